@@ -1,0 +1,117 @@
+#include "messages/error.hpp"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+std::string sentence(const fault& f) {
+  std::string out = f.text;
+  if (out.empty()) out = to_string(f.code);
+  if (!f.type.empty()) out = f.type + ": " + out;
+  if (!f.function.empty() || !f.node.empty()) {
+    out += " [";
+    if (!f.function.empty()) out += f.function;
+    if (!f.function.empty() && !f.node.empty()) out += ' ';
+    if (!f.node.empty()) out += "on " + f.node;
+    out += ']';
+  }
+  return out;
+}
+
+std::string demangle(const char* name) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                              &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+template <class F>
+decltype(auto) with_class(fault&& f, F&& use) {
+  switch (f.code) {
+    case errc::internal: break;
+    case errc::invalid_argument: return use(invalid_argument(std::move(f)));
+    case errc::rpc_timeout: return use(rpc_timeout(std::move(f)));
+    case errc::remote_error: return use(remote_error(std::move(f)));
+    case errc::peer_lost: return use(peer_lost(std::move(f)));
+    case errc::unknown_function: return use(unknown_function(std::move(f)));
+    case errc::unknown_worker: return use(unknown_worker(std::move(f)));
+    case errc::encode_error: return use(encode_error(std::move(f)));
+    case errc::decode_error: return use(decode_error(std::move(f)));
+    case errc::store_error: return use(store_error(std::move(f)));
+    case errc::rendezvous_error: return use(rendezvous_error(std::move(f)));
+    case errc::transport_error: return use(transport_error(std::move(f)));
+    case errc::not_initialized: return use(not_initialized(std::move(f)));
+    case errc::already_initialized: return use(already_initialized(std::move(f)));
+    case errc::actor_down: return use(actor_down(std::move(f)));
+    case errc::deadlock: return use(deadlock_error(std::move(f)));
+  }
+  return use(internal_error(std::move(f)));
+}
+
+}  // namespace
+
+const char* to_string(errc code) noexcept {
+  switch (code) {
+    case errc::internal: return "internal error";
+    case errc::invalid_argument: return "invalid argument";
+    case errc::rpc_timeout: return "rpc timeout";
+    case errc::remote_error: return "remote error";
+    case errc::peer_lost: return "peer lost";
+    case errc::unknown_function: return "unknown function";
+    case errc::unknown_worker: return "unknown worker";
+    case errc::encode_error: return "encode error";
+    case errc::decode_error: return "decode error";
+    case errc::store_error: return "store error";
+    case errc::rendezvous_error: return "rendezvous error";
+    case errc::transport_error: return "transport error";
+    case errc::not_initialized: return "not initialized";
+    case errc::already_initialized: return "already initialized";
+    case errc::actor_down: return "actor down";
+    case errc::deadlock: return "deadlock";
+  }
+  return "unknown error";
+}
+
+error::error(struct fault f) : std::runtime_error(sentence(f)), fault_(std::move(f)) {}
+
+void throw_fault(fault f) {
+  with_class(std::move(f), [](auto&& e) { throw std::forward<decltype(e)>(e); });
+  std::abort();  // not reached: the line above throws
+}
+
+std::exception_ptr to_exception(fault f) {
+  return with_class(std::move(f),
+                    [](auto&& e) { return std::make_exception_ptr(std::forward<decltype(e)>(e)); });
+}
+
+fault describe(std::exception_ptr thrown, std::string node, std::string function) {
+  fault out;
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const error& e) {
+    out = e.fault();
+    if (out.node.empty()) out.node = std::move(node);
+    if (out.function.empty()) out.function = std::move(function);
+    return out;
+  } catch (const std::exception& e) {
+    out.text = e.what();
+    out.type = demangle(typeid(e).name());
+  } catch (...) {
+    out.text = "something that is not a std::exception was thrown";
+    const auto* type = abi::__cxa_current_exception_type();
+    out.type = type ? demangle(type->name()) : "unknown";
+  }
+  out.code = errc::remote_error;
+  out.node = std::move(node);
+  out.function = std::move(function);
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+namespace troupe {
+
+/// What went wrong. The values travel; append, never reorder.
+enum class errc : std::uint8_t {
+  internal = 1,         ///< a bug in Troupe
+  invalid_argument,     ///< the caller passed something that cannot be used
+  rpc_timeout,          ///< no answer within the limit
+  remote_error,         ///< the callee threw
+  peer_lost,            ///< the other node is gone
+  unknown_function,     ///< the callee has no such function
+  unknown_worker,       ///< no node of that name or rank
+  encode_error,         ///< a value cannot be sent
+  decode_error,         ///< bytes from elsewhere make no sense
+  store_error,          ///< the rendezvous' store failed
+  rendezvous_error,     ///< the job did not come together
+  transport_error,      ///< the network failed
+  not_initialized,      ///< used before init_rpc or after shutdown
+  already_initialized,  ///< init_rpc twice
+  actor_down,           ///< the receiving actor has ended
+  deadlock,             ///< the wait could never end
+};
+
+/// The name of `code`, as in the list above.
+const char* to_string(errc code) noexcept;
+
+/// A failure as a value: what an error carries over the wire. Empty fields are unknown.
+struct fault {
+  errc code = errc::internal;
+  std::string text;      ///< one sentence for a person, naming what it is about
+  std::string node;      ///< where it happened or whom it is about
+  std::string function;  ///< the function or message type that was called
+  std::string type;      ///< remote_error: the type of the callee's exception, demangled
+  std::chrono::milliseconds limit{0};  ///< rpc_timeout: the limit that passed
+};
+
+/// Base of all that Troupe throws. `what()` is the fault's text with node and function.
+class error : public std::runtime_error {
+public:
+  explicit error(struct fault f);
+
+  const struct fault& fault() const noexcept { return fault_; }
+  errc code() const noexcept { return fault_.code; }
+  const std::string& node() const noexcept { return fault_.node; }
+  const std::string& function() const noexcept { return fault_.function; }
+
+private:
+  struct fault fault_;
+};
+
+/// A class of its own for one code, so that callers can catch just that.
+template <errc Code>
+class error_of : public error {
+public:
+  explicit error_of(struct fault f) : error((f.code = Code, std::move(f))) {}
+  explicit error_of(std::string text) : error_of(make(std::move(text))) {}
+
+private:
+  static struct fault make(std::string text) {
+    struct fault f;
+    f.text = std::move(text);
+    return f;
+  }
+};
+
+using internal_error = error_of<errc::internal>;
+using invalid_argument = error_of<errc::invalid_argument>;
+using rpc_timeout = error_of<errc::rpc_timeout>;
+using remote_error = error_of<errc::remote_error>;
+using peer_lost = error_of<errc::peer_lost>;
+using unknown_function = error_of<errc::unknown_function>;
+using unknown_worker = error_of<errc::unknown_worker>;
+using encode_error = error_of<errc::encode_error>;
+using decode_error = error_of<errc::decode_error>;
+using store_error = error_of<errc::store_error>;
+using rendezvous_error = error_of<errc::rendezvous_error>;
+using transport_error = error_of<errc::transport_error>;
+using not_initialized = error_of<errc::not_initialized>;
+using already_initialized = error_of<errc::already_initialized>;
+using actor_down = error_of<errc::actor_down>;
+using deadlock_error = error_of<errc::deadlock>;
+
+/// Throws the class that belongs to `f.code`.
+[[noreturn]] void throw_fault(fault f);
+
+/// The same as an exception that can be kept.
+std::exception_ptr to_exception(fault f);
+
+/// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of
+/// ours keeps its code and fields, anything else becomes a remote_error with its type and text.
+fault describe(std::exception_ptr thrown, std::string node, std::string function);
+
+}  // namespace troupe

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "messages/frame.hpp"
+
+namespace troupe::transport {
+
+/// A node's place in its job, 0 to world size - 1.
+using rank_t = std::uint32_t;
+
+/// Memory that a payload lies in or shall land in.
+struct memory_place {
+  enum class kind : std::uint8_t { host, cuda };
+  kind where = kind::host;
+  std::int8_t device = 0;
+
+  friend bool operator==(const memory_place&, const memory_place&) = default;
+};
+
+/// Bytes to be sent. `keep` holds them alive and unchanged until they are on their way.
+struct outgoing_payload {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+  memory_place place;
+  std::shared_ptr<const void> keep;
+};
+
+/// Bytes that have arrived, in memory from the receiver's `payload_pool`.
+struct incoming_payload {
+  std::shared_ptr<std::byte> data;
+  std::size_t size = 0;
+  memory_place place;
+};
+
+/// A whole message: the envelope (8-aligned, a few KiB at most) and the payloads of its large
+/// tensors.
+struct incoming_message {
+  rank_t from = 0;
+  frame envelope;
+  std::vector<incoming_payload> payloads;
+};
+
+/// Where payloads land. Thread-safe.
+class payload_pool {
+public:
+  virtual ~payload_pool() = default;
+
+  /// Returns `size` bytes, 64-aligned; the memory goes back when the last pointer is dropped, on
+  /// any thread. Throws std::bad_alloc.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t size, memory_place place) = 0;
+};
+
+/// Who hears from a transport. Called only while `progress` runs, on its thread; an implementation
+/// only queues, and never calls back into the transport.
+class sink {
+public:
+  virtual ~sink() = default;
+
+  virtual void on_message(incoming_message&& message) = 0;
+
+  /// Exactly once for each peer that is gone; nothing of that peer arrives afterwards.
+  virtual void on_peer_lost(rank_t peer, std::string reason) = 0;
+};
+
+/// Which lanes a peer is reached by, and why.
+struct route {
+  rank_t peer = 0;
+  std::string backend;  ///< "ucx", "loopback"
+  std::string lanes;    ///< for example "posix/memory for messages, cma/memory for bulk"
+  std::string reason;   ///< why these and no better ones
+};
+
+struct counters {
+  std::uint64_t messages_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t bytes_sent = 0;  ///< envelopes and payloads
+  std::uint64_t bytes_received = 0;
+};
+
+/// What moves messages between the nodes of a job.
+///
+/// Messages from one node to another with the same non-zero `order` are delivered in the order they
+/// were sent; others may overtake one another while their payloads are under way (a large tensor
+/// never delays a stranger's small call). Nothing is lost or doubled while both nodes live.
+///
+/// Threads: `send`, `wake`, `routes` and `count` on any thread; `progress` and `arm` on one thread
+/// at a time, whoever that is. `add_peer` and `close_peer` on any thread.
+class transport {
+public:
+  virtual ~transport() = default;
+
+  /// Opaque bytes by which other nodes reach this one; exchanged by the rendezvous.
+  virtual std::vector<std::byte> address() const = 0;
+
+  /// Makes `peer` reachable. Throws transport_error with the reason if it cannot be.
+  virtual void add_peer(rank_t peer, std::span<const std::byte> address) = 0;
+
+  /// Sends one message. Returns at once; small messages are on their way when it returns (no
+  /// allocation, no lock beyond the worker's own, no system call). Throws peer_lost when the peer
+  /// is gone and transport_error when it was never added. Returns true when the message needs
+  /// somebody to call `progress` before it is all on its way.
+  virtual bool send(rank_t peer, std::uint64_t order, frame&& envelope,
+                    std::vector<outgoing_payload>&& payloads = {}) = 0;
+
+  /// Moves what can be moved and tells the sink. Returns how many things happened; 0 for nothing.
+  virtual unsigned progress() = 0;
+
+  /// Readable after a successful `arm` as soon as `progress` has something to do. Level-triggered;
+  /// a call of `progress` or `arm` clears it.
+  virtual int event_fd() const = 0;
+
+  /// Prepares to sleep on `event_fd`. False: something is there already, call `progress` instead.
+  virtual bool arm() = 0;
+
+  /// Makes `event_fd` readable, from any thread.
+  virtual void wake() = 0;
+
+  /// Are there sends whose payloads are not yet on their way?
+  virtual bool idle() const = 0;
+
+  /// Ends the connection to `peer` without telling the sink. `force`: pending sends are dropped.
+  virtual void close_peer(rank_t peer, bool force) = 0;
+
+  virtual std::vector<route> routes() const = 0;
+  virtual counters count() const = 0;
+};
+
+}  // namespace troupe::transport
