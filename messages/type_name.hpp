@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace troupe {
+
+namespace detail {
+
+template <class T>
+constexpr const char* pretty_type() {
+  return __PRETTY_FUNCTION__;
+}
+
+template <auto V>
+constexpr const char* pretty_value() {
+  return __PRETTY_FUNCTION__;
+}
+
+// "... [with T = int]" -> "int"
+constexpr std::string_view after_equals(std::string_view text) {
+  auto from = text.find(" = ", text.find("[with ")) + 3;
+  return text.substr(from, text.size() - from - 1);
+}
+
+}  // namespace detail
+
+/// The name of T as the compiler writes it: equal in all programs built by one compiler.
+template <class T>
+constexpr std::string_view type_name() {
+  return detail::after_equals(detail::pretty_type<T>());
+}
+
+/// The name of a function or member given as a template argument, such as "model::forward".
+template <auto F>
+constexpr std::string_view function_name() {
+  auto name = detail::after_equals(detail::pretty_value<F>());
+  while (!name.empty() && (name.front() == '&' || name.front() == '(')) name.remove_prefix(1);
+  while (!name.empty() && name.back() == ')' && name.find('(') == std::string_view::npos)
+    name.remove_suffix(1);
+  return name;
+}
+
+/// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
+constexpr std::uint64_t hash_name(std::string_view text,
+                                  std::uint64_t hash = 0xcbf29ce484222325ull) {
+  for (char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ull;
+  }
+  return hash;
+}
+
+/// What stands for T on the wire.
+template <class T>
+constexpr std::uint64_t type_hash() {
+  return hash_name(type_name<T>());
+}
+
+}  // namespace troupe
