@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace troupe::transport {
+
+/// The key that only members of one job know. Wiped when destroyed; never printed or logged.
+class job_secret {
+public:
+  static constexpr std::size_t size = 32;
+
+  /// HMAC-SHA-512-256 (libsodium crypto_auth).
+  using mac = std::array<std::byte, 32>;
+
+  /// A fresh random secret, which nobody else has.
+  job_secret();
+
+  /// Reads 64 hex digits. Throws invalid_argument, whose text does not repeat `text`.
+  static job_secret from_hex(std::string_view text);
+
+  /// The default of a job that was given no secret: a hash of the job's name and the user's id.
+  /// Whoever knows both can compute it, so it keeps accidents out and nobody else.
+  static job_secret derived(std::string_view job, std::uint64_t user);
+
+  job_secret(const job_secret&) = default;
+  job_secret& operator=(const job_secret&) = default;
+  ~job_secret();
+
+  /// 64 hex digits, for handing it to a child process in its environment.
+  std::string hex() const;
+
+  /// An independent key for one use, so that proofs of one protocol are worth nothing in another.
+  job_secret subkey(std::string_view purpose) const;
+
+  /// The proof that whoever sent `message` knows the secret.
+  mac sign(std::span<const std::byte> message) const noexcept;
+
+  /// Compares in constant time.
+  bool verify(std::span<const std::byte> message, const mac& proof) const noexcept;
+
+  /// Compares in constant time.
+  friend bool operator==(const job_secret& a, const job_secret& b) noexcept;
+
+private:
+  struct uninitialized {};
+  explicit job_secret(uninitialized) noexcept {}
+
+  std::array<unsigned char, size> key_;
+};
+
+/// Fills `bytes` with random bytes from the operating system, for nonces and ids.
+void random_bytes(std::span<std::byte> bytes) noexcept;
+
+/// A random number, unique for all practical purposes; never 0.
+std::uint64_t random_id() noexcept;
+
+/// A 64-bit hash (BLAKE2b) of `text`, the same on every machine.
+std::uint64_t stable_hash(std::string_view text) noexcept;
+
+}  // namespace troupe::transport
