@@ -1,0 +1,94 @@
+@0xcb20ad8467e86b44;
+# What crosses the wire, or lies in a file, between the ranks of a job before they have a
+# transport: requests to the store and the values that the rendezvous keeps in it. Nothing of this
+# is decoded before its sender has proven to know the job's secret (transport/store_handshake.hpp).
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("troupe::schema");
+
+struct StoreRequest {
+  enum Operation {
+    set @0;
+    get @1;
+    wait @2;
+    add @3;
+    compareSet @4;
+    deleteKey @5;
+    numKeys @6;
+    check @7;
+    status @8;
+  }
+
+  operation @0 :Operation;
+
+  keys @1 :List(Data);
+  # One key; any number for wait and check; none for numKeys and status.
+
+  value @2 :Data;
+  # set: the value; compareSet: the desired one.
+
+  expected @3 :Data;
+  delta @4 :Int64;
+
+  timeoutMs @5 :UInt64;
+  # get and wait: how long the server shall keep the request.
+}
+
+struct StoreReply {
+  enum Kind {
+    done @0;
+    value @1;
+    number @2;
+    missing @3;
+    failed @4;
+  }
+
+  kind @0 :Kind;
+  value @1 :Data;
+  # failed: the reason as text; status: the same for people.
+
+  number @2 :Int64;
+  # add: the sum; deleteKey and check: 1 or 0; numKeys: how many.
+
+  keys @3 :List(Data);
+  # missing: the keys that did not come within the time.
+}
+
+struct JobDescription {
+  # What the ranks of a job must agree on; whoever comes first writes it.
+
+  job @0 :Text;
+  worldSize @1 :UInt32;
+  nonce @2 :UInt64;
+  # Made anew for each rendezvous.
+
+  writer @3 :Text;
+  # Who wrote it, for error messages.
+}
+
+struct Announcement {
+  # What a rank says of itself before it has an address.
+
+  rank @0 :UInt32;
+  name @1 :Text;
+  host @2 :Text;
+  hostId @3 :Text;
+  # Equal for two processes if and only if they share a host and its network namespace.
+
+  process @4 :UInt64;
+  # The process id.
+
+  incarnation @5 :UInt64;
+  visit @6 :UInt64;
+  # A random number: this call of rendezvous().
+}
+
+struct Verdict {
+  # How a phase of the rendezvous ended, the same for all ranks.
+
+  failure @0 :Text;
+  # Empty if it went well.
+
+  values @1 :List(Data);
+  # What each rank had to say, by rank.
+}
