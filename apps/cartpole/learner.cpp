@@ -1,0 +1,112 @@
+#include "apps/cartpole/learner.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "apps/cartpole/numpy_random.hpp"
+#include "messages/error.hpp"
+
+namespace cartpole {
+
+namespace {
+
+constexpr double epsilon = std::numeric_limits<float>::epsilon();
+
+at::Generator make_generator(std::uint64_t seed) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
+
+}  // namespace
+
+learner::learner(const options& opts)
+    : gamma_(opts.gamma),
+      network_(make_generator(opts.seed)),
+      optimizer_(network_.parameters(), torch::optim::AdamOptions(opts.learning_rate)) {
+  numpy_random seeds(opts.seed);
+  for (std::size_t i = 0; i < opts.observers; ++i) trajectories_.emplace_back(seeds.next());
+}
+
+std::int64_t learner::select_action(std::size_t observer, const at::Tensor& state) {
+  return of(observer).act(network_, state);
+}
+
+void learner::report_reward(std::size_t observer, double reward) { of(observer).reward(reward); }
+
+round_result learner::finish_episode() {
+  optimizer_.zero_grad();
+  loss().backward();
+  optimizer_.step();
+
+  round_result result;
+  result.last_reward = std::numeric_limits<double>::infinity();
+  for (trajectory& episode : trajectories_) {
+    const auto rewards = episode.rewards();
+    const double total = std::accumulate(rewards.begin(), rewards.end(), 0.0);
+    result.last_reward = std::min(result.last_reward, total);
+    result.steps += static_cast<std::int64_t>(episode.steps());
+    episode.clear();
+  }
+  running_reward_ = 0.05 * result.last_reward + 0.95 * running_reward_;
+  result.running_reward = running_reward_;
+  return result;
+}
+
+at::Tensor learner::loss() {
+  std::vector<at::Tensor> states, masks, actions;
+  for (std::size_t i = 0; i < trajectories_.size(); ++i) {
+    const trajectory& episode = trajectories_[i];
+    if (episode.steps() == 0 || episode.steps() != episode.rewards().size())
+      throw troupe::invalid_argument("finish_episode was called before observer " +
+                                     std::to_string(i) + " had finished its episode");
+    states.push_back(episode.states());
+    masks.push_back(episode.masks());
+    actions.push_back(episode.actions());
+  }
+  const at::Tensor probabilities = network_.forward(at::cat(states), at::cat(masks));
+  const at::Tensor log_probs = log_probabilities(probabilities, at::cat(actions));
+  return -(log_probs * normalized(returns()).unsqueeze(1)).sum();
+}
+
+trajectory& learner::of(std::size_t observer) {
+  if (observer >= trajectories_.size())
+    throw troupe::invalid_argument("there is no observer " + std::to_string(observer) +
+                                   ": the agent was made for " +
+                                   std::to_string(trajectories_.size()));
+  return trajectories_[observer];
+}
+
+at::Tensor learner::returns() const {
+  std::vector<double> all;
+  for (const trajectory& episode : trajectories_) {
+    const auto own = discounted_returns(episode.rewards(), gamma_);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return at::tensor(all, at::kFloat);
+}
+
+std::vector<double> discounted_returns(std::span<const double> rewards, double gamma) {
+  std::vector<double> result(rewards.size());
+  double later = 0;
+  for (std::size_t t = rewards.size(); t-- > 0;) result[t] = later = rewards[t] + gamma * later;
+  return result;
+}
+
+at::Tensor normalized(const at::Tensor& returns) {
+  // The standard deviation of a single return is not defined; it then carries no information.
+  if (returns.numel() < 2) return at::zeros_like(returns);
+  return (returns - returns.mean()) / (returns.std() + epsilon);
+}
+
+at::Tensor log_probabilities(const at::Tensor& probabilities, const at::Tensor& actions) {
+  const at::Tensor normal = probabilities / probabilities.sum(1, true);
+  return normal.clamp(epsilon, 1 - epsilon).log().gather(1, actions);
+}
+
+}  // namespace cartpole
