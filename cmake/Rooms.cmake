@@ -1,0 +1,154 @@
+# The kinds of target that Troupe has. Each takes every source of its folder, so that adding a file
+# needs no edit here.
+
+# Settings of all our own code: public include root, warnings as errors.
+add_library(troupe_settings INTERFACE)
+target_include_directories(troupe_settings INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/apps/include")
+target_compile_features(troupe_settings INTERFACE cxx_std_20)
+target_compile_options(troupe_settings INTERFACE -Wall -Wextra)
+if(TROUPE_WERROR)
+  target_compile_options(troupe_settings INTERFACE -Werror)
+endif()
+
+# troupe_room(NAME [DEPENDS targets...]): the static library troupe_NAME of a room's sources, which
+# other rooms link by that name. A room that has only headers is an interface library.
+function(troupe_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(sources)
+    add_library(troupe_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(troupe_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(troupe_${name} ${scope} troupe_settings ${arg_DEPENDS})
+endfunction()
+
+# troupe_schemas(NAME FOLDER): the library of the code generated from FOLDER/*.capnp (FOLDER is below
+# the repository root), included as "FOLDER/x.capnp.h".
+function(troupe_schemas name folder)
+  file(GLOB schemas CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.capnp")
+  set(out "${PROJECT_BINARY_DIR}/generated")
+  set(generated "")
+  foreach(schema IN LISTS schemas)
+    get_filename_component(file "${schema}" NAME)
+    set(cpp "${out}/${folder}/${file}.c++")
+    add_custom_command(
+      OUTPUT "${cpp}" "${out}/${folder}/${file}.h"
+      COMMAND "${CMAKE_COMMAND}" -E make_directory "${out}"
+      COMMAND "${TROUPE_capnp_TOOL}" compile "-o${TROUPE_capnpc_c___TOOL}:${out}"
+              "--src-prefix=${PROJECT_SOURCE_DIR}" "-I${PROJECT_SOURCE_DIR}" "${schema}"
+      DEPENDS ${schemas}
+      COMMENT "Compiling ${folder}/${file}"
+      VERBATIM)
+    list(APPEND generated "${cpp}")
+  endforeach()
+  if(generated)
+    add_library(${name} STATIC ${generated})
+    set(scope PUBLIC)
+  else()
+    add_library(${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${name} SYSTEM ${scope} "${out}")
+  target_link_libraries(${name} ${scope} capnp::capnp)
+endfunction()
+
+# troupe_program(NAME FOLDER [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
+# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well.
+function(troupe_program name folder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  set(mains ${sources})
+  list(FILTER mains INCLUDE REGEX "/main\\.cpp$")
+  list(REMOVE_ITEM sources ${mains})
+  if(sources)
+    add_library(troupe_app_${name} STATIC ${sources})
+    target_link_libraries(troupe_app_${name} PUBLIC troupe_settings ${arg_DEPENDS})
+    set_property(GLOBAL APPEND PROPERTY TROUPE_APP_LIBRARIES troupe_app_${name})
+    list(APPEND arg_DEPENDS troupe_app_${name})
+  endif()
+  if(mains)
+    add_executable(${name} ${mains})
+    target_link_libraries(${name} PRIVATE troupe_settings troupe_sanitizer ${arg_DEPENDS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/apps")
+    set_property(GLOBAL APPEND PROPERTY TROUPE_APP_PROGRAMS ${name})
+  endif()
+endfunction()
+
+# troupe_test(ROOM FOLDER [DEPENDS targets...]): the tests of a folder.
+#   *_test.cpp      a GoogleTest program each; every case is a test of CTest, labelled with the room
+#     *_timing_test.cpp  the same, run while no other test runs, labelled "timing" too
+#     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
+#   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
+#   other *.cpp     a library that all of them link
+# Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
+function(troupe_test room folder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
+  file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  set(out "${PROJECT_BINARY_DIR}/tests/${room}")
+
+  add_library(troupe_test_${room}_base INTERFACE)
+  target_link_libraries(troupe_test_${room}_base INTERFACE troupe_settings ${arg_DEPENDS})
+  target_compile_definitions(
+    troupe_test_${room}_base
+    INTERFACE "TROUPE_TEST_PROGRAM_DIR=\"${out}\"" "TROUPE_TEST_SOURCE_DIR=\"${folder}\""
+              "TROUPE_APPS_DIR=\"${PROJECT_BINARY_DIR}/apps\"")
+
+  set(helpers ${sources})
+  list(FILTER helpers EXCLUDE REGEX "_(test|program)\\.cpp$")
+  set(base troupe_test_${room}_base GTest::gtest GTest::gmock)
+  if(helpers)
+    add_library(troupe_test_${room} STATIC ${helpers})
+    target_link_libraries(troupe_test_${room} PUBLIC ${base})
+    list(APPEND base troupe_test_${room})
+  endif()
+
+  set(programs ${sources})
+  list(FILTER programs INCLUDE REGEX "_program\\.cpp$")
+  set(program_targets "")
+  foreach(source IN LISTS programs)
+    get_filename_component(name "${source}" NAME_WE)
+    add_executable(${name} "${source}")
+    target_link_libraries(${name} PRIVATE ${base} troupe_sanitizer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
+    list(APPEND program_targets ${name})
+  endforeach()
+  get_property(apps GLOBAL PROPERTY TROUPE_APP_PROGRAMS)
+
+  list(FILTER sources INCLUDE REGEX "_test\\.cpp$")
+  foreach(source IN LISTS sources)
+    get_filename_component(name "${source}" NAME_WE)
+    add_executable(${name} "${source}")
+    target_link_libraries(${name} PRIVATE ${base} GTest::gtest_main troupe_sanitizer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
+    if(program_targets)
+      add_dependencies(${name} ${program_targets})
+    endif()
+    set(labels ${room})
+    set(timeout 120)
+    set(serial OFF)
+    if(name MATCHES "_timing_test$")
+      list(APPEND labels timing)
+      set(serial ON)
+    elseif(name MATCHES "_soak_test$")
+      list(APPEND labels soak)
+      set(timeout 1800)
+      set(serial ON)
+    endif()
+    math(EXPR timeout "${timeout} * ${TROUPE_TEST_TIMEOUT_FACTOR}")
+    set(environment "")
+    if(TROUPE_SANITIZE)
+      set(environment ENVIRONMENT "UCX_MEM_EVENTS=n")
+    endif()
+    # The list is read when CTest starts, not after each link. Labels with ";" need the escape.
+    string(REPLACE ";" "\\;" labels "${labels}")
+    gtest_discover_tests(
+      ${name}
+      DISCOVERY_MODE PRE_TEST
+      DISCOVERY_TIMEOUT 60
+      TEST_PREFIX "${room}."
+      PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial} ${environment})
+  endforeach()
+endfunction()

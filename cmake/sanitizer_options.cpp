@@ -1,0 +1,50 @@
+// Linked into every program of a sanitizer preset: the options and suppressions that hold wherever
+// the program is started from, child processes of tests included.
+
+#if defined(TROUPE_SANITIZE_address)
+
+extern "C" const char* __asan_default_options() {
+  // Objects of libtorch and of Troupe meet at static destruction; odr: libtorch's libraries define
+  // the same inline globals.
+  return "detect_odr_violation=0:strict_init_order=1:detect_stack_use_after_return=1";
+}
+
+extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
+
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libtorch_cpu.so\n"
+         "leak:libc10.so\n"
+         "leak:libgomp.so\n"
+         "leak:libucs.so\n"
+         "leak:libucp.so\n"
+         "leak:libuct.so\n"
+         "leak:libucm.so\n";
+}
+
+#elif defined(TROUPE_SANITIZE_thread)
+
+extern "C" const char* __tsan_default_options() {
+  return "second_deadlock_stack=1:ignore_noninstrumented_modules=1";
+}
+
+extern "C" const char* __tsan_default_suppressions() {
+  // These libraries are not instrumented: the sanitizer sees their accesses, not their locks.
+  return "race:libtorch_cpu.so\n"
+         "race:libc10.so\n"
+         "race:libgomp.so\n"
+         "race:libucs.so\n"
+         "race:libucp.so\n"
+         "race:libuct.so\n"
+         "race:libuct_cma.so\n"
+         "race:libucm.so\n"
+         "called_from_lib:libtorch_cpu.so\n"
+         "called_from_lib:libgomp.so\n"
+         "called_from_lib:libucs.so\n"
+         "called_from_lib:libucp.so\n"
+         "called_from_lib:libuct.so\n"
+         "deadlock:libtorch_cpu.so\n"
+         "deadlock:libucp.so\n"
+         "deadlock:libucs.so\n";
+}
+
+#endif
