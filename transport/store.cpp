@@ -19,6 +19,14 @@ void check_store_key(const std::string& key) {
                                        max_store_key, key.substr(0, 32), key.size()));
 }
 
+void check_store_keys(std::span<const std::string> keys) {
+  if (keys.size() > max_store_keys_at_once)
+    throw invalid_argument(
+        fmt::format("one call of a store can name {} keys, but this one names {}",
+                    max_store_keys_at_once, keys.size()));
+  for (const auto& key : keys) check_store_key(key);
+}
+
 void check_store_value(std::size_t value_size) {
   if (value_size > max_store_value)
     throw invalid_argument(fmt::format("a value of a store has at most {} bytes, but this one {}",

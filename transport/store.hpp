@@ -62,8 +62,9 @@ public:
   virtual bool check(std::span<const std::string> keys) = 0;
 };
 
-/// Throws invalid_argument if `key` or `value_size` is beyond the limits.
+/// Throw invalid_argument if a key, their number or a value's size is beyond the limits.
 void check_store_key(const std::string& key);
+void check_store_keys(std::span<const std::string> keys);
 void check_store_value(std::size_t value_size);
 
 /// The text of the error that ends a wait; the first few of `missing` are named.

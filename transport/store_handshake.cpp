@@ -44,7 +44,7 @@ store_handshake::verdict store_handshake::accept(std::span<const std::byte, size
                                                  challenge& out) {
   if (const auto v = check_magic(in); v != verdict::accepted) return v;
   std::copy_n(in.data() + magic_size, nonce_size, client_.data());
-  join(out, magic, server_, proof(server_role));
+  join(out, magic, server_, key_.sign(transcript(server_role)));
   return verdict::accepted;
 }
 
@@ -54,25 +54,21 @@ store_handshake::verdict store_handshake::meet(std::span<const std::byte, sizeof
   std::copy_n(in.data() + magic_size, nonce_size, server_.data());
   job_secret::mac theirs;
   std::copy_n(in.data() + magic_size + nonce_size, theirs.size(), theirs.data());
-  std::array<std::byte, 2 + 2 * nonce_size> said;
-  join(said, std::array{server_role, version}, client_, server_);
-  if (!key_.verify(said, theirs)) return verdict::wrong_secret;
-  out = proof(client_role);
+  if (!key_.verify(transcript(server_role), theirs)) return verdict::wrong_secret;
+  out = key_.sign(transcript(client_role));
   return verdict::accepted;
 }
 
 bool store_handshake::admit(std::span<const std::byte, sizeof(answer)> in) const {
   answer theirs;
   std::copy_n(in.data(), theirs.size(), theirs.data());
-  std::array<std::byte, 2 + 2 * nonce_size> said;
-  join(said, std::array{client_role, version}, client_, server_);
-  return key_.verify(said, theirs);
+  return key_.verify(transcript(client_role), theirs);
 }
 
-job_secret::mac store_handshake::proof(std::uint8_t role) const {
-  std::array<std::byte, 2 + 2 * nonce_size> said;
-  join(said, std::array{role, version}, client_, server_);
-  return key_.sign(said);
+store_handshake::transcribed store_handshake::transcript(std::uint8_t role) const {
+  transcribed out;
+  join(out, std::array{role, version}, client_, server_);
+  return out;
 }
 
 }  // namespace troupe::transport

@@ -51,7 +51,8 @@ public:
   bool admit(std::span<const std::byte, sizeof(answer)> in) const;
 
 private:
-  job_secret::mac proof(std::uint8_t role) const;
+  using transcribed = std::array<std::byte, 2 + 2 * nonce_size>;
+  transcribed transcript(std::uint8_t role) const;
   verdict check_magic(std::span<const std::byte> in) const;
 
   job_secret key_;

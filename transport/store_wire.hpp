@@ -25,7 +25,7 @@ struct store_request {
   };
 
   op what = op::status;
-  std::vector<std::string> keys;
+  std::vector<std::string> keys = {};
   store::bytes value = {};
   store::bytes expected = {};
   std::int64_t delta = 0;

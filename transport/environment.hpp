@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/job_secret.hpp"
+
+namespace troupe::transport {
+
+/// Looks up an environment variable; an empty value counts as none.
+using environment = std::function<std::optional<std::string>(const char* name)>;
+
+/// The environment of this process.
+environment process_environment();
+
+/// Where this process stands in its job, as far as the environment says.
+///
+/// Read from the first of these that is there, since launchers inherit one another's variables:
+/// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (troupe-run, torchrun);
+/// OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE (Open MPI);
+/// PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI);
+/// SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID (srun);
+/// PMIX_RANK, with WORLD_SIZE (other launchers with PMIx).
+struct job_place {
+  std::string launcher;  ///< "Slurm", ...; empty if there is no rank in the environment
+  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> world_size;
+  std::optional<std::uint32_t> local_rank;
+  std::optional<std::uint32_t> local_world_size;
+
+  /// True if the environment says that all ranks run on this host.
+  bool all_local = false;
+};
+
+/// Throws rendezvous_error naming the variable that is malformed or contradicts another.
+job_place read_job_place(const environment& env);
+
+/// Throws rendezvous_error naming the variable that is expected and what to set it to.
+[[noreturn]] void throw_missing_rank(const job_place& place);
+
+/// Where rank 0's store listens: MASTER_ADDR and MASTER_PORT. Without MASTER_ADDR: 127.0.0.1 if all
+/// ranks are local, and else the first node of Slurm's step. Without MASTER_PORT: `derived_port`.
+/// Throws rendezvous_error naming the variable that is missing or malformed.
+struct master_place {
+  std::string host;
+  std::uint16_t port = 0;
+};
+master_place read_master(const environment& env, const job_place& place, std::string_view job);
+
+/// The job's name: TROUPE_JOB_ID; else what names it uniquely under torchrun (TORCHELASTIC_RUN_ID),
+/// Slurm (SLURM_JOB_ID.SLURM_STEP_ID), PMIx (PMIX_NAMESPACE) or Open MPI; else "default".
+std::string read_job_name(const environment& env);
+
+/// A port from 20000 to 31999, below those that systems hand out by themselves, from a hash of the
+/// job's name.
+std::uint16_t derived_port(std::string_view job);
+
+/// TROUPE_JOB_SECRET, or the default for `job` and this process's user.
+struct chosen_secret {
+  job_secret secret;
+  bool derived = false;
+};
+chosen_secret read_job_secret(const environment& env, std::string_view job);
+
+/// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for
+/// what is none.
+std::string first_slurm_host(std::string_view list);
+
+/// All hosts of a Slurm node list, at most `limit`.
+std::vector<std::string> slurm_hosts(std::string_view list, std::size_t limit = 65'536);
+
+}  // namespace troupe::transport
