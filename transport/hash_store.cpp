@@ -27,6 +27,7 @@ store::bytes hash_store::get(const std::string& key, milliseconds timeout) {
 }
 
 void hash_store::wait(std::span<const std::string> keys, milliseconds timeout) {
+  check_store_keys(keys);
   std::unique_lock lock(mutex_);
   wait_locked(lock, keys, timeout);
 }
@@ -50,6 +51,7 @@ store::bytes hash_store::compare_set(const std::string& key, std::span<const std
 }
 
 bool hash_store::delete_key(const std::string& key) {
+  check_store_key(key);
   std::lock_guard lock(mutex_);
   return state_.erase(key);
 }
@@ -60,6 +62,7 @@ std::uint64_t hash_store::num_keys() {
 }
 
 bool hash_store::check(std::span<const std::string> keys) {
+  check_store_keys(keys);
   std::lock_guard lock(mutex_);
   return state_.missing(keys).empty();
 }
