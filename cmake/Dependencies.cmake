@@ -23,9 +23,12 @@ function(_troupe_import name file include_dirs)
 endfunction()
 
 set(_torch "${TROUPE_SITE}/torch")
-set(_torch_include "${_torch}/include;${_torch}/include/torch/csrc/api/include")
-_troupe_import(torch::c10 "${_torch}/lib/libc10.so" "${_torch_include}")
-_troupe_import(torch::cpu "${_torch}/lib/libtorch_cpu.so" "${_torch_include}")
+_troupe_import(torch::c10 "${_torch}/lib/libc10.so" "")
+_troupe_import(torch::cpu "${_torch}/lib/libtorch_cpu.so" "")
+# The wheel brings headers of other libraries too (fmt among them): it is searched last, so that the
+# system's, which we link, win.
+target_compile_options(torch::c10 INTERFACE "SHELL:-idirafter ${_torch}/include"
+                                            "SHELL:-idirafter ${_torch}/include/torch/csrc/api/include")
 set(_cuda_lib "${TROUPE_SITE}/nvidia/cu13/lib")
 target_link_libraries(torch::cpu INTERFACE torch::c10)
 target_link_options(torch::cpu INTERFACE "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_cuda_lib}"
