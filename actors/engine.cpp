@@ -1,0 +1,363 @@
+#include "actors/engine.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+
+namespace troupe {
+
+namespace {
+
+// What the calling thread is to the engine it belongs to.
+struct thread_identity {
+  const engine* owner = nullptr;
+  engine_unit* unit = nullptr;
+};
+thread_local thread_identity self;
+
+constexpr auto never = clock::time_point::max();
+
+int milliseconds_until(clock::time_point deadline) {
+  if (deadline == never) return -1;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
+  return static_cast<int>(std::clamp<long>(left, 0, 3'600'000));
+}
+
+}  // namespace
+
+void engine_unit::exec_later(caf::resumable* job) {
+  if (collecting_ && !next_) {
+    next_ = job;
+  } else {
+    ++handed_on_;
+    owner_.push(job);
+  }
+}
+
+engine::engine(dispatcher& client, engine_options options) : client_(client), options_(options) {
+  open_timers();
+}
+
+engine::~engine() { close_timers(); }
+
+void engine::start(transport::transport& net) {
+  net_ = &net;
+  handed_over_ = true;
+  spawn();
+  spawn();
+}
+
+void engine::attach(caf::actor_system& system) { system_.store(&system); }
+
+bool engine::is_own_thread() const noexcept { return self.owner == this; }
+
+void engine::on_message(transport::incoming_message&& message) {
+  inbox_.push_back(std::move(message));
+}
+
+void engine::on_peer_lost(transport::rank_t peer, std::string reason) {
+  lost_.emplace_back(peer, std::move(reason));
+}
+
+void engine::deliver_locally(transport::incoming_message&& message) {
+  {
+    std::lock_guard guard(local_mutex_);
+    local_.push_back(std::move(message));
+    have_local_.store(true, std::memory_order_seq_cst);
+  }
+  nudge();
+}
+
+void engine::nudge() {
+  auto seen = role_.look();
+  if (leader_role::state_of(seen) == leader_role::asleep) net_->wake();
+  if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
+}
+
+void engine::push(caf::resumable* job) {
+  queue_.push(job);
+  summon_runner();
+}
+
+// Somebody must come to the queue. A network thread that leads looks at it before each sleep; one
+// in a handler does so afterwards, or loses the network to a thread that does.
+void engine::summon_runner() {
+  auto seen = role_.look();
+  if (leader_role::by_network_thread(seen)) {
+    switch (leader_role::state_of(seen)) {
+      case leader_role::leading: return;
+      case leader_role::asleep: net_->wake(); return;
+      case leader_role::handler:
+        if (self.owner == this && self.unit->key_ != 0 &&
+            seen == leader_role::in(self.unit->key_, leader_role::handler))
+          return;
+        break;
+      case leader_role::free: break;
+    }
+  }
+  if (!wake_parked()) poke_minder();
+}
+
+void engine::finish(completion& what) {
+  what.complete();
+  // A waiter that leads and sleeps hears of the network only.
+  auto seen = role_.look();
+  if (!leader_role::by_network_thread(seen) && leader_role::state_of(seen) == leader_role::asleep)
+    net_->wake();
+}
+
+void engine::thread_main() {
+  pthread_setname_np(pthread_self(), "troupe");
+  engine_unit unit(*this);
+  self = {this, &unit};
+  while (!stopping_) {
+    if (auto* system = system_.load()) unit.attach(*system);
+    if (handed_over_.exchange(false)) {
+      unit.key_ = role_.take(role_.look(), leader_role::network_thread);
+      if (unit.key_ != 0) lead(unit);
+    } else if (auto* job = queue_.try_pop()) {
+      running_.fetch_add(1, std::memory_order_relaxed);
+      client_.prepare_thread();
+      run(job, unit);
+      running_.fetch_sub(1, std::memory_order_release);
+    } else if (!minded_.exchange(true)) {
+      unit.key_ = mind();
+      replace_minder();
+      if (unit.key_ != 0) lead(unit);
+    } else if (!park()) {
+      break;
+    }
+  }
+  self = {};
+  thread_count_.fetch_sub(1);
+}
+
+engine::census engine::count() const {
+  return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
+          queue_.empty()};
+}
+
+bool engine::quiet() const noexcept {
+  return running_.load(std::memory_order_acquire) == (is_own_thread() ? 1 : 0) && queue_.empty() &&
+         !have_local_.load();
+}
+
+// ---- Leading
+// ----------------------------------------------------------------------------------------
+
+// Hot path: no lock and no system call while there is traffic.
+unsigned engine::poll(engine_unit& unit) {
+  unsigned events = net_->progress();
+  if (have_local_.load(std::memory_order_seq_cst)) {
+    std::lock_guard guard(local_mutex_);
+    for (auto& message : local_) inbox_.push_back(std::move(message));
+    local_.clear();
+    have_local_.store(false, std::memory_order_seq_cst);
+  }
+  while (!lost_.empty()) {
+    auto [peer, reason] = std::move(lost_.front());
+    lost_.pop_front();
+    client_.peer_lost(peer, reason);
+    ++events;
+  }
+  const bool inline_handlers = may_run_inline(unit);
+  while (!inbox_.empty()) {
+    auto message = std::move(inbox_.front());
+    inbox_.pop_front();
+    ++events;
+    unit.collecting_ = inline_handlers;
+    client_.dispatch(std::move(message), unit);
+    unit.collecting_ = false;
+    if (auto* job = std::exchange(unit.next_, nullptr)) {
+      // A dispatched call may have cost the role already.
+      if (unit.key_ == 0) {
+        push(job);
+      } else {
+        begin_handler(unit);
+        run(job, unit);
+        end_handler(unit);
+      }
+    }
+    if (unit.key_ == 0) break;
+  }
+  return events;
+}
+
+void engine::lead(engine_unit& unit) {
+  auto quiet_since = clock::now();
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    auto events = poll(unit);
+    if (unit.key_ == 0) return;
+    if (auto* job = queue_.try_pop()) {
+      ++events;
+      begin_handler(unit);
+      run(job, unit);
+      end_handler(unit);
+      if (unit.key_ == 0) return;
+    }
+    if (events > 0) {
+      quiet_since = clock::now();
+      continue;
+    }
+    if (wanted_.load(std::memory_order_relaxed) > 0) break;
+    auto now = clock::now();
+    if (now - quiet_since > options_.spin) {
+      if (!sleep_in_network(unit, never)) return;
+      quiet_since = clock::now();
+    } else if (now - quiet_since > options_.yield_after) {
+      sched_yield();
+    }
+  }
+  hand_back(unit);
+}
+
+void engine::hand_back(engine_unit& unit) {
+  role_.release(std::exchange(unit.key_, 0));
+  if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard guard(waiters_mutex_);
+    if (!waiters_.empty()) {
+      waiters_.front()->poke();
+      return;
+    }
+  }
+  arm_takeover();
+}
+
+// False: the role is lost.
+bool engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
+  if (!net_->arm()) return true;
+  role_.enter(unit.key_, leader_role::asleep);
+  const bool network_thread = may_run_inline(unit);
+  const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
+                    (network_thread && !queue_.empty()) ||
+                    (unit.awaited_ && unit.awaited_->ready());
+  if (!work) {
+    pollfd ready{net_->event_fd(), POLLIN, 0};
+    ::poll(&ready, 1, milliseconds_until(deadline));
+  }
+  if (role_.resume(unit.key_, leader_role::asleep)) return true;
+  unit.key_ = 0;
+  return false;
+}
+
+void engine::begin_handler(engine_unit& unit) {
+  unit.collecting_ = false;
+  handler_number_.fetch_add(1, std::memory_order_relaxed);
+  running_.fetch_add(1, std::memory_order_relaxed);
+  role_.enter(unit.key_, leader_role::handler);
+  arm_takeover();  // after `enter`, or the minder could miss this handler
+  client_.prepare_thread();
+}
+
+void engine::end_handler(engine_unit& unit) {
+  running_.fetch_sub(1, std::memory_order_release);
+  if (unit.key_ != 0 && !role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
+}
+
+void engine::run(caf::resumable* job, engine_unit& unit) {
+  switch (job->resume(&unit, 64)) {
+    case caf::resumable::resume_later: push(job); break;
+    case caf::resumable::done:
+    case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;
+    case caf::resumable::shutdown_execution_unit: break;
+  }
+}
+
+// ---- Waiting
+// ----------------------------------------------------------------------------------------
+
+bool engine::wait(completion& what, clock::time_point deadline) {
+  if (what.ready()) return true;
+  engine_unit unit(*this);
+  if (auto* system = system_.load()) unit.attach(*system);
+  unit.awaited_ = &what;
+  const auto own_key = is_own_thread() ? self.unit->key_ : 0;
+  bool patient = false;  // let a network thread lead: it can run the handlers that keep arriving
+  while (!what.ready()) {
+    if (deadline != never && clock::now() >= deadline) return what.ready();
+    auto seen = role_.look();
+    auto state = leader_role::state_of(seen);
+    const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
+    leader_role::snapshot key = 0;
+    if (mine || (!patient && (state == leader_role::free || state == leader_role::asleep)))
+      key = role_.take(seen, leader_role::waiter);
+    else if (!patient && state == leader_role::leading && leader_role::by_network_thread(seen))
+      ask_for_role(what, key);
+    if (key != 0) {
+      unit.key_ = key;
+      lead_while_waiting(what, deadline, unit);
+      patient = unit.handed_on_ >= 2;
+    } else if (!what.ready()) {
+      park_waiter(what, deadline);
+      if (leader_role::state_of(role_.look()) == leader_role::free) patient = false;
+    }
+  }
+  return true;
+}
+
+// Drives the network until `what` is ready, the deadline passes, the role is lost, or it turns out
+// that this node serves others meanwhile.
+void engine::lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit) {
+  auto quiet_since = clock::time_point{};
+  // What this thread's own handler has left to itself goes to others now.
+  if (!queue_.empty()) summon_runner();
+  for (;;) {
+    auto events = poll(unit);
+    if (what.ready()) break;
+    if (unit.handed_on_ >= 2) {
+      handed_over_.store(true);
+      role_.release(std::exchange(unit.key_, 0));
+      if (!wake_parked()) poke_minder();
+      return;
+    }
+    auto now = clock::now();
+    if (events > 0 || quiet_since == clock::time_point{}) {
+      quiet_since = now;
+      continue;
+    }
+    if (now >= deadline) break;
+    if (now - quiet_since > options_.spin) {
+      if (!sleep_in_network(unit, deadline)) return;
+      quiet_since = clock::now();
+    } else if (now - quiet_since > options_.yield_after) {
+      sched_yield();
+    }
+  }
+  hand_back(unit);
+}
+
+// A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
+// way.
+bool engine::ask_for_role(completion& what, leader_role::snapshot& key) {
+  wanted_.fetch_add(1);
+  const auto give_up = clock::now() + options_.yield_after;
+  while (!what.ready() && key == 0) {
+    auto seen = role_.look();
+    if (leader_role::state_of(seen) == leader_role::free ||
+        leader_role::state_of(seen) == leader_role::asleep)
+      key = role_.take(seen, leader_role::waiter);
+    else if (clock::now() > give_up)
+      break;
+  }
+  wanted_.fetch_sub(1);
+  return key != 0;
+}
+
+void engine::park_waiter(completion& what, clock::time_point deadline) {
+  auto pokes = what.pokes();
+  {
+    std::lock_guard guard(waiters_mutex_);
+    waiters_.push_back(&what);
+    waiter_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // Whoever frees the role from now on pokes; was it free before?
+  auto state = leader_role::state_of(role_.look());
+  if (state != leader_role::free || handed_over_.load()) what.park_unless_poked(pokes, deadline);
+  std::lock_guard guard(waiters_mutex_);
+  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &what));
+  waiter_count_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace troupe

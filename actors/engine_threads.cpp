@@ -1,0 +1,224 @@
+// The threads of an engine: who they are, how they sleep, and the one that minds the timers.
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "actors/engine.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto never = clock::time_point::max();
+constexpr auto retire_after = std::chrono::seconds(10);
+constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
+
+void check(int result, const char* what) {
+  if (result < 0) throw std::system_error(errno, std::generic_category(), what);
+}
+
+void watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  check(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
+}
+
+void drain(int fd) {
+  std::uint64_t count = 0;
+  [[maybe_unused]] auto got = read(fd, &count, sizeof count);
+}
+
+timespec to_timespec(std::chrono::nanoseconds time) {
+  return {time.count() / 1'000'000'000, time.count() % 1'000'000'000};
+}
+
+}  // namespace
+
+struct engine::parked_thread {
+  std::atomic<std::uint32_t> awake{0};
+};
+
+void engine::open_timers() {
+  check(epoll_ = epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
+  check(takeover_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
+        "timerfd_create");
+  check(deadline_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
+        "timerfd_create");
+  check(poke_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+  for (int fd : {takeover_timer_, deadline_timer_, poke_}) watch(epoll_, fd);
+}
+
+void engine::close_timers() noexcept {
+  for (int fd : {epoll_, takeover_timer_, deadline_timer_, poke_})
+    if (fd >= 0) close(fd);
+}
+
+void engine::spawn() {
+  std::lock_guard guard(threads_mutex_);
+  for (auto id : retired_) {
+    auto gone = std::find_if(threads_.begin(), threads_.end(),
+                             [&](const std::thread& t) { return t.get_id() == id; });
+    gone->join();
+    threads_.erase(gone);
+  }
+  retired_.clear();
+  if (stopping_ || threads_.size() >= options_.max_threads) return;
+  thread_count_.fetch_add(1);
+  threads_.emplace_back([this] { thread_main(); });
+}
+
+void engine::stop(const std::function<void(caf::resumable*)>& drop) {
+  stopping_ = true;
+  net_->wake();
+  poke_minder();
+  for (;;) {
+    std::vector<std::thread> ending;
+    {
+      std::lock_guard guard(threads_mutex_);
+      for (auto* thread : parked_) {
+        thread->awake.store(1);
+        futex_wake(thread->awake);
+      }
+      parked_.clear();
+      ending.swap(threads_);
+    }
+    if (ending.empty()) break;
+    for (auto& thread : ending) thread.join();
+  }
+  while (auto* job = queue_.try_pop()) drop(job);
+  inbox_.clear();
+  local_.clear();
+}
+
+bool engine::wake_parked() {
+  if (parked_count_.load(std::memory_order_seq_cst) == 0) return false;
+  std::lock_guard guard(threads_mutex_);
+  if (parked_.empty()) return false;
+  auto* thread = parked_.back();
+  parked_.pop_back();
+  parked_count_.fetch_sub(1);
+  thread->awake.store(1);
+  futex_wake(thread->awake);
+  return true;
+}
+
+// False: the thread has been spare for so long that it shall end.
+bool engine::park() {
+  parked_thread me;
+  {
+    std::lock_guard guard(threads_mutex_);
+    parked_.push_back(&me);
+    parked_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // What came before this thread could be seen as parked?
+  if ((!queue_.empty() && !leader_polls_queue()) || handed_over_ || !minded_ || stopping_) {
+    std::lock_guard guard(threads_mutex_);
+    auto place = std::find(parked_.begin(), parked_.end(), &me);
+    if (place != parked_.end()) {
+      parked_.erase(place);
+      parked_count_.fetch_sub(1);
+    }
+    return true;
+  }
+  while (me.awake.load() == 0) {
+    auto until = clock::now() + retire_after;
+    futex_wait(me.awake, 0, until);
+    if (me.awake.load() != 0 || clock::now() < until) continue;
+    std::lock_guard guard(threads_mutex_);
+    auto place = std::find(parked_.begin(), parked_.end(), &me);
+    if (place == parked_.end()) break;  // woken at the last moment
+    if (thread_count_ <= base_threads) continue;
+    parked_.erase(place);
+    parked_count_.fetch_sub(1);
+    retired_.push_back(std::this_thread::get_id());
+    return false;
+  }
+  return true;
+}
+
+bool engine::leader_polls_queue() const noexcept {
+  auto seen = role_.look();
+  return leader_role::by_network_thread(seen) &&
+         leader_role::state_of(seen) == leader_role::leading;
+}
+
+void engine::poke_minder() {
+  std::uint64_t one = 1;
+  [[maybe_unused]] auto wrote = write(poke_, &one, sizeof one);
+}
+
+void engine::arm_takeover() {
+  if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
+  armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
+                           std::memory_order_relaxed);
+  itimerspec when{};
+  when.it_value = to_timespec(options_.takeover);
+  timerfd_settime(takeover_timer_, 0, &when, nullptr);
+}
+
+void engine::set_timer(clock::time_point when) {
+  auto ticks = when.time_since_epoch().count();
+  if (ticks >= next_timer_.load(std::memory_order_acquire)) return;
+  std::lock_guard guard(timer_mutex_);
+  if (ticks >= next_timer_.load(std::memory_order_relaxed)) return;
+  next_timer_.store(ticks, std::memory_order_release);
+  itimerspec at{};
+  at.it_value = to_timespec(std::max(when.time_since_epoch(), clock::duration(1)));
+  timerfd_settime(deadline_timer_, TFD_TIMER_ABSTIME, &at, nullptr);
+}
+
+// A key when this thread shall lead now.
+leader_role::snapshot engine::on_takeover_timer() {
+  drain(takeover_timer_);
+  takeover_armed_.store(false, std::memory_order_seq_cst);
+  auto seen = role_.look();
+  switch (leader_role::state_of(seen)) {
+    case leader_role::free: return role_.take(seen, leader_role::network_thread);
+    case leader_role::handler:
+      if (handler_number_.load(std::memory_order_relaxed) == armed_for_handler_.load())
+        return role_.take(seen, leader_role::network_thread);
+      arm_takeover();
+      return 0;
+    default: return 0;
+  }
+}
+
+void engine::on_deadline_timer() {
+  drain(deadline_timer_);
+  {
+    std::lock_guard guard(timer_mutex_);
+    next_timer_.store(never.time_since_epoch().count(), std::memory_order_release);
+  }
+  auto next = client_.run_timers(clock::now());
+  if (next != never) set_timer(next);
+}
+
+// Waits for timers on behalf of all. Ends when this thread shall lead (a key) or has work (0).
+leader_role::snapshot engine::mind() {
+  if (parked_count_ == 0) spawn();
+  while (!stopping_) {
+    if (handed_over_ || (!queue_.empty() && !leader_polls_queue())) return 0;
+    epoll_event events[3];
+    int count = epoll_wait(epoll_, events, 3, -1);
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.fd == poke_) drain(poke_);
+      if (events[i].data.fd == deadline_timer_) on_deadline_timer();
+    }
+    for (int i = 0; i < count; ++i)
+      if (events[i].data.fd == takeover_timer_)
+        if (auto key = on_takeover_timer()) return key;
+  }
+  return 0;
+}
+
+void engine::replace_minder() {
+  minded_.store(false, std::memory_order_seq_cst);
+  if (!wake_parked()) spawn();
+}
+
+}  // namespace troupe

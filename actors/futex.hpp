@@ -1,0 +1,37 @@
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+
+namespace troupe {
+
+using clock = std::chrono::steady_clock;
+
+/// Sleeps while `word` is `expected`, until woken or past `deadline` (time_point::max(): for ever).
+/// May return early for no reason.
+inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                       clock::time_point deadline = clock::time_point::max()) noexcept {
+  timespec until{};
+  timespec* limit = nullptr;
+  if (deadline != clock::time_point::max()) {
+    auto ns = std::chrono::nanoseconds(deadline.time_since_epoch()).count();
+    until.tv_sec = ns / 1'000'000'000;
+    until.tv_nsec = ns % 1'000'000'000;
+    limit = &until;
+  }
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_BITSET_PRIVATE, expected,
+          limit, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+inline void futex_wake(std::atomic<std::uint32_t>& word, int threads = INT_MAX) noexcept {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, threads);
+}
+
+}  // namespace troupe

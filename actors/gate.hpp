@@ -1,0 +1,45 @@
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace troupe {
+
+/// Lets threads in until it is closed; closing waits until all have left. Two atomic operations a
+/// pass.
+class gate {
+public:
+  /// A stay inside; false when the gate was closed.
+  class pass {
+  public:
+    explicit pass(gate& through) noexcept : gate_(through) {
+      gate_.inside_.fetch_add(1, std::memory_order_seq_cst);
+      open_ = !gate_.closed_.load(std::memory_order_seq_cst);
+    }
+    ~pass() { gate_.inside_.fetch_sub(1, std::memory_order_release); }
+    pass(const pass&) = delete;
+    pass& operator=(const pass&) = delete;
+    explicit operator bool() const noexcept { return open_; }
+
+  private:
+    gate& gate_;
+    bool open_;
+  };
+
+  bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+
+  /// Nobody enters from now on.
+  void close() noexcept { closed_.store(true, std::memory_order_seq_cst); }
+
+  /// Waits until those inside have left.
+  void wait_until_empty() const noexcept {
+    while (inside_.load(std::memory_order_acquire) != 0) sched_yield();
+  }
+
+private:
+  std::atomic<int> inside_{0};
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace troupe

@@ -1,0 +1,80 @@
+#include "actors/mail.hpp"
+
+#include <cstring>
+
+namespace troupe {
+
+namespace {
+
+// Encoders of this thread, one for each level of nesting: writing a value may itself send a
+// message.
+struct scratch {
+  std::vector<std::unique_ptr<encoder>> levels;
+  std::size_t used = 0;
+};
+thread_local scratch local;
+
+}  // namespace
+
+letter::letter(handle_translator* handles) {
+  if (local.used == local.levels.size())
+    local.levels.push_back(std::make_unique<encoder>(nullptr, nullptr));
+  body_ = local.levels[local.used++].get();
+  body_->reset(&tensors_, handles);
+}
+
+letter::~letter() {
+  --local.used;
+  // A rare large body shall not stay for ever.
+  if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();
+}
+
+void mail::send(transport::rank_t to, std::uint64_t order, envelope_header header, letter* text,
+                const fault* why) {
+  header.job = self_.job;
+  header.incarnation = self_.incarnation;
+  header.sequence = sent_[to].fetch_add(1, std::memory_order_relaxed) + 1;
+  std::span<const std::byte> body;
+  if (text) body = text->body().bytes();
+  auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
+  const bool counted = header.kind != envelope_kind::control;
+  if (counted) sent_total_.fetch_add(1, std::memory_order_acq_rel);
+  try {
+    if (to == self_.rank)
+      send_to_self(std::move(sealed));
+    else if (net_->send(to, order, std::move(sealed.bytes), std::move(sealed.payloads)))
+      engine_.nudge();
+  } catch (...) {
+    if (counted) sent_total_.fetch_sub(1, std::memory_order_acq_rel);
+    throw;
+  }
+}
+
+// A node talks to itself by value, like to any other.
+void mail::send_to_self(sealed_envelope&& sealed) {
+  transport::incoming_message message;
+  message.from = self_.rank;
+  message.envelope = std::move(sealed.bytes);
+  for (auto& payload : sealed.payloads) {
+    if (payload.place.where != memory_place::kind::host)
+      throw transport_error("a tensor on a GPU cannot be sent from a node to itself yet");
+    auto copy = pool_->allocate(payload.size, payload.place);
+    std::memcpy(copy.get(), payload.data, payload.size);
+    message.payloads.push_back({std::move(copy), payload.size, payload.place});
+  }
+  engine_.deliver_locally(std::move(message));
+}
+
+void mail::send_fault(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+                      const fault& why) noexcept {
+  try {
+    envelope_header header;
+    header.kind = envelope_kind::failure;
+    header.target = request;
+    send(to, order, header, nullptr, &why);
+  } catch (const error&) {
+    // The peer is gone, and with it the question.
+  }
+}
+
+}  // namespace troupe

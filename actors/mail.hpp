@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "actors/engine.hpp"
+#include "messages/archive.hpp"
+#include "messages/envelope.hpp"
+#include "messages/tensor_writer.hpp"
+
+namespace troupe {
+
+/// Who a node is within its job.
+struct node_identity {
+  transport::rank_t rank = 0;
+  transport::rank_t world_size = 1;
+  std::uint64_t job = 0;
+  std::uint64_t incarnation = 0;
+};
+
+/// Where bodies are written before they are sent: the thread's own buffer, so that a small message
+/// allocates nothing. Nests.
+class letter {
+public:
+  explicit letter(handle_translator* handles);
+  ~letter();
+  letter(const letter&) = delete;
+  letter& operator=(const letter&) = delete;
+
+  encoder& body() noexcept { return *body_; }
+  tensor_writer& tensors() noexcept { return tensors_; }
+
+private:
+  tensor_writer tensors_;
+  encoder* body_;
+};
+
+/// Puts envelopes around what is to be sent and hands them to the network, or to the node itself.
+/// Thread-safe. Hot path: for a small message neither an allocation nor a lock beyond the
+/// transport's.
+class mail {
+public:
+  mail(node_identity self, engine& driver) : self_(self), engine_(driver), sent_(self.world_size) {}
+
+  void attach(transport::transport& net, transport::payload_pool& pool) noexcept {
+    net_ = &net;
+    pool_ = &pool;
+  }
+
+  /// Sends `text` (nullptr: no body). The header's job, incarnation and sequence are filled in.
+  /// Messages of one non-zero `order` arrive in order. Throws peer_lost and transport_error.
+  void send(transport::rank_t to, std::uint64_t order, envelope_header header, letter* text,
+            const fault* why = nullptr);
+
+  /// Tells whoever asked that it failed. Never throws: a lost peer needs no answer.
+  void send_fault(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+                  const fault& why) noexcept;
+
+  const node_identity& self() const noexcept { return self_; }
+
+  /// Messages sent and taken in, control messages left out: what the shutdown counts.
+  std::uint64_t sent_total() const noexcept { return sent_total_.load(std::memory_order_acquire); }
+  std::uint64_t received_total() const noexcept {
+    return received_total_.load(std::memory_order_acquire);
+  }
+  void count_received() noexcept { received_total_.fetch_add(1, std::memory_order_acq_rel); }
+
+private:
+  void send_to_self(sealed_envelope&& sealed);
+
+  const node_identity self_;
+  engine& engine_;
+  transport::transport* net_ = nullptr;
+  transport::payload_pool* pool_ = nullptr;
+  std::vector<std::atomic<std::uint64_t>> sent_;
+  std::atomic<std::uint64_t> sent_total_{0};
+  std::atomic<std::uint64_t> received_total_{0};
+};
+
+}  // namespace troupe

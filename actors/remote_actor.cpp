@@ -1,0 +1,84 @@
+#include "actors/remote_actor.hpp"
+
+#include <caf/mailbox_element.hpp>
+
+namespace troupe {
+
+remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner,
+                           transport::rank_t rank)
+    : caf::actor_proxy(config), owner_(std::move(owner)), rank_(rank) {}
+
+remote_actor::~remote_actor() { owner_->gone(*this); }
+
+void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) {
+  if (getf(is_terminated_flag))
+    bounce(letter);
+  else
+    owner_->forward(*this, std::move(letter));
+}
+
+void remote_actor::attach(caf::attachable_ptr what) {
+  caf::actor_proxy::attach(std::move(what));
+  watch_once();
+}
+
+bool remote_actor::add_backlink(caf::abstract_actor* other) {
+  auto added = caf::actor_proxy::add_backlink(other);
+  if (added) watch_once();
+  return added;
+}
+
+void remote_actor::watch_once() {
+  if (!watched_.exchange(true)) owner_->watch(*this);
+}
+
+void remote_actor::kill_proxy(caf::execution_unit* host, caf::error reason) {
+  cleanup(std::move(reason), host);
+}
+
+reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner,
+                             transport::rank_t rank, std::uint64_t request)
+    : caf::actor_proxy(config), owner_(std::move(owner)), rank_(rank), request_(request) {}
+
+reply_address::~reply_address() {
+  if (answered_) return;
+  fault why;
+  why.code = errc::remote_error;
+  why.type = "troupe::broken_promise";
+  why.text = "the handler dropped the request without an answer";
+  why.node = owner_->name_of(owner_->out().self().rank);
+  owner_->out().send_fault(rank_, id(), request_, why);
+}
+
+void reply_address::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
+  if (letter->mid.is_response()) {
+    if (!answered_.exchange(true))
+      owner_->reply(rank_, id(), request_, letter->move_content_to_message());
+  } else if (auto target = asker()) {
+    target->enqueue(std::move(letter), host);
+  } else {
+    bounce(letter, caf::sec::request_receiver_down);
+  }
+}
+
+caf::strong_actor_ptr reply_address::asker() {
+  return id() == 0 ? nullptr : owner_->proxy_of(rank_, id(), false);
+}
+
+void reply_address::attach(caf::attachable_ptr what) {
+  if (auto target = asker())
+    target->get()->attach(std::move(what));
+  else
+    what->actor_exited(caf::sec::request_receiver_down, nullptr);
+}
+
+bool reply_address::add_backlink(caf::abstract_actor* other) {
+  auto target = asker();
+  return target && target->get()->add_backlink(other);
+}
+
+void reply_address::kill_proxy(caf::execution_unit* host, caf::error reason) {
+  cleanup(std::move(reason), host);
+}
+
+}  // namespace troupe

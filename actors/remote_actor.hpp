@@ -1,0 +1,58 @@
+#pragma once
+
+#include <caf/actor_proxy.hpp>
+#include <memory>
+
+#include "actors/remoting.hpp"
+
+namespace troupe {
+
+/// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
+class remote_actor final : public caf::actor_proxy {
+public:
+  remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, transport::rank_t rank);
+  ~remote_actor() override;
+
+  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
+  void attach(caf::attachable_ptr what) override;
+  bool add_backlink(caf::abstract_actor* other) override;
+  void kill_proxy(caf::execution_unit* host, caf::error reason) override;
+  const char* name() const override { return "troupe.remote_actor"; }
+
+  transport::rank_t rank() const noexcept { return rank_; }
+
+private:
+  friend class remoting;
+
+  void watch_once();
+
+  std::shared_ptr<remoting> owner_;
+  const transport::rank_t rank_;
+  std::atomic<std::uint32_t> grants_{0};
+  std::atomic<bool> watched_{false};
+};
+
+/// The sender of one request from another node, as its receiver sees it: takes the answer, once.
+/// Dropped without one, it tells the asker. Everything else goes to the sender's `remote_actor`.
+class reply_address final : public caf::actor_proxy {
+public:
+  reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner, transport::rank_t rank,
+                std::uint64_t request);
+  ~reply_address() override;
+
+  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
+  void attach(caf::attachable_ptr what) override;
+  bool add_backlink(caf::abstract_actor* other) override;
+  void kill_proxy(caf::execution_unit* host, caf::error reason) override;
+  const char* name() const override { return "troupe.reply_address"; }
+
+private:
+  caf::strong_actor_ptr asker();
+
+  std::shared_ptr<remoting> owner_;
+  const transport::rank_t rank_;
+  const std::uint64_t request_;
+  std::atomic<bool> answered_{false};
+};
+
+}  // namespace troupe

@@ -1,0 +1,454 @@
+#include "actors/remoting.hpp"
+
+#include <spdlog/spdlog.h>
+#include <caf/actor_config.hpp>
+#include <caf/make_actor.hpp>
+#include <caf/scheduler/abstract_coordinator.hpp>
+
+#include "actors/job.hpp"
+#include "actors/remote_actor.hpp"
+
+namespace troupe {
+
+namespace {
+
+// What nodes' runtimes say to each other about actors.
+enum class control : std::uint8_t {
+  watch,    // id: tell me when it ends
+  down,     // id, reason: it has ended
+  release,  // id, count: I have dropped so many handles
+  claim,    // id, holder, pin: I have a handle of yours from `holder`
+  unpin,    // pin: the handle that you passed on has been claimed
+};
+
+// How a handle is written.
+enum class handle_form : std::uint8_t { null, own, passed_on };
+
+constexpr std::uint32_t max_release = 1u << 30;
+
+}  // namespace
+
+remoting::remoting(mail& out, std::function<std::string(transport::rank_t)> name_of)
+    : out_(out), name_of_(std::move(name_of)) {}
+
+remoting::~remoting() = default;
+
+void remoting::attach(caf::actor_system& system, std::vector<caf::node_id> nodes) {
+  system_ = &system;
+  nodes_ = std::move(nodes);
+}
+
+bool remoting::is_own(const caf::strong_actor_ptr& handle) const noexcept {
+  return handle->home_system == system_ && handle->node() == system_->node();
+}
+
+// ---- Handles crossing the border
+// --------------------------------------------------------------------
+
+void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle,
+                            transport::rank_t to) {
+  if (!handle) {
+    out.put(handle_form::null);
+    return;
+  }
+  if (handle->home_system != system_)
+    throw encode_error("an actor handle of another node of this process cannot be sent from " +
+                       name_of_(out_.self().rank) + ": handles travel in messages only");
+  if (is_own(handle)) {
+    exports_->grant(handle, to);
+    out.put(handle_form::own);
+    out.put(handle->id());
+    return;
+  }
+  caf::strong_actor_ptr proxy = handle;
+  auto* remote = dynamic_cast<remote_actor*>(handle->get());
+  if (!remote) {
+    // The sender of a request: the handle that lasts is another one.
+    proxy = nullptr;
+    for (transport::rank_t rank = 0; rank < nodes_.size() && !proxy; ++rank)
+      if (nodes_[rank] == handle->node() && handle->id() != 0)
+        proxy = proxy_of(rank, handle->id(), false);
+    remote = proxy ? dynamic_cast<remote_actor*>(proxy->get()) : nullptr;
+    if (!remote) throw encode_error("this kind of actor handle cannot be sent");
+  }
+  std::uint64_t pin = 0;
+  {
+    std::lock_guard guard(mutex_);
+    pin = ++last_pin_;
+    pins_.emplace(pin, std::pair(to, proxy));
+  }
+  out.put(handle_form::passed_on);
+  out.put(handle->id());
+  out.put(remote->rank());
+  out.put(pin);
+}
+
+caf::strong_actor_ptr remoting::read_handle(decoder& in, transport::rank_t from) {
+  const auto self = out_.self().rank;
+  switch (in.get<handle_form>()) {
+    case handle_form::null: return nullptr;
+    case handle_form::own: {
+      auto id = in.get<caf::actor_id>();
+      if (from != self) return proxy_of(from, id, true);
+      auto actor = exports_->find(id);
+      exports_->release(id, self, 1);
+      return actor;
+    }
+    case handle_form::passed_on: {
+      auto id = in.get<caf::actor_id>();
+      auto owner = in.get<transport::rank_t>();
+      auto pin = in.get<std::uint64_t>();
+      if (owner >= nodes_.size())
+        throw decode_error("a handle names rank " + std::to_string(owner) + " of " +
+                           std::to_string(nodes_.size()));
+      if (owner == self) {
+        auto actor = exports_->find(id);
+        send_control(from, control::unpin, pin);
+        return actor;
+      }
+      auto proxy = proxy_of(owner, id, true);
+      send_control(owner, control::claim, id, from, pin);
+      return proxy;
+    }
+  }
+  throw decode_error("a handle of unknown form");
+}
+
+caf::strong_actor_ptr remoting::proxy_of(transport::rank_t owner, caf::actor_id id, bool granted) {
+  caf::strong_actor_ptr proxy;
+  bool lost = false;
+  {
+    std::lock_guard guard(mutex_);
+    auto& known = proxies_[{owner, id}];
+    proxy = caf::actor_cast<caf::strong_actor_ptr>(known);
+    if (!proxy) {
+      caf::actor_config config;
+      proxy = caf::make_actor<remote_actor, caf::strong_actor_ptr>(
+          id, nodes_[owner], system_, config, shared_from_this(), owner);
+      known = caf::actor_cast<caf::weak_actor_ptr>(proxy);
+      lost = lost_.contains(owner);
+    }
+    if (granted) static_cast<remote_actor*>(proxy->get())->grants_.fetch_add(1);
+  }
+  if (lost) {
+    fault why;
+    why.code = errc::peer_lost;
+    why.node = name_of_(owner);
+    why.text = "the actor's node is gone";
+    static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
+  }
+  return proxy;
+}
+
+void remoting::gone(remote_actor& proxy) {
+  const key name{proxy.rank(), proxy.id()};
+  {
+    std::lock_guard guard(mutex_);
+    auto place = proxies_.find(name);
+    // A new handle may have taken the place already.
+    if (place != proxies_.end() && place->second.get() == proxy.ctrl()) proxies_.erase(place);
+  }
+  if (auto grants = proxy.grants_.load())
+    send_control(name.rank, control::release, name.id, grants);
+}
+
+std::size_t remoting::proxies() const {
+  std::lock_guard guard(mutex_);
+  return proxies_.size();
+}
+
+// ---- Sending
+// ----------------------------------------------------------------------------------------
+
+// Hot path of a call through a handle.
+void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in) {
+  auto& element = *letter_in;
+  const bool wants_answer = element.mid.is_request() && element.sender;
+  const auto to = target.rank();
+  std::uint64_t request = 0;
+  fault why;
+  gate::pass pass(gate_);
+  try {
+    if (!pass) throw not_initialized("the node has been shut down");
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.target = target.id();
+    header.urgent = element.mid.is_urgent_message();
+    if (element.sender && element.sender->id() != 0 && is_own(element.sender)) {
+      exports_->know(element.sender);
+      header.sender = element.sender->id();
+    }
+    border handles(*this, to);
+    letter text(&handles);
+    text.body().put(static_cast<const caf::message&>(element.move_content_to_message()));
+    if (wants_answer) {
+      pending_request pending;
+      pending.peer = to;
+      pending.sender = std::move(element.sender);
+      pending.mid = element.mid;
+      request = requests_.add(std::move(pending));
+      header.request = request;
+    }
+    out_.send(to, target.id(), header, &text);
+    return;
+  } catch (const error& e) {
+    why = e.fault();
+  }
+  if (why.node.empty()) why.node = name_of_(to);
+  if (request != 0) {
+    if (auto pending = requests_.take(request, to))
+      answer(std::move(pending), std::move(why), nullptr);
+  } else if (wants_answer) {
+    pending_request pending;
+    pending.sender = std::move(element.sender);
+    pending.mid = element.mid;
+    answer(std::move(pending), std::move(why), nullptr);
+  } else if (why.code == errc::encode_error) {
+    spdlog::error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+  }
+}
+
+void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+                     const caf::message& answer) noexcept {
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    border handles(*this, to);
+    letter text(&handles);
+    text.body().put(answer);
+    envelope_header header;
+    header.kind = envelope_kind::response;
+    header.target = request;
+    out_.send(to, order, header, &text);
+  } catch (const troupe::peer_lost&) {
+    // Nobody is left to hear it.
+  } catch (const error& e) {
+    auto why = e.fault();
+    if (why.node.empty()) why.node = name_of_(out_.self().rank);
+    out_.send_fault(to, order, request, why);
+  }
+}
+
+template <class... Ts>
+void remoting::send_control(transport::rank_t to, const Ts&... xs) noexcept {
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    (text.body().put(xs), ...);
+    out_.send(to, 0, {}, &text);
+  } catch (const error&) {
+    // The peer is gone: `peer_lost` settles what this was about.
+  }
+}
+
+void remoting::watch(remote_actor& target) {
+  send_control(target.rank(), control::watch, target.id());
+}
+
+// ---- Receiving
+// --------------------------------------------------------------------------------------
+
+void remoting::deliver(opened_envelope& message, transport::rank_t from,
+                       caf::execution_unit* unit) {
+  switch (message.header().kind) {
+    case envelope_kind::actor_message: return deliver_to_actor(message, from, unit);
+    case envelope_kind::response:
+    case envelope_kind::failure: return deliver_answer(message, from, unit);
+    case envelope_kind::control: return deliver_control(message, from, unit);
+    case envelope_kind::call: break;
+  }
+  throw decode_error("a call is not for an actor");
+}
+
+// Hot path of a call through a handle, at the callee.
+void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from,
+                                caf::execution_unit* unit) {
+  const auto& header = message.header();
+  try {
+    border handles(*this, from);
+    decoder in(message.body(), message.tensors(), &handles);
+    auto content = in.get<caf::message>();
+    in.expect_end();
+    auto target = exports_->find(header.target);
+    if (!target) {
+      fault why;
+      why.code = errc::actor_down;
+      why.node = name_of_(out_.self().rank);
+      why.text = "actor " + std::to_string(header.target) + " has ended";
+      if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
+      return;
+    }
+    caf::strong_actor_ptr sender;
+    caf::message_id mid;
+    if (header.request != 0) {
+      caf::actor_config config;
+      sender = caf::make_actor<reply_address, caf::strong_actor_ptr>(
+          header.sender, nodes_[from], system_, config, shared_from_this(), from, header.request);
+      mid = caf::message_id(header.request & 0xffffffff).with_normal_priority();
+    } else if (header.sender != 0) {
+      sender = proxy_of(from, header.sender, false);
+    }
+    if (header.urgent) mid = mid.with_high_priority();
+    target->enqueue(caf::make_mailbox_element(std::move(sender), mid, {}, std::move(content)),
+                    unit);
+  } catch (const decode_error& e) {
+    if (header.request == 0) throw;
+    auto why = e.fault();
+    why.node = name_of_(out_.self().rank);
+    out_.send_fault(from, header.sender, header.request, why);
+  }
+}
+
+// Hot path of the answer.
+void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
+                              caf::execution_unit* unit) {
+  const auto& header = message.header();
+  auto request = requests_.take(header.target, from);
+  if (!request) return;  // late: its call has timed out
+  if (header.kind == envelope_kind::failure) {
+    auto why = message.why();
+    if (why.function.empty()) why.function = request.function;
+    answer(std::move(request), std::move(why), unit);
+  } else if (request.sink) {
+    request.sink->on_value(message);
+  } else {
+    caf::message content;
+    try {
+      border handles(*this, from);
+      decoder in(message.body(), message.tensors(), &handles);
+      content = in.get<caf::message>();
+      in.expect_end();
+    } catch (const decode_error& e) {
+      answer(std::move(request), fault(e.fault()), unit);
+      return;
+    }
+    request.sender->enqueue(
+        caf::make_mailbox_element(nullptr, request.mid.response_id(), {}, std::move(content)),
+        unit);
+  }
+}
+
+void remoting::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
+  if (request.sink)
+    request.sink->on_fault(std::move(why));
+  else if (request.sender)
+    request.sender->enqueue(caf::make_mailbox_element(nullptr, request.mid.response_id(), {},
+                                                      caf::make_message(to_caf(why))),
+                            unit);
+}
+
+void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
+                               caf::execution_unit* unit) {
+  border handles(*this, from);
+  decoder in(message.body(), nullptr, &handles);
+  switch (in.get<control>()) {
+    case control::watch: {
+      auto id = in.get<caf::actor_id>();
+      auto tell = [weak = weak_from_this(), id, from](const caf::error& reason) {
+        if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
+      };
+      if (auto actor = exports_->find(id)) {
+        actor->get()->attach_functor(tell);
+      } else {
+        fault why;
+        why.code = errc::actor_down;
+        why.node = name_of_(out_.self().rank);
+        why.text = "the actor had ended before";
+        tell(to_caf(why));
+      }
+      break;
+    }
+    case control::down: {
+      auto id = in.get<caf::actor_id>();
+      auto reason = in.get<caf::error>();
+      caf::strong_actor_ptr proxy;
+      {
+        std::lock_guard guard(mutex_);
+        auto place = proxies_.find({from, id});
+        if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
+      }
+      if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
+      break;
+    }
+    case control::release: {
+      auto id = in.get<caf::actor_id>();
+      auto count = in.get<std::uint32_t>();
+      exports_->release(id, from, std::min(count, max_release));
+      break;
+    }
+    case control::claim: {
+      auto id = in.get<caf::actor_id>();
+      auto holder = in.get<transport::rank_t>();
+      auto pin = in.get<std::uint64_t>();
+      if (holder >= nodes_.size()) throw decode_error("a claim names an unknown rank");
+      if (auto actor = exports_->find(id)) exports_->grant(actor, from);
+      send_control(holder, control::unpin, pin);
+      break;
+    }
+    case control::unpin: {
+      auto pin = in.get<std::uint64_t>();
+      caf::strong_actor_ptr last;  // dropped outside of the lock
+      std::lock_guard guard(mutex_);
+      auto place = pins_.find(pin);
+      if (place != pins_.end()) {
+        last = std::move(place->second.second);
+        pins_.erase(place);
+      }
+      break;
+    }
+    default: throw decode_error("a control message of unknown kind");
+  }
+}
+
+// ---- Ends
+// -------------------------------------------------------------------------------------------
+
+void remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
+  fault why;
+  why.code = errc::peer_lost;
+  why.node = name_of_(peer);
+  why.text = "lost " + why.node + ": " + reason;
+  std::vector<caf::strong_actor_ptr> proxies;
+  std::vector<caf::strong_actor_ptr> pinned;
+  {
+    std::lock_guard guard(mutex_);
+    lost_.insert(peer);
+    for (auto& [name, weak] : proxies_)
+      if (name.rank == peer)
+        if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
+    for (auto place = pins_.begin(); place != pins_.end();) {
+      if (place->second.first == peer) {
+        pinned.push_back(std::move(place->second.second));
+        place = pins_.erase(place);
+      } else {
+        ++place;
+      }
+    }
+  }
+  for (auto& request : requests_.take_peer(peer)) {
+    auto told = why;
+    told.function = request.function;
+    answer(std::move(request), std::move(told), nullptr);
+  }
+  for (auto& proxy : proxies)
+    static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
+  exports_->release_all(peer);
+}
+
+void remoting::close() {
+  gate_.close();
+  gate_.wait_until_empty();
+}
+
+void remoting::fail_pending(const fault& why) {
+  for (auto& request : requests_.take_all()) answer(std::move(request), fault(why), nullptr);
+  decltype(pins_) pins;
+  {
+    std::lock_guard guard(mutex_);
+    pins.swap(pins_);
+  }
+  exports_->clear();
+}
+
+}  // namespace troupe

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "actors/export_table.hpp"
+#include "actors/gate.hpp"
+#include "actors/mail.hpp"
+#include "actors/request_table.hpp"
+#include "messages/message_codec.hpp"
+
+namespace troupe {
+
+class remote_actor;
+
+/// Actors across nodes: what leaves through a handle, what arrives for an actor, and who lives how
+/// long.
+///
+/// A handle of an actor elsewhere is a `remote_actor`, made when the handle arrives. It sends on
+/// the caller's thread. The rules of life and death:
+/// 1. An actor lives while a handle of it exists on any node (grants, see export_table).
+/// 2. A node that passes on a handle of a third node's actor keeps its own until the receiver is
+/// known
+///    to the owner (claim, confirm).
+/// 3. Who monitors or links to a remote actor hears of its end exactly once, also when it has ended
+///    before, or its node is lost.
+/// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
+/// handler
+///    that drops it, or by the loss of the node.
+class remoting final : public std::enable_shared_from_this<remoting> {
+public:
+  remoting(mail& out, std::function<std::string(transport::rank_t)> name_of);
+  ~remoting();
+
+  void attach(caf::actor_system& system, std::vector<caf::node_id> nodes);
+
+  /// An actor message, response, failure or control message has arrived. Actors are enqueued with
+  /// `unit` as their host. Throws decode_error when it makes no sense.
+  void deliver(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
+
+  /// Fails what waits for `peer`, ends the handles of its actors and takes back what it held.
+  void peer_lost(transport::rank_t peer, const std::string& reason);
+
+  /// Every handle bounces from now on. Waits for senders under way.
+  void close();
+
+  /// Fails the requests that still wait; afterwards nobody here holds anything of another node.
+  void fail_pending(const fault& why);
+
+  request_table& requests() noexcept { return requests_; }
+  export_table& exports() noexcept { return *exports_; }
+  mail& out() noexcept { return out_; }
+  std::string name_of(transport::rank_t rank) const { return name_of_(rank); }
+
+  /// Handles of remote actors that exist here.
+  std::size_t proxies() const;
+
+private:
+  friend class remote_actor;
+  friend class reply_address;
+  friend class border;
+
+  // For remote_actor.
+  void forward(remote_actor& target, caf::mailbox_element_ptr letter);
+  void watch(remote_actor& target);
+  void gone(remote_actor& proxy);
+
+  // For reply_address.
+  void reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+             const caf::message& answer) noexcept;
+
+  // For border.
+  void write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to);
+  caf::strong_actor_ptr read_handle(decoder& in, transport::rank_t from);
+  caf::strong_actor_ptr proxy_of(transport::rank_t owner, caf::actor_id id, bool granted);
+
+  void deliver_to_actor(opened_envelope& message, transport::rank_t from,
+                        caf::execution_unit* unit);
+  void deliver_answer(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
+  void deliver_control(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
+  void answer(pending_request&& request, fault&& why, caf::execution_unit* unit);
+  template <class... Ts>
+  void send_control(transport::rank_t to, const Ts&... xs) noexcept;
+  bool is_own(const caf::strong_actor_ptr& handle) const noexcept;
+  transport::rank_t rank_of(const caf::node_id& node) const;
+
+  mail& out_;
+  std::function<std::string(transport::rank_t)> name_of_;
+  caf::actor_system* system_ = nullptr;
+  std::vector<caf::node_id> nodes_;
+  gate gate_;
+
+  request_table requests_;
+  std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
+
+  struct key {
+    transport::rank_t rank;
+    caf::actor_id id;
+    bool operator==(const key&) const = default;
+  };
+  struct key_hash {
+    std::size_t operator()(const key& k) const noexcept {
+      return k.id * 0x9e3779b97f4a7c15ull ^ k.rank;
+    }
+  };
+  mutable std::mutex mutex_;
+  std::unordered_map<key, caf::weak_actor_ptr, key_hash> proxies_;
+  std::unordered_map<std::uint64_t, std::pair<transport::rank_t, caf::strong_actor_ptr>> pins_;
+  std::uint64_t last_pin_ = 0;
+  std::set<transport::rank_t> lost_;
+};
+
+/// The border between this node and `peer` for the handles of one message.
+class border final : public handle_translator {
+public:
+  border(remoting& owner, transport::rank_t peer) : owner_(owner), peer_(peer) {}
+  void write(encoder& out, const caf::strong_actor_ptr& handle) override {
+    owner_.write_handle(out, handle, peer_);
+  }
+  caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
+
+private:
+  remoting& owner_;
+  transport::rank_t peer_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,78 @@
+#include "actors/request_table.hpp"
+
+#include <algorithm>
+
+namespace troupe {
+
+std::uint64_t request_table::add(pending_request request) {
+  std::lock_guard guard(mutex_);
+  std::uint32_t index = first_free_;
+  if (index == none) {
+    index = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back();
+  } else {
+    first_free_ = slots_[index].next_free;
+  }
+  auto& place = slots_[index];
+  ++place.generation;
+  place.request = std::move(request);
+  ++used_;
+  return std::uint64_t{place.generation} << 32 | (index + 1);
+}
+
+pending_request request_table::take(std::uint64_t id, transport::rank_t peer) {
+  std::lock_guard guard(mutex_);
+  auto index = static_cast<std::uint32_t>(id) - 1;
+  if (index >= slots_.size() || slots_[index].generation != id >> 32 ||
+      slots_[index].request.peer != peer)
+    return {};
+  return empty(index);
+}
+
+std::vector<pending_request> request_table::take_peer(transport::rank_t peer) {
+  std::lock_guard guard(mutex_);
+  std::vector<pending_request> out;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].request && slots_[i].request.peer == peer) out.push_back(empty(i));
+  return out;
+}
+
+std::vector<pending_request> request_table::take_all() {
+  std::lock_guard guard(mutex_);
+  std::vector<pending_request> out;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].request) out.push_back(empty(i));
+  return out;
+}
+
+std::vector<pending_request> request_table::take_expired(clock::time_point now,
+                                                         clock::time_point& next) {
+  std::lock_guard guard(mutex_);
+  std::vector<pending_request> out;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].request) continue;
+    if (slots_[i].request.deadline <= now)
+      out.push_back(empty(i));
+    else
+      next = std::min(next, slots_[i].request.deadline);
+  }
+  return out;
+}
+
+std::size_t request_table::size() const {
+  std::lock_guard guard(mutex_);
+  return used_;
+}
+
+// Empties a slot that may be empty already.
+pending_request request_table::empty(std::uint32_t index) {
+  auto& place = slots_[index];
+  auto request = std::exchange(place.request, {});
+  if (request) {
+    place.next_free = std::exchange(first_free_, index);
+    --used_;
+  }
+  return request;
+}
+
+}  // namespace troupe

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <caf/actor_control_block.hpp>
+#include <caf/message_id.hpp>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "actors/futex.hpp"
+#include "messages/envelope.hpp"
+#include "transport/transport.hpp"
+
+namespace troupe {
+
+/// Who gets the answer to a call. Told exactly once, on a thread that may lead the network: it only
+/// takes the answer and wakes others.
+class reply_sink {
+public:
+  virtual ~reply_sink() = default;
+  virtual void on_value(opened_envelope& answer) noexcept = 0;
+  virtual void on_fault(fault&& why) noexcept = 0;
+};
+
+/// A request that waits for its answer. Either `sink`, or the actor `sender` that knows it as
+/// `mid`.
+struct pending_request {
+  transport::rank_t peer = 0;
+  std::string_view function;  ///< what was called; static text
+  clock::time_point deadline = clock::time_point::max();
+  std::chrono::milliseconds limit{0};
+  std::shared_ptr<reply_sink> sink;
+  caf::strong_actor_ptr sender;
+  caf::message_id mid;
+
+  explicit operator bool() const noexcept { return sink || sender; }
+};
+
+/// The requests of a node that wait for an answer from elsewhere. Thread-safe. Whoever takes a
+/// request out is the only one to answer it.
+class request_table {
+public:
+  /// The id that the answer shall name. Never 0, not used again for a long time.
+  std::uint64_t add(pending_request request);
+
+  /// Empty when there is none that waits for `peer` (a late, doubled or foreign answer).
+  pending_request take(std::uint64_t id, transport::rank_t peer);
+
+  /// All that wait for `peer`.
+  std::vector<pending_request> take_peer(transport::rank_t peer);
+
+  std::vector<pending_request> take_all();
+
+  /// All whose deadline has passed; `next` becomes the earliest deadline of the others.
+  std::vector<pending_request> take_expired(clock::time_point now, clock::time_point& next);
+
+  std::size_t size() const;
+
+private:
+  struct slot {
+    pending_request request;
+    std::uint32_t generation = 0;
+    std::uint32_t next_free = 0;
+  };
+
+  pending_request empty(std::uint32_t index);
+
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  mutable std::mutex mutex_;
+  std::vector<slot> slots_;
+  std::uint32_t first_free_ = none;
+  std::size_t used_ = 0;
+};
+
+}  // namespace troupe

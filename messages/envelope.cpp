@@ -1,0 +1,187 @@
+#include "messages/envelope.hpp"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <cstring>
+#include <new>
+
+#include "messages/error_codec.hpp"
+#include "messages/schema/envelope.capnp.h"
+#include "messages/tensor_reader.hpp"
+#include "messages/tensor_writer.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t word_size = sizeof(capnp::word);
+constexpr std::size_t max_inline_body = 4096;
+constexpr std::size_t max_envelope = std::size_t{64} << 20;
+
+// Builds a message straight into a frame, behind room for the table of one segment. What does not
+// fit goes to the heap and is put together at the end.
+class frame_builder final : public capnp::MessageBuilder {
+public:
+  explicit frame_builder(std::size_t capacity) : frame_(word_size + capacity) {
+    std::memset(frame_.data(), 0, word_size + capacity);
+    words_ = capacity / word_size;
+  }
+
+  kj::ArrayPtr<capnp::word> allocateSegment(unsigned minimum) override {
+    if (!used_ && minimum <= words_) {
+      used_ = true;
+      return {reinterpret_cast<capnp::word*>(frame_.data() + word_size), words_};
+    }
+    used_ = true;
+    more_.push_back(kj::heapArray<capnp::word>(std::max<std::size_t>(minimum, 1024)));
+    auto& segment = more_.back();
+    std::memset(segment.begin(), 0, segment.asBytes().size());
+    return segment;
+  }
+
+  frame finish() {
+    auto segments = getSegmentsForOutput();
+    if (segments.size() == 1 && more_.empty()) {
+      auto words = static_cast<std::uint32_t>(segments[0].size());
+      std::uint32_t table[2] = {0, words};
+      std::memcpy(frame_.data(), table, sizeof table);
+      frame_.resize(word_size + words * word_size);
+      return std::move(frame_);
+    }
+    auto flat = capnp::messageToFlatArray(segments);
+    auto bytes = flat.asBytes();
+    return frame(std::span(reinterpret_cast<const std::byte*>(bytes.begin()), bytes.size()));
+  }
+
+private:
+  frame frame_;
+  std::size_t words_ = 0;
+  bool used_ = false;
+  std::vector<kj::Array<capnp::word>> more_;
+};
+
+}  // namespace
+
+sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
+                     tensor_writer* tensors, const fault* why) {
+  const bool has_tensors = tensors && !tensors->empty();
+  const bool body_apart = body.size() > max_inline_body;
+  std::size_t room = 192 + (body_apart ? 0 : body.size());
+  if (has_tensors) room += tensors->words() * word_size;
+  if (why)
+    room += 128 + why->text.size() + why->node.size() + why->function.size() + why->type.size();
+  frame_builder builder((room + word_size - 1) / word_size * word_size);
+  auto root = builder.initRoot<schema::Envelope>();
+  root.setVersion(protocol_version);
+  root.setKind(static_cast<schema::Kind>(header.kind));
+  root.setUrgent(header.urgent);
+  root.setEpoch(header.epoch);
+  root.setJob(header.job);
+  root.setIncarnation(header.incarnation);
+  root.setSequence(header.sequence);
+  root.setTarget(header.target);
+  root.setRequest(header.request);
+  root.setSender(header.sender);
+  sealed_envelope out;
+  if (has_tensors) {
+    tensors->build(root.initTensors());
+    out.payloads = tensors->take_payloads();
+  }
+  if (body_apart) {
+    auto copy = std::make_shared<std::vector<std::byte>>(body.begin(), body.end());
+    out.payloads.push_back({copy->data(), copy->size(), {}, copy});
+    root.getBody().setPayload();
+  } else {
+    auto data = root.getBody().initInline(static_cast<unsigned>(body.size()));
+    if (!body.empty()) std::memcpy(data.begin(), body.data(), body.size());
+  }
+  if (why) write_fault(*why, root.initFault());
+  out.bytes = builder.finish();
+  return out;
+}
+
+struct opened_envelope::reader {
+  explicit reader(kj::ArrayPtr<const capnp::word> words, capnp::ReaderOptions options)
+      : message(words, options), root(message.getRoot<schema::Envelope>()) {}
+
+  capnp::FlatArrayMessageReader message;
+  schema::Envelope::Reader root;
+};
+
+opened_envelope::opened_envelope(frame bytes, std::vector<incoming_payload> payloads)
+    : bytes_(std::move(bytes)), payloads_(std::move(payloads)) {
+  static_assert(sizeof(reader) <= sizeof storage_);
+  if (bytes_.size() < 2 * word_size || bytes_.size() % word_size != 0 ||
+      bytes_.size() > max_envelope)
+    throw decode_error("an envelope of " + std::to_string(bytes_.size()) + " bytes");
+  try {
+    capnp::ReaderOptions options;
+    options.traversalLimitInWords = 4 * bytes_.size() / word_size + 64;
+    options.nestingLimit = 16;
+    auto words = kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes_.data()),
+                              bytes_.size() / word_size);
+    reader_ = new (storage_) reader(words, options);
+    auto root = reader_->root;
+    if (root.getVersion() != protocol_version)
+      throw decode_error("an envelope of protocol version " + std::to_string(root.getVersion()) +
+                         "; this node speaks " + std::to_string(protocol_version));
+    auto kind = static_cast<unsigned>(root.getKind());
+    if (kind > static_cast<unsigned>(envelope_kind::control))
+      throw decode_error("an envelope of unknown kind " + std::to_string(kind));
+    header_ = {static_cast<envelope_kind>(kind),
+               root.getUrgent(),
+               root.getEpoch(),
+               root.getJob(),
+               root.getIncarnation(),
+               root.getSequence(),
+               root.getTarget(),
+               root.getRequest(),
+               root.getSender()};
+    auto body = root.getBody();
+    if (body.isInline()) {
+      auto data = body.getInline();
+      body_ = {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
+    } else {
+      if (payloads_.empty()) throw decode_error("an envelope's body is missing");
+      auto& last = payloads_.back();
+      if (last.place.where != memory_place::kind::host)
+        throw decode_error("an envelope's body lies on a device");
+      body_ = {last.data.get(), last.size};
+    }
+    has_tensors_ = root.hasTensors();
+  } catch (const kj::Exception& e) {
+    if (reader_) reader_->~reader();
+    throw decode_error(std::string("an envelope is malformed: ") + e.getDescription().cStr());
+  } catch (...) {
+    if (reader_) reader_->~reader();
+    throw;
+  }
+}
+
+opened_envelope::~opened_envelope() { reader_->~reader(); }
+
+tensor_reader* opened_envelope::tensors() {
+  if (!has_tensors_) return nullptr;
+  if (!tensors_) {
+    auto payloads = payloads_;
+    if (reader_->root.getBody().isPayload()) payloads.pop_back();
+    try {
+      tensors_ = std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads));
+    } catch (const kj::Exception& e) {
+      throw decode_error(std::string("a tensor table is malformed: ") + e.getDescription().cStr());
+    }
+  }
+  return tensors_.get();
+}
+
+fault opened_envelope::why() const {
+  if (header_.kind != envelope_kind::failure) throw decode_error("an envelope without an error");
+  try {
+    return read_fault(reader_->root.getFault());
+  } catch (const kj::Exception& e) {
+    throw decode_error(std::string("an error is malformed: ") + e.getDescription().cStr());
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "messages/error.hpp"
+#include "messages/frame.hpp"
+#include "messages/payload.hpp"
+
+namespace troupe {
+
+class tensor_writer;
+class tensor_reader;
+
+/// The version of the wire protocol. Nodes of different versions do not talk.
+inline constexpr std::uint16_t protocol_version = 1;
+
+enum class envelope_kind : std::uint8_t { actor_message, response, failure, call, control };
+
+/// The fixed part of an envelope; messages/schema/envelope.capnp says what each field means.
+struct envelope_header {
+  envelope_kind kind = envelope_kind::control;
+  bool urgent = false;
+  std::uint32_t epoch = 0;
+  std::uint64_t job = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t target = 0;
+  std::uint64_t request = 0;
+  std::uint64_t sender = 0;
+};
+
+/// A message ready for a transport.
+struct sealed_envelope {
+  frame bytes;
+  std::vector<outgoing_payload> payloads;
+};
+
+/// Builds an envelope around `body`. `tensors`, when there are any, has met the body's tensors;
+/// `why` belongs to a failure. A body of more than 4 KiB becomes the last payload. Hot path:
+/// allocates nothing for a small body without tensors.
+sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
+                     tensor_writer* tensors = nullptr, const fault* why = nullptr);
+
+/// An envelope that has arrived. Construction checks it and throws decode_error; afterwards
+/// everything can be read without fear. Views into it live as long as it does.
+class opened_envelope {
+public:
+  opened_envelope(frame bytes, std::vector<incoming_payload> payloads);
+  ~opened_envelope();
+
+  opened_envelope(const opened_envelope&) = delete;
+  opened_envelope& operator=(const opened_envelope&) = delete;
+
+  const envelope_header& header() const noexcept { return header_; }
+  std::span<const std::byte> body() const noexcept { return body_; }
+
+  /// The body's tensors; nullptr when there are none.
+  tensor_reader* tensors();
+
+  /// A failure's error. Throws decode_error for other kinds.
+  fault why() const;
+
+private:
+  struct reader;
+
+  frame bytes_;
+  std::vector<incoming_payload> payloads_;
+  std::unique_ptr<tensor_reader> tensors_;
+  envelope_header header_;
+  std::span<const std::byte> body_;
+  bool has_tensors_ = false;
+  alignas(16) std::byte storage_[512];
+  reader* reader_ = nullptr;
+};
+
+}  // namespace troupe
