@@ -10,35 +10,16 @@
 #include <vector>
 
 #include "messages/frame.hpp"
+#include "messages/payload.hpp"
 
 namespace troupe::transport {
 
 /// A node's place in its job, 0 to world size - 1.
 using rank_t = std::uint32_t;
 
-/// Memory that a payload lies in or shall land in.
-struct memory_place {
-  enum class kind : std::uint8_t { host, cuda };
-  kind where = kind::host;
-  std::int8_t device = 0;
-
-  friend bool operator==(const memory_place&, const memory_place&) = default;
-};
-
-/// Bytes to be sent. `keep` holds them alive and unchanged until they are on their way.
-struct outgoing_payload {
-  const std::byte* data = nullptr;
-  std::size_t size = 0;
-  memory_place place;
-  std::shared_ptr<const void> keep;
-};
-
-/// Bytes that have arrived, in memory from the receiver's `payload_pool`.
-struct incoming_payload {
-  std::shared_ptr<std::byte> data;
-  std::size_t size = 0;
-  memory_place place;
-};
+using troupe::incoming_payload;
+using troupe::memory_place;
+using troupe::outgoing_payload;
 
 /// A whole message: the envelope (8-aligned, a few KiB at most) and the payloads of its large
 /// tensors.
@@ -83,6 +64,7 @@ struct counters {
   std::uint64_t messages_received = 0;
   std::uint64_t bytes_sent = 0;  ///< envelopes and payloads
   std::uint64_t bytes_received = 0;
+  std::uint64_t strangers = 0;  ///< messages dropped because no known node sent them
 };
 
 /// What moves messages between the nodes of a job.

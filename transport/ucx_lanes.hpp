@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <string>
+
+namespace troupe::transport::ucx {
+
+/// What UCX has chosen for an endpoint.
+struct lanes {
+  std::string text;  ///< "sysv/memory, cma/memory"
+  bool shared_memory = false;
+  bool cma = false;
+};
+
+/// Asks UCX about `ep`, which must stay open meanwhile.
+lanes lanes_of(ucp_ep_h ep);
+
+}  // namespace troupe::transport::ucx

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace troupe::transport {
+
+/// Which of UCX's transports a node may use.
+enum class ucx_kind : std::uint8_t {
+  automatic,      ///< shared memory on one host, the network between hosts
+  shared_memory,  ///< shared memory alone; peers on other hosts cannot be added
+  tcp,            ///< TCP alone, also on one host
+};
+
+/// How large payloads move between processes of one host.
+enum class ucx_bulk : std::uint8_t {
+  automatic,  ///< `copies`, which measured faster
+  copies,     ///< both processes copy, through shared memory
+  cma,        ///< the receiver reads the sender's memory (process_vm_readv)
+};
+
+struct ucx_options {
+  rank_t rank = 0;
+  ucx_kind kind = ucx_kind::automatic;
+  ucx_bulk bulk = ucx_bulk::automatic;
+  /// All peers are on this host: no socket listens outside the loopback interface.
+  bool one_host = false;
+  /// Network interfaces to use and to listen on, separated by commas; empty: all.
+  std::string net_devices;
+  /// The job's key; only nodes that have it are heard.
+  std::array<std::byte, 32> key{};
+  /// Payloads of this many bytes and more go straight into their final memory.
+  std::size_t rendezvous_threshold = 16 * 1024;
+  /// How often UCX looks after a silent connection.
+  std::chrono::milliseconds keepalive{1000};
+  /// How long a TCP connection may go unanswered before its peer counts as lost.
+  std::chrono::seconds tcp_limit{3};
+  /// Further settings of UCX by their names without "UCX_"; they win.
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+/// A node on UCX. `to` and `pool` must outlive it. Throws transport_error when UCX cannot be
+/// started with these options.
+///
+/// Peers on this host are watched through the kernel, so their end is noticed at once; others by
+/// UCX, within `keepalive` and `tcp_limit`. A peer that is destroyed or closes the connection says
+/// so, and counts as lost. A peer that was lost can be added again only as a new process or object,
+/// with a new address.
+///
+/// Destroying it drops sends whose payloads are not yet on their way: call `progress` until
+/// `idle()` first.
+std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool);
+
+}  // namespace troupe::transport

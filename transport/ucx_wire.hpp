@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/transport.hpp"
+
+namespace troupe::transport::ucx {
+
+static_assert(std::endian::native == std::endian::little, "headers are little-endian as they lie");
+
+/// Version of everything in this file and of the address; nodes of different versions do not
+/// connect.
+inline constexpr std::uint16_t wire_version = 1;
+
+/// What distinguishes a transport object from all others, ever.
+using nonce = std::array<std::byte, 16>;
+
+/// Active message ids.
+enum am_id : unsigned { am_message = 1, am_payload = 2, am_hello = 3, am_goodbye = 4 };
+
+/// Header of a message; the envelope is the data. `token` is known to the two ends alone.
+struct message_header {
+  std::uint64_t token;
+  std::uint64_t sequence;
+  std::uint64_t order;
+  std::uint32_t from;
+  std::uint32_t payloads;
+};
+static_assert(sizeof(message_header) == 32);
+
+/// Header of one payload; the payload is the data.
+struct payload_header {
+  std::uint64_t token;
+  std::uint64_t sequence;
+  std::uint64_t size;
+  std::uint32_t from;
+  std::uint16_t index;
+  std::uint8_t place;
+  std::int8_t device;
+};
+static_assert(sizeof(payload_header) == 32);
+
+/// First thing said on a connection, without data: proves to `to` that the sender has the job's
+/// key. The proof covers all other fields.
+struct hello_header {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t reserved;
+  std::uint32_t from;
+  std::uint32_t to;
+  nonce from_nonce;
+  nonce to_nonce;
+  std::array<std::byte, 32> proof;
+};
+static_assert(sizeof(hello_header) == 80);
+inline constexpr std::uint32_t hello_magic = 0x75707254;  // "Trpu"
+
+/// Last thing said on a connection, without data.
+struct goodbye_header {
+  std::uint64_t token;
+  std::uint32_t from;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(goodbye_header) == 16);
+
+}  // namespace troupe::transport::ucx
