@@ -1,0 +1,52 @@
+# A thin front for CMakePresets.json. `make help` lists the targets.
+PRESET ?= release
+JOBS ?=
+ROWS ?=
+BUILD := build/$(PRESET)
+PARALLEL := $(if $(JOBS),--parallel $(JOBS))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup configure build test demo bench format format-check debug asan tsan soak clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: Debian packages by apt, wheels into .deps/site
+	@cmake/setup.sh
+
+$(BUILD)/build.ninja: CMakePresets.json | setup
+	@cmake --preset $(PRESET)
+
+build: setup $(BUILD)/build.ninja ## Build everything (PRESET=release, JOBS=n)
+	@cmake --build --preset $(PRESET) $(PARALLEL)
+
+test: build format-check ## Set up, build, check the format and run every test
+	@ctest --preset $(PRESET)
+
+demo: build ## Solve CartPole with an agent and two observers, on three nodes
+	$(BUILD)/apps/troupe-run -n 3 $(BUILD)/apps/cartpole --plot build/cartpole.svg
+
+bench: build ## Measure against the peers (ROWS=call_actor,identity for some rows)
+	@python3 tests/bench/run.py $(if $(ROWS),--rows $(ROWS))
+
+soak: build ## The tests that run for long
+	@ctest --preset soak
+
+debug: ## Build and test with assertions, without optimisation
+	@$(MAKE) --no-print-directory test PRESET=debug
+
+asan: ## Build and test with the address and undefined-behaviour sanitizers
+	@$(MAKE) --no-print-directory test PRESET=asan
+
+tsan: setup ## Build and test with the thread sanitizer
+	@cmake/tsan_caf.sh
+	@$(MAKE) --no-print-directory test PRESET=tsan
+
+format: setup ## Format the C++ files
+	@cmake/format.sh
+
+format-check: setup ## Say which C++ files are not formatted
+	@cmake/format.sh --check
+
+clean: ## Remove what was built; what was installed stays
+	rm -rf build

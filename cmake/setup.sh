@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Brings this machine to where Troupe builds: installs the Debian packages that are missing and unpacks
+# the wheels that cmake/versions.env pins into .deps/site. Does nothing, quickly, when all is there.
+#   TROUPE_SKIP_APT=1   leave Debian packages alone (they were installed some other way)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=cmake/versions.env
+. cmake/versions.env
+# shellcheck source=cmake/setup_common.sh
+. cmake/setup_common.sh
+
+# bash and flock come with every Debian; the compiler, CMake, make, git and Python are the user's.
+packages=(
+  "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libfmt-dev" "libspdlog-dev"
+  "libcli11-dev" "nlohmann-json3-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
+  "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2"
+)
+# Wheel and version; the folder NAME-VERSION.dist-info in .deps/site says that it is there.
+wheels=(
+  "torch==$TORCH_VERSION"
+  "nvidia-cuda-runtime==$NVIDIA_CUDA_RUNTIME_VERSION"
+  "nvidia-cuda-cupti==$NVIDIA_CUDA_CUPTI_VERSION"
+  "libucx-cu13==$LIBUCX_CU13_VERSION"
+  "nvidia-nccl-cu13==$NVIDIA_NCCL_CU13_VERSION"
+)
+site=.deps/site
+site_mib=2200  # unpacked, and the archives while they are unpacked
+
+check_machine() {
+  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
+    fail "Troupe builds on Linux on x86-64; this is $(uname -s) on $(uname -m)."
+  local tool
+  for tool in c++ cmake git python3; do
+    command -v "$tool" >/dev/null ||
+      fail "$tool was not found." "Install a compiler, CMake, git and Python: apt-get install build-essential cmake git python3"
+  done
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' ||
+    fail "python3 is $(python3 -V 2>&1), too old for pip's options." "Put Python 3.8 or newer first in PATH."
+}
+
+site_is_complete() {
+  local wheel name
+  for wheel in "${wheels[@]}"; do
+    name=${wheel%%==*}
+    [ -f "$site/${name//-/_}-${wheel##*==}.dist-info/RECORD" ] || return 1
+  done
+}
+
+install_packages() {
+  [ -z "${TROUPE_SKIP_APT:-}" ] || return 0
+  site_is_complete || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  command -v dpkg-query >/dev/null ||
+    fail "this is not a Debian system." "Install the like of: ${packages[*]}. Then set TROUPE_SKIP_APT=1."
+  local missing=() package installed
+  installed=" $(dpkg-query -W -f '${db:Status-Status}:${Package} ' 2>/dev/null) "
+  for package in "${packages[@]}"; do
+    [[ $installed == *" installed:$package "* ]] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  apt_install "${missing[@]}"
+}
+
+install_wheels() {
+  ! site_is_complete || return 0
+  say "unpacking ${wheels[*]} into $site (1.3 GB to download, a minute or two)"
+  need_disk "$site_mib" .deps
+  rm -rf .deps/site.new .deps/tmp
+  mkdir -p .deps/tmp
+  # The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11. pip unpacks
+  # in TMPDIR and moves: on the same disk that is a rename.
+  local pip=(python3 -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-compile
+    --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
+    --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_27_x86_64
+    --platform any --target .deps/site.new --root-user-action=ignore)
+  if ! TMPDIR="$PWD/.deps/tmp" "${pip[@]}" "${wheels[@]}"; then
+    rm -rf .deps/site.new .deps/tmp
+    need_disk "$site_mib" .deps
+    fail "pip could not install the wheels (its message is above)." \
+      "Without a network: check the connection and pip's settings (pip config list; HTTPS_PROXY). Then run \`make setup\` again."
+  fi
+  # Whole, or not there: the old folder (or link) goes only when the new one is complete.
+  if [ -L "$site" ]; then rm "$site"; elif [ -e "$site" ]; then mv "$site" .deps/site.old; fi
+  mv .deps/site.new "$site"
+  rm -rf .deps/site.old .deps/tmp
+  site_is_complete || fail "$site lacks some of ${wheels[*]}." "Remove $site and run \`make setup\` again."
+}
+
+check_machine
+mkdir -p .deps
+exec 9>.deps/lock
+flock 9  # a second set-up of this checkout waits for the first
+install_packages
+install_wheels
