@@ -4,9 +4,9 @@
 
 #include <bit>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "messages/error.hpp"
 
@@ -17,8 +17,7 @@ using cartpole::state;
 
 const nlohmann::json& recorded() {
   static const auto document = [] {
-    const auto path =
-        std::filesystem::path(__FILE__).parent_path() / "data/cartpole_trajectories.json";
+    const std::string path = TROUPE_TEST_SOURCE_DIR "/data/cartpole_trajectories.json";
     std::ifstream file(path);
     EXPECT_TRUE(file) << "cannot read " << path;
     return nlohmann::json::parse(file);

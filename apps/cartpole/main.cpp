@@ -1,0 +1,53 @@
+/// cartpole: one agent and many observers solve CartPole-v1.
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <exception>
+#include <iostream>
+
+#include "apps/cartpole/local.hpp"
+#include "apps/cartpole/options.hpp"
+#include "apps/cartpole/progress.hpp"
+#include "apps/cartpole/reward_plot.hpp"
+#include "apps/cartpole/training.hpp"
+
+namespace {
+
+using namespace cartpole;
+
+void run(const options& opts, int calls_per_step, const std::function<round_result()>& play_round) {
+  for (const auto& path : {opts.plot, opts.json})
+    if (!path.empty()) require_writable(path);
+  training_record record{.seed = opts.seed, .observers = opts.observers};
+  progress told(std::cout, isatty(STDOUT_FILENO) != 0, opts.log_interval);
+  told.begin();
+  train(record, {.episodes = opts.episodes, .seconds = opts.max_seconds}, calls_per_step,
+        play_round, [&](const training_record& now) { told.update(now); });
+  told.end(record);
+  if (!opts.plot.empty()) write_file(opts.plot, reward_plot(record));
+  if (!opts.json.empty()) write_file(opts.json, to_json(record));
+}
+
+void run_local(const options& opts) {
+  learner agent({.seed = opts.seed, .observers = opts.observers, .gamma = opts.gamma});
+  auto environments = make_environments(opts.seed, opts.observers);
+  run(opts, 0, [&] { return play_round(agent, environments); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    int exit_code = 0;
+    const auto opts = parse_options(argc, argv, exit_code);
+    if (!opts) return exit_code;
+    at::set_num_threads(1);  // the network is too small to share among threads
+    run_local(*opts);
+    return 0;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "cartpole: {}\n", failure.what());
+    return 1;
+  }
+}

@@ -1,0 +1,60 @@
+#include "apps/cartpole/options.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace cartpole {
+
+namespace {
+
+constexpr const char* footer = R"(Examples:
+  troupe-run -n 3 build/release/apps/cartpole --plot reward.svg
+  build/release/apps/cartpole --local --seed 3
+
+Rank 0 is the agent, every other rank may be an observer. An episode in the output is a round: one
+episode of every observer, then one update of the policy. The run ends when it has solved the task,
+at a limit given above, or with Ctrl+C.)";
+
+void add_training_options(CLI::App& app, options& opts) {
+  app.add_option("--seed", opts.seed, "Seed of the policy, its sampling and the environments")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--observers", opts.observers,
+                 "Number of observers (default: all ranks but the agent's; 1 with --local)")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("--gamma", opts.gamma, "Discount of later rewards")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--episodes", opts.episodes, "Stop after so many episodes (default: no limit)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-seconds", opts.max_seconds, "Stop after so long (default: no limit)")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--local", opts.local, "Run agent and observers in this process, without a network");
+}
+
+void add_output_options(CLI::App& app, options& opts) {
+  app.add_option("--log-interval", opts.log_interval, "Episodes between two lines of progress")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--plot", opts.plot, "Write the reward curve to this file, as SVG");
+  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+}
+
+}  // namespace
+
+std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code) {
+  options opts;
+  CLI::App app("Reinforcement learning of CartPole-v1: one agent, many observers.", "cartpole");
+  app.footer(footer);
+  add_training_options(app, opts);
+  add_output_options(app, opts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& stop) {
+    exit_code = app.exit(stop) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (opts.local && opts.observers == 0) opts.observers = 1;
+  return opts;
+}
+
+}  // namespace cartpole
