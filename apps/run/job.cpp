@@ -1,0 +1,152 @@
+#include "apps/run/job.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "messages/error.hpp"
+#include "transport/job_secret.hpp"
+
+namespace troupe::launcher {
+
+namespace {
+
+std::pair<std::string, int> parse_rendezvous(const std::string& url) {
+  constexpr std::string_view scheme = "tcp://";
+  std::string_view rest = url;
+  const auto wrong = [&] {
+    return invalid_argument(
+        fmt::format("--rdzv {}: must be tcp://host:port, for example tcp://10.0.0.1:29500", url));
+  };
+  if (!rest.starts_with(scheme)) throw wrong();
+  rest.remove_prefix(scheme.size());
+  const auto colon = rest.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) throw wrong();
+  std::string_view host = rest.substr(0, colon);
+  const std::string_view digits = rest.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  int port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (host.empty() || error != std::errc() || end != digits.data() + digits.size() || port < 1 ||
+      port > 65535)
+    throw wrong();
+  return {std::string(host), port};
+}
+
+/// A port that nobody listens on now. It is free again when this returns, for rank 0 to take.
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!bound)
+    throw transport_error(fmt::format("no free port on 127.0.0.1: {}", std::strerror(error)));
+  return ntohs(address.sin_port);
+}
+
+std::string read_secret_file(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0)
+    throw invalid_argument(fmt::format("--secret-file {}: {}", path, std::strerror(errno)));
+  if ((info.st_mode & 077) != 0)
+    throw invalid_argument(
+        fmt::format("--secret-file {}: others can read it; run chmod 600 on it", path));
+  std::string text;
+  std::ifstream file(path);
+  if (!(file >> text))
+    throw invalid_argument(fmt::format("--secret-file {}: no secret in it", path));
+  return text;
+}
+
+transport::job_secret choose_secret(const run_options& options) {
+  if (!options.secret_file.empty())
+    return transport::job_secret::from_hex(read_secret_file(options.secret_file));
+  // A job on this machine alone never shares a secret with the job that may have started it.
+  if (options.nodes == 1) return transport::job_secret();
+  if (const char* given = std::getenv("TROUPE_JOB_SECRET"))
+    return transport::job_secret::from_hex(given);
+  throw invalid_argument(
+      "a job of several machines needs one secret on all of them: put 64 hexadecimal digits "
+      "(openssl rand -hex 32) into TROUPE_JOB_SECRET or into a file for --secret-file");
+}
+
+/// The same on every machine of the job, without asking them.
+std::string derived_id(const transport::job_secret& secret, const std::string& host, int port) {
+  const std::string text = fmt::format("job id {}:{}", host, port);
+  const auto mac = secret.sign(std::as_bytes(std::span(text)));
+  std::string id;
+  for (int i = 0; i < 8; ++i) id += fmt::format("{:02x}", static_cast<unsigned>(mac[i]));
+  return id;
+}
+
+}  // namespace
+
+job make_job(const run_options& options) {
+  job made;
+  if (options.rendezvous.empty()) {
+    made.host = "127.0.0.1";
+    made.port = free_port();
+  } else {
+    std::tie(made.host, made.port) = parse_rendezvous(options.rendezvous);
+  }
+  const transport::job_secret secret = choose_secret(options);
+  made.secret = secret.hex();
+  made.id = options.job_id.empty() ? derived_id(secret, made.host, made.port) : options.job_id;
+  made.threads = options.threads.value_or(std::max(1, usable_cores() / options.ranks));
+  return made;
+}
+
+std::vector<std::string> rank_environment(const run_options& options, const job& job,
+                                          int local_rank) {
+  std::vector<std::pair<std::string, std::string>> ours = {
+      {"RANK", std::to_string(options.node_rank * options.ranks + local_rank)},
+      {"WORLD_SIZE", std::to_string(options.nodes * options.ranks)},
+      {"LOCAL_RANK", std::to_string(local_rank)},
+      {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+      {"MASTER_ADDR", job.host},
+      {"MASTER_PORT", std::to_string(job.port)},
+      {"TROUPE_JOB_ID", job.id},
+      {"TROUPE_JOB_SECRET", job.secret}};
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"})
+    if (options.threads || std::getenv(name) == nullptr)
+      ours.emplace_back(name, std::to_string(job.threads));
+
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const bool replaced = std::any_of(ours.begin(), ours.end(), [&](const auto& variable) {
+      return text.starts_with(variable.first) &&
+             text.substr(variable.first.size()).starts_with('=');
+    });
+    if (!replaced) all.emplace_back(text);
+  }
+  for (const auto& [name, value] : ours) all.push_back(name + "=" + value);
+  return all;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace troupe::launcher

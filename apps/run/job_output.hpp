@@ -1,0 +1,66 @@
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/run/line_stream.hpp"
+#include "apps/run/options.hpp"
+#include "apps/run/outlet.hpp"
+
+namespace troupe::launcher {
+
+/// Carries the output of all ranks to the launcher's own.
+class job_output {
+public:
+  explicit job_output(const run_options& options);
+  job_output(const job_output&) = delete;
+  job_output& operator=(const job_output&) = delete;
+  ~job_output();
+
+  /// Takes over the two non-blocking descriptors of rank `rank`, and closes them at their end.
+  void add(int rank, int output, int errors);
+
+  /// Adds what to wait for.
+  void add_to(std::vector<pollfd>& waits) const;
+
+  /// Reads what is there, as far as the launcher's own outputs keep up, and writes what they take.
+  void pump();
+
+  /// Reads what `rank` has left behind, so that what is said next comes after it.
+  void drain(int rank);
+
+  /// Reads everything that is there and shows last lines without a newline.
+  void finish();
+
+  /// Says a line of the launcher's own on standard error.
+  void say(std::string_view line);
+
+  /// True while something waits to be written.
+  bool pending() const { return out_.pending() + err_.pending() > 0; }
+
+private:
+  struct source {
+    int rank;
+    int fd;
+    outlet* to;
+    std::unique_ptr<line_stream> lines;
+  };
+
+  void add_source(int rank, int fd, outlet& to);
+  bool read_once(source& from);
+  void close_source(source& from);
+  outlet& errors() { return one_ ? out_ : err_; }
+
+  bool prefix_;
+  colour_mode colour_;
+  outlet out_;
+  outlet err_;
+  bool one_;  ///< both are the same terminal or file, and an unfinished line is in the way of both
+  std::vector<source> sources_;
+};
+
+}  // namespace troupe::launcher

@@ -1,0 +1,39 @@
+/// troupe-run: starts the ranks of a job on this machine and looks after them.
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "apps/run/guard.hpp"
+#include "apps/run/job.hpp"
+#include "apps/run/options.hpp"
+#include "apps/run/program.hpp"
+#include "apps/run/supervisor.hpp"
+#include "messages/error.hpp"
+
+namespace {
+
+int say(const std::exception& failure, int exit_code) {
+  fmt::print(stderr, "troupe-run: {}\n", failure.what());
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace troupe::launcher;
+  try {
+    int exit_code = 0;
+    const auto options = parse_options(argc, argv, exit_code);
+    if (!options) return exit_code;
+    const std::string path = find_program(options->command.front());
+    const job job = make_job(*options);
+    return guarded([&](int control) { return supervisor(*options, job, path, control).run(); });
+  } catch (const program_error& failure) {
+    return say(failure, failure.code());
+  } catch (const troupe::invalid_argument& failure) {
+    return say(failure, 2);
+  } catch (const std::exception& failure) {
+    return say(failure, 1);
+  }
+}

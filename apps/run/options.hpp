@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::launcher {
+
+/// When to colour the ranks' prefixes.
+enum class colour_mode { automatic, always, never };
+
+/// What the command line asks for.
+struct run_options {
+  int ranks = 1;            ///< on this machine
+  int nodes = 1;            ///< machines of the job
+  int node_rank = 0;        ///< which of them this one is
+  std::string rendezvous;   ///< tcp://host:port, or empty: this machine and a free port
+  std::string secret_file;  ///< empty: from the environment, or a fresh one
+  std::string job_id;       ///< empty: made up
+  std::optional<int> threads;
+  std::chrono::milliseconds grace{5000};
+  bool prefix = true;
+  colour_mode colour = colour_mode::automatic;
+  std::vector<std::string> command;  ///< the program and its arguments; never empty
+};
+
+/// Reads the command line; nothing is returned when it asked for help or was wrong, which has been
+/// said by then, and `exit_code` tells which (0 or 2).
+std::optional<run_options> parse_options(int argc, const char* const* argv, int& exit_code);
+
+}  // namespace troupe::launcher
