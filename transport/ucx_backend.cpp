@@ -23,6 +23,9 @@ namespace ucx {
 
 namespace {
 
+// How long the end of a transport may take. Over TCP a peer must be progressing to agree to it.
+constexpr std::chrono::milliseconds longest_goodbye{200};
+
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -49,8 +52,8 @@ backend::~backend() {
     // What UCX has not sent yet of small messages still goes out; large payloads are dropped.
     close_endpoint(*p, p->pending.load() > 0);
   }
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (!closes_done() && std::chrono::steady_clock::now() < end)
+  const auto end = std::chrono::steady_clock::now() + longest_goodbye;
+  while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end)
     ucp_worker_progress(worker_->get());
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
   worker_.reset();

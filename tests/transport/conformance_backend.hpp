@@ -1,0 +1,89 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/transport/conformance_node.hpp"
+#include "transport/loopback.hpp"
+#include "transport/ucx_transport.hpp"
+
+namespace troupe::transport::test {
+
+enum class backend { loopback, ucx, ucx_cma, ucx_shared_memory, ucx_tcp };
+
+inline const char* name_of(backend b) {
+  switch (b) {
+    case backend::loopback: return "loopback";
+    case backend::ucx: return "ucx";
+    case backend::ucx_cma: return "ucx_cma";
+    case backend::ucx_shared_memory: return "ucx_shared_memory";
+    case backend::ucx_tcp: return "ucx_tcp";
+  }
+  return "?";
+}
+
+inline ucx_options options_of(backend b, rank_t rank) {
+  ucx_options o;
+  o.rank = rank;
+  o.one_host = true;
+  o.key.fill(std::byte{42});
+  if (b == backend::ucx_cma) o.bulk = ucx_bulk::cma;
+  if (b == backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
+  if (b == backend::ucx_tcp) o.kind = ucx_kind::tcp;
+  return o;
+}
+
+/// Nodes of one job in this process.
+class job {
+public:
+  explicit job(backend b) : backend_(b) {}
+
+  std::unique_ptr<node> make(rank_t rank) {
+    auto n = std::make_unique<node>();
+    if (backend_ == backend::loopback)
+      n->net = make_loopback_transport(network_, rank, n->heard, n->pool);
+    else
+      n->net = make_ucx_transport(options_of(backend_, rank), n->heard, n->pool);
+    return n;
+  }
+
+private:
+  backend backend_;
+  std::shared_ptr<loopback_network> network_ = std::make_shared<loopback_network>();
+};
+
+/// Two nodes, connected, and a suite that runs once for each backend.
+class pair_test : public testing::TestWithParam<backend> {
+protected:
+  static constexpr std::chrono::seconds limit{30};
+
+  void SetUp() override {
+    a = made.make(0);
+    b = made.make(1);
+    a->net->add_peer(1, b->net->address());
+    b->net->add_peer(0, a->net->address());
+  }
+
+  template <class Done>
+  bool run(Done done, std::chrono::milliseconds within = limit) {
+    return run_until(done, within, *a, *b);
+  }
+
+  job made{GetParam()};
+  std::unique_ptr<node> a;
+  std::unique_ptr<node> b;
+};
+
+inline auto all_backends() {
+  return testing::Values(backend::loopback, backend::ucx, backend::ucx_cma,
+                         backend::ucx_shared_memory, backend::ucx_tcp);
+}
+
+inline std::string backend_name(const testing::TestParamInfo<backend>& info) {
+  return name_of(info.param);
+}
+
+}  // namespace troupe::transport::test
