@@ -82,8 +82,8 @@ transport::job_secret choose_secret(const run_options& options) {
     return transport::job_secret::from_hex(read_secret_file(options.secret_file));
   // A job on this machine alone never shares a secret with the job that may have started it.
   if (options.nodes == 1) return transport::job_secret();
-  if (const char* given = std::getenv("TROUPE_JOB_SECRET"))
-    return transport::job_secret::from_hex(given);
+  const char* given = std::getenv("TROUPE_JOB_SECRET");
+  if (given != nullptr && *given != '\0') return transport::job_secret::from_hex(given);
   throw invalid_argument(
       "a job of several machines needs one secret on all of them: put 64 hexadecimal digits "
       "(openssl rand -hex 32) into TROUPE_JOB_SECRET or into a file for --secret-file");

@@ -131,7 +131,9 @@ void supervisor::reap() {
   }
   children_left_ = !(pid < 0 && errno == ECHILD);
   if (!failed.empty()) report(failed);
-  if (stage_ == stage::running && running() == 0 && children_left_)
+  // A shell's background processes ignore SIGINT: they too must be asked in a way that they hear.
+  if (running() == 0 && children_left_ && stage_ <= stage::ending && asked_by_ != SIGTERM &&
+      stage_ != stage::lingering)
     enter(stage::lingering, linger_time);
 }
 
@@ -147,15 +149,14 @@ void supervisor::report(const std::vector<rank>& failed) {
                                                                 counted(running(), "rank", "ranks"))
                                                   : std::string()));
   }
-  signal_all(SIGTERM);
-  enter(stage::ending, options_.grace);
+  ask_to_end(SIGTERM);
 }
 
 void supervisor::interrupt(int signal) {
   const auto now = clock::now();
   if (signal == interrupted_by_ && now - last_signal_ < same_signal_time) return;
   last_signal_ = now;
-  const bool again = stage_ >= stage::ending;
+  const bool again = interrupted_by_ != 0 || stage_ >= stage::ending;
   if (interrupted_by_ == 0) interrupted_by_ = signal;
   if (again) {
     output_.say(fmt::format("{} again: killing {}", describe_signal(signal),
@@ -164,6 +165,11 @@ void supervisor::interrupt(int signal) {
   }
   output_.say(fmt::format("passing {} on to {}; again to kill at once", describe_signal(signal),
                           counted(running(), "rank", "ranks")));
+  ask_to_end(signal);
+}
+
+void supervisor::ask_to_end(int signal) {
+  asked_by_ = signal;
   signal_all(signal);
   enter(stage::ending, options_.grace);
 }
@@ -181,8 +187,7 @@ void supervisor::deadline_passed() {
     case stage::lingering:
       output_.say(fmt::format("ending {} that the ranks left behind",
                               counted(left, "process", "processes")));
-      signal_all(SIGTERM);
-      enter(stage::ending, options_.grace);
+      ask_to_end(SIGTERM);
       break;
     case stage::ending:
       output_.say(fmt::format("killing {} that did not end within {}",

@@ -56,6 +56,7 @@ private:
   void reap();
   void report(const std::vector<rank>& failed);
   void interrupt(int signal);
+  void ask_to_end(int signal);
   void enter(stage next, std::chrono::milliseconds limit);
   void deadline_passed();
   void begin_killing();
@@ -77,7 +78,8 @@ private:
   clock::time_point deadline_{};
   clock::time_point last_signal_{};
   int interrupted_by_ = 0;
-  int failure_ = 0;  ///< exit code of the rank that failed first
+  int asked_by_ = 0;  ///< the last signal that asked everybody to end
+  int failure_ = 0;   ///< exit code of the rank that failed first
 };
 
 }  // namespace troupe::launcher
