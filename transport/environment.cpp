@@ -144,7 +144,12 @@ master_place read_master(const environment& env, const job_place& place, std::st
         "MASTER_ADDR=ADDRESS), "
         "or LOCAL_WORLD_SIZE to WORLD_SIZE if all ranks run on this host");
   const auto port = read_number(env, "MASTER_PORT", 0, 65'535, "the port that rank 0 listens on");
-  out.port = port ? static_cast<std::uint16_t>(*port) : derived_port(job);
+  if (port)
+    out.port = static_cast<std::uint16_t>(*port);
+  else if (place.world_size == 1)
+    out.port = 0;  // nobody else must find it
+  else
+    out.port = derived_port(job);
   return out;
 }
 

@@ -43,7 +43,8 @@ job_place read_job_place(const environment& env);
 [[noreturn]] void throw_missing_rank(const job_place& place);
 
 /// Where rank 0's store listens: MASTER_ADDR and MASTER_PORT. Without MASTER_ADDR: 127.0.0.1 if all
-/// ranks are local, and else the first node of Slurm's step. Without MASTER_PORT: `derived_port`.
+/// ranks are local, and else the first node of Slurm's step. Without MASTER_PORT: `derived_port`,
+/// or any free one for a job of one rank.
 /// Throws rendezvous_error naming the variable that is missing or malformed.
 struct master_place {
   std::string host;

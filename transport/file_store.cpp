@@ -21,24 +21,34 @@ constexpr std::chrono::milliseconds longest_pause = 20ms;
 }  // namespace
 
 file_store::file_store(std::filesystem::path path, const job_secret& secret, milliseconds timeout)
-    : log_(std::move(path), secret, deadline_after(timeout)) {}
+    : log_(std::in_place, std::move(path), secret, deadline_after(timeout)) {}
 
 file_store::~file_store() = default;
 
+void file_store::close() {
+  std::lock_guard lock(mutex_);
+  log_.reset();
+}
+
+file_store_log& file_store::log() {
+  if (!log_) throw store_error("the store's file was closed by this rank");
+  return *log_;
+}
+
 void file_store::refresh() {
-  log_.read_new([this](std::span<const std::byte> content) {
+  log().read_new([this](std::span<const std::byte> content) {
     auto change = decode_store_request(content);
     if (change.what == op::set)
       state_.set(change.keys[0], std::move(change.value));
     else if (change.what == op::delete_key)
       state_.erase(change.keys[0]);
     else
-      throw store_error("the store's file " + log_.path().string() + " has a record of no change");
+      throw store_error("the store's file " + log().path().string() + " has a record of no change");
   });
 }
 
 void file_store::append_set(const std::string& key, std::span<const std::byte> value) {
-  log_.append(
+  log().append(
       encode(store_request{.what = op::set, .keys = {key}, .value = {value.begin(), value.end()}}));
 }
 
@@ -46,7 +56,7 @@ void file_store::set(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, true, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   append_set(key, value);
   state_.set(key, bytes(value.begin(), value.end()));
@@ -69,8 +79,8 @@ void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
     const bool last = time_left(deadline) == 0ms;
     // A network file system may show the old size for a while, but not to who takes the lock.
     std::unique_lock lock(mutex_);
-    if (last || i % 10 == 0 || log_.has_grown()) {
-      file_store_log::guard hold(log_, false, deadline_after(lock_limit));
+    if (last || i % 10 == 0 || log().has_grown()) {
+      file_store_log::guard hold(log(), false, deadline_after(lock_limit));
       refresh();
       missing = state_.missing(keys);
     }
@@ -85,7 +95,7 @@ void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
 std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
   check_store_key(key);
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, true, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   const auto sum = state_.add(key, delta);
   append_set(key, to_bytes(std::to_string(sum)));
@@ -97,7 +107,7 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
   check_store_key(key);
   check_store_value(desired.size());
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, true, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   auto result = state_.compare_set(key, expected, desired);
   if (result.written) append_set(key, desired);
@@ -107,16 +117,16 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
 bool file_store::delete_key(const std::string& key) {
   check_store_key(key);
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, true, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   if (!state_.erase(key)) return false;
-  log_.append(encode(store_request{.what = op::delete_key, .keys = {key}}));
+  log().append(encode(store_request{.what = op::delete_key, .keys = {key}}));
   return true;
 }
 
 std::uint64_t file_store::num_keys() {
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, false, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
   refresh();
   return state_.size();
 }
@@ -124,7 +134,7 @@ std::uint64_t file_store::num_keys() {
 bool file_store::check(std::span<const std::string> keys) {
   check_store_keys(keys);
   std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log_, false, deadline_after(lock_limit));
+  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
   refresh();
   return state_.missing(keys).empty();
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <mutex>
+#include <optional>
 
 #include "transport/file_store_log.hpp"
 #include "transport/job_secret.hpp"
@@ -30,6 +31,9 @@ public:
              milliseconds timeout = milliseconds{30'000});
   ~file_store() override;
 
+  /// Leaves the file, and removes it if nobody else has it open. Later calls throw store_error.
+  void close();
+
   using store::set;
   void set(const std::string& key, std::span<const std::byte> value) override;
   bytes get(const std::string& key, milliseconds timeout = default_store_timeout) override;
@@ -43,11 +47,12 @@ public:
   bool check(std::span<const std::string> keys) override;
 
 private:
+  file_store_log& log();
   void refresh();
   void append_set(const std::string& key, std::span<const std::byte> value);
 
   std::mutex mutex_;
-  file_store_log log_;
+  std::optional<file_store_log> log_;  // none once closed
   store_state state_;
 };
 

@@ -19,6 +19,9 @@ class store_desk {
 public:
   explicit store_desk(std::size_t capacity) : state_(capacity) {}
 
+  /// Before anybody waits.
+  void put(const std::string& key, store::bytes value) { state_.set(key, std::move(value)); }
+
   /// The answer to `request`, whose value it may take; nothing if `client` must wait: it is among
   /// `take_woken` when it is time to try again. `last_chance`: answer now, whatever is missing.
   std::optional<store_reply> answer(std::uint64_t client, store_request& request, bool last_chance);

@@ -41,6 +41,9 @@ tcp_store::tcp_store(endpoint where, const job_secret& secret, time_point deadli
 unique_fd tcp_store::take_connection(time_point deadline) {
   {
     std::lock_guard lock(mutex_);
+    if (closed_)
+      throw store_error(
+          fmt::format("the store of rank 0 at {} was closed by this rank", to_string(where_)));
     while (!idle_.empty()) {
       auto fd = std::move(idle_.back());
       idle_.pop_back();
@@ -88,7 +91,7 @@ store_reply tcp_store::call(const store_request& request, milliseconds timeout) 
   {
     // Only a connection whose answer has been read can be used again; an exception closes it.
     std::lock_guard lock(mutex_);
-    if (idle_.size() < most_idle) idle_.push_back(std::move(fd));
+    if (idle_.size() < most_idle && !closed_) idle_.push_back(std::move(fd));
   }
   if (reply.what == kind::failed) throw store_error(to_text(reply.value));
   if (reply.what == kind::missing)
@@ -147,6 +150,12 @@ bool tcp_store::check(std::span<const std::string> keys) {
 }
 
 std::string tcp_store::refusals() { return to_text(call({.what = op::status}).value); }
+
+void tcp_store::close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  idle_.clear();
+}
 
 void tcp_store::set_response_limit(milliseconds limit) {
   std::lock_guard lock(mutex_);

@@ -43,6 +43,9 @@ public:
   /// Whom the server has refused so far, as a clause for an error's text; empty for nobody.
   std::string refusals();
 
+  /// Ends the idle connections; calls fail from now on, those that wait go on.
+  void close();
+
   /// How long an answer that needs no waiting may take.
   void set_response_limit(milliseconds limit);
 
@@ -57,6 +60,7 @@ private:
   socket_address local_;
   std::mutex mutex_;
   std::vector<unique_fd> idle_;
+  bool closed_ = false;
   milliseconds response_limit_{30'000};
 };
 

@@ -42,7 +42,7 @@ using progress = connection::progress;
 /// All but `counts_`, `stop_`, `draining_` and `finished_` belongs to the thread.
 class tcp_store_server::impl {
 public:
-  impl(unique_fd listener, const job_secret& secret, const limits& l)
+  impl(unique_fd listener, const job_secret& secret, const limits& l, store_contents contents)
       : limits_(l),
         secret_(secret),
         listener_(std::move(listener)),
@@ -52,6 +52,7 @@ public:
         desk_(l.stored_bytes) {
     if (!epoll_ || !signal_)
       throw store_error(fmt::format("the store cannot be served: {}", std::strerror(errno)));
+    for (auto& [key, value] : contents) desk_.put(key, std::move(value));
     watch(EPOLL_CTL_ADD, signal_.get(), signal_id, EPOLLIN);
     watch(EPOLL_CTL_ADD, listener_.get(), listener_id, EPOLLIN);
     // Signals are the main thread's business.
@@ -422,8 +423,9 @@ private:
   std::thread thread_;
 };
 
-tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l)
-    : impl_(std::make_unique<impl>(std::move(listener), secret, l)) {}
+tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l,
+                                   store_contents contents)
+    : impl_(std::make_unique<impl>(std::move(listener), secret, l, std::move(contents))) {}
 
 tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret)
     : tcp_store_server(std::move(listener), secret, limits{}) {}

@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "transport/job_secret.hpp"
+#include "transport/store.hpp"
 #include "transport/tcp_store_socket.hpp"
 
 namespace troupe::transport {
+
+/// Keys and values that a store begins with.
+using store_contents = std::vector<std::pair<std::string, store::bytes>>;
 
 /// Serves a store over TCP, on a thread of its own. All methods are thread-safe.
 ///
@@ -37,8 +43,10 @@ public:
     std::string last_stranger;
   };
 
-  /// Serves on `listener`, a socket from `listen_on`.
-  tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l);
+  /// Serves on `listener`, a socket from `listen_on`; `contents` are there before anybody is let
+  /// in.
+  tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l,
+                   store_contents contents = {});
   tcp_store_server(unique_fd listener, const job_secret& secret);
 
   tcp_store_server(const tcp_store_server&) = delete;

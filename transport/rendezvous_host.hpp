@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::transport {
+
+/// Which host and process this is.
+struct host_identity {
+  std::string name;  ///< the host's name
+  std::string id;    ///< boot id, network namespace and name: equal if and only if shared
+  std::uint64_t process = 0;
+};
+
+host_identity this_host();
+
+}  // namespace troupe::transport

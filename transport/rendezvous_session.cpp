@@ -1,0 +1,71 @@
+#include "transport/rendezvous_session.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "messages/error.hpp"
+#include "transport/prefix_store.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A store that lives answers a goodbye at once.
+constexpr std::chrono::milliseconds goodbye_limit = 1s;
+
+// Answers to the last requests are on their way when everybody has said goodbye.
+constexpr std::chrono::milliseconds drain_limit = 500ms;
+
+std::string goodbye_key(std::uint32_t rank) { return fmt::format("goodbye/{}", rank); }
+
+}  // namespace
+
+std::string meeting_place::refusals() const {
+  try {
+    return client ? client->refusals() : std::string();
+  } catch (const error&) {
+    return {};
+  }
+}
+
+rendezvous_session::rendezvous_session(meeting_place place, std::uint64_t generation,
+                                       std::uint32_t rank, std::uint32_t world_size)
+    : place_(std::move(place)),
+      rank_(rank),
+      world_size_(world_size),
+      keys_(std::make_shared<prefix_store>(fmt::format("troupe/{}", generation), place_.base)),
+      user_keys_(std::make_shared<prefix_store>(fmt::format("user/{}", generation), place_.base)) {}
+
+rendezvous_session::~rendezvous_session() { close(0ms); }
+
+bool rendezvous_session::was_left() {
+  const auto key = goodbye_key(rank_);
+  return keys_->check(std::span(&key, 1));
+}
+
+void rendezvous_session::say_goodbye(std::chrono::milliseconds limit) {
+  if (place_.client) place_.client->set_response_limit(goodbye_limit);
+  keys_->set(goodbye_key(rank_), "");
+  if (keys_->add("goodbyes", 1) == world_size_) keys_->set("all gone", "");
+  const std::string key = "all gone";
+  if (place_.server && limit > 0ms) keys_->wait(std::span(&key, 1), limit);
+}
+
+void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
+  if (std::exchange(closed_, true)) return;
+  try {
+    if (joined_) say_goodbye(limit);
+  } catch (const std::exception& e) {
+    spdlog::debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
+  }
+  // A place that was not joined may be met at again in its next generation.
+  if (joined_ && place_.client) place_.client->close();
+  if (joined_ && place_.file) place_.file->close();
+  if (place_.server) place_.server->drain(std::min(limit, drain_limit));
+}
+
+}  // namespace troupe::transport
