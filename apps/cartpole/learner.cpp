@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
+#include <torch/optim/adam.h>
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +12,8 @@
 #include <string>
 
 #include "apps/cartpole/numpy_random.hpp"
+#include "apps/cartpole/policy.hpp"
+#include "apps/cartpole/trajectory.hpp"
 #include "messages/error.hpp"
 
 namespace cartpole {
@@ -25,43 +28,60 @@ at::Generator make_generator(std::uint64_t seed) {
 
 }  // namespace
 
-learner::learner(const options& opts)
-    : gamma_(opts.gamma),
-      network_(make_generator(opts.seed)),
-      optimizer_(network_.parameters(), torch::optim::AdamOptions(opts.learning_rate)) {
-  numpy_random seeds(opts.seed);
-  for (std::size_t i = 0; i < opts.observers; ++i) trajectories_.emplace_back(seeds.next());
-}
+struct learner::parts {
+  explicit parts(const hyperparameters& chosen)
+      : gamma(chosen.gamma),
+        network(make_generator(chosen.seed)),
+        optimizer(network.parameters(), torch::optim::AdamOptions(chosen.learning_rate)) {
+    if (chosen.observers == 0) throw troupe::invalid_argument("an agent needs an observer or more");
+    numpy_random seeds(chosen.seed);
+    for (std::size_t i = 0; i < chosen.observers; ++i) trajectories.emplace_back(seeds.next());
+  }
+
+  double gamma;
+  policy network;
+  torch::optim::Adam optimizer;
+  std::vector<trajectory> trajectories;
+  double running_reward = 0;
+};
+
+learner::learner(const hyperparameters& chosen) : parts_(std::make_unique<parts>(chosen)) {}
+
+learner::~learner() = default;
+
+policy& learner::network() noexcept { return parts_->network; }
+
+const trajectory& learner::episode(std::size_t observer) { return of(observer); }
 
 std::int64_t learner::select_action(std::size_t observer, const at::Tensor& state) {
-  return of(observer).act(network_, state);
+  return of(observer).act(parts_->network, state);
 }
 
 void learner::report_reward(std::size_t observer, double reward) { of(observer).reward(reward); }
 
 round_result learner::finish_episode() {
-  optimizer_.zero_grad();
+  parts_->optimizer.zero_grad();
   loss().backward();
-  optimizer_.step();
+  parts_->optimizer.step();
 
   round_result result;
   result.last_reward = std::numeric_limits<double>::infinity();
-  for (trajectory& episode : trajectories_) {
+  for (trajectory& episode : parts_->trajectories) {
     const auto rewards = episode.rewards();
     const double total = std::accumulate(rewards.begin(), rewards.end(), 0.0);
     result.last_reward = std::min(result.last_reward, total);
     result.steps += static_cast<std::int64_t>(episode.steps());
     episode.clear();
   }
-  running_reward_ = 0.05 * result.last_reward + 0.95 * running_reward_;
-  result.running_reward = running_reward_;
+  parts_->running_reward = 0.05 * result.last_reward + 0.95 * parts_->running_reward;
+  result.running_reward = parts_->running_reward;
   return result;
 }
 
 at::Tensor learner::loss() {
   std::vector<at::Tensor> states, masks, actions;
-  for (std::size_t i = 0; i < trajectories_.size(); ++i) {
-    const trajectory& episode = trajectories_[i];
+  for (std::size_t i = 0; i < parts_->trajectories.size(); ++i) {
+    const trajectory& episode = parts_->trajectories[i];
     if (episode.steps() == 0 || episode.steps() != episode.rewards().size())
       throw troupe::invalid_argument("finish_episode was called before observer " +
                                      std::to_string(i) + " had finished its episode");
@@ -69,23 +89,23 @@ at::Tensor learner::loss() {
     masks.push_back(episode.masks());
     actions.push_back(episode.actions());
   }
-  const at::Tensor probabilities = network_.forward(at::cat(states), at::cat(masks));
+  const at::Tensor probabilities = parts_->network.forward(at::cat(states), at::cat(masks));
   const at::Tensor log_probs = log_probabilities(probabilities, at::cat(actions));
   return -(log_probs * normalized(returns()).unsqueeze(1)).sum();
 }
 
 trajectory& learner::of(std::size_t observer) {
-  if (observer >= trajectories_.size())
+  if (observer >= parts_->trajectories.size())
     throw troupe::invalid_argument("there is no observer " + std::to_string(observer) +
                                    ": the agent was made for " +
-                                   std::to_string(trajectories_.size()));
-  return trajectories_[observer];
+                                   std::to_string(parts_->trajectories.size()));
+  return parts_->trajectories[observer];
 }
 
 at::Tensor learner::returns() const {
   std::vector<double> all;
-  for (const trajectory& episode : trajectories_) {
-    const auto own = discounted_returns(episode.rewards(), gamma_);
+  for (const trajectory& episode : parts_->trajectories) {
+    const auto own = discounted_returns(episode.rewards(), parts_->gamma);
     all.insert(all.end(), own.begin(), own.end());
   }
   return at::tensor(all, at::kFloat);

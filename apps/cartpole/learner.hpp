@@ -1,17 +1,19 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/optim/adam.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "apps/cartpole/policy.hpp"
+#include "apps/cartpole/hyperparameters.hpp"
 #include "apps/cartpole/round.hpp"
-#include "apps/cartpole/trajectory.hpp"
 
 namespace cartpole {
+
+class policy;
+class trajectory;
 
 /// REINFORCE (Williams, 1992) as the RPC tutorial has it, over the episodes of several observers.
 ///
@@ -20,14 +22,9 @@ namespace cartpole {
 /// graph. All randomness follows from the seed. Not thread-safe: the agent's actor owns it.
 class learner {
 public:
-  struct options {
-    std::uint64_t seed = 1;
-    std::size_t observers = 1;
-    double gamma = 0.99;
-    double learning_rate = 0.01;
-  };
-
-  explicit learner(const options& opts);
+  /// Throws troupe::invalid_argument when there is no observer.
+  explicit learner(const hyperparameters& chosen);
+  ~learner();
 
   /// Samples an action for `observer` (from 0) in `state` (float32 [4]).
   std::int64_t select_action(std::size_t observer, const at::Tensor& state);
@@ -43,20 +40,18 @@ public:
   /// Minus the sum over all recorded steps of log-probability times normalised return.
   at::Tensor loss();
 
-  policy& network() noexcept { return network_; }
+  policy& network() noexcept;
 
   /// What `observer` has done since the last finish_episode().
-  const trajectory& episode(std::size_t observer) { return of(observer); }
+  const trajectory& episode(std::size_t observer);
 
 private:
+  struct parts;  // keeps libtorch's large headers out of this one
+
   trajectory& of(std::size_t observer);
   at::Tensor returns() const;
 
-  double gamma_;
-  policy network_;
-  torch::optim::Adam optimizer_;
-  std::vector<trajectory> trajectories_;
-  double running_reward_ = 0;
+  std::unique_ptr<parts> parts_;
 };
 
 /// The discounted return of each step of one episode: r[t] + gamma * (return of step t + 1).

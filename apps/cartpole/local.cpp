@@ -1,18 +1,9 @@
 #include "apps/cartpole/local.hpp"
 
-#include <ATen/ops/empty.h>
-
-#include <algorithm>
-
 #include "apps/cartpole/episode.hpp"
+#include "apps/cartpole/state_tensor.hpp"
 
 namespace cartpole {
-
-at::Tensor to_tensor(const observation& seen) {
-  at::Tensor result = at::empty({static_cast<std::int64_t>(seen.size())});
-  std::copy(seen.begin(), seen.end(), result.mutable_data_ptr<float>());
-  return result;
-}
 
 std::vector<environment> make_environments(std::uint64_t seed, std::size_t observers) {
   std::vector<environment> result;

@@ -1,16 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
 
 #include "apps/cartpole/environment.hpp"
 #include "apps/cartpole/learner.hpp"
 
 namespace cartpole {
-
-/// `seen` as the float32 tensor [4] that the policy takes.
-at::Tensor to_tensor(const observation& seen);
 
 /// The environments of `observers` observers: observer i starts from seed + 1 + i.
 std::vector<environment> make_environments(std::uint64_t seed, std::size_t observers);

@@ -12,6 +12,7 @@
 #include "apps/cartpole/progress.hpp"
 #include "apps/cartpole/reward_plot.hpp"
 #include "apps/cartpole/training.hpp"
+#include "messages/error.hpp"
 
 namespace {
 
@@ -43,6 +44,8 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
+    if (!opts->local)
+      throw troupe::invalid_argument("the ranks of a job are not connected yet: use --local");
     at::set_num_threads(1);  // the network is too small to share among threads
     run_local(*opts);
     return 0;

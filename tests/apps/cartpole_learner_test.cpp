@@ -7,6 +7,8 @@
 
 #include "apps/cartpole/environment.hpp"
 #include "apps/cartpole/local.hpp"
+#include "apps/cartpole/policy.hpp"
+#include "apps/cartpole/trajectory.hpp"
 #include "messages/error.hpp"
 
 namespace {
@@ -156,6 +158,7 @@ TEST(learner, does_not_depend_on_the_order_in_which_observers_ask) {
 }
 
 TEST(learner, refuses_unknown_observers_and_unfinished_rounds) {
+  EXPECT_THROW(learner({.observers = 0}), troupe::invalid_argument);
   learner agent({.seed = 1, .observers = 2});
   EXPECT_THROW(agent.select_action(2, at::zeros({4})), troupe::invalid_argument);
   EXPECT_THROW(agent.report_reward(7, 1), troupe::invalid_argument);

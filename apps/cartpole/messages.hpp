@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "apps/cartpole/round.hpp"
+#include "messages/type_table.hpp"
+
+namespace cartpole {
+
+/// Observer to agent: which action in this state (float32 [4])? Answered with 0 or 1.
+struct select_action {
+  std::uint32_t observer;  ///< who asks, counted from 0
+  at::Tensor state;
+};
+TROUPE_MESSAGE(select_action, observer, state)
+
+/// Observer to agent: what the last action earned.
+struct report_reward {
+  std::uint32_t observer;
+  double reward;
+};
+TROUPE_MESSAGE(report_reward, observer, reward)
+
+/// To an observer: play one episode of at most so many steps. Answered with its total reward.
+struct run_episode {
+  int max_steps;
+};
+TROUPE_MESSAGE(run_episode, max_steps)
+
+/// To the agent, when every observer has played: update the policy. Answered with round_result.
+struct finish_episode {};
+TROUPE_MESSAGE(finish_episode)
+
+TROUPE_MESSAGE(round_result, last_reward, running_reward, steps)
+
+}  // namespace cartpole
