@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/info/report.hpp"
+
+namespace troupe::info {
+
+/// The GPUs that the CUDA driver offers, and how they were looked for.
+report gpus();
+
+}  // namespace troupe::info

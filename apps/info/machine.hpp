@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/info/report.hpp"
+
+namespace troupe::info {
+
+/// Cores, memory, and whether processes of one host may copy from one another.
+report machine();
+
+}  // namespace troupe::info

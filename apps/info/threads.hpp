@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/info/report.hpp"
+
+namespace troupe::info {
+
+/// How many threads tensor operations would use here, and what has set it.
+report threads();
+
+}  // namespace troupe::info

@@ -1,0 +1,116 @@
+#include "apps/info/transports.hpp"
+
+#include <fmt/format.h>
+#include <uct/api/uct.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace troupe::info {
+
+namespace {
+
+struct lane {
+  std::string transport;
+  std::string device;
+  uct_device_type_t type;
+};
+
+std::string type_name(uct_device_type_t type) {
+  switch (type) {
+    case UCT_DEVICE_TYPE_NET: return "network";
+    case UCT_DEVICE_TYPE_SHM: return "shared memory";
+    case UCT_DEVICE_TYPE_ACC: return "accelerator";
+    case UCT_DEVICE_TYPE_SELF: return "own process";
+    default: return "other";
+  }
+}
+
+void add_lanes(uct_md_h domain, std::vector<lane>& lanes) {
+  uct_tl_resource_desc_t* found = nullptr;
+  unsigned count = 0;
+  if (uct_md_query_tl_resources(domain, &found, &count) != UCS_OK) return;
+  for (unsigned i = 0; i < count; ++i)
+    lanes.push_back({found[i].tl_name, found[i].dev_name, found[i].dev_type});
+  uct_release_tl_resource_list(found);
+}
+
+void add_component(uct_component_h component, std::vector<lane>& lanes) {
+  uct_component_attr_t attributes{};
+  attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+  if (uct_component_query(component, &attributes) != UCS_OK) return;
+  std::vector<uct_md_resource_desc_t> domains(attributes.md_resource_count);
+  attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+  attributes.md_resources = domains.data();
+  if (domains.empty() || uct_component_query(component, &attributes) != UCS_OK) return;
+  for (const uct_md_resource_desc_t& domain : domains) {
+    uct_md_config_t* config = nullptr;
+    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK) continue;
+    uct_md_h opened = nullptr;
+    if (uct_md_open(component, domain.md_name, config, &opened) == UCS_OK) {
+      add_lanes(opened, lanes);
+      uct_md_close(opened);
+    }
+    uct_config_release(config);
+  }
+}
+
+std::vector<lane> find_lanes() {
+  std::vector<lane> lanes;
+  uct_component_h* components = nullptr;
+  unsigned count = 0;
+  if (uct_query_components(&components, &count) != UCS_OK) return lanes;
+  for (unsigned i = 0; i < count; ++i) add_component(components[i], lanes);
+  uct_release_component_list(components);
+  return lanes;
+}
+
+/// "a, b" of the lanes for which `wanted` holds, each once.
+template <class Wanted, class Name>
+std::string names(const std::vector<lane>& lanes, Wanted wanted, Name name) {
+  std::set<std::string> all;
+  for (const lane& each : lanes)
+    if (wanted(each)) all.insert(name(each));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+std::string within_host(const std::vector<lane>& lanes) {
+  const std::string shared = names(
+      lanes, [](const lane& each) { return each.type == UCT_DEVICE_TYPE_SHM; },
+      [](const lane& each) { return each.transport; });
+  return shared.empty() ? "tcp, since there is no shared memory" : shared;
+}
+
+bool is_tcp(const lane& each) { return each.transport == "tcp"; }
+
+std::string between_hosts(const std::vector<lane>& lanes) {
+  const auto where = [](const lane& each) {
+    return fmt::format("{} on {}", each.transport, each.device);
+  };
+  const std::string rdma = names(
+      lanes, [](const lane& each) { return each.type == UCT_DEVICE_TYPE_NET && !is_tcp(each); },
+      where);
+  if (!rdma.empty()) return rdma;
+  const std::string tcp = names(
+      lanes, [](const lane& each) { return is_tcp(each) && each.device != "lo"; }, where);
+  return tcp.empty() ? "none: there is no network interface but lo"
+                     : tcp + ", since there is no RDMA device";
+}
+
+}  // namespace
+
+report transports() {
+  const std::vector<lane> lanes = find_lanes();
+  report rows = report::array();
+  for (const lane& each : lanes)
+    rows.push_back(
+        {{"transport", each.transport}, {"device", each.device}, {"kind", type_name(each.type)}});
+  return {{"within_this_host", within_host(lanes)},
+          {"between_hosts", between_hosts(lanes)},
+          {"ucx_lanes", rows}};
+}
+
+}  // namespace troupe::info

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "apps/info/report.hpp"
+
+namespace troupe::info {
+
+/// Versions of Troupe and of what it stands on; of UCX the one that was loaded.
+report versions();
+
+}  // namespace troupe::info

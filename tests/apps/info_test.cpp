@@ -1,0 +1,67 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace troupe::test {
+namespace {
+
+struct run_result {
+  int code = -1;
+  std::string out;
+};
+
+run_result run_troupe(const std::string& arguments) {
+  run_result result;
+  FILE* pipe = popen((std::string(TROUPE_APPS_DIR) + "/troupe " + arguments).c_str(), "r");
+  if (pipe == nullptr) return result;
+  char bytes[4096];
+  for (std::size_t count = 0; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
+    result.out.append(bytes, count);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+  return result;
+}
+
+TEST(info, tells_what_the_machine_offers) {
+  const auto result = run_troupe("info --json");
+  ASSERT_EQ(result.code, 0);
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_THAT(report["versions"]["libtorch"], testing::StartsWith("2."));
+  EXPECT_THAT(report["versions"]["ucx"], testing::StartsWith("1."));
+  EXPECT_GE(report["machine"]["cores"], report["machine"]["usable_cores"]);
+  EXPECT_GT(report["machine"]["memory_bytes"], report["machine"]["available_bytes"]);
+  EXPECT_TRUE(report["machine"]["cma"].is_boolean());
+  EXPECT_TRUE(report["gpus"]["devices"].is_array());
+  std::vector<std::string> lanes;
+  for (const auto& lane : report["transports"]["ucx_lanes"]) lanes.push_back(lane["transport"]);
+  EXPECT_THAT(lanes, testing::Contains("tcp"));
+  EXPECT_THAT(lanes, testing::Contains("posix"));
+}
+
+TEST(info, takes_thread_counts_from_the_environment) {
+  setenv("OMP_NUM_THREADS", "3", 1);
+  const auto report = nlohmann::json::parse(run_troupe("info --json").out);
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(report["threads"]["intra_op"], 3);
+  EXPECT_EQ(report["threads"]["OMP_NUM_THREADS"], "3");
+}
+
+TEST(info, is_readable) {
+  const auto result = run_troupe("info");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, testing::ContainsRegex("\n  memory +[0-9.]+ GiB\n"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("\n  between hosts "));
+}
+
+TEST(info, refuses_a_wrong_command_line) {
+  EXPECT_EQ(run_troupe("2>/dev/null").code, 2);
+  EXPECT_EQ(run_troupe("nonsense 2>/dev/null").code, 2);
+  EXPECT_EQ(run_troupe("--help").code, 0);
+}
+
+}  // namespace
+}  // namespace troupe::test
