@@ -1,10 +1,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "messages/error.hpp"
 #include "messages/schema/tensor.capnp.h"
@@ -13,6 +15,17 @@ namespace troupe::detail {
 
 /// Throws decode_error: "Tensor 3 of a message cannot be read: its `field` `problem`."
 [[noreturn]] void bad_tensor(std::size_t index, const char* field, const std::string& problem);
+
+/// Runs `make`; what libtorch's own checks throw becomes a decode_error about tensor `index`.
+template <class F>
+decltype(auto) checked(std::size_t index, F&& make) {
+  try {
+    return std::forward<F>(make)();
+  } catch (const c10::Error& e) {
+    throw decode_error("Tensor " + std::to_string(index) +
+                       " of a message cannot be read: " + e.what_without_backtrace());
+  }
+}
 
 /// Checks that the parts make a sparse tensor of `sizes`; throws decode_error about tensor `index`.
 /// Every element of a part lies in memory of its own.

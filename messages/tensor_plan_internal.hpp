@@ -47,7 +47,4 @@ using storage_list = c10::SmallVector<planned_storage, 2>;
 /// Decides what is sent: sorts `ranges`, fills `storages` and each entry's storage and offset.
 void plan_storages(entry_list& entries, range_list& ranges, storage_list& storages);
 
-/// Throws encode_error about a tensor: its dtype, device and layout, and `reason`.
-[[noreturn]] void refuse_tensor(const at::Tensor& tensor, const char* reason);
-
 }  // namespace troupe::detail

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "messages/error.hpp"
+#include "messages/tensor_entry_internal.hpp"
 #include "messages/tensor_layout_internal.hpp"
 #include "messages/tensor_plan_internal.hpp"
 
@@ -31,51 +32,16 @@ constexpr c10::DispatchKeySet allowed =
     c10::DispatchKeySet(c10::BackendComponent::CPUBit) |
     c10::DispatchKeySet(c10::BackendComponent::CUDABit);
 
-schema::TensorType type_of(const at::Tensor& t) {
-  return static_cast<schema::TensorType>(t.scalar_type());
-}
-
-schema::TensorLayout layout_of(const at::Tensor& t) {
-  switch (t.layout()) {
-    case c10::kStrided: return schema::TensorLayout::STRIDED;
-    case c10::kSparse: return schema::TensorLayout::SPARSE_COO;
-    case c10::kSparseCsr: return schema::TensorLayout::SPARSE_CSR;
-    case c10::kSparseCsc: return schema::TensorLayout::SPARSE_CSC;
-    case c10::kSparseBsr: return schema::TensorLayout::SPARSE_BSR;
-    case c10::kSparseBsc: return schema::TensorLayout::SPARSE_BSC;
-    default: detail::refuse_tensor(t, "its layout cannot be sent; send a dense copy");
-  }
-}
-
 template <class Struct>
 constexpr std::size_t words_of =
     Struct::_capnpPrivate::dataWordSize + Struct::_capnpPrivate::pointerCount;
 
 void check_quantizer(const at::Tensor& t, double scale, double zero_point) {
-  if (!detail::quantizer_fits(type_of(t), scale, zero_point))
+  if (!detail::quantizer_fits(detail::type_of(t), scale, zero_point))
     detail::refuse_tensor(t, "its scale or zero point is out of range");
 }
 
-const at::PerTensorAffineQuantizer& per_tensor(const at::Tensor& t) {
-  return static_cast<const at::PerTensorAffineQuantizer&>(*t.quantizer());
-}
-
-const at::PerChannelAffineQuantizer& per_channel(const at::Tensor& t) {
-  return static_cast<const at::PerChannelAffineQuantizer&>(*t.quantizer());
-}
-
 }  // namespace
-
-void detail::refuse_tensor(const at::Tensor& t, const char* reason) {
-  std::string layout = "unknown";
-  try {
-    layout = c10::str(t.layout());
-  } catch (const c10::Error&) {  // a layout that only a subclass knows
-  }
-  throw encode_error("A tensor of dtype " + std::string(c10::toString(t.scalar_type())) +
-                     ", device " + t.device().str() + ", layout " + layout +
-                     " cannot be sent: " + reason + ".");
-}
 
 struct tensor_writer::state {
   detail::entry_list entries;
@@ -94,8 +60,6 @@ struct tensor_writer::state {
   bool travels_inline(const detail::planned_storage& s, const inline_limits& limits,
                       std::size_t used) const;
   void build_storage(detail::planned_storage& s, schema::TensorStorage::Builder out, bool within);
-  void build_entry(const table_entry& entry, schema::TensorEntry::Builder out);
-  void build_quantizer(const table_entry& entry, schema::TensorQuantizer::Builder out);
 };
 
 std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part) {
@@ -113,7 +77,8 @@ std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part) {
       detail::refuse_tensor(t, "its dimensions have names; send rename(nullopt)");
     if (static_cast<std::size_t>(t.dim()) > detail::max_dimensions)
       detail::refuse_tensor(t, "it has more than 64 dimensions");
-    if (detail::element_size(type_of(t)) == 0) detail::refuse_tensor(t, "its dtype has no bytes");
+    if (detail::element_size(detail::type_of(t)) == 0)
+      detail::refuse_tensor(t, "its dtype has no bytes");
     strided = t.layout() == c10::kStrided;
     if (!strided) add_sparse_parts(entry);
     if (t.is_quantized()) add_quantizer_parts(entry);
@@ -156,7 +121,7 @@ void tensor_writer::state::add_strided(table_entry& entry, std::uint32_t index) 
 void tensor_writer::state::add_sparse_parts(table_entry& entry) {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto& t = entry.tensor;
-  switch (layout_of(t)) {
+  switch (detail::layout_of(t)) {
     case schema::TensorLayout::SPARSE_COO:
       entry.parts[entry.part_count++] = add_part(t._indices());
       entry.parts[entry.part_count++] = add_part(t._values());
@@ -177,19 +142,20 @@ void tensor_writer::state::add_quantizer_parts(table_entry& entry) {
   const auto& t = entry.tensor;
   switch (t.qscheme()) {
     case c10::kPerTensorAffine:
-      check_quantizer(t, per_tensor(t).scale(), static_cast<double>(per_tensor(t).zero_point()));
+      check_quantizer(t, detail::per_tensor(t).scale(),
+                      static_cast<double>(detail::per_tensor(t).zero_point()));
       return;
     case c10::kPerChannelAffine:
     case c10::kPerChannelAffineFloatQParams:
       if (t.device().is_cpu()) {
         at::AutoDispatchBelowADInplaceOrView no_autograd;
-        const auto scales = per_channel(t).scales().to(c10::kDouble).contiguous();
-        const auto zeros = per_channel(t).zero_points().to(c10::kDouble).contiguous();
+        const auto scales = detail::per_channel(t).scales().to(c10::kDouble).contiguous();
+        const auto zeros = detail::per_channel(t).zero_points().to(c10::kDouble).contiguous();
         for (std::int64_t i = 0; i < scales.numel(); ++i)
           check_quantizer(t, scales.const_data_ptr<double>()[i], zeros.const_data_ptr<double>()[i]);
       }
-      entry.parts[entry.part_count++] = add_part(per_channel(t).scales());
-      entry.parts[entry.part_count++] = add_part(per_channel(t).zero_points());
+      entry.parts[entry.part_count++] = add_part(detail::per_channel(t).scales());
+      entry.parts[entry.part_count++] = add_part(detail::per_channel(t).zero_points());
       return;
     default: detail::refuse_tensor(t, "its quantisation is neither per tensor nor per channel");
   }
@@ -253,56 +219,6 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
 }
 
-void tensor_writer::state::build_quantizer(const table_entry& entry,
-                                           schema::TensorQuantizer::Builder out) {
-  const auto& t = entry.tensor;
-  if (entry.part_count == 0) {
-    auto q = out.initPerTensor();
-    q.setScale(per_tensor(t).scale());
-    q.setZeroPoint(per_tensor(t).zero_point());
-    return;
-  }
-  auto q = out.initPerChannel();
-  q.setScales(entry.parts[0]);
-  q.setZeroPoints(entry.parts[1]);
-  q.setAxis(static_cast<std::uint8_t>(per_channel(t).axis()));
-  q.setFloatParameters(t.qscheme() == c10::kPerChannelAffineFloatQParams);
-}
-
-void tensor_writer::state::build_entry(const table_entry& entry, schema::TensorEntry::Builder out) {
-  const auto& t = entry.tensor;
-  if (!t.defined()) return;
-  const auto layout = layout_of(t);
-  out.setLayout(layout);
-  out.setType(type_of(t));
-  out.setRequiresGrad(!entry.part && t.requires_grad());
-  const auto sizes = t.sizes();
-  if (!sizes.empty()) {
-    auto list = out.initSizes(static_cast<unsigned>(sizes.size()));
-    for (unsigned i = 0; i < sizes.size(); ++i) list.set(i, sizes[i]);
-  }
-  if (layout != schema::TensorLayout::STRIDED) {
-    if (layout == schema::TensorLayout::SPARSE_COO) out.setCoalesced(t.is_coalesced());
-    auto parts = out.initParts(entry.part_count);
-    for (unsigned i = 0; i < entry.part_count; ++i) parts.set(i, entry.parts[i]);
-    return;
-  }
-  out.setConjugate(t.is_conj());
-  out.setNegative(t.is_neg());
-  out.setStorage(entry.storage);
-  out.setOffset(static_cast<std::uint64_t>(entry.offset));
-  const auto write_strides = [&](c10::IntArrayRef strides) {
-    if (detail::is_row_major(sizes, strides)) return;
-    auto list = out.initStrides(static_cast<unsigned>(strides.size()));
-    for (unsigned i = 0; i < strides.size(); ++i) list.set(i, strides[i]);
-  };
-  if (entry.compacted.defined())
-    write_strides(detail::compact_strides(sizes, t.strides()));
-  else
-    write_strides(t.strides());
-  if (t.is_quantized()) build_quantizer(entry, out.initQuantizer());
-}
-
 tensor_writer::tensor_writer(inline_limits limits) noexcept : limits_(limits) {}
 tensor_writer::tensor_writer(tensor_writer&&) noexcept = default;
 tensor_writer& tensor_writer::operator=(tensor_writer&&) noexcept = default;
@@ -345,7 +261,7 @@ void tensor_writer::build(schema::TensorTable::Builder table) {
     s.build_storage(s.storages[i], storages[i], within);
   }
   auto tensors = table.initTensors(static_cast<unsigned>(s.entries.size()));
-  for (unsigned i = 0; i < s.entries.size(); ++i) s.build_entry(s.entries[i], tensors[i]);
+  for (unsigned i = 0; i < s.entries.size(); ++i) detail::write_entry(s.entries[i], tensors[i]);
 }
 
 std::vector<outgoing_payload> tensor_writer::take_payloads() noexcept {

@@ -1,6 +1,8 @@
 #include <c10/core/impl/COW.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/messages/tensor_table_testing.hpp"
 
 namespace troupe::testing {
@@ -85,6 +87,43 @@ TEST(tensor_sharing, ships_no_more_than_a_view_covers) {
         big.narrow(0, 0, 4096).t(), big.narrow(0, 0, 512).slice(1, 0, 40)}) {
     const auto elements = view.stride(0) == 0 ? 64 * 4 : view.numel() * 4;
     EXPECT_LE(write({view}).payload_bytes(), static_cast<std::size_t>(2 * elements));
+  }
+}
+
+// Bytes of storages, in the envelope and beside it.
+std::size_t storage_bytes(const packed_table& table) {
+  capnp::FlatArrayMessageReader message(
+      kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()));
+  auto total = table.payload_bytes();
+  for (const auto storage : message.getRoot<schema::TensorTable>().getStorages())
+    if (storage.isInline()) total += storage.getInline().size();
+  return total;
+}
+
+TEST(tensor_sharing, ships_at_most_twice_the_elements_of_any_views) {
+  std::mt19937_64 random(77);
+  const auto base = at::randn({30, 40, 50});
+  for (int i = 0; i < 400; ++i) {
+    std::vector<at::Tensor> views;
+    std::size_t elements = 0;
+    for (auto n = 1 + random() % 5; n > 0; --n) {
+      auto view = base;
+      for (int steps = 0; steps < 3; ++steps) {
+        const auto dim = static_cast<std::int64_t>(random() % 3);
+        const auto from = static_cast<std::int64_t>(random() % 8);
+        const auto step = static_cast<std::int64_t>(1 + random() % 6);
+        if (view.size(dim) > from) view = view.slice(dim, from, view.size(dim), step);
+      }
+      elements += view.nbytes();
+      views.push_back(view);
+    }
+    const auto table = write(views);
+    EXPECT_LE(storage_bytes(table), 2 * elements);
+    const auto got = round_trip(views);
+    for (std::size_t k = 0; k < views.size(); ++k) {
+      ASSERT_TRUE(got[k].equal(views[k]));
+      ASSERT_EQ(got[k].strides(), views[k].strides());
+    }
   }
 }
 
