@@ -111,8 +111,8 @@ private:
       expire();
       serve_due();
     }
-    connections_.clear();
     stop_listening();
+    while (!connections_.empty()) drop(connections_.begin()->first);
     std::lock_guard lock(mutex_);
     finished_ = true;
     changed_.notify_all();
@@ -191,7 +191,7 @@ private:
     for (int i = 0; i < max_requests_at_once; ++i) {
       const auto result = c.receive();
       if (result == progress::closed) {
-        if (c.is_stranger()) return refuse(id, "ended without a proof");
+        if (c.is_stranger()) return refuse(id, "ended without a proof", c.at == stage::proof);
         return drop(id);
       }
       if (result == progress::blocked) {
@@ -333,7 +333,7 @@ private:
         set_timer(c, std::nullopt);
         if (serve(c, true)) update_events(c);
       } else if (c.is_stranger()) {
-        refuse(id, "gave no proof in time");
+        refuse(id, "gave no proof in time", c.at == stage::proof);
       } else {
         spdlog::warn("the store dropped {}, which has stalled", to_string(c.peer));
         drop(id);
@@ -354,7 +354,8 @@ private:
     if (events != c.events) watch(EPOLL_CTL_MOD, c.fd.get(), c.id, c.events = events);
   }
 
-  // Drops a stranger; counts it, and logs the 1st, 2nd, 4th, 8th, ... of its kind.
+  // Drops a stranger; counts it, and logs the 1st, 2nd, 4th, 8th, ... of its kind. Who greeted as a
+  // client does and then gave no proof has another secret, most likely.
   void refuse(std::uint64_t id, const char* why, bool wrong_secret = false) {
     const auto who = to_string(connections_.at(id)->peer);
     std::uint64_t so_far = 0;
@@ -373,9 +374,9 @@ private:
     const auto n = counts_.wrong_secret;
     store_reply out{.what = store_reply::kind::value};
     if (n > 0)
-      out.value =
-          to_bytes(fmt::format("{} connection{} did not know the job's secret, the last from {}", n,
-                               n == 1 ? "" : "s", counts_.last_wrong_secret));
+      out.value = to_bytes(
+          fmt::format("{} connection{} did not prove to know the job's secret, the last from {}", n,
+                      n == 1 ? "" : "s", counts_.last_wrong_secret));
     return out;
   }
 

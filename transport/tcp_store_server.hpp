@@ -36,8 +36,8 @@ public:
   struct counts {
     std::uint64_t clients = 0;       ///< connected now, with proof
     std::uint64_t accepted = 0;      ///< all connections so far
-    std::uint64_t wrong_secret = 0;  ///< spoke the protocol, but not with this job's secret
-    std::uint64_t strangers = 0;     ///< spoke something else, or ended without a proof
+    std::uint64_t wrong_secret = 0;  ///< greeted as a client does, but gave no proof of the secret
+    std::uint64_t strangers = 0;     ///< anything else
     std::uint64_t garbled = 0;       ///< clients that sent what is no request
     std::string last_wrong_secret;   ///< whence
     std::string last_stranger;

@@ -1,0 +1,212 @@
+// The contract of every store.
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "messages/error.hpp"
+#include "tests/transport/store_fixture.hpp"
+#include "transport/file_store.hpp"
+#include "transport/hash_store.hpp"
+#include "transport/prefix_store.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+// Makes clients of one store of a kind.
+class store_maker {
+public:
+  virtual ~store_maker() = default;
+  virtual std::shared_ptr<store> client() = 0;
+};
+
+class hash_maker : public store_maker {
+  std::shared_ptr<store> client() override { return shared_; }
+  std::shared_ptr<store> shared_ = std::make_shared<hash_store>();
+};
+
+class tcp_maker : public store_maker {
+  std::shared_ptr<store> client() override { return served_.client(); }
+  served_store served_;
+};
+
+class file_maker : public store_maker {
+  std::shared_ptr<store> client() override {
+    return std::make_shared<file_store>(folder_.path / "store", secret_);
+  }
+  temporary_folder folder_;
+  job_secret secret_;
+  std::shared_ptr<store> first_ = client();  // keeps the file between clients
+};
+
+class prefix_maker : public store_maker {
+  std::shared_ptr<store> client() override { return std::make_shared<prefix_store>("p", shared_); }
+  std::shared_ptr<store> shared_ = std::make_shared<hash_store>();
+};
+
+class store_contract : public testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    if (GetParam() == "hash") maker_ = std::make_unique<hash_maker>();
+    if (GetParam() == "tcp") maker_ = std::make_unique<tcp_maker>();
+    if (GetParam() == "file") maker_ = std::make_unique<file_maker>();
+    if (GetParam() == "prefix") maker_ = std::make_unique<prefix_maker>();
+    a_ = maker_->client();
+    b_ = maker_->client();
+  }
+
+  static std::string text(const store::bytes& value) { return to_text(value); }
+  static bool has(store& s, std::string key) { return s.check(std::span(&key, 1)); }
+
+  std::unique_ptr<store_maker> maker_;
+  std::shared_ptr<store> a_;
+  std::shared_ptr<store> b_;
+};
+
+TEST_P(store_contract, keeps_what_is_set) {
+  a_->set("k", "one");
+  EXPECT_EQ(text(b_->get("k", 5s)), "one");
+  b_->set("k", "");
+  EXPECT_EQ(text(a_->get("k", 0ms)), "");
+  const std::string binary("\0\xff\n\0", 4);
+  a_->set("key with \xff and spaces/", binary);
+  EXPECT_EQ(text(b_->get("key with \xff and spaces/")), binary);
+  EXPECT_EQ(a_->num_keys(), 2u);
+}
+
+TEST_P(store_contract, waits_for_a_key_that_comes_later) {
+  std::atomic<bool> waiting = false;
+  std::thread later([&] {
+    EXPECT_TRUE(eventually([&] { return waiting.load(); }));
+    b_->set("x", "1");
+    b_->set("y", "2");
+  });
+  waiting = true;
+  const std::vector<std::string> keys = {"x", "y"};
+  a_->wait(keys, 10s);
+  EXPECT_EQ(text(a_->get("y", 0ms)), "2");
+  later.join();
+}
+
+TEST_P(store_contract, names_the_keys_that_did_not_come) {
+  a_->set("there", "");
+  const std::vector<std::string> keys = {"there", "missing", "absent"};
+  const auto start = std::chrono::steady_clock::now();
+  const auto said = text_of<store_error>([&] { a_->wait(keys, 60ms); });
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_CONTAINS(said, "wait timeout after 60 ms, keys: ");
+  EXPECT_CONTAINS(said, "missing, ");
+  EXPECT_CONTAINS(said, "absent");
+  EXPECT_EQ(said.find("there"), std::string::npos) << said;
+  EXPECT_GE(took, 60ms);
+  EXPECT_LT(took, 5s);
+  EXPECT_CONTAINS(text_of<store_error>([&] { a_->get("missing", 0ms); }),
+                  "wait timeout after 0 ms, keys: ");
+  // Still usable.
+  EXPECT_EQ(text(a_->get("there", 1s)), "");
+}
+
+TEST_P(store_contract, adds_numbers) {
+  EXPECT_EQ(a_->add("n", 5), 5);
+  EXPECT_EQ(b_->add("n", -7), -2);
+  EXPECT_EQ(text(a_->get("n")), "-2");
+  a_->set("n", "40");
+  EXPECT_EQ(b_->add("n", 2), 42);
+  a_->set("n", "4x");
+  EXPECT_CONTAINS(text_of<store_error>([&] { b_->add("n", 1); }), "add needs a number");
+  a_->set("n", std::to_string(std::numeric_limits<std::int64_t>::max()));
+  EXPECT_CONTAINS(text_of<store_error>([&] { b_->add("n", 1); }), "overflows");
+}
+
+TEST_P(store_contract, compares_and_sets) {
+  const auto one = to_bytes("one");
+  const auto two = to_bytes("two");
+  EXPECT_EQ(a_->compare_set("k", one, two), one);  // missing, and something was expected
+  EXPECT_FALSE(has(*a_, "k"));
+  EXPECT_EQ(a_->compare_set("k", {}, one), one);
+  EXPECT_EQ(b_->compare_set("k", {}, two), one);
+  EXPECT_EQ(b_->compare_set("k", two, two), one);
+  EXPECT_EQ(b_->compare_set("k", one, two), two);
+  EXPECT_EQ(a_->get("k"), two);
+}
+
+TEST_P(store_contract, deletes) {
+  a_->set("k", "1");
+  EXPECT_TRUE(b_->delete_key("k"));
+  EXPECT_FALSE(a_->delete_key("k"));
+  EXPECT_FALSE(has(*a_, "k"));
+  EXPECT_EQ(b_->num_keys(), 0u);
+}
+
+TEST_P(store_contract, checks_all_keys) {
+  a_->set("x", "");
+  const std::vector<std::string> both = {"x", "y"};
+  EXPECT_FALSE(b_->check(both));
+  a_->set("y", "");
+  EXPECT_TRUE(b_->check(both));
+  EXPECT_TRUE(b_->check({}));
+}
+
+TEST_P(store_contract, refuses_keys_and_values_beyond_the_limits) {
+  EXPECT_THROW(a_->set("", "x"), invalid_argument);
+  EXPECT_THROW(a_->set(std::string(max_store_key + 1, 'k'), "x"), invalid_argument);
+  const std::vector<std::byte> large(max_store_value + 1);
+  EXPECT_THROW(a_->set("k", large), invalid_argument);
+  EXPECT_THROW(a_->check(std::vector<std::string>{"fine", ""}), invalid_argument);
+  EXPECT_EQ(a_->num_keys(), 0u);
+}
+
+TEST_P(store_contract, carries_a_large_value) {
+  std::vector<std::byte> large(8 << 20);
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = std::byte(i * 7 >> 3);
+  a_->set("large", large);
+  EXPECT_EQ(b_->get("large"), large);
+}
+
+TEST_P(store_contract, is_atomic_under_concurrency) {
+  constexpr int threads = 8;
+  constexpr int rounds = 50;
+  std::atomic<int> wins = 0;
+  std::vector<std::thread> crowd;
+  for (int t = 0; t < threads; ++t) {
+    crowd.emplace_back([&, t, mine = maker_->client()] {
+      for (int i = 0; i < rounds; ++i) {
+        mine->add("sum", 1);
+        const auto me = to_bytes("thread " + std::to_string(t));
+        if (mine->compare_set("first of " + std::to_string(i), {}, me) == me) ++wins;
+      }
+    });
+  }
+  for (auto& t : crowd) t.join();
+  EXPECT_EQ(a_->add("sum", 0), threads * rounds);
+  EXPECT_EQ(wins, rounds);
+}
+
+TEST_P(store_contract, a_waiting_thread_holds_up_no_other) {
+  std::thread waiter([&] { EXPECT_EQ(text(a_->get("signal", 10s)), "go"); });
+  // On the same object, while the other thread waits in it.
+  for (int i = 0; i < 20; ++i) a_->add("n", 1);
+  EXPECT_EQ(a_->add("n", 0), 20);
+  a_->set("signal", "go");
+  waiter.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(kinds, store_contract, testing::Values("hash", "tcp", "file", "prefix"),
+                         [](const auto& info) { return info.param; });
+
+TEST(prefix_store, keeps_keys_apart) {
+  auto shared = std::make_shared<hash_store>();
+  prefix_store a("a", shared);
+  prefix_store b("b", shared);
+  a.set("k", "1");
+  b.set("k", "2");
+  EXPECT_EQ(to_text(a.get("k")), "1");
+  EXPECT_EQ(to_text(b.get("k")), "2");
+  EXPECT_EQ(to_text(shared->get("a/k")), "1");
+  EXPECT_EQ(a.underlying_store(), shared);
+  EXPECT_EQ(a.num_keys(), 2u);
+  EXPECT_THROW(prefix_store("a", nullptr), invalid_argument);
+}
+
+}  // namespace
+}  // namespace troupe::transport::test

@@ -1,0 +1,129 @@
+// What the store's decoders do with bytes that nobody meant.
+#include "transport/store_wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "messages/error.hpp"
+#include "transport/rendezvous_wire.hpp"
+
+namespace troupe::transport {
+namespace {
+
+using op = store_request::op;
+
+store_request sample() {
+  return {.what = op::compare_set,
+          .keys = {"a key"},
+          .value = to_bytes("a value"),
+          .expected = to_bytes("another"),
+          .delta = -5,
+          .timeout = std::chrono::milliseconds(1234)};
+}
+
+TEST(store_wire, requests_survive) {
+  const auto out = decode_store_request(encode(sample()));
+  EXPECT_EQ(out.what, op::compare_set);
+  EXPECT_EQ(out.keys, std::vector<std::string>{"a key"});
+  EXPECT_EQ(to_text(out.value), "a value");
+  EXPECT_EQ(to_text(out.expected), "another");
+  EXPECT_EQ(out.delta, -5);
+  EXPECT_EQ(out.timeout, std::chrono::milliseconds(1234));
+}
+
+TEST(store_wire, replies_survive) {
+  const auto out = decode_store_reply(encode(store_reply{.what = store_reply::kind::missing,
+                                                         .value = to_bytes("v"),
+                                                         .number = -1,
+                                                         .keys = {"x", "y"}}));
+  EXPECT_EQ(out.what, store_reply::kind::missing);
+  EXPECT_EQ(out.number, -1);
+  EXPECT_EQ(out.keys, (std::vector<std::string>{"x", "y"}));
+}
+
+TEST(store_wire, refuses_what_is_out_of_bounds) {
+  auto r = sample();
+  r.keys = {};
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r.keys = {"a", "b"};
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r.keys = {std::string(max_store_key + 1, 'k')};
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r.keys = {""};
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r = sample();
+  r.what = static_cast<op>(77);
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r = sample();
+  r.timeout = std::chrono::milliseconds::max();
+  EXPECT_LT(decode_store_request(encode(r)).timeout, std::chrono::hours(24 * 366));
+  store_request many{.what = op::check, .keys = {max_store_keys_at_once + 1, "k"}};
+  EXPECT_THROW(decode_store_request(encode(many)), decode_error);
+}
+
+// Either a value or a decode_error, whatever comes.
+template <class Decode>
+int count_refused(const store::bytes& bytes, Decode&& decode) {
+  try {
+    decode(bytes);
+    return 0;
+  } catch (const decode_error&) {
+    return 1;
+  }
+}
+
+template <class Decode>
+void fuzz(const store::bytes& valid, Decode&& decode) {
+  std::mt19937 random(7);
+  int refused = 0;
+  for (std::size_t length = 0; length < valid.size(); ++length)
+    refused += count_refused({valid.begin(), valid.begin() + static_cast<long>(length)}, decode);
+  EXPECT_GT(refused, static_cast<int>(valid.size() / 2));
+  for (int i = 0; i < 4000; ++i) {
+    auto changed = valid;
+    for (int n = 1 + static_cast<int>(random() % 4); n > 0; --n)
+      changed[random() % changed.size()] = std::byte(random());
+    count_refused(changed, decode);
+  }
+  for (int i = 0; i < 2000; ++i) {
+    store::bytes noise(8 * (random() % 64));
+    for (auto& b : noise) b = std::byte(random() % (i % 2 ? 256 : 4));
+    count_refused(noise, decode);
+  }
+}
+
+TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
+  fuzz(encode(sample()), decode_store_request);
+  fuzz(encode(store_reply{.what = store_reply::kind::missing, .keys = {"x", "y", "z"}}),
+       decode_store_reply);
+  fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
+  fuzz(encode(announcement{1, "name", "host", "id", 2, 3, 4}), decode_announcement);
+  fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
+}
+
+TEST(store_wire, pointers_that_share_their_target_are_not_read_again_and_again) {
+  // A list of 4,000 keys that all point to one text of 1,000 bytes: 36 KB that would become 4 MB.
+  const auto keys = std::vector<std::string>(4000, "k");
+  auto bytes = encode(store_request{.what = op::check, .keys = keys});
+  // The list's pointers follow the root struct: find the first one and let all point to the last
+  // text by filling its words with text and fixing offset and length.
+  auto* words = reinterpret_cast<std::uint64_t*>(bytes.data());
+  const std::size_t n = bytes.size() / 8;
+  std::size_t first = 0;
+  while (first < n && (words[first] & 3) != 1) ++first;  // the root's pointer to the list
+  ++first;
+  while (first < n && ((words[first] & 3) != 1 || (words[first] >> 32 & 7) != 2)) ++first;
+  ASSERT_LT(first + keys.size(), n);
+  const std::size_t target = n - 130;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto offset =
+        static_cast<std::int64_t>(target) - static_cast<std::int64_t>(first + i) - 1;
+    words[first + i] = (static_cast<std::uint64_t>(1000) << 35) | (std::uint64_t{2} << 32) |
+                       (static_cast<std::uint64_t>(offset << 2) & 0xfffffffc) | 1;
+  }
+  EXPECT_THROW(decode_store_request(bytes), decode_error);
+}
+
+}  // namespace
+}  // namespace troupe::transport
