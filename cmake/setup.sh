@@ -66,12 +66,13 @@ install_wheels() {
   need_disk "$site_mib" .deps
   rm -rf .deps/site.new .deps/tmp
   mkdir -p .deps/tmp
-  # The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11. pip unpacks
-  # in TMPDIR and moves: on the same disk that is a rename.
+  # The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11: named so, pip
+  # also needs each platform tag named. pip unpacks in TMPDIR and moves: on the same disk, a rename.
   local pip=(python3 -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-compile
     --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
-    --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_27_x86_64
-    --platform any --target .deps/site.new --root-user-action=ignore)
+    --platform manylinux2014_x86_64 --target .deps/site.new --root-user-action=ignore)
+  local glibc
+  for glibc in {17..36}; do pip+=(--platform "manylinux_2_${glibc}_x86_64"); done
   if ! TMPDIR="$PWD/.deps/tmp" "${pip[@]}" "${wheels[@]}"; then
     rm -rf .deps/site.new .deps/tmp
     need_disk "$site_mib" .deps
