@@ -64,22 +64,13 @@ public:
   // Opens a way to the place and joins. An earlier run of this job that still winds down there is
   // waited for (a server) or passed by (a generation further).
   void join(const std::function<meeting_place()>& open_place) {
-    meeting_place place = open_place();
-    for (std::uint64_t generation = 0;;) {
-      session_ =
-          std::make_shared<rendezvous_session>(place, generation, plan_.rank, plan_.world_size);
-      agree_on_job();
-      if (announce()) return;
-      session_.reset();
+    auto place = open_place();
+    for (std::uint64_t generation = 0; !try_join(place, generation);) {
       if (!place.client) {
         ++generation;
         continue;
       }
       place = {};
-      if (time_left(deadline_) == 0ms)
-        throw rendezvous_error(fmt::format(
-            "an earlier run of job '{}' is still closing its store at {}; wait for it or end it",
-            plan_.job, to_string(plan_.master)));
       std::this_thread::sleep_for(std::min(10ms, time_left(deadline_)));
       place = open_place();
     }
@@ -102,6 +93,26 @@ public:
   }
 
 private:
+  // False if this is what an earlier run has left.
+  bool try_join(const meeting_place& place, std::uint64_t generation) {
+    session_ =
+        std::make_shared<rendezvous_session>(place, generation, plan_.rank, plan_.world_size);
+    const bool in_time = time_left(deadline_) > 0ms;
+    try {
+      agree_on_job();
+      if (announce()) return true;
+    } catch (const store_error&) {
+      // A server that goes before anybody could join was an earlier run's.
+      if (!place.client || place.server || !in_time) throw;
+    }
+    session_.reset();
+    if (!in_time)
+      throw rendezvous_error(fmt::format(
+          "an earlier run of job '{}' is still closing its store at {}; wait for it or end it",
+          plan_.job, to_string(plan_.master)));
+    return false;
+  }
+
   std::string me() const { return whom(host_.name, host_.process); }
 
   rendezvous_phase phase(const char* name, const char* failing) {
