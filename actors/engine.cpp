@@ -5,6 +5,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <caf/scheduled_actor.hpp>
+
+#include "actors/current.hpp"
 
 namespace troupe {
 
@@ -79,6 +82,13 @@ void engine::nudge() {
 void engine::push(caf::resumable* job) {
   queue_.push(job);
   summon_runner();
+}
+
+bool engine::push_if_open(caf::resumable* job) {
+  gate::pass pass(entrance_);
+  if (!pass) return false;
+  push(job);
+  return true;
 }
 
 // Somebody must come to the queue. A network thread that leads looks at it before each sleep; one
@@ -257,6 +267,8 @@ void engine::end_handler(engine_unit& unit) {
 }
 
 void engine::run(caf::resumable* job, engine_unit& unit) {
+  if (job->subtype() == caf::resumable::scheduled_actor)
+    detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
   switch (job->resume(&unit, 64)) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:
@@ -270,6 +282,10 @@ void engine::run(caf::resumable* job, engine_unit& unit) {
 
 bool engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
+  if (stopping_) {
+    while (!what.ready() && clock::now() < deadline) what.park_unless_poked(what.pokes(), deadline);
+    return what.ready();
+  }
   engine_unit unit(*this);
   if (auto* system = system_.load()) unit.attach(*system);
   unit.awaited_ = &what;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/completion.hpp"
+#include "actors/gate.hpp"
 #include "actors/role.hpp"
 #include "actors/run_queue.hpp"
 #include "transport/transport.hpp"
@@ -97,6 +98,9 @@ public:
 
   /// Puts work into the run queue and sees to it that somebody comes. Any thread.
   void push(caf::resumable* job);
+
+  /// The same, unless the engine has been stopped; then false, and the job is still the caller's.
+  bool push_if_open(caf::resumable* job);
 
   /// Blocks until `what` is ready or the deadline has passed; true: ready. Drives the network
   /// meanwhile.
@@ -195,6 +199,7 @@ private:
   std::atomic<bool> have_local_{false};
 
   run_queue queue_;
+  gate entrance_;                // for jobs from outside; closed by `stop`
   std::atomic<int> running_{0};  // handlers that run now
 
   std::mutex waiters_mutex_;

@@ -73,6 +73,8 @@ void engine::spawn() {
 }
 
 void engine::stop(const std::function<void(caf::resumable*)>& drop) {
+  entrance_.close();
+  entrance_.wait_until_empty();
   stopping_ = true;
   net_->wake();
   poke_minder();

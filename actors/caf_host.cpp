@@ -1,0 +1,205 @@
+#include "actors/caf_host.hpp"
+
+#include <caf/actor_ostream.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/scheduler/abstract_coordinator.hpp>
+#include <caf/send.hpp>
+#include <cstring>
+#include <iostream>
+#include <unordered_map>
+
+// CAF reserves this name for a network module, which may set the id of its system before the first
+// actor is made. No CAF that has such a module of its own is ever linked with Troupe.
+namespace caf::net {
+
+class middleman {
+public:
+  static void set_node(actor_system& system, node_id id) { system.node_ = std::move(id); }
+};
+
+}  // namespace caf::net
+
+namespace troupe {
+
+// ---- The clock
+// --------------------------------------------------------------------------------------
+
+template <class F>
+void node_clock::locked(time_point t, F&& change) {
+  {
+    std::lock_guard guard(mutex_);
+    change();
+  }
+  engine_.set_timer(t);
+}
+
+node_clock::time_point node_clock::run_due() {
+  std::lock_guard guard(mutex_);
+  trigger_expired_timeouts();
+  return schedule().empty() ? time_point::max() : schedule().begin()->first;
+}
+
+void node_clock::set_ordinary_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                                      std::uint64_t id) {
+  locked(t, [&] { simple_actor_clock::set_ordinary_timeout(t, self, type, id); });
+}
+
+void node_clock::set_multi_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                                   std::uint64_t id) {
+  locked(t, [&] { simple_actor_clock::set_multi_timeout(t, self, type, id); });
+}
+
+void node_clock::set_request_timeout(time_point t, caf::abstract_actor* self, caf::message_id id) {
+  locked(t, [&] { simple_actor_clock::set_request_timeout(t, self, id); });
+}
+
+void node_clock::cancel_ordinary_timeout(caf::abstract_actor* self, caf::atom_value type) {
+  std::lock_guard guard(mutex_);
+  simple_actor_clock::cancel_ordinary_timeout(self, type);
+}
+
+void node_clock::cancel_request_timeout(caf::abstract_actor* self, caf::message_id id) {
+  std::lock_guard guard(mutex_);
+  simple_actor_clock::cancel_request_timeout(self, id);
+}
+
+void node_clock::cancel_timeouts(caf::abstract_actor* self) {
+  std::lock_guard guard(mutex_);
+  simple_actor_clock::cancel_timeouts(self);
+}
+
+void node_clock::schedule_message(time_point t, caf::strong_actor_ptr receiver,
+                                  caf::mailbox_element_ptr content) {
+  locked(t,
+         [&] { simple_actor_clock::schedule_message(t, std::move(receiver), std::move(content)); });
+}
+
+void node_clock::schedule_message(time_point t, caf::group target, caf::strong_actor_ptr sender,
+                                  caf::message content) {
+  locked(t, [&] {
+    simple_actor_clock::schedule_message(t, std::move(target), std::move(sender),
+                                         std::move(content));
+  });
+}
+
+void node_clock::cancel_all() {
+  std::lock_guard guard(mutex_);
+  simple_actor_clock::cancel_all();
+}
+
+// ---- The scheduler
+// ----------------------------------------------------------------------------------
+
+namespace {
+
+// What `caf::aout` writes to: whole lines to standard output. CAF's own would take a thread a node.
+caf::behavior print_lines(caf::event_based_actor* self) {
+  auto lines = std::make_shared<std::unordered_map<caf::actor_id, std::string>>();
+  auto flush = [lines](caf::actor_id id, bool all) {
+    auto& text = (*lines)[id];
+    auto end = all ? text.size() : text.rfind('\n') + 1;
+    std::cout << text.substr(0, end) << std::flush;
+    text.erase(0, end);
+  };
+  self->set_default_handler(caf::drop);
+  return {
+      [=](caf::add_atom, caf::actor_id id, std::string& text) {
+        (*lines)[id] += text;
+        flush(id, false);
+      },
+      [=](caf::flush_atom, caf::actor_id id) { flush(id, true); },
+      [=](caf::delete_atom, caf::actor_id id) {
+        if (lines->count(id)) flush(id, true);
+        lines->erase(id);
+      },
+  };
+}
+
+class node_scheduler final : public caf::scheduler::abstract_coordinator {
+public:
+  node_scheduler(caf::actor_system& system, engine& driver, node_clock& clock)
+      : abstract_coordinator(system), engine_(driver), clock_(clock) {}
+
+  void enqueue(caf::resumable* job) override {
+    if (!engine_.push_if_open(job)) cleanup_and_release(job);
+  }
+
+  caf::actor_clock& clock() noexcept override { return clock_; }
+
+  void start() override {
+    engine_.attach(system());
+    utility_actors_[printer_id] = system().spawn<caf::hidden>(print_lines);
+  }
+
+  void stop() override {
+    for (auto& actor : utility_actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    clock_.cancel_all();
+    engine_.stop(&cleanup_and_release);
+  }
+
+private:
+  engine& engine_;
+  node_clock& clock_;
+};
+
+// Takes the slot of CAF's network module, only to say who this node is.
+class identity_module final : public caf::actor_system::module {
+public:
+  identity_module(caf::actor_system& system, caf::node_id id)
+      : system_(system), id_(std::move(id)) {}
+
+  void init(caf::actor_system_config&) override { caf::net::middleman::set_node(system_, id_); }
+  void start() override {}
+  void stop() override {}
+  id_t id() const override { return network_manager; }
+  void* subtype_ptr() override { return this; }
+
+private:
+  caf::actor_system& system_;
+  caf::node_id id_;
+};
+
+}  // namespace
+
+// ---- The system
+// -------------------------------------------------------------------------------------
+
+struct caf_host::config : caf::actor_system_config {
+  config(std::shared_ptr<engine> engine_of_node, node_clock& clock, const node_identity& self)
+      : driver(std::move(engine_of_node)) {
+    module_factories.push_back([this, &clock](caf::actor_system& system) {
+      return static_cast<caf::actor_system::module*>(new node_scheduler(system, *driver, clock));
+    });
+    auto id = id_of(self.job, self.incarnation, self.rank);
+    module_factories.push_back([id](caf::actor_system& system) {
+      return static_cast<caf::actor_system::module*>(new identity_module(system, id));
+    });
+    set("scheduler.max-threads", 1);
+  }
+
+  std::shared_ptr<engine> driver;
+};
+
+caf_host::caf_host(std::shared_ptr<engine> driver, const node_identity& self)
+    : clock_(std::make_unique<node_clock>(*driver)),
+      config_(std::make_unique<config>(std::move(driver), *clock_, self)),
+      system_(std::make_unique<caf::actor_system>(*config_)) {}
+
+caf_host::~caf_host() = default;
+
+std::shared_ptr<engine> caf_host::driver_of(caf::actor_system& system) {
+  const auto* ours = dynamic_cast<const config*>(&system.config());
+  if (!ours) throw invalid_argument("this actor belongs to a CAF system that is no node of Troupe");
+  return ours->driver;
+}
+
+caf::node_id caf_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {
+  caf::node_id::default_data::host_id_type host{};
+  std::memcpy(host.data(), &job, sizeof job);
+  std::memcpy(host.data() + sizeof job, &incarnation, sizeof incarnation);
+  // CAF takes an id of zeros, and a process id of 0, for "no node".
+  host.back() = 1;
+  return caf::make_node_id(rank + 1, host);
+}
+
+}  // namespace troupe

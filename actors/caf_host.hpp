@@ -1,0 +1,69 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/detail/simple_actor_clock.hpp>
+#include <memory>
+#include <mutex>
+
+#include "actors/engine.hpp"
+#include "actors/mail.hpp"
+
+namespace troupe {
+
+/// CAF's timers, run by the engine's.
+class node_clock final : public caf::detail::simple_actor_clock {
+public:
+  explicit node_clock(engine& driver) : engine_(driver) {}
+
+  /// Sends what is due; returns when the next is, or time_point::max().
+  time_point run_due();
+
+  void set_ordinary_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                            std::uint64_t id) override;
+  void set_multi_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                         std::uint64_t id) override;
+  void set_request_timeout(time_point t, caf::abstract_actor* self, caf::message_id id) override;
+  void cancel_ordinary_timeout(caf::abstract_actor* self, caf::atom_value type) override;
+  void cancel_request_timeout(caf::abstract_actor* self, caf::message_id id) override;
+  void cancel_timeouts(caf::abstract_actor* self) override;
+  void schedule_message(time_point t, caf::strong_actor_ptr receiver,
+                        caf::mailbox_element_ptr content) override;
+  void schedule_message(time_point t, caf::group target, caf::strong_actor_ptr sender,
+                        caf::message content) override;
+  void cancel_all() override;
+
+private:
+  template <class F>
+  void locked(time_point t, F&& change);
+
+  engine& engine_;
+  // Recursive: a message that is due may set another timer.
+  std::recursive_mutex mutex_;
+};
+
+/// An actor system whose actors run on an engine's threads, and which knows its node from the
+/// start.
+class caf_host {
+public:
+  caf_host(std::shared_ptr<engine> driver, const node_identity& self);
+  ~caf_host();
+
+  caf::actor_system& system() noexcept { return *system_; }
+  node_clock& clock() noexcept { return *clock_; }
+
+  /// The engine of a node's actor system; throws invalid_argument for any other system.
+  static std::shared_ptr<engine> driver_of(caf::actor_system& system);
+
+  /// The node id of `rank` in the same job.
+  static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);
+
+private:
+  struct config;
+
+  std::unique_ptr<node_clock> clock_;
+  std::unique_ptr<config> config_;
+  std::unique_ptr<caf::actor_system> system_;
+};
+
+}  // namespace troupe

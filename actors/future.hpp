@@ -1,0 +1,293 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "actors/completion.hpp"
+#include "messages/error.hpp"
+
+namespace caf {
+class resumable;
+}
+
+namespace troupe {
+
+class engine;
+
+namespace detail {
+
+struct nothing {};
+
+template <class T>
+using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
+
+/// What all futures share: done or not, failed or not, who waits, what comes next. Thread-safe.
+class future_core {
+public:
+  explicit future_core(std::shared_ptr<engine> driver) : engine_(std::move(driver)) {}
+  virtual ~future_core();
+
+  bool ready() const noexcept { return done_.ready(); }
+
+  /// Blocks until it is ready; false when the deadline came first. Drives the node's network
+  /// meanwhile. Throws deadlock_error inside of the actor whose answer this is.
+  bool wait_until(clock::time_point deadline);
+
+  /// Runs `next` on a thread of the node, once it is ready; at once when it is.
+  void when_ready(caf::resumable* next);
+
+  const std::exception_ptr& failure() const noexcept { return failure_; }
+  const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
+
+  /// The actor that must answer: it must not wait for itself.
+  void answered_by(std::uint64_t local_actor) noexcept { answerer_ = local_actor; }
+
+protected:
+  /// True for the first caller only, who then stores the outcome and calls `publish`.
+  bool claim() noexcept { return !claimed_.exchange(true); }
+  void publish();
+
+  std::exception_ptr failure_;
+
+private:
+  static void run_on(engine* driver, caf::resumable* job);
+
+  completion done_;
+  std::atomic<bool> claimed_{false};
+  std::uint64_t answerer_ = 0;
+  std::shared_ptr<engine> engine_;
+  std::mutex mutex_;
+  std::vector<caf::resumable*> next_;
+};
+
+template <class T>
+class future_state : public future_core {
+public:
+  using future_core::future_core;
+
+  /// False when it had an outcome already.
+  template <class... Us>
+  bool set_value(Us&&... xs) {
+    if (!claim()) return false;
+    value_.emplace(std::forward<Us>(xs)...);
+    publish();
+    return true;
+  }
+
+  bool set_exception(std::exception_ptr why) {
+    if (!claim()) return false;
+    failure_ = std::move(why);
+    publish();
+    return true;
+  }
+
+  std::optional<stored<T>>& value() noexcept { return value_; }
+
+private:
+  std::optional<stored<T>> value_;
+};
+
+}  // namespace detail
+
+template <class T>
+class promise;
+
+/// The value of a call that may still be under way. Copies share it. Thread-safe.
+template <class T>
+class future {
+public:
+  using value_type = T;
+
+  future() = default;
+  explicit future(std::shared_ptr<detail::future_state<T>> state) : state_(std::move(state)) {}
+
+  /// Does it belong to a call at all?
+  bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Is there a value or an error?
+  bool ready() const { return state().ready(); }
+
+  /// Blocks until there is a value or an error; false when the limit passed first.
+  bool wait_for(std::chrono::nanoseconds limit) const {
+    return state().wait_until(clock::now() + limit);
+  }
+  void wait() const { state().wait_until(clock::time_point::max()); }
+
+  /// The value, or throws the error. Blocks like `wait`. Every copy may ask, any number of times;
+  /// the value stays here, so that of a large one a reference is what you want.
+  const detail::stored<T>& get() const& requires(!std::is_void_v<T>) {
+    wait();
+    return *checked().value();
+  }
+
+  /// The same for a future that is given up: the value is moved out when no copy is left.
+  T get() && {
+    wait();
+    checked();
+    if constexpr (!std::is_void_v<T>) {
+      if (state_.use_count() == 1) return std::move(*state_->value());
+      return *state_->value();
+    }
+  }
+
+  void get() const& requires(std::is_void_v<T>) {
+    wait();
+    checked();
+  }
+
+  /// Like `get`, but throws rpc_timeout when there is nothing after `limit`.
+  T get_for(std::chrono::nanoseconds limit) const;
+
+  /// Calls `f` with the value, on a thread of the node; its result becomes the returned future's
+  /// value. An error skips `f` and goes on to the result.
+  template <class F>
+  auto then(F f) const;
+
+  detail::future_state<T>& state() const {
+    if (!state_) throw invalid_argument("this future belongs to no call");
+    return *state_;
+  }
+  const std::shared_ptr<detail::future_state<T>>& shared() const noexcept { return state_; }
+
+private:
+  detail::future_state<T>& checked() const {
+    if (state_->failure()) std::rethrow_exception(state_->failure());
+    return *state_;
+  }
+
+  std::shared_ptr<detail::future_state<T>> state_;
+};
+
+/// The other end of a future that a program completes itself. Dropped without a value, the future
+/// fails.
+template <class T>
+class promise {
+public:
+  promise() : state_(std::make_shared<detail::future_state<T>>(nullptr)) {}
+  explicit promise(std::shared_ptr<engine> driver)
+      : state_(std::make_shared<detail::future_state<T>>(std::move(driver))) {}
+  promise(promise&&) noexcept = default;
+  promise& operator=(promise&&) noexcept = default;
+  ~promise() {
+    if (state_ && !state_->ready())
+      state_->set_exception(std::make_exception_ptr(
+          remote_error("the promise of this future was dropped without a value")));
+  }
+
+  future<T> get_future() const { return future<T>(state_); }
+
+  /// Throws invalid_argument when there is a value or an error already.
+  template <class... Us>
+  void set_value(Us&&... xs) {
+    if (!state_->set_value(std::forward<Us>(xs)...)) twice();
+  }
+  void set_exception(std::exception_ptr why) {
+    if (!state_->set_exception(std::move(why))) twice();
+  }
+
+private:
+  [[noreturn]] static void twice() {
+    throw invalid_argument("a future can only be marked completed once");
+  }
+
+  std::shared_ptr<detail::future_state<T>> state_;
+};
+
+namespace detail {
+
+/// Runs `f` and puts what comes of it into `out`.
+template <class U, class F, class... Args>
+void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
+  try {
+    if constexpr (std::is_void_v<U>) {
+      f(std::forward<Args>(args)...);
+      out.set_value();
+    } else {
+      out.set_value(f(std::forward<Args>(args)...));
+    }
+  } catch (...) {
+    out.set_exception(std::current_exception());
+  }
+}
+
+caf::resumable* make_continuation(std::function<void()> body);
+
+}  // namespace detail
+
+template <class T>
+T future<T>::get_for(std::chrono::nanoseconds limit) const {
+  if (!wait_for(limit)) {
+    fault f;
+    f.text = "no value after the limit of the wait";
+    f.limit = std::chrono::duration_cast<std::chrono::milliseconds>(limit);
+    throw rpc_timeout(std::move(f));
+  }
+  if constexpr (std::is_void_v<T>)
+    get();
+  else
+    return get();
+}
+
+template <class T>
+template <class F>
+auto future<T>::then(F f) const {
+  using result = decltype([&] {
+    if constexpr (std::is_void_v<T>)
+      return f();
+    else
+      return f(std::declval<const T&>());
+  }());
+  auto out = std::make_shared<detail::future_state<result>>(state().driver());
+  state_->when_ready(detail::make_continuation([from = state_, out, f = std::move(f)]() mutable {
+    if (from->failure())
+      out->set_exception(from->failure());
+    else if constexpr (std::is_void_v<T>)
+      detail::complete_with(*out, f);
+    else
+      detail::complete_with(*out, f, std::as_const(*from->value()));
+  }));
+  return future<result>(out);
+}
+
+/// A future of all the values, in order; the first error wins at once, without waiting for the
+/// others.
+template <class T>
+auto when_all(const std::vector<future<T>>& futures) {
+  using result = std::conditional_t<std::is_void_v<T>, void, std::vector<detail::stored<T>>>;
+  auto driver = futures.empty() ? nullptr : futures.front().state().driver();
+  auto out = std::make_shared<detail::future_state<result>>(driver);
+  struct gathering {
+    std::vector<future<T>> from;
+    std::atomic<std::size_t> missing;
+  };
+  auto all = std::make_shared<gathering>();
+  all->from = futures;
+  all->missing = futures.size() + 1;
+  auto arrived = [all, out] {
+    if (--all->missing != 0) return;
+    if constexpr (std::is_void_v<T>) {
+      out->set_value();
+    } else {
+      std::vector<T> values;
+      values.reserve(all->from.size());
+      for (const auto& f : all->from) values.push_back(*f.state().value());
+      out->set_value(std::move(values));
+    }
+  };
+  for (const auto& f : futures)
+    f.state().when_ready(detail::make_continuation([state = f.shared(), out, arrived] {
+      if (state->failure())
+        out->set_exception(state->failure());
+      else
+        arrived();
+    }));
+  arrived();
+  return future<result>(out);
+}
+
+}  // namespace troupe

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <span>
+
+#include "actors/current.hpp"
+#include "actors/request.hpp"
+#include "actors/spawn.hpp"
+
+namespace troupe {
+
+/// The limit of one call, as its last argument: `node.rpc_sync<&f>("ps", x, timeout(5s))`. 0: none.
+struct timeout {
+  template <class Rep, class Period>
+  explicit timeout(std::chrono::duration<Rep, Period> limit)
+      : limit(std::chrono::ceil<std::chrono::milliseconds>(limit)) {
+    if (limit.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
+  }
+  std::chrono::milliseconds limit;
+};
+
+/// All workers of the job, by rank.
+class worker_list {
+public:
+  worker_list(const std::vector<worker_info>& all, std::uint32_t self) : all_(&all), self_(self) {}
+
+  auto begin() const { return all_->begin(); }
+  auto end() const { return all_->end(); }
+  std::size_t size() const { return all_->size(); }
+  const worker_info& operator[](std::size_t rank) const { return all_->at(rank); }
+
+  /// All but this node.
+  std::vector<worker_info> others() const {
+    std::vector<worker_info> out;
+    for (const auto& worker : *all_)
+      if (worker.id != self_) out.push_back(worker);
+    return out;
+  }
+
+private:
+  const std::vector<worker_info>* all_;
+  std::uint32_t self_;
+};
+
+namespace detail {
+
+/// The future of a call: reads the value when the answer comes.
+template <class T>
+class call_state final : public future_state<T>, public reply_sink {
+public:
+  call_state(std::shared_ptr<node_core> node, transport::rank_t peer)
+      : future_state<T>(node->driver()), node_(std::move(node)), peer_(peer) {}
+
+  void on_value(opened_envelope& answer) noexcept override {
+    try {
+      if constexpr (std::is_void_v<T>) {
+        this->set_value();
+      } else {
+        border handles(node_->actors(), peer_);
+        decoder in(answer.body(), answer.tensors(), &handles);
+        auto value = in.get<T>();
+        in.expect_end();
+        this->set_value(std::move(value));
+      }
+    } catch (...) {
+      this->set_exception(std::current_exception());
+    }
+  }
+
+  void on_fault(fault&& why) noexcept override {
+    this->set_exception(to_exception(std::move(why)));
+  }
+
+private:
+  std::shared_ptr<node_core> node_;
+  transport::rank_t peer_;
+};
+
+// The limit at the end of a pack of arguments.
+inline std::chrono::milliseconds limit_in() { return std::chrono::milliseconds(-1); }
+template <class First, class... Rest>
+std::chrono::milliseconds limit_in(const First& first, const Rest&... rest) {
+  if constexpr (sizeof...(Rest) > 0)
+    return limit_in(rest...);
+  else if constexpr (std::is_same_v<First, timeout>)
+    return first.limit;
+  else
+    return std::chrono::milliseconds(-1);
+}
+
+template <class Arguments, std::size_t I, class T>
+void write_argument(encoder& out, const T& x) {
+  if constexpr (I < std::tuple_size_v<Arguments>) {
+    using wanted = std::tuple_element_t<I, Arguments>;
+    static_assert(std::is_convertible_v<const T&, wanted>,
+                  "an argument of the call does not convert to the function's parameter");
+    if constexpr (std::is_same_v<T, wanted>)
+      out.put(x);
+    else
+      out.put(static_cast<const wanted&>(static_cast<wanted>(x)));
+  }
+}
+
+}  // namespace detail
+
+/// A member of a job: calls functions of other nodes, makes actors here and there. Copies are the
+/// same node. Thread-safe. The last copy that goes without `shutdown` ends the node at once.
+class node {
+public:
+  explicit node(std::shared_ptr<node_core> core) : core_(std::move(core)) {}
+
+  std::uint32_t rank() const { return core().self().id; }
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(core().workers().size()); }
+  const std::string& name() const { return core().self().name; }
+  worker_list workers() const { return {core().workers(), rank()}; }
+
+  /// This node, or the one named. Throws unknown_worker ("could not find destination").
+  const worker_info& get_worker_info() const { return open().self(); }
+  const worker_info& get_worker_info(const destination& who) const {
+    return open().workers()[core().find(who)];
+  }
+
+  /// Calls F on another node (or this one) and returns its value. Arguments are values: they are
+  /// copied to the callee, tensors without a copy in between. A `timeout` may follow the arguments.
+  /// Throws remote_error (what F threw), rpc_timeout, peer_lost, unknown_worker, not_initialized.
+  template <auto F, class... Args>
+  auto rpc_sync(const destination& to, const Args&... args) const {
+    return rpc_async<F>(to, args...).get();
+  }
+
+  /// The same without waiting. At most once: a call is never sent again. The contents of tensors
+  /// must stay as they are until the future is ready.
+  template <auto F, class... Args>
+  auto rpc_async(const destination& to, const Args&... args) const {
+    using target = callable<F>;
+    using answer = typename target::answer;
+    constexpr bool limited = (false || ... || std::is_same_v<Args, timeout>);
+    static_assert(sizeof...(Args) - limited == target::function::arity,
+                  "the call has too few or too many arguments for the function");
+    (void)target::registered;
+    open();
+    auto peer = core().find(to);
+    auto state = std::make_shared<detail::call_state<answer>>(core_, peer);
+    core().call(
+        peer, target::hash, target::name, state,
+        detail::limit_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return [&](encoder& out) {
+            (detail::write_argument<typename target::arguments, I>(out, args), ...);
+          };
+        }(std::index_sequence_for<Args...>()));
+    return future<answer>(std::move(state));
+  }
+
+  /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
+  /// class.
+  template <class F, class... Args>
+  auto spawn(F f, Args&&... args) const {
+    return detail::spawn_function(open(), f, std::decay_t<Args>(std::forward<Args>(args))...);
+  }
+  template <class T, class... Args>
+  requires std::is_base_of_v<caf::local_actor, T>
+  auto spawn(Args&&... args) const {
+    return detail::spawn_class<T>(open(), std::decay_t<Args>(std::forward<Args>(args))...);
+  }
+
+  /// Makes an actor on any node, from a behaviour function: `spawn_on<observe>("w1", policy,
+  /// seed)`. Returns its handle, which works like that of a local actor. Throws like rpc_sync.
+  template <auto F, class... Args>
+  auto spawn_on(const destination& where, const Args&... args) const {
+    using given = typename detail::signature<decltype(F)>::arguments;
+    using maker = detail::remote_spawn<F, typename detail::without_self<given>::type>;
+    return rpc_sync<&maker::here>(where, args...);
+  }
+
+  /// The same from an actor class and the arguments of its constructor.
+  template <class T, class... Args>
+  requires std::is_base_of_v<caf::local_actor, T>
+  auto spawn_on(const destination& where, const Args&... args) const {
+    using maker = detail::remote_make<
+        T, typename caf::detail::implicit_conversions<std::decay_t<Args>>::type...>;
+    return rpc_sync<&maker::here>(where, args...);
+  }
+
+  /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
+  /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
+  /// the same). Otherwise at once: calls under way fail, here and at their callers.
+  void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
+    core().shutdown(graceful, limit);
+  }
+
+  /// For calls made from now on that name no limit; 0: none.
+  void set_rpc_timeout(std::chrono::milliseconds limit) const { core().set_rpc_timeout(limit); }
+  std::chrono::milliseconds rpc_timeout() const { return core().rpc_timeout(); }
+
+  /// How each peer is reached, and why.
+  std::vector<transport::route> routes() const { return open().routes(); }
+
+  troupe::debug_info debug_info() const { return open().info(); }
+
+  /// CAF's actor system of this node.
+  caf::actor_system& system() const { return open().system(); }
+
+private:
+  node_core& core() const {
+    if (!core_) throw not_initialized("RPC has not been initialized. Call init_rpc first.");
+    return *core_;
+  }
+  node_core& open() const {
+    core().check_open();
+    return *core_;
+  }
+
+  std::shared_ptr<node_core> core_;
+};
+
+/// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
+/// in one process. Throws rendezvous_error, transport_error, invalid_argument.
+node init_rpc(const rpc_options& options = {});
+
+/// The node whose handler or function the caller runs in. Throws not_initialized elsewhere.
+node this_node();
+
+/// Nodes that live in this process alone, on a network without a wire; for tests and for trying
+/// things.
+std::vector<node> local_nodes(const std::vector<std::string>& names,
+                              const rpc_options& options = {});
+
+}  // namespace troupe

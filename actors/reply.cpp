@@ -1,0 +1,35 @@
+#include "actors/reply.hpp"
+
+#include <spdlog/spdlog.h>
+
+namespace troupe {
+
+reply_token::~reply_token() {
+  if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
+}
+
+void reply_token::send(remoting& owner, letter& text) {
+  envelope_header header;
+  header.kind = envelope_kind::response;
+  header.target = request_;
+  owner.out().send(to_, 0, header, &text);
+}
+
+void reply_token::fail(std::exception_ptr why) noexcept {
+  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner, std::move(why));
+}
+
+void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept {
+  try {
+    auto told =
+        describe(std::move(why), owner.name_of(owner.out().self().rank), std::string(function_));
+    if (told.code == errc::peer_lost && told.node == owner.name_of(to_)) return;
+    spdlog::warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
+                 told.type.empty() ? "" : ": ", told.text);
+    owner.out().send_fault(to_, 0, request_, told);
+  } catch (const std::exception& e) {
+    spdlog::error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());
+  }
+}
+
+}  // namespace troupe

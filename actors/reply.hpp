@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "actors/remoting.hpp"
+
+namespace troupe {
+
+/// The duty to answer one call, once. Move-only; dropped unused, it answers that the call was
+/// dropped.
+class reply_token {
+public:
+  reply_token(std::shared_ptr<remoting> owner, transport::rank_t to, std::uint64_t request,
+              std::string_view function) noexcept
+      : owner_(std::move(owner)), to_(to), request_(request), function_(function) {}
+  reply_token(reply_token&&) noexcept = default;
+  reply_token& operator=(reply_token&&) = delete;
+  ~reply_token();
+
+  /// Answers with what `write` puts into the body. A value that cannot be sent becomes a failure.
+  template <class Write>
+  void value(Write&& write) noexcept {
+    auto owner = std::exchange(owner_, nullptr);
+    if (!owner) return;
+    try {
+      border handles(*owner, to_);
+      letter text(&handles);
+      write(text.body());
+      send(*owner, text);
+    } catch (...) {
+      send_failure(*owner, std::current_exception());
+    }
+  }
+
+  void fail(std::exception_ptr why) noexcept;
+
+private:
+  void send(remoting& owner, letter& text);
+  void send_failure(remoting& owner, std::exception_ptr why) noexcept;
+
+  std::shared_ptr<remoting> owner_;
+  transport::rank_t to_;
+  std::uint64_t request_;
+  std::string_view function_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/infer_handle.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/current.hpp"
+#include "actors/function_table.hpp"
+#include "actors/node_core.hpp"
+
+namespace troupe {
+
+/// An actor's interface: `actor<answers<question, answer>, accepts<event>>`. An alias of
+/// caf::typed_actor.
+template <class... Sigs>
+using actor = caf::typed_actor<Sigs...>;
+
+/// The actor answers a Question with an Answer (void: with nothing, once it is done).
+template <class Question, class Answer = void>
+using answers = typename caf::replies_to<Question>::template with<Answer>;
+
+/// The actor takes a Message and does not answer.
+template <class Message>
+using accepts = caf::reacts_to<Message>;
+
+namespace detail {
+
+/// An actor that throws answers the one who asked with the exception, and ends with it.
+caf::error end_with_exception(caf::scheduled_actor* self, std::exception_ptr& thrown);
+
+template <class Actor>
+void answer_exceptions(Actor* self) {
+  self->set_exception_handler([](caf::scheduled_actor* me, std::exception_ptr& thrown) {
+    return end_with_exception(me, thrown);
+  });
+}
+
+/// An actor class that answers exceptions.
+template <class T>
+class guarded final : public T {
+public:
+  template <class... Args>
+  explicit guarded(caf::actor_config& config, Args&&... args)
+      : T(config, std::forward<Args>(args)...) {
+    answer_exceptions(static_cast<T*>(this));
+  }
+};
+
+// The arguments of a behaviour function, without the leading pointer to the actor itself.
+template <class Tuple>
+struct without_self {
+  using type = Tuple;
+  static constexpr bool takes_self = false;
+};
+template <class Self, class... Args>
+requires std::is_base_of_v<caf::local_actor, Self>
+struct without_self<std::tuple<Self*, Args...>> {
+  using type = std::tuple<Args...>;
+  static constexpr bool takes_self = true;
+};
+
+template <class F, class... Args>
+auto spawn_function(node_core& node, F f, Args... args) {
+  using impl = caf::infer_impl_from_fun_t<F>;
+  using handle = caf::infer_handle_from_fun_t<F>;
+  (void)interface_registration<handle>::done;
+  auto made = node.system().spawn(
+      [f](impl* self, Args... xs) {
+        answer_exceptions(self);
+        if constexpr (std::is_invocable_v<F, impl*, Args...>)
+          return f(self, std::move(xs)...);
+        else
+          return f(std::move(xs)...);
+      },
+      std::move(args)...);
+  node.end_at_shutdown(caf::actor_cast<caf::strong_actor_ptr>(made));
+  return handle(made);
+}
+
+template <class T, class... Args>
+auto spawn_class(node_core& node, Args... args) {
+  using handle = caf::infer_handle_from_class_t<T>;
+  (void)interface_registration<handle>::done;
+  auto made = [&]() -> handle {
+    if constexpr (std::is_final_v<T>)
+      return node.system().spawn<T>(std::move(args)...);
+    else
+      return node.system().spawn<guarded<T>>(std::move(args)...);
+  }();
+  node.end_at_shutdown(caf::actor_cast<caf::strong_actor_ptr>(made));
+  return made;
+}
+
+// What a node calls on another one to make an actor there.
+template <auto F, class Arguments>
+struct remote_spawn;
+
+template <auto F, class... Args>
+struct remote_spawn<F, std::tuple<Args...>> {
+  static auto here(Args... args) { return spawn_function(*current_node(), F, std::move(args)...); }
+};
+
+template <class T, class... Args>
+struct remote_make {
+  static auto here(Args... args) { return spawn_class<T>(*current_node(), std::move(args)...); }
+};
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,5 @@
+#pragma once
+
+// All that programs on Troupe need.
+
+#include "actors/node.hpp"
