@@ -89,7 +89,7 @@ public:
 
   // What rank 0 keeps must not end before the others have read why this failed.
   void leave() noexcept {
-    if (session_) session_->close(500ms);
+    if (session_) session_->give_up();
   }
 
 private:

@@ -47,18 +47,23 @@ bool rendezvous_session::was_left() {
   return keys_->check(std::span(&key, 1));
 }
 
-void rendezvous_session::say_goodbye(std::chrono::milliseconds limit) {
+void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others) {
   if (place_.client) place_.client->set_response_limit(goodbye_limit);
   keys_->set(goodbye_key(rank_), "");
   if (keys_->add("goodbyes", 1) == world_size_) keys_->set("all gone", "");
   const std::string key = "all gone";
-  if (place_.server && limit > 0ms) keys_->wait(std::span(&key, 1), limit);
+  if (place_.server && wait_for_others > 0ms) keys_->wait(std::span(&key, 1), wait_for_others);
 }
 
-void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
+void rendezvous_session::close(std::chrono::milliseconds limit) noexcept { end(limit, limit); }
+
+void rendezvous_session::give_up() noexcept { end(0ms, drain_limit); }
+
+void rendezvous_session::end(std::chrono::milliseconds wait_for_others,
+                             std::chrono::milliseconds limit) noexcept {
   if (std::exchange(closed_, true)) return;
   try {
-    if (joined_) say_goodbye(limit);
+    if (joined_) say_goodbye(wait_for_others);
   } catch (const std::exception& e) {
     spdlog::debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
   }

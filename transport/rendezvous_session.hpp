@@ -52,8 +52,13 @@ public:
   /// See roster::close.
   void close(std::chrono::milliseconds limit) noexcept;
 
+  /// After a failure: not all will come, so goodbyes are not waited for, only that those who are
+  /// connected have read why and left.
+  void give_up() noexcept;
+
 private:
-  void say_goodbye(std::chrono::milliseconds limit);
+  void end(std::chrono::milliseconds wait_for_others, std::chrono::milliseconds limit) noexcept;
+  void say_goodbye(std::chrono::milliseconds wait_for_others);
 
   meeting_place place_;
   std::uint32_t rank_;
