@@ -180,10 +180,13 @@ void backend::say_hello(peer& p) {
 void backend::describe_lanes(peer& p) {
   const lanes l = lanes_of(p.ep);
   p.lanes = l.text;
+  if (l.shared_memory && options_.bulk != ucx_bulk::cma) p.copy_limit = options_.copy_limit;
+  // Between hosts rendezvous pays early; on one host everything above the copies.
+  p.rendezvous_from = l.shared_memory ? p.copy_limit + 1 : options_.rendezvous_threshold;
   std::string slow;
   if (p.shared && !l.shared_memory)
     slow = "shared memory cannot be used";
-  else if (p.shared && options_.bulk == ucx_bulk::cma && !l.cma)
+  else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
     slow = "process_vm_readv is not permitted, so large payloads are copied twice";
   else if (!p.shared && p.same_host)
     p.place += ", TCP asked for";

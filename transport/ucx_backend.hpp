@@ -79,6 +79,7 @@ private:
   // ucx_send.cpp
   bool send_envelope(peer& p, const message_header& header, frame&& envelope);
   bool send_payload(peer& p, const payload_header& header, outgoing_payload&& payload);
+  bool send_chunks(peer& p, const payload_header& header, outgoing_payload&& payload);
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
   static void say_goodbye(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
@@ -95,6 +96,8 @@ private:
                                  void* data, std::size_t size, const ucp_am_recv_param_t* param);
   static ucs_status_t on_payload(void* self, const void* header, std::size_t header_size,
                                  void* data, std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+                               std::size_t size, const ucp_am_recv_param_t* param);
   static ucs_status_t on_hello(void* self, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param);
   static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_size,
@@ -102,6 +105,8 @@ private:
   static void on_received(void* request, ucs_status_t status, std::size_t size, void* user_data);
   ucs_status_t take_payload(const std::shared_ptr<connection>& c, const payload_header& header,
                             void* data, bool rendezvous);
+  void take_chunk(connection& c, const chunk_header& header, const void* data, std::size_t size);
+  incoming_payload make_payload(const payload_header& header);
   void received(receive& r, ucs_status_t status);
 
   // ucx_progress.cpp

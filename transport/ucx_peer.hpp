@@ -30,7 +30,9 @@ struct peer {
   std::string place;  ///< why these lanes, for routes()
   std::string lanes;
   bool same_host = false;
-  bool shared = false;  ///< shared memory is expected
+  bool shared = false;                  ///< shared memory is expected
+  std::size_t copy_limit = chunk_size;  ///< payloads up to here go in pieces
+  std::size_t rendezvous_from = 0;      ///< and from here on by rendezvous
 
   std::atomic<state> status{state::closing};  ///< live once the hello is on its way
   /// Sends of this peer that UCX has not finished.
@@ -75,6 +77,14 @@ private:
   std::uint64_t before_;
 };
 
+/// A payload that arrives in pieces.
+struct chunked_payload {
+  std::uint64_t sequence;
+  std::size_t index;
+  std::size_t arrived;
+  incoming_payload payload;
+};
+
 /// What comes from one other node; used by the progressing thread alone. Made by a genuine hello or
 /// by add_peer, whichever is first; what arrives before add_peer is held back.
 struct connection {
@@ -85,6 +95,7 @@ struct connection {
   nonce id;
   std::uint64_t token;
   assembly parts;
+  std::vector<chunked_payload> chunked;  // the latest last; few at a time
   std::vector<incoming_message> held;
   bool added = false;
   bool over = false;    ///< nothing more is taken

@@ -24,6 +24,7 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
 void backend::set_handlers() {
   worker_->handle(am_message, &backend::on_message, this);
   worker_->handle(am_payload, &backend::on_payload, this);
+  worker_->handle(am_chunk, &backend::on_chunk, this);
   worker_->handle(am_hello, &backend::on_hello, this);
   worker_->handle(am_goodbye, &backend::on_goodbye, this);
 }
@@ -84,8 +85,6 @@ ucs_status_t backend::on_payload(void* self, const void* header, std::size_t hea
     if (h.size != size)
       throw decode_error("a payload of " + std::to_string(size) + " bytes says it has " +
                          std::to_string(h.size));
-    if (h.place > static_cast<std::uint8_t>(memory_place::kind::cuda))
-      throw decode_error("a payload lies in memory of an unknown kind");
     return b.take_payload(*c, h, data, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
   } catch (const std::exception& e) {
     b.trouble_with(*c, e.what());
@@ -93,12 +92,19 @@ ucs_status_t backend::on_payload(void* self, const void* header, std::size_t hea
   return UCS_OK;
 }
 
-ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const payload_header& h,
-                                   void* data, bool rendezvous) {
+incoming_payload backend::make_payload(const payload_header& h) {
+  if (h.place > static_cast<std::uint8_t>(memory_place::kind::cuda))
+    throw decode_error("a payload lies in memory of an unknown kind");
   incoming_payload payload;
   payload.size = h.size;
   payload.place = {static_cast<memory_place::kind>(h.place), h.device};
   if (h.size > 0) payload.data = pool_.allocate(h.size, payload.place);
+  return payload;
+}
+
+ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const payload_header& h,
+                                   void* data, bool rendezvous) {
+  incoming_payload payload = make_payload(h);
   if (!rendezvous) {
     if (payload.place.where != memory_place::kind::host)
       throw decode_error("a payload in device memory came without a rendezvous");
@@ -124,6 +130,53 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
   else if (UCS_PTR_IS_ERR(request))
     received(r, UCS_PTR_STATUS(request));
   return UCS_INPROGRESS;
+}
+
+ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+                               std::size_t size, const ucp_am_recv_param_t* param) {
+  auto& b = *static_cast<backend*>(self);
+  chunk_header h;
+  if (b.ending_) return UCS_OK;
+  if (header_size != sizeof h) return b.stranger();
+  std::memcpy(&h, header, sizeof h);
+  const auto* c = b.known(h.whole.from, h.whole.token);
+  if (!c) return b.stranger();
+  if ((*c)->over) return UCS_OK;
+  ++b.events_;
+  try {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+      throw decode_error("a piece of a payload came as a rendezvous");
+    b.take_chunk(**c, h, data, size);
+  } catch (const std::exception& e) {
+    b.trouble_with(*c, e.what());
+  }
+  return UCS_OK;
+}
+
+void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
+  const payload_header& whole = h.whole;
+  if (size == 0 || h.offset > whole.size || size > whole.size - h.offset)
+    throw decode_error("a piece of a payload does not fit into it");
+  const auto mine = [&](const chunked_payload& p) {
+    return p.sequence == whole.sequence && p.index == whole.index;
+  };
+  auto at = std::find_if(c.chunked.rbegin(), c.chunked.rend(), mine);
+  if (at == c.chunked.rend()) {
+    incoming_payload payload = make_payload(whole);
+    if (payload.place.where != memory_place::kind::host)
+      throw decode_error("a payload in device memory came in pieces");
+    c.chunked.push_back({whole.sequence, whole.index, 0, std::move(payload)});
+    at = c.chunked.rbegin();
+  }
+  if (at->payload.size != whole.size)
+    throw decode_error("the pieces of a payload disagree about its size");
+  std::memcpy(at->payload.data.get() + h.offset, data, size);
+  at->arrived += size;
+  add(bytes_received_, size);
+  if (at->arrived < at->payload.size) return;
+  incoming_payload payload = std::move(at->payload);
+  c.chunked.erase(std::next(at).base());
+  c.parts.payload(whole.sequence, whole.index, std::move(payload), out(c));
 }
 
 void backend::on_received(void* request, ucs_status_t status, std::size_t, void* user_data) {

@@ -19,7 +19,13 @@ inline constexpr std::uint16_t wire_version = 1;
 using nonce = std::array<std::byte, 16>;
 
 /// Active message ids.
-enum am_id : unsigned { am_message = 1, am_payload = 2, am_hello = 3, am_goodbye = 4 };
+enum am_id : unsigned {
+  am_message = 1,
+  am_payload = 2,
+  am_hello = 3,
+  am_goodbye = 4,
+  am_chunk = 5
+};
 
 /// Header of a message; the envelope is the data. `token` is known to the two ends alone.
 struct message_header {
@@ -42,6 +48,16 @@ struct payload_header {
   std::int8_t device;
 };
 static_assert(sizeof(payload_header) == 32);
+
+/// Header of a part of a payload; the bytes from `offset` on are the data.
+struct chunk_header {
+  payload_header whole;
+  std::uint64_t offset;
+};
+static_assert(sizeof(chunk_header) == 40);
+
+/// Bytes of a chunk: with its header the most that shared memory carries in one piece.
+inline constexpr std::size_t chunk_size = 8192;
 
 /// First thing said on a connection, without data: proves to `to` that the sender has the job's
 /// key. The proof covers all other fields.

@@ -51,7 +51,7 @@ void configure(config& c, const ucx_options& o) {
   // Without these three, endpoints that report failures would silently use TCP on one host.
   c.set("POSIX_ERROR_HANDLING", "y");
   c.set("SYSV_ERROR_HANDLING", "y");
-  c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::cma ? "y" : "n");
+  c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
   // The default spinlock stalls when threads outnumber cores.
   c.set("USE_MT_MUTEX", "y");
   c.set("KEEPALIVE_INTERVAL", in_milliseconds(o.keepalive));
