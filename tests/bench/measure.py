@@ -1,0 +1,157 @@
+"""Runs the programs, repeated and interleaved, and keeps what they measured."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RUN_LIMIT = 600  # seconds for one run of one program
+
+
+@dataclass
+class Series:
+    """The repeats of one measurement of one program."""
+
+    unit: str
+    values: list = field(default_factory=list)
+    p99s: list = field(default_factory=list)
+
+    @property
+    def value(self):
+        return statistics.median(self.values)
+
+    @property
+    def p99(self):
+        return statistics.median(self.p99s) if self.p99s else None
+
+    @property
+    def spread(self):
+        low, high = min(self.values), max(self.values)
+        return high / low if low > 0 else None
+
+
+class Results:
+    """All series, by row, program, bytes and ranks, and why programs failed."""
+
+    def __init__(self):
+        self.series = {}
+        self.failures = {}  # (row, program, ranks): one line
+
+    def add(self, row, program, measurement):
+        unit, value = measurement["unit"], float(measurement["value"])
+        key = (row.name, program, measurement.get("bytes") or None, measurement["ranks"])
+        series = self.series.setdefault(key, Series(unit))
+        series.values.append(value)
+        if measurement.get("p99") is not None:
+            series.p99s.append(float(measurement["p99"]))
+
+    def of(self, row, program):
+        """What `program` measured for `row`: series by (bytes, ranks)."""
+        return {key[2:]: series for key, series in self.series.items() if key[:2] == (row.name, program)}
+
+
+def parse(text, row, ranks):
+    """The measurements of `row` in a program's output."""
+    document = json.loads(text)
+    if isinstance(document, dict):  # the CartPole program writes one object of its own
+        document = [
+            {"row": row.name, "unit": "steps/s", "value": document["steps_per_second"], "ranks": ranks}
+        ]
+    found = [dict(each, ranks=each.get("ranks") or ranks) for each in document if each["row"] == row.name]
+    if not found:
+        raise ValueError("its output has no measurement of this row")
+    return found
+
+
+def run_once(command, environment, output):
+    """Runs one program to its end; returns why it failed, or None."""
+    variables = {**os.environ, **environment, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    try:
+        process = subprocess.Popen(
+            command, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, errors="replace",
+        )  # fmt: skip
+    except OSError as failure:
+        return str(failure)
+    try:
+        _, said = process.communicate(timeout=RUN_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)  # the launcher ends its ranks
+        process.communicate()
+        return f"took more than {RUN_LIMIT} s"
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if process.returncode != 0:
+        return lines[-1] if lines else f"exited with code {process.returncode}"
+    return None if Path(output).exists() else "wrote no output"
+
+
+def measure(row, ranks, program, setup, results):
+    """One run of one program. A failure is noted and not tried again."""
+    key = (row.name, program.name, ranks)
+    if key in results.failures:
+        return
+    with tempfile.TemporaryDirectory(prefix="troupe-bench-") as folder:
+        output = Path(folder) / "measured.json"
+        reason = run_once(program.command(setup, row, ranks, output), program.environment(setup), output)
+        try:
+            if reason is None:
+                for measurement in parse(output.read_text(), row, ranks):
+                    results.add(row, program.name, measurement)
+        except (ValueError, KeyError, TypeError) as failure:
+            reason = f"wrote something else than measurements: {failure}"
+    if reason is not None:
+        results.failures[key] = reason
+
+
+class Progress:
+    """Says what runs and how long the rest may take."""
+
+    def __init__(self, jobs, stream=sys.stderr):
+        self.left = list(jobs)  # (row, ranks, program, repeat)
+        self.total = len(self.left)
+        self.took = {}
+        self.stream = stream
+
+    def begin(self):
+        row, ranks, program, repeat = self.left[0]
+        rest = sum(self.took.get((r.name, n, p.name), r.seconds) for r, n, p, _ in self.left)
+        done = self.total - len(self.left) + 1
+        print(
+            f"[{done:3}/{self.total}] {row.name}, {ranks} ranks, {program.name}, run {repeat + 1}"
+            f"; about {int(rest) // 60} min {int(rest) % 60:02} s left",
+            file=self.stream, flush=True,
+        )  # fmt: skip
+        self.started = time.monotonic()
+
+    def end(self):
+        row, ranks, program, _ = self.left.pop(0)
+        self.took[(row.name, ranks, program.name)] = time.monotonic() - self.started
+
+
+def measure_all(chosen, repeats, ours, peers, setup, stream=sys.stderr):
+    """Ours, peer, ours, peer, ... for each row and number of ranks."""
+    jobs = []
+    for row in chosen:
+        names = [name for name in row.peers if name not in setup.missing]
+        programs = [ours[row.program], *(peers[name] for name in names)]
+        for ranks in row.ranks:
+            jobs += [(row, ranks, program, repeat) for repeat in range(repeats) for program in programs]
+    results = Results()
+    progress = Progress(jobs, stream)
+    for row, ranks, program, _ in jobs:
+        progress.begin()
+        measure(row, ranks, program, setup, results)
+        progress.end()
+    for (row, program, ranks), reason in results.failures.items():
+        print(f"{row}, {ranks} ranks: {program} failed: {reason}", file=stream)
+    return results

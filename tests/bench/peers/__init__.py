@@ -1,0 +1,1 @@
+"""The peers: what installs them, and the scripts that measure them."""

@@ -1,0 +1,195 @@
+"""Measures torch.distributed.rpc over TensorPipe: one row, on the ranks that troupe-run starts.
+
+    troupe-run -n 2 python3 torch_rpc.py --row identity --json FILE
+
+Rank 0 calls, the others serve. Rank 0 writes FILE.
+"""
+
+import argparse
+import os
+import threading
+import time
+import warnings
+from collections import deque
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+import torch.distributed.rpc as rpc  # noqa: E402
+
+from timing import call_times, now, percentile, rate_of, times_of, write  # noqa: E402
+
+RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+SIZES = (4, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20, 400_000_000)
+PEER = "rank1"
+
+
+def name_of(rank):
+    return f"rank{rank}"
+
+
+# What the other side runs.
+
+
+def nothing():
+    return None
+
+
+def echo(tensor):
+    return tensor
+
+
+def add_200_times(tensor):
+    for _ in range(200):
+        tensor.add_(1)
+    return tensor
+
+
+def sleep_for(seconds):
+    time.sleep(seconds)
+
+
+def compute_for(seconds):
+    matrix = torch.rand(256, 256)
+    end = now() + seconds
+    while now() < end:
+        matrix = torch.mm(matrix, matrix).clamp_(0, 1)
+
+
+def processor_seconds():
+    return time.process_time()
+
+
+class Counter:
+    """An object to call, the nearest thing to an actor."""
+
+    def __init__(self):
+        self.value = 0
+
+    def next(self):
+        self.value += 1
+        return self.value
+
+
+def call_next(reference):
+    return reference.local_value().next()
+
+
+def keep_calling(seconds, outstanding):
+    """Calls the next rank with so many calls under way; returns how many were answered."""
+    target = name_of((RANK + 1) % RANKS)
+    waiting = deque(rpc.rpc_async(target, nothing) for _ in range(outstanding))
+    answered = 0
+    end = now() + seconds
+    while now() < end:
+        waiting.popleft().wait()
+        answered += 1
+        waiting.append(rpc.rpc_async(target, nothing))
+    for future in waiting:
+        future.wait()
+    return answered
+
+
+# The rows.
+
+
+def call_actor():
+    counter = rpc.remote(PEER, Counter)
+    return [times_of(call_times(lambda: rpc.rpc_sync(PEER, call_next, args=(counter,))))]
+
+
+def call_function():
+    return [times_of(call_times(lambda: rpc.rpc_sync(PEER, nothing)))]
+
+
+def identity():
+    measured = []
+    for size in SIZES:
+        tensor = torch.ones(size // 4)
+        warm_up = 1 if size > 1 << 25 else None
+        taken = call_times(lambda: rpc.rpc_sync(PEER, echo, args=(tensor,)), warm_up=warm_up)
+        measured.append({"bytes": size, **times_of(taken)})
+    return measured
+
+
+def ops200():
+    measured = []
+    for size, least in ((4_000_000, 3), (400_000_000, 1)):
+        tensor = torch.zeros(size // 4)
+        warm_up = 0 if size > 1 << 25 else 1
+        call = lambda: rpc.rpc_sync(PEER, add_200_times, args=(tensor,))
+        measured.append({"bytes": size, **times_of(call_times(call, least=least, warm_up=warm_up))})
+    return measured
+
+
+def calls_in_flight(outstanding=1000):
+    def batch():
+        for future in [rpc.rpc_async(PEER, nothing) for _ in range(outstanding)]:
+            future.wait()
+
+    return [rate_of([(outstanding, taken) for taken in call_times(batch, warm_up=1)])]
+
+
+def calls_threads(threads=4, calls=250):
+    def body():
+        for _ in range(calls):
+            rpc.rpc_sync(PEER, nothing)
+
+    def batch():
+        running = [threading.Thread(target=body) for _ in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+
+    return [rate_of([(threads * calls, taken) for taken in call_times(batch, warm_up=1)])]
+
+
+def long_handler(seconds=2.0):
+    call_times(lambda: rpc.rpc_sync(PEER, nothing), seconds=0.5)
+    busy = [rpc.rpc_async(PEER, work, args=(seconds,)) for work in (sleep_for, compute_for)]
+    taken = []
+    while not all(future.done() for future in busy):
+        before = now()
+        rpc.rpc_sync(PEER, nothing)
+        taken.append(now() - before)
+    return [{"unit": "us", "value": percentile(taken, 0.99) * 1e6}]
+
+
+def idle_cpu(seconds=5.0):
+    before, used = now(), rpc.rpc_sync(PEER, processor_seconds)
+    time.sleep(seconds)
+    used = rpc.rpc_sync(PEER, processor_seconds) - used
+    return [{"unit": "share", "value": used / (now() - before)}]
+
+
+def oversubscribed(seconds=3.0, outstanding=32):
+    rpc.rpc_sync(PEER, keep_calling, args=(0.5, outstanding))
+    counts = [rpc.rpc_async(name_of(rank), keep_calling, args=(seconds, outstanding)) for rank in range(RANKS)]
+    return [rate_of([(sum(count.wait() for count in counts), seconds)])]
+
+
+ROWS = {
+    row.__name__: row
+    for row in (
+        call_actor, call_function, identity, ops200, calls_in_flight, calls_threads,
+        long_handler, idle_cpu, oversubscribed,
+    )
+}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--row", choices=ROWS, required=True)
+    parser.add_argument("--json", required=True)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=600)
+    rpc.init_rpc(name_of(RANK), rank=RANK, world_size=RANKS, rpc_backend_options=options)
+    if RANK == 0:
+        write(asked.json, asked.row, RANKS, ROWS[asked.row]())
+    rpc.shutdown()
+
+
+if __name__ == "__main__":
+    main()

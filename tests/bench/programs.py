@@ -1,0 +1,87 @@
+"""How each program of the benchmark is started: ours, and every peer's."""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import rows
+from peers import install
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+
+
+@dataclass
+class Setup:
+    """Where things are, and why a peer is missing (by its name)."""
+
+    build: Path
+    missing: Dict[str, str] = field(default_factory=dict)
+    python: str = sys.executable
+
+    @property
+    def launcher(self):
+        return str(self.build / "apps" / "troupe-run")
+
+
+@dataclass(frozen=True)
+class Program:
+    """`command` and `environment` make one run of `row` with `ranks` that writes `output`."""
+
+    name: str
+    command: Callable[[Setup, rows.Row, int, Path], List[str]]
+    environment: Callable[[Setup], Dict[str, str]] = lambda setup: {}
+
+
+def launched(setup, ranks, command):
+    # Both sides get the same: one thread for tensor operations, whatever the user has set.
+    return [setup.launcher, "-n", str(ranks), "--threads", "1", *map(str, command)]
+
+
+def bench(setup, row, ranks, output):
+    program = setup.build / "tests" / "bench" / "troupe-bench"
+    return launched(setup, ranks, [program, "--row", row.name, "--json", output])
+
+
+def cartpole(setup, row, ranks, output):
+    # As many episodes as the peer plays, from one seed: early episodes are short on both sides.
+    limits = ["--episodes", "150", "--max-seconds", "60", "--seed", "543", "--log-interval", "1000"]
+    return launched(setup, ranks, [setup.build / "apps" / "cartpole", *limits, "--json", output])
+
+
+def torch_peer(setup, row, ranks, output):
+    script = "cartpole_torch.py" if row.name == "cartpole_steps" else "torch_rpc.py"
+    return launched(
+        setup, ranks, [setup.python, HERE / "peers" / script, "--row", row.name, "--json", output]
+    )
+
+
+def torch_environment(setup):
+    loopback = {"TP_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
+    return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback}
+
+
+def perftest_peer(setup, row, ranks, output):
+    script = HERE / "peers" / "ucx_perftest.py"
+    return [setup.python, str(script), "--row", row.name, "--json", str(output)]
+
+
+OURS = {"bench": Program("troupe", bench), "cartpole": Program("troupe", cartpole)}
+PEERS = {
+    rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
+    rows.UCX: Program(rows.UCX, perftest_peer),
+}
+
+
+def prepare(build, chosen, install_peers=True):
+    """Checks that our programs are there, and brings the peers' in."""
+    setup = Setup(build=Path(build).resolve())
+    if not os.access(setup.launcher, os.X_OK):
+        raise SystemExit(f"{setup.launcher} is missing: run `make build` first")
+    if any(rows.TORCH in row.peers for row in chosen):
+        reason = install.ensure() if install_peers else "left out by --no-peers"
+        if reason:
+            setup.missing[rows.TORCH] = reason
+    return setup

@@ -1,0 +1,142 @@
+"""The rows of the benchmark: what each runs, against whom, and what it must reach.
+
+A row is one entry of ROWS. Each of its programs writes a JSON array of measurements, objects with
+`row`, `bytes`, `ranks`, `unit`, `value` (a median) and perhaps `p99`; see docs/benchmarks.md.
+"""
+
+from dataclasses import dataclass
+from typing import Callable, Optional, Tuple
+
+TORCH = "torch.distributed.rpc"
+UCX = "ucx_perftest"
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that a line of the report must reach."""
+
+    text: str
+    reached: Callable[[dict, list], Optional[bool]]  # of a line and all lines; None: cannot be said
+    bytes: Optional[int] = None  # None: every line of the row
+    ranks: Optional[int] = None
+    peer: Optional[str] = None
+
+    def applies_to(self, line):
+        wanted = {"bytes": self.bytes, "ranks": self.ranks, "peer": self.peer}
+        return all(value is None or line[key] == value for key, value in wanted.items())
+
+
+def times(factor, bytes=None, peer=TORCH):
+    """Ours is at least `factor` times better than the peer."""
+    text = f"{factor:g} times" if factor >= 1 else f"within {1 / factor:.3g} times"
+    reached = lambda line, _: None if line["ratio"] is None else line["ratio"] >= factor
+    return Target(text, reached, bytes=bytes, peer=peer)
+
+
+def at_least(value, text):
+    reached = lambda line, _: None if line["ours"] is None else line["ours"] >= value
+    return Target(text, reached)
+
+
+def at_most(value, text):
+    reached = lambda line, _: None if line["ours"] is None else line["ours"] <= value
+    return Target(text, reached)
+
+
+def share_of(ranks, share, of_ranks):
+    """With `ranks` ranks, ours reaches `share` of what it reaches with `of_ranks`."""
+
+    def reached(line, lines):
+        base = [other["ours"] for other in lines if other["row"] == line["row"] and other["ranks"] == of_ranks]
+        if line["ours"] is None or not base or base[0] is None:
+            return None
+        return line["ours"] >= share * base[0]
+
+    return Target(f"{share:.0%} of {of_ranks} ranks", reached, ranks=ranks)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    what: str
+    peers: Tuple[str, ...] = (TORCH,)
+    ranks: Tuple[int, ...] = (2,)
+    targets: Tuple[Target, ...] = ()
+    seconds: float = 8.0  # a guess of one program's run, until it has been measured
+    program: str = "bench"  # a key of programs.OURS
+
+
+ROWS = (
+    Row(
+        "call_actor",
+        "round trip of a typed actor's message without a tensor",
+        peers=(TORCH, UCX),
+        targets=(times(60), times(1 / 8, peer=UCX)),
+    ),
+    Row(
+        "call_function",
+        "round trip of rpc_sync of an ordinary function, without a tensor",
+        peers=(TORCH, UCX),
+        targets=(times(60), times(1 / 10, peer=UCX)),
+    ),
+    Row(
+        "identity",
+        "round trip of a tensor through a function that returns it",
+        targets=(
+            times(60, bytes=4),
+            times(40, bytes=4 * KIB),
+            times(20, bytes=64 * KIB),
+            times(4, bytes=MIB),
+            times(2.3, bytes=4 * MIB),
+            times(2, bytes=64 * MIB),
+            times(1.8, bytes=400_000_000),
+        ),
+        seconds=30,
+    ),
+    Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
+    Row(
+        "calls_in_flight",
+        "small calls a second, 1,000 outstanding",
+        targets=(at_least(400_000, "400,000/s"), times(70)),
+    ),
+    Row("calls_threads", "small calls a second from 4 threads, each waiting for its own"),
+    Row(
+        "perftest_am",
+        "round trip of 1 and 4 MiB against UCX's own on the same lanes",
+        peers=(UCX,),
+        targets=(times(1 / 1.2, peer=UCX),),
+    ),
+    Row(
+        "long_handler",
+        "99th percentile of small calls while two handlers there compute and sleep for seconds",
+        targets=(at_most(300, "300 us"),),
+    ),
+    Row(
+        "cartpole_steps",
+        "environment steps a second, one agent and one observer",
+        targets=(times(20),),
+        seconds=20,
+        program="cartpole",
+    ),
+    Row("idle_cpu", "share of a core that an idle node takes", targets=(at_most(0.01, "1 % of a core"),), seconds=12),
+    Row(
+        "oversubscribed",
+        "small calls a second of all ranks, 32 outstanding each",
+        ranks=(2, 4, 8),
+        targets=(share_of(4, 0.6, 2), share_of(8, 0.6, 2)),
+        seconds=12,
+    ),
+)
+
+
+def choose(names):
+    """The rows called `names`, in the table's order; all of them for None."""
+    if names is None:
+        return ROWS
+    known = {row.name for row in ROWS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"no such row: {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+    return tuple(row for row in ROWS if row.name in names)

@@ -1,0 +1,229 @@
+"""Tests the harness with programs that only pretend to measure: `run.py --self-test`."""
+
+import io
+import json
+import re
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+from unittest import mock
+
+import measure
+import plot
+import programs
+import report
+import rows
+from peers import install
+
+PEER = rows.TORCH
+
+
+def fake(name, measurements, log=None, code=0, complaint=""):
+    """A program that notes its name in `log`, writes `measurements` and exits with `code`."""
+    script = (
+        "import sys; log, output, text, code, complaint = sys.argv[1:]\n"
+        f"log and open(log, 'a').write({name!r} + ' ')\n"
+        "print(complaint, file=sys.stderr)\n"
+        "code != '0' or open(output, 'w').write(text)\n"
+        "sys.exit(int(code))"
+    )
+    text = measurements if isinstance(measurements, str) else json.dumps(measurements)
+    command = lambda setup, row, ranks, output: [
+        sys.executable, "-c", script, str(log or ""), str(output), text, str(code), complaint
+    ]  # fmt: skip
+    return programs.Program(name, command)
+
+
+def measurement(value, row="call_actor", size=None, ranks=2, unit="us", **more):
+    return {"row": row, "bytes": size, "ranks": ranks, "unit": unit, "value": value, **more}
+
+
+class HarnessTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.setup = programs.Setup(build=self.folder)
+
+    def lines(self, ours, peer, row="call_actor", repeats=1, missing=()):
+        """The report of one row with one peer."""
+        chosen = [rows.Row(row, "a test", targets=next(r for r in rows.ROWS if r.name == row).targets)]
+        self.setup.missing.update(missing)
+        self.said = io.StringIO()
+        results = measure.measure_all(chosen, repeats, {"bench": ours}, {PEER: peer}, self.setup, self.said)
+        return report.make_lines(chosen, results, {"bench": ours}, self.setup.missing)
+
+    def test_compares_ours_with_the_peer(self):
+        (line,) = self.lines(fake("troupe", [measurement(5.0, p99=9.0)]), fake(PEER, [measurement(400.0)]))
+        self.assertEqual(line["ratio"], 80)
+        self.assertEqual((line["ours"], line["peer"], line["peer_value"], line["p99"]), (5, PEER, 400, 9))
+        self.assertEqual((line["target"], line["met"]), ("60 times", True))
+
+    def test_says_that_a_target_was_missed(self):
+        (line,) = self.lines(fake("troupe", [measurement(10.0)]), fake(PEER, [measurement(400.0)]))
+        self.assertIs(line["met"], False)
+
+    def test_more_calls_a_second_are_better(self):
+        of = lambda value: [measurement(value, row="calls_in_flight", unit="calls/s")]
+        (line,) = self.lines(fake("troupe", of(500_000)), fake(PEER, of(5_000)), row="calls_in_flight")
+        self.assertEqual(line["ratio"], 100)
+        self.assertIs(line["met"], True)
+
+    def test_both_targets_of_a_line_must_be_met(self):
+        of = lambda value: [measurement(value, row="calls_in_flight", unit="calls/s")]
+        (line,) = self.lines(fake("troupe", of(300_000)), fake(PEER, of(100)), row="calls_in_flight")
+        self.assertIs(line["met"], False)
+
+    def test_takes_a_time_for_a_rate(self):
+        ours = [measurement(2.0, row="calls_in_flight")]
+        peer = [measurement(5_000, row="calls_in_flight", unit="calls/s")]
+        (line,) = self.lines(fake("troupe", ours), fake(PEER, peer), row="calls_in_flight")
+        self.assertEqual((line["unit"], line["peer_value"], line["ratio"]), ("us", 200, 100))
+        self.assertRaises(ValueError, report.converted, 1.0, "share", "us")
+
+    def test_matches_sizes(self):
+        of = lambda factor: [measurement(size * factor, row="identity", size=size) for size in (4, 4096)]
+        lines = self.lines(fake("troupe", of(1)), fake(PEER, of(50)), row="identity")
+        self.assertEqual([(line["bytes"], line["ratio"]) for line in lines], [(4, 50), (4096, 50)])
+        self.assertEqual([line["met"] for line in lines], [False, True])
+
+    def test_no_bytes_and_zero_bytes_are_one_line(self):
+        (line,) = self.lines(fake("troupe", [measurement(1.0, size=0)]), fake(PEER, [measurement(2.0)]))
+        self.assertEqual(line["ratio"], 2)
+
+    def test_interleaves_repeats(self):
+        log = self.folder / "log"
+        self.lines(fake("ours", [measurement(1)], log), fake(PEER, [measurement(1)], log), repeats=3)
+        self.assertEqual(log.read_text().split(), ["ours", PEER] * 3)
+
+    def test_takes_the_median_of_repeats_and_their_spread(self):
+        results = measure.Results()
+        row = rows.ROWS[0]
+        for value in (2.0, 8.0, 4.0):
+            results.add(row, "troupe", measurement(value))
+        series = results.of(row, "troupe")[(None, 2)]
+        self.assertEqual((series.value, series.spread), (4, 4))
+
+    def test_a_failing_peer_leaves_its_columns_empty(self):
+        log = self.folder / "log"
+        peer = fake(PEER, [], log, code=3, complaint="it broke")
+        (line,) = self.lines(fake("troupe", [measurement(5.0)]), peer, repeats=2)
+        self.assertEqual((line["ours"], line["peer_value"], line["ratio"], line["met"]), (5, None, None, None))
+        self.assertIn("it broke", line["note"])
+        self.assertIn("it broke", self.said.getvalue())
+        self.assertEqual(log.read_text().split(), [PEER])  # not tried again
+
+    def test_a_missing_peer_is_not_run(self):
+        log = self.folder / "log"
+        peer = fake(PEER, [measurement(1)], log)
+        (line,) = self.lines(fake("troupe", [measurement(5.0)]), peer, missing={PEER: "no network"})
+        self.assertEqual((line["ours"], line["peer"], line["peer_value"]), (5, PEER, None))
+        self.assertIn("no network", line["note"])
+        self.assertFalse(log.exists())
+
+    def test_our_failure_is_reported_beside_the_peer(self):
+        (line,) = self.lines(fake("troupe", [], code=1, complaint="bad"), fake(PEER, [measurement(1)]))
+        self.assertEqual((line["ours"], line["peer_value"], line["ratio"]), (None, 1, None))
+        self.assertIn("troupe: bad", line["note"])
+
+    def test_nothing_measured_still_makes_a_line(self):
+        (line,) = self.lines(fake("troupe", [], code=1), fake(PEER, [], code=1))
+        self.assertEqual((line["row"], line["ours"], line["peer_value"]), ("call_actor", None, None))
+
+    def test_output_that_is_no_measurement_is_a_failure(self):
+        for output in ("nonsense", "[]", '[{"row": "call_actor"}]', '{"solved": true}'):
+            (line,) = self.lines(fake("troupe", output), fake(PEER, [measurement(1)]))
+            self.assertIn("measurement", line["note"], output)
+
+    def test_a_program_that_is_not_there_is_a_failure(self):
+        absent = programs.Program("troupe", lambda *_: [str(self.folder / "absent")])
+        (line,) = self.lines(absent, fake(PEER, [measurement(1)]))
+        self.assertIn("absent", line["note"])
+
+    def test_a_program_that_hangs_is_ended(self):
+        hangs = programs.Program("troupe", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
+        with mock.patch.object(measure, "RUN_LIMIT", 0.3):
+            (line,) = self.lines(hangs, fake(PEER, [measurement(1)], code=1))
+        self.assertIn("took more than 0.3 s", line["note"])
+
+    def test_reads_the_cartpole_program(self):
+        row = next(row for row in rows.ROWS if row.name == "cartpole_steps")
+        (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
+        self.assertEqual((found["value"], found["unit"], found["ranks"]), (9000, "steps/s", 2))
+
+    def test_compares_more_ranks_with_as_many_as_cores(self):
+        lines = [
+            {"row": "oversubscribed", "bytes": None, "ranks": ranks, "peer": PEER, "ours": ours, "ratio": None}
+            for ranks, ours in ((2, 100.0), (4, 61.0), (8, 59.0))
+        ]
+        report.add_targets(lines, rows.choose(["oversubscribed"]))
+        self.assertEqual([line["met"] for line in lines], [None, True, False])
+
+    def test_writes_report_and_picture(self):
+        lines = self.lines(fake("troupe", [measurement(5.0)]), fake(PEER, [measurement(400.0)]))
+        picture = plot.draw(lines)
+        self.assertIn("call_actor", "".join(xml.etree.ElementTree.fromstring(picture).itertext()))
+        text = report.write(self.folder / "out", lines, rows.choose(["call_actor"]), 1, 0.5, "report.svg")
+        self.assertRegex(text, r"\| call_actor \|.*\| 5.00 \|.*\| 400.0 \| 80.00 \|.*\| 60 times \| met \|")
+        (line,) = json.loads((self.folder / "out" / "report.json").read_text())
+        wanted = {"row", "bytes", "ranks", "unit", "ours", "peer", "peer_value", "ratio", "spread"}
+        self.assertLessEqual(wanted, line.keys())
+
+    def test_tells_the_time_that_is_left(self):
+        self.lines(fake("troupe", [measurement(1)]), fake(PEER, [measurement(1)]), repeats=2)
+        first = self.said.getvalue().splitlines()[0]
+        self.assertRegex(first, r"^\[  1/4\] call_actor, 2 ranks, troupe, run 1; about 0 min 32 s left$")
+
+
+class TableTest(unittest.TestCase):
+    def test_names_are_unique(self):
+        names = [row.name for row in rows.ROWS]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_unknown_rows_are_refused(self):
+        self.assertRaisesRegex(SystemExit, "no such row: nonsense; there are call_actor", rows.choose, ["nonsense"])
+
+    def test_each_row_has_its_programs(self):
+        torch_rows = re.findall(r"^def (\w+)\(", (programs.HERE / "peers" / "torch_rpc.py").read_text(), re.M)
+        perftest = (programs.HERE / "peers" / "ucx_perftest.py").read_text()
+        for row in rows.ROWS:
+            self.assertIn(row.program, programs.OURS)
+            for peer in row.peers:
+                self.assertIn(peer, programs.PEERS)
+                if peer == rows.TORCH and row.name != "cartpole_steps":
+                    self.assertIn(row.name, torch_rows)
+                if peer == rows.UCX:
+                    self.assertIn(f'"{row.name}"', perftest)
+
+    def test_sizes_read_well(self):
+        sizes = (None, 4, 4096, 1 << 20, 64 << 20, 4_000_000, 400_000_000)
+        texts = ["", "4 B", "4 KiB", "1 MiB", "64 MiB", "4 MB", "400 MB"]
+        self.assertEqual([report.size_text(size) for size in sizes], texts)
+
+
+class InstallTest(unittest.TestCase):
+    def test_every_wheel_is_pinned(self):
+        wheels = install.wheels(install.VERSIONS.read_text())
+        self.assertTrue({"torch", "numpy", "gymnasium"} <= {wheel.split("==")[0] for wheel in wheels})
+
+    def test_says_that_the_disk_is_too_small(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
+            install, FOLDER=Path(folder), STAMP=Path(folder) / "installed", NEEDED_BYTES=1 << 62
+        ):
+            self.assertIn("GB free", install.ensure())
+
+    def test_says_why_pip_failed(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
+            install, FOLDER=Path(folder), SITE=Path(folder) / "site", STAMP=Path(folder) / "installed"
+        ):
+            reason = install.install(["--no-index", "no-such-wheel==1.0"])
+            self.assertTrue(reason.startswith("not installed: "), reason)
+            self.assertFalse((Path(folder) / "installed").exists())
+
+
+def main():
+    loader = unittest.defaultTestLoader
+    result = unittest.TextTestRunner(verbosity=1).run(loader.loadTestsFromModule(sys.modules[__name__]))
+    return 0 if result.wasSuccessful() else 1
