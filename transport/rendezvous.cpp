@@ -81,6 +81,8 @@ public:
     learn_members(out);
     learn_addresses(out, address_of_this_node);
     wait_for_all();
+    if (const auto& client = session_->place().client)
+      client->set_limits(tcp_store::default_response_limit);
     out.session = session_;
     // Whoever holds the store holds what it needs, rank 0's server above all.
     out.store = std::shared_ptr<store>(session_, session_->user_keys().get());
@@ -99,8 +101,12 @@ private:
         std::make_shared<rendezvous_session>(place, generation, plan_.rank, plan_.world_size);
     const bool in_time = time_left(deadline_) > 0ms;
     try {
-      agree_on_job();
-      if (announce()) return true;
+      // A little longer than the deadline, for telling the others that it has passed.
+      if (place.client) place.client->set_limits(tcp_store::default_response_limit, deadline_ + 1s);
+      if (!session_->is_over()) {
+        agree_on_job();
+        if (announce()) return true;
+      }
     } catch (const store_error&) {
       // A server that goes before anybody could join was an earlier run's.
       if (!place.client || place.server || !in_time) throw;
@@ -161,10 +167,12 @@ private:
       session_->joined();
       return true;
     }
-    if (session_->was_left()) return false;
+    if (session_->is_over()) return false;
+    const bool ourselves = there.host_id == host_.id && there.process == host_.process;
     const auto text = fmt::format(
-        "rank {} came twice: {} and {}; start each rank once, and one job at a time at one address",
-        plan_.rank, whom(there.host, there.process), me());
+        "rank {} came twice: {} and {}; {}", plan_.rank, whom(there.host, there.process), me(),
+        ourselves ? "this process must close its earlier roster first"
+                  : "start each rank once, and one job at a time at one address");
     if (!announcements().fail(text)) addresses().fail(text);
     throw rendezvous_error(text);
   }

@@ -14,11 +14,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A store that lives answers a goodbye at once.
+// A store that lives answers a goodbye at once; who has failed already waits for less.
 constexpr std::chrono::milliseconds goodbye_limit = 1s;
+constexpr std::chrono::milliseconds goodbye_limit_after_failure = 300ms;
 
 // Answers to the last requests are on their way when everybody has said goodbye.
 constexpr std::chrono::milliseconds drain_limit = 500ms;
+
+const std::string all_gone = "all gone";
 
 std::string goodbye_key(std::uint32_t rank) { return fmt::format("goodbye/{}", rank); }
 
@@ -42,27 +45,29 @@ rendezvous_session::rendezvous_session(meeting_place place, std::uint64_t genera
 
 rendezvous_session::~rendezvous_session() { close(0ms); }
 
-bool rendezvous_session::was_left() {
-  const auto key = goodbye_key(rank_);
-  return keys_->check(std::span(&key, 1));
+bool rendezvous_session::is_over() {
+  const auto there = [this](const std::string& key) { return keys_->check(std::span(&key, 1)); };
+  return there(goodbye_key(rank_)) || there(all_gone);
 }
 
 void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others) {
-  if (place_.client) place_.client->set_response_limit(goodbye_limit);
   keys_->set(goodbye_key(rank_), "");
-  if (keys_->add("goodbyes", 1) == world_size_) keys_->set("all gone", "");
-  const std::string key = "all gone";
-  if (place_.server && wait_for_others > 0ms) keys_->wait(std::span(&key, 1), wait_for_others);
+  if (keys_->add("goodbyes", 1) == world_size_) keys_->set(all_gone, "");
+  if (place_.server && wait_for_others > 0ms) keys_->wait(std::span(&all_gone, 1), wait_for_others);
 }
 
-void rendezvous_session::close(std::chrono::milliseconds limit) noexcept { end(limit, limit); }
+void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
+  end(goodbye_limit, limit, limit);
+}
 
-void rendezvous_session::give_up() noexcept { end(0ms, drain_limit); }
+void rendezvous_session::give_up() noexcept { end(goodbye_limit_after_failure, 0ms, drain_limit); }
 
-void rendezvous_session::end(std::chrono::milliseconds wait_for_others,
+void rendezvous_session::end(std::chrono::milliseconds goodbye,
+                             std::chrono::milliseconds wait_for_others,
                              std::chrono::milliseconds limit) noexcept {
   if (std::exchange(closed_, true)) return;
   try {
+    if (place_.client) place_.client->set_limits(goodbye);
     if (joined_) say_goodbye(wait_for_others);
   } catch (const std::exception& e) {
     spdlog::debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());

@@ -46,8 +46,8 @@ public:
   /// From now on a goodbye is due.
   void joined() noexcept { joined_ = true; }
 
-  /// Has this rank been here before and left?
-  bool was_left();
+  /// Has this rank been here before and left, or have all?
+  bool is_over();
 
   /// See roster::close.
   void close(std::chrono::milliseconds limit) noexcept;
@@ -57,7 +57,8 @@ public:
   void give_up() noexcept;
 
 private:
-  void end(std::chrono::milliseconds wait_for_others, std::chrono::milliseconds limit) noexcept;
+  void end(std::chrono::milliseconds goodbye, std::chrono::milliseconds wait_for_others,
+           std::chrono::milliseconds limit) noexcept;
   void say_goodbye(std::chrono::milliseconds wait_for_others);
 
   meeting_place place_;

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds reconnect_limit{2'000};
 // Idle connections have nothing to say: one that can be read has ended.
 bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
 
-[[noreturn]] void lost(const endpoint& where, const char* how) {
+[[noreturn]] void lost(const endpoint& where, const std::string& how) {
   throw store_error(
       fmt::format("the store of rank 0 at {} {}: rank 0 has ended, crashed or cannot be reached",
                   to_string(where), how));
@@ -56,7 +56,7 @@ unique_fd tcp_store::take_connection(time_point deadline) {
   while (!result.fd && std::chrono::steady_clock::now() < limit &&
          result.reason != std::strerror(ECONNREFUSED))
     result = try_connect(addresses_, secret_, limit);
-  if (!result.fd) lost(where_, "is gone");
+  if (!result.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
   return std::move(result.fd);
 }
 
@@ -80,12 +80,12 @@ store_reply tcp_store::exchange(int fd, const store_request& request, time_point
 }
 
 store_reply tcp_store::call(const store_request& request, milliseconds timeout) {
-  milliseconds slack;
+  time_point deadline;
   {
     std::lock_guard lock(mutex_);
-    slack = response_limit_;
+    timeout = std::min(timeout, milliseconds::max() / 2);
+    deadline = std::min(deadline_after(timeout + response_limit_), not_after_);
   }
-  const auto deadline = deadline_after(std::min(timeout, milliseconds::max() / 2) + slack);
   auto fd = take_connection(deadline);
   auto reply = exchange(fd.get(), request, deadline);
   {
@@ -157,9 +157,10 @@ void tcp_store::close() {
   idle_.clear();
 }
 
-void tcp_store::set_response_limit(milliseconds limit) {
+void tcp_store::set_limits(milliseconds response, time_point not_after) {
   std::lock_guard lock(mutex_);
-  response_limit_ = limit;
+  response_limit_ = response;
+  not_after_ = not_after;
 }
 
 }  // namespace troupe::transport

@@ -46,8 +46,11 @@ public:
   /// Ends the idle connections; calls fail from now on, those that wait go on.
   void close();
 
-  /// How long an answer that needs no waiting may take.
-  void set_response_limit(milliseconds limit);
+  /// How long an answer that needs no waiting may take, and when every call has ended, come what
+  /// may.
+  void set_limits(milliseconds response, time_point not_after = time_point::max());
+
+  static constexpr milliseconds default_response_limit{30'000};
 
 private:
   unique_fd take_connection(time_point deadline);
@@ -61,7 +64,8 @@ private:
   std::mutex mutex_;
   std::vector<unique_fd> idle_;
   bool closed_ = false;
-  milliseconds response_limit_{30'000};
+  milliseconds response_limit_ = default_response_limit;
+  time_point not_after_ = time_point::max();
 };
 
 }  // namespace troupe::transport

@@ -170,6 +170,21 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
 }
 
+TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
+  const auto port = free_port();
+  std::vector<rank_process> ranks;
+  ranks.emplace_back("freeze", as_torchrun(0, 3, port), 1000);
+  ranks.emplace_back("meet", as_torchrun(1, 3, port), 1000);
+  ranks.emplace_back("meet", as_torchrun(2, 3, port), 1000);
+  const auto start = std::chrono::steady_clock::now();
+  for (const int rank : {1, 2}) {
+    const auto e = ranks[rank].finish();
+    EXPECT_FALSE(e.well());
+    EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 8s);
+}
+
 TEST(rendezvous_process, another_rank_killed_in_the_middle_is_named) {
   temporary_folder folder;
   for (const std::string& method :

@@ -4,6 +4,7 @@
 //   rendezvous_program MODE [TIMEOUT_MS]
 //   meet     joins, prints, adds to a counter in the store, closes
 //   quick    the same, but ends without closing
+//   freeze   stops itself when it should give its address
 //   die      kills itself when it should give its address
 //   vanish   kills itself once it has joined
 #include <signal.h>
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   if (const char* method = std::getenv("METHOD")) options.init_method = method;
   try {
     auto job = rendezvous(options, [&](const pre_roster& r) {
+      if (mode == "freeze") kill(getpid(), SIGSTOP);
       if (mode == "die") kill(getpid(), SIGKILL);
       return to_bytes("address of " + std::to_string(r.rank));
     });

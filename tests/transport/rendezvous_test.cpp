@@ -74,6 +74,24 @@ TEST(rendezvous, brings_eight_ranks_together_in_a_given_store) {
   expect_whole(outcomes);
 }
 
+TEST(rendezvous, a_given_store_can_serve_one_job_after_another) {
+  auto place = std::make_shared<hash_store>();
+  for (const std::uint32_t size : {2, 3, 1}) {
+    crowd c(size);
+    std::vector<std::future<outcome>> running;
+    for (std::uint32_t rank = 0; rank < size; ++rank)
+      running.push_back(std::async(std::launch::async, [&, o = c.options(rank)]() mutable {
+        o.job = "job of " + std::to_string(size);
+        return try_rendezvous([&] { return rendezvous(place, o, address_by_rank); });
+      }));
+    for (auto& r : running) {
+      const auto o = r.get();
+      ASSERT_TRUE(o.joined) << o.error;
+      EXPECT_LE(o.joined->store->add("n", 1), static_cast<std::int64_t>(size));
+    }
+  }
+}
+
 TEST(rendezvous, one_rank_is_a_job_too) {
   rendezvous_options o;
   o.variables = variables({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
