@@ -80,10 +80,12 @@ unsigned backend::carry_out_orders() {
       continue;
     }
     forget(p);
-    if (o.force)
-      close_endpoint(p, true);
-    else
+    if (!o.force) {
       closing_.push_back(&p);
+      continue;
+    }
+    say_goodbye(p);
+    close_endpoint(p, true);
   }
   return static_cast<unsigned>(orders.size());
 }
