@@ -7,12 +7,13 @@
 #include <exception>
 #include <iostream>
 
+#include "apps/cartpole/job.hpp"
+#include "apps/cartpole/learner.hpp"
 #include "apps/cartpole/local.hpp"
 #include "apps/cartpole/options.hpp"
 #include "apps/cartpole/progress.hpp"
 #include "apps/cartpole/reward_plot.hpp"
 #include "apps/cartpole/training.hpp"
-#include "messages/error.hpp"
 
 namespace {
 
@@ -31,10 +32,24 @@ void run(const options& opts, int calls_per_step, const std::function<round_resu
   if (!opts.json.empty()) write_file(opts.json, to_json(record));
 }
 
+hyperparameters chosen(const options& opts) {
+  return {.seed = opts.seed, .observers = opts.observers, .gamma = opts.gamma};
+}
+
 void run_local(const options& opts) {
-  learner agent({.seed = opts.seed, .observers = opts.observers, .gamma = opts.gamma});
+  learner agent(chosen(opts));
   auto environments = make_environments(opts.seed, opts.observers);
   run(opts, 0, [&] { return play_round(agent, environments); });
+}
+
+void run_ranks(options opts) {
+  const auto node = troupe::init_rpc();
+  opts.observers = count_observers(opts.observers, node.world_size());
+  if (node.rank() == 0) {
+    job training(node, chosen(opts));
+    run(opts, 2, [&] { return training.play_round(); });
+  }
+  node.shutdown();  // observers serve the agent until then
 }
 
 }  // namespace
@@ -44,10 +59,11 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
-    if (!opts->local)
-      throw troupe::invalid_argument("the ranks of a job are not connected yet: use --local");
     at::set_num_threads(1);  // the network is too small to share among threads
-    run_local(*opts);
+    if (opts->local)
+      run_local(*opts);
+    else
+      run_ranks(*opts);
     return 0;
   } catch (const std::exception& failure) {
     fmt::print(stderr, "cartpole: {}\n", failure.what());

@@ -5,7 +5,7 @@
 namespace cartpole {
 
 /// Owns an environment and plays episodes in it with the actions of an agent.
-using observer = caf::typed_actor<caf::replies_to<run_episode>::with<double>>;
+using observer = troupe::actor<troupe::answers<run_episode, double>>;
 
 /// The behaviour of observer number `id` (from 0) of `policy`, whose environment starts from
 /// `seed`. At each step it asks for an action, takes it, and reports what it earned, waiting for
