@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -180,7 +181,8 @@ void backend::say_hello(peer& p) {
 void backend::describe_lanes(peer& p) {
   const lanes l = lanes_of(p.ep);
   p.lanes = l.text;
-  if (l.shared_memory && options_.bulk != ucx_bulk::cma) p.copy_limit = options_.copy_limit;
+  if (l.shared_memory && options_.bulk != ucx_bulk::cma)
+    p.copy_limit = std::min(options_.copy_limit, longest_chunked);
   // Between hosts rendezvous pays early; on one host everything above the copies.
   p.rendezvous_from = l.shared_memory ? p.copy_limit + 1 : options_.rendezvous_threshold;
   std::string slow;

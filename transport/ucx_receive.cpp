@@ -155,7 +155,8 @@ ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t heade
 
 void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
   const payload_header& whole = h.whole;
-  if (size == 0 || h.offset > whole.size || size > whole.size - h.offset)
+  if (size == 0 || whole.size > longest_chunked || h.offset > whole.size ||
+      size > whole.size - h.offset)
     throw decode_error("a piece of a payload does not fit into it");
   const auto mine = [&](const chunked_payload& p) {
     return p.sequence == whole.sequence && p.index == whole.index;

@@ -38,7 +38,8 @@ struct ucx_options {
   std::string net_devices;
   /// The job's key; only nodes that have it are heard.
   std::array<std::byte, 32> key{};
-  /// With `ucx_bulk::automatic`, what still fits in the queue of shared memory in one go.
+  /// With `ucx_bulk::automatic`, what still fits in the queue of shared memory in one go; 64 MiB at
+  /// most.
   std::size_t copy_limit = 1024 * 1024;
   /// Over a network, payloads of this many bytes and more go straight into their final memory.
   std::size_t rendezvous_threshold = 16 * 1024;

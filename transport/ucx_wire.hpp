@@ -59,6 +59,9 @@ static_assert(sizeof(chunk_header) == 40);
 /// Bytes of a chunk: with its header the most that shared memory carries in one piece.
 inline constexpr std::size_t chunk_size = 8192;
 
+/// Longest payload that may come in chunks.
+inline constexpr std::size_t longest_chunked = 64 * 1024 * 1024;
+
 /// First thing said on a connection, without data: proves to `to` that the sender has the job's
 /// key. The proof covers all other fields.
 struct hello_header {

@@ -60,8 +60,8 @@ TEST_P(events_over, no_wake_up_is_lost) {
 }
 
 TEST_P(events_over, wake_ends_any_sleep) {
-  ASSERT_TRUE(run_until([&] { return a->net->arm(); }, limit, *a));
-  EXPECT_FALSE(sleep_until_event(*a, 20ms));
+  // What there was to do while connecting is done sooner or later.
+  ASSERT_TRUE(run([&] { return a->net->arm() && !sleep_until_event(*a, 20ms); }));
   a->net->wake();
   EXPECT_TRUE(sleep_until_event(*a, 10s));
   a->net->progress();
