@@ -149,6 +149,7 @@ function(troupe_test room folder)
       ${name}
       DISCOVERY_MODE PRE_TEST
       DISCOVERY_TIMEOUT 60
+      NO_PRETTY_VALUES
       TEST_PREFIX "${room}."
       PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial} ${environment})
   endforeach()
