@@ -12,7 +12,7 @@
 
 namespace troupe::transport::test {
 
-enum class backend { loopback, ucx, ucx_cma, ucx_shared_memory, ucx_tcp };
+enum class backend { loopback, ucx, ucx_cma, ucx_shared_memory, ucx_tcp, ucx_between_hosts };
 
 inline const char* name_of(backend b) {
   switch (b) {
@@ -21,6 +21,7 @@ inline const char* name_of(backend b) {
     case backend::ucx_cma: return "ucx_cma";
     case backend::ucx_shared_memory: return "ucx_shared_memory";
     case backend::ucx_tcp: return "ucx_tcp";
+    case backend::ucx_between_hosts: return "ucx_between_hosts";
   }
   return "?";
 }
@@ -33,6 +34,11 @@ inline ucx_options options_of(backend b, rank_t rank) {
   if (b == backend::ucx_cma) o.bulk = ucx_bulk::cma;
   if (b == backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
   if (b == backend::ucx_tcp) o.kind = ucx_kind::tcp;
+  if (b == backend::ucx_between_hosts) {
+    o.one_host = false;
+    const char* devices = std::getenv("TROUPE_TEST_NET_DEVICES");
+    if (devices) o.net_devices = devices;
+  }
   return o;
 }
 

@@ -37,7 +37,7 @@ inline std::vector<std::byte> from_hex(const std::string& text) {
 
 inline backend backend_named(const std::string& name) {
   for (const auto b : {backend::loopback, backend::ucx, backend::ucx_cma,
-                       backend::ucx_shared_memory, backend::ucx_tcp})
+                       backend::ucx_shared_memory, backend::ucx_tcp, backend::ucx_between_hosts})
     if (name == name_of(b)) return b;
   throw std::runtime_error("no backend is called " + name);
 }
@@ -45,7 +45,8 @@ inline backend backend_named(const std::string& name) {
 /// A process that runs ucx_peer_program. Killed when this is destroyed.
 class child {
 public:
-  child(backend b, const std::string& mode) {
+  /// `through`: a command that starts the program given to it, and becomes it.
+  child(backend b, const std::string& mode, std::vector<std::string> through = {}) {
     int in[2];
     int out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
@@ -54,17 +55,21 @@ public:
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    std::string program = std::string(TROUPE_TEST_PROGRAM_DIR) + "/ucx_peer_program";
-    std::string kind = name_of(b);
-    std::string how = mode;
-    char* arguments[] = {program.data(), kind.data(), how.data(), nullptr};
-    const int failed = posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ);
+    std::vector<std::string> words = std::move(through);
+    words.push_back(std::string(TROUPE_TEST_PROGRAM_DIR) + "/ucx_peer_program");
+    words.push_back(name_of(b));
+    words.push_back(mode);
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const int failed =
+        posix_spawnp(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     close(in[0]);
     close(out[1]);
     input_ = in[1];
     output_ = fdopen(out[0], "r");
-    if (failed) throw std::runtime_error("cannot start " + program);
+    if (failed) throw std::runtime_error("cannot start " + words[0]);
   }
 
   ~child() {
