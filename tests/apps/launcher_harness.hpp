@@ -22,7 +22,8 @@ struct launch_result {
 };
 
 /// One run of the real troupe-run. Its processes carry a mark in their environment, by which they
-/// are found wherever they have gone; what is left of them is killed at the end.
+/// are found wherever they have gone; what is left of them is killed at the end. The mark,
+/// TROUPE_TEST_MARK, is the path of a folder that they may use.
 class launch {
 public:
   /// `environment` is added to ours, as NAME=value. Standard input is `input`.

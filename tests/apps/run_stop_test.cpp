@@ -79,9 +79,11 @@ TEST(launcher_stop, a_second_signal_kills_at_once) {
 
 TEST(launcher_stop, kills_after_the_grace) {
   const auto start = std::chrono::steady_clock::now();
-  const auto result =
-      run_launcher({"-n", "2", "--grace", "300ms", "sh", "-c",
-                    "trap '' TERM; [ $RANK = 0 ] && exit 6; while :; do sleep 0.01; done"});
+  const auto result = run_launcher(
+      {"-n", "2", "--grace", "300ms", "sh", "-c",
+       "ready=$TROUPE_TEST_MARK/ready; "
+       "if [ $RANK = 0 ]; then while [ ! -e $ready ]; do sleep 0.01; done; exit 6; fi; "
+       "trap '' TERM; touch $ready; while :; do sleep 0.01; done"});
   EXPECT_EQ(result.code, 6);
   EXPECT_THAT(result.err, HasSubstr("did not end within 0.3 s"));
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));
