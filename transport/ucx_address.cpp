@@ -1,5 +1,6 @@
 #include "transport/ucx_address.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -41,12 +42,13 @@ std::vector<std::byte> encode(const address& a, const job_key& key) {
                0,
                a.id,
                a.process};
-  std::vector<std::byte> bytes(sizeof h);
+  const std::size_t covered = sizeof h + a.any.size() + a.network.size();
+  std::vector<std::byte> bytes(covered + sizeof(proof));
   std::memcpy(bytes.data(), &h, sizeof h);
-  bytes.insert(bytes.end(), a.any.begin(), a.any.end());
-  bytes.insert(bytes.end(), a.network.begin(), a.network.end());
-  const proof p = prove(key, purpose, bytes);
-  bytes.insert(bytes.end(), p.begin(), p.end());
+  const auto rest = std::ranges::copy(a.any, bytes.begin() + sizeof h).out;
+  std::ranges::copy(a.network, rest);
+  const proof p = prove(key, purpose, std::span(bytes).first(covered));
+  std::memcpy(bytes.data() + covered, p.data(), p.size());
   return bytes;
 }
 
