@@ -53,7 +53,9 @@ class Results:
 
     def of(self, row, program):
         """What `program` measured for `row`: series by (bytes, ranks)."""
-        return {key[2:]: series for key, series in self.series.items() if key[:2] == (row.name, program)}
+        return {
+            key[2:]: series for key, series in self.series.items() if key[:2] == (row.name, program)
+        }
 
 
 def parse(text, row, ranks):
@@ -61,9 +63,16 @@ def parse(text, row, ranks):
     document = json.loads(text)
     if isinstance(document, dict):  # the CartPole program writes one object of its own
         document = [
-            {"row": row.name, "unit": "steps/s", "value": document["steps_per_second"], "ranks": ranks}
+            {
+                "row": row.name,
+                "unit": "steps/s",
+                "value": document["steps_per_second"],
+                "ranks": ranks,
+            }
         ]
-    found = [dict(each, ranks=each.get("ranks") or ranks) for each in document if each["row"] == row.name]
+    found = [
+        dict(each, ranks=each.get("ranks") or ranks) for each in document if each["row"] == row.name
+    ]
     if not found:
         raise ValueError("its output has no measurement of this row")
     return found
@@ -102,7 +111,9 @@ def measure(row, ranks, program, setup, results):
         return
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as folder:
         output = Path(folder) / "measured.json"
-        reason = run_once(program.command(setup, row, ranks, output), program.environment(setup), output)
+        reason = run_once(
+            program.command(setup, row, ranks, output), program.environment(setup), output
+        )
         try:
             if reason is None:
                 for measurement in parse(output.read_text(), row, ranks):
@@ -145,7 +156,9 @@ def measure_all(chosen, repeats, ours, peers, setup, stream=sys.stderr):
         names = [name for name in row.peers if name not in setup.missing]
         programs = [ours[row.program], *(peers[name] for name in names)]
         for ranks in row.ranks:
-            jobs += [(row, ranks, program, repeat) for repeat in range(repeats) for program in programs]
+            jobs += [
+                (row, ranks, program, repeat) for repeat in range(repeats) for program in programs
+            ]
     results = Results()
     progress = Progress(jobs, stream)
     for row, ranks, program, _ in jobs:

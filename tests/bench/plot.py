@@ -10,7 +10,11 @@ COLOURS = {True: "#2a7f4f", False: "#c0392b", None: "#5b7aa5"}
 
 
 def label(line):
-    parts = [line["row"], size_text(line["bytes"]), f"{line['ranks']} ranks" if line["ranks"] != 2 else ""]
+    parts = [
+        line["row"],
+        size_text(line["bytes"]),
+        f"{line['ranks']} ranks" if line["ranks"] != 2 else "",
+    ]
     return " ".join(part for part in parts if part) + f" / {line['peer']}"
 
 
@@ -29,12 +33,18 @@ def draw(lines):
     ]
     for exponent in range(low, high + 1):
         x = place(exponent)
-        picture.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{height - 8}" stroke="#ccc"/>')
-        picture.append(f'<text x="{x:.1f}" y="{TOP - 12}" text-anchor="middle">{10.0**exponent:g}x</text>')
+        picture.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{height - 8}" stroke="#ccc"/>'
+        )
+        picture.append(
+            f'<text x="{x:.1f}" y="{TOP - 12}" text-anchor="middle">{10.0**exponent:g}x</text>'
+        )
     for index, (line, exponent) in enumerate(zip(shown, exponents)):
         y = TOP + index * (BAR + GAP)
         start, end = sorted((place(0), place(exponent)))
-        picture.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label(line))}</text>')
+        picture.append(
+            f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label(line))}</text>'
+        )
         picture.append(
             f'<rect x="{start:.1f}" y="{y}" width="{max(1, end - start):.1f}" height="{BAR}" '
             f'fill="{COLOURS[line["met"]]}"/>'

@@ -43,7 +43,17 @@ def line_of(row, key, ours, peer_name, peer, note):
 
 
 def empty_line(row, peer_name, note):
-    names = ("bytes", "ranks", "unit", "ours", "peer_value", "ratio", "spread", "p99", "peer_spread")
+    names = (
+        "bytes",
+        "ranks",
+        "unit",
+        "ours",
+        "peer_value",
+        "ratio",
+        "spread",
+        "p99",
+        "peer_spread",
+    )
     return {"row": row.name, "peer": peer_name, **dict.fromkeys(names), "note": note}
 
 
@@ -69,7 +79,9 @@ def row_lines(row, ours_name, results, missing):
 def add_targets(lines, chosen):
     for row in chosen:
         for line in lines:
-            wanted = [each for each in row.targets if line["row"] == row.name and each.applies_to(line)]
+            wanted = [
+                each for each in row.targets if line["row"] == row.name and each.applies_to(line)
+            ]
             if not wanted:
                 continue
             answers = [each.reached(line, lines) for each in wanted]
@@ -81,7 +93,9 @@ def add_targets(lines, chosen):
 
 
 def make_lines(chosen, results, ours, missing):
-    lines = [line for row in chosen for line in row_lines(row, ours[row.program].name, results, missing)]
+    lines = [
+        line for row in chosen for line in row_lines(row, ours[row.program].name, results, missing)
+    ]
     add_targets(lines, chosen)
     return lines
 
@@ -113,7 +127,9 @@ def met_text(line):
 def processor():
     try:
         with open("/proc/cpuinfo") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.machine()
 
@@ -121,21 +137,44 @@ def processor():
 def conditions(repeats, load):
     return (
         f"{time.strftime('%Y-%m-%d %H:%M')}, {len(os.sched_getaffinity(0))} cores ({processor()}), "
-        f"Linux {platform.release()}, load {load:.1f} at the start, {repeats} repeats, interleaved. "
+        f"Linux {platform.release()}, load {load:.1f} at the start, "
+        f"{repeats} repeats, interleaved. "
         "Values are medians over the repeats; spread is the largest over the smallest of them."
     )
 
 
 def markdown(lines, chosen, repeats, load, plotted):
-    columns = ("row", "bytes", "ranks", "unit", "ours", "99 %", "peer", "peer's", "times better", "spread", "target", "")
+    columns = (
+        "row",
+        "bytes",
+        "ranks",
+        "unit",
+        "ours",
+        "99 %",
+        "peer",
+        "peer's",
+        "times better",
+        "spread",
+        "target",
+        "",
+    )
     text = ["# Benchmark", "", conditions(repeats, load), ""]
     text += ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for line in lines:
         cells = (
-            line["row"], size_text(line["bytes"]), number_or_empty(line["ranks"]), line["unit"] or "",
-            number_text(line["ours"]), number_text(line["p99"]), line["peer"], number_text(line["peer_value"]),
-            number_text(line["ratio"]), number_text(line["spread"]), line["target"], met_text(line),
-        )  # fmt: skip
+            line["row"],
+            size_text(line["bytes"]),
+            number_or_empty(line["ranks"]),
+            line["unit"] or "",
+            number_text(line["ours"]),
+            number_text(line["p99"]),
+            line["peer"],
+            number_text(line["peer_value"]),
+            number_text(line["ratio"]),
+            number_text(line["spread"]),
+            line["target"],
+            met_text(line),
+        )
         text.append("| " + " | ".join(cells) + " |")
     notes = dict.fromkeys(line["note"] for line in lines if line["note"])
     if notes:

@@ -49,7 +49,11 @@ def share_of(ranks, share, of_ranks):
     """With `ranks` ranks, ours reaches `share` of what it reaches with `of_ranks`."""
 
     def reached(line, lines):
-        base = [other["ours"] for other in lines if other["row"] == line["row"] and other["ranks"] == of_ranks]
+        base = [
+            other["ours"]
+            for other in lines
+            if other["row"] == line["row"] and other["ranks"] == of_ranks
+        ]
         if line["ours"] is None or not base or base[0] is None:
             return None
         return line["ours"] >= share * base[0]
@@ -120,7 +124,12 @@ ROWS = (
         seconds=20,
         program="cartpole",
     ),
-    Row("idle_cpu", "share of a core that an idle node takes", targets=(at_most(0.01, "1 % of a core"),), seconds=12),
+    Row(
+        "idle_cpu",
+        "share of a core that an idle node takes",
+        targets=(at_most(0.01, "1 % of a core"),),
+        seconds=12,
+    ),
     Row(
         "oversubscribed",
         "small calls a second of all ranks, 32 outstanding each",
@@ -138,5 +147,7 @@ def choose(names):
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise SystemExit(f"no such row: {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+        raise SystemExit(
+            f"no such row: {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}"
+        )
     return tuple(row for row in ROWS if row.name in names)

@@ -25,11 +25,22 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", help="only these, separated by commas")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each program (default: 3)")
-    parser.add_argument("--build", type=Path, default=programs.REPOSITORY / "build" / "release", help="build folder")
-    parser.add_argument("--out", type=Path, default=programs.REPOSITORY / "build" / "bench", help="folder of the report")
-    parser.add_argument("--no-peers", action="store_true", help="leave out peers that must be installed")
+    parser.add_argument(
+        "--build", type=Path, default=programs.REPOSITORY / "build" / "release", help="build folder"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=programs.REPOSITORY / "build" / "bench",
+        help="folder of the report",
+    )
+    parser.add_argument(
+        "--no-peers", action="store_true", help="leave out peers that must be installed"
+    )
     parser.add_argument("--list", action="store_true", help="list the rows and end")
-    parser.add_argument("--self-test", action="store_true", help="test this harness with programs that only pretend")
+    parser.add_argument(
+        "--self-test", action="store_true", help="test this harness with programs that only pretend"
+    )
     chosen = parser.parse_args()
     if chosen.repeats < 1:
         parser.error("--repeats must be at least 1")
@@ -55,7 +66,11 @@ def main():
     picture = plot.draw(lines)
     if picture:
         (asked.out / "report.svg").write_text(picture)
-    print(report.write(asked.out, lines, chosen, asked.repeats, load, "report.svg" if picture else None))
+    print(
+        report.write(
+            asked.out, lines, chosen, asked.repeats, load, "report.svg" if picture else None
+        )
+    )
     print(f"written to {asked.out}/report.md and report.json", file=sys.stderr)
     return 1 if any(program == "troupe" for _, program, _ in results.failures) else 0
 

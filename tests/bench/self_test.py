@@ -49,16 +49,24 @@ class HarnessTest(unittest.TestCase):
 
     def lines(self, ours, peer, row="call_actor", repeats=1, missing=()):
         """The report of one row with one peer."""
-        chosen = [rows.Row(row, "a test", targets=next(r for r in rows.ROWS if r.name == row).targets)]
+        chosen = [
+            rows.Row(row, "a test", targets=next(r for r in rows.ROWS if r.name == row).targets)
+        ]
         self.setup.missing.update(missing)
         self.said = io.StringIO()
-        results = measure.measure_all(chosen, repeats, {"bench": ours}, {PEER: peer}, self.setup, self.said)
+        results = measure.measure_all(
+            chosen, repeats, {"bench": ours}, {PEER: peer}, self.setup, self.said
+        )
         return report.make_lines(chosen, results, {"bench": ours}, self.setup.missing)
 
     def test_compares_ours_with_the_peer(self):
-        (line,) = self.lines(fake("troupe", [measurement(5.0, p99=9.0)]), fake(PEER, [measurement(400.0)]))
+        (line,) = self.lines(
+            fake("troupe", [measurement(5.0, p99=9.0)]), fake(PEER, [measurement(400.0)])
+        )
         self.assertEqual(line["ratio"], 80)
-        self.assertEqual((line["ours"], line["peer"], line["peer_value"], line["p99"]), (5, PEER, 400, 9))
+        self.assertEqual(
+            (line["ours"], line["peer"], line["peer_value"], line["p99"]), (5, PEER, 400, 9)
+        )
         self.assertEqual((line["target"], line["met"]), ("60 times", True))
 
     def test_says_that_a_target_was_missed(self):
@@ -67,13 +75,17 @@ class HarnessTest(unittest.TestCase):
 
     def test_more_calls_a_second_are_better(self):
         of = lambda value: [measurement(value, row="calls_in_flight", unit="calls/s")]
-        (line,) = self.lines(fake("troupe", of(500_000)), fake(PEER, of(5_000)), row="calls_in_flight")
+        (line,) = self.lines(
+            fake("troupe", of(500_000)), fake(PEER, of(5_000)), row="calls_in_flight"
+        )
         self.assertEqual(line["ratio"], 100)
         self.assertIs(line["met"], True)
 
     def test_both_targets_of_a_line_must_be_met(self):
         of = lambda value: [measurement(value, row="calls_in_flight", unit="calls/s")]
-        (line,) = self.lines(fake("troupe", of(300_000)), fake(PEER, of(100)), row="calls_in_flight")
+        (line,) = self.lines(
+            fake("troupe", of(300_000)), fake(PEER, of(100)), row="calls_in_flight"
+        )
         self.assertIs(line["met"], False)
 
     def test_takes_a_time_for_a_rate(self):
@@ -84,18 +96,24 @@ class HarnessTest(unittest.TestCase):
         self.assertRaises(ValueError, report.converted, 1.0, "share", "us")
 
     def test_matches_sizes(self):
-        of = lambda factor: [measurement(size * factor, row="identity", size=size) for size in (4, 4096)]
+        of = lambda factor: [
+            measurement(size * factor, row="identity", size=size) for size in (4, 4096)
+        ]
         lines = self.lines(fake("troupe", of(1)), fake(PEER, of(50)), row="identity")
         self.assertEqual([(line["bytes"], line["ratio"]) for line in lines], [(4, 50), (4096, 50)])
         self.assertEqual([line["met"] for line in lines], [False, True])
 
     def test_no_bytes_and_zero_bytes_are_one_line(self):
-        (line,) = self.lines(fake("troupe", [measurement(1.0, size=0)]), fake(PEER, [measurement(2.0)]))
+        (line,) = self.lines(
+            fake("troupe", [measurement(1.0, size=0)]), fake(PEER, [measurement(2.0)])
+        )
         self.assertEqual(line["ratio"], 2)
 
     def test_interleaves_repeats(self):
         log = self.folder / "log"
-        self.lines(fake("ours", [measurement(1)], log), fake(PEER, [measurement(1)], log), repeats=3)
+        self.lines(
+            fake("ours", [measurement(1)], log), fake(PEER, [measurement(1)], log), repeats=3
+        )
         self.assertEqual(log.read_text().split(), ["ours", PEER] * 3)
 
     def test_takes_the_median_of_repeats_and_their_spread(self):
@@ -110,7 +128,9 @@ class HarnessTest(unittest.TestCase):
         log = self.folder / "log"
         peer = fake(PEER, [], log, code=3, complaint="it broke")
         (line,) = self.lines(fake("troupe", [measurement(5.0)]), peer, repeats=2)
-        self.assertEqual((line["ours"], line["peer_value"], line["ratio"], line["met"]), (5, None, None, None))
+        self.assertEqual(
+            (line["ours"], line["peer_value"], line["ratio"], line["met"]), (5, None, None, None)
+        )
         self.assertIn("it broke", line["note"])
         self.assertIn("it broke", self.said.getvalue())
         self.assertEqual(log.read_text().split(), [PEER])  # not tried again
@@ -124,13 +144,17 @@ class HarnessTest(unittest.TestCase):
         self.assertFalse(log.exists())
 
     def test_our_failure_is_reported_beside_the_peer(self):
-        (line,) = self.lines(fake("troupe", [], code=1, complaint="bad"), fake(PEER, [measurement(1)]))
+        (line,) = self.lines(
+            fake("troupe", [], code=1, complaint="bad"), fake(PEER, [measurement(1)])
+        )
         self.assertEqual((line["ours"], line["peer_value"], line["ratio"]), (None, 1, None))
         self.assertIn("troupe: bad", line["note"])
 
     def test_nothing_measured_still_makes_a_line(self):
         (line,) = self.lines(fake("troupe", [], code=1), fake(PEER, [], code=1))
-        self.assertEqual((line["row"], line["ours"], line["peer_value"]), ("call_actor", None, None))
+        self.assertEqual(
+            (line["row"], line["ours"], line["peer_value"]), ("call_actor", None, None)
+        )
 
     def test_output_that_is_no_measurement_is_a_failure(self):
         for output in ("nonsense", "[]", '[{"row": "call_actor"}]', '{"solved": true}'):
@@ -143,7 +167,9 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("absent", line["note"])
 
     def test_a_program_that_hangs_is_ended(self):
-        hangs = programs.Program("troupe", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
+        hangs = programs.Program(
+            "troupe", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"]
+        )
         with mock.patch.object(measure, "RUN_LIMIT", 0.3):
             (line,) = self.lines(hangs, fake(PEER, [measurement(1)], code=1))
         self.assertIn("took more than 0.3 s", line["note"])
@@ -155,7 +181,14 @@ class HarnessTest(unittest.TestCase):
 
     def test_compares_more_ranks_with_as_many_as_cores(self):
         lines = [
-            {"row": "oversubscribed", "bytes": None, "ranks": ranks, "peer": PEER, "ours": ours, "ratio": None}
+            {
+                "row": "oversubscribed",
+                "bytes": None,
+                "ranks": ranks,
+                "peer": PEER,
+                "ours": ours,
+                "ratio": None,
+            }
             for ranks, ours in ((2, 100.0), (4, 61.0), (8, 59.0))
         ]
         report.add_targets(lines, rows.choose(["oversubscribed"]))
@@ -165,8 +198,12 @@ class HarnessTest(unittest.TestCase):
         lines = self.lines(fake("troupe", [measurement(5.0)]), fake(PEER, [measurement(400.0)]))
         picture = plot.draw(lines)
         self.assertIn("call_actor", "".join(xml.etree.ElementTree.fromstring(picture).itertext()))
-        text = report.write(self.folder / "out", lines, rows.choose(["call_actor"]), 1, 0.5, "report.svg")
-        self.assertRegex(text, r"\| call_actor \|.*\| 5.00 \|.*\| 400.0 \| 80.00 \|.*\| 60 times \| met \|")
+        text = report.write(
+            self.folder / "out", lines, rows.choose(["call_actor"]), 1, 0.5, "report.svg"
+        )
+        self.assertRegex(
+            text, r"\| call_actor \|.*\| 5.00 \|.*\| 400.0 \| 80.00 \|.*\| 60 times \| met \|"
+        )
         (line,) = json.loads((self.folder / "out" / "report.json").read_text())
         wanted = {"row", "bytes", "ranks", "unit", "ours", "peer", "peer_value", "ratio", "spread"}
         self.assertLessEqual(wanted, line.keys())
@@ -174,7 +211,9 @@ class HarnessTest(unittest.TestCase):
     def test_tells_the_time_that_is_left(self):
         self.lines(fake("troupe", [measurement(1)]), fake(PEER, [measurement(1)]), repeats=2)
         first = self.said.getvalue().splitlines()[0]
-        self.assertRegex(first, r"^\[  1/4\] call_actor, 2 ranks, troupe, run 1; about 0 min 32 s left$")
+        self.assertRegex(
+            first, r"^\[  1/4\] call_actor, 2 ranks, troupe, run 1; about 0 min 32 s left$"
+        )
 
 
 class TableTest(unittest.TestCase):
@@ -183,10 +222,14 @@ class TableTest(unittest.TestCase):
         self.assertEqual(len(names), len(set(names)))
 
     def test_unknown_rows_are_refused(self):
-        self.assertRaisesRegex(SystemExit, "no such row: nonsense; there are call_actor", rows.choose, ["nonsense"])
+        self.assertRaisesRegex(
+            SystemExit, "no such row: nonsense; there are call_actor", rows.choose, ["nonsense"]
+        )
 
     def test_each_row_has_its_programs(self):
-        torch_rows = re.findall(r"^def (\w+)\(", (programs.HERE / "peers" / "torch_rpc.py").read_text(), re.M)
+        torch_rows = re.findall(
+            r"^def (\w+)\(", (programs.HERE / "peers" / "torch_rpc.py").read_text(), re.M
+        )
         perftest = (programs.HERE / "peers" / "ucx_perftest.py").read_text()
         for row in rows.ROWS:
             self.assertIn(row.program, programs.OURS)
@@ -206,7 +249,9 @@ class TableTest(unittest.TestCase):
 class InstallTest(unittest.TestCase):
     def test_every_wheel_is_pinned(self):
         wheels = install.wheels(install.VERSIONS.read_text())
-        self.assertTrue({"torch", "numpy", "gymnasium"} <= {wheel.split("==")[0] for wheel in wheels})
+        self.assertTrue(
+            {"torch", "numpy", "gymnasium"} <= {wheel.split("==")[0] for wheel in wheels}
+        )
 
     def test_says_that_the_disk_is_too_small(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
@@ -216,7 +261,10 @@ class InstallTest(unittest.TestCase):
 
     def test_says_why_pip_failed(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
-            install, FOLDER=Path(folder), SITE=Path(folder) / "site", STAMP=Path(folder) / "installed"
+            install,
+            FOLDER=Path(folder),
+            SITE=Path(folder) / "site",
+            STAMP=Path(folder) / "installed",
         ):
             reason = install.install(["--no-index", "no-such-wheel==1.0"])
             self.assertTrue(reason.startswith("not installed: "), reason)
@@ -225,5 +273,7 @@ class InstallTest(unittest.TestCase):
 
 def main():
     loader = unittest.defaultTestLoader
-    result = unittest.TextTestRunner(verbosity=1).run(loader.loadTestsFromModule(sys.modules[__name__]))
+    result = unittest.TextTestRunner(verbosity=1).run(
+        loader.loadTestsFromModule(sys.modules[__name__])
+    )
     return 0 if result.wasSuccessful() else 1

@@ -47,10 +47,14 @@ class Agent:
 
     def __init__(self, seed):
         torch.manual_seed(seed)
-        self.policy = nn.Sequential(nn.Linear(4, 128), nn.Dropout(0.6), nn.ReLU(), nn.Linear(128, 2), nn.Softmax(dim=1))
+        self.policy = nn.Sequential(
+            nn.Linear(4, 128), nn.Dropout(0.6), nn.ReLU(), nn.Linear(128, 2), nn.Softmax(dim=1)
+        )
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=0.01)
         self.reference = rpc.RRef(self)
-        self.observers = [rpc.remote(f"rank{rank}", Observer, args=(seed + rank,)) for rank in range(1, RANKS)]
+        self.observers = [
+            rpc.remote(f"rank{rank}", Observer, args=(seed + rank,)) for rank in range(1, RANKS)
+        ]
         self.forget()
 
     def forget(self):
@@ -68,7 +72,9 @@ class Agent:
         self.rewards[rank].append(reward)
 
     def play_round(self):
-        playing = [observer.rpc_async(timeout=0).play(self.reference) for observer in self.observers]
+        playing = [
+            observer.rpc_async(timeout=0).play(self.reference) for observer in self.observers
+        ]
         return sum(each.wait() for each in playing)
 
     def learn(self):

@@ -23,7 +23,9 @@ def wheels(text):
     pinned = dict(re.findall(r"^([A-Z0-9_]+)_VERSION=(\S+)$", text, re.MULTILINE))
     names = {name: name for name in SHARED if name in pinned}
     names.update({name: name[len("PEER_") :] for name in pinned if name.startswith("PEER_")})
-    return sorted(f"{short.lower().replace('_', '-')}=={pinned[name]}" for name, short in names.items())
+    return sorted(
+        f"{short.lower().replace('_', '-')}=={pinned[name]}" for name, short in names.items()
+    )
 
 
 def ensure():
@@ -44,8 +46,23 @@ def install(wanted):
     unpacking = FOLDER / "unpacking"  # on the same disk, so that pip can move and need not copy
     unpacking.mkdir(exist_ok=True)
     # One call: a second one would not merge into the packages' common folder.
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-deps", "--no-compile", "--root-user-action=ignore", "--target", str(SITE), *wanted]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+    ]
+    command += [
+        "--no-deps",
+        "--no-compile",
+        "--root-user-action=ignore",
+        "--target",
+        str(SITE),
+        *wanted,
+    ]
     environment = {**os.environ, "TMPDIR": str(unpacking)}
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
     shutil.rmtree(unpacking, ignore_errors=True)

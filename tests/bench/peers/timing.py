@@ -30,12 +30,19 @@ def call_times(call, seconds=2.0, least=3, most=20_000, warm_up=None):
 
 def times_of(taken):
     """Median and 99th percentile in microseconds."""
-    return {"unit": "us", "value": statistics.median(taken) * 1e6, "p99": percentile(taken, 0.99) * 1e6}
+    return {
+        "unit": "us",
+        "value": statistics.median(taken) * 1e6,
+        "p99": percentile(taken, 0.99) * 1e6,
+    }
 
 
 def rate_of(counts_and_seconds, unit="calls/s"):
     """Median of batches, each a number of calls and the seconds they took."""
-    return {"unit": unit, "value": statistics.median(count / taken for count, taken in counts_and_seconds)}
+    return {
+        "unit": unit,
+        "value": statistics.median(count / taken for count, taken in counts_and_seconds),
+    }
 
 
 def write(path, row, ranks, measurements):

@@ -165,7 +165,10 @@ def idle_cpu(seconds=5.0):
 
 def oversubscribed(seconds=3.0, outstanding=32):
     rpc.rpc_sync(PEER, keep_calling, args=(0.5, outstanding))
-    counts = [rpc.rpc_async(name_of(rank), keep_calling, args=(seconds, outstanding)) for rank in range(RANKS)]
+    counts = [
+        rpc.rpc_async(name_of(rank), keep_calling, args=(seconds, outstanding))
+        for rank in range(RANKS)
+    ]
     return [rate_of([(sum(count.wait() for count in counts), seconds)])]
 
 

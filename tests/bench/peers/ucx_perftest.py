@@ -32,14 +32,18 @@ def start(port, arguments):
     environment = {"UCX_TLS": LANES, "UCX_WARN_UNUSED_ENV_VARS": "n", **os.environ}
     environment["LD_LIBRARY_PATH"] = str(UCX / "lib")
     command = [str(UCX / "bin" / "ucx_perftest"), *arguments, "-p", str(port)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def listens(port):
     """Looks at the kernel's list: a connection would be taken for the client."""
     wanted = f":{port:04X}"
     with open("/proc/net/tcp") as file:
-        return any(line.split()[1].endswith(wanted) and line.split()[3] == "0A" for line in list(file)[1:])
+        return any(
+            line.split()[1].endswith(wanted) and line.split()[3] == "0A" for line in list(file)[1:]
+        )
 
 
 def wait_for(server, port, seconds=20):
@@ -62,7 +66,18 @@ def round_trip(size):
     try:
         wait_for(server, port)
         calls, warm_up = (200_000, 10_000) if size < 1 << 16 else (500, 50)
-        test = ["-t", "ucp_am_lat", "-s", str(size), "-n", str(calls), "-w", str(warm_up), "-v", "-f"]
+        test = [
+            "-t",
+            "ucp_am_lat",
+            "-s",
+            str(size),
+            "-n",
+            str(calls),
+            "-w",
+            str(warm_up),
+            "-v",
+            "-f",
+        ]
         client = start(port, ["127.0.0.1", *test])
         said, complaint = client.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
