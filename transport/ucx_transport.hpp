@@ -41,8 +41,9 @@ struct ucx_options {
   /// With `ucx_bulk::automatic`, what still fits in the queue of shared memory in one go; 64 MiB at
   /// most.
   std::size_t copy_limit = 1024 * 1024;
-  /// Over a network, payloads of this many bytes and more go straight into their final memory.
-  std::size_t rendezvous_threshold = 16 * 1024;
+  /// Over a network, payloads of this many bytes and more go straight into their final memory;
+  /// smaller ones are copied once more at the receiver, but need no second turn of the network.
+  std::size_t rendezvous_threshold = 64 * 1024;
   /// How often UCX looks after a silent connection.
   std::chrono::milliseconds keepalive{1000};
   /// How long a TCP connection may go unanswered before its peer counts as lost.
