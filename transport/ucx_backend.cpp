@@ -27,6 +27,11 @@ namespace {
 // How long the end of a transport may take. Over TCP a peer must be progressing to agree to it.
 constexpr std::chrono::milliseconds longest_goodbye{200};
 
+// Shared memory is all that such a node has.
+bool without_network(const ucx_options& o) {
+  return o.kind == ucx_kind::shared_memory || (o.kind == ucx_kind::automatic && o.one_host);
+}
+
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -82,7 +87,7 @@ std::vector<std::byte> backend::address() const {
   a.id = id_;
   a.process = process_;
   a.any = worker_->address(false);
-  a.network = worker_->address(true);
+  if (!without_network(options_)) a.network = worker_->address(true);
   return encode(a, options_.key);
 }
 
@@ -126,7 +131,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   p->same_host = p->place.empty();
   p->shared = p->same_host && options_.kind != ucx_kind::tcp;
   const bool network = !p->same_host;
-  if (network && (options_.kind == ucx_kind::shared_memory || there.network.empty()))
+  if (network && (without_network(options_) || there.network.empty()))
     throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p->place +
                           ", and the network is not to be used");
   if (p->same_host) {
