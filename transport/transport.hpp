@@ -82,7 +82,9 @@ public:
   /// Opaque bytes by which other nodes reach this one; exchanged by the rendezvous.
   virtual std::vector<std::byte> address() const = 0;
 
-  /// Makes `peer` reachable. Throws transport_error with the reason if it cannot be.
+  /// Makes `peer` reachable. What it has sent before is held back until now. Throws transport_error
+  /// with the reason if it cannot be reached, is connected already, or was lost and this is still
+  /// the address of that time.
   virtual void add_peer(rank_t peer, std::span<const std::byte> address) = 0;
 
   /// Sends one message. Returns at once; small messages are on their way when it returns (no
@@ -105,10 +107,11 @@ public:
   /// Makes `event_fd` readable, from any thread.
   virtual void wake() = 0;
 
-  /// Are there sends whose payloads are not yet on their way?
+  /// True when all that was sent is on its way, or dropped with its peer.
   virtual bool idle() const = 0;
 
-  /// Ends the connection to `peer` without telling the sink. `force`: pending sends are dropped.
+  /// Ends the connection to `peer` without telling the sink; the peer's hears of it. Nothing more
+  /// of the peer arrives. What was sent still goes out, unless `force`. Takes effect in `progress`.
   virtual void close_peer(rank_t peer, bool force) = 0;
 
   virtual std::vector<route> routes() const = 0;
