@@ -34,6 +34,10 @@ check_machine() {
     command -v "$tool" >/dev/null ||
       fail "$tool was not found." "Install a compiler, CMake, git and Python: apt-get install build-essential cmake git python3"
   done
+  local cmake
+  cmake=$(cmake --version | awk 'NR == 1 {print $3}')
+  [ "$(printf '%s\n' 3.25 "$cmake" | sort -V | head -n 1)" = 3.25 ] ||
+    fail "CMake is $cmake, too old for the presets." "Put CMake 3.25 or newer first in PATH."
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' ||
     fail "python3 is $(python3 -V 2>&1), too old for pip's options." "Put Python 3.8 or newer first in PATH."
 }
@@ -89,6 +93,6 @@ install_wheels() {
 check_machine
 mkdir -p .deps
 exec 9>.deps/lock
-flock 9  # a second set-up of this checkout waits for the first
+flock -n 9 || { say "waiting for another set-up of this checkout"; flock 9; }
 install_packages
 install_wheels

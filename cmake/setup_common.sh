@@ -18,28 +18,22 @@ need_disk() {
     fail "$1 MiB are needed on the disk of $PWD/$2, $free are free." "Make room, or make $2 a link to a folder on a larger disk."
 }
 
-# as_root COMMAND...: says what to type when neither root nor sudo is there.
-as_root() {
-  if [ "$(id -u)" -eq 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    fail "not root, and there is no sudo." "As root, run: $*"
-  fi
-}
-
 # apt_install PACKAGES...
 apt_install() {
-  command -v apt-get >/dev/null || fail "apt-get was not found." "Install by hand: $*"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "Debian packages are missing, and this is neither root nor a user with sudo." \
+      "As root, run: apt-get update && apt-get install --no-install-recommends $*"
+    as_root=(sudo)
+  fi
   say "installing Debian packages: $*"
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+    apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
   # A dead third-party source must not stop us: the installation itself is the check.
-  as_root "${apt[@]}" update ||
-    say "apt-get update had errors (above); going on with the lists that are there"
-  as_root "${apt[@]}" install -y --no-install-recommends "$@" >.deps/apt.log || {
+  "${apt[@]}" update || say "apt-get update had errors (above); going on with the lists that are there"
+  "${apt[@]}" install -y --no-install-recommends "$@" >.deps/apt.log || {
     tail -n 20 .deps/apt.log >&2
     fail "apt-get could not install: $*" \
-      "Its messages are above (all in .deps/apt.log). Without a network or with a full disk (df -h /) mend that; these packages are Debian 12's main. Then run \`make setup\` again."
+      "Its messages are above (all in .deps/apt.log). Mend a missing network or a full disk (df -h /); the packages are of Debian 12. Then run \`make setup\` again."
   }
 }
