@@ -2,6 +2,7 @@
 
 #include <caf/actor_ostream.hpp>
 #include <caf/event_based_actor.hpp>
+#include <caf/logger.hpp>
 #include <caf/scheduler/abstract_coordinator.hpp>
 #include <caf/send.hpp>
 #include <cstring>
@@ -183,7 +184,11 @@ struct caf_host::config : caf::actor_system_config {
 caf_host::caf_host(std::shared_ptr<engine> driver, const node_identity& self)
     : clock_(std::make_unique<node_clock>(*driver)),
       config_(std::make_unique<config>(std::move(driver), *clock_, self)),
-      system_(std::make_unique<caf::actor_system>(*config_)) {}
+      system_(std::make_unique<caf::actor_system>(*config_)) {
+  let_go_of_logger();
+}
+
+void caf_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullptr); }
 
 caf_host::~caf_host() = default;
 

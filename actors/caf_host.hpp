@@ -52,6 +52,10 @@ public:
   caf::actor_system& system() noexcept { return *system_; }
   node_clock& clock() noexcept { return *clock_; }
 
+  /// CAF leaves the system's logger with each thread that makes an actor, and a system cannot end
+  /// while another thread still holds it. To be called when a thread has made one.
+  static void let_go_of_logger();
+
   /// The engine of a node's actor system; throws invalid_argument for any other system.
   static std::shared_ptr<engine> driver_of(caf::actor_system& system);
 

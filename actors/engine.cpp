@@ -126,18 +126,21 @@ void engine::thread_main() {
     if (auto* system = system_.load()) unit.attach(*system);
     if (handed_over_.exchange(false)) {
       unit.key_ = role_.take(role_.look(), leader_role::network_thread);
-      if (unit.key_ != 0) lead(unit);
     } else if (auto* job = queue_.try_pop()) {
+      ensure_minder();
       running_.fetch_add(1, std::memory_order_relaxed);
       client_.prepare_thread();
       run(job, unit);
       running_.fetch_sub(1, std::memory_order_release);
     } else if (!minded_.exchange(true)) {
       unit.key_ = mind();
-      replace_minder();
-      if (unit.key_ != 0) lead(unit);
+      minded_.store(false, std::memory_order_seq_cst);
     } else if (!park()) {
       break;
+    }
+    if (unit.key_ != 0) {
+      ensure_minder();
+      lead(unit);
     }
   }
   self = {};
@@ -294,12 +297,12 @@ bool engine::wait(completion& what, clock::time_point deadline) {
   while (!what.ready()) {
     if (deadline != never && clock::now() >= deadline) return what.ready();
     auto seen = role_.look();
-    auto state = leader_role::state_of(seen);
     const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
     leader_role::snapshot key = 0;
-    if (mine || (!patient && (state == leader_role::free || state == leader_role::asleep)))
+    if (mine || (!patient && leader_role::idle(seen)))
       key = role_.take(seen, leader_role::waiter);
-    else if (!patient && state == leader_role::leading && leader_role::by_network_thread(seen))
+    else if (!patient && leader_role::by_network_thread(seen) &&
+             leader_role::state_of(seen) == leader_role::leading)
       ask_for_role(what, key);
     if (key != 0) {
       unit.key_ = key;
@@ -351,8 +354,7 @@ bool engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   const auto give_up = clock::now() + options_.yield_after;
   while (!what.ready() && key == 0) {
     auto seen = role_.look();
-    if (leader_role::state_of(seen) == leader_role::free ||
-        leader_role::state_of(seen) == leader_role::asleep)
+    if (leader_role::idle(seen))
       key = role_.take(seen, leader_role::waiter);
     else if (clock::now() > give_up)
       break;

@@ -176,7 +176,7 @@ private:
   void close_timers() noexcept;
   void poke_minder();
   bool leader_polls_queue() const noexcept;
-  void replace_minder();
+  void ensure_minder();
   bool park();
   bool wake_parked();
 

@@ -60,6 +60,7 @@ void engine::close_timers() noexcept {
 
 void engine::spawn() {
   std::lock_guard guard(threads_mutex_);
+  if (stopping_) return;  // `stop` joins them all
   for (auto id : retired_) {
     auto gone = std::find_if(threads_.begin(), threads_.end(),
                              [&](const std::thread& t) { return t.get_id() == id; });
@@ -67,7 +68,7 @@ void engine::spawn() {
     threads_.erase(gone);
   }
   retired_.clear();
-  if (stopping_ || threads_.size() >= options_.max_threads) return;
+  if (threads_.size() >= options_.max_threads) return;
   thread_count_.fetch_add(1);
   threads_.emplace_back([this] { thread_main(); });
 }
@@ -218,9 +219,9 @@ leader_role::snapshot engine::mind() {
   return 0;
 }
 
-void engine::replace_minder() {
-  minded_.store(false, std::memory_order_seq_cst);
-  if (!wake_parked()) spawn();
+// Called by a thread that is about to be busy, perhaps for ever.
+void engine::ensure_minder() {
+  if (!minded_.load(std::memory_order_seq_cst) && !wake_parked()) spawn();
 }
 
 }  // namespace troupe

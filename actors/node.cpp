@@ -7,7 +7,8 @@ node init_rpc(const rpc_options& options) { return node(node_core::join(options)
 node this_node() {
   auto* core = current_node();
   if (!core) throw not_initialized("this thread runs no handler of a node");
-  return node(core->shared_from_this());
+  // Handlers run on the node's threads, which end before it: they must not hold it.
+  return node(std::shared_ptr<node_core>(std::shared_ptr<void>(), core));
 }
 
 std::vector<node> local_nodes(const std::vector<std::string>& names, const rpc_options& options) {

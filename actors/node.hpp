@@ -47,15 +47,15 @@ namespace detail {
 template <class T>
 class call_state final : public future_state<T>, public reply_sink {
 public:
-  call_state(std::shared_ptr<node_core> node, transport::rank_t peer)
-      : future_state<T>(node->driver()), node_(std::move(node)), peer_(peer) {}
+  call_state(node_core& node, transport::rank_t peer)
+      : future_state<T>(node.driver()), actors_(node.actors()), peer_(peer) {}
 
   void on_value(opened_envelope& answer) noexcept override {
     try {
       if constexpr (std::is_void_v<T>) {
         this->set_value();
       } else {
-        border handles(node_->actors(), peer_);
+        border handles(actors_, peer_);
         decoder in(answer.body(), answer.tensors(), &handles);
         auto value = in.get<T>();
         in.expect_end();
@@ -71,7 +71,8 @@ public:
   }
 
 private:
-  std::shared_ptr<node_core> node_;
+  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
+  remoting& actors_;
   transport::rank_t peer_;
 };
 
@@ -139,7 +140,7 @@ public:
     (void)target::registered;
     open();
     auto peer = core().find(to);
-    auto state = std::make_shared<detail::call_state<answer>>(core_, peer);
+    auto state = std::make_shared<detail::call_state<answer>>(core(), peer);
     core().call(
         peer, target::hash, target::name, state,
         detail::limit_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -216,7 +217,8 @@ private:
 /// in one process. Throws rendezvous_error, transport_error, invalid_argument.
 node init_rpc(const rpc_options& options = {});
 
-/// The node whose handler or function the caller runs in. Throws not_initialized elsewhere.
+/// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
+/// not_initialized elsewhere.
 node this_node();
 
 /// Nodes that live in this process alone, on a network without a wire; for tests and for trying

@@ -270,7 +270,8 @@ void node_core::prepare_thread() noexcept {
 // ---- The end
 // ----------------------------------------------------------------------------------------
 
-void node_core::end_at_shutdown(const caf::strong_actor_ptr& actor) {
+void node_core::adopt(const caf::strong_actor_ptr& actor) {
+  caf_host::let_go_of_logger();
   std::lock_guard guard(actors_mutex_);
   // Forget those that are gone, now and then.
   if (spawned_.size() == spawned_.capacity())

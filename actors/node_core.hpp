@@ -30,7 +30,7 @@ struct debug_info {
 
 /// The parts of a node, wired together: rendezvous, transport, engine, actors. Program code holds a
 /// `node`; this is what is behind it.
-class node_core final : public std::enable_shared_from_this<node_core>, private dispatcher {
+class node_core final : private dispatcher {
 public:
   /// Blocks until the whole job is there. Throws rendezvous_error, transport_error and the like.
   static std::shared_ptr<node_core> join(const rpc_options& options);
@@ -73,8 +73,9 @@ public:
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
   remoting& actors() noexcept { return *remoting_; }
 
-  /// Ends this actor at the shutdown, if it has not ended by then.
-  void end_at_shutdown(const caf::strong_actor_ptr& actor);
+  /// An actor that was just made, on this thread: it ends at the shutdown, if it has not ended by
+  /// then.
+  void adopt(const caf::strong_actor_ptr& actor);
 
   void shutdown(bool graceful, std::chrono::milliseconds limit);
 

@@ -25,6 +25,12 @@ public:
   static state state_of(snapshot s) noexcept { return static_cast<state>(s & 3); }
   static bool by_network_thread(snapshot s) noexcept { return (s & 4) != 0; }
 
+  /// May a waiter take the role without harm? Not from a waiter that sleeps in the network: its own
+  /// completion might then come without waking it.
+  static bool idle(snapshot s) noexcept {
+    return state_of(s) == free || (state_of(s) == asleep && by_network_thread(s));
+  }
+
   snapshot look() const noexcept { return word_.load(std::memory_order_seq_cst); }
 
   /// Takes the role from what `seen` says, which must not be `leading`. Returns the new holder's

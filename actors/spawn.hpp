@@ -74,7 +74,7 @@ auto spawn_function(node_core& node, F f, Args... args) {
           return f(std::move(xs)...);
       },
       std::move(args)...);
-  node.end_at_shutdown(caf::actor_cast<caf::strong_actor_ptr>(made));
+  node.adopt(caf::actor_cast<caf::strong_actor_ptr>(made));
   return handle(made);
 }
 
@@ -88,7 +88,7 @@ auto spawn_class(node_core& node, Args... args) {
     else
       return node.system().spawn<guarded<T>>(std::move(args)...);
   }();
-  node.end_at_shutdown(caf::actor_cast<caf::strong_actor_ptr>(made));
+  node.adopt(caf::actor_cast<caf::strong_actor_ptr>(made));
   return made;
 }
 
