@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "messages/error.hpp"
@@ -58,6 +60,11 @@ public:
 
   /// The body's tensors; nullptr when there are none.
   tensor_reader* tensors();
+
+  /// Takes the message back as it came, for somebody else to open. Nothing else may be called then.
+  std::pair<frame, std::vector<incoming_payload>> give_back() noexcept {
+    return {std::move(bytes_), std::move(payloads_)};
+  }
 
   /// A failure's error. Throws decode_error for other kinds.
   fault why() const;
