@@ -1,0 +1,138 @@
+#include "tests/bench/bench_rows.hpp"
+
+#include <ATen/ATen.h>
+
+#include <deque>
+#include <thread>
+
+#include "tests/bench/callees.hpp"
+
+namespace troupe::bench {
+
+namespace {
+
+constexpr std::size_t mib = 1 << 20;
+constexpr std::size_t large = 32 * mib;  // a few such calls say enough
+const std::string peer = "worker1";
+
+std::vector<measurement> call_actor(const node& here) {
+  const auto numbers = here.spawn_on<count>(peer);
+  return {times_of(call_times([&] { request(numbers, next_number{}).get(); }))};
+}
+
+std::vector<measurement> call_function(const node& here) {
+  return {times_of(call_times([&] { here.rpc_sync<&nothing>(peer); }))};
+}
+
+std::vector<measurement> echo_of(const node& here, const std::vector<std::size_t>& sizes) {
+  std::vector<measurement> measured;
+  for (const auto size : sizes) {
+    const auto tensor = at::ones({static_cast<std::int64_t>(size / 4)});
+    const effort how{.warm_up = size > large ? 1u : 2'000u};
+    measured.push_back(
+        times_of(call_times([&] { here.rpc_sync<&echo>(peer, tensor); }, how), size));
+  }
+  return measured;
+}
+
+std::vector<measurement> identity(const node& here) {
+  return echo_of(here, {4, 4 << 10, 64 << 10, mib, 4 * mib, 64 * mib, 400'000'000});
+}
+
+std::vector<measurement> perftest_am(const node& here) { return echo_of(here, {mib, 4 * mib}); }
+
+std::vector<measurement> ops200(const node& here) {
+  std::vector<measurement> measured;
+  for (const std::size_t size : {4'000'000, 400'000'000}) {
+    const bool long_one = size > large;
+    const auto tensor = at::zeros({static_cast<std::int64_t>(size / 4)});
+    const effort how{.least = long_one ? 1u : 3u, .warm_up = long_one ? 0u : 1u};
+    measured.push_back(
+        times_of(call_times([&] { here.rpc_sync<&add_200_times>(peer, tensor); }, how), size));
+  }
+  return measured;
+}
+
+std::vector<measurement> calls_in_flight(const node& here) {
+  constexpr int outstanding = 1000;
+  std::vector<future<void>> calls;
+  calls.reserve(outstanding);
+  const auto batch = [&] {
+    for (int i = 0; i < outstanding; ++i) calls.push_back(here.rpc_async<&nothing>(peer));
+    for (auto& call : calls) call.get();
+    calls.clear();
+  };
+  return {rate_of(outstanding, call_times(batch, {.warm_up = 20}))};
+}
+
+std::vector<measurement> calls_threads(const node& here) {
+  constexpr int threads = 4;
+  constexpr int calls = 2'500;
+  const auto batch = [&] {
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i)
+      running.emplace_back([&] {
+        for (int k = 0; k < calls; ++k) here.rpc_sync<&nothing>(peer);
+      });
+    for (auto& thread : running) thread.join();
+  };
+  return {rate_of(threads * calls, call_times(batch, {.warm_up = 1}))};
+}
+
+std::vector<measurement> long_handler(const node& here) {
+  constexpr double seconds = 2;
+  call_times([&] { here.rpc_sync<&nothing>(peer); }, {.seconds = 0.5});
+  const future<void> busy[] = {here.rpc_async<&sleep_for>(peer, seconds),
+                               here.rpc_async<&compute_for>(peer, seconds)};
+  std::vector<double> taken;
+  while (!busy[0].ready() || !busy[1].ready()) {
+    const auto before = clock::now();
+    here.rpc_sync<&nothing>(peer);
+    taken.push_back(seconds_since(before));
+  }
+  return {{"us", percentile(taken, 0.99) * 1e6}};
+}
+
+std::vector<measurement> idle_cpu(const node& here) {
+  constexpr double seconds = 5;
+  const auto start = clock::now();
+  const double before = here.rpc_sync<&processor_seconds>(peer);
+  sleep_for(seconds);
+  const double used = here.rpc_sync<&processor_seconds>(peer) - before;
+  return {{"share", used / seconds_since(start)}};
+}
+
+std::vector<measurement> oversubscribed(const node& here) {
+  constexpr double seconds = 3;
+  constexpr std::uint32_t outstanding = 32;
+  const auto all = [&](double how_long) {
+    std::vector<future<std::uint64_t>> counts;
+    for (std::uint32_t rank = 0; rank < here.world_size(); ++rank)
+      counts.push_back(here.rpc_async<&keep_calling>(rank, how_long, outstanding));
+    double calls = 0;
+    for (auto& count : counts) calls += static_cast<double>(count.get());
+    return calls;
+  };
+  all(0.5);
+  return {rate_of(all(seconds), {seconds})};
+}
+
+}  // namespace
+
+const std::map<std::string, row>& bench_rows() {
+  static const std::map<std::string, row> all = {
+      {"call_actor", call_actor},
+      {"call_function", call_function},
+      {"identity", identity},
+      {"ops200", ops200},
+      {"calls_in_flight", calls_in_flight},
+      {"calls_threads", calls_threads},
+      {"perftest_am", perftest_am},
+      {"long_handler", long_handler},
+      {"idle_cpu", idle_cpu},
+      {"oversubscribed", oversubscribed},
+  };
+  return all;
+}
+
+}  // namespace troupe::bench

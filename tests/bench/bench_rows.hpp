@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/bench/timing.hpp"
+
+namespace troupe {
+class node;
+}
+
+namespace troupe::bench {
+
+/// Measures a row from rank 0; the other ranks serve.
+using row = std::function<std::vector<measurement>(const node&)>;
+
+/// Those of docs/benchmarks.md that this program measures, by name.
+const std::map<std::string, row>& bench_rows();
+
+}  // namespace troupe::bench

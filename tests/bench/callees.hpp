@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <troupe/troupe.hpp>
+
+namespace troupe::bench {
+
+// What rank 1 serves.
+
+void nothing();
+at::Tensor echo(const at::Tensor& x);
+
+/// Adds 1 two hundred times, in place, and returns `x`.
+at::Tensor add_200_times(const at::Tensor& x);
+
+void sleep_for(double seconds);
+void compute_for(double seconds);
+
+/// Of this process, since its start.
+double processor_seconds();
+
+/// Calls the next rank for so many seconds with so many calls under way; returns how many were
+/// answered.
+std::uint64_t keep_calling(double seconds, std::uint32_t outstanding);
+
+struct next_number {};
+TROUPE_MESSAGE(next_number)
+
+using counter = troupe::actor<troupe::answers<next_number, std::uint64_t>>;
+
+/// An actor that counts its messages.
+counter::behavior_type count(counter::pointer self);
+
+}  // namespace troupe::bench
