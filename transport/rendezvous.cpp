@@ -91,7 +91,7 @@ public:
 
   // What rank 0 keeps must not end before the others have read why this failed.
   void leave() noexcept {
-    if (session_) session_->give_up();
+    if (session_) session_->give_up(time_left(deadline_));
   }
 
 private:

@@ -21,6 +21,9 @@ constexpr std::chrono::milliseconds goodbye_limit_after_failure = 300ms;
 // Answers to the last requests are on their way when everybody has said goodbye.
 constexpr std::chrono::milliseconds drain_limit = 500ms;
 
+// In a file: for ranks started together with this one that have not come yet.
+constexpr std::chrono::milliseconds latecomer_limit = 1s;
+
 const std::string all_gone = "all gone";
 
 std::string goodbye_key(std::uint32_t rank) { return fmt::format("goodbye/{}", rank); }
@@ -53,14 +56,19 @@ bool rendezvous_session::is_over() {
 void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others) {
   keys_->set(goodbye_key(rank_), "");
   if (keys_->add("goodbyes", 1) == world_size_) keys_->set(all_gone, "");
-  if (place_.server && wait_for_others > 0ms) keys_->wait(std::span(&all_gone, 1), wait_for_others);
+  if (wait_for_others > 0ms) keys_->wait(std::span(&all_gone, 1), wait_for_others);
 }
 
 void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
-  end(goodbye_limit, limit, limit);
+  end(goodbye_limit, place_.server ? limit : 0ms, limit);
 }
 
-void rendezvous_session::give_up() noexcept { end(goodbye_limit_after_failure, 0ms, drain_limit); }
+void rendezvous_session::give_up(std::chrono::milliseconds limit) noexcept {
+  // The file goes with the last that has it open, and with it the reason why this failed: a rank
+  // that is only now about to open it would find a new one and wait there for nobody.
+  const auto for_latecomers = place_.file ? std::min(limit, latecomer_limit) : 0ms;
+  end(goodbye_limit_after_failure, for_latecomers, drain_limit);
+}
 
 void rendezvous_session::end(std::chrono::milliseconds goodbye,
                              std::chrono::milliseconds wait_for_others,

@@ -52,9 +52,9 @@ public:
   /// See roster::close.
   void close(std::chrono::milliseconds limit) noexcept;
 
-  /// After a failure: not all will come, so goodbyes are not waited for, only that those who are
-  /// connected have read why and left.
-  void give_up() noexcept;
+  /// After a failure: waits until those who are connected have read why and left; in a file until
+  /// all ranks have, for a second at most and no longer than `limit`, as some may never come.
+  void give_up(std::chrono::milliseconds limit) noexcept;
 
 private:
   void end(std::chrono::milliseconds goodbye, std::chrono::milliseconds wait_for_others,

@@ -1,4 +1,6 @@
 // Jobs that do not come together: each rank is told why, in time.
+#include <algorithm>
+
 #include "tests/transport/rendezvous_fixture.hpp"
 #include "transport/rendezvous_host.hpp"
 #include "transport/rendezvous_phase.hpp"
@@ -88,6 +90,25 @@ TEST(rendezvous_failure, a_rank_that_comes_twice_is_told_to_all) {
       EXPECT_LT(o.took, 10s);
     }
   }
+}
+
+// The file is gone when all have left it; who comes a moment later must still learn why.
+TEST(rendezvous_failure, a_rank_that_opens_the_file_after_the_failure_is_told) {
+  temporary_folder folder;
+  crowd c(2);
+  c.method = "file://" + (folder.path / "meet").string();
+  std::future<outcome> twice[2];
+  for (auto& rank_1 : twice)
+    rank_1 = std::async(std::launch::async, [o = c.options(1)] { return alone(o); });
+  ASSERT_TRUE(eventually([&] {
+    return std::ranges::any_of(
+        twice, [](auto& rank_1) { return rank_1.wait_for(0ms) == std::future_status::ready; });
+  }));
+  const auto late = alone(c.options(0));
+  EXPECT_CONTAINS(late.error, "rank 1 came twice");
+  EXPECT_LT(late.took, 5s);
+  for (auto& rank_1 : twice) EXPECT_CONTAINS(rank_1.get().error, "rank 1 came twice");
+  EXPECT_FALSE(std::filesystem::exists(folder.path / "meet"));
 }
 
 TEST(rendezvous_failure, a_second_rank_0_is_told_to_both) {
