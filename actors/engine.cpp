@@ -97,7 +97,8 @@ void engine::summon_runner() {
   auto seen = role_.look();
   if (leader_role::by_network_thread(seen)) {
     switch (leader_role::state_of(seen)) {
-      case leader_role::leading: return;
+      case leader_role::leading:
+      case leader_role::yielding: return;
       case leader_role::asleep: net_->wake(); return;
       case leader_role::handler:
         if (self.owner == this && self.unit->key_ != 0 &&
@@ -220,7 +221,12 @@ void engine::lead(engine_unit& unit) {
       if (!sleep_in_network(unit, never)) return;
       quiet_since = clock::now();
     } else if (now - quiet_since > options_.yield_after) {
+      role_.enter(unit.key_, leader_role::yielding);
       sched_yield();
+      if (!role_.resume(unit.key_, leader_role::yielding)) {
+        unit.key_ = 0;
+        return;
+      }
     }
   }
   hand_back(unit);

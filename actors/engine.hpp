@@ -66,7 +66,8 @@ public:
 struct engine_options {
   std::chrono::microseconds spin{50};        ///< polls this long after traffic before it sleeps
   std::chrono::microseconds yield_after{2};  ///< of empty polling
-  std::chrono::microseconds takeover{50};    ///< a handler that runs longer loses the network
+  /// A handler that runs longer loses the network; four times as long after many short ones.
+  std::chrono::microseconds takeover{50};
   unsigned max_threads = 1024;
 };
 
@@ -220,6 +221,7 @@ private:
   int deadline_timer_ = -1;
   int poke_ = -1;
   std::atomic<bool> takeover_armed_{false};
+  std::atomic<int> takeover_patience_{1};
   std::atomic<std::uint64_t> armed_for_handler_{0};
   std::mutex timer_mutex_;
   std::atomic<clock::rep> next_timer_{clock::time_point::max().time_since_epoch().count()};

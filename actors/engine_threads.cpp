@@ -15,6 +15,7 @@ namespace {
 
 constexpr auto never = clock::time_point::max();
 constexpr auto retire_after = std::chrono::seconds(10);
+constexpr int most_patience = 4;      // times `takeover`
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
 void check(int result, const char* what) {
@@ -144,11 +145,7 @@ bool engine::park() {
   return true;
 }
 
-bool engine::leader_polls_queue() const noexcept {
-  auto seen = role_.look();
-  return leader_role::by_network_thread(seen) &&
-         leader_role::state_of(seen) == leader_role::leading;
-}
+bool engine::leader_polls_queue() const noexcept { return leader_role::serving(role_.look()); }
 
 void engine::poke_minder() {
   std::uint64_t one = 1;
@@ -160,7 +157,8 @@ void engine::arm_takeover() {
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
   itimerspec when{};
-  when.it_value = to_timespec(options_.takeover);
+  when.it_value =
+      to_timespec(options_.takeover * takeover_patience_.load(std::memory_order_relaxed));
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
 }
 
@@ -180,15 +178,18 @@ leader_role::snapshot engine::on_takeover_timer() {
   drain(takeover_timer_);
   takeover_armed_.store(false, std::memory_order_seq_cst);
   auto seen = role_.look();
-  switch (leader_role::state_of(seen)) {
-    case leader_role::free: return role_.take(seen, leader_role::network_thread);
-    case leader_role::handler:
-      if (handler_number_.load(std::memory_order_relaxed) == armed_for_handler_.load())
-        return role_.take(seen, leader_role::network_thread);
-      arm_takeover();
-      return 0;
-    default: return 0;
+  const auto state = leader_role::state_of(seen);
+  const bool same_handler =
+      handler_number_.load(std::memory_order_relaxed) == armed_for_handler_.load();
+  if (state == leader_role::free || (state == leader_role::handler && same_handler)) {
+    takeover_patience_.store(1, std::memory_order_relaxed);
+    return role_.take(seen, leader_role::network_thread);
   }
+  // Short handlers or quick calls, one after the other: look less often.
+  auto patience = takeover_patience_.load(std::memory_order_relaxed);
+  takeover_patience_.store(std::min(2 * patience, most_patience), std::memory_order_relaxed);
+  if (state == leader_role::handler) arm_takeover();
+  return 0;
 }
 
 void engine::on_deadline_timer() {
