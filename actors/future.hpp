@@ -215,6 +215,12 @@ void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
   }
 }
 
+// What a continuation makes of a T.
+template <class F, class T>
+struct continued : std::invoke_result<F&, const T&> {};
+template <class F>
+struct continued<F, void> : std::invoke_result<F&> {};
+
 caf::resumable* make_continuation(std::function<void()> body);
 
 }  // namespace detail
@@ -236,12 +242,7 @@ T future<T>::get_for(std::chrono::nanoseconds limit) const {
 template <class T>
 template <class F>
 auto future<T>::then(F f) const {
-  using result = decltype([&] {
-    if constexpr (std::is_void_v<T>)
-      return f();
-    else
-      return f(std::declval<const T&>());
-  }());
+  using result = typename detail::continued<F, T>::type;
   auto out = std::make_shared<detail::future_state<result>>(state().driver());
   state_->when_ready(detail::make_continuation([from = state_, out, f = std::move(f)]() mutable {
     if (from->failure())

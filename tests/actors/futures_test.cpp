@@ -1,0 +1,172 @@
+// Futures: waiting, going on, gathering, and outliving the node that made them.
+#include "tests/actors/counter.hpp"
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+class futures : public on_networks {};
+TROUPE_ON_NETWORKS(futures);
+
+int sum(int a, int b) { return a + b; }
+void nothing_much() {}
+void fail(const std::string& text) { throw std::out_of_range(text); }
+int pass_the_door(int x) {
+  shared_door::current()->pass();
+  return x;
+}
+
+TEST_P(futures, can_be_asked_again_and_by_many) {
+  auto nodes = start({"a", "b"});
+  const shared_door door;
+  auto f = nodes[0].rpc_async<&pass_the_door>("b", 4);
+  std::atomic<int> right{0};
+  std::vector<future<int>> copies(8, f);
+  auto waiting = std::async(std::launch::async, [&] {
+    all_at_once(copies, [&](const future<int>& copy) { right += copy.get() == 4; });
+  });
+  ASSERT_TRUE(door->wait_for(1));
+  EXPECT_FALSE(f.ready());
+  door->open();
+  waiting.get();
+  EXPECT_EQ(right, 8);
+  EXPECT_TRUE(f.ready());
+  EXPECT_EQ(f.get(), 4);
+}
+
+TEST_P(futures, of_a_failure_throw_it_each_time) {
+  auto nodes = start({"a", "b"});
+  auto f = nodes[0].rpc_async<&fail>("b", "x");
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(f.get(), remote_error);
+  EXPECT_TRUE(f.wait_for(0s));
+}
+
+TEST_P(futures, go_on_with_then) {
+  auto nodes = start({"a", "b"});
+  auto& a = nodes[0];
+  EXPECT_EQ(a.rpc_async<&sum>("b", 1, 2).then([](int x) { return std::to_string(x); }).get(), "3");
+  EXPECT_EQ(a.rpc_async<&nothing_much>("b").then([] { return 8; }).get(), 8);
+  int seen = 0;
+  a.rpc_async<&sum>("b", 1, 2).then([&](int x) { seen = x; }).get();
+  EXPECT_EQ(seen, 3);
+  // Of one that is there already, and of one that never will be a value.
+  auto done = a.rpc_async<&sum>("b", 1, 2);
+  done.wait();
+  EXPECT_EQ(done.then([](int x) { return -x; }).get(), -3);
+  bool called = false;
+  auto failed = a.rpc_async<&fail>("b", "first").then([&] { called = true; });
+  EXPECT_EQ(fault_of<remote_error>([&] { failed.get(); }).text, "first");
+  EXPECT_FALSE(called);
+  auto thrown = done.then([](int) -> int { throw std::domain_error("second"); });
+  EXPECT_THROW(thrown.get(), std::domain_error);
+}
+
+TEST_P(futures, go_on_where_calls_are_allowed) {
+  auto nodes = start({"a", "b"});
+  auto chained = nodes[0].rpc_async<&sum>("b", 1, 2).then([](int x) {
+    return this_node().name() + std::to_string(this_node().rpc_sync<&sum>("b", x, 10));
+  });
+  EXPECT_EQ(chained.get_for(patience), "a13");
+}
+
+TEST_P(futures, are_gathered_in_order) {
+  auto nodes = start({"a", "b"});
+  std::vector<future<int>> many;
+  std::vector<int> expected;
+  for (int i = 0; i < 100; ++i) {
+    many.push_back(nodes[i % 2].rpc_async<&sum>((i / 2) % 2, i, 0));
+    expected.push_back(i);
+  }
+  EXPECT_EQ(when_all(many).get(), expected);
+  std::vector<future<void>> silent;
+  for (int i = 0; i < 10; ++i) silent.push_back(nodes[0].rpc_async<&nothing_much>("b"));
+  when_all(silent).get();
+  for (auto& f : silent) EXPECT_TRUE(f.ready());
+  EXPECT_TRUE(when_all(std::vector<future<int>>()).get().empty());
+}
+
+TEST_P(futures, are_gathered_until_the_first_failure) {
+  auto nodes = start({"a", "b"});
+  const shared_door door;
+  auto stuck = nodes[0].rpc_async<&pass_the_door>("b", 0).then([](int) {});
+  std::vector<future<void>> all{stuck, nodes[0].rpc_async<&fail>("b", "early")};
+  auto gathered = when_all(all);
+  EXPECT_EQ(fault_of<remote_error>([&] { gathered.get_for(patience); }).text, "early");
+  EXPECT_FALSE(stuck.ready());
+}
+
+TEST_P(futures, of_answers_of_many_actors_are_gathered) {
+  auto nodes = start({"a", "b", "c"});
+  std::vector<counter> counters;
+  for (int i = 0; i < 9; ++i) counters.push_back(nodes[0].spawn_on<count_from>(i % 3, 100 * i));
+  EXPECT_EQ(when_all(counters, add{1}).get(),
+            (std::vector<int>{1, 101, 201, 301, 401, 501, 601, 701, 801}));
+}
+
+TEST_P(futures, outlive_their_node) {
+  future<int> done, pending;
+  const shared_door door;
+  {
+    auto nodes = start({"a", "b"});
+    done = nodes[0].rpc_async<&sum>("b", 1, 2);
+    done.wait();
+    pending = nodes[0].rpc_async<&pass_the_door>("b", 1);
+    ASSERT_TRUE(door->wait_for(1));
+    nodes[0].shutdown(false);
+    EXPECT_THROW(pending.get(), not_initialized);
+    door->open();
+  }
+  EXPECT_EQ(done.get(), 3);
+  EXPECT_EQ(done.then([](int x) { return x + 1; }).get(), 4);
+  EXPECT_EQ(when_all(std::vector<future<int>>{done, done}).get(), (std::vector<int>{3, 3}));
+  EXPECT_THROW(pending.get(), not_initialized);
+  EXPECT_THROW(pending.then([](int x) { return x; }).get(), not_initialized);
+}
+
+TEST(future, of_no_call_says_so) {
+  future<int> none;
+  EXPECT_FALSE(none.valid());
+  EXPECT_THROW(none.get(), invalid_argument);
+  EXPECT_THROW(none.ready(), invalid_argument);
+  EXPECT_THROW(none.then([](int) {}), invalid_argument);
+}
+
+TEST(promise, completes_its_future_once) {
+  promise<int> p;
+  auto f = p.get_future();
+  EXPECT_FALSE(f.ready());
+  auto waiting = std::async(std::launch::async, [&] { return f.get(); });
+  p.set_value(5);
+  EXPECT_EQ(waiting.get(), 5);
+  EXPECT_THROW(p.set_value(6), invalid_argument);
+  EXPECT_THROW(p.set_exception(std::make_exception_ptr(std::domain_error("x"))), invalid_argument);
+  EXPECT_EQ(f.get(), 5);
+}
+
+TEST(promise, may_fail_its_future) {
+  promise<void> p;
+  auto f = p.get_future();
+  p.set_exception(std::make_exception_ptr(std::domain_error("x")));
+  EXPECT_THROW(f.get(), std::domain_error);
+}
+
+TEST(promise, that_is_dropped_fails_its_future) {
+  future<int> f;
+  {
+    promise<int> p;
+    f = p.get_future();
+    promise<int> moved(std::move(p));
+    EXPECT_FALSE(f.ready());
+  }
+  EXPECT_THAT(fault_of<remote_error>([&] { f.get(); }).text, testing::HasSubstr("dropped"));
+}
+
+TEST(promise, goes_on_without_a_node) {
+  promise<int> p;
+  auto f = p.get_future().then([](int x) { return x * 2; });
+  p.set_value(4);
+  EXPECT_EQ(f.get(), 8);
+}
+
+}  // namespace
+}  // namespace troupe::test
