@@ -21,6 +21,16 @@ struct thread_identity {
 thread_local thread_identity self;
 
 constexpr auto never = clock::time_point::max();
+constexpr unsigned polls_per_look = 16;  // empty ones, from one look at the clock to the next
+
+// Between two empty polls: leaves the core to its other hyperthread, which may be who we wait for.
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
 
 int milliseconds_until(clock::time_point deadline) {
   if (deadline == never) return -1;
@@ -200,7 +210,8 @@ unsigned engine::poll(engine_unit& unit) {
 }
 
 void engine::lead(engine_unit& unit) {
-  auto quiet_since = clock::now();
+  clock::time_point quiet_since;
+  unsigned empty_polls = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     auto events = poll(unit);
     if (unit.key_ == 0) return;
@@ -212,14 +223,17 @@ void engine::lead(engine_unit& unit) {
       if (unit.key_ == 0) return;
     }
     if (events > 0) {
-      quiet_since = clock::now();
+      empty_polls = 0;
       continue;
     }
     if (wanted_.load(std::memory_order_relaxed) > 0) break;
+    pause();
+    if (++empty_polls % polls_per_look != 0) continue;
     auto now = clock::now();
+    if (empty_polls == polls_per_look) quiet_since = now;
     if (now - quiet_since > options_.spin) {
       if (!sleep_in_network(unit, never)) return;
-      quiet_since = clock::now();
+      empty_polls = 0;
     } else if (now - quiet_since > options_.yield_after) {
       role_.enter(unit.key_, leader_role::yielding);
       sched_yield();
@@ -325,7 +339,8 @@ bool engine::wait(completion& what, clock::time_point deadline) {
 // Drives the network until `what` is ready, the deadline passes, the role is lost, or it turns out
 // that this node serves others meanwhile.
 void engine::lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit) {
-  auto quiet_since = clock::time_point{};
+  clock::time_point quiet_since;
+  unsigned empty_polls = 0;
   // What this thread's own handler has left to itself goes to others now.
   if (!queue_.empty()) summon_runner();
   for (;;) {
@@ -337,15 +352,18 @@ void engine::lead_while_waiting(completion& what, clock::time_point deadline, en
       if (!wake_parked()) poke_minder();
       return;
     }
-    auto now = clock::now();
-    if (events > 0 || quiet_since == clock::time_point{}) {
-      quiet_since = now;
+    if (events > 0) {
+      empty_polls = 0;
       continue;
     }
+    pause();
+    if (++empty_polls % polls_per_look != 0) continue;
+    auto now = clock::now();
+    if (empty_polls == polls_per_look) quiet_since = now;
     if (now >= deadline) break;
     if (now - quiet_since > options_.spin) {
       if (!sleep_in_network(unit, deadline)) return;
-      quiet_since = clock::now();
+      empty_polls = 0;
     } else if (now - quiet_since > options_.yield_after) {
       sched_yield();
     }
