@@ -208,6 +208,34 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
   }
 }
 
+void remoting::request(remote_actor& target, const caf::message& content,
+                       std::shared_ptr<reply_sink> sink) noexcept {
+  const auto to = target.rank();
+  std::uint64_t request = 0;
+  fault why;
+  gate::pass pass(gate_);
+  try {
+    if (!pass) throw not_initialized("the node has been shut down");
+    border handles(*this, to);
+    letter text(&handles);
+    text.body().put(content);
+    pending_request pending;
+    pending.peer = to;
+    pending.sink = sink;
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.target = target.id();
+    header.request = request = requests_.add(std::move(pending));
+    out_.send(to, target.id(), header, &text);
+    return;
+  } catch (const error& e) {
+    why = e.fault();
+  }
+  if (why.node.empty()) why.node = name_of_(to);
+  // Unless somebody else has answered it already.
+  if (request == 0 || requests_.take(request, to)) sink->on_fault(std::move(why));
+}
+
 void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
                      const caf::message& answer) noexcept {
   gate::pass pass(gate_);

@@ -49,6 +49,10 @@ public:
   /// Fails the requests that still wait; afterwards nobody here holds anything of another node.
   void fail_pending(const fault& why);
 
+  /// Asks an actor of another node, for `sink` to hear. Hot path.
+  void request(remote_actor& target, const caf::message& content,
+               std::shared_ptr<reply_sink> sink) noexcept;
+
   request_table& requests() noexcept { return requests_; }
   export_table& exports() noexcept { return *exports_; }
   mail& out() noexcept { return out_; }

@@ -7,12 +7,57 @@
 
 #include "actors/future.hpp"
 #include "actors/node_core.hpp"
+#include "actors/remote_actor.hpp"
 
 namespace troupe {
 
 namespace detail {
 
-/// Takes the answer of an actor on behalf of a future. Dropped without one, the future fails.
+/// Puts an actor's answer into its future.
+template <class T>
+void take_answer(future_state<T>& out, caf::message& answer) {
+  if (answer.match_elements<caf::error>())
+    out.set_exception(to_exception(to_fault(answer.get_as<caf::error>(0))));
+  else if constexpr (std::is_void_v<T>)
+    out.set_value();
+  else if (answer.match_elements<T>())
+    out.set_value(std::move(answer.get_mutable_as<T>(0)));
+  else
+    out.set_exception(std::make_exception_ptr(
+        remote_error("the actor's answer is not a " + std::string(type_name<T>()))));
+}
+
+/// The future of an answer that comes from another node.
+template <class T>
+class remote_answer final : public future_state<T>, public reply_sink {
+public:
+  remote_answer(std::shared_ptr<engine> driver, remoting& actors, transport::rank_t peer)
+      : future_state<T>(std::move(driver)), actors_(actors), peer_(peer) {}
+
+  void on_value(opened_envelope& answer) noexcept override {
+    try {
+      border handles(actors_, peer_);
+      decoder in(answer.body(), answer.tensors(), &handles);
+      auto content = in.get<caf::message>();
+      in.expect_end();
+      take_answer(*this, content);
+    } catch (...) {
+      this->set_exception(std::current_exception());
+    }
+  }
+
+  void on_fault(fault&& why) noexcept override {
+    this->set_exception(to_exception(std::move(why)));
+  }
+
+private:
+  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
+  remoting& actors_;
+  transport::rank_t peer_;
+};
+
+/// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
+/// fails.
 template <class T>
 class answer_cell final : public caf::monitorable_actor {
 public:
@@ -27,15 +72,7 @@ public:
 
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
     auto answer = letter->move_content_to_message();
-    if (answer.match_elements<caf::error>())
-      state_->set_exception(to_exception(to_fault(answer.get_as<caf::error>(0))));
-    else if constexpr (std::is_void_v<T>)
-      state_->set_value();
-    else if (answer.match_elements<T>())
-      state_->set_value(std::move(answer.get_mutable_as<T>(0)));
-    else
-      state_->set_exception(std::make_exception_ptr(
-          remote_error("the actor's answer is not a " + std::string(type_name<T>()))));
+    take_answer(*state_, answer);
   }
 
   void on_cleanup(const caf::error&) override {}
@@ -69,6 +106,9 @@ using answer_to = typename only_answer<caf::response_type_t<
 
 std::shared_ptr<engine> driver_of(const caf::strong_actor_ptr& receiver);
 
+/// The actor as one of another node that is not known to have ended; else nullptr.
+remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
+
 }  // namespace detail
 
 /// Asks an actor, wherever it is, from any thread. The answer's future waits without a limit of its
@@ -79,6 +119,12 @@ auto request(const Handle& receiver, Ts&&... message) {
   (void)interface_registration<Handle>::done;
   if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
+  if (auto* elsewhere = detail::alive_elsewhere(target)) {
+    auto state = std::make_shared<detail::remote_answer<answer>>(
+        detail::driver_of(target), elsewhere->owner(), elsewhere->rank());
+    elsewhere->request(caf::make_message(std::forward<Ts>(message)...), state);
+    return future<answer>(std::move(state));
+  }
   auto state = std::make_shared<detail::future_state<answer>>(detail::driver_of(target));
   if (target->node() == target->home_system->node()) state->answered_by(target->id());
   caf::actor_config config;
