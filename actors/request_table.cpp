@@ -51,10 +51,15 @@ std::vector<pending_request> request_table::take_expired(clock::time_point now,
   std::vector<pending_request> out;
   for (std::uint32_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].request) continue;
-    if (slots_[i].request.deadline <= now)
-      out.push_back(empty(i));
-    else
-      next = std::min(next, slots_[i].request.deadline);
+    auto& request = slots_[i].request;
+    if (request.deadline > now) {
+      next = std::min(next, request.deadline);
+    } else if (!request.late) {
+      out.push_back(request);
+      request.late = true;
+      request.deadline = clock::time_point::max();
+      --used_;
+    }
   }
   return out;
 }
@@ -70,7 +75,7 @@ pending_request request_table::empty(std::uint32_t index) {
   auto request = std::exchange(place.request, {});
   if (request) {
     place.next_free = std::exchange(first_free_, index);
-    --used_;
+    if (!request.late) --used_;
   }
   return request;
 }

@@ -12,8 +12,9 @@
 
 namespace troupe {
 
-/// Who gets the answer to a call. Told exactly once, on a thread that may lead the network: it only
-/// takes the answer and wakes others.
+/// Who gets the answer to a call, on a thread that may lead the network: it only takes the answer
+/// and wakes others. Told exactly once, but for a call that has timed out: then again when the late
+/// answer comes, which it reads, since handles may be in it, and drops.
 class reply_sink {
 public:
   virtual ~reply_sink() = default;
@@ -31,6 +32,7 @@ struct pending_request {
   std::shared_ptr<reply_sink> sink;
   caf::strong_actor_ptr sender;
   caf::message_id mid;
+  bool late = false;  ///< it has timed out
 
   explicit operator bool() const noexcept { return sink || sender; }
 };
@@ -50,9 +52,11 @@ public:
 
   std::vector<pending_request> take_all();
 
-  /// All whose deadline has passed; `next` becomes the earliest deadline of the others.
+  /// All whose deadline has passed; `next` becomes the earliest deadline of the others. They stay
+  /// in the table, as late ones, until their answer or the end of their peer.
   std::vector<pending_request> take_expired(clock::time_point now, clock::time_point& next);
 
+  /// Late ones left out.
   std::size_t size() const;
 
 private:
