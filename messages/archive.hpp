@@ -83,9 +83,17 @@ concept map_like = container<T> && requires {
   typename T::mapped_type;
 };
 
+// Not every byte is one of these.
+template <class T>
+concept boolean = std::is_same_v<T, bool> ||
+    (std::is_enum_v<T>&& std::is_same_v<std::underlying_type_t<T>, bool>);
+
+template <class T>
+concept number = (std::is_arithmetic_v<T> || std::is_enum_v<T>)&&!boolean<T>;
+
 // Vectors of these are copied as one block.
 template <class T>
-concept block_copied = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+concept block_copied = number<T> || instance_of<T, std::complex>;
 
 template <class T>
 concept block_vector = instance_of<T, std::vector> && block_copied<typename T::value_type>;
@@ -98,10 +106,41 @@ concept inspectable_by = requires(Archive& a, T& x) {
 template <class T>
 inline constexpr bool always_false = false;
 
+// How deep values may lie in one another, so that neither side runs out of stack.
+template <class Error>
+class nesting {
+public:
+  explicit nesting(int& depth) : depth_(depth) {
+    if (depth_ >= 64) throw Error("a message nests deeper than 64 levels");
+    ++depth_;
+  }
+  ~nesting() { --depth_; }
+  nesting(const nesting&) = delete;
+  nesting& operator=(const nesting&) = delete;
+
+private:
+  int& depth_;
+};
+
+// Elements that take no bytes: their number alone says how much memory they want, so that it is
+// bounded over the whole message.
+template <class Error>
+class empty_elements {
+public:
+  void count_one() {
+    if (++count_ > 65'536)
+      throw Error("the containers of a message hold more than 65,536 elements without content");
+  }
+
+private:
+  std::uint32_t count_ = 0;
+};
+
 }  // namespace detail
 
 /// Writes values as bytes, little-endian, without names or tags: the reader knows the types.
-/// Tensors and actor handles go through the writer and translator given. Throws encode_error. One
+/// Tensors and actor handles go through the writer and translator given. What a decoder would
+/// refuse for its nesting or its numbers of empty elements is not written. Throws encode_error. One
 /// thread.
 class encoder {
 public:
@@ -111,6 +150,8 @@ public:
   /// Starts over and keeps the memory.
   void reset(tensor_writer* tensors, handle_translator* handles) noexcept {
     bytes_.clear();
+    depth_ = 0;
+    empty_elements_ = {};
     tensors_ = tensors;
     handles_ = handles;
   }
@@ -139,6 +180,8 @@ public:
   }
 
 private:
+  using nesting = detail::nesting<encode_error>;
+
   template <class T>
   caf::error visit(T& x) {
     using type = std::remove_cvref_t<T>;
@@ -150,7 +193,11 @@ private:
   template <class T>
   void put_range(const T& xs) {
     put(static_cast<std::uint64_t>(xs.size()));
-    for (const auto& x : xs) put(static_cast<const typename T::value_type&>(x));
+    for (const auto& x : xs) {
+      const auto before = bytes_.size();
+      put(static_cast<const typename T::value_type&>(x));
+      if (bytes_.size() == before) empty_elements_.count_one();
+    }
   }
 
   void put_tensor(const at::Tensor& x);
@@ -159,12 +206,15 @@ private:
   void put_error(const caf::error& x);
 
   std::vector<std::byte> bytes_;
+  int depth_ = 0;
+  detail::empty_elements<encode_error> empty_elements_;
   tensor_writer* tensors_;
   handle_translator* handles_;
 };
 
 /// Reads what an encoder wrote. Trusts nothing: every length is checked against the bytes that are
-/// left, nesting is bounded. Throws decode_error. One thread.
+/// left, nesting is bounded, and what is allocated is in proportion to the bytes read. Throws
+/// decode_error. One thread.
 class decoder {
 public:
   /// `bytes` must outlive the decoder.
@@ -210,15 +260,7 @@ public:
   }
 
 private:
-  static constexpr int max_depth = 64;
-
-  struct nesting {
-    explicit nesting(decoder& in) : in(in) {
-      if (++in.depth_ > max_depth) throw decode_error("a message nests deeper than 64 levels");
-    }
-    ~nesting() { --in.depth_; }
-    decoder& in;
-  };
+  using nesting = detail::nesting<decode_error>;
 
   template <class T>
   caf::error visit(T& x) {
@@ -237,7 +279,7 @@ private:
   // A number of elements, each of at least `least` bytes.
   std::size_t get_count(std::size_t least) {
     auto count = get<std::uint64_t>();
-    if (least == 0 ? count > 65536 : count > remaining() / least)
+    if (least > 0 && count > remaining() / least)
       throw decode_error("a container claims " + std::to_string(count) + " elements with " +
                          std::to_string(remaining()) + " bytes left");
     return static_cast<std::size_t>(count);
@@ -251,23 +293,52 @@ private:
   const std::byte* at_;
   const std::byte* end_;
   int depth_ = 0;
+  detail::empty_elements<decode_error> empty_elements_;
   tensor_reader* tensors_;
   handle_translator* handles_;
 };
 
 namespace detail {
 
-// The least number of bytes that a T takes on the wire.
+template <class T>
+constexpr std::size_t least_size();
+
+template <class... Ts>
+constexpr std::size_t least_size_of(std::type_identity<std::tuple<Ts...>>) {
+  return (std::size_t{0} + ... + least_size<Ts>());
+}
+
+template <class... Ts, class... Cs>
+constexpr std::size_t least_size_of(std::type_identity<std::tuple<Ts Cs::*...>>) {
+  return (std::size_t{0} + ... + least_size<Ts>());
+}
+
+// A number of bytes that no T falls short of on the wire; 0 where little is known.
 template <class T>
 constexpr std::size_t least_size() {
-  if constexpr (std::is_empty_v<T>)
-    return 0;
-  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+  if constexpr (boolean<T> || number<T> || instance_of<T, std::complex>)
     return sizeof(T);
+  else if constexpr (std::is_same_v<T, at::Tensor>)
+    return sizeof(std::uint32_t);
   else if constexpr (has_fields<T>)
-    return std::tuple_size_v<decltype(troupe_fields(static_cast<const T*>(nullptr)))> > 0;
-  else
+    return least_size_of(
+        std::type_identity<decltype(troupe_fields(static_cast<const T*>(nullptr)))>());
+  else if constexpr (inspectable_by<decoder, T> || actor_handle<T>)
+    return 0;
+  else if constexpr (instance_of<T, std::optional> || instance_of<T, std::variant> ||
+                     std::is_same_v<T, caf::message> || std::is_same_v<T, caf::error>)
     return 1;
+  else if constexpr (instance_of<T, std::pair>)
+    return least_size<std::remove_const_t<typename T::first_type>>() +
+           least_size<typename T::second_type>();
+  else if constexpr (instance_of<T, std::tuple>)
+    return least_size_of(std::type_identity<T>());
+  else if constexpr (is_std_array<T>::value)
+    return std::tuple_size_v<T> * least_size<typename T::value_type>();
+  else if constexpr (container<T>)
+    return sizeof(std::uint64_t);
+  else
+    return 0;
 }
 
 [[noreturn]] void throw_inspect_failure(const caf::error& failure, std::string_view type,
@@ -278,10 +349,10 @@ constexpr std::size_t least_size() {
 template <class T>
 void encoder::put(const T& x) {
   using namespace detail;
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (boolean<T>) {
     auto byte = static_cast<std::uint8_t>(x);
     raw(&byte, 1);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+  } else if constexpr (number<T>) {
     raw(&x, sizeof(T));
   } else if constexpr (std::is_same_v<T, at::Tensor>) {
     put_tensor(x);
@@ -291,12 +362,16 @@ void encoder::put(const T& x) {
                        std::is_same_v<T, caf::weak_actor_ptr>) {
     put_handle(caf::actor_cast<caf::strong_actor_ptr>(x));
   } else if constexpr (std::is_same_v<T, caf::message>) {
+    nesting level(depth_);
     put_message(x);
   } else if constexpr (std::is_same_v<T, caf::error>) {
+    nesting level(depth_);
     put_error(x);
   } else if constexpr (has_fields<T>) {
+    nesting level(depth_);
     std::apply([&](auto... field) { (put(x.*field), ...); }, troupe_fields(&x));
   } else if constexpr (inspectable_by<encoder, T>) {
+    nesting level(depth_);
     if (auto failure = inspect(*this, const_cast<T&>(x)))
       throw_inspect_failure(failure, type_name<T>(), true);
   } else if constexpr (std::is_same_v<T, std::string>) {
@@ -305,10 +380,12 @@ void encoder::put(const T& x) {
   } else if constexpr (instance_of<T, std::complex>) {
     raw(&x, sizeof(T));
   } else if constexpr (instance_of<T, std::optional>) {
+    nesting level(depth_);
     put(x.has_value());
     if (x) put(*x);
   } else if constexpr (instance_of<T, std::variant>) {
     static_assert(std::variant_size_v<T> < 256);
+    nesting level(depth_);
     if (x.valueless_by_exception()) throw encode_error("a variant without a value cannot be sent");
     put(static_cast<std::uint8_t>(x.index()));
     std::visit([&](const auto& value) { put(value); }, x);
@@ -327,6 +404,7 @@ void encoder::put(const T& x) {
     put(static_cast<std::uint64_t>(x.size()));
     raw(x.data(), x.size() * sizeof(typename T::value_type));
   } else if constexpr (container<T>) {
+    nesting level(depth_);
     put_range(x);
   } else if constexpr (std::is_empty_v<T>) {
     // nothing to say
@@ -340,12 +418,12 @@ void encoder::put(const T& x) {
 template <class T>
 void decoder::get_into(T& x) {
   using namespace detail;
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (boolean<T>) {
     std::uint8_t byte = 0;
     raw(&byte, 1);
     if (byte > 1) throw decode_error("a bool holds " + std::to_string(byte));
-    x = byte != 0;
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    x = static_cast<T>(byte != 0);
+  } else if constexpr (number<T>) {
     raw(&x, sizeof(T));
   } else if constexpr (std::is_same_v<T, at::Tensor>) {
     get_tensor(x);
@@ -355,16 +433,16 @@ void decoder::get_into(T& x) {
                        std::is_same_v<T, caf::weak_actor_ptr>) {
     x = caf::actor_cast<T>(get_handle());
   } else if constexpr (std::is_same_v<T, caf::message>) {
-    nesting level(*this);
+    nesting level(depth_);
     get_message(x);
   } else if constexpr (std::is_same_v<T, caf::error>) {
-    nesting level(*this);
+    nesting level(depth_);
     get_error(x);
   } else if constexpr (has_fields<T>) {
-    nesting level(*this);
+    nesting level(depth_);
     std::apply([&](auto... field) { (get_into(x.*field), ...); }, troupe_fields(&x));
   } else if constexpr (inspectable_by<decoder, T>) {
-    nesting level(*this);
+    nesting level(depth_);
     if (auto failure = inspect(*this, x)) throw_inspect_failure(failure, type_name<T>(), false);
   } else if constexpr (std::is_same_v<T, std::string>) {
     auto size = get_count(1);
@@ -373,13 +451,13 @@ void decoder::get_into(T& x) {
   } else if constexpr (instance_of<T, std::complex>) {
     raw(&x, sizeof(T));
   } else if constexpr (instance_of<T, std::optional>) {
-    nesting level(*this);
+    nesting level(depth_);
     if (get<bool>())
       x = get<typename T::value_type>();
     else
       x.reset();
   } else if constexpr (instance_of<T, std::variant>) {
-    nesting level(*this);
+    nesting level(depth_);
     auto index = get<std::uint8_t>();
     auto set = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return (
@@ -405,17 +483,19 @@ void decoder::get_into(T& x) {
     x.resize(count);
     raw(x.data(), count * sizeof(typename T::value_type));
   } else if constexpr (container<T>) {
-    nesting level(*this);
+    nesting level(depth_);
     using value = typename T::value_type;
     auto count = get_count(least_size<value>());
     x.clear();
     for (std::size_t i = 0; i < count; ++i) {
+      const auto before = remaining();
       if constexpr (map_like<T>) {
         auto key = get<typename T::key_type>();
         x.emplace(std::move(key), get<typename T::mapped_type>());
       } else {
         x.insert(x.end(), get<value>());
       }
+      if (remaining() == before) empty_elements_.count_one();
     }
   } else if constexpr (std::is_empty_v<T>) {
     // nothing was said

@@ -83,10 +83,10 @@ void encoder::put_error(const caf::error& x) {
   // A context that cannot travel (the error is on its way already) gives way to its text.
   auto mark = bytes_.size();
   try {
-    put_message(x.context());
+    put(x.context());
   } catch (const encode_error&) {
     bytes_.resize(mark);
-    put_message(caf::make_message(to_string(x)));
+    put(caf::make_message(to_string(x)));
   }
 }
 
