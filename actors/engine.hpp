@@ -66,7 +66,7 @@ public:
 struct engine_options {
   std::chrono::microseconds spin{50};        ///< polls this long after traffic before it sleeps
   std::chrono::microseconds yield_after{2};  ///< of empty polling
-  /// A handler that runs longer loses the network; four times as long after many short ones.
+  /// A handler that runs longer loses the network; up to eight times as long after many short ones.
   std::chrono::microseconds takeover{50};
   unsigned max_threads = 1024;
 };
@@ -169,6 +169,7 @@ private:
   leader_role::snapshot on_takeover_timer();
   void on_deadline_timer();
   void arm_takeover();
+  void arm_takeover(int patience);
   void summon_runner();
   bool ask_for_role(completion& what, leader_role::snapshot& key);
   void park_waiter(completion& what, clock::time_point deadline);
@@ -221,7 +222,8 @@ private:
   int deadline_timer_ = -1;
   int poke_ = -1;
   std::atomic<bool> takeover_armed_{false};
-  std::atomic<int> takeover_patience_{1};
+  std::atomic<int> takeover_patience_{1};  // times `options_.takeover`
+  bool second_look_ = false;               // the minder's
   std::atomic<std::uint64_t> armed_for_handler_{0};
   std::mutex timer_mutex_;
   std::atomic<clock::rep> next_timer_{clock::time_point::max().time_since_epoch().count()};

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto never = clock::time_point::max();
 constexpr auto retire_after = std::chrono::seconds(10);
-constexpr int most_patience = 4;      // times `takeover`
+constexpr int most_patience = 8;      // times `takeover`
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
 void check(int result, const char* what) {
@@ -152,13 +152,14 @@ void engine::poke_minder() {
   [[maybe_unused]] auto wrote = write(poke_, &one, sizeof one);
 }
 
-void engine::arm_takeover() {
+void engine::arm_takeover() { arm_takeover(takeover_patience_.load(std::memory_order_relaxed)); }
+
+void engine::arm_takeover(int patience) {
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
   itimerspec when{};
-  when.it_value =
-      to_timespec(options_.takeover * takeover_patience_.load(std::memory_order_relaxed));
+  when.it_value = to_timespec(options_.takeover * patience);
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
 }
 
@@ -178,17 +179,24 @@ leader_role::snapshot engine::on_takeover_timer() {
   drain(takeover_timer_);
   takeover_armed_.store(false, std::memory_order_seq_cst);
   auto seen = role_.look();
-  const auto state = leader_role::state_of(seen);
-  const bool same_handler =
-      handler_number_.load(std::memory_order_relaxed) == armed_for_handler_.load();
-  if (state == leader_role::free || (state == leader_role::handler && same_handler)) {
+  const bool in_handler = leader_role::state_of(seen) == leader_role::handler;
+  const bool same = handler_number_.load(std::memory_order_relaxed) ==
+                    armed_for_handler_.load(std::memory_order_relaxed);
+  if (leader_role::state_of(seen) == leader_role::free || (in_handler && same)) {
     takeover_patience_.store(1, std::memory_order_relaxed);
+    second_look_ = false;
     return role_.take(seen, leader_role::network_thread);
   }
-  // Short handlers or quick calls, one after the other: look less often.
-  auto patience = takeover_patience_.load(std::memory_order_relaxed);
-  takeover_patience_.store(std::min(2 * patience, most_patience), std::memory_order_relaxed);
-  if (state == leader_role::handler) arm_takeover();
+  // Short handlers or quick calls, one after the other: look less often. But the handler of this
+  // moment may be a long one, which is seen soon.
+  second_look_ = in_handler && !second_look_;
+  if (second_look_) {
+    arm_takeover(1);
+  } else {
+    const auto patience = std::min(2 * takeover_patience_.load(), most_patience);
+    takeover_patience_.store(patience, std::memory_order_relaxed);
+    if (in_handler) arm_takeover();
+  }
   return 0;
 }
 
