@@ -45,9 +45,10 @@ node_core::node_core(node_identity identity, std::vector<worker_info> workers,
   for (const auto& worker : workers_) by_name_.emplace(worker.name, worker.id);
   engine_ = std::make_shared<engine>(static_cast<dispatcher&>(*this), engine_options{});
   mail_ = std::make_unique<mail>(identity_, *engine_);
-  remoting_ = std::make_shared<remoting>(*mail_, [names = workers_](transport::rank_t rank) {
-    return rank < names.size() ? names[rank].name : "rank " + std::to_string(rank);
-  });
+  remoting_ =
+      std::make_shared<remoting>(*mail_, engine_, [names = workers_](transport::rank_t rank) {
+        return rank < names.size() ? names[rank].name : "rank " + std::to_string(rank);
+      });
   quiescence_ = std::make_unique<quiescence>(*mail_, *engine_);
 }
 

@@ -23,11 +23,6 @@ public:
   remoting& owner() const noexcept { return *owner_; }
   bool ended() const noexcept { return getf(is_terminated_flag); }
 
-  /// Asks the actor, for `sink` to hear.
-  void request(const caf::message& content, std::shared_ptr<reply_sink> sink) {
-    owner_->request(*this, content, std::move(sink));
-  }
-
 private:
   friend class remoting;
 

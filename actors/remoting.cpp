@@ -28,8 +28,9 @@ constexpr std::uint32_t max_release = 1u << 30;
 
 }  // namespace
 
-remoting::remoting(mail& out, std::function<std::string(transport::rank_t)> name_of)
-    : out_(out), name_of_(std::move(name_of)) {}
+remoting::remoting(mail& out, std::shared_ptr<engine> driver,
+                   std::function<std::string(transport::rank_t)> name_of)
+    : out_(out), engine_(std::move(driver)), name_of_(std::move(name_of)) {}
 
 remoting::~remoting() = default;
 
@@ -208,8 +209,8 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
   }
 }
 
-void remoting::request(remote_actor& target, const caf::message& content,
-                       std::shared_ptr<reply_sink> sink) noexcept {
+void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
+                       const void* how, const std::shared_ptr<reply_sink>& sink) noexcept {
   const auto to = target.rank();
   std::uint64_t request = 0;
   fault why;
@@ -218,7 +219,7 @@ void remoting::request(remote_actor& target, const caf::message& content,
     if (!pass) throw not_initialized("the node has been shut down");
     border handles(*this, to);
     letter text(&handles);
-    text.body().put(content);
+    write(text.body(), how);
     pending_request pending;
     pending.peer = to;
     pending.sink = sink;

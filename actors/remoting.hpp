@@ -31,7 +31,8 @@ class remote_actor;
 ///    that drops it, or by the loss of the node.
 class remoting final : public std::enable_shared_from_this<remoting> {
 public:
-  remoting(mail& out, std::function<std::string(transport::rank_t)> name_of);
+  remoting(mail& out, std::shared_ptr<engine> driver,
+           std::function<std::string(transport::rank_t)> name_of);
   ~remoting();
 
   void attach(caf::actor_system& system, std::vector<caf::node_id> nodes);
@@ -49,13 +50,19 @@ public:
   /// Fails the requests that still wait; afterwards nobody here holds anything of another node.
   void fail_pending(const fault& why);
 
-  /// Asks an actor of another node, for `sink` to hear. Hot path.
-  void request(remote_actor& target, const caf::message& content,
-               std::shared_ptr<reply_sink> sink) noexcept;
+  /// Asks an actor of another node what `write` puts into the body, for `sink` to hear. Hot path.
+  template <class Write>
+  void request(const remote_actor& target, const Write& write,
+               const std::shared_ptr<reply_sink>& sink) noexcept {
+    request(
+        target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
+        &write, sink);
+  }
 
   request_table& requests() noexcept { return requests_; }
   export_table& exports() noexcept { return *exports_; }
   mail& out() noexcept { return out_; }
+  const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
   std::string name_of(transport::rank_t rank) const { return name_of_(rank); }
 
   /// Handles of remote actors that exist here.
@@ -65,6 +72,9 @@ private:
   friend class remote_actor;
   friend class reply_address;
   friend class border;
+
+  void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
+               const std::shared_ptr<reply_sink>& sink) noexcept;
 
   // For remote_actor.
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);
@@ -91,6 +101,7 @@ private:
   transport::rank_t rank_of(const caf::node_id& node) const;
 
   mail& out_;
+  const std::shared_ptr<engine> engine_;
   std::function<std::string(transport::rank_t)> name_of_;
   caf::actor_system* system_ = nullptr;
   std::vector<caf::node_id> nodes_;

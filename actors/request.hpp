@@ -31,13 +31,21 @@ void take_answer(future_state<T>& out, caf::message& answer) {
 template <class T>
 class remote_answer final : public future_state<T>, public reply_sink {
 public:
-  remote_answer(std::shared_ptr<engine> driver, remoting& actors, transport::rank_t peer)
-      : future_state<T>(std::move(driver)), actors_(actors), peer_(peer) {}
+  remote_answer(remoting& actors, transport::rank_t peer)
+      : future_state<T>(actors.driver()), actors_(actors), peer_(peer) {}
 
   void on_value(opened_envelope& answer) noexcept override {
     try {
       border handles(actors_, peer_);
       decoder in(answer.body(), answer.tensors(), &handles);
+      if constexpr (!std::is_void_v<T>) {
+        T value{};
+        if (get_as_message(in, value)) {
+          in.expect_end();
+          this->set_value(std::move(value));
+          return;
+        }
+      }
       auto content = in.get<caf::message>();
       in.expect_end();
       take_answer(*this, content);
@@ -120,9 +128,10 @@ auto request(const Handle& receiver, Ts&&... message) {
   if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   if (auto* elsewhere = detail::alive_elsewhere(target)) {
-    auto state = std::make_shared<detail::remote_answer<answer>>(
-        detail::driver_of(target), elsewhere->owner(), elsewhere->rank());
-    elsewhere->request(caf::make_message(std::forward<Ts>(message)...), state);
+    auto& actors = elsewhere->owner();
+    auto state = std::make_shared<detail::remote_answer<answer>>(actors, elsewhere->rank());
+    actors.request(
+        *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, state);
     return future<answer>(std::move(state));
   }
   auto state = std::make_shared<detail::future_state<answer>>(detail::driver_of(target));
