@@ -8,9 +8,16 @@
 
 namespace troupe::detail {
 
+future_core::link future_core::closed{nullptr, nullptr};
+
 future_core::~future_core() {
-  // Never completed, so nobody ran them.
-  for (auto* next : next_) intrusive_ptr_release(next);
+  auto* next = next_.load();
+  if (next == &closed) return;
+  while (next) {  // never completed, so nobody ran them
+    const std::unique_ptr<link> mine(next);
+    intrusive_ptr_release(mine->job);
+    next = mine->next;
+  }
 }
 
 bool future_core::wait_until(clock::time_point deadline) {
@@ -25,24 +32,30 @@ bool future_core::wait_until(clock::time_point deadline) {
   return true;
 }
 
+// Hot path: no lock.
 void future_core::publish() {
-  std::vector<caf::resumable*> next;
-  {
-    std::lock_guard guard(mutex_);
-    next.swap(next_);
-    if (engine_)
-      engine_->finish(done_);
-    else
-      done_.complete();
+  if (engine_)
+    engine_->finish(done_);
+  else
+    done_.complete();
+  auto* last = next_.exchange(&closed, std::memory_order_acq_rel);
+  link* first = nullptr;
+  while (last) {  // in the order in which they came
+    auto* before = std::exchange(last->next, first);
+    first = std::exchange(last, before);
   }
-  for (auto* job : next) run_on(engine_.get(), job);
+  while (first) {
+    const std::unique_ptr<link> mine(first);
+    first = mine->next;
+    run_on(engine_.get(), mine->job);
+  }
 }
 
 void future_core::when_ready(caf::resumable* next) {
-  {
-    std::lock_guard guard(mutex_);
-    if (!ready()) {
-      next_.push_back(next);
+  auto mine = std::make_unique<link>(link{next, next_.load(std::memory_order_acquire)});
+  while (mine->next != &closed) {
+    if (next_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel)) {
+      (void)mine.release();
       return;
     }
   }

@@ -3,7 +3,6 @@
 #include <concepts>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -57,12 +56,18 @@ protected:
 private:
   static void run_on(engine* driver, caf::resumable* job);
 
+  // What comes next, last in first. Its head is `closed` once the outcome is there.
+  struct link {
+    caf::resumable* job;
+    link* next;
+  };
+  static link closed;
+
   completion done_;
   std::atomic<bool> claimed_{false};
   std::uint64_t answerer_ = 0;
   std::shared_ptr<engine> engine_;
-  std::mutex mutex_;
-  std::vector<caf::resumable*> next_;
+  std::atomic<link*> next_{nullptr};
 };
 
 template <class T>
