@@ -57,7 +57,10 @@ decltype(auto) with_class(fault&& f, F&& use) {
 
 }  // namespace
 
-const char* to_string(errc code) noexcept {
+namespace {
+
+// nullptr: there is no such code.
+const char* name_of(errc code) noexcept {
   switch (code) {
     case errc::internal: return "internal error";
     case errc::invalid_argument: return "invalid argument";
@@ -76,7 +79,23 @@ const char* to_string(errc code) noexcept {
     case errc::actor_down: return "actor down";
     case errc::deadlock: return "deadlock";
   }
-  return "unknown error";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* to_string(errc code) noexcept {
+  const char* name = name_of(code);
+  return name ? name : "unknown error";
+}
+
+void set_code(fault& f, unsigned code) {
+  if (code <= 255 && name_of(static_cast<errc>(code))) {
+    f.code = static_cast<errc>(code);
+    return;
+  }
+  f.code = errc::internal;
+  f.text = "error code " + std::to_string(code) + " of another version: " + f.text;
 }
 
 error::error(struct fault f) : std::runtime_error(sentence(f)), fault_(std::move(f)) {}

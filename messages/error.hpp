@@ -41,6 +41,10 @@ struct fault {
   std::chrono::milliseconds limit{0};  ///< rpc_timeout: the limit that passed
 };
 
+/// Sets the code of a fault that comes from elsewhere. One of a newer version becomes
+/// errc::internal, its number in the text.
+void set_code(fault& f, unsigned code);
+
 /// Base of all that Troupe throws. `what()` is the fault's text with node and function.
 class error : public std::runtime_error {
 public:

@@ -38,11 +38,6 @@ std::string read_text(capnp::Text::Reader text, const char* field) {
   return {text.begin(), text.size()};
 }
 
-bool known(unsigned code) {
-  static const std::string_view none = to_string(errc{});
-  return code <= 255 && to_string(static_cast<errc>(code)) != none;
-}
-
 }  // namespace
 
 void write_fault(const fault& f, schema::Fault::Builder out) {
@@ -69,10 +64,7 @@ fault read_fault(schema::Fault::Reader in) {
     out.node = read_text(in.getNode(), "node");
     out.function = read_text(in.getFunction(), "function");
     out.type = read_text(in.getType(), "type");
-    if (known(in.getCode()))
-      out.code = static_cast<errc>(in.getCode());
-    else
-      out.text = "error code " + std::to_string(in.getCode()) + " of another version: " + out.text;
+    set_code(out, in.getCode());
     // What `chrono` converts to nanoseconds must not overflow.
     constexpr auto longest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
     if (in.getLimitMs() < 0 || in.getLimitMs() > longest)

@@ -5,6 +5,9 @@
 #include <caf/exit_reason.hpp>
 #include <caf/sec.hpp>
 
+#include <algorithm>
+#include <limits>
+
 namespace troupe {
 
 namespace {
@@ -120,12 +123,15 @@ fault to_fault(const caf::error& e) {
   if (is_troupe(e) &&
       e.context()
           .match_elements<std::string, std::string, std::string, std::string, std::int64_t>()) {
-    f.code = static_cast<errc>(e.code());
     f.text = e.context().get_as<std::string>(0);
     f.node = e.context().get_as<std::string>(1);
     f.function = e.context().get_as<std::string>(2);
     f.type = e.context().get_as<std::string>(3);
-    f.limit = std::chrono::milliseconds(e.context().get_as<std::int64_t>(4));
+    // What `chrono` converts to nanoseconds must not overflow.
+    const auto limit = e.context().get_as<std::int64_t>(4);
+    constexpr auto longest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
+    f.limit = std::chrono::milliseconds(std::clamp<std::int64_t>(limit, 0, longest));
+    set_code(f, e.code());
     return f;
   }
   f.code = errc::remote_error;

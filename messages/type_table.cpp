@@ -48,6 +48,7 @@ bool add_all() {
 bool add_type(const type_entry& entry) {
   const auto* present = all().by_hash.insert(entry.hash, &entry);
   if (!present) throw internal_error("more than 16,384 message types");
+  // The table's keys are a bit shorter than hashes.
   if (present->name != entry.name)
     throw internal_error("the message types " + std::string(present->name) + " and " +
                          std::string(entry.name) + " have one hash: rename one of them");
@@ -58,7 +59,10 @@ bool add_type(const type_entry& entry) {
   return true;
 }
 
-const type_entry* find_type(std::uint64_t hash) noexcept { return all().by_hash.find(hash); }
+const type_entry* find_type(std::uint64_t hash) noexcept {
+  const auto* entry = all().by_hash.find(hash);
+  return entry && entry->hash == hash ? entry : nullptr;
+}
 
 const type_entry* find_type(caf::rtti_pair type) noexcept {
   if (type.first != 0)
