@@ -98,12 +98,28 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   }
   if (why) write_fault(*why, root.initFault());
   out.bytes = builder.finish();
+  if (out.bytes.size() > max_envelope)
+    throw encode_error("a message whose envelope has " + std::to_string(out.bytes.size()) +
+                       " bytes, more than 64 MiB, cannot be sent: send fewer tensors at once");
   return out;
 }
 
 struct opened_envelope::reader {
-  explicit reader(kj::ArrayPtr<const capnp::word> words, capnp::ReaderOptions options)
-      : message(words, options), root(message.getRoot<schema::Envelope>()) {}
+  explicit reader(const frame& bytes)
+      : message(words(bytes), options(bytes)), root(message.getRoot<schema::Envelope>()) {}
+
+  static kj::ArrayPtr<const capnp::word> words(const frame& bytes) {
+    return kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes.data()),
+                        bytes.size() / word_size);
+  }
+
+  // Enough to read everything a few times, and not for ever.
+  static capnp::ReaderOptions options(const frame& bytes) {
+    capnp::ReaderOptions out;
+    out.traversalLimitInWords = 4 * bytes.size() / word_size + 64;
+    out.nestingLimit = 16;
+    return out;
+  }
 
   capnp::FlatArrayMessageReader message;
   schema::Envelope::Reader root;
@@ -116,12 +132,7 @@ opened_envelope::opened_envelope(frame bytes, std::vector<incoming_payload> payl
       bytes_.size() > max_envelope)
     throw decode_error("an envelope of " + std::to_string(bytes_.size()) + " bytes");
   try {
-    capnp::ReaderOptions options;
-    options.traversalLimitInWords = 4 * bytes_.size() / word_size + 64;
-    options.nestingLimit = 16;
-    auto words = kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes_.data()),
-                              bytes_.size() / word_size);
-    reader_ = new (storage_) reader(words, options);
+    reader_ = new (storage_) reader(bytes_);
     auto root = reader_->root;
     if (root.getVersion() != protocol_version)
       throw decode_error("an envelope of protocol version " + std::to_string(root.getVersion()) +
@@ -142,14 +153,22 @@ opened_envelope::opened_envelope(frame bytes, std::vector<incoming_payload> payl
     if (body.isInline()) {
       auto data = body.getInline();
       body_ = {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
-    } else {
+    } else if (body.isPayload()) {
       if (payloads_.empty()) throw decode_error("an envelope's body is missing");
       auto& last = payloads_.back();
       if (last.place.where != memory_place::kind::host)
         throw decode_error("an envelope's body lies on a device");
       body_ = {last.data.get(), last.size};
+    } else {
+      throw decode_error("an envelope's body is in an unknown place");
     }
     has_tensors_ = root.hasTensors();
+    // A table of tensors knows itself how many payloads are its own.
+    const std::size_t own = body.isPayload() ? 1 : 0;
+    if (!has_tensors_ && payloads_.size() != own)
+      throw decode_error("an envelope without tensors comes with " +
+                         std::to_string(payloads_.size()) + " payloads instead of " +
+                         std::to_string(own));
   } catch (const kj::Exception& e) {
     if (reader_) reader_->~reader();
     throw decode_error(std::string("an envelope is malformed: ") + e.getDescription().cStr());
@@ -178,7 +197,8 @@ tensor_reader* opened_envelope::tensors() {
 fault opened_envelope::why() const {
   if (header_.kind != envelope_kind::failure) throw decode_error("an envelope without an error");
   try {
-    return read_fault(reader_->root.getFault());
+    // A reader of its own: what this one may read is bounded, however often it is asked.
+    return read_fault(reader(bytes_).root.getFault());
   } catch (const kj::Exception& e) {
     throw decode_error(std::string("an error is malformed: ") + e.getDescription().cStr());
   }

@@ -40,13 +40,15 @@ struct sealed_envelope {
 };
 
 /// Builds an envelope around `body`. `tensors`, when there are any, has met the body's tensors;
-/// `why` belongs to a failure. A body of more than 4 KiB becomes the last payload. Hot path:
+/// `why` belongs to a failure. A body of more than 4 KiB becomes the last payload. Throws
+/// encode_error when the envelope, without its payloads, takes more than 64 MiB. Hot path:
 /// allocates nothing for a small body without tensors.
 sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
                      tensor_writer* tensors = nullptr, const fault* why = nullptr);
 
-/// An envelope that has arrived. Construction checks it and throws decode_error; afterwards
-/// everything can be read without fear. Views into it live as long as it does.
+/// An envelope that has arrived. Construction checks it and throws decode_error; what the tensors
+/// and the error are made of is checked when they are asked for. Views into it live as long as it
+/// does. One thread.
 class opened_envelope {
 public:
   opened_envelope(frame bytes, std::vector<incoming_payload> payloads);
@@ -58,15 +60,17 @@ public:
   const envelope_header& header() const noexcept { return header_; }
   std::span<const std::byte> body() const noexcept { return body_; }
 
-  /// The body's tensors; nullptr when there are none.
+  /// The body's tensors; nullptr when there are none. Throws decode_error.
   tensor_reader* tensors();
 
-  /// Takes the message back as it came, for somebody else to open. Nothing else may be called then.
+  /// Takes the message back as it came, for somebody else to open. Nothing else may be called then,
+  /// and `tensors` not before: its tensors lie in the same payloads.
   std::pair<frame, std::vector<incoming_payload>> give_back() noexcept {
     return {std::move(bytes_), std::move(payloads_)};
   }
 
-  /// A failure's error. Throws decode_error for other kinds.
+  /// A failure's error; of code errc::internal if it names none. Throws decode_error, also for
+  /// other kinds.
   fault why() const;
 
 private:
