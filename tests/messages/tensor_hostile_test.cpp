@@ -169,26 +169,6 @@ TEST(tensor_hostile, refuses_an_index_outside_the_table) {
   EXPECT_THROW(tensor_reader().get(0), decode_error);
 }
 
-// Reads every byte that a tensor may touch, so that a sanitizer sees one that does not belong to
-// it.
-std::uint64_t touch(const at::Tensor& t) {
-  if (!t.defined()) return 0;
-  if (t.layout() == at::kSparse) return touch(t._indices()) + touch(t._values());
-  if (t.layout() == at::kSparseCsr || t.layout() == at::kSparseBsr)
-    return touch(t.crow_indices()) + touch(t.col_indices()) + touch(t.values());
-  if (t.layout() != at::kStrided)
-    return touch(t.ccol_indices()) + touch(t.row_indices()) + touch(t.values());
-  if (t.numel() == 0) return 0;
-  std::int64_t last = t.storage_offset();
-  for (std::int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
-  const auto* bytes = static_cast<const std::uint8_t*>(t.storage().data());
-  std::uint64_t sum = 0;
-  for (auto i = static_cast<std::size_t>(t.storage_offset()) * t.itemsize();
-       i < static_cast<std::size_t>(last + 1) * t.itemsize(); ++i)
-    sum += bytes[i];
-  return sum;
-}
-
 struct outcome {
   int refused = 0;
   int read = 0;
