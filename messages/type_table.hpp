@@ -20,8 +20,8 @@ struct type_entry {
   caf::message (*decode_message)(decoder&);  ///< a message of just this element
 };
 
-/// Enters a type; harmless when it is there already. Throws internal_error when two types share a
-/// hash.
+/// Enters a type; harmless when it is there already. `entry` is kept by reference, for the life of
+/// the process. Throws internal_error when two types share a hash or a name.
 bool add_type(const type_entry& entry);
 
 /// nullptr when no such type may travel.

@@ -36,6 +36,10 @@ TEST(type_table, takes_a_type_twice_and_not_two_of_one_hash) {
   static auto twin = entry;
   twin.name = "another";
   EXPECT_THROW(add_type(twin), internal_error);
+  // As of nameless namespaces in two files.
+  static auto namesake = entry;
+  namesake.type = &typeid(nested);
+  EXPECT_THROW(add_type(namesake), internal_error);
   EXPECT_EQ(find_type(type_hash<point>()), &entry);
 }
 
