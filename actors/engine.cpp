@@ -289,6 +289,18 @@ void engine::end_handler(engine_unit& unit) {
   if (unit.key_ != 0 && !role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
 }
 
+engine::network_work::network_work(engine& of) noexcept : engine_(of) {
+  if (self.owner != &of || self.unit->key_ == 0) return;
+  if (of.role_.resume(self.unit->key_, leader_role::handler)) key_ = self.unit->key_;
+}
+
+engine::network_work::~network_work() {
+  if (key_ == 0) return;
+  engine_.handler_number_.fetch_add(1, std::memory_order_relaxed);  // its time begins anew
+  engine_.role_.enter(key_, leader_role::handler);
+  engine_.arm_takeover();
+}
+
 void engine::run(caf::resumable* job, engine_unit& unit) {
   if (job->subtype() == caf::resumable::scheduled_actor)
     detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());

@@ -134,6 +134,20 @@ public:
     end_handler(unit);
   }
 
+  /// While it lives, what the calling thread does counts as work for the network, not for the
+  /// handler that it runs: sending a large tensor shall not cost it the network.
+  class network_work {
+  public:
+    explicit network_work(engine& of) noexcept;
+    ~network_work();
+    network_work(const network_work&) = delete;
+    network_work& operator=(const network_work&) = delete;
+
+  private:
+    engine& engine_;
+    leader_role::snapshot key_ = 0;  // 0: this thread does not lead
+  };
+
   struct census {
     unsigned threads = 0;
     unsigned idle = 0;

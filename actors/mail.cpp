@@ -1,6 +1,7 @@
 #include "actors/mail.hpp"
 
 #include <cstring>
+#include <optional>
 
 namespace troupe {
 
@@ -40,6 +41,8 @@ void mail::send(transport::rank_t to, std::uint64_t order, envelope_header heade
   const bool counted = header.kind != envelope_kind::control;
   if (counted) sent_total_.fetch_add(1, std::memory_order_acq_rel);
   try {
+    std::optional<engine::network_work> work;
+    if (!sealed.payloads.empty()) work.emplace(engine_);
     if (to == self_.rank)
       send_to_self(std::move(sealed));
     else if (net_->send(to, order, std::move(sealed.bytes), std::move(sealed.payloads)))
