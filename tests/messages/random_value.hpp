@@ -1,6 +1,8 @@
 // Random values of every kind that the archive knows.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <chrono>
 #include <complex>
@@ -19,6 +21,20 @@
 #include "messages/archive.hpp"
 
 namespace troupe::testing {
+
+template <class... Ts>
+struct types {};
+
+/// Calls `use<T>()` for each type; failures in it name the type.
+template <class... Ts, class F>
+void for_each(types<Ts...>, F&& use) {
+  (
+      [&] {
+        SCOPED_TRACE(std::string(type_name<Ts>()));
+        use.template operator()<Ts>();
+      }(),
+      ...);
+}
 
 /// The same seed gives the same values.
 class random_values {

@@ -6,6 +6,8 @@
 #include <caf/meta/load_callback.hpp>
 #include <caf/meta/save_callback.hpp>
 #include <caf/meta/type_name.hpp>
+
+#include <bit>
 #include <deque>
 #include <list>
 #include <map>
@@ -130,10 +132,7 @@ struct wide {
   std::int8_t f16, f17, f18, f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31;
 
   static wide random(random_values& r) {
-    wide out;
-    std::int8_t* fields = &out.f0;
-    for (int i = 0; i < 32; ++i) fields[i] = r.make<std::int8_t>();
-    return out;
+    return std::bit_cast<wide>(r.make<std::array<std::int8_t, 32>>());
   }
   friend bool operator==(const wide&, const wide&) = default;
 };
