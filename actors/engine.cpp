@@ -248,6 +248,11 @@ void engine::lead(engine_unit& unit) {
 
 void engine::hand_back(engine_unit& unit) {
   role_.release(std::exchange(unit.key_, 0));
+  find_leader();
+}
+
+// Nobody leads: a waiter shall, or else the minder.
+void engine::find_leader() {
   if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard guard(waiters_mutex_);
     if (!waiters_.empty()) {
@@ -326,8 +331,9 @@ bool engine::wait(completion& what, clock::time_point deadline) {
   unit.awaited_ = &what;
   const auto own_key = is_own_thread() ? self.unit->key_ : 0;
   bool patient = false;  // let a network thread lead: it can run the handlers that keep arriving
+  bool parked = false;
   while (!what.ready()) {
-    if (deadline != never && clock::now() >= deadline) return what.ready();
+    if (deadline != never && clock::now() >= deadline) break;
     auto seen = role_.look();
     const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
     leader_role::snapshot key = 0;
@@ -342,10 +348,13 @@ bool engine::wait(completion& what, clock::time_point deadline) {
       patient = unit.handed_on_ >= 2;
     } else if (!what.ready()) {
       park_waiter(what, deadline);
+      parked = true;
       if (leader_role::state_of(role_.look()) == leader_role::free) patient = false;
     }
   }
-  return true;
+  // Poked to lead, but no longer waiting: it falls to somebody else.
+  if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
+  return what.ready();
 }
 
 // Drives the network until `what` is ready, the deadline passes, the role is lost, or it turns out

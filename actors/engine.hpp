@@ -173,6 +173,7 @@ private:
   void lead(engine_unit& unit);
   void lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit);
   void hand_back(engine_unit& unit);
+  void find_leader();
   bool sleep_in_network(engine_unit& unit, clock::time_point deadline);
   unsigned poll(engine_unit& unit);
   void run(caf::resumable* job, engine_unit& unit);

@@ -1,0 +1,192 @@
+// How nodes end: all together, late, at once, by being dropped; and what the others notice.
+#include <caf/send.hpp>
+
+#include "tests/actors/counter.hpp"
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+class shutting_down : public on_networks {};
+TROUPE_ON_NETWORKS(shutting_down);
+
+int sum(int a, int b) { return a + b; }
+int pass_the_door(int x) {
+  shared_door::current()->pass();
+  return x;
+}
+
+TEST_P(shutting_down, waits_for_the_last) {
+  auto nodes = start({"a", "b", "c"});
+  std::atomic<int> returned{0};
+  std::vector<node> early{nodes[0], nodes[1]};
+  auto going = std::async(std::launch::async, [&] {
+    all_at_once(early, [&](node& n) {
+      n.shutdown(true, patience);
+      ++returned;
+    });
+  });
+  // They serve the late one until it comes.
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(nodes[2].rpc_sync<&sum>(i % 2, i, 1), i + 1);
+  EXPECT_EQ(returned, 0);
+  nodes[2].shutdown(true, patience);
+  going.get();
+  EXPECT_EQ(returned, 2);
+}
+
+TEST_P(shutting_down, lets_calls_under_way_finish) {
+  auto nodes = start({"a", "b", "c"});
+  const shared_door door;
+  std::vector<future<int>> calls;
+  for (int i = 0; i < 9; ++i) calls.push_back(nodes[i % 3].rpc_async<&pass_the_door>(i / 3, i));
+  ASSERT_TRUE(door->wait_for(9));
+  auto going = std::async(std::launch::async, [&] { shut_down(nodes); });
+  EXPECT_EQ(going.wait_for(20ms), std::future_status::timeout);
+  door->open();
+  going.get();
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(calls[i].get(), i);
+}
+
+TEST_P(shutting_down, lets_messages_arrive) {
+  auto nodes = start({"a", "b"});
+  auto seen = std::make_shared<std::atomic<int>>(0);
+  using sink_of_notes = actor<accepts<note>>;
+  auto taker = [](sink_of_notes::pointer,
+                  std::shared_ptr<std::atomic<int>> seen) -> sink_of_notes::behavior_type {
+    return {[seen](const note&) { ++*seen; }};
+  };
+  auto target = nodes[1].spawn(taker, seen);
+  // By way of a function, so that node a gets a handle.
+  auto elsewhere = nodes[0].spawn_on<count_from>("b", 0);
+  for (int i = 0; i < 500; ++i) {
+    caf::anon_send(elsewhere, note{1});
+    caf::anon_send(target, note{1});
+  }
+  auto all = request(elsewhere, total{});
+  shut_down(nodes);
+  EXPECT_EQ(all.get(), 500);
+  EXPECT_EQ(*seen, 500);
+}
+
+TEST_P(shutting_down, gives_up_at_its_limit_and_ends_all_the_same) {
+  auto nodes = start({"a", "b", "c"});
+  auto why = fault_of<rpc_timeout>([&] { nodes[0].shutdown(true, 30ms); });
+  EXPECT_THAT(why.text, testing::HasSubstr("limit of the shutdown"));
+  EXPECT_THAT(why.text, testing::HasSubstr("1"));
+  EXPECT_THAT(why.text, testing::HasSubstr("2"));
+  EXPECT_THROW(nodes[0].rpc_sync<&sum>("b", 1, 2), not_initialized);
+  EXPECT_EQ(nodes[1].rpc_sync<&sum>("c", 1, 2), 3);
+}
+
+TEST_P(shutting_down, at_once_fails_calls_here_and_there) {
+  auto nodes = start({"a", "b", "c"});
+  const shared_door door;
+  auto to_b = nodes[0].rpc_async<&pass_the_door>("b", 1);
+  auto between = nodes[2].rpc_async<&pass_the_door>("a", 3);
+  ASSERT_TRUE(door->wait_for(2));
+  auto from_b = nodes[1].rpc_async<&pass_the_door>("a", 2);
+  ASSERT_TRUE(door->wait_for(3));
+  auto ending = std::async(std::launch::async, [&] { nodes[1].shutdown(false); });
+  EXPECT_THROW(from_b.get_for(patience), not_initialized);
+  door->open();
+  ending.get();
+  try {
+    EXPECT_EQ(to_b.get_for(patience), 1);  // it may just have answered
+  } catch (const peer_lost& e) {
+    EXPECT_EQ(e.node(), "b");
+  }
+  EXPECT_EQ(between.get_for(patience), 3);
+  EXPECT_TRUE(eventually([&] {
+    try {
+      nodes[0].rpc_sync<&sum>("b", 1, 2);
+    } catch (const peer_lost& e) {
+      return e.node() == "b";
+    }
+    return false;
+  }));
+  EXPECT_EQ(nodes[0].rpc_sync<&sum>("c", 1, 2), 3);
+}
+
+using forgetful = actor<answers<total, int>>;
+forgetful::behavior_type never_answer(forgetful::pointer self) {
+  auto kept = std::make_shared<std::vector<caf::typed_response_promise<int>>>();
+  return {[=](const total&) {
+    kept->push_back(self->make_response_promise<int>());
+    return kept->back();
+  }};
+}
+
+TEST_P(shutting_down, at_once_fails_requests_that_wait) {
+  auto nodes = start({"a", "b", "c"});
+  auto f = nodes[0].spawn_on<never_answer>("b");
+  std::vector<future<int>> waiting;
+  for (int i = 0; i < 50; ++i) waiting.push_back(request(f, total{}));
+  nodes[0].rpc_sync<&sum>("b", 1, 2);
+  nodes[1].shutdown(false);
+  for (auto& w : waiting) {
+    ASSERT_TRUE(w.wait_for(patience));
+    EXPECT_THROW(w.get(), error);
+  }
+}
+
+TEST_P(shutting_down, happens_when_the_last_copy_goes) {
+  auto nodes = start({"a", "b"});
+  nodes.pop_back();
+  EXPECT_TRUE(eventually([&] {
+    try {
+      nodes[0].rpc_sync<&sum>("b", 1, 2);
+    } catch (const peer_lost& e) {
+      return e.node() == "b";
+    }
+    return false;
+  }));
+}
+
+TEST_P(shutting_down, leaves_clean_errors_behind) {
+  auto nodes = start({"a", "b"});
+  auto mine = nodes[0].spawn(count_from, 0);
+  auto theirs = nodes[0].spawn_on<count_from>("b", 0);
+  shut_down(nodes);
+  const auto& a = nodes[0];
+  EXPECT_THROW(a.rpc_sync<&sum>("b", 1, 2), not_initialized);
+  EXPECT_THROW(a.rpc_async<&sum>("a", 1, 2), not_initialized);
+  EXPECT_THROW(a.spawn(count_from, 1), not_initialized);
+  EXPECT_THROW(a.spawn<counter_actor>(1), not_initialized);
+  EXPECT_THROW(a.spawn_on<count_from>("b", 1), not_initialized);
+  EXPECT_THROW(a.spawn_on<counter_actor>("b", 1), not_initialized);
+  EXPECT_THROW(a.get_worker_info(), not_initialized);
+  EXPECT_THROW(a.get_worker_info("b"), not_initialized);
+  EXPECT_THROW(a.routes(), not_initialized);
+  EXPECT_THROW(a.debug_info(), not_initialized);
+  EXPECT_THROW(a.system(), not_initialized);
+  // What needs no network still tells.
+  EXPECT_EQ(a.name(), "a");
+  EXPECT_EQ(a.rank(), 0u);
+  EXPECT_EQ(a.world_size(), 2u);
+  EXPECT_EQ(a.workers().size(), 2u);
+  a.shutdown();
+  a.shutdown(false);
+  for (const node& none : {node(nullptr)}) {
+    EXPECT_THROW(none.rank(), not_initialized);
+    EXPECT_THROW(none.shutdown(), not_initialized);
+    EXPECT_THROW(none.rpc_sync<&sum>("b", 1, 2), not_initialized);
+  }
+}
+
+TEST_P(shutting_down, by_two_threads_is_one_shutdown) {
+  auto nodes = start({"a", "b"});
+  std::vector<node> twice{nodes[0], nodes[1], nodes[0], nodes[1]};
+  shut_down(twice);
+  EXPECT_THROW(nodes[0].rpc_sync<&sum>("b", 1, 2), not_initialized);
+}
+
+TEST_P(shutting_down, can_be_followed_by_a_new_start_twenty_times) {
+  for (int i = 0; i < 20; ++i) {
+    auto nodes = start({"a", "b"});
+    EXPECT_EQ(nodes[i % 2].rpc_sync<&sum>(1 - i % 2, i, 1), i + 1);
+    shut_down(nodes);
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test
