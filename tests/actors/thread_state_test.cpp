@@ -1,0 +1,108 @@
+// Each handler starts with a clean thread, whatever the one before has left there.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <set>
+
+#include "tests/actors/counter.hpp"
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+
+struct spoil_it {};
+TROUPE_MESSAGE(spoil_it)
+struct look {};
+TROUPE_MESSAGE(look)
+
+namespace {
+
+class thread_state : public on_networks {};
+TROUPE_ON_NETWORKS(thread_state);
+
+std::mutex threads_mutex;
+std::set<std::thread::id> spoiled;
+int looked_on_spoiled = 0;
+
+void spoil() {
+  // Never destroyed: what a handler with a bug would leave behind.
+  new c10::InferenceMode(true);
+  c10::GradMode::set_enabled(false);
+  std::lock_guard lock(threads_mutex);
+  spoiled.insert(std::this_thread::get_id());
+}
+
+bool is_clean() {
+  {
+    std::lock_guard lock(threads_mutex);
+    looked_on_spoiled += spoiled.contains(std::this_thread::get_id());
+  }
+  return c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
+         !at::ones({2}).is_inference() && (at::ones({2}).requires_grad_() * 2).requires_grad();
+}
+
+void forget_threads() {
+  std::lock_guard lock(threads_mutex);
+  spoiled.clear();
+  looked_on_spoiled = 0;
+}
+
+using messy = actor<answers<spoil_it>, answers<look, bool>>;
+messy::behavior_type be_messy(messy::pointer) {
+  return {[](const spoil_it&) { spoil(); }, [](const look&) { return is_clean(); }};
+}
+
+// Waits with gradients off; tells whether they are off still afterwards.
+bool keeps_its_own(const std::string& other) {
+  const at::NoGradGuard off;
+  auto clean = this_node().rpc_sync<&is_clean>(other);
+  return clean && !c10::GradMode::is_enabled();
+}
+
+TEST_P(thread_state, is_clean_for_functions) {
+  auto nodes = start({"a", "b"});
+  forget_threads();
+  for (int i = 0; i < 100; ++i) {
+    nodes[0].rpc_sync<&spoil>("b");
+    EXPECT_TRUE(nodes[0].rpc_sync<&is_clean>("b"));
+  }
+  EXPECT_GT(looked_on_spoiled, 0);
+}
+
+TEST_P(thread_state, is_clean_for_actors) {
+  auto nodes = start({"a", "b"});
+  forget_threads();
+  auto one = nodes[0].spawn_on<be_messy>("b");
+  auto two = nodes[0].spawn_on<be_messy>("b");
+  for (int i = 0; i < 100; ++i) {
+    request(one, spoil_it{}).get();
+    EXPECT_TRUE(request(two, look{}).get());
+    EXPECT_TRUE(request(one, look{}).get());
+    EXPECT_TRUE(nodes[0].rpc_sync<&is_clean>("b"));
+  }
+  EXPECT_GT(looked_on_spoiled, 0);
+}
+
+TEST_P(thread_state, is_clean_for_continuations) {
+  auto nodes = start({"a", "b"});
+  for (int i = 0; i < 50; ++i) {
+    nodes[0].rpc_sync<&spoil>("a");
+    EXPECT_TRUE(nodes[0].rpc_async<&spoil>("b").then([] { return is_clean(); }).get());
+  }
+}
+
+TEST_P(thread_state, of_one_who_waits_is_its_own) {
+  auto nodes = start({"a", "b"});
+  EXPECT_TRUE(nodes[0].rpc_sync<&keeps_its_own>("b", "a"));
+  EXPECT_TRUE(nodes[0].rpc_sync<&keeps_its_own>("a", "a"));
+  {
+    const at::NoGradGuard off;
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(nodes[0].rpc_sync<&is_clean>("b"));
+      EXPECT_FALSE(c10::GradMode::is_enabled());
+    }
+  }
+  EXPECT_TRUE(c10::GradMode::is_enabled());
+}
+
+}  // namespace
+}  // namespace troupe::test
