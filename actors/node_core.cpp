@@ -1,6 +1,5 @@
 #include "actors/node_core.hpp"
 
-#include <spdlog/spdlog.h>
 #include <caf/actor_cast.hpp>
 #include <caf/actor_registry.hpp>
 #include <caf/send.hpp>
@@ -11,6 +10,7 @@
 #include "actors/current.hpp"
 #include "actors/job.hpp"
 #include "actors/thread_state.hpp"
+#include "messages/log.hpp"
 #include "transport/rendezvous.hpp"
 #include "transport/ucx_transport.hpp"
 
@@ -132,7 +132,7 @@ node_core::~node_core() {
   try {
     shutdown(false, std::chrono::milliseconds(0));
   } catch (const std::exception& e) {
-    spdlog::error("{}: {}", self().name, e.what());
+    log().error("{}: {}", self().name, e.what());
   }
 }
 
@@ -216,7 +216,7 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
       remoting_->deliver(opened, from, &unit);
     }
   } catch (const decode_error& e) {
-    spdlog::warn("{}: dropped a message from rank {}: {}", self().name, from, e.what());
+    log().warn("{}: dropped a message from rank {}: {}", self().name, from, e.what());
   }
 }
 
@@ -242,8 +242,11 @@ void node_core::execute(opened_envelope& message, transport::rank_t from) noexce
 }
 
 void node_core::peer_lost(transport::rank_t peer, const std::string& reason) {
-  spdlog::info("{}: lost {}: {}", self().name, workers_[peer].name, reason);
-  remoting_->peer_lost(peer, reason);
+  const auto failed = remoting_->peer_lost(peer, reason);
+  // A peer that has nothing left to do for this node may well go.
+  log().log(failed > 0 ? spdlog::level::warn : spdlog::level::debug,
+            "{}: lost {}: {}; {} requests failed", self().name, workers_[peer].name, reason,
+            failed);
   quiescence_->peer_lost(peer);
 }
 
@@ -345,7 +348,7 @@ void node_core::end_actors() {
     engine_->wait(never, clock::now() + std::chrono::milliseconds(1));
   }
   if (auto left = registry.running(); left > 0) {
-    spdlog::warn("{}: {} actors did not end at the shutdown", self().name, left);
+    log().warn("{}: {} actors did not end at the shutdown", self().name, left);
     host_->system().await_actors_before_shutdown(false);
   }
 }

@@ -1,12 +1,12 @@
 #include "actors/remoting.hpp"
 
-#include <spdlog/spdlog.h>
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 #include <caf/scheduler/abstract_coordinator.hpp>
 
 #include "actors/job.hpp"
 #include "actors/remote_actor.hpp"
+#include "messages/log.hpp"
 
 namespace troupe {
 
@@ -205,7 +205,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
     pending.mid = element.mid;
     answer(std::move(pending), std::move(why), nullptr);
   } else if (why.code == errc::encode_error) {
-    spdlog::error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+    log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
   }
 }
 
@@ -433,7 +433,7 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
 // ---- Ends
 // -------------------------------------------------------------------------------------------
 
-void remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
+std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
   fault why;
   why.code = errc::peer_lost;
   why.node = name_of_(peer);
@@ -455,7 +455,9 @@ void remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
       }
     }
   }
-  for (auto& request : requests_.take_peer(peer)) {
+  auto requests = requests_.take_peer(peer);
+  const auto failed = requests.size();
+  for (auto& request : requests) {
     auto told = why;
     told.function = request.function;
     answer(std::move(request), std::move(told), nullptr);
@@ -463,6 +465,7 @@ void remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
   for (auto& proxy : proxies)
     static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
   exports_->release_all(peer);
+  return failed;
 }
 
 void remoting::close() {

@@ -42,7 +42,8 @@ public:
   void deliver(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
 
   /// Fails what waits for `peer`, ends the handles of its actors and takes back what it held.
-  void peer_lost(transport::rank_t peer, const std::string& reason);
+  /// Returns how many requests that failed.
+  std::size_t peer_lost(transport::rank_t peer, const std::string& reason);
 
   /// Every handle bounces from now on. Waits for senders under way.
   void close();

@@ -1,6 +1,6 @@
 #include "actors/reply.hpp"
 
-#include <spdlog/spdlog.h>
+#include "messages/log.hpp"
 
 namespace troupe {
 
@@ -24,11 +24,11 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
     auto told =
         describe(std::move(why), owner.name_of(owner.out().self().rank), std::string(function_));
     if (told.code == errc::peer_lost && told.node == owner.name_of(to_)) return;
-    spdlog::warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
-                 told.type.empty() ? "" : ": ", told.text);
+    log().warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
+               told.type.empty() ? "" : ": ", told.text);
     owner.out().send_fault(to_, 0, request_, told);
   } catch (const std::exception& e) {
-    spdlog::error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());
+    log().error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());
   }
 }
 

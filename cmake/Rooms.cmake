@@ -1,14 +1,17 @@
 # The kinds of target that Troupe has. Each takes every source of its folder, so that adding a file
 # needs no edit here.
 
-# Settings of all our own code: public include root, warnings as errors.
+# Settings of all our own code: public include root, warnings as errors. A project that adds Troupe to
+# its own keeps its own warnings.
 add_library(troupe_settings INTERFACE)
 target_include_directories(troupe_settings INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/apps/include")
 target_compile_features(troupe_settings INTERFACE cxx_std_20)
-# g++ 12 sees overlaps in std::string where there are none (GCC bug 105329).
-target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict)
-if(TROUPE_WERROR)
-  target_compile_options(troupe_settings INTERFACE -Werror)
+if(PROJECT_IS_TOP_LEVEL)
+  # g++ 12 sees overlaps in std::string where there are none (GCC bug 105329).
+  target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict)
+  if(TROUPE_WERROR)
+    target_compile_options(troupe_settings INTERFACE -Werror)
+  endif()
 endif()
 
 # troupe_room(NAME [DEPENDS targets...]): the static library troupe_NAME of a room's sources, which

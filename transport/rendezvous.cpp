@@ -1,7 +1,6 @@
 #include "transport/rendezvous.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/file_store.hpp"
 #include "transport/rendezvous_host.hpp"
 #include "transport/rendezvous_method.hpp"
@@ -204,7 +204,7 @@ private:
     out.secret = plan_.secret.secret;
     count_local(out);
     if (plan_.secret.derived && !out.all_on_one_host && plan_.rank == 0)
-      spdlog::warn(
+      log().warn(
           "job '{}' spans several hosts without a secret of its own: whoever knows its name can "
           "join; set TROUPE_JOB_SECRET to the same 64 hex digits on every rank (openssl rand -hex "
           "32), or start it with troupe-run",

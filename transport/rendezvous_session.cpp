@@ -1,11 +1,11 @@
 #include "transport/rendezvous_session.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/prefix_store.hpp"
 
 namespace troupe::transport {
@@ -78,7 +78,7 @@ void rendezvous_session::end(std::chrono::milliseconds goodbye,
     if (place_.client) place_.client->set_limits(goodbye);
     if (joined_) say_goodbye(wait_for_others);
   } catch (const std::exception& e) {
-    spdlog::debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
+    log().debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
   }
   // A place that was not joined may be met at again in its next generation.
   if (joined_ && place_.client) place_.client->close();

@@ -2,13 +2,13 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <thread>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/tcp_store_connect.hpp"
 
 namespace troupe::transport {
@@ -34,7 +34,7 @@ std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_p
   if (own_name && !plan.all_local && out.front().is_loopback()) {
     // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
     // interfaces the others see under that name is not known here.
-    spdlog::warn(
+    log().warn(
         "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
         "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",
         plan.master.host);

@@ -1,13 +1,13 @@
 #include "transport/tcp_store_connect.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstring>
 #include <thread>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/store.hpp"
 #include "transport/store_handshake.hpp"
 
@@ -108,7 +108,7 @@ unique_fd connect_until(const endpoint& where, std::vector<socket_address>& addr
       give_up(where, reason, attempts,
               std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - start));
     if (attempts == 1)
-      spdlog::debug("the store at {} is not there yet: {}", to_string(where), reason);
+      log().debug("the store at {} is not there yet: {}", to_string(where), reason);
     std::this_thread::sleep_for(std::min(pause, time_left(deadline)));
     pause = std::min(2 * pause, longest_pause);
   } while (std::chrono::steady_clock::now() < deadline);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include <unordered_map>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/store_desk.hpp"
 #include "transport/tcp_store_connection.hpp"
 
@@ -135,7 +135,7 @@ private:
     try {
       handle(id, events);
     } catch (const std::exception& e) {
-      spdlog::error("the store dropped a connection: {}", e.what());
+      log().error("the store dropped a connection: {}", e.what());
       if (connections_.contains(id)) drop(id);
     }
   }
@@ -180,8 +180,8 @@ private:
   // Out of descriptors: strangers go first; without any, nobody is accepted until somebody leaves.
   void make_room(int error) {
     if (!strangers_.empty()) return refuse(*strangers_.begin(), "was one of too many");
-    spdlog::warn("the store accepts no more connections until one of its {} ends: {}{}", clients_,
-                 std::strerror(error), error == EMFILE ? " (raise the limit with ulimit -n)" : "");
+    log().warn("the store accepts no more connections until one of its {} ends: {}{}", clients_,
+               std::strerror(error), error == EMFILE ? " (raise the limit with ulimit -n)" : "");
     watch(EPOLL_CTL_MOD, listener_.get(), listener_id, 0);
     listener_paused_ = true;
   }
@@ -267,7 +267,7 @@ private:
   }
 
   bool garbled(connection& c, const std::string& why) {
-    spdlog::warn("the store dropped {}, which sent what is no request: {}", to_string(c.peer), why);
+    log().warn("the store dropped {}, which sent what is no request: {}", to_string(c.peer), why);
     {
       std::lock_guard lock(mutex_);
       ++counts_.garbled;
@@ -335,7 +335,7 @@ private:
       } else if (c.is_stranger()) {
         refuse(id, "gave no proof in time", c.at == stage::proof);
       } else {
-        spdlog::warn("the store dropped {}, which has stalled", to_string(c.peer));
+        log().warn("the store dropped {}, which has stalled", to_string(c.peer));
         drop(id);
       }
     }
@@ -365,7 +365,7 @@ private:
       (wrong_secret ? counts_.last_wrong_secret : counts_.last_stranger) = who;
     }
     if (std::has_single_bit(so_far))
-      spdlog::warn("the store refused {}: it {} ({} so far)", who, why, so_far);
+      log().warn("the store refused {}: it {} ({} so far)", who, why, so_far);
     drop(id);
   }
 

@@ -1,6 +1,5 @@
 #include "transport/ucx_backend.hpp"
 
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/ucx_lanes.hpp"
 
 namespace troupe::transport {
@@ -147,7 +147,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
       if (fd >= 0)
         watch_.add(p.get(), fd);
       else
-        spdlog::warn("the end of {} may go unnoticed: {}", rank_name(rank), why);
+        log().warn("the end of {} may go unnoticed: {}", rank_name(rank), why);
     }
   }
   const auto& bytes = network ? there.network : there.any;
@@ -199,9 +199,9 @@ void backend::describe_lanes(peer& p) {
     p.place += ", TCP asked for";
   if (!slow.empty()) {
     p.place += ", but " + slow;
-    spdlog::warn("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
+    log().warn("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
   } else {
-    spdlog::debug("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
+    log().debug("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
   }
 }
 
