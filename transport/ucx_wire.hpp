@@ -57,7 +57,7 @@ struct chunk_header {
 static_assert(sizeof(chunk_header) == 40);
 
 /// Bytes of a chunk: with its header the most that shared memory carries in one piece.
-inline constexpr std::size_t chunk_size = 8192;
+inline constexpr std::size_t chunk_size = 16384;
 
 /// Longest payload that may come in chunks.
 inline constexpr std::size_t longest_chunked = 64 * 1024 * 1024;

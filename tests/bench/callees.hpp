@@ -10,6 +10,7 @@ namespace troupe::bench {
 // What rank 1 serves.
 
 void nothing();
+void take(const at::Tensor& x);
 at::Tensor echo(const at::Tensor& x);
 
 /// Adds 1 two hundred times, in place, and returns `x`.
