@@ -136,7 +136,9 @@ void engine::thread_main() {
   while (!stopping_) {
     if (auto* system = system_.load()) unit.attach(*system);
     if (handed_over_.exchange(false)) {
-      unit.key_ = role_.take(role_.look(), leader_role::network_thread);
+      // Not from a waiter that has taken it meanwhile and sleeps: see `idle`.
+      if (auto seen = role_.look(); leader_role::idle(seen))
+        unit.key_ = role_.take(seen, leader_role::network_thread);
     } else if (auto* job = queue_.try_pop()) {
       ensure_minder();
       running_.fetch_add(1, std::memory_order_relaxed);
