@@ -108,7 +108,7 @@ ROWS = (
     Row("calls_threads", "small calls a second from 4 threads, each waiting for its own"),
     Row(
         "perftest_am",
-        "round trip of 1 and 4 MiB against UCX's own on the same lanes",
+        "a call with 1 or 4 MiB, some under way, against UCX's own on the same lanes",
         peers=(UCX,),
         targets=(times(1 / 1.2, peer=UCX),),
     ),
