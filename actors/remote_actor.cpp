@@ -10,11 +10,18 @@ remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> 
 
 remote_actor::~remote_actor() { owner_->gone(*this); }
 
-void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) {
-  if (getf(is_terminated_flag))
-    bounce(letter);
-  else
-    owner_->forward(*this, std::move(letter));
+void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
+  if (!ended()) return owner_->forward(*this, std::move(letter));
+  const auto why = reason();
+  if (!is_troupe(why) || !letter->mid.is_request() || !letter->sender) return bounce(letter);
+  // CAF would say no more than that the receiver is down.
+  letter->sender->enqueue(
+      caf::make_mailbox_element(nullptr, letter->mid.response_id(), {}, caf::make_message(why)),
+      host);
+}
+
+caf::error remote_actor::reason() {
+  return shared_critical_section([&] { return fail_state_; });
 }
 
 void remote_actor::attach(caf::attachable_ptr what) {

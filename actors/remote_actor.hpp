@@ -27,6 +27,7 @@ private:
   friend class remoting;
 
   void watch_once();
+  caf::error reason();
 
   std::shared_ptr<remoting> owner_;
   const transport::rank_t rank_;

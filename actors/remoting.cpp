@@ -26,6 +26,16 @@ enum class handle_form : std::uint8_t { null, own, passed_on };
 
 constexpr std::uint32_t max_release = 1u << 30;
 
+void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
+  auto* end = &list;
+  while (*end) end = &(*end)->next;
+  *end = std::move(more);
+}
+
+void tell(const caf::attachable_ptr& watchers, const caf::error& why, caf::execution_unit* unit) {
+  for (auto* i = watchers.get(); i; i = i->next.get()) i->actor_exited(why, unit);
+}
+
 }  // namespace
 
 remoting::remoting(mail& out, std::shared_ptr<engine> driver,
@@ -131,24 +141,37 @@ caf::strong_actor_ptr remoting::proxy_of(transport::rank_t owner, caf::actor_id 
     }
     if (granted) static_cast<remote_actor*>(proxy->get())->grants_.fetch_add(1);
   }
-  if (lost) {
-    fault why;
-    why.code = errc::peer_lost;
-    why.node = name_of_(owner);
-    why.text = "the actor's node is gone";
-    static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
-  }
+  if (lost) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(loss_of(owner)));
   return proxy;
 }
 
+fault remoting::loss_of(transport::rank_t peer) const {
+  fault why;
+  why.code = errc::peer_lost;
+  why.node = name_of_(peer);
+  why.text = "the actor's node is gone";
+  return why;
+}
+
+// Those who watch the actor do so without a handle now.
 void remoting::gone(remote_actor& proxy) {
   const key name{proxy.rank(), proxy.id()};
+  const bool watched = proxy.attachables_head_ != nullptr;
+  bool lost = false;
   {
     std::lock_guard guard(mutex_);
     auto place = proxies_.find(name);
     // A new handle may have taken the place already.
     if (place != proxies_.end() && place->second.get() == proxy.ctrl()) proxies_.erase(place);
+    lost = lost_.contains(name.rank);
+    if (watched && !lost) append(orphans_[name], std::move(proxy.attachables_head_));
   }
+  if (watched && lost) {
+    tell(proxy.attachables_head_, to_caf(loss_of(name.rank)), nullptr);
+    return;
+  }
+  // Once more: the end may have come while there was neither handle nor orphan.
+  if (watched) send_control(name.rank, control::watch, name.id);
   if (auto grants = proxy.grants_.load())
     send_control(name.rank, control::release, name.id, grants);
 }
@@ -392,11 +415,14 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
       auto id = in.get<caf::actor_id>();
       auto reason = in.get<caf::error>();
       caf::strong_actor_ptr proxy;
+      caf::attachable_ptr orphans;
       {
         std::lock_guard guard(mutex_);
         auto place = proxies_.find({from, id});
         if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
+        if (auto left = orphans_.extract({from, id})) orphans = std::move(left.mapped());
       }
+      tell(orphans, reason, unit);
       if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
       break;
     }
@@ -440,12 +466,21 @@ std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reaso
   why.text = "lost " + why.node + ": " + reason;
   std::vector<caf::strong_actor_ptr> proxies;
   std::vector<caf::strong_actor_ptr> pinned;
+  std::vector<caf::attachable_ptr> orphans;
   {
     std::lock_guard guard(mutex_);
     lost_.insert(peer);
     for (auto& [name, weak] : proxies_)
       if (name.rank == peer)
         if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
+    for (auto place = orphans_.begin(); place != orphans_.end();) {
+      if (place->first.rank == peer) {
+        orphans.push_back(std::move(place->second));
+        place = orphans_.erase(place);
+      } else {
+        ++place;
+      }
+    }
     for (auto place = pins_.begin(); place != pins_.end();) {
       if (place->second.first == peer) {
         pinned.push_back(std::move(place->second.second));
@@ -464,6 +499,7 @@ std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reaso
   }
   for (auto& proxy : proxies)
     static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
+  for (auto& watchers : orphans) tell(watchers, to_caf(why), nullptr);
   exports_->release_all(peer);
   return failed;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/actor_system.hpp>
+#include <caf/attachable.hpp>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -25,7 +26,7 @@ class remote_actor;
 /// known
 ///    to the owner (claim, confirm).
 /// 3. Who monitors or links to a remote actor hears of its end exactly once, also when it has ended
-///    before, or its node is lost.
+///    before, its node is lost, or no handle of it is left here.
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
 /// handler
 ///    that drops it, or by the loss of the node.
@@ -81,6 +82,7 @@ private:
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);
   void watch(remote_actor& target);
   void gone(remote_actor& proxy);
+  fault loss_of(transport::rank_t peer) const;
 
   // For reply_address.
   void reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
@@ -123,6 +125,7 @@ private:
   };
   mutable std::mutex mutex_;
   std::unordered_map<key, caf::weak_actor_ptr, key_hash> proxies_;
+  std::unordered_map<key, caf::attachable_ptr, key_hash> orphans_;  // watch without a handle
   std::unordered_map<std::uint64_t, std::pair<transport::rank_t, caf::strong_actor_ptr>> pins_;
   std::uint64_t last_pin_ = 0;
   std::set<transport::rank_t> lost_;

@@ -182,6 +182,16 @@ TEST_P(monitors, of_links_hear_an_exit) {
   EXPECT_EQ(request(w, still_there{}).get_for(patience), 1);
 }
 
+TEST_P(monitors, of_links_to_a_lost_node_hear_an_exit) {
+  auto nodes = start({"a", "b"});
+  auto told = std::make_shared<heard>();
+  auto w = nodes[0].spawn(link_to, nodes[0].spawn_on<live>("b"), told);
+  wait_until_set(nodes[0], w);
+  nodes[1].shutdown(false);
+  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
+  EXPECT_TRUE(told->reason());
+}
+
 TEST_P(monitors, of_links_end_with_the_other) {
   auto nodes = start({"a", "b"});
   for (bool far_one_first : {true, false}) {

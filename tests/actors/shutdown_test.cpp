@@ -116,7 +116,7 @@ forgetful::behavior_type never_answer(forgetful::pointer self) {
   }};
 }
 
-TEST_P(shutting_down, at_once_fails_requests_that_wait) {
+TEST_P(shutting_down, at_once_names_the_lost_node_to_those_who_wait) {
   auto nodes = start({"a", "b", "c"});
   auto f = nodes[0].spawn_on<never_answer>("b");
   std::vector<future<int>> waiting;
@@ -127,6 +127,9 @@ TEST_P(shutting_down, at_once_fails_requests_that_wait) {
     ASSERT_TRUE(w.wait_for(patience));
     EXPECT_THROW(w.get(), error);
   }
+  auto late = request(f, total{});
+  ASSERT_TRUE(late.wait_for(patience));
+  EXPECT_EQ(fault_of<peer_lost>([&] { late.get(); }).node, "b");
 }
 
 TEST_P(shutting_down, happens_when_the_last_copy_goes) {
