@@ -40,7 +40,7 @@ struct ucx_options {
   std::array<std::byte, 32> key{};
   /// With `ucx_bulk::automatic`, what still fits in the queue of shared memory in one go; 64 MiB at
   /// most.
-  std::size_t copy_limit = 4 * 1024 * 1024;
+  std::size_t copy_limit = 1024 * 1024;
   /// Over a network, payloads of this many bytes and more go straight into their final memory;
   /// smaller ones are copied once more at the receiver, but need no second turn of the network.
   std::size_t rendezvous_threshold = 64 * 1024;

@@ -1,0 +1,35 @@
+// A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE. Serves until the job ends.
+
+#include <cstdio>
+#include <string>
+
+#include "tests/actors/rank_functions.hpp"
+
+namespace {
+
+// Named, so that the linker keeps the functions which only the test calls.
+template <auto... F>
+bool served() {
+  return (true && ... && troupe::callable<F>::registered);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  using namespace troupe::test;
+  if (!served<&process_id, &plus_one, &add_to, &make_counter, &never_answer,
+              &wait_for_the_loss_of>())
+    return 2;
+  try {
+    troupe::rpc_options options;
+    options.rank = std::stoi(argv[1]);
+    options.world_size = std::stoi(argv[2]);
+    options.init_method = std::string("file://") + argv[3];
+    const auto node = troupe::init_rpc(options);
+    node.shutdown(true, std::chrono::minutes(2));
+    return 0;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "rank %s: %s\n", argv[1], failure.what());
+    return 1;
+  }
+}
