@@ -181,21 +181,47 @@ struct caf_host::config : caf::actor_system_config {
   std::shared_ptr<engine> driver;
 };
 
+namespace {
+
+// All nodes of this process that have not been shut down.
+struct living {
+  std::mutex mutex;
+  std::unordered_map<const caf::actor_system*, std::shared_ptr<engine>> drivers;
+};
+
+living& hosts() {
+  static auto& all = *new living;
+  return all;
+}
+
+}  // namespace
+
 caf_host::caf_host(std::shared_ptr<engine> driver, const node_identity& self)
     : clock_(std::make_unique<node_clock>(*driver)),
       config_(std::make_unique<config>(std::move(driver), *clock_, self)),
       system_(std::make_unique<caf::actor_system>(*config_)) {
+  {
+    std::lock_guard guard(hosts().mutex);
+    hosts().drivers.emplace(system_.get(), config_->driver);
+  }
   let_go_of_logger();
 }
 
 void caf_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullptr); }
 
-caf_host::~caf_host() = default;
+caf_host::~caf_host() {
+  std::lock_guard guard(hosts().mutex);
+  hosts().drivers.erase(system_.get());
+}
 
-std::shared_ptr<engine> caf_host::driver_of(caf::actor_system& system) {
-  const auto* ours = dynamic_cast<const config*>(&system.config());
-  if (!ours) throw invalid_argument("this actor belongs to a CAF system that is no node of Troupe");
-  return ours->driver;
+// Handles outlive their system, so nothing of it is touched before it is known to live.
+std::shared_ptr<engine> caf_host::driver_of(const caf::actor_system* system) {
+  std::lock_guard guard(hosts().mutex);
+  auto place = hosts().drivers.find(system);
+  if (place == hosts().drivers.end())
+    throw not_initialized(
+        "the actor's node has been shut down, or its CAF system is no node of Troupe");
+  return place->second;
 }
 
 caf::node_id caf_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {

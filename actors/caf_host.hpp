@@ -56,8 +56,8 @@ public:
   /// while another thread still holds it. To be called when a thread has made one.
   static void let_go_of_logger();
 
-  /// The engine of a node's actor system; throws invalid_argument for any other system.
-  static std::shared_ptr<engine> driver_of(caf::actor_system& system);
+  /// The engine of a node's actor system; throws not_initialized when that is none or no more.
+  static std::shared_ptr<engine> driver_of(const caf::actor_system* system);
 
   /// The node id of `rank` in the same job.
   static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);

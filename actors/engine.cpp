@@ -139,9 +139,8 @@ void engine::thread_main() {
       // Not from a waiter that has taken it meanwhile and sleeps: see `idle`.
       if (auto seen = role_.look(); leader_role::idle(seen))
         unit.key_ = role_.take(seen, leader_role::network_thread);
-    } else if (auto* job = queue_.try_pop()) {
+    } else if (auto* job = take_job()) {
       ensure_minder();
-      running_.fetch_add(1, std::memory_order_relaxed);
       client_.prepare_thread();
       run(job, unit);
       running_.fetch_sub(1, std::memory_order_release);
@@ -165,9 +164,18 @@ engine::census engine::count() const {
           queue_.empty()};
 }
 
+// Counted as running before it leaves the queue, so that `quiet` sees it in one place or the other.
+caf::resumable* engine::take_job() {
+  if (queue_.empty()) return nullptr;
+  running_.fetch_add(1, std::memory_order_seq_cst);
+  auto* job = queue_.try_pop();
+  if (!job) running_.fetch_sub(1, std::memory_order_relaxed);
+  return job;
+}
+
 bool engine::quiet() const noexcept {
-  return running_.load(std::memory_order_acquire) == (is_own_thread() ? 1 : 0) && queue_.empty() &&
-         !have_local_.load();
+  const int own = is_own_thread() ? 1 : 0;
+  return running_.load() == own && queue_.empty() && !have_local_.load() && running_.load() == own;
 }
 
 // ---- Leading
@@ -217,9 +225,10 @@ void engine::lead(engine_unit& unit) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     auto events = poll(unit);
     if (unit.key_ == 0) return;
-    if (auto* job = queue_.try_pop()) {
+    if (auto* job = take_job()) {
       ++events;
       begin_handler(unit);
+      running_.fetch_sub(1, std::memory_order_relaxed);  // it counts as a handler now
       run(job, unit);
       end_handler(unit);
       if (unit.key_ == 0) return;

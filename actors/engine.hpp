@@ -176,6 +176,7 @@ private:
   void find_leader();
   bool sleep_in_network(engine_unit& unit, clock::time_point deadline);
   unsigned poll(engine_unit& unit);
+  caf::resumable* take_job();
   void run(caf::resumable* job, engine_unit& unit);
   void begin_handler(engine_unit& unit);
   void end_handler(engine_unit& unit);

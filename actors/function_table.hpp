@@ -68,6 +68,7 @@ struct callable {
     in.expect_end();
     if constexpr (detail::answer_of<returned>::later) {
       auto later = std::apply(F, std::move(args));
+      later.state();  // throws when it belongs to no call
       auto state = later.shared();
       state->when_ready(detail::make_continuation(
           [state, reply = std::make_shared<reply_token>(std::move(reply))] {

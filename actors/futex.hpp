@@ -14,6 +14,17 @@ namespace troupe {
 
 using clock = std::chrono::steady_clock;
 
+/// Now and `limit`; time_point::max(), which is never, when that is too far away to be told.
+inline clock::time_point deadline_after(std::chrono::nanoseconds limit) noexcept {
+  const auto now = clock::now();
+  return limit < clock::time_point::max() - now ? now + limit : clock::time_point::max();
+}
+inline clock::time_point deadline_after(std::chrono::milliseconds limit) noexcept {
+  constexpr auto most =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds::max());
+  return limit < most ? deadline_after(std::chrono::nanoseconds(limit)) : clock::time_point::max();
+}
+
 /// Sleeps while `word` is `expected`, until woken or past `deadline` (time_point::max(): for ever).
 /// May return early for no reason.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,

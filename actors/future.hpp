@@ -79,7 +79,11 @@ public:
   template <class... Us>
   bool set_value(Us&&... xs) {
     if (!claim()) return false;
-    value_.emplace(std::forward<Us>(xs)...);
+    try {
+      value_.emplace(std::forward<Us>(xs)...);
+    } catch (...) {  // of the value's constructor
+      failure_ = std::current_exception();
+    }
     publish();
     return true;
   }
@@ -119,7 +123,7 @@ public:
 
   /// Blocks until there is a value or an error; false when the limit passed first.
   bool wait_for(std::chrono::nanoseconds limit) const {
-    return state().wait_until(clock::now() + limit);
+    return state().wait_until(deadline_after(limit));
   }
   void wait() const { state().wait_until(clock::time_point::max()); }
 

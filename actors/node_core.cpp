@@ -124,8 +124,8 @@ void node_core::open(std::unique_ptr<transport::transport> net) {
     nodes.push_back(caf_host::id_of(identity_.job, incarnations_[rank], rank));
   remoting_->attach(host_->system(), std::move(nodes));
   // Only now: messages may be waiting already.
-  engine_->start(*net_);
   open_ = true;
+  engine_->start(*net_);
 }
 
 node_core::~node_core() {
@@ -173,7 +173,7 @@ void node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_
   pending.sink = sink;
   if (limit.count() < 0) limit = rpc_timeout();
   pending.limit = limit;
-  if (limit.count() > 0) pending.deadline = clock::now() + limit;
+  if (limit.count() > 0) pending.deadline = deadline_after(limit);
   const auto deadline = pending.deadline;
   envelope_header header;
   header.kind = envelope_kind::call;
@@ -215,7 +215,7 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
     } else {
       remoting_->deliver(opened, from, &unit);
     }
-  } catch (const decode_error& e) {
+  } catch (const std::exception& e) {
     log().warn("{}: dropped a message from rank {}: {}", self().name, from, e.what());
   }
 }
@@ -293,7 +293,7 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   if (!open_) return;
   std::exception_ptr failure;
   if (graceful) {
-    auto deadline = limit.count() > 0 ? clock::now() + limit : clock::time_point::max();
+    auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
     try {
       quiescence_->wait(
           [&] {

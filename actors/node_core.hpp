@@ -57,6 +57,8 @@ public:
             std::shared_ptr<reply_sink> sink, std::chrono::milliseconds limit, Write&& write) {
     try {
       check_open();
+      gate::pass pass(remoting_->entrance());
+      if (!pass) throw not_initialized("the node has been shut down");
       border handles(*remoting_, to);
       letter text(&handles);
       write(text.body());

@@ -51,8 +51,8 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
     }
     {
       std::lock_guard guard(mutex_);
-      if (leader_lost_) break;
       if (quiet_) return;
+      if (leader_lost_) break;
     }
     // Others still work; let them.
     completion never;

@@ -49,6 +49,8 @@ reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remoting
 
 reply_address::~reply_address() {
   if (answered_) return;
+  gate::pass pass(owner_->entrance());
+  if (!pass) return;  // the node has been shut down
   fault why;
   why.code = errc::remote_error;
   why.type = "troupe::broken_promise";

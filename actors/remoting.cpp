@@ -26,6 +26,10 @@ enum class handle_form : std::uint8_t { null, own, passed_on };
 
 constexpr std::uint32_t max_release = 1u << 30;
 
+// What went wrong just now, while a message was written or read: one of our errors, or what a
+// user's type threw.
+fault unreadable() { return describe(std::current_exception(), {}, {}); }
+
 void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
   auto* end = &list;
   while (*end) end = &(*end)->next;
@@ -215,8 +219,8 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
     }
     out_.send(to, target.id(), header, &text);
     return;
-  } catch (const error& e) {
-    why = e.fault();
+  } catch (...) {
+    why = unreadable();
   }
   if (why.node.empty()) why.node = name_of_(to);
   if (request != 0) {
@@ -252,8 +256,8 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
     header.request = request = requests_.add(std::move(pending));
     out_.send(to, target.id(), header, &text);
     return;
-  } catch (const error& e) {
-    why = e.fault();
+  } catch (...) {
+    why = unreadable();
   }
   if (why.node.empty()) why.node = name_of_(to);
   // Unless somebody else has answered it already.
@@ -274,8 +278,8 @@ void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t re
     out_.send(to, order, header, &text);
   } catch (const troupe::peer_lost&) {
     // Nobody is left to hear it.
-  } catch (const error& e) {
-    auto why = e.fault();
+  } catch (...) {
+    auto why = unreadable();
     if (why.node.empty()) why.node = name_of_(out_.self().rank);
     out_.send_fault(to, order, request, why);
   }
@@ -289,7 +293,7 @@ void remoting::send_control(transport::rank_t to, const Ts&... xs) noexcept {
     letter text(nullptr);
     (text.body().put(xs), ...);
     out_.send(to, 0, {}, &text);
-  } catch (const error&) {
+  } catch (const std::exception&) {
     // The peer is gone: `peer_lost` settles what this was about.
   }
 }
@@ -344,9 +348,9 @@ void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from
     if (header.urgent) mid = mid.with_high_priority();
     target->enqueue(caf::make_mailbox_element(std::move(sender), mid, {}, std::move(content)),
                     unit);
-  } catch (const decode_error& e) {
+  } catch (...) {
     if (header.request == 0) throw;
-    auto why = e.fault();
+    auto why = unreadable();
     why.node = name_of_(out_.self().rank);
     out_.send_fault(from, header.sender, header.request, why);
   }
@@ -359,7 +363,12 @@ void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
   auto request = requests_.take(header.target, from);
   if (!request) return;  // late: its call has timed out
   if (header.kind == envelope_kind::failure) {
-    auto why = message.why();
+    fault why;
+    try {
+      why = message.why();
+    } catch (const decode_error& e) {
+      why = e.fault();
+    }
     if (why.function.empty()) why.function = request.function;
     answer(std::move(request), std::move(why), unit);
   } else if (request.sink) {
@@ -371,8 +380,8 @@ void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
       decoder in(message.body(), message.tensors(), &handles);
       content = in.get<caf::message>();
       in.expect_end();
-    } catch (const decode_error& e) {
-      answer(std::move(request), fault(e.fault()), unit);
+    } catch (...) {
+      answer(std::move(request), unreadable(), unit);
       return;
     }
     request.sender->enqueue(

@@ -61,6 +61,9 @@ public:
         &write, sink);
   }
 
+  /// Whoever uses `out` or adds a request passes here first.
+  gate& entrance() noexcept { return gate_; }
+
   request_table& requests() noexcept { return requests_; }
   export_table& exports() noexcept { return *exports_; }
   mail& out() noexcept { return out_; }

@@ -9,6 +9,8 @@ reply_token::~reply_token() {
 }
 
 void reply_token::send(remoting& owner, letter& text) {
+  gate::pass pass(owner.entrance());
+  if (!pass) return;  // the node has been shut down, and the caller hears that it is lost
   envelope_header header;
   header.kind = envelope_kind::response;
   header.target = request_;
@@ -20,12 +22,15 @@ void reply_token::fail(std::exception_ptr why) noexcept {
 }
 
 void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept {
+  gate::pass pass(owner.entrance());
+  if (!pass) return;
   try {
     auto told =
         describe(std::move(why), owner.name_of(owner.out().self().rank), std::string(function_));
-    if (told.code == errc::peer_lost && told.node == owner.name_of(to_)) return;
-    log().warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
-               told.type.empty() ? "" : ": ", told.text);
+    const bool caller_lost = told.code == errc::peer_lost && told.node == owner.name_of(to_);
+    if (!caller_lost)
+      log().warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
+                 told.type.empty() ? "" : ": ", told.text);
     owner.out().send_fault(to_, 0, request_, told);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());

@@ -5,7 +5,7 @@
 namespace troupe::detail {
 
 std::shared_ptr<engine> driver_of(const caf::strong_actor_ptr& receiver) {
-  return caf_host::driver_of(*receiver->home_system);
+  return caf_host::driver_of(receiver->home_system);
 }
 
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {

@@ -4,6 +4,8 @@
 namespace troupe::test {
 namespace {
 
+std::uint32_t current_rank() { return this_node().rank(); }
+
 class call_limits : public on_networks {};
 TROUPE_ON_NETWORKS(call_limits);
 
@@ -11,6 +13,14 @@ int sum(int a, int b) { return a + b; }
 int pass_the_door(int x) {
   shared_door::current()->pass();
   return x;
+}
+
+TEST_P(call_limits, may_be_longer_than_time) {
+  auto nodes = start({"a", "b"});
+  nodes[0].set_rpc_timeout(std::chrono::milliseconds::max());
+  auto call = nodes[0].rpc_async<&current_rank>("b");
+  EXPECT_EQ(call.get_for(std::chrono::nanoseconds::max()), 1u);
+  shut_down(nodes);
 }
 
 TEST_P(call_limits, end_a_call_and_name_it) {

@@ -116,6 +116,16 @@ forgetful::behavior_type never_answer(forgetful::pointer self) {
   }};
 }
 
+TEST_P(shutting_down, leaves_handles_that_say_so) {
+  auto nodes = start({"a", "b"});
+  const auto here = nodes[0].spawn(count_from, 0);
+  const auto there = nodes[0].spawn_on<count_from>("b", 0);
+  shut_down(nodes);
+  nodes.clear();
+  EXPECT_THROW(request(here, total{}).get_for(patience), not_initialized);
+  EXPECT_THROW(request(there, total{}).get_for(patience), not_initialized);
+}
+
 TEST_P(shutting_down, at_once_names_the_lost_node_to_those_who_wait) {
   auto nodes = start({"a", "b", "c"});
   auto f = nodes[0].spawn_on<never_answer>("b");
