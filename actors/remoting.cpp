@@ -231,7 +231,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
     pending.sender = std::move(element.sender);
     pending.mid = element.mid;
     answer(std::move(pending), std::move(why), nullptr);
-  } else if (why.code == errc::encode_error) {
+  } else if (why.code != errc::peer_lost && why.code != errc::not_initialized) {
     log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
   }
 }
