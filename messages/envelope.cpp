@@ -7,6 +7,7 @@
 #include <new>
 
 #include "messages/error_codec.hpp"
+#include "messages/plain_envelope.hpp"
 #include "messages/schema/envelope.capnp.h"
 #include "messages/tensor_reader.hpp"
 #include "messages/tensor_writer.hpp"
@@ -67,6 +68,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
                      tensor_writer* tensors, const fault* why) {
   const bool has_tensors = tensors && !tensors->empty();
   const bool body_apart = body.size() > max_inline_body;
+  if (!has_tensors && !body_apart && !why) return {write_plain_envelope(header, body), {}};
   std::size_t room = 192 + (body_apart ? 0 : body.size());
   if (has_tensors) room += tensors->words() * word_size;
   if (why)
@@ -104,6 +106,19 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   return out;
 }
 
+namespace {
+
+envelope_kind checked_kind(unsigned version, unsigned kind) {
+  if (version != protocol_version)
+    throw decode_error("an envelope of protocol version " + std::to_string(version) +
+                       "; this node speaks " + std::to_string(protocol_version));
+  if (kind > static_cast<unsigned>(envelope_kind::control))
+    throw decode_error("an envelope of unknown kind " + std::to_string(kind));
+  return static_cast<envelope_kind>(kind);
+}
+
+}  // namespace
+
 struct opened_envelope::reader {
   explicit reader(const frame& bytes)
       : message(words(bytes), options(bytes)), root(message.getRoot<schema::Envelope>()) {}
@@ -127,48 +142,20 @@ struct opened_envelope::reader {
 
 opened_envelope::opened_envelope(frame bytes, std::vector<incoming_payload> payloads)
     : bytes_(std::move(bytes)), payloads_(std::move(payloads)) {
+  if (const auto plain = read_plain_envelope(bytes_.bytes())) {
+    header_ = plain->header;
+    header_.kind = checked_kind(plain->version, plain->kind);
+    body_ = plain->body;
+    check_payloads(0);
+    return;
+  }
   static_assert(sizeof(reader) <= sizeof storage_);
   if (bytes_.size() < 2 * word_size || bytes_.size() % word_size != 0 ||
       bytes_.size() > max_envelope)
     throw decode_error("an envelope of " + std::to_string(bytes_.size()) + " bytes");
   try {
     reader_ = new (storage_) reader(bytes_);
-    auto root = reader_->root;
-    if (root.getVersion() != protocol_version)
-      throw decode_error("an envelope of protocol version " + std::to_string(root.getVersion()) +
-                         "; this node speaks " + std::to_string(protocol_version));
-    auto kind = static_cast<unsigned>(root.getKind());
-    if (kind > static_cast<unsigned>(envelope_kind::control))
-      throw decode_error("an envelope of unknown kind " + std::to_string(kind));
-    header_ = {static_cast<envelope_kind>(kind),
-               root.getUrgent(),
-               root.getEpoch(),
-               root.getJob(),
-               root.getIncarnation(),
-               root.getSequence(),
-               root.getTarget(),
-               root.getRequest(),
-               root.getSender()};
-    auto body = root.getBody();
-    if (body.isInline()) {
-      auto data = body.getInline();
-      body_ = {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
-    } else if (body.isPayload()) {
-      if (payloads_.empty()) throw decode_error("an envelope's body is missing");
-      auto& last = payloads_.back();
-      if (last.place.where != memory_place::kind::host)
-        throw decode_error("an envelope's body lies on a device");
-      body_ = {last.data.get(), last.size};
-    } else {
-      throw decode_error("an envelope's body is in an unknown place");
-    }
-    has_tensors_ = root.hasTensors();
-    // A table of tensors knows itself how many payloads are its own.
-    const std::size_t own = body.isPayload() ? 1 : 0;
-    if (!has_tensors_ && payloads_.size() != own)
-      throw decode_error("an envelope without tensors comes with " +
-                         std::to_string(payloads_.size()) + " payloads instead of " +
-                         std::to_string(own));
+    read();
   } catch (const kj::Exception& e) {
     if (reader_) reader_->~reader();
     throw decode_error(std::string("an envelope is malformed: ") + e.getDescription().cStr());
@@ -178,7 +165,45 @@ opened_envelope::opened_envelope(frame bytes, std::vector<incoming_payload> payl
   }
 }
 
-opened_envelope::~opened_envelope() { reader_->~reader(); }
+void opened_envelope::read() {
+  auto root = reader_->root;
+  header_ = {checked_kind(root.getVersion(), static_cast<unsigned>(root.getKind())),
+             root.getUrgent(),
+             root.getEpoch(),
+             root.getJob(),
+             root.getIncarnation(),
+             root.getSequence(),
+             root.getTarget(),
+             root.getRequest(),
+             root.getSender()};
+  auto body = root.getBody();
+  if (body.isInline()) {
+    auto data = body.getInline();
+    body_ = {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
+  } else if (body.isPayload()) {
+    if (payloads_.empty()) throw decode_error("an envelope's body is missing");
+    auto& last = payloads_.back();
+    if (last.place.where != memory_place::kind::host)
+      throw decode_error("an envelope's body lies on a device");
+    body_ = {last.data.get(), last.size};
+  } else {
+    throw decode_error("an envelope's body is in an unknown place");
+  }
+  has_tensors_ = root.hasTensors();
+  // A table of tensors knows itself how many payloads are its own.
+  if (!has_tensors_) check_payloads(body.isPayload() ? 1 : 0);
+}
+
+void opened_envelope::check_payloads(std::size_t expected) const {
+  if (payloads_.size() != expected)
+    throw decode_error("an envelope without tensors comes with " +
+                       std::to_string(payloads_.size()) + " payloads instead of " +
+                       std::to_string(expected));
+}
+
+opened_envelope::~opened_envelope() {
+  if (reader_) reader_->~reader();
+}
 
 tensor_reader* opened_envelope::tensors() {
   if (!has_tensors_) return nullptr;

@@ -76,6 +76,9 @@ public:
 private:
   struct reader;
 
+  void read();
+  void check_payloads(std::size_t expected) const;
+
   frame bytes_;
   std::vector<incoming_payload> payloads_;
   std::unique_ptr<tensor_reader> tensors_;
@@ -83,7 +86,7 @@ private:
   std::span<const std::byte> body_;
   bool has_tensors_ = false;
   alignas(16) std::byte storage_[512];
-  reader* reader_ = nullptr;
+  reader* reader_ = nullptr;  // unless it is plain
 };
 
 }  // namespace troupe

@@ -28,7 +28,8 @@ constexpr std::string_view after_equals(std::string_view text) {
 /// The name of T as the compiler writes it: equal in all programs built by one compiler.
 template <class T>
 constexpr std::string_view type_name() {
-  return detail::after_equals(detail::pretty_type<T>());
+  constexpr auto name = detail::after_equals(detail::pretty_type<T>());
+  return name;
 }
 
 /// The name of a function or member given as a template argument, such as "model::forward".
@@ -54,7 +55,8 @@ constexpr std::uint64_t hash_name(std::string_view text,
 /// What stands for T on the wire.
 template <class T>
 constexpr std::uint64_t type_hash() {
-  return hash_name(type_name<T>());
+  constexpr auto hash = hash_name(type_name<T>());
+  return hash;
 }
 
 }  // namespace troupe

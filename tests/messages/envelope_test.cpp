@@ -5,8 +5,11 @@
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 
+#include "messages/plain_envelope.hpp"
 #include "messages/schema/envelope.capnp.h"
 #include "tests/messages/message_testing.hpp"
 #include "tests/messages/sendable_types.hpp"
@@ -48,6 +51,78 @@ std::string complaint(F&& f) {
 #define EXPECT_COMPLAINT(call, part)                                        \
   EXPECT_NE(complaint([&] { (void)(call); }).find(part), std::string::npos) \
       << complaint([&] { (void)(call); })
+
+// What Cap'n Proto itself makes of a header and a body.
+std::vector<std::byte> by_the_builder(const envelope_header& header,
+                                      std::span<const std::byte> body) {
+  capnp::MallocMessageBuilder message;
+  auto root = message.initRoot<schema::Envelope>();
+  root.setVersion(protocol_version);
+  root.setKind(static_cast<schema::Kind>(header.kind));
+  root.setUrgent(header.urgent);
+  root.setEpoch(header.epoch);
+  root.setJob(header.job);
+  root.setIncarnation(header.incarnation);
+  root.setSequence(header.sequence);
+  root.setTarget(header.target);
+  root.setRequest(header.request);
+  root.setSender(header.sender);
+  auto data = root.getBody().initInline(static_cast<unsigned>(body.size()));
+  std::memcpy(data.begin(), body.data(), body.size());
+  const auto flat = capnp::messageToFlatArray(message);
+  const auto bytes = std::as_bytes(std::span(flat.asBytes().begin(), flat.asBytes().size()));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(envelope, plain_ones_are_what_capn_proto_writes) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    random_values random(seed);
+    const auto body = bytes_of(seed == 1 ? 0 : seed == 2 ? 4096 : random.bits() % 4097);
+    const envelope_header sent{
+        every_kind[seed % 5], random.make<bool>(), random.make<std::uint32_t>(),
+        random.bits(),        random.bits(),       random.bits(),
+        random.bits(),        random.bits(),       random.bits()};
+    const auto sealed = seal(sent, body);
+    const auto expected = by_the_builder(sent, body);
+    ASSERT_TRUE(std::ranges::equal(sealed.bytes.bytes(), expected)) << body.size() << " bytes";
+    ASSERT_TRUE(read_plain_envelope(sealed.bytes.bytes()).has_value());
+  }
+}
+
+TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
+  const envelope_header sent{envelope_kind::call, true, 7, 1, 2, 3, 4, 5, 6};
+  const auto whole = by_the_builder(sent, bytes_of(21));
+  // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
+  for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
+    auto bytes = whole;
+    bytes[bit / 8] ^= std::byte(1u << bit % 8);
+    const auto plain = read_plain_envelope(bytes);
+    if (!plain) continue;
+    capnp::FlatArrayMessageReader message(
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(bytes.data()), bytes.size() / 8));
+    const auto root = message.getRoot<schema::Envelope>();
+    EXPECT_EQ(plain->version, root.getVersion());
+    EXPECT_EQ(plain->kind, static_cast<std::uint16_t>(root.getKind()));
+    EXPECT_EQ(plain->header.urgent, root.getUrgent());
+    EXPECT_EQ(plain->header.epoch, root.getEpoch());
+    EXPECT_EQ(plain->header.job, root.getJob());
+    EXPECT_EQ(plain->header.incarnation, root.getIncarnation());
+    EXPECT_EQ(plain->header.sequence, root.getSequence());
+    EXPECT_EQ(plain->header.target, root.getTarget());
+    EXPECT_EQ(plain->header.request, root.getRequest());
+    EXPECT_EQ(plain->header.sender, root.getSender());
+    EXPECT_FALSE(root.hasTensors() || root.hasFault());
+    const auto body = root.getBody().getInline();
+    EXPECT_TRUE(std::ranges::equal(plain->body, std::as_bytes(std::span(body.begin(), body.end()))))
+        << "bit " << bit;
+  }
+}
+
+TEST(envelope, one_that_is_cut_is_not_plain) {
+  const auto whole = by_the_builder({}, bytes_of(21));
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    EXPECT_FALSE(read_plain_envelope(std::span(whole).first(size))) << size;
+}
 
 TEST(envelope, keeps_its_header) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
