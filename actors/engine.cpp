@@ -242,7 +242,7 @@ void engine::lead(engine_unit& unit) {
     if (++empty_polls % polls_per_look != 0) continue;
     auto now = clock::now();
     if (empty_polls == polls_per_look) quiet_since = now;
-    if (now - quiet_since > options_.spin) {
+    if (now - quiet_since > spin()) {
       if (!sleep_in_network(unit, never)) return;
       empty_polls = 0;
     } else if (now - quiet_since > options_.yield_after) {
@@ -272,6 +272,10 @@ void engine::find_leader() {
     }
   }
   arm_takeover();
+}
+
+std::chrono::microseconds engine::spin() const {
+  return net_->idle() ? options_.spin : options_.spin_sending;
 }
 
 // False: the role is lost.
@@ -393,7 +397,7 @@ void engine::lead_while_waiting(completion& what, clock::time_point deadline, en
     auto now = clock::now();
     if (empty_polls == polls_per_look) quiet_since = now;
     if (now >= deadline) break;
-    if (now - quiet_since > options_.spin) {
+    if (now - quiet_since > spin()) {
       if (!sleep_in_network(unit, deadline)) return;
       empty_polls = 0;
     } else if (now - quiet_since > options_.yield_after) {

@@ -65,6 +65,8 @@ public:
 
 struct engine_options {
   std::chrono::microseconds spin{50};        ///< polls this long after traffic before it sleeps
+  /// The same while a peer fetches a tensor from here: the answer comes soon after.
+  std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling
   /// A handler that runs longer loses the network; up to eight times as long after many short ones.
   std::chrono::microseconds takeover{50};
@@ -174,6 +176,7 @@ private:
   void lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit);
   void hand_back(engine_unit& unit);
   void find_leader();
+  std::chrono::microseconds spin() const;
   bool sleep_in_network(engine_unit& unit, clock::time_point deadline);
   unsigned poll(engine_unit& unit);
   caf::resumable* take_job();
