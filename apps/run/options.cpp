@@ -18,7 +18,9 @@ constexpr const char* footer = R"(Examples:
 
 Each rank finds in its environment: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
 MASTER_PORT, TROUPE_JOB_ID, TROUPE_JOB_SECRET, OMP_NUM_THREADS and MKL_NUM_THREADS (cores over
-ranks, unless already set or given by --threads). Rank 0 reads standard input, the others nothing.
+ranks, unless already set or given by --threads), and THP_MEM_ALLOC_ENABLE (1 unless already set:
+libtorch puts large tensors on huge pages, which travel faster). Rank 0 reads standard input, the
+others nothing.
 
 A job of several machines needs one secret on all of them: 64 hexadecimal digits, made for example
 by `openssl rand -hex 32`, in TROUPE_JOB_SECRET or in a file that only you can read (--secret-file).

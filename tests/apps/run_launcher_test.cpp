@@ -120,6 +120,13 @@ TEST(launcher, keeps_thread_counts_that_the_user_has_chosen) {
   EXPECT_EQ(run_launcher({"--threads", "3", "sh", "-c", script}, chosen).out, "[0] 3 3\n");
 }
 
+TEST(launcher, asks_for_huge_pages_unless_the_user_has_chosen) {
+  unsetenv("THP_MEM_ALLOC_ENABLE");
+  const char* script = "echo $THP_MEM_ALLOC_ENABLE";
+  EXPECT_EQ(run_launcher(shell(1, script)).out, "[0] 1\n");
+  EXPECT_EQ(run_launcher(shell(1, script), {"THP_MEM_ALLOC_ENABLE=0"}).out, "[0] 0\n");
+}
+
 TEST(launcher, passes_arguments_on_as_they_are) {
   const auto result =
       run_launcher({"-n", "1", "printf", "%s|", "-n", "--help", "a b", "", "--", "$HOME"});

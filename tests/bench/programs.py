@@ -60,7 +60,9 @@ def torch_peer(setup, row, ranks, output):
 
 def torch_environment(setup):
     loopback = {"TP_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
-    return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback}
+    # libtorch's default, not the one that troupe-run sets for its ranks.
+    pages = {"THP_MEM_ALLOC_ENABLE": os.environ.get("THP_MEM_ALLOC_ENABLE", "0")}
+    return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback, **pages}
 
 
 def perftest_peer(setup, row, ranks, output):
