@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
 
 #include "messages/error.hpp"
 
@@ -26,8 +27,8 @@ std::int64_t trajectory::act(policy& network, const at::Tensor& state) {
     throw troupe::invalid_argument("select_action was called before the last action's reward");
   if (drawn_ == noise_.size()) draw_noise();
 
-  // Hot path: once a step of the environment.
-  const at::NoGradGuard no_grad;
+  // Hot path: once a step of the environment. Nothing that is made here outlives it.
+  const c10::InferenceMode no_grad;
   const at::Tensor row = state.contiguous().view({1, policy::inputs});
   const at::Tensor& mask = noise_[drawn_];
   const float first = network.forward(row, mask).const_data_ptr<float>()[0];
