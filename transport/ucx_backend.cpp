@@ -188,8 +188,7 @@ void backend::describe_lanes(peer& p) {
   p.lanes = l.text;
   if (l.shared_memory && options_.bulk != ucx_bulk::cma)
     p.copy_limit = std::min(options_.copy_limit, longest_chunked);
-  // Between hosts rendezvous pays early; on one host everything above the copies.
-  p.rendezvous_from = l.shared_memory ? p.copy_limit + 1 : options_.rendezvous_threshold;
+  p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
   std::string slow;
   if (p.shared && !l.shared_memory)
     slow = "shared memory cannot be used";
@@ -205,12 +204,23 @@ void backend::describe_lanes(peer& p) {
   }
 }
 
+namespace {
+
+std::string slow_copies(const peer& p) {
+  if (!p.can_read || !p.copies.slow()) return "";
+  return ", but its core shares no cache with this one: copies reach " +
+         std::to_string(p.copies.speed()).substr(0, 3) + " GB/s, so cma takes " +
+         std::to_string(copy_speed::smallest >> 10) + " KiB and more";
+}
+
+}  // namespace
+
 std::vector<route> backend::routes() const {
   std::vector<route> result;
   const std::lock_guard lock(mutex_);
   for (const auto& p : peers_.all())
     if (p->status.load() == peer::state::live)
-      result.push_back({p->rank, "ucx", p->lanes, p->place});
+      result.push_back({p->rank, "ucx", p->lanes, p->place + slow_copies(*p)});
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <ucp/api/ucp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -80,6 +81,9 @@ private:
   bool send_envelope(peer& p, const message_header& header, frame&& envelope);
   bool send_payload(peer& p, const payload_header& header, outgoing_payload&& payload);
   bool send_chunks(peer& p, const payload_header& header, outgoing_payload&& payload);
+  static bool in_pieces(peer& p, const outgoing_payload& payload);
+  static void measure_copies(peer& p, std::size_t bytes,
+                             std::chrono::steady_clock::time_point start);
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
   static void say_goodbye(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/assembly.hpp"
+#include "transport/ucx_copies.hpp"
 #include "transport/ucx_wire.hpp"
 
 namespace troupe::transport::ucx {
@@ -32,7 +33,8 @@ struct peer {
   bool same_host = false;
   bool shared = false;                  ///< shared memory is expected
   std::size_t copy_limit = chunk_size;  ///< payloads up to here go in pieces
-  std::size_t rendezvous_from = 0;      ///< and from here on by rendezvous
+  bool can_read = false;                ///< by CMA, where copies are slow
+  copy_speed copies;
 
   std::atomic<state> status{state::closing};  ///< live once the hello is on its way
   /// Sends of this peer that UCX has not finished.

@@ -79,6 +79,7 @@ bool backend::send_chunks(peer& p, const payload_header& header, outgoing_payloa
   param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = &pending_sends::callback;
   param.memory_type = UCS_MEMORY_TYPE_HOST;
+  const auto start = std::chrono::steady_clock::now();
   chunk_header chunk{header, 0};
   bool more = false;
   while (chunk.offset < payload.size) {
@@ -89,16 +90,30 @@ bool backend::send_chunks(peer& p, const payload_header& header, outgoing_payloa
                                         payload.data + chunk.offset, size, &param);
     // Until `finish`, `payload` itself keeps the bytes.
     if (UCS_PTR_IS_PTR(result)) slot->keep = payload.keep;
-    if (finish(p, slot, result)) more = true;
+    if (finish(p, slot, result) && !more) {
+      more = true;
+      measure_copies(p, chunk.offset, start);  // the queue is full: the rest waits
+    }
     chunk.offset += size;
   }
+  if (!more) measure_copies(p, payload.size, start);
   return more;
 }
 
+void backend::measure_copies(peer& p, std::size_t bytes,
+                             std::chrono::steady_clock::time_point start) {
+  if (bytes >= copy_speed::smallest) p.copies.took(bytes, std::chrono::steady_clock::now() - start);
+}
+
+bool backend::in_pieces(peer& p, const outgoing_payload& payload) {
+  if (payload.size <= chunk_size || payload.size > p.copy_limit ||
+      payload.place.where != memory_place::kind::host)
+    return false;
+  return !p.can_read || payload.size < copy_speed::smallest || p.copies.worthwhile();
+}
+
 bool backend::send_payload(peer& p, const payload_header& header, outgoing_payload&& payload) {
-  if (payload.size > chunk_size && payload.size <= p.copy_limit &&
-      payload.place.where == memory_place::kind::host)
-    return send_chunks(p, header, std::move(payload));
+  if (in_pieces(p, payload)) return send_chunks(p, header, std::move(payload));
   send_slot* slot = sends_.begin(p);
   slot->keep = std::move(payload.keep);
   ucp_request_param_t param;

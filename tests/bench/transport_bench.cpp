@@ -237,13 +237,17 @@ int main(int argc, char** argv) {
     serve(n);
     return 0;
   }
-  for (const auto& r : n.net->routes())
-    std::printf("lanes: %s (%s)\n", r.lanes.c_str(), r.reason.c_str());
+  const auto print_lanes = [&] {
+    for (const auto& r : n.net->routes())
+      std::printf("lanes: %s (%s)\n", r.lanes.c_str(), r.reason.c_str());
+  };
+  print_lanes();
   for (const std::size_t size : sizes)
     round_trips(n, size, size <= 8192 ? 50'000 : size <= 65536 ? 5000 : size <= 4 << 20 ? 300 : 20);
   for (const std::size_t size : sizes)
     if (size >= 65536) bandwidth(n, size, size <= 4 << 20 ? 640 : 32);
   rate(n);
+  print_lanes();  // what was learnt about them
   n.net->send(1, 0, envelope('q', 8));
   waitpid(child, nullptr, 0);
   return 0;
