@@ -17,7 +17,7 @@ bool is_troupe(const caf::error& e) noexcept;
 /// Writes what `put(caf::make_message(xs...))` would, without making the message.
 template <class... Ts>
 void put_as_message(encoder& out, const Ts&... xs) {
-  static_assert(sizeof...(Ts) <= 64);
+  static_assert(sizeof...(Ts) <= detail::max_elements);
   out.put(static_cast<std::uint8_t>(sizeof...(Ts)));
   (
       [&] {
