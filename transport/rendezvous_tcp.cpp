@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <thread>
 
 #include "messages/error.hpp"
@@ -41,6 +42,24 @@ std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_p
     return resolve({"0.0.0.0", plan.master.port}, deadline);
   }
   return out;
+}
+
+// What to tell people when rank 0 cannot listen on `address`; `error` is an errno.
+std::string listen_error_text(const socket_address& address, int error) {
+  const auto where = to_string(address);
+  if (error == EADDRINUSE)
+    return fmt::format(
+        "port {} is in use by another program, so that rank 0 cannot listen on {}; choose another "
+        "MASTER_PORT (the same on every rank), or end what listens there (ss -ltnp shows it)",
+        address.port(), where);
+  if (error == EADDRNOTAVAIL)
+    return fmt::format(
+        "rank 0 cannot listen on {}: this machine has no such address; MASTER_ADDR must be an "
+        "address of the machine that rank 0 runs on (ip addr shows them)",
+        where);
+  if (error == EACCES)
+    return fmt::format("rank 0 may not listen on {}: use a port above 1023", where);
+  return fmt::format("rank 0 cannot listen on {}: {}", where, std::strerror(error));
 }
 
 // A socket that listens, or none if this very job is served there already.

@@ -1,6 +1,7 @@
 #include "transport/store_wire.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "messages/schema/store.capnp.h"
 #include "transport/store_capnp.hpp"
@@ -60,6 +61,14 @@ store::bytes encode(const store_reply& reply) {
   root.setNumber(reply.number);
   write_keys(root.initKeys(static_cast<unsigned>(reply.keys.size())), reply.keys);
   return flatten(message);
+}
+
+store::bytes with_length(const store::bytes& message) {
+  const auto length = static_cast<std::uint32_t>(message.size());
+  store::bytes out(sizeof length + message.size());
+  std::memcpy(out.data(), &length, sizeof length);
+  std::ranges::copy(message, out.begin() + sizeof length);
+  return out;
 }
 
 store_request decode_store_request(std::span<const std::byte> bytes) {

@@ -65,12 +65,8 @@ store_reply tcp_store::exchange(int fd, const store_request& request, time_point
     if (r == io_result::closed) lost(where_, "ended the connection");
     if (r == io_result::timed_out) lost(where_, "does not answer");
   };
-  const auto body = encode(request);
-  auto length = static_cast<std::uint32_t>(body.size());
-  bytes out(sizeof length + body.size());
-  std::memcpy(out.data(), &length, sizeof length);
-  std::memcpy(out.data() + sizeof length, body.data(), body.size());
-  check(write_all(fd, out, deadline));
+  check(write_all(fd, with_length(encode(request)), deadline));
+  std::uint32_t length = 0;
   check(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), deadline));
   if (length == 0 || length > max_store_message)
     throw decode_error("a reply of the store has a wrong length");

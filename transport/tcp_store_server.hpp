@@ -66,10 +66,4 @@ private:
   std::unique_ptr<impl> impl_;
 };
 
-/// As `listen_on`, but throws store_error naming address and port, why, and what to do.
-unique_fd listen_or_throw(const socket_address& address);
-
-/// What to tell people when listening on `address` failed with `error`, an errno.
-std::string listen_error_text(const socket_address& address, int error);
-
 }  // namespace troupe::transport

@@ -71,8 +71,6 @@ private:
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
-std::string free_port() { return number(local_address(listen_or_throw(loopback()).get()).port()); }
-
 settings as_torchrun(std::uint32_t rank, std::uint32_t size, const std::string& port) {
   return {{"RANK", number(rank)},       {"WORLD_SIZE", number(size)},
           {"LOCAL_RANK", number(rank)}, {"LOCAL_WORLD_SIZE", number(size)},
@@ -97,7 +95,7 @@ void expect_meeting(std::uint32_t size, const char* mode, Variables&& variables)
 }
 
 TEST(rendezvous_process, eight_meet_as_torchrun_starts_them) {
-  const auto port = free_port();
+  const auto port = number(free_port());
   expect_meeting(8, "meet", [&](auto rank) { return as_torchrun(rank, 8, port); });
 }
 
@@ -113,7 +111,7 @@ TEST(rendezvous_process, eight_meet_in_a_file) {
 
 TEST(rendezvous_process, they_may_end_at_once) {
   for (int i = 0; i < 2; ++i) {
-    const auto port = free_port();
+    const auto port = number(free_port());
     expect_meeting(4, "quick", [&](auto rank) { return as_torchrun(rank, 4, port); });
   }
 }
@@ -154,7 +152,7 @@ TEST(rendezvous_process, they_meet_as_slurm_starts_them) {
 }
 
 TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
-  const auto port = free_port();
+  const auto port = number(free_port());
   std::vector<rank_process> ranks;
   ranks.emplace_back("die", as_torchrun(0, 3, port));
   ranks.emplace_back("meet", as_torchrun(1, 3, port));
@@ -171,7 +169,7 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
 }
 
 TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
-  const auto port = free_port();
+  const auto port = number(free_port());
   std::vector<rank_process> ranks;
   ranks.emplace_back("freeze", as_torchrun(0, 3, port), 1000);
   ranks.emplace_back("meet", as_torchrun(1, 3, port), 1000);
@@ -189,7 +187,7 @@ TEST(rendezvous_process, another_rank_killed_in_the_middle_is_named) {
   temporary_folder folder;
   for (const std::string& method :
        {std::string("env://"), "file://" + (folder.path / "f").string()}) {
-    const auto port = free_port();
+    const auto port = number(free_port());
     std::vector<rank_process> ranks;
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       auto v = as_torchrun(rank, 3, port);

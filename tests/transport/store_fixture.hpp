@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "transport/store.hpp"
@@ -20,10 +21,20 @@ inline socket_address loopback(std::uint16_t port = 0) {
   return resolve({"127.0.0.1", port}, deadline_after(1s)).front();
 }
 
+/// A socket that listens on a free port of the loopback interface.
+inline unique_fd listen_somewhere() {
+  auto made = listen_on(loopback());
+  if (!made.fd) throw std::system_error(made.error, std::generic_category(), "cannot listen");
+  return std::move(made.fd);
+}
+
+/// A port that was free a moment ago.
+inline std::uint16_t free_port() { return local_address(listen_somewhere().get()).port(); }
+
 /// A server on a free port of the loopback interface.
 struct served_store {
   explicit served_store(const tcp_store_server::limits& l = {})
-      : server(listen_or_throw(loopback()), secret, l) {}
+      : server(listen_somewhere(), secret, l) {}
 
   std::unique_ptr<tcp_store> client() {
     return std::make_unique<tcp_store>(where(), secret, deadline_after(10s));
