@@ -1,5 +1,6 @@
 #include "transport/assembly.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -31,15 +32,13 @@ void assembly::slow_envelope(std::uint64_t sequence, std::uint64_t order, std::s
   }
   part& p = partial_[sequence];
   if (p.has_envelope) return;
-  if (p.payloads.size() > payloads)
+  if (!p.indices.empty() && p.indices.back() >= payloads)
     throw decode_error("node " + std::to_string(from_) + " sent more payloads than message " +
                        std::to_string(sequence) + " has");
   p.has_envelope = true;
   p.order = order;
   p.expected = payloads;
   p.envelope = std::move(bytes);
-  p.payloads.resize(payloads);
-  p.here.resize(payloads);
   if (sequence == next_) admit(out);
 }
 
@@ -56,14 +55,10 @@ void assembly::payload(std::uint64_t sequence, std::size_t index, incoming_paylo
                        ", which message " + std::to_string(sequence) + " does not have");
   if (at == partial_.end()) at = partial_.try_emplace(sequence).first;
   part& p = at->second;
-  if (index >= p.payloads.size()) {
-    p.payloads.resize(index + 1);
-    p.here.resize(index + 1);
-  }
-  if (p.here[index]) return;
-  p.here[index] = true;
-  p.payloads[index] = std::move(payload);
-  ++p.arrived;
+  const auto place = std::ranges::lower_bound(p.indices, index);
+  if (place != p.indices.end() && *place == index) return;
+  p.payloads.insert(p.payloads.begin() + (place - p.indices.begin()), std::move(payload));
+  p.indices.insert(place, static_cast<std::uint16_t>(index));
   if (!p.admitted || !p.complete()) return;
   if (p.order == 0)
     release(at, out);

@@ -16,7 +16,8 @@ namespace troupe::transport {
 /// non-zero `order` as they were sent, others as soon as they are complete.
 ///
 /// Sequence numbers count a peer's messages from 0. Nothing is released past a missing envelope,
-/// since it might belong to any order. Not thread-safe.
+/// since it might belong to any order. Memory is taken for what has arrived, whatever it announces.
+/// Not thread-safe.
 class assembly {
 public:
   /// How far ahead of the first missing envelope a peer may be.
@@ -53,12 +54,11 @@ private:
     bool has_envelope = false;
     bool admitted = false;
     std::size_t expected = 0;
-    std::size_t arrived = 0;
     frame envelope;
+    std::vector<std::uint16_t> indices;  // of the payloads that are here, ascending
     std::vector<incoming_payload> payloads;
-    std::vector<bool> here;
 
-    bool complete() const noexcept { return has_envelope && arrived == expected; }
+    bool complete() const noexcept { return has_envelope && payloads.size() == expected; }
   };
   using parts = std::unordered_map<std::uint64_t, part>;
 

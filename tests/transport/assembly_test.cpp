@@ -1,6 +1,7 @@
 #include "transport/assembly.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstring>
@@ -86,6 +87,24 @@ TEST(assembly, refuses_numbers_that_make_no_sense) {
   a.payload(1, 3, payload_of(0), out);
   EXPECT_THROW(a.envelope(1, 0, 3, numbered(1), out), decode_error);
   EXPECT_TRUE(out.empty());
+}
+
+// Bytes of the heap that are in use; 0 where a sanitizer keeps it.
+std::size_t heap_in_use() {
+  const auto heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+TEST(assembly, takes_no_memory_for_payloads_that_are_only_announced) {
+  assembly a(0);
+  std::vector<incoming_message> out;
+  const auto before = heap_in_use();
+  for (std::uint64_t i = 1; i <= 500; ++i) {
+    a.envelope(2 * i, 0, assembly::max_payloads, numbered(i), out);
+    a.payload(2 * i + 1, assembly::max_payloads - 1, payload_of(i), out);
+  }
+  EXPECT_LT(heap_in_use() - before, 500 * (frame::small_capacity + 1024));
+  EXPECT_EQ(a.incomplete(), 1000u);
 }
 
 // What the rules say, worked out afresh from everything that has arrived.
