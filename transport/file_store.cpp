@@ -105,6 +105,7 @@ std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
 store::bytes file_store::compare_set(const std::string& key, std::span<const std::byte> expected,
                                      std::span<const std::byte> desired) {
   check_store_key(key);
+  check_store_value(expected.size());
   check_store_value(desired.size());
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));

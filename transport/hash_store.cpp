@@ -43,6 +43,7 @@ std::int64_t hash_store::add(const std::string& key, std::int64_t delta) {
 store::bytes hash_store::compare_set(const std::string& key, std::span<const std::byte> expected,
                                      std::span<const std::byte> desired) {
   check_store_key(key);
+  check_store_value(expected.size());
   check_store_value(desired.size());
   std::lock_guard lock(mutex_);
   auto result = state_.compare_set(key, expected, desired);

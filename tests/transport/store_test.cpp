@@ -152,6 +152,8 @@ TEST_P(store_contract, refuses_keys_and_values_beyond_the_limits) {
   EXPECT_THROW(a_->set(std::string(max_store_key + 1, 'k'), "x"), invalid_argument);
   const std::vector<std::byte> large(max_store_value + 1);
   EXPECT_THROW(a_->set("k", large), invalid_argument);
+  EXPECT_THROW(a_->compare_set("k", large, {}), invalid_argument);
+  EXPECT_THROW(a_->compare_set("k", {}, large), invalid_argument);
   EXPECT_THROW(a_->check(std::vector<std::string>{"fine", ""}), invalid_argument);
   EXPECT_EQ(a_->num_keys(), 0u);
 }
