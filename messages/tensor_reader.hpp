@@ -28,7 +28,8 @@ public:
   tensor_reader() noexcept;
 
   /// Throws decode_error, naming the storage and the field, if the storages make no sense or the
-  /// payloads are not those that the table announces. Payloads are aligned to 16 bytes or more.
+  /// payloads are not those that the table announces. No payload is empty; each is aligned to 16
+  /// bytes or more.
   tensor_reader(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads);
 
   tensor_reader(tensor_reader&&) noexcept;

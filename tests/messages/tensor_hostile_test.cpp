@@ -92,6 +92,18 @@ TEST(tensor_hostile, checks_storages_against_what_arrived) {
       "Storage 1");
 }
 
+// Memory for it was never taken, so nobody has looked at the device that it names.
+TEST(tensor_hostile, refuses_an_empty_payload) {
+  tensor_writer writer;
+  writer.add(at::ones({0}));
+  capnp::MallocMessageBuilder message;
+  const auto table = message.initRoot<schema::TensorTable>();
+  writer.build(table);
+  message.getRoot<schema::TensorTable>().getStorages()[0].setPayload(0);
+  for (const auto place : {memory_place::kind::host, memory_place::kind::cuda})
+    EXPECT_THROW(tensor_reader(table.asReader(), {{nullptr, 0, {place, -7}}}), decode_error);
+}
+
 TEST(tensor_hostile, bounds_the_memory_that_gaps_take) {
   const auto column = at::ones({1000, 40}).select(1, 0);
   const auto storage = [](auto change) {
