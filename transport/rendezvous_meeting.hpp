@@ -8,8 +8,8 @@
 
 #include "transport/rendezvous.hpp"
 #include "transport/rendezvous_host.hpp"
-#include "transport/rendezvous_method.hpp"
 #include "transport/rendezvous_phase.hpp"
+#include "transport/rendezvous_plan.hpp"
 #include "transport/rendezvous_session.hpp"
 #include "transport/rendezvous_wire.hpp"
 

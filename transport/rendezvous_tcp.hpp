@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/rendezvous_method.hpp"
+#include "transport/rendezvous_plan.hpp"
 #include "transport/rendezvous_session.hpp"
 
 namespace troupe::transport {

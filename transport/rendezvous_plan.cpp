@@ -1,4 +1,4 @@
-#include "transport/rendezvous_method.hpp"
+#include "transport/rendezvous_plan.hpp"
 
 #include <fmt/format.h>
 
