@@ -245,11 +245,8 @@ TEST(archive, keeps_tensors_that_share_memory_together) {
 }
 
 TEST(archive, carries_handles_through_the_translator) {
-  caf::actor_system_config config;
-  config.set("scheduler.max-threads", 1);
-  caf::actor_system system(config);
-  caf::scoped_actor self(system);
-  const caf::actor whom(self);
+  some_actor actor;
+  const auto whom = actor.handle();
   numbered_handles handles;
   EXPECT_EQ(send(whom, &handles), whom);
   EXPECT_EQ(send(caf::actor_cast<caf::strong_actor_ptr>(whom), &handles), whom);

@@ -8,7 +8,9 @@
 #include <random>
 #include <vector>
 
-namespace troupe {
+#include "tests/messages/fault_testing.hpp"
+
+namespace troupe::testing {
 namespace {
 
 std::vector<capnp::word> write(const fault& f) {
@@ -29,23 +31,10 @@ fault read(const std::vector<capnp::word>& words) {
 }
 
 TEST(error_codec, keeps_every_field_of_every_code) {
-  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::deadlock);
-       ++code) {
-    fault f;
-    f.code = static_cast<errc>(code);
-    f.text = "the answer is late \xc3\xa9";
-    f.node = "worker1";
-    f.function = "decode";
-    f.type = "std::out_of_range";
-    f.limit = std::chrono::milliseconds(1500 + code);
-    const auto got = read(write(f));
-    EXPECT_EQ(got.code, f.code);
-    EXPECT_EQ(got.text, f.text);
-    EXPECT_EQ(got.node, f.node);
-    EXPECT_EQ(got.function, f.function);
-    EXPECT_EQ(got.type, f.type);
-    EXPECT_EQ(got.limit, f.limit);
-  }
+  for_every_code([](errc code) {
+    const auto f = full_fault(code);
+    expect_same_fault(read(write(f)), f);
+  });
 }
 
 TEST(error_codec, keeps_empty_fields_empty) {
@@ -97,11 +86,7 @@ TEST(error_codec, refuses_fields_out_of_range) {
 }
 
 TEST(error_codec, survives_mutations_and_truncation) {
-  fault f;
-  f.text = "the answer is late";
-  f.node = "worker1";
-  f.function = "decode";
-  const auto valid = write(f);
+  const auto valid = write(full_fault());
   std::mt19937_64 random(11);
   int refused = 0;
   const auto attempt = [&](const std::vector<capnp::word>& words) {
@@ -123,4 +108,4 @@ TEST(error_codec, survives_mutations_and_truncation) {
 }
 
 }  // namespace
-}  // namespace troupe
+}  // namespace troupe::testing

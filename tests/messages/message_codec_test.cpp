@@ -10,6 +10,7 @@
 #include <caf/system_messages.hpp>
 #include <caf/unit.hpp>
 
+#include "tests/messages/fault_testing.hpp"
 #include "tests/messages/message_testing.hpp"
 #include "tests/messages/sendable_types.hpp"
 
@@ -199,11 +200,8 @@ TEST(message_codec, refuses_a_value_of_another_type) {
 }
 
 TEST(message_codec, carries_handles_and_what_the_system_says) {
-  caf::actor_system_config config;
-  config.set("scheduler.max-threads", 1);
-  caf::actor_system system(config);
-  caf::scoped_actor self(system);
-  const caf::actor whom(self);
+  some_actor actor;
+  const auto whom = actor.handle();
   numbered_handles handles;
   const auto m =
       send(caf::make_message(
@@ -245,20 +243,12 @@ TEST(message_codec, tells_in_words_what_an_error_cannot_carry) {
 }
 
 TEST(faults, keep_their_fields_as_errors_of_actors) {
-  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::deadlock);
-       ++code) {
-    const fault f{static_cast<errc>(code),        "the text", "worker1", "decode", "std::bad_alloc",
-                  std::chrono::milliseconds(1500)};
+  for_every_code([](errc code) {
+    const auto f = full_fault(code);
     const auto e = send(to_caf(f));
     EXPECT_TRUE(is_troupe(e));
-    const auto back = to_fault(e);
-    EXPECT_EQ(back.code, f.code);
-    EXPECT_EQ(back.text, f.text);
-    EXPECT_EQ(back.node, f.node);
-    EXPECT_EQ(back.function, f.function);
-    EXPECT_EQ(back.type, f.type);
-    EXPECT_EQ(back.limit, f.limit);
-  }
+    expect_same_fault(to_fault(e), f);
+  });
 }
 
 TEST(faults, of_another_version_become_internal) {

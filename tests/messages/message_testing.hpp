@@ -5,6 +5,7 @@
 #include <caf/actor_config.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
+#include <caf/scoped_actor.hpp>
 
 #include <cstring>
 #include <memory>
@@ -20,6 +21,18 @@
 #include "messages/tensor_writer.hpp"
 
 namespace troupe::testing {
+
+/// An actor, for its handle.
+class some_actor {
+public:
+  some_actor() : system_(config_.set("scheduler.max-threads", 1)), self_(system_) {}
+  caf::actor handle() const { return caf::actor(self_); }
+
+private:
+  caf::actor_system_config config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+};
 
 /// Handles as numbers, from 1; 0 is no actor.
 class numbered_handles final : public handle_translator {
