@@ -21,7 +21,8 @@ struct type_entry {
 };
 
 /// Enters a type; harmless when it is there already. `entry` is kept by reference, for the life of
-/// the process. Throws internal_error when two types share a hash or a name.
+/// the process. Throws internal_error when two types share a hash or a name, or there are more than
+/// 16,384.
 bool add_type(const type_entry& entry);
 
 /// nullptr when no such type may travel.
@@ -93,6 +94,7 @@ struct register_signature<
 
 }  // namespace detail
 
+// Declared in fields.hpp.
 template <class T>
 bool register_message_type() {
   return detail::type_registration<T>::done;

@@ -24,7 +24,7 @@ environment process_environment();
 /// OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE (Open MPI);
 /// PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI);
 /// SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID (srun);
-/// PMIX_RANK, with WORLD_SIZE (other launchers with PMIx).
+/// PMIX_RANK, WORLD_SIZE, PMIX_LOCAL_RANK, PMIX_LOCAL_SIZE (other launchers with PMIx).
 struct job_place {
   std::string launcher;  ///< "Slurm", ...; empty if there is no rank in the environment
   std::optional<std::uint32_t> rank;
@@ -42,14 +42,15 @@ job_place read_job_place(const environment& env);
 /// Throws rendezvous_error naming the variable that is expected and what to set it to.
 [[noreturn]] void throw_missing_rank(const job_place& place);
 
-/// Where rank 0's store listens: MASTER_ADDR and MASTER_PORT. Without MASTER_ADDR: 127.0.0.1 if all
-/// ranks are local, and else the first node of Slurm's step. Without MASTER_PORT: `derived_port`,
-/// or any free one for a job of one rank.
-/// Throws rendezvous_error naming the variable that is missing or malformed.
+/// Where rank 0's store listens.
 struct master_place {
   std::string host;
-  std::uint16_t port = 0;
+  std::uint16_t port = 0;  ///< 0: any free one
 };
+
+/// MASTER_ADDR and MASTER_PORT. Without MASTER_ADDR: 127.0.0.1 if all ranks are local, and else the
+/// first node of Slurm's step. Without MASTER_PORT: `derived_port` of `job`, or any free one for a
+/// job of one rank. Throws rendezvous_error naming the variable that is missing or malformed.
 master_place read_master(const environment& env, const job_place& place, std::string_view job);
 
 /// The job's name: TROUPE_JOB_ID; else what names it uniquely under torchrun (TORCHELASTIC_RUN_ID),
@@ -60,11 +61,13 @@ std::string read_job_name(const environment& env);
 /// job's name.
 std::uint16_t derived_port(std::string_view job);
 
-/// TROUPE_JOB_SECRET, or the default for `job` and this process's user.
 struct chosen_secret {
   job_secret secret;
-  bool derived = false;
+  bool derived = false;  ///< nobody gave one: job_secret::derived
 };
+
+/// TROUPE_JOB_SECRET, or the default for `job` and this process's user. Throws rendezvous_error
+/// when the variable is malformed.
 chosen_secret read_job_secret(const environment& env, std::string_view job);
 
 /// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for

@@ -25,8 +25,8 @@ namespace troupe::transport {
 class file_store final : public store {
 public:
   /// Opens `path`, making it if need be. Throws store_error naming the path if it cannot be opened,
-  /// is something else than a store's file, belongs to another user, or is in use by a job with
-  /// another secret.
+  /// is something else than a store's file, belongs to another user, is in use by a job with
+  /// another secret, or stays locked for `timeout`.
   file_store(std::filesystem::path path, const job_secret& secret,
              milliseconds timeout = milliseconds{30'000});
   ~file_store() override;

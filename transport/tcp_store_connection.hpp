@@ -22,17 +22,19 @@ public:
 
   enum class progress { complete, blocked, closed };
 
-  /// Reads towards `need`; `complete` when that many bytes are in `input`.
-  progress receive();
-  std::span<const std::byte> input() const { return {in_.data(), have_}; }
-
   /// Next, `bytes` are to be read, and that is stage `next`. Memory grows with what arrives, not
   /// with what was announced.
   void expect(stage next, std::size_t bytes);
 
-  /// Writes what is left of `output`; `complete` when nothing is.
-  progress flush();
+  /// Reads what is expected; `complete` when all of it is in `input`.
+  progress receive();
+  std::span<const std::byte> input() const { return {in_.data(), have_}; }
+
+  /// Next, `output` is to be written: stage `replying`.
   void reply(store::bytes output);
+
+  /// Writes what is left of the output; `complete` when nothing is.
+  progress flush();
   std::size_t output_left() const { return out_.size() - sent_; }
 
   bool is_stranger() const { return at == stage::greeting || at == stage::proof; }
