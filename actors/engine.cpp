@@ -8,6 +8,7 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/current.hpp"
+#include "messages/error.hpp"
 
 namespace troupe {
 
@@ -15,7 +16,7 @@ namespace {
 
 // What the calling thread is to the engine it belongs to.
 struct thread_identity {
-  const engine* owner = nullptr;
+  engine* owner = nullptr;
   engine_unit* unit = nullptr;
 };
 thread_local thread_identity self;
@@ -125,8 +126,10 @@ void engine::finish(completion& what) {
   what.complete();
   // A waiter that leads and sleeps hears of the network only.
   auto seen = role_.look();
-  if (!leader_role::by_network_thread(seen) && leader_role::state_of(seen) == leader_role::asleep)
-    net_->wake();
+  if (leader_role::by_network_thread(seen) || leader_role::state_of(seen) != leader_role::asleep)
+    return;
+  // After the stop there is neither such a waiter nor a network.
+  if (gate::pass pass(entrance_); pass) net_->wake();
 }
 
 void engine::thread_main() {
@@ -155,8 +158,22 @@ void engine::thread_main() {
       lead(unit);
     }
   }
+  run_what_is_left(unit);
   self = {};
   thread_count_.fetch_sub(1);
+}
+
+// At the stop. Whoever pushes a job from now on runs it here itself.
+void engine::run_what_is_left(engine_unit& unit) {
+  while (auto* job = take_job()) {
+    if (job->subtype() == caf::resumable::function_object) {
+      client_.prepare_thread();
+      run(job, unit);
+    } else {
+      dropped_.push(job);
+    }
+    running_.fetch_sub(1, std::memory_order_release);
+  }
 }
 
 engine::census engine::count() const {
@@ -337,17 +354,52 @@ void engine::run(caf::resumable* job, engine_unit& unit) {
 
 bool engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
-  if (stopping_) {
-    while (!what.ready() && clock::now() < deadline) what.park_unless_poked(what.pokes(), deadline);
-    return what.ready();
+  // A handler of another node does not drive this one: when its own ends, it shall hear of that.
+  if (!self.owner || self.owner == this) {
+    gate::pass pass(waits_);
+    if (pass) drive_until(what, deadline);
   }
+  return what.ready() || wait_without_network(what, deadline);
+}
+
+bool engine::wait_without_network(completion& what, clock::time_point deadline) {
+  if (self.owner) return self.owner->hold_handler(what, deadline);
+  while (!what.ready() && (deadline == never || clock::now() < deadline))
+    what.park_unless_poked(what.pokes(), deadline);
+  return what.ready();
+}
+
+// On a thread of this engine.
+bool engine::hold_handler(completion& what, clock::time_point deadline) {
+  gate::pass pass(waits_);
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.push_back(&what);
+  }
+  bool late = false;
+  for (;;) {
+    auto pokes = what.pokes();
+    late = deadline != never && clock::now() >= deadline;
+    if (what.ready() || late || waits_.closed()) break;
+    what.park_unless_poked(pokes, deadline);
+  }
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.erase(std::find(held_.begin(), held_.end(), &what));
+  }
+  if (what.ready() || late) return what.ready();
+  throw not_initialized("the node has been shut down");
+}
+
+// Returns when `what` is ready, the deadline has passed or the waits have ended.
+void engine::drive_until(completion& what, clock::time_point deadline) {
   engine_unit unit(*this);
   if (auto* system = system_.load()) unit.attach(*system);
   unit.awaited_ = &what;
   const auto own_key = is_own_thread() ? self.unit->key_ : 0;
   bool patient = false;  // let a network thread lead: it can run the handlers that keep arriving
   bool parked = false;
-  while (!what.ready()) {
+  while (!what.ready() && !waits_.closed()) {
     if (deadline != never && clock::now() >= deadline) break;
     auto seen = role_.look();
     const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
@@ -369,11 +421,10 @@ bool engine::wait(completion& what, clock::time_point deadline) {
   }
   // Poked to lead, but no longer waiting: it falls to somebody else.
   if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
-  return what.ready();
 }
 
-// Drives the network until `what` is ready, the deadline passes, the role is lost, or it turns out
-// that this node serves others meanwhile.
+// Drives the network until `what` is ready, the deadline passes, the waits end, the role is lost,
+// or it turns out that this node serves others meanwhile.
 void engine::lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit) {
   clock::time_point quiet_since;
   unsigned empty_polls = 0;
@@ -381,7 +432,7 @@ void engine::lead_while_waiting(completion& what, clock::time_point deadline, en
   if (!queue_.empty()) summon_runner();
   for (;;) {
     auto events = poll(unit);
-    if (what.ready()) break;
+    if (what.ready() || waits_.closed()) break;
     if (unit.handed_on_ >= 2) {
       handed_over_.store(true);
       role_.release(std::exchange(unit.key_, 0));

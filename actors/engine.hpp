@@ -93,7 +93,12 @@ public:
   /// Starts the threads. `net` must outlive `stop`.
   void start(transport::transport& net);
 
-  /// Ends the threads; jobs that are left are handed to `drop`. No thread may be waiting.
+  /// Nobody waits in this engine from now on. Its own threads, which run handlers, get
+  /// not_initialized; others sleep on without it. Returns when all have left.
+  void end_waits();
+
+  /// Ends the waits and the threads. What is left in the queue is run when it is a function, so
+  /// that no future stays open, and handed to `drop` otherwise.
   void stop(const std::function<void(caf::resumable*)>& drop);
 
   /// Units made from now on belong to `system`.
@@ -106,8 +111,11 @@ public:
   bool push_if_open(caf::resumable* job);
 
   /// Blocks until `what` is ready or the deadline has passed; true: ready. Drives the network
-  /// meanwhile.
+  /// meanwhile. Throws not_initialized in a handler whose node has ended its waits.
   bool wait(completion& what, clock::time_point deadline);
+
+  /// The same for what no network brings.
+  static bool wait_without_network(completion& what, clock::time_point deadline);
 
   /// A message that arrives here without the network: from the node to itself. Any thread.
   void deliver_locally(transport::incoming_message&& message);
@@ -192,6 +200,9 @@ private:
   void summon_runner();
   bool ask_for_role(completion& what, leader_role::snapshot& key);
   void park_waiter(completion& what, clock::time_point deadline);
+  void drive_until(completion& what, clock::time_point deadline);
+  bool hold_handler(completion& what, clock::time_point deadline);
+  void run_what_is_left(engine_unit& unit);
 
   void open_timers();
   void close_timers() noexcept;
@@ -220,11 +231,14 @@ private:
   std::atomic<bool> have_local_{false};
 
   run_queue queue_;
-  gate entrance_;                // for jobs from outside; closed by `stop`
+  run_queue dropped_;            // actors that had work when the threads ended
+  gate waits_;                   // for all who wait; closed by `end_waits`
+  gate entrance_;                // for jobs and wake-ups from outside; closed by `stop`, later
   std::atomic<int> running_{0};  // handlers that run now
 
   std::mutex waiters_mutex_;
   std::vector<completion*> waiters_;  // asleep, ready to lead when poked
+  std::vector<completion*> held_;     // handlers that wait for what is not this node's
   std::atomic<int> waiter_count_{0};
 
   mutable std::mutex threads_mutex_;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr auto never = clock::time_point::max();
 constexpr auto retire_after = std::chrono::seconds(10);
-constexpr int most_patience = 8;      // times `takeover`
+constexpr int most_patience = 8;  // times `takeover`
+constexpr std::chrono::microseconds longest_pause(5'000);
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
 void check(int result, const char* what) {
@@ -36,6 +37,16 @@ void drain(int fd) {
 
 timespec to_timespec(std::chrono::nanoseconds time) {
   return {time.count() / 1'000'000'000, time.count() % 1'000'000'000};
+}
+
+// Wakes again and again until it is done: somebody else than who shall hear of it may take a
+// wake-up of the network.
+template <class Done, class Wake>
+void until(Done&& done, Wake&& wake) {
+  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_pause)) {
+    wake();
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 }  // namespace
@@ -74,27 +85,36 @@ void engine::spawn() {
   threads_.emplace_back([this] { thread_main(); });
 }
 
+void engine::end_waits() {
+  waits_.close();
+  until([&] { return waits_.empty(); },
+        [&] {
+          std::lock_guard guard(waiters_mutex_);
+          for (auto* waiter : waiters_) waiter->poke();
+          for (auto* waiter : held_) waiter->poke();
+          net_->wake();
+        });
+}
+
 void engine::stop(const std::function<void(caf::resumable*)>& drop) {
+  end_waits();
   entrance_.close();
   entrance_.wait_until_empty();
   stopping_ = true;
-  net_->wake();
-  poke_minder();
-  for (;;) {
-    std::vector<std::thread> ending;
-    {
-      std::lock_guard guard(threads_mutex_);
-      for (auto* thread : parked_) {
-        thread->awake.store(1);
-        futex_wake(thread->awake);
-      }
-      parked_.clear();
-      ending.swap(threads_);
-    }
-    if (ending.empty()) break;
-    for (auto& thread : ending) thread.join();
-  }
-  while (auto* job = queue_.try_pop()) drop(job);
+  until([&] { return thread_count_ == 0; },
+        [&] {
+          std::lock_guard guard(threads_mutex_);
+          for (auto* thread : parked_) {
+            thread->awake.store(1);
+            futex_wake(thread->awake);
+          }
+          parked_.clear();
+          net_->wake();
+          poke_minder();
+        });
+  for (auto& thread : threads_) thread.join();
+  threads_.clear();
+  while (auto* job = dropped_.try_pop()) drop(job);
   inbox_.clear();
   local_.clear();
 }

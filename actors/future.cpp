@@ -25,11 +25,7 @@ bool future_core::wait_until(clock::time_point deadline) {
   if (answerer_ != 0 && answerer_ == current_actor())
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
   if (engine_) return engine_->wait(done_, deadline);
-  while (!ready()) {
-    if (clock::now() >= deadline) return ready();
-    done_.park_unless_poked(done_.pokes(), deadline);
-  }
-  return true;
+  return engine::wait_without_network(done_, deadline);
 }
 
 // Hot path: no lock.

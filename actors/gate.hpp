@@ -32,9 +32,11 @@ public:
   /// Nobody enters from now on.
   void close() noexcept { closed_.store(true, std::memory_order_seq_cst); }
 
+  bool empty() const noexcept { return inside_.load(std::memory_order_acquire) == 0; }
+
   /// Waits until those inside have left.
   void wait_until_empty() const noexcept {
-    while (inside_.load(std::memory_order_acquire) != 0) sched_yield();
+    while (!empty()) sched_yield();
   }
 
 private:

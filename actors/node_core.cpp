@@ -322,6 +322,7 @@ void node_core::close() {
   why.node = self().name;
   why.text = "the node has been shut down";
   remoting_->fail_pending(why);
+  engine_->end_waits();
   end_actors();
   host_.reset();  // stops the engine
   net_.reset();
