@@ -163,8 +163,8 @@ transport::rank_t node_core::find(const destination& to) const {
 // ---- Calls
 // ------------------------------------------------------------------------------------------
 
-// Hot path.
-void node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
+// Hot path. False: the call has failed meanwhile, and its sink has heard of it.
+bool node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
                           const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
                           letter& text) {
   pending_request pending;
@@ -182,9 +182,11 @@ void node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_
   if (limit.count() > 0) engine_->set_timer(deadline);
   try {
     mail_->send(to, 0, header, &text);
+    return true;
   } catch (...) {
     // Unless somebody else has answered it already.
     if (remoting_->requests().take(header.request, to)) throw;
+    return false;
   }
 }
 

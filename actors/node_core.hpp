@@ -62,7 +62,7 @@ public:
       border handles(*remoting_, to);
       letter text(&handles);
       write(text.body());
-      send_call(to, hash, name, sink, limit, text);
+      if (send_call(to, hash, name, sink, limit, text)) handles.sent();
     } catch (const error& e) {
       auto why = e.fault();
       if (why.node.empty()) why.node = workers_[to].name;
@@ -98,7 +98,7 @@ private:
       transport::sink&, transport::payload_pool&)>;
   void open(std::unique_ptr<transport::transport> net);
   void close();
-  void send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
+  bool send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
                  const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
                  letter& text);
   void execute(opened_envelope& message, transport::rank_t from) noexcept;

@@ -60,8 +60,8 @@ bool remoting::is_own(const caf::strong_actor_ptr& handle) const noexcept {
 // ---- Handles crossing the border
 // --------------------------------------------------------------------
 
-void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle,
-                            transport::rank_t to) {
+void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to,
+                            std::vector<written_handle>& written) {
   if (!handle) {
     out.put(handle_form::null);
     return;
@@ -71,6 +71,7 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle,
                        name_of_(out_.self().rank) + ": handles travel in messages only");
   if (is_own(handle)) {
     exports_->grant(handle, to);
+    written.push_back({.granted = handle->id()});
     out.put(handle_form::own);
     out.put(handle->id());
     return;
@@ -86,16 +87,36 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle,
     remote = proxy ? dynamic_cast<remote_actor*>(proxy->get()) : nullptr;
     if (!remote) throw encode_error("this kind of actor handle cannot be sent");
   }
-  std::uint64_t pin = 0;
+  std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
   {
     std::lock_guard guard(mutex_);
-    pin = ++last_pin_;
-    pins_.emplace(pin, std::pair(to, proxy));
+    if (!lost_.contains(remote->rank())) {
+      pin = ++last_pin_;
+      pins_.emplace(pin, std::pair(to, proxy));
+    }
   }
+  if (pin != 0) written.push_back({.pin = pin});
   out.put(handle_form::passed_on);
   out.put(handle->id());
   out.put(remote->rank());
   out.put(pin);
+}
+
+void remoting::take_back(const std::vector<written_handle>& written,
+                         transport::rank_t from) noexcept {
+  for (const auto& handle : written) {
+    if (handle.granted != 0) exports_->release(handle.granted, from, 1);
+    if (handle.pin != 0) unpin(handle.pin);
+  }
+}
+
+void remoting::unpin(std::uint64_t pin) {
+  caf::strong_actor_ptr last;  // dropped outside of the lock
+  std::lock_guard guard(mutex_);
+  auto place = pins_.find(pin);
+  if (place == pins_.end()) return;
+  last = std::move(place->second.second);
+  pins_.erase(place);
 }
 
 caf::strong_actor_ptr remoting::read_handle(decoder& in, transport::rank_t from) {
@@ -218,6 +239,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
       header.request = request;
     }
     out_.send(to, target.id(), header, &text);
+    handles.sent();
     return;
   } catch (...) {
     why = unreadable();
@@ -255,6 +277,7 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
     header.target = target.id();
     header.request = request = requests_.add(std::move(pending));
     out_.send(to, target.id(), header, &text);
+    handles.sent();
     return;
   } catch (...) {
     why = unreadable();
@@ -276,6 +299,7 @@ void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t re
     header.kind = envelope_kind::response;
     header.target = request;
     out_.send(to, order, header, &text);
+    handles.sent();
   } catch (const troupe::peer_lost&) {
     // Nobody is left to hear it.
   } catch (...) {
@@ -451,14 +475,7 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
       break;
     }
     case control::unpin: {
-      auto pin = in.get<std::uint64_t>();
-      caf::strong_actor_ptr last;  // dropped outside of the lock
-      std::lock_guard guard(mutex_);
-      auto place = pins_.find(pin);
-      if (place != pins_.end()) {
-        last = std::move(place->second.second);
-        pins_.erase(place);
-      }
+      unpin(in.get<std::uint64_t>());
       break;
     }
     default: throw decode_error("a control message of unknown kind");
@@ -491,7 +508,8 @@ std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reaso
       }
     }
     for (auto place = pins_.begin(); place != pins_.end();) {
-      if (place->second.first == peer) {
+      const auto& [holder, proxy] = place->second;
+      if (holder == peer || static_cast<remote_actor*>(proxy->get())->rank() == peer) {
         pinned.push_back(std::move(place->second.second));
         place = pins_.erase(place);
       } else {

@@ -92,7 +92,14 @@ private:
              const caf::message& answer) noexcept;
 
   // For border.
-  void write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to);
+  struct written_handle {
+    caf::actor_id granted = 0;
+    std::uint64_t pin = 0;
+  };
+  void write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to,
+                    std::vector<written_handle>& written);
+  void take_back(const std::vector<written_handle>& written, transport::rank_t from) noexcept;
+  void unpin(std::uint64_t pin);
   caf::strong_actor_ptr read_handle(decoder& in, transport::rank_t from);
   caf::strong_actor_ptr proxy_of(transport::rank_t owner, caf::actor_id id, bool granted);
 
@@ -134,18 +141,29 @@ private:
   std::set<transport::rank_t> lost_;
 };
 
-/// The border between this node and `peer` for the handles of one message.
+/// The border between this node and `peer` for the handles of one message. What written handles
+/// give to `peer` is taken back, unless the message is `sent`.
 class border final : public handle_translator {
 public:
   border(remoting& owner, transport::rank_t peer) : owner_(owner), peer_(peer) {}
+  ~border() {
+    if (!written_.empty()) owner_.take_back(written_, peer_);
+  }
+  border(const border&) = delete;
+  border& operator=(const border&) = delete;
+
   void write(encoder& out, const caf::strong_actor_ptr& handle) override {
-    owner_.write_handle(out, handle, peer_);
+    owner_.write_handle(out, handle, peer_, written_);
   }
   caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
+
+  /// The message is on its way.
+  void sent() noexcept { written_.clear(); }
 
 private:
   remoting& owner_;
   transport::rank_t peer_;
+  std::vector<remoting::written_handle> written_;
 };
 
 }  // namespace troupe

@@ -8,13 +8,15 @@ reply_token::~reply_token() {
   if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
 }
 
-void reply_token::send(remoting& owner, letter& text) {
+// False: the node has been shut down, and the caller hears that it is lost.
+bool reply_token::send(remoting& owner, letter& text) {
   gate::pass pass(owner.entrance());
-  if (!pass) return;  // the node has been shut down, and the caller hears that it is lost
+  if (!pass) return false;
   envelope_header header;
   header.kind = envelope_kind::response;
   header.target = request_;
   owner.out().send(to_, 0, header, &text);
+  return true;
 }
 
 void reply_token::fail(std::exception_ptr why) noexcept {

@@ -27,7 +27,7 @@ public:
       border handles(*owner, to_);
       letter text(&handles);
       write(text.body());
-      send(*owner, text);
+      if (send(*owner, text)) handles.sent();
     } catch (...) {
       send_failure(*owner, std::current_exception());
     }
@@ -36,7 +36,7 @@ public:
   void fail(std::exception_ptr why) noexcept;
 
 private:
-  void send(remoting& owner, letter& text);
+  bool send(remoting& owner, letter& text);
   void send_failure(remoting& owner, std::exception_ptr why) noexcept;
 
   std::shared_ptr<remoting> owner_;

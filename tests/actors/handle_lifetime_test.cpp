@@ -10,12 +10,17 @@ struct keep {
   counter whom;
 };
 TROUPE_MESSAGE(keep, whom)
+struct keep_two {
+  counter first;
+  counter second;
+};
+TROUPE_MESSAGE(keep_two, first, second)
 struct drop_all {};
 TROUPE_MESSAGE(drop_all)
 
 namespace {
 
-using keeper = actor<answers<keep, int>, answers<drop_all>>;
+using keeper = actor<answers<keep, int>, answers<keep_two, int>, answers<drop_all>>;
 
 keeper::behavior_type keep_them(keeper::pointer) {
   auto kept = std::make_shared<std::vector<counter>>();
@@ -24,6 +29,7 @@ keeper::behavior_type keep_them(keeper::pointer) {
         kept->push_back(x.whom);
         return static_cast<int>(kept->size());
       },
+      [](const keep_two&) { return 2; },
       [kept](const drop_all&) { kept->clear(); },
   };
 }
@@ -165,6 +171,82 @@ TEST_P(handle_lifetime, is_not_held_by_messages_that_fail) {
         error);
   }
   EXPECT_TRUE(nothing_left(nodes));
+}
+
+// A handle of another node of this process cannot be sent.
+std::optional<counter> foreign;
+
+keep_two with_the_foreign(int) { return {this_node().spawn<counter_actor>(0), *foreign}; }
+void take_two(const counter&, const counter&) {}
+
+using giver = actor<answers<drop_all, keep_two>>;
+giver::behavior_type give_with_the_foreign(giver::pointer) {
+  return {[](const drop_all&) { return with_the_foreign(0); }};
+}
+
+TEST_P(handle_lifetime, is_not_held_by_messages_that_could_not_be_written) {
+  auto nodes = start({"a", "b", "c"});
+  foreign = nodes[2].spawn<counter_actor>(0);
+  auto at_b = std::make_optional(nodes[0].spawn_on<keep_them>("b"));
+  auto gives = std::make_optional(nodes[0].spawn_on<give_with_the_foreign>("b"));
+  for (int at : {0, 2}) {
+    auto mine = nodes[0].spawn_on<counter_actor>(at, 0);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THROW(nodes[0].rpc_sync<&take_two>("b", mine, *foreign), encode_error);
+      EXPECT_THROW(request(*at_b, keep_two{mine, *foreign}).get(), encode_error);
+      caf::anon_send(*at_b, keep_two{mine, *foreign});
+    }
+  }
+  EXPECT_THROW(nodes[0].rpc_sync<&with_the_foreign>("b", 0), encode_error);
+  EXPECT_THROW(request(*gives, drop_all{}).get(), encode_error);
+  at_b.reset();
+  gives.reset();
+  foreign.reset();
+  EXPECT_TRUE(nothing_left(nodes));
+}
+
+TEST_P(handle_lifetime, is_not_held_by_messages_to_a_lost_node) {
+  auto nodes = start({"a", "b", "c"});
+  auto at_b = std::make_optional(nodes[0].spawn_on<keep_them>("b"));
+  auto mine = std::make_optional(nodes[0].spawn<counter_actor>(0));
+  auto of_c = std::make_optional(nodes[0].spawn_on<counter_actor>("c", 0));
+  auto tell_b = [&] {
+    auto call = nodes[0].rpc_async<&take_two>("b", *mine, *of_c);
+    EXPECT_THROW(request(*at_b, keep_two{*mine, *of_c}).get(), error);
+    caf::anon_send(*at_b, keep_two{*mine, *of_c});
+    try {
+      call.get_for(patience);
+    } catch (const peer_lost&) {
+      return true;
+    }
+    return false;
+  };
+  nodes[1].shutdown(false);
+  ASSERT_TRUE(eventually(tell_b));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(tell_b());
+  at_b.reset();
+  mine.reset();
+  of_c.reset();
+  EXPECT_TRUE(nothing_left({nodes[0], nodes[2]}));
+}
+
+TEST_P(handle_lifetime, of_a_lost_node_is_passed_on_without_a_trace) {
+  auto nodes = start({"a", "b", "c"});
+  auto of_c = std::make_optional(nodes[0].spawn_on<counter_actor>("c", 0));
+  auto ending = std::async(std::launch::async, [&] { nodes[2].shutdown(false); });
+  ASSERT_TRUE(eventually([&] {
+    nodes[0].rpc_sync<&look_at>("b", *of_c);
+    try {
+      nodes[0].rpc_sync<&nothing>("c");
+    } catch (const peer_lost&) {
+      return true;
+    }
+    return false;
+  }));
+  for (int i = 0; i < 10; ++i) nodes[0].rpc_sync<&look_at>("b", *of_c);
+  ending.get();
+  of_c.reset();
+  EXPECT_TRUE(nothing_left({nodes[0], nodes[1]}));
 }
 
 TEST_P(handle_lifetime, is_not_held_by_an_answer_that_nobody_reads) {
