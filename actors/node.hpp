@@ -104,7 +104,9 @@ void write_argument(encoder& out, const T& x) {
 }  // namespace detail
 
 /// A member of a job: calls functions of other nodes, makes actors here and there. Copies are the
-/// same node. Thread-safe. The last copy that goes without `shutdown` ends the node at once.
+/// same node. Thread-safe. The last copy that goes without `shutdown` ends the node at once. In one
+/// of the node's own handlers or continuations another thread does so, while the handler goes on;
+/// the process does not end before both are done.
 class node {
 public:
   explicit node(std::shared_ptr<node_core> core) : core_(std::move(core)) {}

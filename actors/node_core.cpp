@@ -6,6 +6,8 @@
 
 #include <cstring>
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include "actors/current.hpp"
 #include "actors/job.hpp"
@@ -70,7 +72,8 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
       incarnations.push_back(member.incarnation);
     }
     node_identity self{known.rank, known.world_size, known.job_id, incarnations[known.rank]};
-    core.reset(new node_core(self, std::move(workers), std::move(incarnations), options));
+    core.reset(new node_core(self, std::move(workers), std::move(incarnations), options),
+               &node_core::destroy);
     transport::ucx_options ucx;
     ucx.rank = known.rank;
     ucx.one_host = known.all_on_one_host;
@@ -104,7 +107,8 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   std::vector<std::shared_ptr<node_core>> cores;
   std::vector<std::unique_ptr<transport::transport>> nets;
   for (transport::rank_t rank = 0; rank < size; ++rank) {
-    cores.emplace_back(new node_core({rank, size, job, 1}, workers, incarnations, options));
+    cores.emplace_back(new node_core({rank, size, job, 1}, workers, incarnations, options),
+                       &node_core::destroy);
     nets.push_back(transport::make_loopback_transport(
         network, rank, cores.back()->engine_->as_sink(), *cores.back()->pool_));
   }
@@ -133,6 +137,23 @@ node_core::~node_core() {
     shutdown(false, std::chrono::milliseconds(0));
   } catch (const std::exception& e) {
     log().error("{}: {}", self().name, e.what());
+  }
+}
+
+// A handler that drops the last copy of its node cannot wait for itself: a thread of its own ends
+// the node. The process's end waits for that thread, which waits for the one before it.
+void node_core::destroy(node_core* core) noexcept {
+  if (!core->engine_->is_own_thread()) {
+    delete core;
+    return;
+  }
+  static std::mutex mutex;
+  static std::jthread last;
+  std::lock_guard guard(mutex);
+  try {
+    last = std::jthread([core, before = std::move(last)] { delete core; });
+  } catch (const std::system_error& e) {
+    log().error("{}: the node stays, since no thread can end it: {}", core->self().name, e.what());
   }
 }
 

@@ -98,6 +98,7 @@ private:
       transport::sink&, transport::payload_pool&)>;
   void open(std::unique_ptr<transport::transport> net);
   void close();
+  static void destroy(node_core* core) noexcept;
   bool send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
                  const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
                  letter& text);

@@ -155,6 +155,59 @@ TEST_P(shutting_down, happens_when_the_last_copy_goes) {
   }));
 }
 
+std::optional<node> last_copy;
+void drop_the_last_copy() {
+  last_copy.reset();
+  EXPECT_TRUE(eventually([] {
+    try {
+      this_node().get_worker_info();
+      return false;
+    } catch (const not_initialized&) {
+      return true;
+    }
+  }));
+}
+
+using dropper = actor<accepts<note>>;
+dropper::behavior_type drop_on_note(dropper::pointer) {
+  return {[](const note&) { drop_the_last_copy(); }};
+}
+
+bool is_lost(const node& from, const std::string& name) {
+  return eventually([&] {
+    try {
+      from.rpc_sync<&sum>(name, 1, 2);
+    } catch (const peer_lost& e) {
+      return e.node() == name;
+    }
+    return false;
+  });
+}
+
+TEST_P(shutting_down, happens_when_the_last_copy_goes_in_a_handler) {
+  auto nodes = start({"a", "b", "c", "d"});
+  auto leave = [&] {
+    last_copy = std::move(nodes.back());
+    nodes.pop_back();
+  };
+  leave();
+  auto call = nodes[0].rpc_async<&drop_the_last_copy>("d");
+  EXPECT_TRUE(is_lost(nodes[0], "d"));
+  EXPECT_TRUE(call.wait_for(patience));
+
+  auto actor = nodes[2].spawn(drop_on_note);
+  leave();
+  caf::anon_send(actor, note{});
+  EXPECT_TRUE(is_lost(nodes[0], "c"));
+
+  const shared_door door;
+  auto done = nodes[1].rpc_async<&pass_the_door>("b", 1);
+  done.then([copy = std::make_shared<node>(nodes[1])](int) {});
+  nodes.pop_back();
+  door->open();
+  EXPECT_TRUE(is_lost(nodes[0], "b"));
+}
+
 TEST_P(shutting_down, leaves_clean_errors_behind) {
   auto nodes = start({"a", "b"});
   auto mine = nodes[0].spawn(count_from, 0);
