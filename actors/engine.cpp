@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
+#include <system_error>
 
 #include "actors/current.hpp"
 #include "messages/error.hpp"
@@ -61,6 +62,8 @@ void engine::start(transport::transport& net) {
   handed_over_ = true;
   spawn();
   spawn();
+  if (thread_count_ < 2)
+    throw std::system_error(EAGAIN, std::generic_category(), "the threads of a node");
 }
 
 void engine::attach(caf::actor_system& system) { system_.store(&system); }

@@ -90,7 +90,7 @@ public:
   /// The sink to build the transport with.
   transport::sink& as_sink() noexcept { return *this; }
 
-  /// Starts the threads. `net` must outlive `stop`.
+  /// Starts the threads. `net` must outlive `stop`. Throws std::system_error.
   void start(transport::transport& net);
 
   /// Nobody waits in this engine from now on. Its own threads, which run handlers, get
@@ -243,6 +243,7 @@ private:
 
   mutable std::mutex threads_mutex_;
   std::vector<std::thread> threads_;
+  bool short_of_threads_ = false;
   std::vector<std::thread::id> retired_;
   std::vector<parked_thread*> parked_;
   std::atomic<int> parked_count_{0};

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "actors/engine.hpp"
+#include "messages/log.hpp"
 
 namespace troupe {
 
@@ -70,8 +71,9 @@ void engine::close_timers() noexcept {
     if (fd >= 0) close(fd);
 }
 
+// Without effect when the system has no thread to give: those that there are go on.
 void engine::spawn() {
-  std::lock_guard guard(threads_mutex_);
+  std::unique_lock guard(threads_mutex_);
   if (stopping_) return;  // `stop` joins them all
   for (auto id : retired_) {
     auto gone = std::find_if(threads_.begin(), threads_.end(),
@@ -82,7 +84,15 @@ void engine::spawn() {
   retired_.clear();
   if (threads_.size() >= options_.max_threads) return;
   thread_count_.fetch_add(1);
-  threads_.emplace_back([this] { thread_main(); });
+  try {
+    threads_.emplace_back([this] { thread_main(); });
+  } catch (const std::system_error& e) {
+    thread_count_.fetch_sub(1);
+    if (std::exchange(short_of_threads_, true)) return;
+    const auto count = threads_.size();
+    guard.unlock();
+    log().warn("a node goes on with {} threads: no more can be made: {}", count, e.what());
+  }
 }
 
 void engine::end_waits() {

@@ -196,6 +196,43 @@ TEST_P(blocking, an_actor_that_waits_for_itself_gets_an_error) {
     }
 }
 
+// While it lives, no thread can be made: none has room for a stack of that size.
+class no_more_threads {
+public:
+  no_more_threads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 48);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~no_more_threads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+private:
+  pthread_attr_t before_;
+};
+
+TEST_P(blocking, goes_on_when_no_thread_can_be_made) {
+  auto nodes = start({"a", "b"});
+  const shared_door door;
+  std::vector<future<int>> all;
+  {
+    const no_more_threads limit;
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+    for (int i = 0; i < 16; ++i) all.push_back(nodes[0].rpc_async<&pass_the_door>("b", i));
+    ASSERT_TRUE(door->wait_for(2));
+    EXPECT_FALSE(all[0].wait_for(20ms));
+    EXPECT_LE(nodes[1].debug_info().threads, 8u);
+    EXPECT_ANY_THROW(local_nodes({"c"}));
+  }
+  door->open();
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+}
+
 void shut_down_here() { this_node().shutdown(); }
 
 TEST_P(blocking, a_handler_that_shuts_its_own_node_down_gets_an_error) {
