@@ -278,16 +278,16 @@ auto when_all(const std::vector<future<T>>& futures) {
   auto all = std::make_shared<gathering>();
   all->from = futures;
   all->missing = futures.size() + 1;
-  auto arrived = [all, out] {
-    if (--all->missing != 0) return;
-    if constexpr (std::is_void_v<T>) {
-      out->set_value();
-    } else {
+  auto gather = [all] {
+    if constexpr (!std::is_void_v<T>) {
       std::vector<T> values;
       values.reserve(all->from.size());
       for (const auto& f : all->from) values.push_back(*f.state().value());
-      out->set_value(std::move(values));
+      return values;
     }
+  };
+  auto arrived = [all, out, gather] {
+    if (--all->missing == 0) detail::complete_with(*out, gather);
   };
   for (const auto& f : futures)
     f.state().when_ready(detail::make_continuation([state = f.shared(), out, arrived] {

@@ -95,6 +95,21 @@ TEST_P(futures, are_gathered_until_the_first_failure) {
   EXPECT_FALSE(stuck.ready());
 }
 
+struct not_copied_twice {
+  not_copied_twice() = default;
+  not_copied_twice(not_copied_twice&&) = default;
+  not_copied_twice(const not_copied_twice&) { throw std::domain_error("a copy too many"); }
+};
+
+TEST_P(futures, of_values_that_cannot_be_copied_fail_when_gathered) {
+  auto nodes = start({"a", "b"});
+  std::vector<future<not_copied_twice>> all;
+  for (int i = 0; i < 3; ++i)
+    all.push_back(nodes[0].rpc_async<&sum>("b", i, 1).then([](int) { return not_copied_twice(); }));
+  EXPECT_THROW(when_all(all).get(), std::domain_error);
+  EXPECT_THROW(when_all(all).get(), std::domain_error);
+}
+
 TEST_P(futures, of_answers_of_many_actors_are_gathered) {
   auto nodes = start({"a", "b", "c"});
   std::vector<counter> counters;
