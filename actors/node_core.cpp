@@ -214,9 +214,11 @@ bool node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_
 // Hot path, at the callee.
 void node_core::dispatch(transport::incoming_message&& message, engine_unit& unit) {
   const auto from = message.from;
+  bool opens = false;
   try {
     opened_envelope opened(std::move(message.envelope), std::move(message.payloads));
     const auto& header = opened.header();
+    opens = true;
     if (header.job != identity_.job || from >= identity_.world_size ||
         header.incarnation != incarnations_[from])
       throw decode_error("a message of another job or incarnation");
@@ -238,8 +240,12 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
     } else {
       remoting_->deliver(opened, from, &unit);
     }
-  } catch (const std::exception& e) {
-    log().warn("{}: dropped a message from rank {}: {}", self().name, from, e.what());
+  } catch (...) {
+    // Somebody has counted it as sent, and a shutdown would wait for it for ever. It is taken for a
+    // program's message: the runtimes' own are too plain to be damaged.
+    if (!opens) mail_->count_received();
+    log().warn("{}: dropped a message from rank {}: {}", self().name, from,
+               describe(std::current_exception(), {}, {}).text);
   }
 }
 

@@ -1,0 +1,47 @@
+// Messages that no node of this program sends: they do no harm, and hold nothing up.
+#include "actors/node_core.hpp"
+#include "tests/actors/counter.hpp"
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+int sum(int a, int b) { return a + b; }
+
+// Two nodes, and the first one's parts.
+class odd_messages : public testing::Test {
+protected:
+  odd_messages() {
+    for (auto& core : cores_) nodes_.emplace_back(core);
+  }
+
+  node_core& a() { return *cores_[0]; }
+
+  void send(const envelope_header& header) { a().actors().out().send(1, 0, header, nullptr); }
+
+  std::vector<std::shared_ptr<node_core>> cores_ = node_core::join_loopback({"a", "b"}, {});
+  std::vector<node> nodes_;
+};
+
+TEST_F(odd_messages, of_unknown_kind_do_not_hold_up_the_shutdown) {
+  envelope_header header;
+  header.kind = static_cast<envelope_kind>(9);
+  for (int i = 0; i < 3; ++i) send(header);
+  EXPECT_EQ(nodes_[0].rpc_sync<&sum>("b", 1, 2), 3);
+  shut_down(nodes_);
+}
+
+TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
+  for (auto kind : {envelope_kind::actor_message, envelope_kind::response, envelope_kind::failure,
+                    envelope_kind::call, envelope_kind::control}) {
+    envelope_header header;
+    header.kind = kind;
+    header.target = 1;
+    send(header);
+  }
+  EXPECT_EQ(nodes_[0].rpc_sync<&sum>("b", 1, 2), 3);
+  shut_down(nodes_);
+}
+
+}  // namespace
+}  // namespace troupe::test
