@@ -252,7 +252,7 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
 void node_core::execute(opened_envelope& message, transport::rank_t from) noexcept {
   const auto& header = message.header();
   const auto* function = find_function(header.target);
-  reply_token reply(remoting_, from, header.request, function ? function->name : "?");
+  reply_token reply(remoting_, from, header.request, function ? function->name : "");
   if (!function) {
     fault why;
     why.text = self().name + " has no function that the caller means (hash " +

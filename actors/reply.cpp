@@ -31,8 +31,8 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
         describe(std::move(why), owner.name_of(owner.out().self().rank), std::string(function_));
     const bool caller_lost = told.code == errc::peer_lost && told.node == owner.name_of(to_);
     if (!caller_lost)
-      log().warn("{} for {} failed: {}{}{}", function_, owner.name_of(to_), told.type,
-                 told.type.empty() ? "" : ": ", told.text);
+      log().warn("{} for {} failed: {}{}{}", function_.empty() ? "a call" : function_,
+                 owner.name_of(to_), told.type, told.type.empty() ? "" : ": ", told.text);
     owner.out().send_fault(to_, 0, request_, told);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());

@@ -43,5 +43,17 @@ TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
   shut_down(nodes_);
 }
 
+TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
+  const char* name = "a_function_that_only_the_caller_has";
+  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), 1);
+  a().call(1, hash_name(name), name, state, 0ms, [](encoder& out) { out.put(1); });
+  auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
+  EXPECT_EQ(why.node, "b");
+  EXPECT_EQ(why.function, name);
+  EXPECT_THAT(why.text, testing::HasSubstr("b has no function"));
+  EXPECT_EQ(nodes_[0].rpc_sync<&sum>("b", 1, 2), 3);
+  shut_down(nodes_);
+}
+
 }  // namespace
 }  // namespace troupe::test
