@@ -199,7 +199,8 @@ public:
 
   troupe::debug_info debug_info() const { return open().info(); }
 
-  /// CAF's actor system of this node.
+  /// CAF's actor system of this node. Not to be used by a thread that the shutdown does not wait
+  /// for.
   caf::actor_system& system() const { return open().system(); }
 
 private:

@@ -303,6 +303,7 @@ void node_core::prepare_thread() noexcept {
 // ---- The end
 // ----------------------------------------------------------------------------------------
 
+// On the thread that has made the actor.
 void node_core::adopt(const caf::strong_actor_ptr& actor) {
   caf_host::let_go_of_logger();
   std::lock_guard guard(actors_mutex_);
@@ -352,6 +353,8 @@ void node_core::close() {
   why.text = "the node has been shut down";
   remoting_->fail_pending(why);
   engine_->end_waits();
+  uses_.close();
+  uses_.wait_until_empty();
   end_actors();
   host_.reset();  // stops the engine
   net_.reset();
@@ -387,11 +390,13 @@ void node_core::end_actors() {
 // -------------------------------------------------------------------------------------
 
 std::vector<transport::route> node_core::routes() const {
+  gate::pass pass(uses_);
   check_open();
   return net_->routes();
 }
 
 debug_info node_core::info() const {
+  gate::pass pass(uses_);
   check_open();
   auto threads = engine_->count();
   return {

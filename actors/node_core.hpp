@@ -1,5 +1,6 @@
 #pragma once
 
+#include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 #include <memory>
 #include <string>
@@ -71,13 +72,21 @@ public:
     }
   }
 
+  /// Stays until the shutdown; `spawn` is for those who may race with that.
   caf::actor_system& system();
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
   remoting& actors() noexcept { return *remoting_; }
 
-  /// An actor that was just made, on this thread: it ends at the shutdown, if it has not ended by
-  /// then.
-  void adopt(const caf::strong_actor_ptr& actor);
+  /// Makes an actor: `make` gets the actor system, which stays until it returns. The actor ends at
+  /// the shutdown, if it has not ended by then. Throws not_initialized.
+  template <class Make>
+  auto spawn(Make&& make) {
+    gate::pass pass(uses_);
+    check_open();  // it is when the gate is
+    auto made = make(host_->system());
+    adopt(caf::actor_cast<caf::strong_actor_ptr>(made));
+    return made;
+  }
 
   void shutdown(bool graceful, std::chrono::milliseconds limit);
 
@@ -103,6 +112,7 @@ private:
                  const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
                  letter& text);
   void execute(opened_envelope& message, transport::rank_t from) noexcept;
+  void adopt(const caf::strong_actor_ptr& actor);
   void end_actors();
 
   // dispatcher
@@ -130,6 +140,7 @@ private:
   std::vector<caf::weak_actor_ptr> spawned_;
 
   std::atomic<bool> open_{false};
+  mutable gate uses_;  // of the network and the actor system, by threads of the program
   std::mutex shutdown_mutex_;
 };
 

@@ -65,31 +65,29 @@ auto spawn_function(node_core& node, F f, Args... args) {
   using impl = caf::infer_impl_from_fun_t<F>;
   using handle = caf::infer_handle_from_fun_t<F>;
   (void)interface_registration<handle>::done;
-  auto made = node.system().spawn(
-      [f](impl* self, Args... xs) {
-        answer_exceptions(self);
-        if constexpr (std::is_invocable_v<F, impl*, Args...>)
-          return f(self, std::move(xs)...);
-        else
-          return f(std::move(xs)...);
-      },
-      std::move(args)...);
-  node.adopt(caf::actor_cast<caf::strong_actor_ptr>(made));
-  return handle(made);
+  return node.spawn([&](caf::actor_system& system) -> handle {
+    return system.spawn(
+        [f](impl* self, Args... xs) {
+          answer_exceptions(self);
+          if constexpr (std::is_invocable_v<F, impl*, Args...>)
+            return f(self, std::move(xs)...);
+          else
+            return f(std::move(xs)...);
+        },
+        std::move(args)...);
+  });
 }
 
 template <class T, class... Args>
 auto spawn_class(node_core& node, Args... args) {
   using handle = caf::infer_handle_from_class_t<T>;
   (void)interface_registration<handle>::done;
-  auto made = [&]() -> handle {
+  return node.spawn([&](caf::actor_system& system) -> handle {
     if constexpr (std::is_final_v<T>)
-      return node.system().spawn<T>(std::move(args)...);
+      return system.spawn<T>(std::move(args)...);
     else
-      return node.system().spawn<guarded<T>>(std::move(args)...);
-  }();
-  node.adopt(caf::actor_cast<caf::strong_actor_ptr>(made));
-  return made;
+      return system.spawn<guarded<T>>(std::move(args)...);
+  });
 }
 
 // What a node calls on another one to make an actor there.

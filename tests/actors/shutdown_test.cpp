@@ -239,6 +239,34 @@ TEST_P(shutting_down, leaves_clean_errors_behind) {
   }
 }
 
+TEST_P(shutting_down, lets_threads_that_use_the_node_finish) {
+  const std::function<void(node&)> uses[] = {
+      [](node& n) { n.routes(); },
+      [](node& n) { n.debug_info(); },
+      [](node& n) { n.spawn(count_from, 0); },
+      [](node& n) { n.spawn<counter_actor>(0); },
+  };
+  for (int i = 0; i < 20; ++i) {
+    auto nodes = start({"a"});
+    std::atomic<int> busy{0};
+    std::vector<std::future<void>> users;
+    for (const auto& use : uses)
+      users.push_back(std::async(std::launch::async, [&, n = nodes[0]]() mutable {
+        for (bool first = true;; first = false) {
+          try {
+            use(n);
+          } catch (const not_initialized&) {
+            return;
+          }
+          if (first) ++busy;
+        }
+      }));
+    ASSERT_TRUE(eventually([&] { return busy == 4; }));
+    nodes[0].shutdown(false);
+    for (auto& user : users) user.get();
+  }
+}
+
 TEST_P(shutting_down, by_two_threads_is_one_shutdown) {
   auto nodes = start({"a", "b"});
   std::vector<node> twice{nodes[0], nodes[1], nodes[0], nodes[1]};
