@@ -96,6 +96,9 @@ private:
   const std::shared_ptr<connection>* waiting(rank_t from, std::uint64_t token);
   ucs_status_t stranger();
   std::vector<incoming_message>& out(connection& c) { return c.added ? ready_ : c.held; }
+  template <class Header, class Take>
+  static ucs_status_t from_known(void* self, const void* header, std::size_t header_size,
+                                 Take&& take);
   static ucs_status_t on_message(void* self, const void* header, std::size_t header_size,
                                  void* data, std::size_t size, const ucp_am_recv_param_t* param);
   static ucs_status_t on_payload(void* self, const void* header, std::size_t header_size,

@@ -19,6 +19,13 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+// The part of a header that says who wrote it.
+template <class Header>
+const Header& sender_of(const Header& h) {
+  return h;
+}
+const payload_header& sender_of(const chunk_header& h) { return h.whole; }
+
 }  // namespace
 
 void backend::set_handlers() {
@@ -47,49 +54,50 @@ ucs_status_t backend::stranger() {
   return UCS_OK;
 }
 
-ucs_status_t backend::on_message(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+// What messages and payloads begin with: is the header whole, and does a connection that is still
+// open know its token? Then `take` has it; what it throws is the end of that connection.
+template <class Header, class Take>
+ucs_status_t backend::from_known(void* self, const void* header, std::size_t header_size,
+                                 Take&& take) {
   auto& b = *static_cast<backend*>(self);
-  message_header h;
   if (b.ending_) return UCS_OK;
+  Header h;
   if (header_size != sizeof h) return b.stranger();
   std::memcpy(&h, header, sizeof h);
-  const auto* c = b.known(h.from, h.token);
+  const auto* c = b.known(sender_of(h).from, sender_of(h).token);
   if (!c) return b.stranger();
   if ((*c)->over) return UCS_OK;
   ++b.events_;
   try {
-    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
-      throw decode_error("an envelope came as a rendezvous");
-    (*c)->parts.envelope(h.sequence, h.order, h.payloads,
-                         frame(std::span(static_cast<const std::byte*>(data), size)), b.out(**c));
-    add(b.bytes_received_, size);
+    return take(b, *c, h);
   } catch (const std::exception& e) {
     b.trouble_with(*c, e.what());
   }
   return UCS_OK;
 }
 
+ucs_status_t backend::on_message(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+  const auto take = [&](backend& b, const auto& c, const message_header& h) {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+      throw decode_error("an envelope came as a rendezvous");
+    c->parts.envelope(h.sequence, h.order, h.payloads,
+                      frame(std::span(static_cast<const std::byte*>(data), size)), b.out(*c));
+    add(b.bytes_received_, size);
+    return UCS_OK;
+  };
+  return from_known<message_header>(self, header, header_size, take);
+}
+
 ucs_status_t backend::on_payload(void* self, const void* header, std::size_t header_size,
                                  void* data, std::size_t size, const ucp_am_recv_param_t* param) {
-  auto& b = *static_cast<backend*>(self);
-  payload_header h;
-  if (b.ending_) return UCS_OK;
-  if (header_size != sizeof h) return b.stranger();
-  std::memcpy(&h, header, sizeof h);
-  const auto* c = b.known(h.from, h.token);
-  if (!c) return b.stranger();
-  if ((*c)->over) return UCS_OK;
-  ++b.events_;
-  try {
+  const auto take = [&](backend& b, const auto& c, const payload_header& h) {
     if (h.size != size)
       throw decode_error("a payload of " + std::to_string(size) + " bytes says it has " +
                          std::to_string(h.size));
-    return b.take_payload(*c, h, data, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
-  } catch (const std::exception& e) {
-    b.trouble_with(*c, e.what());
-  }
-  return UCS_OK;
+    return b.take_payload(c, h, data, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  };
+  return from_known<payload_header>(self, header, header_size, take);
 }
 
 incoming_payload backend::make_payload(const payload_header& h) {
@@ -134,23 +142,13 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
 
 ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param) {
-  auto& b = *static_cast<backend*>(self);
-  chunk_header h;
-  if (b.ending_) return UCS_OK;
-  if (header_size != sizeof h) return b.stranger();
-  std::memcpy(&h, header, sizeof h);
-  const auto* c = b.known(h.whole.from, h.whole.token);
-  if (!c) return b.stranger();
-  if ((*c)->over) return UCS_OK;
-  ++b.events_;
-  try {
+  const auto take = [&](backend& b, const auto& c, const chunk_header& h) {
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
       throw decode_error("a piece of a payload came as a rendezvous");
-    b.take_chunk(**c, h, data, size);
-  } catch (const std::exception& e) {
-    b.trouble_with(*c, e.what());
-  }
-  return UCS_OK;
+    b.take_chunk(*c, h, data, size);
+    return UCS_OK;
+  };
+  return from_known<chunk_header>(self, header, header_size, take);
 }
 
 void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
