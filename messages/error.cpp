@@ -32,33 +32,6 @@ std::string demangle(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-template <class F>
-decltype(auto) with_class(fault&& f, F&& use) {
-  switch (f.code) {
-    case errc::internal: break;
-    case errc::invalid_argument: return use(invalid_argument(std::move(f)));
-    case errc::rpc_timeout: return use(rpc_timeout(std::move(f)));
-    case errc::remote_error: return use(remote_error(std::move(f)));
-    case errc::peer_lost: return use(peer_lost(std::move(f)));
-    case errc::unknown_function: return use(unknown_function(std::move(f)));
-    case errc::unknown_worker: return use(unknown_worker(std::move(f)));
-    case errc::encode_error: return use(encode_error(std::move(f)));
-    case errc::decode_error: return use(decode_error(std::move(f)));
-    case errc::store_error: return use(store_error(std::move(f)));
-    case errc::rendezvous_error: return use(rendezvous_error(std::move(f)));
-    case errc::transport_error: return use(transport_error(std::move(f)));
-    case errc::not_initialized: return use(not_initialized(std::move(f)));
-    case errc::already_initialized: return use(already_initialized(std::move(f)));
-    case errc::actor_down: return use(actor_down(std::move(f)));
-    case errc::deadlock: return use(deadlock_error(std::move(f)));
-  }
-  return use(internal_error(std::move(f)));
-}
-
-}  // namespace
-
-namespace {
-
 // nullptr: there is no such code.
 const char* name_of(errc code) noexcept {
   switch (code) {
@@ -75,7 +48,6 @@ const char* name_of(errc code) noexcept {
     case errc::rendezvous_error: return "rendezvous error";
     case errc::transport_error: return "transport error";
     case errc::not_initialized: return "not initialized";
-    case errc::already_initialized: return "already initialized";
     case errc::actor_down: return "actor down";
     case errc::deadlock: return "deadlock";
   }
@@ -100,14 +72,25 @@ void set_code(fault& f, unsigned code) {
 
 error::error(struct fault f) : std::runtime_error(sentence(f)), fault_(std::move(f)) {}
 
-void throw_fault(fault f) {
-  with_class(std::move(f), [](auto&& e) { throw std::forward<decltype(e)>(e); });
-  std::abort();  // not reached: the line above throws
-}
-
 std::exception_ptr to_exception(fault f) {
-  return with_class(std::move(f),
-                    [](auto&& e) { return std::make_exception_ptr(std::forward<decltype(e)>(e)); });
+  switch (f.code) {
+    case errc::internal: break;
+    case errc::invalid_argument: return std::make_exception_ptr(invalid_argument(std::move(f)));
+    case errc::rpc_timeout: return std::make_exception_ptr(rpc_timeout(std::move(f)));
+    case errc::remote_error: return std::make_exception_ptr(remote_error(std::move(f)));
+    case errc::peer_lost: return std::make_exception_ptr(peer_lost(std::move(f)));
+    case errc::unknown_function: return std::make_exception_ptr(unknown_function(std::move(f)));
+    case errc::unknown_worker: return std::make_exception_ptr(unknown_worker(std::move(f)));
+    case errc::encode_error: return std::make_exception_ptr(encode_error(std::move(f)));
+    case errc::decode_error: return std::make_exception_ptr(decode_error(std::move(f)));
+    case errc::store_error: return std::make_exception_ptr(store_error(std::move(f)));
+    case errc::rendezvous_error: return std::make_exception_ptr(rendezvous_error(std::move(f)));
+    case errc::transport_error: return std::make_exception_ptr(transport_error(std::move(f)));
+    case errc::not_initialized: return std::make_exception_ptr(not_initialized(std::move(f)));
+    case errc::actor_down: return std::make_exception_ptr(actor_down(std::move(f)));
+    case errc::deadlock: return std::make_exception_ptr(deadlock_error(std::move(f)));
+  }
+  return std::make_exception_ptr(internal_error(std::move(f)));
 }
 
 fault describe(std::exception_ptr thrown, std::string node, std::string function) {

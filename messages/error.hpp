@@ -10,22 +10,21 @@ namespace troupe {
 
 /// What went wrong. The values travel; append, never reorder.
 enum class errc : std::uint8_t {
-  internal = 1,         ///< a bug in Troupe
-  invalid_argument,     ///< the caller passed something that cannot be used
-  rpc_timeout,          ///< no answer within the limit
-  remote_error,         ///< the callee threw
-  peer_lost,            ///< the other node is gone
-  unknown_function,     ///< the callee has no such function
-  unknown_worker,       ///< no node of that name or rank
-  encode_error,         ///< a value cannot be sent
-  decode_error,         ///< bytes from elsewhere make no sense
-  store_error,          ///< the rendezvous' store failed
-  rendezvous_error,     ///< the job did not come together
-  transport_error,      ///< the network failed
-  not_initialized,      ///< used before init_rpc or after shutdown
-  already_initialized,  ///< init_rpc twice
-  actor_down,           ///< the receiving actor has ended
-  deadlock,             ///< the wait could never end
+  internal = 1,      ///< a bug in Troupe
+  invalid_argument,  ///< the caller passed something that cannot be used
+  rpc_timeout,       ///< no answer within the limit
+  remote_error,      ///< the callee threw
+  peer_lost,         ///< the other node is gone
+  unknown_function,  ///< the callee has no such function
+  unknown_worker,    ///< no node of that name or rank
+  encode_error,      ///< a value cannot be sent
+  decode_error,      ///< bytes from elsewhere make no sense
+  store_error,       ///< the rendezvous' store failed
+  rendezvous_error,  ///< the job did not come together
+  transport_error,   ///< the network failed
+  not_initialized,   ///< used before init_rpc or after shutdown
+  actor_down,        ///< the receiving actor has ended
+  deadlock,          ///< the wait could never end
 };
 
 /// The name of `code`, as in the list above.
@@ -87,14 +86,10 @@ using store_error = error_of<errc::store_error>;
 using rendezvous_error = error_of<errc::rendezvous_error>;
 using transport_error = error_of<errc::transport_error>;
 using not_initialized = error_of<errc::not_initialized>;
-using already_initialized = error_of<errc::already_initialized>;
 using actor_down = error_of<errc::actor_down>;
 using deadlock_error = error_of<errc::deadlock>;
 
-/// Throws the class that belongs to `f.code`.
-[[noreturn]] void throw_fault(fault f);
-
-/// The same as an exception that can be kept.
+/// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);
 
 /// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of

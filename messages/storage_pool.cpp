@@ -186,11 +186,13 @@ struct storage_pool::control_allocator {
 storage_pool::storage_pool(std::size_t limit) : state_(std::make_shared<state>(limit)) {}
 
 storage_pool::~storage_pool() {
+  block* unused = nullptr;
   {
     const std::lock_guard lock(state_->mutex);
     state_->limit = 0;
+    unused = state_->evict(nullptr, 0);
   }
-  trim(0);
+  state::free_all(unused);
 }
 
 std::shared_ptr<std::byte> storage_pool::allocate(std::size_t size) {
@@ -204,15 +206,6 @@ std::shared_ptr<std::byte> storage_pool::allocate(std::size_t size) {
   b->owner = state_;
   const auto keep_data = [](std::byte*) noexcept {};
   return {b->data, keep_data, control_allocator<std::byte>(b)};
-}
-
-void storage_pool::trim(std::size_t keep) noexcept {
-  block* extra = nullptr;
-  {
-    const std::lock_guard lock(state_->mutex);
-    extra = state_->evict(nullptr, keep);
-  }
-  state::free_all(extra);
 }
 
 storage_pool::counters storage_pool::count() const noexcept {

@@ -33,9 +33,6 @@ public:
   /// is dropped, on any thread. Throws std::bad_alloc.
   std::shared_ptr<std::byte> allocate(std::size_t size);
 
-  /// Gives unused blocks back to the system until at most `keep` bytes of them are left.
-  void trim(std::size_t keep = 0) noexcept;
-
   counters count() const noexcept;
 
   /// A quarter of the machine's memory, at most 2 GiB.

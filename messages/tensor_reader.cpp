@@ -172,7 +172,6 @@ at::Tensor tensor_reader::state::part(std::uint32_t of, std::uint32_t index) {
   return out;
 }
 
-tensor_reader::tensor_reader() noexcept = default;
 tensor_reader::tensor_reader(tensor_reader&&) noexcept = default;
 tensor_reader& tensor_reader::operator=(tensor_reader&&) noexcept = default;
 tensor_reader::~tensor_reader() = default;
@@ -183,10 +182,9 @@ tensor_reader::tensor_reader(schema::TensorTable::Reader table,
           [&] { state_ = std::make_unique<state>(table, std::move(payloads)); });
 }
 
-std::size_t tensor_reader::size() const noexcept { return state_ ? state_->made.size() : 0; }
+std::size_t tensor_reader::size() const noexcept { return state_->made.size(); }
 
 at::Tensor tensor_reader::get(std::uint32_t index) {
-  if (!state_) throw decode_error("A message cannot be read: it names a tensor and has none.");
   return reading("A message's table of tensors", [&] { return state_->get(index); });
 }
 

@@ -24,9 +24,6 @@ namespace troupe {
 /// The table's message must outlive the reader, not the tensors. One thread.
 class tensor_reader {
 public:
-  /// A message without tensors.
-  tensor_reader() noexcept;
-
   /// Throws decode_error, naming the storage and the field, if the storages make no sense or the
   /// payloads are not those that the table announces. No payload is empty; each is aligned to 16
   /// bytes or more.

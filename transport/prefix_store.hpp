@@ -9,9 +9,8 @@ namespace troupe::transport {
 /// A part of another store, whose keys all begin with "PREFIX/".
 class prefix_store final : public store {
 public:
+  /// Throws invalid_argument without an `underlying` store.
   prefix_store(std::string prefix, std::shared_ptr<store> underlying);
-
-  const std::shared_ptr<store>& underlying_store() const noexcept { return underlying_; }
 
   using store::set;
   void set(const std::string& key, std::span<const std::byte> value) override;

@@ -41,11 +41,6 @@ roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared
 
 }  // namespace
 
-void check_worker_name(std::string_view name) {
-  if (const auto problem = worker_name_problem(name); !problem.empty())
-    throw invalid_argument("Worker name " + problem);
-}
-
 void roster::close(std::chrono::milliseconds limit) {
   if (session) session->close(limit);
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "transport/environment.hpp"
@@ -25,7 +24,7 @@ struct rendezvous_options {
   /// If not here, nor in `init_method`, they come from the environment.
   std::optional<std::uint32_t> rank, world_size;
 
-  /// The worker's name; empty: "worker<rank>".
+  /// The worker's name, at most 127 characters of [A-Za-z0-9_:-]; empty: "worker<rank>".
   std::string name;
 
   /// For everything together; what fails, fails within it (and half a second, for rank 0 to tell
@@ -78,7 +77,7 @@ struct roster : pre_roster {
   /// called twice. Without it, the last copy of `store` and of the roster ends the store at once.
   void close(std::chrono::milliseconds limit = std::chrono::seconds(5));
 
-  std::shared_ptr<rendezvous_session> session;
+  std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
 /// The address of this node's transport, which can depend on who else there is.
@@ -97,9 +96,5 @@ roster rendezvous(const rendezvous_options& options, const address_function& add
 /// keys "troupe/..." are used.
 roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
                   const address_function& address_of_this_node);
-
-/// Throws invalid_argument: a worker's name must match [A-Za-z0-9_:-]+, must be non-empty and
-/// shorter than 128 characters.
-void check_worker_name(std::string_view name);
 
 }  // namespace troupe::transport

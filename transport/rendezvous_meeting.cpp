@@ -129,8 +129,7 @@ void rendezvous_meeting::agree_on_job() {
 // False if this rank was here before and left: this generation is over for it.
 bool rendezvous_meeting::announce() {
   const auto incarnation = session_->place().base->add("troupe/incarnations", 1);
-  const announcement mine{.rank = plan_.rank,
-                          .name = plan_.name.substr(0, 1024),
+  const announcement mine{.name = plan_.name.substr(0, 1024),
                           .host = host_.name,
                           .host_id = host_.id,
                           .process = host_.process,

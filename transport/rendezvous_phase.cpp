@@ -6,6 +6,15 @@
 
 namespace troupe::transport {
 
+namespace {
+
+// "10 s", "0.25 s".
+std::string in_seconds(std::chrono::milliseconds time) {
+  return fmt::format("{:.6g} s", static_cast<double>(time.count()) / 1000);
+}
+
+}  // namespace
+
 rendezvous_phase::rendezvous_phase(settings s, std::string name, std::string failing)
     : settings_(std::move(s)), name_(std::move(name)), failing_(std::move(failing)) {}
 
@@ -77,10 +86,6 @@ std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world
     out += std::to_string(ranks.back());
   }
   return out + fmt::format(" of {}", world_size);
-}
-
-std::string in_seconds(std::chrono::milliseconds time) {
-  return fmt::format("{:.6g} s", static_cast<double>(time.count()) / 1000);
 }
 
 }  // namespace troupe::transport

@@ -54,7 +54,4 @@ private:
 /// "rank 2 of 8", "ranks 2 and 5 of 8", "ranks 1, 2 and 5 of 8".
 std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world_size);
 
-/// "10 s", "0.25 s".
-std::string in_seconds(std::chrono::milliseconds time);
-
 }  // namespace troupe::transport

@@ -28,7 +28,6 @@ store::bytes encode(const job_description& value) {
 store::bytes encode(const announcement& value) {
   capnp::MallocMessageBuilder message;
   auto root = message.initRoot<schema::Announcement>();
-  root.setRank(value.rank);
   root.setName(as_text(value.name));
   root.setHost(as_text(value.host));
   root.setHostId(as_text(value.host_id));
@@ -56,13 +55,9 @@ job_description decode_job_description(const store::bytes& bytes) {
 
 announcement decode_announcement(const store::bytes& bytes) {
   return read_message<schema::Announcement>(bytes, "the announcement of a rank", [](auto root) {
-    return announcement{root.getRank(),
-                        to_string(root.getName()),
-                        to_string(root.getHost()),
-                        to_string(root.getHostId()),
-                        root.getProcess(),
-                        root.getIncarnation(),
-                        root.getVisit()};
+    return announcement{to_string(root.getName()),   to_string(root.getHost()),
+                        to_string(root.getHostId()), root.getProcess(),
+                        root.getIncarnation(),       root.getVisit()};
   });
 }
 

@@ -18,7 +18,6 @@ struct job_description {
 };
 
 struct announcement {
-  std::uint32_t rank = 0;
   std::string name;
   std::string host;
   std::string host_id;

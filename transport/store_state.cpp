@@ -69,9 +69,4 @@ std::vector<std::string> store_state::missing(std::span<const std::string> keys)
   return out;
 }
 
-void store_state::clear() {
-  values_.clear();
-  used_ = 0;
-}
-
 }  // namespace troupe::transport

@@ -38,7 +38,6 @@ public:
   bool erase(const std::string& key);
   std::vector<std::string> missing(std::span<const std::string> keys) const;
   std::size_t size() const noexcept { return values_.size(); }
-  void clear();
 
 private:
   std::unordered_map<std::string, value> values_;

@@ -35,8 +35,6 @@ public:
   std::uint64_t num_keys() override;
   bool check(std::span<const std::string> keys) override;
 
-  const endpoint& where() const noexcept { return where_; }
-
   /// This machine's address on the way to the server.
   socket_address local() const { return local_; }
 

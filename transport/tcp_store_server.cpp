@@ -181,9 +181,6 @@ tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret,
                                    store_contents contents)
     : impl_(std::make_unique<impl>(std::move(listener), secret, l, std::move(contents))) {}
 
-tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret)
-    : tcp_store_server(std::move(listener), secret, limits{}) {}
-
 tcp_store_server::~tcp_store_server() = default;
 
 std::uint16_t tcp_store_server::port() const noexcept { return impl_->port(); }

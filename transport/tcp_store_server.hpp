@@ -47,7 +47,6 @@ public:
   /// in.
   tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l,
                    store_contents contents = {});
-  tcp_store_server(unique_fd listener, const job_secret& secret);
 
   tcp_store_server(const tcp_store_server&) = delete;
   tcp_store_server& operator=(const tcp_store_server&) = delete;

@@ -186,7 +186,7 @@ connect_result connect_to(const socket_address& address, time_point deadline) {
   set_options(fd.get());
   if (connect(fd.get(), address.get(), address.length) != 0) {
     if (errno != EINPROGRESS) return {{}, errno};
-    if (!wait_writable(fd.get(), deadline)) return {{}, ETIMEDOUT};
+    if (!wait_for(fd.get(), POLLOUT, deadline)) return {{}, ETIMEDOUT};
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
@@ -214,7 +214,6 @@ socket_address local_address(int fd) { return ask_address(fd, getsockname); }
 socket_address peer_address(int fd) { return ask_address(fd, getpeername); }
 
 bool wait_readable(int fd, time_point deadline) { return wait_for(fd, POLLIN, deadline); }
-bool wait_writable(int fd, time_point deadline) { return wait_for(fd, POLLOUT, deadline); }
 
 io_result read_all(int fd, std::span<std::byte> bytes, time_point deadline) {
   return move_all(fd, bytes.size(), POLLIN, deadline, [&](std::size_t at) {

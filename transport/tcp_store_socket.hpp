@@ -77,9 +77,8 @@ connect_result listen_on(const socket_address& address);
 socket_address local_address(int fd);
 socket_address peer_address(int fd);
 
-/// Waits until `fd` can be read (or written). False when `deadline` has passed.
+/// Waits until `fd` can be read. False when `deadline` has passed.
 bool wait_readable(int fd, time_point deadline);
-bool wait_writable(int fd, time_point deadline);
 
 enum class io_result { done, closed, timed_out };
 

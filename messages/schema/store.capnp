@@ -69,17 +69,16 @@ struct JobDescription {
 struct Announcement {
   # What a rank says of itself before it has an address.
 
-  rank @0 :UInt32;
-  name @1 :Text;
-  host @2 :Text;
-  hostId @3 :Text;
+  name @0 :Text;
+  host @1 :Text;
+  hostId @2 :Text;
   # Equal for two processes if and only if they share a host and its network namespace.
 
-  process @4 :UInt64;
+  process @3 :UInt64;
   # The process id.
 
-  incarnation @5 :UInt64;
-  visit @6 :UInt64;
+  incarnation @4 :UInt64;
+  visit @5 :UInt64;
   # A random number: this call of rendezvous().
 }
 

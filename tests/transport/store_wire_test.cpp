@@ -98,7 +98,7 @@ TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(store_reply{.what = store_reply::kind::missing, .keys = {"x", "y", "z"}}),
        decode_store_reply);
   fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
-  fuzz(encode(announcement{1, "name", "host", "id", 2, 3, 4}), decode_announcement);
+  fuzz(encode(announcement{"name", "host", "id", 2, 3, 4}), decode_announcement);
   fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
 }
 
