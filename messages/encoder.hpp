@@ -60,6 +60,9 @@ public:
   }
 
 private:
+  template <class... Ts>
+  friend void put_as_message(encoder& out, const Ts&... xs);
+
   using nesting = detail::nesting<encode_error>;
 
   template <class T>

@@ -18,6 +18,7 @@ bool is_troupe(const caf::error& e) noexcept;
 template <class... Ts>
 void put_as_message(encoder& out, const Ts&... xs) {
   static_assert(sizeof...(Ts) <= detail::max_elements);
+  encoder::nesting level(out.depth_);
   out.put(static_cast<std::uint8_t>(sizeof...(Ts)));
   (
       [&] {

@@ -129,6 +129,18 @@ TEST(message_codec, writes_and_reads_elements_without_a_message) {
   EXPECT_NO_THROW(in.expect_end());
 }
 
+// The receiver reads a message: what is written without one counts as deep as with one.
+TEST(message_codec, bounds_nesting_of_elements_without_a_message) {
+  auto m = caf::make_message(1);
+  for (int i = 1; i < 63; ++i) m = caf::make_message(i, m);
+  encoder out(nullptr, nullptr);
+  put_as_message(out, m);
+  EXPECT_NO_THROW(decode<caf::message>(out.bytes()));
+  m = caf::make_message(63, m);
+  EXPECT_NO_THROW(encode(m));
+  EXPECT_THROW(put_as_message(out, m), encode_error);
+}
+
 TEST(message_codec, carries_messages_in_messages) {
   auto m = caf::make_message(std::string("innermost"));
   for (int i = 0; i < 60; ++i) m = caf::make_message(i, m);
