@@ -209,6 +209,7 @@ TEST_P(results, of_exceptions_tell_type_and_text) {
   auto why = fault_of<remote_error>([&] { next.get_for(patience); });
   EXPECT_EQ(why.type, "std::length_error");
   EXPECT_EQ(why.text, "too long");
+  EXPECT_EQ(why.function, "troupe::test::blow_up");
   EXPECT_EQ(why.node, nodes_[std::get<1>(GetParam())].name());
   // The actor has ended with it; the others have not.
   auto f = request(to_, value{1});
