@@ -105,12 +105,16 @@ struct only_answer<caf::detail::type_list<T>> {
   using type = T;
 };
 
-/// What an actor of this interface answers to such a message. Does not compile when it does not
-/// know it.
+/// What an actor of this interface answers to such a message, as a list. Does not compile when it
+/// does not know it.
 template <class Handle, class... Ts>
-using answer_to = typename only_answer<caf::response_type_t<
-    typename Handle::signatures,
-    typename caf::detail::implicit_conversions<std::decay_t<Ts>>::type...>>::type;
+using answers_to =
+    caf::response_type_t<typename Handle::signatures,
+                         typename caf::detail::implicit_conversions<std::decay_t<Ts>>::type...>;
+
+/// The same as a type.
+template <class Handle, class... Ts>
+using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 
 std::shared_ptr<engine> driver_of(const caf::strong_actor_ptr& receiver);
 
@@ -144,6 +148,21 @@ auto request(const Handle& receiver, Ts&&... message) {
                                 caf::make_message(std::forward<Ts>(message)...)),
       nullptr);
   return future<answer>(std::move(state));
+}
+
+/// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
+/// it answers is dropped. Does not block and throws nothing but invalid_argument, for a handle that
+/// names no actor.
+template <class Handle, class... Ts>
+void send(const Handle& receiver, Ts&&... message) {
+  // Does not compile when the actor does not know it.
+  using known [[maybe_unused]] = detail::answers_to<Handle, Ts...>;
+  (void)interface_registration<Handle>::done;
+  if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
+  caf::actor_cast<caf::strong_actor_ptr>(receiver)->enqueue(
+      caf::make_mailbox_element(nullptr, caf::make_message_id(), {},
+                                caf::make_message(std::forward<Ts>(message)...)),
+      nullptr);
 }
 
 /// Asks all of them the same and gathers the answers, in order.

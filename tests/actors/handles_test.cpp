@@ -109,6 +109,30 @@ TEST_P(handles, keep_messages_of_one_sender_in_order) {
   EXPECT_EQ(when_all(answers).get(), expected);
 }
 
+TEST_P(handles, take_messages_that_nobody_waits_for) {
+  auto nodes = start({"a", "b"});
+  std::vector<counter> kept;
+  for (int at : {0, 1}) {
+    auto c = nodes[0].spawn_on<count_from>(at, 0);
+    for (int i = 0; i < 100; ++i) {
+      send(c, note{1});
+      send(c, add{1});  // its answer is dropped
+    }
+    EXPECT_EQ(request(c, total{}).get(), 200);
+    EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
+    send(c, leave{});
+    EXPECT_THROW(request(c, total{}).get(), error);
+    send(c, note{1});
+    kept.push_back(c);
+  }
+  EXPECT_THROW(send(counter(), note{1}), invalid_argument);
+  kept.push_back(nodes[0].spawn(count_from, 0));
+  kept.push_back(nodes[0].spawn_on<count_from>("b", 0));
+  shut_down(nodes);
+  nodes.clear();
+  for (auto& c : kept) send(c, note{1});
+}
+
 TEST_P(handles, travel_to_and_from_functions) {
   auto nodes = start({"a", "b", "c"});
   auto c = nodes[0].spawn(count_from, 0);
