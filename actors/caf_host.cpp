@@ -186,7 +186,7 @@ namespace {
 // All nodes of this process that have not been shut down.
 struct living {
   std::mutex mutex;
-  std::unordered_map<const caf::actor_system*, std::shared_ptr<engine>> drivers;
+  std::unordered_map<const caf::actor_system*, std::shared_ptr<remoting>> actors;
 };
 
 living& hosts() {
@@ -196,13 +196,13 @@ living& hosts() {
 
 }  // namespace
 
-caf_host::caf_host(std::shared_ptr<engine> driver, const node_identity& self)
-    : clock_(std::make_unique<node_clock>(*driver)),
-      config_(std::make_unique<config>(std::move(driver), *clock_, self)),
+caf_host::caf_host(std::shared_ptr<remoting> actors, const node_identity& self)
+    : clock_(std::make_unique<node_clock>(*actors->driver())),
+      config_(std::make_unique<config>(actors->driver(), *clock_, self)),
       system_(std::make_unique<caf::actor_system>(*config_)) {
   {
     std::lock_guard guard(hosts().mutex);
-    hosts().drivers.emplace(system_.get(), config_->driver);
+    hosts().actors.emplace(system_.get(), std::move(actors));
   }
   let_go_of_logger();
 }
@@ -211,14 +211,14 @@ void caf_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullpt
 
 caf_host::~caf_host() {
   std::lock_guard guard(hosts().mutex);
-  hosts().drivers.erase(system_.get());
+  hosts().actors.erase(system_.get());
 }
 
 // Handles outlive their system, so nothing of it is touched before it is known to live.
-std::shared_ptr<engine> caf_host::driver_of(const caf::actor_system* system) {
+std::shared_ptr<remoting> caf_host::actors_of(const caf::actor_system* system) {
   std::lock_guard guard(hosts().mutex);
-  auto place = hosts().drivers.find(system);
-  if (place == hosts().drivers.end())
+  auto place = hosts().actors.find(system);
+  if (place == hosts().actors.end())
     throw not_initialized(
         "the actor's node has been shut down, or its CAF system is no node of Troupe");
   return place->second;

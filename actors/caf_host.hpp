@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "actors/engine.hpp"
-#include "actors/mail.hpp"
+#include "actors/remoting.hpp"
 
 namespace troupe {
 
@@ -46,7 +46,7 @@ private:
 /// start.
 class caf_host {
 public:
-  caf_host(std::shared_ptr<engine> driver, const node_identity& self);
+  caf_host(std::shared_ptr<remoting> actors, const node_identity& self);
   ~caf_host();
 
   caf::actor_system& system() noexcept { return *system_; }
@@ -56,8 +56,9 @@ public:
   /// while another thread still holds it. To be called when a thread has made one.
   static void let_go_of_logger();
 
-  /// The engine of a node's actor system; throws not_initialized when that is none or no more.
-  static std::shared_ptr<engine> driver_of(const caf::actor_system* system);
+  /// The parts of the node that an actor system belongs to; throws not_initialized when that is
+  /// none or no more.
+  static std::shared_ptr<remoting> actors_of(const caf::actor_system* system);
 
   /// The node id of `rank` in the same job.
   static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);

@@ -8,16 +8,6 @@
 
 namespace troupe {
 
-/// The limit of one call, as its last argument: `node.rpc_sync<&f>("ps", x, timeout(5s))`. 0: none.
-struct timeout {
-  template <class Rep, class Period>
-  explicit timeout(std::chrono::duration<Rep, Period> limit)
-      : limit(std::chrono::ceil<std::chrono::milliseconds>(limit)) {
-    if (limit.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
-  }
-  std::chrono::milliseconds limit;
-};
-
 /// All workers of the job, by rank.
 class worker_list {
 public:
@@ -76,18 +66,6 @@ private:
   transport::rank_t peer_;
 };
 
-// The limit at the end of a pack of arguments.
-inline std::chrono::milliseconds limit_in() { return std::chrono::milliseconds(-1); }
-template <class First, class... Rest>
-std::chrono::milliseconds limit_in(const First& first, const Rest&... rest) {
-  if constexpr (sizeof...(Rest) > 0)
-    return limit_in(rest...);
-  else if constexpr (std::is_same_v<First, timeout>)
-    return first.limit;
-  else
-    return std::chrono::milliseconds(-1);
-}
-
 template <class Arguments, std::size_t I, class T>
 void write_argument(encoder& out, const T& x) {
   if constexpr (I < std::tuple_size_v<Arguments>) {
@@ -136,8 +114,7 @@ public:
   auto rpc_async(const destination& to, const Args&... args) const {
     using target = callable<F>;
     using answer = typename target::answer;
-    constexpr bool limited = (false || ... || std::is_same_v<Args, timeout>);
-    static_assert(sizeof...(Args) - limited == target::function::arity,
+    static_assert(sizeof...(Args) - detail::limited<Args...> == target::function::arity,
                   "the call has too few or too many arguments for the function");
     (void)target::registered;
     open();

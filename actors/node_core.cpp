@@ -122,7 +122,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
 void node_core::open(std::unique_ptr<transport::transport> net) {
   net_ = std::move(net);
   mail_->attach(*net_, *pool_);
-  host_ = std::make_unique<caf_host>(engine_, identity_);
+  host_ = std::make_unique<caf_host>(remoting_, identity_);
   std::vector<caf::node_id> nodes;
   for (transport::rank_t rank = 0; rank < identity_.world_size; ++rank)
     nodes.push_back(caf_host::id_of(identity_.job, incarnations_[rank], rank));
@@ -192,15 +192,11 @@ bool node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_
   pending.peer = to;
   pending.function = name;
   pending.sink = sink;
-  if (limit.count() < 0) limit = rpc_timeout();
-  pending.limit = limit;
-  if (limit.count() > 0) pending.deadline = deadline_after(limit);
-  const auto deadline = pending.deadline;
+  pending.limit = limit.count() < 0 ? rpc_timeout() : limit;
   envelope_header header;
   header.kind = envelope_kind::call;
   header.target = hash;
-  header.request = remoting_->requests().add(std::move(pending));
-  if (limit.count() > 0) engine_->set_timer(deadline);
+  header.request = remoting_->expect(std::move(pending));
   try {
     mail_->send(to, 0, header, &text);
     return true;

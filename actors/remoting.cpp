@@ -258,8 +258,17 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
   }
 }
 
+std::uint64_t remoting::expect(pending_request&& pending) {
+  const bool limited = pending.limit.count() > 0;
+  if (limited) pending.deadline = deadline_after(pending.limit);
+  const auto deadline = pending.deadline;
+  const auto id = requests_.add(std::move(pending));
+  if (limited) engine_->set_timer(deadline);
+  return id;
+}
+
 void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
-                       const void* how, const std::shared_ptr<reply_sink>& sink) noexcept {
+                       const void* how, pending_request&& pending) noexcept {
   const auto to = target.rank();
   std::uint64_t request = 0;
   fault why;
@@ -269,13 +278,11 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
     border handles(*this, to);
     letter text(&handles);
     write(text.body(), how);
-    pending_request pending;
     pending.peer = to;
-    pending.sink = sink;
     envelope_header header;
     header.kind = envelope_kind::actor_message;
     header.target = target.id();
-    header.request = request = requests_.add(std::move(pending));
+    header.request = request = expect(std::move(pending));
     out_.send(to, target.id(), header, &text);
     handles.sent();
     return;
@@ -284,7 +291,8 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
   }
   if (why.node.empty()) why.node = name_of_(to);
   // Unless somebody else has answered it already.
-  if (request == 0 || requests_.take(request, to)) sink->on_fault(std::move(why));
+  if (request != 0) pending = requests_.take(request, to);
+  if (pending) pending.sink->on_fault(std::move(why));
 }
 
 void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,

@@ -52,14 +52,17 @@ public:
   /// Fails the requests that still wait; afterwards nobody here holds anything of another node.
   void fail_pending(const fault& why);
 
-  /// Asks an actor of another node what `write` puts into the body, for `sink` to hear. Hot path.
+  /// Asks an actor of another node what `write` puts into the body, for the sink of `pending` to
+  /// hear. Hot path.
   template <class Write>
-  void request(const remote_actor& target, const Write& write,
-               const std::shared_ptr<reply_sink>& sink) noexcept {
+  void request(const remote_actor& target, const Write& write, pending_request pending) noexcept {
     request(
         target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
-        &write, sink);
+        &write, std::move(pending));
   }
+
+  /// Adds a request, whose deadline is its limit from now on. Its id.
+  std::uint64_t expect(pending_request&& pending);
 
   /// Whoever uses `out` or adds a request passes here first.
   gate& entrance() noexcept { return gate_; }
@@ -79,7 +82,7 @@ private:
   friend class border;
 
   void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
-               const std::shared_ptr<reply_sink>& sink) noexcept;
+               pending_request&& pending) noexcept;
 
   // For remote_actor.
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);

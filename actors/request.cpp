@@ -4,8 +4,26 @@
 
 namespace troupe::detail {
 
-std::shared_ptr<engine> driver_of(const caf::strong_actor_ptr& receiver) {
-  return caf_host::driver_of(receiver->home_system);
+std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver) {
+  return caf_host::actors_of(receiver->home_system);
+}
+
+local_request::local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
+                             std::chrono::milliseconds limit,
+                             const std::shared_ptr<reply_sink>& sink) {
+  gate::pass pass(actors->entrance());
+  if (!pass) throw not_initialized("the node has been shut down");
+  pending_request pending;
+  pending.peer = actors->out().self().rank;
+  pending.function = message;
+  pending.limit = limit;
+  pending.sink = sink;
+  id_ = actors->expect(std::move(pending));
+  actors_ = actors;
+}
+
+local_request::~local_request() {
+  if (auto actors = actors_.lock()) actors->requests().take(id_, actors->out().self().rank);
 }
 
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {

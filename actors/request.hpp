@@ -8,6 +8,7 @@
 #include "actors/future.hpp"
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
+#include "actors/timeout.hpp"
 
 namespace troupe {
 
@@ -64,13 +65,40 @@ private:
   transport::rank_t peer_;
 };
 
+/// The future of an answer that comes from an actor of this node, within a limit.
+template <class T>
+class local_answer final : public future_state<T>, public reply_sink {
+public:
+  using future_state<T>::future_state;
+  void on_value(opened_envelope&) noexcept override {}
+  void on_fault(fault&& why) noexcept override {
+    this->set_exception(to_exception(std::move(why)));
+  }
+};
+
+/// An entry in the table of requests for what an actor of this node is asked, while it lives.
+class local_request {
+public:
+  local_request() = default;
+  local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
+                std::chrono::milliseconds limit, const std::shared_ptr<reply_sink>& sink);
+  local_request(local_request&&) = default;
+  local_request& operator=(local_request&&) = default;
+  ~local_request();
+
+private:
+  std::weak_ptr<remoting> actors_;
+  std::uint64_t id_ = 0;
+};
+
 /// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
 /// fails.
 template <class T>
 class answer_cell final : public caf::monitorable_actor {
 public:
-  answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state)
-      : caf::monitorable_actor(config), state_(std::move(state)) {}
+  answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
+              local_request&& entry)
+      : caf::monitorable_actor(config), state_(std::move(state)), entry_(std::move(entry)) {}
 
   ~answer_cell() override {
     if (!state_->ready())
@@ -80,6 +108,7 @@ public:
 
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
     auto answer = letter->move_content_to_message();
+    { const auto answered = std::move(entry_); }  // it is late no more
     take_answer(*state_, answer);
   }
 
@@ -88,6 +117,7 @@ public:
 
 private:
   std::shared_ptr<future_state<T>> state_;
+  local_request entry_;
 };
 
 template <class List>
@@ -116,38 +146,66 @@ using answers_to =
 template <class Handle, class... Ts>
 using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 
-std::shared_ptr<engine> driver_of(const caf::strong_actor_ptr& receiver);
+/// Throws not_initialized after the shutdown of the actor's node.
+std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
 
 /// The actor as one of another node that is not known to have ended; else nullptr.
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
 
-}  // namespace detail
-
-/// Asks an actor, wherever it is, from any thread. The answer's future waits without a limit of its
-/// own: it ends with the answer, the actor's end or the loss of its node.
 template <class Handle, class... Ts>
-auto request(const Handle& receiver, Ts&&... message) {
-  using answer = detail::answer_to<Handle, Ts...>;
+auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... message) {
+  using answer = answer_to<Handle, Ts...>;
+  constexpr auto name = type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
   (void)interface_registration<Handle>::done;
   if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
-  if (auto* elsewhere = detail::alive_elsewhere(target)) {
+  if (auto* elsewhere = alive_elsewhere(target)) {
     auto& actors = elsewhere->owner();
-    auto state = std::make_shared<detail::remote_answer<answer>>(actors, elsewhere->rank());
+    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->rank());
+    pending_request pending;
+    pending.function = name;
+    pending.limit = limit;
+    pending.sink = state;
     actors.request(
-        *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, state);
+        *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
     return future<answer>(std::move(state));
   }
-  auto state = std::make_shared<detail::future_state<answer>>(detail::driver_of(target));
+  auto actors = actors_of(target);
+  std::shared_ptr<future_state<answer>> state;
+  local_request entry;
+  if (limit.count() > 0) {
+    auto limited = std::make_shared<local_answer<answer>>(actors->driver());
+    entry = local_request(actors, name, limit, limited);
+    state = std::move(limited);
+  } else {
+    state = std::make_shared<future_state<answer>>(actors->driver());
+  }
   if (target->node() == target->home_system->node()) state->answered_by(target->id());
   caf::actor_config config;
-  auto cell = caf::make_actor<detail::answer_cell<answer>, caf::strong_actor_ptr>(
-      0, target->home_system->node(), target->home_system, config, state);
+  auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
+      0, target->home_system->node(), target->home_system, config, state, std::move(entry));
   target->enqueue(
       caf::make_mailbox_element(std::move(cell), caf::message_id(1).with_normal_priority(), {},
                                 caf::make_message(std::forward<Ts>(message)...)),
       nullptr);
   return future<answer>(std::move(state));
+}
+
+}  // namespace detail
+
+/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message: rpc_timeout
+/// then names the actor's node, the message and the limit. Without one the future waits for the
+/// answer, the actor's end or the loss of its node.
+template <class Handle, class... Ts>
+auto request(const Handle& receiver, Ts&&... message) {
+  const auto limit = detail::limit_in(message...);
+  auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return detail::ask(
+        receiver, limit,
+        std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
+  }
+  (std::make_index_sequence<sizeof...(Ts) - detail::limited<Ts...>>());
 }
 
 /// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
@@ -165,11 +223,11 @@ void send(const Handle& receiver, Ts&&... message) {
       nullptr);
 }
 
-/// Asks all of them the same and gathers the answers, in order.
+/// Asks all of them the same, with a `timeout` if one follows, and gathers the answers, in order.
 template <class Handle, class... Ts>
 requires caf::is_typed_actor<Handle>::value auto when_all(const std::vector<Handle>& receivers,
                                                           const Ts&... message) {
-  std::vector<future<detail::answer_to<Handle, Ts...>>> all;
+  std::vector<decltype(request(receivers.front(), message...))> all;
   all.reserve(receivers.size());
   for (const auto& receiver : receivers) all.push_back(request(receiver, message...));
   return when_all(all);

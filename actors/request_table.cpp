@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-std::uint64_t request_table::add(pending_request request) {
+std::uint64_t request_table::add(pending_request&& request) {
   std::lock_guard guard(mutex_);
   std::uint32_t index = first_free_;
   if (index == none) {

@@ -26,7 +26,7 @@ public:
 /// `mid`.
 struct pending_request {
   transport::rank_t peer = 0;
-  std::string_view function;  ///< what was called; static text
+  std::string_view function;  ///< what was called: a function or a message's type; static text
   clock::time_point deadline = clock::time_point::max();
   std::chrono::milliseconds limit{0};
   std::shared_ptr<reply_sink> sink;
@@ -41,8 +41,9 @@ struct pending_request {
 /// request out is the only one to answer it.
 class request_table {
 public:
-  /// The id that the answer shall name. Never 0, not used again for a long time.
-  std::uint64_t add(pending_request request);
+  /// The id that the answer shall name. Never 0, not used again for a long time. `request` stays as
+  /// it is when there is no memory.
+  std::uint64_t add(pending_request&& request);
 
   /// Empty when there is none that waits for `peer` (a late, doubled or foreign answer).
   pending_request take(std::uint64_t id, transport::rank_t peer);

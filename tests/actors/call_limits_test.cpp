@@ -6,6 +6,27 @@ namespace {
 
 std::uint32_t current_rank() { return this_node().rank(); }
 
+// Answers when it is told to let go.
+struct hold {
+  int x = 0;
+};
+TROUPE_MESSAGE(hold, x)
+struct let_go {};
+TROUPE_MESSAGE(let_go)
+using holder = actor<answers<hold, int>, answers<let_go, int>>;
+
+holder::behavior_type hold_back(holder::pointer self) {
+  auto held = std::make_shared<std::vector<std::pair<caf::typed_response_promise<int>, int>>>();
+  return {[=](const hold& q) {
+            held->emplace_back(self->make_response_promise<int>(), q.x);
+            return held->back().first;
+          },
+          [=](const let_go&) {
+            for (auto& [promise, x] : *held) promise.deliver(x);
+            return static_cast<int>(std::exchange(*held, {}).size());
+          }};
+}
+
 class call_limits : public on_networks {};
 TROUPE_ON_NETWORKS(call_limits);
 
@@ -73,6 +94,42 @@ TEST_P(call_limits, of_zero_are_none) {
   door->open();
   EXPECT_EQ(patient.get_for(patience), 5);
   EXPECT_EQ(patient_too.get_for(patience), 6);
+}
+
+TEST_P(call_limits, end_requests_to_actors_here_and_there) {
+  auto nodes = start({"a", "b"});
+  for (int at : {0, 1}) {
+    auto h = nodes[0].spawn_on<hold_back>(at);
+    const auto begun = clock::now();
+    auto why = fault_of<rpc_timeout>([&] { request(h, hold{1}, troupe::timeout(60ms)).get(); });
+    EXPECT_GE(clock::now() - begun, 60ms);
+    EXPECT_EQ(why.node, nodes[at].name());
+    EXPECT_THAT(why.function, testing::HasSubstr("hold"));
+    EXPECT_EQ(why.limit, 60ms);
+    EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
+    // Answered in time, without a limit, and by several.
+    auto in_time = request(h, hold{2}, troupe::timeout(patience));
+    auto unlimited = request(h, hold{3}, troupe::timeout(0s));
+    auto several = when_all(std::vector<holder>{h, h}, hold{4}, troupe::timeout(patience));
+    auto late = when_all(std::vector<holder>{h, h}, hold{5}, troupe::timeout(20ms));
+    EXPECT_THROW(late.get(), rpc_timeout);
+    EXPECT_FALSE(in_time.ready());
+    EXPECT_FALSE(unlimited.ready());
+    EXPECT_EQ(request(h, let_go{}, troupe::timeout(patience)).get(), 7);
+    EXPECT_EQ(in_time.get(), 2);
+    EXPECT_EQ(unlimited.get(), 3);
+    EXPECT_EQ(several.get(), (std::vector<int>{4, 4}));
+    EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
+  }
+  // What is asked of an actor that ends, or whose node does, ends with that.
+  auto dropped = nodes[0].spawn(hold_back);
+  auto of_dropped = request(dropped, hold{1}, troupe::timeout(patience));
+  EXPECT_EQ(request(dropped, let_go{}).get(), 1);
+  EXPECT_EQ(of_dropped.get(), 1);
+  auto open = request(dropped, hold{1}, troupe::timeout(1h));
+  nodes[0].shutdown(false);
+  EXPECT_THROW(open.get_for(patience), not_initialized);
+  EXPECT_THROW(request(dropped, hold{1}, troupe::timeout(1h)), not_initialized);
 }
 
 TEST_P(call_limits, below_zero_are_refused) {
