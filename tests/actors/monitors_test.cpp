@@ -114,6 +114,34 @@ TEST_P(monitors, hear_of_an_end_with_its_reason) {
   }
 }
 
+struct look_away {
+  mortal from;
+};
+TROUPE_MESSAGE(look_away, from)
+using fickle = actor<answers<look_away>>;
+
+fickle::behavior_type watch_for_a_while(fickle::pointer self, mortal whom, log told) {
+  self->set_down_handler([=](const caf::down_msg& m) { told->add(m.source, m.reason); });
+  self->monitor(whom);
+  return {[self](const look_away& x) { self->demonitor(x.from.address()); }};
+}
+
+TEST_P(monitors, that_look_away_hear_nothing) {
+  auto nodes = start({"a", "b"});
+  auto told = std::make_shared<heard>();
+  auto told_still = std::make_shared<heard>();
+  auto m = nodes[0].spawn_on<live>("b");
+  auto f = nodes[0].spawn(watch_for_a_while, m, told);
+  auto w = nodes[0].spawn(watch, m, told_still);
+  request(f, look_away{m}).get();
+  wait_until_set(nodes[0], w);
+  caf::anon_send(m, end_well{});
+  ASSERT_TRUE(eventually([&] { return told_still->count() == 1; }));
+  // What it could have heard has arrived.
+  request(f, look_away{m}).get();
+  EXPECT_EQ(told->count(), 0u);
+}
+
 TEST_P(monitors, on_the_same_node_hear_the_same) {
   auto nodes = start({"a", "b"});
   auto told = std::make_shared<heard>();
