@@ -35,35 +35,21 @@ namespace detail {
 
 /// The future of a call: reads the value when the answer comes.
 template <class T>
-class call_state final : public future_state<T>, public reply_sink {
+class call_state final : public remote_answer_state<T> {
 public:
   call_state(node_core& node, transport::rank_t peer)
-      : future_state<T>(node.driver()), actors_(node.actors()), peer_(peer) {}
+      : remote_answer_state<T>(node.actors(), peer) {}
 
   void on_value(opened_envelope& answer) noexcept override {
-    try {
-      if constexpr (std::is_void_v<T>) {
-        this->set_value();
-      } else {
-        border handles(actors_, peer_);
-        decoder in(answer.body(), answer.tensors(), &handles);
+    if constexpr (std::is_void_v<T>)
+      this->set_value();
+    else
+      this->take_apart(answer, [this](decoder& in) {
         auto value = in.get<T>();
         in.expect_end();
         this->set_value(std::move(value));
-      }
-    } catch (...) {
-      this->set_exception(std::current_exception());
-    }
+      });
   }
-
-  void on_fault(fault&& why) noexcept override {
-    this->set_exception(to_exception(std::move(why)));
-  }
-
-private:
-  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
-  remoting& actors_;
-  transport::rank_t peer_;
 };
 
 template <class Arguments, std::size_t I, class T>

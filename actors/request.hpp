@@ -5,7 +5,7 @@
 #include <caf/monitorable_actor.hpp>
 #include <caf/response_type.hpp>
 
-#include "actors/future.hpp"
+#include "actors/answer_state.hpp"
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
 #include "actors/timeout.hpp"
@@ -28,17 +28,14 @@ void take_answer(future_state<T>& out, caf::message& answer) {
         remote_error("the actor's answer is not a " + std::string(type_name<T>()))));
 }
 
-/// The future of an answer that comes from another node.
+/// The future of what an actor of another node answers.
 template <class T>
-class remote_answer final : public future_state<T>, public reply_sink {
+class remote_answer final : public remote_answer_state<T> {
 public:
-  remote_answer(remoting& actors, transport::rank_t peer)
-      : future_state<T>(actors.driver()), actors_(actors), peer_(peer) {}
+  using remote_answer_state<T>::remote_answer_state;
 
   void on_value(opened_envelope& answer) noexcept override {
-    try {
-      border handles(actors_, peer_);
-      decoder in(answer.body(), answer.tensors(), &handles);
+    this->take_apart(answer, [this](decoder& in) {
       if constexpr (!std::is_void_v<T>) {
         T value{};
         if (get_as_message(in, value)) {
@@ -50,29 +47,7 @@ public:
       auto content = in.get<caf::message>();
       in.expect_end();
       take_answer(*this, content);
-    } catch (...) {
-      this->set_exception(std::current_exception());
-    }
-  }
-
-  void on_fault(fault&& why) noexcept override {
-    this->set_exception(to_exception(std::move(why)));
-  }
-
-private:
-  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
-  remoting& actors_;
-  transport::rank_t peer_;
-};
-
-/// The future of an answer that comes from an actor of this node, within a limit.
-template <class T>
-class local_answer final : public future_state<T>, public reply_sink {
-public:
-  using future_state<T>::future_state;
-  void on_value(opened_envelope&) noexcept override {}
-  void on_fault(fault&& why) noexcept override {
-    this->set_exception(to_exception(std::move(why)));
+    });
   }
 };
 
@@ -174,7 +149,7 @@ auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... messag
   std::shared_ptr<future_state<answer>> state;
   local_request entry;
   if (limit.count() > 0) {
-    auto limited = std::make_shared<local_answer<answer>>(actors->driver());
+    auto limited = std::make_shared<answer_state<answer>>(actors->driver());
     entry = local_request(actors, name, limit, limited);
     state = std::move(limited);
   } else {

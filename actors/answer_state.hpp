@@ -1,0 +1,48 @@
+#pragma once
+
+#include "actors/future.hpp"
+#include "actors/remoting.hpp"
+
+namespace troupe::detail {
+
+/// The future of a request that is in the table of requests.
+template <class T>
+class answer_state : public future_state<T>, public reply_sink {
+public:
+  using future_state<T>::future_state;
+
+  /// An answer of this node comes as a message.
+  void on_value(opened_envelope&) noexcept override {}
+
+  void on_fault(fault&& why) noexcept override {
+    this->set_exception(to_exception(std::move(why)));
+  }
+};
+
+/// The same for an answer that comes from another node.
+template <class T>
+class remote_answer_state : public answer_state<T> {
+public:
+  remote_answer_state(remoting& actors, transport::rank_t peer)
+      : answer_state<T>(actors.driver()), actors_(actors), peer_(peer) {}
+
+protected:
+  /// Lets `read` take the answer's body apart.
+  template <class Read>
+  void take_apart(opened_envelope& answer, const Read& read) noexcept {
+    try {
+      border handles(actors_, peer_);
+      decoder in(answer.body(), answer.tensors(), &handles);
+      read(in);
+    } catch (...) {
+      this->set_exception(std::current_exception());
+    }
+  }
+
+private:
+  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
+  remoting& actors_;
+  transport::rank_t peer_;
+};
+
+}  // namespace troupe::detail
