@@ -36,6 +36,21 @@ void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
   *end = std::move(more);
 }
 
+// The values of the entries that match, which the table loses.
+template <class Table, class Match>
+auto take_out(Table& table, const Match& match) {
+  std::vector<typename Table::mapped_type> out;
+  for (auto place = table.begin(); place != table.end();) {
+    if (match(*place)) {
+      out.push_back(std::move(place->second));
+      place = table.erase(place);
+    } else {
+      ++place;
+    }
+  }
+  return out;
+}
+
 void tell(const caf::attachable_ptr& watchers, const caf::error& why, caf::execution_unit* unit) {
   for (auto* i = watchers.get(); i; i = i->next.get()) i->actor_exited(why, unit);
 }
@@ -209,11 +224,12 @@ std::size_t remoting::proxies() const {
 // ---- Sending
 // ----------------------------------------------------------------------------------------
 
-// Hot path of a call through a handle.
-void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in) {
-  auto& element = *letter_in;
-  const bool wants_answer = element.mid.is_request() && element.sender;
+// Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
+template <class Write>
+void remoting::post(const remote_actor& target, pending_request&& pending,
+                    const Write& write) noexcept {
   const auto to = target.rank();
+  const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
   fault why;
   gate::pass pass(gate_);
@@ -222,67 +238,11 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter_in)
     envelope_header header;
     header.kind = envelope_kind::actor_message;
     header.target = target.id();
-    header.urgent = element.mid.is_urgent_message();
-    if (element.sender && element.sender->id() != 0 && is_own(element.sender)) {
-      exports_->know(element.sender);
-      header.sender = element.sender->id();
-    }
     border handles(*this, to);
     letter text(&handles);
-    text.body().put(static_cast<const caf::message&>(element.move_content_to_message()));
-    if (wants_answer) {
-      pending_request pending;
-      pending.peer = to;
-      pending.sender = std::move(element.sender);
-      pending.mid = element.mid;
-      request = requests_.add(std::move(pending));
-      header.request = request;
-    }
-    out_.send(to, target.id(), header, &text);
-    handles.sent();
-    return;
-  } catch (...) {
-    why = unreadable();
-  }
-  if (why.node.empty()) why.node = name_of_(to);
-  if (request != 0) {
-    if (auto pending = requests_.take(request, to))
-      answer(std::move(pending), std::move(why), nullptr);
-  } else if (wants_answer) {
-    pending_request pending;
-    pending.sender = std::move(element.sender);
-    pending.mid = element.mid;
-    answer(std::move(pending), std::move(why), nullptr);
-  } else if (why.code != errc::peer_lost && why.code != errc::not_initialized) {
-    log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
-  }
-}
-
-std::uint64_t remoting::expect(pending_request&& pending) {
-  const bool limited = pending.limit.count() > 0;
-  if (limited) pending.deadline = deadline_after(pending.limit);
-  const auto deadline = pending.deadline;
-  const auto id = requests_.add(std::move(pending));
-  if (limited) engine_->set_timer(deadline);
-  return id;
-}
-
-void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
-                       const void* how, pending_request&& pending) noexcept {
-  const auto to = target.rank();
-  std::uint64_t request = 0;
-  fault why;
-  gate::pass pass(gate_);
-  try {
-    if (!pass) throw not_initialized("the node has been shut down");
-    border handles(*this, to);
-    letter text(&handles);
-    write(text.body(), how);
+    write(text.body(), header);
     pending.peer = to;
-    envelope_header header;
-    header.kind = envelope_kind::actor_message;
-    header.target = target.id();
-    header.request = request = expect(std::move(pending));
+    if (asks) header.request = request = expect(std::move(pending));
     out_.send(to, target.id(), header, &text);
     handles.sent();
     return;
@@ -292,7 +252,42 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
   if (why.node.empty()) why.node = name_of_(to);
   // Unless somebody else has answered it already.
   if (request != 0) pending = requests_.take(request, to);
-  if (pending) pending.sink->on_fault(std::move(why));
+  if (pending)
+    answer(std::move(pending), std::move(why), nullptr);
+  else if (!asks && why.code != errc::peer_lost && why.code != errc::not_initialized)
+    log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+}
+
+void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
+  auto& element = *letter;
+  pending_request pending;
+  if (element.mid.is_request()) {
+    pending.sender = std::move(element.sender);
+    pending.mid = element.mid;
+  }
+  const auto& sender = pending.sender ? pending.sender : element.sender;
+  post(target, std::move(pending), [&](encoder& out, envelope_header& header) {
+    header.urgent = element.mid.is_urgent_message();
+    if (sender && sender->id() != 0 && is_own(sender)) {
+      exports_->know(sender);
+      header.sender = sender->id();
+    }
+    out.put(static_cast<const caf::message&>(element.move_content_to_message()));
+  });
+}
+
+void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
+                       const void* how, pending_request&& pending) noexcept {
+  post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
+}
+
+std::uint64_t remoting::expect(pending_request&& pending) {
+  const bool limited = pending.limit.count() > 0;
+  if (limited) pending.deadline = deadline_after(pending.limit);
+  const auto deadline = pending.deadline;
+  const auto id = requests_.add(std::move(pending));
+  if (limited) engine_->set_timer(deadline);
+  return id;
 }
 
 void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
@@ -499,7 +494,8 @@ std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reaso
   why.node = name_of_(peer);
   why.text = "lost " + why.node + ": " + reason;
   std::vector<caf::strong_actor_ptr> proxies;
-  std::vector<caf::strong_actor_ptr> pinned;
+  // Dropped outside of the lock.
+  std::vector<std::pair<transport::rank_t, caf::strong_actor_ptr>> pinned;
   std::vector<caf::attachable_ptr> orphans;
   {
     std::lock_guard guard(mutex_);
@@ -507,23 +503,11 @@ std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reaso
     for (auto& [name, weak] : proxies_)
       if (name.rank == peer)
         if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
-    for (auto place = orphans_.begin(); place != orphans_.end();) {
-      if (place->first.rank == peer) {
-        orphans.push_back(std::move(place->second));
-        place = orphans_.erase(place);
-      } else {
-        ++place;
-      }
-    }
-    for (auto place = pins_.begin(); place != pins_.end();) {
-      const auto& [holder, proxy] = place->second;
-      if (holder == peer || static_cast<remote_actor*>(proxy->get())->rank() == peer) {
-        pinned.push_back(std::move(place->second.second));
-        place = pins_.erase(place);
-      } else {
-        ++place;
-      }
-    }
+    orphans = take_out(orphans_, [&](const auto& entry) { return entry.first.rank == peer; });
+    pinned = take_out(pins_, [&](const auto& entry) {
+      const auto& [holder, proxy] = entry.second;
+      return holder == peer || static_cast<remote_actor*>(proxy->get())->rank() == peer;
+    });
   }
   auto requests = requests_.take_peer(peer);
   const auto failed = requests.size();

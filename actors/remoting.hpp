@@ -84,6 +84,9 @@ private:
   void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
                pending_request&& pending) noexcept;
 
+  template <class Write>
+  void post(const remote_actor& target, pending_request&& pending, const Write& write) noexcept;
+
   // For remote_actor.
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);
   void watch(remote_actor& target);
