@@ -64,7 +64,7 @@ public:
 };
 
 struct engine_options {
-  std::chrono::microseconds spin{50};        ///< polls this long after traffic before it sleeps
+  std::chrono::microseconds spin{50};  ///< polls this long after traffic before it sleeps
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling

@@ -13,8 +13,8 @@
 #include "actors/job.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
-#include "transport/rendezvous.hpp"
-#include "transport/ucx_transport.hpp"
+#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/ucx/ucx_transport.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "tests/transport/conformance_node.hpp"
 #include "transport/loopback.hpp"
-#include "transport/ucx_transport.hpp"
+#include "transport/ucx/ucx_transport.hpp"
 
 namespace troupe::transport::test {
 

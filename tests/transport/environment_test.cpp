@@ -1,4 +1,4 @@
-#include "transport/environment.hpp"
+#include "transport/rendezvous/environment.hpp"
 
 #include <gtest/gtest.h>
 

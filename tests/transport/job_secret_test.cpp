@@ -5,7 +5,7 @@
 #include <set>
 
 #include "messages/error.hpp"
-#include "transport/store_handshake.hpp"
+#include "transport/store/store_handshake.hpp"
 
 namespace troupe::transport {
 namespace {

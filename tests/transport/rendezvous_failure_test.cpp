@@ -3,9 +3,9 @@
 #include <iterator>
 
 #include "tests/transport/rendezvous_fixture.hpp"
-#include "transport/rendezvous_host.hpp"
-#include "transport/rendezvous_meeting.hpp"
-#include "transport/rendezvous_phase.hpp"
+#include "transport/rendezvous/host.hpp"
+#include "transport/rendezvous/meeting.hpp"
+#include "transport/rendezvous/phase.hpp"
 
 namespace troupe::transport::test {
 namespace {

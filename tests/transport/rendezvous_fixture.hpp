@@ -10,7 +10,7 @@
 
 #include "messages/error.hpp"
 #include "tests/transport/store_fixture.hpp"
-#include "transport/rendezvous.hpp"
+#include "transport/rendezvous/rendezvous.hpp"
 
 namespace troupe::transport::test {
 

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "messages/error.hpp"
-#include "transport/rendezvous.hpp"
+#include "transport/rendezvous/rendezvous.hpp"
 
 int main(int argc, char** argv) {
   using namespace troupe::transport;

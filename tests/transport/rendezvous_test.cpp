@@ -1,13 +1,13 @@
 // Jobs that come together.
-#include "transport/rendezvous.hpp"
+#include "transport/rendezvous/rendezvous.hpp"
 
 #include <atomic>
 #include <random>
 #include <set>
 
 #include "tests/transport/rendezvous_fixture.hpp"
-#include "transport/hash_store.hpp"
-#include "transport/rendezvous_host.hpp"
+#include "transport/rendezvous/host.hpp"
+#include "transport/store/hash_store.hpp"
 
 namespace troupe::transport::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "messages/error.hpp"
 #include "tests/transport/store_fixture.hpp"
-#include "transport/file_store.hpp"
+#include "transport/store/file_store.hpp"
 
 namespace troupe::transport::test {
 namespace {

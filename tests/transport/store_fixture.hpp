@@ -9,9 +9,9 @@
 #include <system_error>
 #include <thread>
 
-#include "transport/store.hpp"
-#include "transport/tcp_store.hpp"
-#include "transport/tcp_store_server.hpp"
+#include "transport/store/store.hpp"
+#include "transport/store/tcp_store.hpp"
+#include "transport/store/tcp_store_server.hpp"
 
 namespace troupe::transport::test {
 

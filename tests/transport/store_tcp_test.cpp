@@ -8,7 +8,7 @@
 
 #include "messages/error.hpp"
 #include "tests/transport/store_fixture.hpp"
-#include "transport/store_handshake.hpp"
+#include "transport/store/store_handshake.hpp"
 
 namespace troupe::transport::test {
 namespace {

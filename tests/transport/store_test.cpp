@@ -6,9 +6,9 @@
 
 #include "messages/error.hpp"
 #include "tests/transport/store_fixture.hpp"
-#include "transport/file_store.hpp"
-#include "transport/hash_store.hpp"
-#include "transport/prefix_store.hpp"
+#include "transport/store/file_store.hpp"
+#include "transport/store/hash_store.hpp"
+#include "transport/store/prefix_store.hpp"
 
 namespace troupe::transport::test {
 namespace {

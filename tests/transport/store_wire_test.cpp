@@ -1,12 +1,12 @@
 // What the store's decoders do with bytes that nobody meant.
-#include "transport/store_wire.hpp"
+#include "transport/store/store_wire.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "messages/error.hpp"
-#include "transport/rendezvous_wire.hpp"
+#include "transport/rendezvous/wire.hpp"
 
 namespace troupe::transport {
 namespace {

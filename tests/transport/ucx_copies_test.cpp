@@ -1,5 +1,5 @@
 // When copies through shared memory are given up for CMA, and taken up again.
-#include "transport/ucx_copies.hpp"
+#include "transport/ucx/copy_speed.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 
 #include "messages/error.hpp"
 #include "tests/transport/conformance_backend.hpp"
-#include "transport/ucx_address.hpp"
-#include "transport/ucx_worker.hpp"
+#include "transport/ucx/address.hpp"
+#include "transport/ucx/worker.hpp"
 
 namespace troupe::transport::test {
 namespace {

@@ -1,0 +1,143 @@
+#include "transport/rendezvous/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "messages/error.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& method, const std::string& why) {
+  throw rendezvous_error(
+      fmt::format("init_method '{}' cannot be used: {}; it must be env://, tcp://HOST:PORT or "
+                  "file:///PATH, the last two with ?rank=R&world_size=N if need be",
+                  method, why));
+}
+
+template <class Number>
+Number read_number(const std::string& method, std::string_view text, const char* what) {
+  Number out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
+    fail(method, fmt::format("'{}' is no {}", text, what));
+  return out;
+}
+
+void read_query(const std::string& method, std::string_view query, rendezvous_options& options) {
+  while (!query.empty()) {
+    const auto part = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(query.size(), part.size() + 1));
+    const auto equals = part.find('=');
+    const auto key = part.substr(0, equals);
+    const auto value = equals == part.npos ? std::string_view() : part.substr(equals + 1);
+    if (key == "rank") {
+      const auto rank = read_number<std::uint32_t>(method, value, "rank");
+      if (!options.rank) options.rank = rank;
+    } else if (key == "world_size") {
+      const auto size = read_number<std::uint32_t>(method, value, "world size");
+      if (!options.world_size) options.world_size = size;
+    } else {
+      fail(method, fmt::format("it knows no parameter '{}'", key));
+    }
+  }
+}
+
+endpoint read_endpoint(const std::string& method, std::string_view text) {
+  std::string_view host;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const auto end = text.find("]:");
+    if (end == text.npos) fail(method, "there is no [HOST]:PORT");
+    host = text.substr(1, end - 1);
+    port = text.substr(end + 2);
+  } else {
+    const auto colon = text.rfind(':');
+    if (colon == text.npos) fail(method, "there is no port");
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+  }
+  if (host.empty()) fail(method, "there is no host");
+  if (port.ends_with('/')) port.remove_suffix(1);
+  return {std::string(host), read_number<std::uint16_t>(method, port, "port")};
+}
+
+void read_method(const std::string& method, rendezvous_options& options, rendezvous_plan& plan) {
+  std::string_view rest = method;
+  const auto question = rest.find('?');
+  if (question != rest.npos) {
+    read_query(method, rest.substr(question + 1), options);
+    rest = rest.substr(0, question);
+  }
+  if (rest.starts_with("tcp://")) {
+    plan.how = rendezvous_plan::way::tcp;
+    plan.master = read_endpoint(method, rest.substr(6));
+  } else if (rest.starts_with("file://")) {
+    plan.how = rendezvous_plan::way::file;
+    plan.path = rest.substr(7);
+    if (!plan.path.is_absolute() || !plan.path.has_filename())
+      fail(method, "there is no absolute path of a file");
+  } else {
+    fail(method, "nobody knows this kind");
+  }
+}
+
+}  // namespace
+
+rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
+  if (given.timeout <= std::chrono::milliseconds{0})
+    throw rendezvous_error("the timeout of a rendezvous must be more than 0 ms");
+  const auto env = given.variables ? given.variables : process_environment();
+  auto options = given;
+  rendezvous_plan plan;
+  const bool from_environment = options.init_method == "env://";
+  if (method && !from_environment) read_method(options.init_method, options, plan);
+
+  auto place = options.rank && options.world_size ? job_place{} : read_job_place(env);
+  if (!options.rank && !place.rank) throw_missing_rank(place);
+  if (!options.world_size && !place.world_size) {
+    place.rank = options.rank ? options.rank : place.rank;
+    throw_missing_rank(place);
+  }
+  plan.rank = options.rank.value_or(place.rank.value_or(0));
+  plan.world_size = options.world_size.value_or(place.world_size.value_or(0));
+  // What a launcher says of this host holds only for the ranks that it gave.
+  if (!options.rank && !options.world_size) {
+    plan.local_rank = place.local_rank;
+    plan.local_world_size = place.local_world_size;
+    plan.all_local = place.all_local;
+  }
+  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  plan.all_local = plan.all_local || plan.world_size == 1;
+  if (plan.rank >= plan.world_size)
+    throw rendezvous_error(
+        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
+                    plan.world_size, plan.world_size - 1));
+
+  plan.job = options.job.empty() ? read_job_name(env) : options.job;
+  if (plan.job.size() > 256)
+    throw rendezvous_error(
+        fmt::format("a job's name has at most 256 bytes, but TROUPE_JOB_ID or the option has {}",
+                    plan.job.size()));
+  plan.secret = read_job_secret(env, plan.job);
+  plan.name = options.name.empty() ? fmt::format("worker{}", plan.rank) : options.name;
+  if (method && from_environment) {
+    place.all_local = plan.all_local;
+    place.world_size = plan.world_size;
+    const auto master = read_master(env, place, plan.job);
+    plan.master = {master.host, master.port};
+  }
+  if (method && plan.how == rendezvous_plan::way::tcp && plan.master.port == 0 && plan.rank != 0)
+    throw rendezvous_error(
+        "port 0 lets rank 0 choose any free port, which the other ranks cannot know: set "
+        "MASTER_PORT "
+        "or tcp://HOST:PORT to a number from 1 to 65535");
+  plan.listen_address = env("TROUPE_LISTEN_ADDR");
+  plan.host_id = env("TROUPE_HOST_ID");
+  return plan;
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "transport/rendezvous/environment.hpp"
+#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/store/tcp_store_socket.hpp"
+
+namespace troupe::transport {
+
+/// Everything that options and environment say about a rendezvous, checked.
+struct rendezvous_plan {
+  enum class way { tcp, file };
+
+  way how = way::tcp;
+  endpoint master;             ///< tcp
+  std::filesystem::path path;  ///< file
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 0;
+  std::optional<std::uint32_t> local_rank, local_world_size;
+  bool all_local = false;  ///< surely; false may mean unknown
+  std::string name;
+  std::string job;
+  chosen_secret secret;
+  std::optional<std::string> listen_address;  ///< TROUPE_LISTEN_ADDR: rank 0's, behind a NAT
+  std::optional<std::string> host_id;         ///< TROUPE_HOST_ID
+};
+
+/// `method`: does `options.init_method` matter? Throws rendezvous_error.
+rendezvous_plan make_plan(const rendezvous_options& options, bool method);
+
+}  // namespace troupe::transport

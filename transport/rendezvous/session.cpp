@@ -1,0 +1,89 @@
+#include "transport/rendezvous/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "messages/error.hpp"
+#include "messages/log.hpp"
+#include "transport/store/prefix_store.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A store that lives answers a goodbye at once; who has failed already waits for less.
+constexpr std::chrono::milliseconds goodbye_limit = 1s;
+constexpr std::chrono::milliseconds goodbye_limit_after_failure = 300ms;
+
+// Answers to the last requests are on their way when everybody has said goodbye.
+constexpr std::chrono::milliseconds drain_limit = 500ms;
+
+// In a file: for ranks started together with this one that have not come yet.
+constexpr std::chrono::milliseconds latecomer_limit = 1s;
+
+const std::string all_gone = "all gone";
+
+std::string goodbye_key(std::uint32_t rank) { return fmt::format("goodbye/{}", rank); }
+
+}  // namespace
+
+std::string meeting_place::refusals() const {
+  try {
+    return client ? client->refusals() : std::string();
+  } catch (const error&) {
+    return {};
+  }
+}
+
+rendezvous_session::rendezvous_session(meeting_place place, std::uint64_t generation,
+                                       std::uint32_t rank, std::uint32_t world_size)
+    : place_(std::move(place)),
+      rank_(rank),
+      world_size_(world_size),
+      keys_(std::make_shared<prefix_store>(fmt::format("troupe/{}", generation), place_.base)),
+      user_keys_(std::make_shared<prefix_store>(fmt::format("user/{}", generation), place_.base)) {}
+
+rendezvous_session::~rendezvous_session() { close(0ms); }
+
+bool rendezvous_session::is_over() {
+  const auto there = [this](const std::string& key) { return keys_->check(std::span(&key, 1)); };
+  return there(goodbye_key(rank_)) || there(all_gone);
+}
+
+void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others) {
+  keys_->set(goodbye_key(rank_), "");
+  if (keys_->add("goodbyes", 1) == world_size_) keys_->set(all_gone, "");
+  if (wait_for_others > 0ms) keys_->wait(std::span(&all_gone, 1), wait_for_others);
+}
+
+void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
+  end(goodbye_limit, place_.server ? limit : 0ms, limit);
+}
+
+void rendezvous_session::give_up(std::chrono::milliseconds limit) noexcept {
+  // The file goes with the last that has it open, and with it the reason why this failed: a rank
+  // that is only now about to open it would find a new one and wait there for nobody.
+  const auto for_latecomers = place_.file ? std::min(limit, latecomer_limit) : 0ms;
+  end(goodbye_limit_after_failure, for_latecomers, drain_limit);
+}
+
+void rendezvous_session::end(std::chrono::milliseconds goodbye,
+                             std::chrono::milliseconds wait_for_others,
+                             std::chrono::milliseconds limit) noexcept {
+  if (std::exchange(closed_, true)) return;
+  try {
+    if (place_.client) place_.client->set_limits(goodbye);
+    if (joined_) say_goodbye(wait_for_others);
+  } catch (const std::exception& e) {
+    log().debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
+  }
+  // A place that was not joined may be met at again in its next generation.
+  if (joined_ && place_.client) place_.client->close();
+  if (joined_ && place_.file) place_.file->close();
+  if (place_.server) place_.server->drain(std::min(limit, drain_limit));
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,113 @@
+#include "transport/rendezvous/tcp.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "messages/error.hpp"
+#include "messages/log.hpp"
+#include "transport/store/tcp_store_connect.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a port may still be held by an earlier run that ends.
+constexpr std::chrono::milliseconds port_patience = 2s;
+
+bool is_number(const std::string& host) {
+  in6_addr ignored;
+  return inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
+}
+
+// Where rank 0 listens: the master's address and no other.
+std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_point deadline) {
+  if (plan.listen_address) return resolve({*plan.listen_address, plan.master.port}, deadline);
+  auto out = resolve(plan.master, deadline);
+  const bool own_name = !is_number(plan.master.host) && plan.master.host != "localhost";
+  if (own_name && !plan.all_local && out.front().is_loopback()) {
+    // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
+    // interfaces the others see under that name is not known here.
+    log().warn(
+        "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
+        "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",
+        plan.master.host);
+    return resolve({"0.0.0.0", plan.master.port}, deadline);
+  }
+  return out;
+}
+
+// What to tell people when rank 0 cannot listen on `address`; `error` is an errno.
+std::string listen_error_text(const socket_address& address, int error) {
+  const auto where = to_string(address);
+  if (error == EADDRINUSE)
+    return fmt::format(
+        "port {} is in use by another program, so that rank 0 cannot listen on {}; choose another "
+        "MASTER_PORT (the same on every rank), or end what listens there (ss -ltnp shows it)",
+        address.port(), where);
+  if (error == EADDRNOTAVAIL)
+    return fmt::format(
+        "rank 0 cannot listen on {}: this machine has no such address; MASTER_ADDR must be an "
+        "address of the machine that rank 0 runs on (ip addr shows them)",
+        where);
+  if (error == EACCES)
+    return fmt::format("rank 0 may not listen on {}: use a port above 1023", where);
+  return fmt::format("rank 0 cannot listen on {}: {}", where, std::strerror(error));
+}
+
+// A socket that listens, or none if this very job is served there already.
+unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
+                 time_point deadline) {
+  const auto patience = std::min(deadline, deadline_after(port_patience));
+  while (true) {
+    const socket_address* refused = nullptr;
+    int error = 0;
+    for (const auto& address : addresses) {
+      auto result = listen_on(address);
+      if (result.fd) return std::move(result.fd);
+      // Of several addresses, one that this machine has tells more than one that it has not.
+      if (!refused || error == EADDRNOTAVAIL) {
+        refused = &address;
+        error = result.error;
+      }
+    }
+    if (error != EADDRINUSE) throw store_error(listen_error_text(*refused, error));
+    const auto soon = std::min(deadline, deadline_after(500ms));
+    if (try_connect(addresses, plan.secret.secret, soon).fd) return {};
+    if (std::chrono::steady_clock::now() >= patience)
+      throw store_error(listen_error_text(*refused, error));
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+}  // namespace
+
+meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,
+                       store_contents contents, time_point deadline) {
+  meeting_place out;
+  auto where = plan.master;
+  if (plan.rank == 0) {
+    const auto addresses = listen_addresses(plan, deadline);
+    if (auto fd = listen(plan, addresses, deadline)) {
+      const auto here = local_address(fd.get());
+      out.server = std::make_shared<tcp_store_server>(
+          std::move(fd), plan.secret.secret, tcp_store_server::limits{}, std::move(contents));
+      where.port = out.server->port();
+      if (plan.listen_address) where.host = *plan.listen_address;
+      if (here.is_any()) where.host = "127.0.0.1";
+      if (options.on_listening) options.on_listening(where.port);
+    }
+  }
+  out.client = std::make_shared<tcp_store>(where, plan.secret.secret, deadline);
+  out.base = out.client;
+  return out;
+}
+
+}  // namespace troupe::transport

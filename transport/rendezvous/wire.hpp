@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/store/store.hpp"
+
+namespace troupe::transport {
+
+/// The values that a rendezvous keeps in its store; messages/schema/store.capnp says what the
+/// fields mean. The decoders throw decode_error.
+struct job_description {
+  std::string job;
+  std::uint32_t world_size = 0;
+  std::uint64_t nonce = 0;
+  std::string writer;
+};
+
+struct announcement {
+  std::string name;
+  std::string host;
+  std::string host_id;
+  std::uint64_t process = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t visit = 0;
+};
+
+struct verdict {
+  std::string failure;
+  std::vector<store::bytes> values;
+};
+
+store::bytes encode(const job_description& value);
+store::bytes encode(const announcement& value);
+store::bytes encode(const verdict& value);
+
+job_description decode_job_description(const store::bytes& bytes);
+announcement decode_announcement(const store::bytes& bytes);
+verdict decode_verdict(const store::bytes& bytes);
+
+/// "process 4242 on host x", for people.
+std::string whom(const std::string& host, std::uint64_t process);
+
+}  // namespace troupe::transport

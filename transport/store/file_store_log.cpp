@@ -1,0 +1,225 @@
+#include "transport/store/file_store_log.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "messages/error.hpp"
+#include "transport/store/store_wire.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+constexpr char magic[8] = {'T', 'R', 'O', 'U', 'P', 'E', 'F', 1};
+constexpr std::uint64_t header_size = 64;
+constexpr std::uint64_t record_head = 8 + 32;
+constexpr std::uint64_t largest_file = std::uint64_t{4} << 30;
+
+constexpr std::int64_t operation_range = std::int64_t{1} << 61;
+constexpr std::int64_t alive_range = operation_range + 1;
+
+std::span<const std::byte> magic_bytes() { return std::as_bytes(std::span(magic)); }
+
+}  // namespace
+
+file_store_log::guard::guard(file_store_log& log, bool writing, time_point deadline) : log_(log) {
+  log_.lock_until(operation_range, writing ? F_WRLCK : F_RDLCK, deadline);
+  log_.writing_ = writing;
+}
+
+file_store_log::guard::~guard() { log_.lock(operation_range, F_UNLCK); }
+
+file_store_log::file_store_log(std::filesystem::path path, const job_secret& secret,
+                               time_point deadline)
+    : path_(std::move(path)), key_(secret.subkey("troupe file store 1")) {
+  while (true) {
+    fd_ = unique_fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd_) fail_errno("cannot be opened");
+    guard hold(*this, true, deadline);
+    if (try_open()) return;
+  }
+}
+
+// False if somebody has removed the file between our opening and locking it.
+bool file_store_log::try_open() {
+  struct stat ours {};
+  struct stat there {};
+  if (fstat(fd_.get(), &ours) != 0) fail_errno("cannot be examined");
+  if (!S_ISREG(ours.st_mode)) fail("is no regular file");
+  if (ours.st_uid != geteuid())
+    fail(fmt::format("belongs to user {}, not to this one", ours.st_uid));
+  if (lstat(path_.c_str(), &there) != 0 || there.st_ino != ours.st_ino ||
+      there.st_dev != ours.st_dev)
+    return false;
+
+  char begin[sizeof magic] = {};
+  const auto size = file_size();
+  read_at(0, std::as_writable_bytes(std::span(begin)).first(std::min(size, sizeof begin)));
+  // A process that died while it wrote the header leaves a part of it.
+  if (std::memcmp(begin, magic, std::min(size, sizeof magic - 1)) != 0)
+    fail("exists and is no file of a store; it is left alone: choose another path");
+
+  if (lock(alive_range, F_WRLCK)) start_afresh();
+  if (!lock(alive_range, F_RDLCK)) fail_errno("cannot be locked");
+  check_header();
+  return true;
+}
+
+void file_store_log::start_afresh() {
+  if (ftruncate(fd_.get(), 0) != 0) fail_errno("cannot be emptied");
+  random_bytes(nonce_);
+  std::array<std::byte, header_size> header;
+  std::memcpy(header.data(), magic, sizeof magic);
+  std::memcpy(header.data() + sizeof magic, nonce_.data(), nonce_.size());
+  const auto proof = key_.sign(std::span(header).first(32));
+  std::memcpy(header.data() + 32, proof.data(), proof.size());
+  write_at(0, header);
+}
+
+void file_store_log::check_header() {
+  std::array<std::byte, header_size> header;
+  if (!read_at(0, header)) fail("is in use, but has no complete header");
+  if (!std::ranges::equal(std::span(header).first(sizeof magic), magic_bytes()))
+    fail("is in use by another version of Troupe");
+  job_secret::mac proof;
+  std::memcpy(proof.data(), header.data() + 32, proof.size());
+  if (!key_.verify(std::span(header).first(32), proof))
+    fail(
+        "is in use by a job with another secret; TROUPE_JOB_SECRET and TROUPE_JOB_ID must be the "
+        "same on every rank, and a path serves one job at a time");
+  std::memcpy(nonce_.data(), header.data() + sizeof magic, nonce_.size());
+  seen_ = header_size;
+}
+
+file_store_log::~file_store_log() {
+  // Best effort: a file that stays is started afresh by the next run.
+  try {
+    guard hold(*this, true, deadline_after(std::chrono::seconds(2)));
+    if (lock(alive_range, F_WRLCK))
+      ::unlink(path_.c_str());
+    else
+      lock(alive_range, F_UNLCK);  // while nobody else can ask whether we are here
+  } catch (const error&) {
+  }
+}
+
+void file_store_log::read_new(const std::function<void(std::span<const std::byte>)>& use) {
+  const auto size = file_size();
+  while (seen_ < size) {
+    std::array<std::byte, record_head> head;
+    std::uint64_t length = 0;
+    bool whole = size - seen_ >= record_head;
+    if (whole) {
+      if (!read_at(seen_, head)) fail("has become shorter");
+      std::memcpy(&length, head.data(), sizeof length);
+      if (length > max_store_message) fail("has a damaged record");
+      whole = size - seen_ - record_head >= length;
+    }
+    if (!whole) {
+      // Whoever wrote this died: with the lock for writing it can go, else the next writer does it.
+      if (writing_ && ftruncate(fd_.get(), static_cast<off_t>(seen_)) != 0)
+        fail_errno("cannot be shortened");
+      return;
+    }
+    store::bytes content(length);
+    if (!read_at(seen_ + record_head, content)) fail("has become shorter");
+    job_secret::mac theirs;
+    std::memcpy(theirs.data(), head.data() + 8, theirs.size());
+    if (!key_.verify(transcript(seen_, content), theirs))
+      fail("has a record without a valid proof");
+    seen_ += record_head + length;
+    use(content);
+  }
+}
+
+void file_store_log::append(std::span<const std::byte> content) {
+  if (seen_ + record_head + content.size() > largest_file)
+    fail(fmt::format("is full: it has {} bytes", seen_));
+  std::vector<std::byte> record(record_head + content.size());
+  const std::uint64_t length = content.size();
+  std::memcpy(record.data(), &length, sizeof length);
+  const auto mac = key_.sign(transcript(seen_, content));
+  std::memcpy(record.data() + 8, mac.data(), mac.size());
+  std::ranges::copy(content, record.begin() + record_head);
+  write_at(seen_, record);
+  seen_ += record.size();
+}
+
+bool file_store_log::has_grown() const { return file_size() != seen_; }
+
+bool file_store_log::lock(std::int64_t range, short type) {
+  struct flock l {};
+  l.l_type = type;
+  l.l_whence = SEEK_SET;
+  l.l_start = range;
+  l.l_len = 1;
+  while (fcntl(fd_.get(), F_OFD_SETLK, &l) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return false;
+    if (errno != EINTR) fail_errno("cannot be locked");
+  }
+  return true;
+}
+
+void file_store_log::lock_until(std::int64_t range, short type, time_point deadline) {
+  using namespace std::chrono_literals;
+  std::chrono::microseconds pause = 20us;
+  while (!lock(range, type)) {
+    if (std::chrono::steady_clock::now() > deadline) fail("stays locked by another process");
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(2ms));
+  }
+}
+
+store::bytes file_store_log::transcript(std::uint64_t offset,
+                                        std::span<const std::byte> content) const {
+  store::bytes out(nonce_.size() + sizeof offset + content.size());
+  std::ranges::copy(nonce_, out.begin());
+  std::memcpy(out.data() + nonce_.size(), &offset, sizeof offset);
+  std::ranges::copy(content, out.begin() + nonce_.size() + sizeof offset);
+  return out;
+}
+
+void file_store_log::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto n = pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail_errno("cannot be written");
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+}
+
+bool file_store_log::read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const auto n = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("cannot be read");
+    if (n == 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return true;
+}
+
+std::uint64_t file_store_log::file_size() const {
+  struct stat s {};
+  if (fstat(fd_.get(), &s) != 0) fail_errno("cannot be examined");
+  return static_cast<std::uint64_t>(s.st_size);
+}
+
+void file_store_log::fail(const std::string& what) const {
+  throw store_error(fmt::format("the store's file {} {}", path_.string(), what));
+}
+
+void file_store_log::fail_errno(const char* what) const {
+  fail(fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+}  // namespace troupe::transport

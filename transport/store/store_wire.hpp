@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/store/store.hpp"
+
+namespace troupe::transport {
+
+/// What a client asks of a store; schema StoreRequest. The records of a file store are such too.
+struct store_request {
+  enum class op : std::uint16_t {
+    set,
+    get,
+    wait,
+    add,
+    compare_set,
+    delete_key,
+    num_keys,
+    check,
+    status,
+  };
+
+  op what = op::status;
+  std::vector<std::string> keys = {};
+  store::bytes value = {};
+  store::bytes expected = {};
+  std::int64_t delta = 0;
+  std::chrono::milliseconds timeout{0};
+};
+
+/// The answer; schema StoreReply.
+struct store_reply {
+  enum class kind : std::uint16_t { done, value, number, missing, failed };
+
+  kind what = kind::done;
+  store::bytes value = {};
+  std::int64_t number = 0;
+  std::vector<std::string> keys = {};
+};
+
+/// The largest message of either kind: a value and what is expected of one, or many keys.
+inline constexpr std::size_t max_store_message = 2 * max_store_value + (std::size_t{1} << 20);
+
+store::bytes encode(const store_request& request);
+store::bytes encode(const store_reply& reply);
+
+/// A message as it goes over a connection: its length in 4 bytes, and itself.
+store::bytes with_length(const store::bytes& message);
+
+/// Reads what `encode` wrote. Throws decode_error for anything else and for keys and values beyond
+/// the store's limits; takes no more memory than a few times `bytes`.
+store_request decode_store_request(std::span<const std::byte> bytes);
+store_reply decode_store_reply(std::span<const std::byte> bytes);
+
+}  // namespace troupe::transport

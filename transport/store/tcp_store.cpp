@@ -1,0 +1,162 @@
+#include "transport/store/tcp_store.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "messages/error.hpp"
+#include "transport/store/tcp_store_connect.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+using op = store_request::op;
+using kind = store_reply::kind;
+
+constexpr std::size_t most_idle = 4;
+
+// A server that lives takes a further connection at once.
+constexpr std::chrono::milliseconds reconnect_limit{2'000};
+
+// Idle connections have nothing to say: one that can be read has ended.
+bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
+
+[[noreturn]] void lost(const endpoint& where, const std::string& how) {
+  throw store_error(
+      fmt::format("the store of rank 0 at {} {}: rank 0 has ended, crashed or cannot be reached",
+                  to_string(where), how));
+}
+
+}  // namespace
+
+tcp_store::tcp_store(endpoint where, const job_secret& secret, time_point deadline)
+    : where_(std::move(where)), secret_(secret) {
+  idle_.push_back(connect_until(where_, addresses_, secret_, deadline));
+  local_ = local_address(idle_.back().get());
+}
+
+unique_fd tcp_store::take_connection(time_point deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_)
+      throw store_error(
+          fmt::format("the store of rank 0 at {} was closed by this rank", to_string(where_)));
+    while (!idle_.empty()) {
+      auto fd = std::move(idle_.back());
+      idle_.pop_back();
+      if (!has_ended(fd.get())) return fd;
+    }
+  }
+  const auto limit = std::min(deadline, deadline_after(reconnect_limit));
+  auto result = try_connect(addresses_, secret_, limit);
+  // A crowd of strangers may have pushed us out: try again while there is time.
+  while (!result.fd && std::chrono::steady_clock::now() < limit &&
+         result.reason != std::strerror(ECONNREFUSED))
+    result = try_connect(addresses_, secret_, limit);
+  if (!result.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
+  return std::move(result.fd);
+}
+
+store_reply tcp_store::exchange(int fd, const store_request& request, time_point deadline) {
+  const auto check = [&](io_result r) {
+    if (r == io_result::closed) lost(where_, "ended the connection");
+    if (r == io_result::timed_out) lost(where_, "does not answer");
+  };
+  check(write_all(fd, with_length(encode(request)), deadline));
+  std::uint32_t length = 0;
+  check(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), deadline));
+  if (length == 0 || length > max_store_message)
+    throw decode_error("a reply of the store has a wrong length");
+  bytes in(length);
+  check(read_all(fd, in, deadline));
+  return decode_store_reply(in);
+}
+
+store_reply tcp_store::call(const store_request& request, milliseconds timeout) {
+  time_point deadline;
+  {
+    std::lock_guard lock(mutex_);
+    timeout = std::min(timeout, milliseconds::max() / 2);
+    deadline = std::min(deadline_after(timeout + response_limit_), not_after_);
+  }
+  auto fd = take_connection(deadline);
+  auto reply = exchange(fd.get(), request, deadline);
+  {
+    // Only a connection whose answer has been read can be used again; an exception closes it.
+    std::lock_guard lock(mutex_);
+    if (idle_.size() < most_idle && !closed_) idle_.push_back(std::move(fd));
+  }
+  if (reply.what == kind::failed) throw store_error(to_text(reply.value));
+  if (reply.what == kind::missing)
+    throw store_error(fmt::format("{} (of the store at {})", wait_timeout_text(timeout, reply.keys),
+                                  to_string(where_)));
+  return reply;
+}
+
+void tcp_store::set(const std::string& key, std::span<const std::byte> value) {
+  check_store_key(key);
+  check_store_value(value.size());
+  call({.what = op::set, .keys = {key}, .value = {value.begin(), value.end()}});
+}
+
+store::bytes tcp_store::get(const std::string& key, milliseconds timeout) {
+  check_store_key(key);
+  timeout = std::max(timeout, milliseconds{0});
+  return call({.what = op::get, .keys = {key}, .timeout = timeout}, timeout).value;
+}
+
+void tcp_store::wait(std::span<const std::string> keys, milliseconds timeout) {
+  check_store_keys(keys);
+  timeout = std::max(timeout, milliseconds{0});
+  call({.what = op::wait, .keys = {keys.begin(), keys.end()}, .timeout = timeout}, timeout);
+}
+
+std::int64_t tcp_store::add(const std::string& key, std::int64_t delta) {
+  check_store_key(key);
+  return call({.what = op::add, .keys = {key}, .delta = delta}).number;
+}
+
+store::bytes tcp_store::compare_set(const std::string& key, std::span<const std::byte> expected,
+                                    std::span<const std::byte> desired) {
+  check_store_key(key);
+  check_store_value(expected.size());
+  check_store_value(desired.size());
+  return call({.what = op::compare_set,
+               .keys = {key},
+               .value = {desired.begin(), desired.end()},
+               .expected = {expected.begin(), expected.end()}})
+      .value;
+}
+
+bool tcp_store::delete_key(const std::string& key) {
+  check_store_key(key);
+  return call({.what = op::delete_key, .keys = {key}}).number != 0;
+}
+
+std::uint64_t tcp_store::num_keys() {
+  return static_cast<std::uint64_t>(call({.what = op::num_keys}).number);
+}
+
+bool tcp_store::check(std::span<const std::string> keys) {
+  check_store_keys(keys);
+  return call({.what = op::check, .keys = {keys.begin(), keys.end()}}).number != 0;
+}
+
+std::string tcp_store::refusals() { return to_text(call({.what = op::status}).value); }
+
+void tcp_store::close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  idle_.clear();
+}
+
+void tcp_store::set_limits(milliseconds response, time_point not_after) {
+  std::lock_guard lock(mutex_);
+  response_limit_ = response;
+  not_after_ = not_after;
+}
+
+}  // namespace troupe::transport

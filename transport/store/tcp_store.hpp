@@ -1,0 +1,69 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/job_secret.hpp"
+#include "transport/store/store.hpp"
+#include "transport/store/store_wire.hpp"
+#include "transport/store/tcp_store_socket.hpp"
+
+namespace troupe::transport {
+
+/// A store that a `tcp_store_server` keeps, mostly that of rank 0.
+///
+/// A waiting call holds a connection of its own, so threads do not wait for one another; idle
+/// connections are kept for the next call.
+class tcp_store final : public store {
+public:
+  /// Connects, trying again until `deadline` while nobody listens at `where`. Throws store_error
+  /// naming the address and the reason: nobody there, a host that is unknown or silent, or somebody
+  /// who does not know the job's secret (told after at most two seconds).
+  tcp_store(endpoint where, const job_secret& secret, time_point deadline);
+
+  using store::set;
+  void set(const std::string& key, std::span<const std::byte> value) override;
+  bytes get(const std::string& key, milliseconds timeout = default_store_timeout) override;
+  void wait(std::span<const std::string> keys,
+            milliseconds timeout = default_store_timeout) override;
+  std::int64_t add(const std::string& key, std::int64_t delta) override;
+  bytes compare_set(const std::string& key, std::span<const std::byte> expected,
+                    std::span<const std::byte> desired) override;
+  bool delete_key(const std::string& key) override;
+  std::uint64_t num_keys() override;
+  bool check(std::span<const std::string> keys) override;
+
+  /// This machine's address on the way to the server.
+  socket_address local() const { return local_; }
+
+  /// Whom the server has refused so far, as a clause for an error's text; empty for nobody.
+  std::string refusals();
+
+  /// Ends the idle connections; calls fail from now on, those that wait go on.
+  void close();
+
+  /// How long an answer that needs no waiting may take, and when every call has ended, come what
+  /// may.
+  void set_limits(milliseconds response, time_point not_after = time_point::max());
+
+  static constexpr milliseconds default_response_limit{30'000};
+
+private:
+  unique_fd take_connection(time_point deadline);
+  store_reply call(const store_request& request, milliseconds timeout = milliseconds{0});
+  store_reply exchange(int fd, const store_request& request, time_point deadline);
+
+  const endpoint where_;
+  const job_secret secret_;
+  std::vector<socket_address> addresses_;
+  socket_address local_;
+  std::mutex mutex_;
+  std::vector<unique_fd> idle_;
+  bool closed_ = false;
+  milliseconds response_limit_ = default_response_limit;
+  time_point not_after_ = time_point::max();
+};
+
+}  // namespace troupe::transport

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/job_secret.hpp"
+#include "transport/store/tcp_store_socket.hpp"
+
+namespace troupe::transport {
+
+/// How one attempt to reach a store ended.
+struct attempt {
+  unique_fd fd;          ///< connected and proven, or nothing
+  std::string reason;    ///< why not, for example "Connection refused"
+  bool lasting = false;  ///< somebody is there, but not this job: hardly worth many more attempts
+};
+
+/// Connects to one of `addresses` and proves in both directions that the secret is known.
+attempt try_connect(const std::vector<socket_address>& addresses, const job_secret& secret,
+                    time_point deadline);
+
+/// As `try_connect`, again and again with growing pauses until `deadline`, or until an attempt has
+/// failed lastingly for two seconds. Fills `addresses` if it is empty. Throws store_error.
+unique_fd connect_until(const endpoint& where, std::vector<socket_address>& addresses,
+                        const job_secret& secret, time_point deadline);
+
+}  // namespace troupe::transport

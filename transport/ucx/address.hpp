@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "transport/transport.hpp"
+#include "transport/ucx/process.hpp"
+#include "transport/ucx/proof.hpp"
+
+namespace troupe::transport::ucx {
+
+/// Where a node can be reached. Encoded with a proof that its writer has the job's key, so that
+/// UCX, which trusts an address blindly, never sees damaged or foreign bytes.
+struct address {
+  rank_t rank = 0;
+  nonce id{};
+  process_identity process;
+  std::vector<std::byte> any;      ///< UCX's worker address
+  std::vector<std::byte> network;  ///< the same without shared memory; may be empty
+
+  /// Longest that each of the two may be.
+  static constexpr std::size_t limit = 16 * 1024;
+};
+
+std::vector<std::byte> encode(const address& a, const job_key& key);
+
+/// Throws decode_error when `bytes` are damaged, of another version or made with another key.
+address decode(std::span<const std::byte> bytes, const job_key& key);
+
+}  // namespace troupe::transport::ucx

@@ -1,0 +1,256 @@
+#include "transport/ucx/backend.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "messages/error.hpp"
+#include "messages/log.hpp"
+#include "transport/ucx/lanes.hpp"
+
+namespace troupe::transport {
+
+std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool) {
+  ucx::start_proofs();
+  return std::make_unique<ucx::backend>(std::move(options), to, pool);
+}
+
+namespace ucx {
+
+namespace {
+
+// How long the end of a transport may take. Over TCP a peer must be progressing to agree to it.
+constexpr std::chrono::milliseconds longest_goodbye{200};
+
+// Shared memory is all that such a node has.
+bool without_network(const ucx_options& o) {
+  return o.kind == ucx_kind::shared_memory || (o.kind == ucx_kind::automatic && o.one_host);
+}
+
+std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+backend::backend(ucx_options options, sink& to, payload_pool& pool)
+    : options_(std::move(options)),
+      sink_(to),
+      pool_(pool),
+      id_(make_nonce()),
+      process_(this_process()),
+      sends_([this](peer& p, ucs_status_t status) {
+        trouble_with(p, std::string("a send failed: ") + ucs_status_string(status));
+      }) {
+  worker_.emplace(options_);
+  start_events();
+  set_handlers();
+}
+
+backend::~backend() {
+  ending_ = true;
+  for (const auto& p : peers_.all()) {
+    if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
+    say_goodbye(*p);
+    // What UCX has not sent yet of small messages still goes out; large payloads are dropped.
+    close_endpoint(*p, p->pending.load() > 0);
+  }
+  const auto end = std::chrono::steady_clock::now() + longest_goodbye;
+  while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end)
+    ucp_worker_progress(worker_->get());
+  for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
+  worker_.reset();
+  close(event_fd_);
+}
+
+void backend::start_events() {
+  event_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  bool good = event_fd_ >= 0;
+  for (const int fd : {worker_->event_fd(), watch_.fd()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+  if (good) return;
+  const int reason = errno;
+  if (event_fd_ >= 0) close(event_fd_);
+  throw transport_error(std::string("cannot make UCX's event descriptor: ") +
+                        std::strerror(reason));
+}
+
+std::vector<std::byte> backend::address() const {
+  ucx::address a;
+  a.rank = options_.rank;
+  a.id = id_;
+  a.process = process_;
+  a.any = worker_->address(false);
+  if (!without_network(options_)) a.network = worker_->address(true);
+  return encode(a, options_.key);
+}
+
+void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
+  const std::string who = rank_name(rank);
+  if (rank >= peer_table::chunk_size * peer_table::chunks)
+    throw invalid_argument(who + " is too large for the UCX transport");
+  ucx::address there;
+  try {
+    there = decode(bytes, options_.key);
+  } catch (const error& e) {
+    throw transport_error("cannot connect to " + who + ": " + e.what());
+  }
+  if (there.rank != rank)
+    throw transport_error("cannot connect to " + who + ": this is the address of " +
+                          rank_name(there.rank));
+  const std::lock_guard lock(mutex_);
+  if (const peer* old = peers_.find(rank)) {
+    if (old->status.load() == peer::state::live)
+      throw transport_error(who + " is connected already; close it first");
+    if (old->id == there.id)
+      throw transport_error(who + " was lost and cannot be added again with the same address");
+  }
+  auto made = connect(rank, there);
+  peer& p = *made;
+  peers_.set(std::move(made));  // before anything can fail: UCX may still report errors about it
+  say_hello(p);
+  describe_lanes(p);
+  p.status.store(peer::state::live);
+  orders_.push_back({&p, true, false});
+  any_orders_.store(true, std::memory_order_release);
+  wake();
+}
+
+std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
+  auto p = std::make_unique<peer>();
+  p->rank = rank;
+  p->id = there.id;
+  p->token = token(options_.key, id_, there.id);
+  p->place = apart(process_, there.process);
+  p->same_host = p->place.empty();
+  p->shared = p->same_host && options_.kind != ucx_kind::tcp;
+  const bool network = !p->same_host;
+  if (network && (without_network(options_) || there.network.empty()))
+    throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p->place +
+                          ", and the network is not to be used");
+  if (p->same_host) {
+    p->place = "same host";
+    if (there.process.pid != process_.pid) {
+      std::string why;
+      int fd = -1;
+      try {
+        fd = watch_process(there.process, why);
+      } catch (const error& e) {
+        throw transport_error("cannot connect to " + rank_name(rank) + ": " + e.what());
+      }
+      if (fd >= 0)
+        watch_.add(p.get(), fd);
+      else
+        log().warn("the end of {} may go unnoticed: {}", rank_name(rank), why);
+    }
+  }
+  const auto& bytes = network ? there.network : there.any;
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(bytes.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = &backend::on_endpoint_error;
+  params.err_handler.arg = p.get();
+  p->owner = this;
+  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &p->ep);
+  if (status != UCS_OK) {
+    watch_.remove(p.get());
+    throw transport_error("cannot connect to " + rank_name(rank) + " (" + p->place +
+                          "): " + ucs_status_string(status));
+  }
+  return p;
+}
+
+void backend::say_hello(peer& p) {
+  const hello_header h = make_hello(options_.key, options_.rank, id_, p.rank, p.id);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
+  const auto r = ucp_am_send_nbx(p.ep, am_hello, &h, sizeof h, nullptr, 0, &param);
+  if (UCS_PTR_IS_ERR(r)) {
+    orders_.push_back({&p, false, true});
+    any_orders_.store(true, std::memory_order_release);
+    throw transport_error("cannot connect to " + rank_name(p.rank) + ": " +
+                          ucs_status_string(UCS_PTR_STATUS(r)));
+  }
+  if (r) ucp_request_free(r);
+}
+
+void backend::describe_lanes(peer& p) {
+  const lanes l = lanes_of(p.ep);
+  p.lanes = l.text;
+  if (l.shared_memory && options_.bulk != ucx_bulk::cma)
+    p.copy_limit = std::min(options_.copy_limit, longest_chunked);
+  p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
+  std::string slow;
+  if (p.shared && !l.shared_memory)
+    slow = "shared memory cannot be used";
+  else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
+    slow = "process_vm_readv is not permitted, so large payloads are copied twice";
+  else if (!p.shared && p.same_host)
+    p.place += ", TCP asked for";
+  if (!slow.empty()) {
+    p.place += ", but " + slow;
+    log().warn("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
+  } else {
+    log().debug("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
+  }
+}
+
+namespace {
+
+std::string slow_copies(const peer& p) {
+  if (!p.can_read || !p.copies.slow()) return "";
+  return ", but its core shares no cache with this one: copies reach " +
+         std::to_string(p.copies.speed()).substr(0, 3) + " GB/s, so cma takes " +
+         std::to_string(copy_speed::smallest >> 10) + " KiB and more";
+}
+
+}  // namespace
+
+std::vector<route> backend::routes() const {
+  std::vector<route> result;
+  const std::lock_guard lock(mutex_);
+  for (const auto& p : peers_.all())
+    if (p->status.load() == peer::state::live)
+      result.push_back({p->rank, "ucx", p->lanes, p->place + slow_copies(*p)});
+  return result;
+}
+
+counters backend::count() const {
+  counters c;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& p : peers_.all()) {
+      c.messages_sent += p->gate.load(std::memory_order_relaxed) / peer::one_message;
+      c.bytes_sent += p->bytes_sent.load(std::memory_order_relaxed);
+    }
+  }
+  c.messages_received = messages_received_.load(std::memory_order_relaxed);
+  c.bytes_received = bytes_received_.load(std::memory_order_relaxed);
+  c.strangers = strangers_.load(std::memory_order_relaxed);
+  return c;
+}
+
+void backend::close_peer(rank_t rank, bool force) {
+  const std::lock_guard lock(mutex_);
+  peer* p = peers_.find(rank);
+  if (!p) return;
+  auto live = peer::state::live;
+  if (!p->status.compare_exchange_strong(live, peer::state::closing)) return;
+  p->set_reason("this node closed the connection");
+  orders_.push_back({p, false, force});
+  any_orders_.store(true, std::memory_order_release);
+  wake();
+}
+
+}  // namespace ucx
+
+}  // namespace troupe::transport

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/transport.hpp"
+#include "transport/ucx/address.hpp"
+#include "transport/ucx/peer.hpp"
+#include "transport/ucx/pending_sends.hpp"
+#include "transport/ucx/process_watch.hpp"
+#include "transport/ucx/ucx_transport.hpp"
+#include "transport/ucx/worker.hpp"
+
+namespace troupe::transport::ucx {
+
+/// The transport on UCX.
+///
+/// UCX's callbacks run inside ucp_worker_progress, under the worker's lock: they copy what arrived
+/// into memory of ours and queue it; the sink hears of it after ucp_worker_progress has returned.
+/// What belongs to the receiving side is used by the progressing thread alone; other threads hand
+/// it work through `orders_` and `troubles_`.
+class backend final : public transport {
+public:
+  backend(ucx_options options, sink& to, payload_pool& pool);
+  ~backend() override;
+
+  std::vector<std::byte> address() const override;
+  void add_peer(rank_t rank, std::span<const std::byte> bytes) override;
+  bool send(rank_t rank, std::uint64_t order, frame&& envelope,
+            std::vector<outgoing_payload>&& payloads) override;
+  unsigned progress() override;
+  int event_fd() const override { return event_fd_; }
+  bool arm() override;
+  void wake() override;
+  bool idle() const override { return sends_.idle(); }
+  void close_peer(rank_t rank, bool force) override;
+  std::vector<route> routes() const override;
+  counters count() const override;
+
+private:
+  // A payload on its way into its final memory.
+  struct receive {
+    backend* self;
+    std::shared_ptr<connection> from;
+    std::uint64_t sequence;
+    std::size_t index;
+    incoming_payload payload;
+    std::list<receive>::iterator place;
+  };
+
+  // What another thread asks the progressing one to do.
+  struct order {
+    peer* about;
+    bool add;  // else close
+    bool force;
+  };
+
+  // A reason to give a peer, or a connection not yet added, up.
+  struct trouble {
+    peer* about;
+    std::shared_ptr<connection> from;
+    std::string reason;
+  };
+
+  // backend.cpp
+  void start_events();
+  std::unique_ptr<peer> connect(rank_t rank, const ucx::address& there);
+  void say_hello(peer& p);
+  void describe_lanes(peer& p);
+
+  // send.cpp
+  bool send_envelope(peer& p, const message_header& header, frame&& envelope);
+  bool send_payload(peer& p, const payload_header& header, outgoing_payload&& payload);
+  bool send_chunks(peer& p, const payload_header& header, outgoing_payload&& payload);
+  static bool in_pieces(peer& p, const outgoing_payload& payload);
+  static void measure_copies(peer& p, std::size_t bytes,
+                             std::chrono::steady_clock::time_point start);
+  bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
+  static void say_goodbye(peer& p);
+  static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
+  void trouble_with(peer& p, std::string reason);
+  void trouble_with(std::shared_ptr<connection> c, std::string reason);
+
+  // receive.cpp
+  void set_handlers();
+  const std::shared_ptr<connection>* known(rank_t from, std::uint64_t token);
+  const std::shared_ptr<connection>* waiting(rank_t from, std::uint64_t token);
+  ucs_status_t stranger();
+  std::vector<incoming_message>& out(connection& c) { return c.added ? ready_ : c.held; }
+  template <class Header, class Take>
+  static ucs_status_t from_known(void* self, const void* header, std::size_t header_size,
+                                 Take&& take);
+  static ucs_status_t on_message(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_payload(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+                               std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_hello(void* self, const void* header, std::size_t header_size, void* data,
+                               std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
+  static void on_received(void* request, ucs_status_t status, std::size_t size, void* user_data);
+  ucs_status_t take_payload(const std::shared_ptr<connection>& c, const payload_header& header,
+                            void* data, bool rendezvous);
+  void take_chunk(connection& c, const chunk_header& header, const void* data, std::size_t size);
+  incoming_payload make_payload(const payload_header& header);
+  void received(receive& r, ucs_status_t status);
+
+  // progress.cpp
+  unsigned carry_out_orders();
+  unsigned attend_to_troubles();
+  unsigned look_at_processes();
+  unsigned deliver();
+  unsigned finish_closing();
+  void admit(peer& p);
+  void forget(const peer& p);
+  void lose(peer& p, const std::string& reason);
+  void close_endpoint(peer& p, bool force);
+  bool closes_done();
+  bool something_to_do() const;
+
+  const ucx_options options_;
+  sink& sink_;
+  payload_pool& pool_;
+  const nonce id_;
+  const process_identity process_;
+  process_watch watch_;
+  int event_fd_ = -1;
+
+  peer_table peers_;
+  pending_sends sends_;
+
+  mutable std::mutex mutex_;  // of `orders_` and of writing to `peers_`
+  std::vector<order> orders_;
+  std::atomic<bool> any_orders_{false};
+  std::mutex trouble_mutex_;  // taken inside UCX's callbacks; nothing is called under it
+  std::vector<trouble> troubles_;
+  std::atomic<bool> any_troubles_{false};
+
+  // Of the progressing thread.
+  std::vector<std::shared_ptr<connection>> connections_;  // by rank; null: none
+  std::vector<std::shared_ptr<connection>> waiting_;      // heard of, not yet added
+  std::vector<incoming_message> ready_;
+  std::list<receive> receives_;
+  std::vector<peer*> closing_;  // until their sends are done
+  std::vector<ucs_status_ptr_t> closes_;
+  bool any_closes_ = false;
+  unsigned polls_ = 0;
+  unsigned events_ = 0;  // in callbacks
+  bool look_ = false;
+  bool ending_ = false;
+
+  std::atomic<std::uint64_t> messages_received_{0};
+  std::atomic<std::uint64_t> bytes_received_{0};
+  std::atomic<std::uint64_t> strangers_{0};
+
+  // Last: nothing above may be destroyed while UCX can still call back.
+  std::optional<worker> worker_;
+};
+
+}  // namespace troupe::transport::ucx

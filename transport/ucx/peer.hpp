@@ -1,0 +1,143 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "transport/assembly.hpp"
+#include "transport/ucx/copy_speed.hpp"
+#include "transport/ucx/wire.hpp"
+
+namespace troupe::transport::ucx {
+
+class backend;
+
+/// The way to one other node. Made by add_peer; lives as long as the transport, so that senders
+/// need no lock to use it.
+struct peer {
+  enum class state : std::uint8_t { live, closing, gone };
+
+  backend* owner = nullptr;
+  rank_t rank = 0;
+  nonce id{};
+  ucp_ep_h ep = nullptr;  ///< valid while `senders` may enter
+  std::uint64_t token = 0;
+  std::string place;  ///< why these lanes, for routes()
+  std::string lanes;
+  bool same_host = false;
+  bool shared = false;                  ///< shared memory is expected
+  std::size_t copy_limit = chunk_size;  ///< payloads up to here go in pieces
+  bool can_read = false;                ///< by CMA, where copies are slow
+  copy_speed copies;
+
+  std::atomic<state> status{state::closing};  ///< live once the hello is on its way
+  /// Sends of this peer that UCX has not finished.
+  std::atomic<std::int64_t> pending{0};
+
+  /// The next sequence number, times `one_message`, plus the number of threads that are using
+  /// `ep`: one addition both takes a number and enters.
+  alignas(64) std::atomic<std::uint64_t> gate{0};
+  std::atomic<std::uint64_t> bytes_sent{0};
+
+  static constexpr std::uint64_t one_sender = 1;
+  static constexpr std::uint64_t one_message = 1u << 12;
+
+  void set_reason(std::string reason) {
+    const std::lock_guard lock(reason_mutex_);
+    if (reason_.empty()) reason_ = std::move(reason);
+  }
+  std::string reason() const {
+    const std::lock_guard lock(reason_mutex_);
+    return reason_;
+  }
+
+private:
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+};
+
+/// Keeps `ep` of a peer from being closed while it lives. Check `status` after making one.
+class use_of {
+public:
+  explicit use_of(peer& p, std::uint64_t step = peer::one_sender) noexcept
+      : peer_(p), before_(p.gate.fetch_add(step)) {}
+  ~use_of() { peer_.gate.fetch_sub(peer::one_sender); }
+  use_of(const use_of&) = delete;
+  use_of& operator=(const use_of&) = delete;
+
+  /// The message's number when `step` was for a message.
+  std::uint64_t sequence() const noexcept { return before_ / peer::one_message; }
+
+private:
+  peer& peer_;
+  std::uint64_t before_;
+};
+
+/// A payload that arrives in pieces.
+struct chunked_payload {
+  std::uint64_t sequence;
+  std::size_t index;
+  std::size_t arrived;
+  incoming_payload payload;
+};
+
+/// What comes from one other node; used by the progressing thread alone. Made by a genuine hello or
+/// by add_peer, whichever is first; what arrives before add_peer is held back.
+struct connection {
+  connection(rank_t from, const nonce& id_, std::uint64_t token_)
+      : rank(from), id(id_), token(token_), parts(from) {}
+
+  rank_t rank;
+  nonce id;
+  std::uint64_t token;
+  assembly parts;
+  std::vector<chunked_payload> chunked;  // the latest last; few at a time
+  std::vector<incoming_message> held;
+  bool added = false;
+  bool over = false;    ///< nothing more is taken
+  std::string goodbye;  ///< why it ended before it was added
+};
+
+/// Peers by rank. Lookups take no lock; `set` needs one outside. Never forgets a peer it has held.
+class peer_table {
+public:
+  static constexpr std::size_t chunk_size = 1024;
+  static constexpr std::size_t chunks = 1024;
+
+  ~peer_table() {
+    for (auto& c : chunks_) delete c.load();
+  }
+
+  peer* find(rank_t rank) const noexcept {
+    if (rank >= chunk_size * chunks) return nullptr;
+    const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
+    return c ? (*c)[rank % chunk_size].load(std::memory_order_acquire) : nullptr;
+  }
+
+  /// Pre: `rank < chunk_size * chunks`.
+  void set(std::unique_ptr<peer> p) {
+    auto& slot = chunks_[p->rank / chunk_size];
+    chunk* c = slot.load();
+    if (!c) {
+      c = new chunk{};
+      slot.store(c, std::memory_order_release);
+    }
+    (*c)[p->rank % chunk_size].store(p.get(), std::memory_order_release);
+    all_.push_back(std::move(p));
+  }
+
+  const std::vector<std::unique_ptr<peer>>& all() const noexcept { return all_; }
+
+private:
+  using chunk = std::array<std::atomic<peer*>, chunk_size>;
+  std::array<std::atomic<chunk*>, chunks> chunks_{};
+  std::vector<std::unique_ptr<peer>> all_;
+};
+
+}  // namespace troupe::transport::ucx

@@ -1,0 +1,193 @@
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "transport/ucx/backend.hpp"
+
+namespace troupe::transport::ucx {
+
+namespace {
+
+// A caller that polls without sleeping looks at the processes of its peers once in so many polls:
+// every 15 us or more, at a hundredth of the cost.
+constexpr unsigned polls_per_look = 1024;
+
+}  // namespace
+
+// The hot path: UCX, then the sink; all else is behind a flag.
+unsigned backend::progress() {
+  unsigned n = 0;
+  if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
+  events_ = 0;
+  n += ucp_worker_progress(worker_->get());
+  n += events_;
+  if (++polls_ % polls_per_look == 0 || look_) n += look_at_processes();
+  if (!ready_.empty()) n += deliver();
+  n += sends_.release();
+  if (any_troubles_.load(std::memory_order_acquire)) n += attend_to_troubles();
+  if (!closing_.empty() || any_closes_) n += finish_closing();
+  return n;
+}
+
+bool backend::something_to_do() const {
+  return any_orders_.load(std::memory_order_acquire) ||
+         any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || look_;
+}
+
+bool backend::arm() {
+  if (something_to_do()) return false;
+  if (ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY) return false;
+  // Orders and troubles from other threads come with a wake, which the worker remembers.
+  if (!watch_.ended().empty()) {
+    look_ = true;
+    return false;
+  }
+  return true;
+}
+
+unsigned backend::look_at_processes() {
+  look_ = false;
+  const auto ended = watch_.ended();
+  for (void* who : ended) {
+    watch_.remove(who);
+    trouble_with(*static_cast<peer*>(who), "its process has ended");
+  }
+  return static_cast<unsigned>(ended.size());
+}
+
+unsigned backend::deliver() {
+  const auto n = ready_.size();
+  for (auto& message : ready_) sink_.on_message(std::move(message));
+  ready_.clear();
+  messages_received_.store(messages_received_.load(std::memory_order_relaxed) + n,
+                           std::memory_order_relaxed);
+  return static_cast<unsigned>(n);
+}
+
+unsigned backend::carry_out_orders() {
+  std::vector<order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    orders.swap(orders_);
+    any_orders_.store(false, std::memory_order_release);
+  }
+  for (const order& o : orders) {
+    peer& p = *o.about;
+    if (o.add) {
+      admit(p);
+      continue;
+    }
+    forget(p);
+    if (!o.force) {
+      closing_.push_back(&p);
+      continue;
+    }
+    say_goodbye(p);
+    close_endpoint(p, true);
+  }
+  return static_cast<unsigned>(orders.size());
+}
+
+// Opens the way from a peer that was added.
+void backend::admit(peer& p) {
+  if (p.rank >= connections_.size()) connections_.resize(p.rank + 1);
+  const auto at = std::find_if(waiting_.begin(), waiting_.end(),
+                               [&](const auto& c) { return c->rank == p.rank && c->id == p.id; });
+  std::shared_ptr<connection> c;
+  if (at != waiting_.end()) {
+    c = *at;
+    waiting_.erase(at);
+  } else {
+    c = std::make_shared<connection>(p.rank, p.id, token(options_.key, p.id, id_));
+  }
+  connections_[p.rank] = c;
+  c->added = true;
+  for (auto& message : c->held) ready_.push_back(std::move(message));
+  c->held.clear();
+  if (c->over) trouble_with(c, c->goodbye);
+}
+
+// Nothing more is taken from `p`.
+void backend::forget(const peer& p) {
+  if (p.rank >= connections_.size()) return;
+  auto& c = connections_[p.rank];
+  if (!c || c->id != p.id) return;
+  c->over = true;
+  c.reset();
+  std::erase_if(ready_, [&](const incoming_message& m) { return m.from == p.rank; });
+}
+
+unsigned backend::attend_to_troubles() {
+  std::vector<trouble> troubles;
+  {
+    const std::lock_guard lock(trouble_mutex_);
+    troubles.swap(troubles_);
+    any_troubles_.store(false, std::memory_order_release);
+  }
+  for (trouble& t : troubles) {
+    peer* p = t.about;
+    if (t.from) {
+      if (!t.from->added) {
+        t.from->goodbye = t.reason;  // told when it is added
+        continue;
+      }
+      p = peers_.find(t.from->rank);
+      if (!p || p->id != t.from->id) continue;
+    }
+    lose(*p, t.reason);
+  }
+  return static_cast<unsigned>(troubles.size());
+}
+
+void backend::lose(peer& p, const std::string& reason) {
+  p.set_reason(reason);
+  const auto before = p.status.exchange(peer::state::gone);
+  if (before == peer::state::gone) return;
+  forget(p);
+  std::erase(closing_, &p);
+  say_goodbye(p);  // it may be alive and know nothing of this
+  close_endpoint(p, true);
+  if (before == peer::state::live) sink_.on_peer_lost(p.rank, reason);
+}
+
+unsigned backend::finish_closing() {
+  unsigned n = 0;
+  std::erase_if(closing_, [&](peer* p) {
+    if (p->pending.load(std::memory_order_acquire) > 0) return false;
+    say_goodbye(*p);
+    close_endpoint(*p, false);
+    ++n;
+    return true;
+  });
+  if (any_closes_) closes_done();
+  return n;
+}
+
+// Pre: no thread can enter any more (`status`), or none is left that could.
+void backend::close_endpoint(peer& p, bool force) {
+  p.status.store(peer::state::gone);
+  watch_.remove(&p);
+  while (p.gate.load() % peer::one_message != 0) sched_yield();
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+  const auto request = ucp_ep_close_nbx(p.ep, &param);
+  if (request && !UCS_PTR_IS_ERR(request)) {
+    closes_.push_back(request);
+    any_closes_ = true;
+  }
+}
+
+bool backend::closes_done() {
+  std::erase_if(closes_, [](ucs_status_ptr_t request) {
+    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucp_request_free(request);
+    return true;
+  });
+  any_closes_ = !closes_.empty();
+  return closes_.empty();
+}
+
+}  // namespace troupe::transport::ucx

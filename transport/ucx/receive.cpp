@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "messages/error.hpp"
+#include "transport/ucx/backend.hpp"
+
+namespace troupe::transport::ucx {
+
+namespace {
+
+// Nodes that were heard of but not added; a job's members alone can get here.
+constexpr std::size_t most_waiting = 65536;
+
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
+  // One writer.
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+// The part of a header that says who wrote it.
+template <class Header>
+const Header& sender_of(const Header& h) {
+  return h;
+}
+const payload_header& sender_of(const chunk_header& h) { return h.whole; }
+
+}  // namespace
+
+void backend::set_handlers() {
+  worker_->handle(am_message, &backend::on_message, this);
+  worker_->handle(am_payload, &backend::on_payload, this);
+  worker_->handle(am_chunk, &backend::on_chunk, this);
+  worker_->handle(am_hello, &backend::on_hello, this);
+  worker_->handle(am_goodbye, &backend::on_goodbye, this);
+}
+
+// The hot path: one comparison tells whether a header was written by the node it names.
+const std::shared_ptr<connection>* backend::known(rank_t from, std::uint64_t token) {
+  if (from < connections_.size() && connections_[from] && connections_[from]->token == token)
+    return &connections_[from];
+  return waiting(from, token);
+}
+
+const std::shared_ptr<connection>* backend::waiting(rank_t from, std::uint64_t token) {
+  for (const auto& c : waiting_)
+    if (c->rank == from && c->token == token) return &c;
+  return nullptr;
+}
+
+ucs_status_t backend::stranger() {
+  add(strangers_, 1);
+  return UCS_OK;
+}
+
+// What messages and payloads begin with: is the header whole, and does a connection that is still
+// open know its token? Then `take` has it; what it throws is the end of that connection.
+template <class Header, class Take>
+ucs_status_t backend::from_known(void* self, const void* header, std::size_t header_size,
+                                 Take&& take) {
+  auto& b = *static_cast<backend*>(self);
+  if (b.ending_) return UCS_OK;
+  Header h;
+  if (header_size != sizeof h) return b.stranger();
+  std::memcpy(&h, header, sizeof h);
+  const auto* c = b.known(sender_of(h).from, sender_of(h).token);
+  if (!c) return b.stranger();
+  if ((*c)->over) return UCS_OK;
+  ++b.events_;
+  try {
+    return take(b, *c, h);
+  } catch (const std::exception& e) {
+    b.trouble_with(*c, e.what());
+  }
+  return UCS_OK;
+}
+
+ucs_status_t backend::on_message(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+  const auto take = [&](backend& b, const auto& c, const message_header& h) {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+      throw decode_error("an envelope came as a rendezvous");
+    c->parts.envelope(h.sequence, h.order, h.payloads,
+                      frame(std::span(static_cast<const std::byte*>(data), size)), b.out(*c));
+    add(b.bytes_received_, size);
+    return UCS_OK;
+  };
+  return from_known<message_header>(self, header, header_size, take);
+}
+
+ucs_status_t backend::on_payload(void* self, const void* header, std::size_t header_size,
+                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+  const auto take = [&](backend& b, const auto& c, const payload_header& h) {
+    if (h.size != size)
+      throw decode_error("a payload of " + std::to_string(size) + " bytes says it has " +
+                         std::to_string(h.size));
+    return b.take_payload(c, h, data, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  };
+  return from_known<payload_header>(self, header, header_size, take);
+}
+
+incoming_payload backend::make_payload(const payload_header& h) {
+  if (h.place > static_cast<std::uint8_t>(memory_place::kind::cuda))
+    throw decode_error("a payload lies in memory of an unknown kind");
+  incoming_payload payload;
+  payload.size = h.size;
+  payload.place = {static_cast<memory_place::kind>(h.place), h.device};
+  if (h.size > 0) payload.data = pool_.allocate(h.size, payload.place);
+  return payload;
+}
+
+ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const payload_header& h,
+                                   void* data, bool rendezvous) {
+  incoming_payload payload = make_payload(h);
+  if (!rendezvous) {
+    if (payload.place.where != memory_place::kind::host)
+      throw decode_error("a payload in device memory came without a rendezvous");
+    if (h.size > 0) std::memcpy(payload.data.get(), data, h.size);
+    add(bytes_received_, h.size);
+    c->parts.payload(h.sequence, h.index, std::move(payload), out(*c));
+    return UCS_OK;
+  }
+  receives_.push_back({this, c, h.sequence, h.index, std::move(payload), {}});
+  receive& r = receives_.back();
+  r.place = std::prev(receives_.end());
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.cb.recv_am = &backend::on_received;
+  param.user_data = &r;
+  param.memory_type = r.payload.place.where == memory_place::kind::cuda ? UCS_MEMORY_TYPE_CUDA
+                                                                        : UCS_MEMORY_TYPE_HOST;
+  const auto request =
+      ucp_am_recv_data_nbx(worker_->get(), data, r.payload.data.get(), r.payload.size, &param);
+  if (request == nullptr)
+    received(r, UCS_OK);
+  else if (UCS_PTR_IS_ERR(request))
+    received(r, UCS_PTR_STATUS(request));
+  return UCS_INPROGRESS;
+}
+
+ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+                               std::size_t size, const ucp_am_recv_param_t* param) {
+  const auto take = [&](backend& b, const auto& c, const chunk_header& h) {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
+      throw decode_error("a piece of a payload came as a rendezvous");
+    b.take_chunk(*c, h, data, size);
+    return UCS_OK;
+  };
+  return from_known<chunk_header>(self, header, header_size, take);
+}
+
+void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
+  const payload_header& whole = h.whole;
+  if (size == 0 || whole.size > longest_chunked || h.offset > whole.size ||
+      size > whole.size - h.offset)
+    throw decode_error("a piece of a payload does not fit into it");
+  const auto mine = [&](const chunked_payload& p) {
+    return p.sequence == whole.sequence && p.index == whole.index;
+  };
+  auto at = std::find_if(c.chunked.rbegin(), c.chunked.rend(), mine);
+  if (at == c.chunked.rend()) {
+    incoming_payload payload = make_payload(whole);
+    if (payload.place.where != memory_place::kind::host)
+      throw decode_error("a payload in device memory came in pieces");
+    c.chunked.push_back({whole.sequence, whole.index, 0, std::move(payload)});
+    at = c.chunked.rbegin();
+  }
+  if (at->payload.size != whole.size)
+    throw decode_error("the pieces of a payload disagree about its size");
+  std::memcpy(at->payload.data.get() + h.offset, data, size);
+  at->arrived += size;
+  add(bytes_received_, size);
+  if (at->arrived < at->payload.size) return;
+  incoming_payload payload = std::move(at->payload);
+  c.chunked.erase(std::next(at).base());
+  c.parts.payload(whole.sequence, whole.index, std::move(payload), out(c));
+}
+
+void backend::on_received(void* request, ucs_status_t status, std::size_t, void* user_data) {
+  auto& r = *static_cast<receive*>(user_data);
+  ucp_request_free(request);
+  r.self->received(r, status);
+}
+
+void backend::received(receive& r, ucs_status_t status) {
+  ++events_;
+  const auto c = r.from;
+  if (!c->over && !ending_) {
+    try {
+      if (status != UCS_OK)
+        throw transport_error(std::string("a payload could not be received: ") +
+                              ucs_status_string(status));
+      add(bytes_received_, r.payload.size);
+      c->parts.payload(r.sequence, r.index, std::move(r.payload), out(*c));
+    } catch (const std::exception& e) {
+      trouble_with(c, e.what());
+    }
+  }
+  receives_.erase(r.place);
+}
+
+ucs_status_t backend::on_hello(void* self, const void* header, std::size_t header_size, void*,
+                               std::size_t, const ucp_am_recv_param_t*) {
+  auto& b = *static_cast<backend*>(self);
+  hello_header h;
+  if (b.ending_) return UCS_OK;
+  if (header_size != sizeof h) return b.stranger();
+  std::memcpy(&h, header, sizeof h);
+  if (h.to != b.options_.rank || h.to_nonce != b.id_ || !genuine(b.options_.key, h) ||
+      b.waiting_.size() >= most_waiting)
+    return b.stranger();
+  const auto token = ucx::token(b.options_.key, h.from_nonce, b.id_);
+  if (b.known(h.from, token)) return UCS_OK;
+  try {
+    b.waiting_.push_back(std::make_shared<connection>(h.from, h.from_nonce, token));
+    ++b.events_;
+  } catch (const std::exception&) {
+    return b.stranger();
+  }
+  return UCS_OK;
+}
+
+ucs_status_t backend::on_goodbye(void* self, const void* header, std::size_t header_size, void*,
+                                 std::size_t, const ucp_am_recv_param_t*) {
+  auto& b = *static_cast<backend*>(self);
+  goodbye_header h;
+  if (b.ending_) return UCS_OK;
+  if (header_size != sizeof h) return b.stranger();
+  std::memcpy(&h, header, sizeof h);
+  // Both sides may say goodbye at once, so one that comes too late is no stranger's.
+  if (const auto* c = b.known(h.from, h.token); c && !(*c)->over) {
+    ++b.events_;
+    b.trouble_with(*c, "it closed the connection");
+  }
+  return UCS_OK;
+}
+
+}  // namespace troupe::transport::ucx

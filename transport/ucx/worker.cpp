@@ -1,0 +1,134 @@
+#include "transport/ucx/worker.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "messages/error.hpp"
+#include "transport/ucx/wire.hpp"
+
+namespace troupe::transport::ucx {
+
+namespace {
+
+class config {
+public:
+  config() { check(ucp_config_read(nullptr, nullptr, &config_), "cannot read UCX's settings"); }
+  ~config() { ucp_config_release(config_); }
+  config(const config&) = delete;
+  config& operator=(const config&) = delete;
+
+  void set(const std::string& name, const std::string& value) {
+    check(ucp_config_modify(config_, name.c_str(), value.c_str()),
+          "UCX does not take the setting " + name + "=" + value);
+  }
+
+  ucp_config_t* get() const { return config_; }
+
+private:
+  ucp_config_t* config_ = nullptr;
+};
+
+std::string in_milliseconds(std::chrono::milliseconds t) {
+  return std::to_string(t.count()) + "ms";
+}
+
+void choose_transports(config& c, const ucx_options& o) {
+  // Somebody who sets UCX_TLS knows what they want.
+  const bool chosen = std::getenv("UCX_TLS") != nullptr;
+  if (o.kind == ucx_kind::tcp)
+    c.set("TLS", "^sm,ib,gga,self");
+  else if (o.kind == ucx_kind::shared_memory)
+    c.set("TLS", "^tcp");
+  else if (o.one_host && !chosen)
+    c.set("TLS", "^tcp");
+  if (!o.net_devices.empty())
+    c.set("NET_DEVICES", o.net_devices);
+  else if (o.one_host && o.kind == ucx_kind::tcp)
+    c.set("NET_DEVICES", "lo");
+}
+
+void configure(config& c, const ucx_options& o) {
+  // Without these three, endpoints that report failures would silently use TCP on one host.
+  c.set("POSIX_ERROR_HANDLING", "y");
+  c.set("SYSV_ERROR_HANDLING", "y");
+  // A chunk with its headers. UCX's 8 KiB take a tenth more time.
+  c.set("POSIX_SEG_SIZE", std::to_string(chunk_size + 64));
+  c.set("SYSV_SEG_SIZE", std::to_string(chunk_size + 64));
+  c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
+  // The default spinlock stalls when threads outnumber cores.
+  c.set("USE_MT_MUTEX", "y");
+  c.set("KEEPALIVE_INTERVAL", in_milliseconds(o.keepalive));
+  // A cut cable: probes after a second of silence, and a limit on unacknowledged data.
+  const auto probes = o.tcp_limit.count() > 1 ? o.tcp_limit.count() : 1;
+  c.set("TCP_KEEPIDLE", "1s");
+  c.set("TCP_KEEPINTVL", "1s");
+  c.set("TCP_KEEPCNT", std::to_string(probes));
+  c.set("TCP_USER_TIMEOUT", std::to_string(probes) + "s");
+  choose_transports(c, o);
+  for (const auto& [name, value] : o.settings) c.set(name, value);
+}
+
+}  // namespace
+
+void check(ucs_status_t status, const std::string& what) {
+  if (status != UCS_OK) throw transport_error(what + ": " + ucs_status_string(status));
+}
+
+worker::worker(const ucx_options& options) {
+  config c;
+  configure(c, options);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  const std::string name = "troupe rank " + std::to_string(options.rank);
+  params.name = name.c_str();
+  check(ucp_init(&params, c.get(), &context_), "cannot start UCX");
+  try {
+    ucp_worker_params_t worker_params{};
+    worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    worker_params.thread_mode = UCS_THREAD_MODE_MULTI;
+    check(ucp_worker_create(context_, &worker_params, &worker_), "cannot create a UCX worker");
+    ucp_worker_attr_t attributes{};
+    attributes.field_mask = UCP_WORKER_ATTR_FIELD_THREAD_MODE;
+    check(ucp_worker_query(worker_, &attributes), "cannot query the UCX worker");
+    if (attributes.thread_mode != UCS_THREAD_MODE_MULTI)
+      throw transport_error("this UCX was built without threads (--enable-mt)");
+    check(ucp_worker_get_efd(worker_, &event_fd_), "UCX has no event descriptor here");
+  } catch (...) {
+    if (worker_) ucp_worker_destroy(worker_);
+    ucp_cleanup(context_);
+    throw;
+  }
+}
+
+worker::~worker() {
+  ucp_worker_destroy(worker_);
+  ucp_cleanup(context_);
+}
+
+std::vector<std::byte> worker::address(bool network_only) const {
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;
+  if (network_only) {
+    attributes.field_mask |= UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;
+    attributes.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY;
+  }
+  check(ucp_worker_query(worker_, &attributes), "cannot query the UCX worker's address");
+  const auto* first = reinterpret_cast<const std::byte*>(attributes.address);
+  std::vector<std::byte> bytes(first, first + attributes.address_length);
+  ucp_worker_release_address(worker_, attributes.address);
+  return bytes;
+}
+
+void worker::handle(unsigned id, ucp_am_recv_callback_t callback, void* argument) {
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = id;
+  param.cb = callback;
+  param.arg = argument;
+  check(ucp_worker_set_am_recv_handler(worker_, &param), "cannot set a UCX handler");
+}
+
+}  // namespace troupe::transport::ucx

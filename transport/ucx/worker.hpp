@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "transport/ucx/ucx_transport.hpp"
+
+namespace troupe::transport::ucx {
+
+/// Throws transport_error "`what`: UCX's reason" unless `status` is UCS_OK.
+void check(ucs_status_t status, const std::string& what);
+
+/// A UCX context and its one worker, configured for Troupe. The worker takes calls from any
+/// thread.
+class worker {
+public:
+  /// Throws transport_error.
+  explicit worker(const ucx_options& options);
+  ~worker();
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  ucp_worker_h get() const noexcept { return worker_; }
+
+  /// Becomes readable as UCX's documentation of ucp_worker_arm says. Lives as long as the worker.
+  int event_fd() const noexcept { return event_fd_; }
+
+  /// UCX's address of this worker; `network_only` leaves shared memory out, and may be empty.
+  std::vector<std::byte> address(bool network_only) const;
+
+  /// Has `id` handled by `callback` with `argument`, while ucp_worker_progress runs.
+  void handle(unsigned id, ucp_am_recv_callback_t callback, void* argument);
+
+private:
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int event_fd_ = -1;
+};
+
+}  // namespace troupe::transport::ucx
