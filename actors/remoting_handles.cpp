@@ -1,0 +1,163 @@
+// Handles as they cross the border, and the remote actors that they become.
+#include <caf/actor_config.hpp>
+#include <caf/make_actor.hpp>
+
+#include "actors/remoting_internal.hpp"
+
+namespace troupe {
+
+namespace {
+
+// How a handle is written.
+enum class handle_form : std::uint8_t { null, own, passed_on };
+
+void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
+  auto* end = &list;
+  while (*end) end = &(*end)->next;
+  *end = std::move(more);
+}
+
+}  // namespace
+
+void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to,
+                            std::vector<written_handle>& written) {
+  if (!handle) {
+    out.put(handle_form::null);
+    return;
+  }
+  if (handle->home_system != system_)
+    throw encode_error("an actor handle of another node of this process cannot be sent from " +
+                       name_of_(out_.self().rank) + ": handles travel in messages only");
+  if (is_own(handle)) {
+    exports_->grant(handle, to);
+    written.push_back({.granted = handle->id()});
+    out.put(handle_form::own);
+    out.put(handle->id());
+    return;
+  }
+  caf::strong_actor_ptr proxy = handle;
+  auto* remote = dynamic_cast<remote_actor*>(handle->get());
+  if (!remote) {
+    // The sender of a request: the handle that lasts is another one.
+    proxy = nullptr;
+    for (transport::rank_t rank = 0; rank < nodes_.size() && !proxy; ++rank)
+      if (nodes_[rank] == handle->node() && handle->id() != 0)
+        proxy = proxy_of(rank, handle->id(), false);
+    remote = proxy ? dynamic_cast<remote_actor*>(proxy->get()) : nullptr;
+    if (!remote) throw encode_error("this kind of actor handle cannot be sent");
+  }
+  std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
+  {
+    std::lock_guard guard(mutex_);
+    if (!lost_.contains(remote->rank())) {
+      pin = ++last_pin_;
+      pins_.emplace(pin, std::pair(to, proxy));
+    }
+  }
+  if (pin != 0) written.push_back({.pin = pin});
+  out.put(handle_form::passed_on);
+  out.put(handle->id());
+  out.put(remote->rank());
+  out.put(pin);
+}
+
+void remoting::take_back(const std::vector<written_handle>& written,
+                         transport::rank_t from) noexcept {
+  for (const auto& handle : written) {
+    if (handle.granted != 0) exports_->release(handle.granted, from, 1);
+    if (handle.pin != 0) unpin(handle.pin);
+  }
+}
+
+void remoting::unpin(std::uint64_t pin) {
+  caf::strong_actor_ptr last;  // dropped outside of the lock
+  std::lock_guard guard(mutex_);
+  auto place = pins_.find(pin);
+  if (place == pins_.end()) return;
+  last = std::move(place->second.second);
+  pins_.erase(place);
+}
+
+caf::strong_actor_ptr remoting::read_handle(decoder& in, transport::rank_t from) {
+  const auto self = out_.self().rank;
+  switch (in.get<handle_form>()) {
+    case handle_form::null: return nullptr;
+    case handle_form::own: {
+      auto id = in.get<caf::actor_id>();
+      if (from != self) return proxy_of(from, id, true);
+      auto actor = exports_->find(id);
+      exports_->release(id, self, 1);
+      return actor;
+    }
+    case handle_form::passed_on: {
+      auto id = in.get<caf::actor_id>();
+      auto owner = in.get<transport::rank_t>();
+      auto pin = in.get<std::uint64_t>();
+      if (owner >= nodes_.size())
+        throw decode_error("a handle names rank " + std::to_string(owner) + " of " +
+                           std::to_string(nodes_.size()));
+      if (owner == self) {
+        auto actor = exports_->find(id);
+        send_control(from, control::unpin, pin);
+        return actor;
+      }
+      auto proxy = proxy_of(owner, id, true);
+      send_control(owner, control::claim, id, from, pin);
+      return proxy;
+    }
+  }
+  throw decode_error("a handle of unknown form");
+}
+
+caf::strong_actor_ptr remoting::proxy_of(transport::rank_t owner, caf::actor_id id, bool granted) {
+  caf::strong_actor_ptr proxy;
+  bool lost = false;
+  {
+    std::lock_guard guard(mutex_);
+    auto& known = proxies_[{owner, id}];
+    proxy = caf::actor_cast<caf::strong_actor_ptr>(known);
+    if (!proxy) {
+      caf::actor_config config;
+      proxy = caf::make_actor<remote_actor, caf::strong_actor_ptr>(
+          id, nodes_[owner], system_, config, shared_from_this(), owner);
+      known = caf::actor_cast<caf::weak_actor_ptr>(proxy);
+      lost = lost_.contains(owner);
+    }
+    if (granted) static_cast<remote_actor*>(proxy->get())->grants_.fetch_add(1);
+  }
+  if (lost) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(loss_of(owner)));
+  return proxy;
+}
+
+fault remoting::loss_of(transport::rank_t peer) const {
+  fault why;
+  why.code = errc::peer_lost;
+  why.node = name_of_(peer);
+  why.text = "the actor's node is gone";
+  return why;
+}
+
+// Those who watch the actor do so without a handle now.
+void remoting::gone(remote_actor& proxy) {
+  const key name{proxy.rank(), proxy.id()};
+  const bool watched = proxy.attachables_head_ != nullptr;
+  bool lost = false;
+  {
+    std::lock_guard guard(mutex_);
+    auto place = proxies_.find(name);
+    // A new handle may have taken the place already.
+    if (place != proxies_.end() && place->second.get() == proxy.ctrl()) proxies_.erase(place);
+    lost = lost_.contains(name.rank);
+    if (watched && !lost) append(orphans_[name], std::move(proxy.attachables_head_));
+  }
+  if (watched && lost) {
+    tell(proxy.attachables_head_, to_caf(loss_of(name.rank)), nullptr);
+    return;
+  }
+  // Once more: the end may have come while there was neither handle nor orphan.
+  if (watched) send_control(name.rank, control::watch, name.id);
+  if (auto grants = proxy.grants_.load())
+    send_control(name.rank, control::release, name.id, grants);
+}
+
+}  // namespace troupe

@@ -1,0 +1,42 @@
+#pragma once
+
+// What the parts of `remoting` share.
+
+#include "actors/remote_actor.hpp"
+#include "actors/remoting.hpp"
+
+namespace troupe {
+
+/// What nodes' runtimes say to each other about actors.
+enum class control : std::uint8_t {
+  watch,    // id: tell me when it ends
+  down,     // id, reason: it has ended
+  release,  // id, count: I have dropped so many handles
+  claim,    // id, holder, pin: I have a handle of yours from `holder`
+  unpin,    // pin: the handle that you passed on has been claimed
+};
+
+/// What went wrong just now, while a message was written or read: one of our errors, or what a
+/// user's type threw.
+inline fault unreadable() { return describe(std::current_exception(), {}, {}); }
+
+/// Tells all in the list that whom they watch has ended.
+inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
+                 caf::execution_unit* unit) {
+  for (auto* i = watchers.get(); i; i = i->next.get()) i->actor_exited(why, unit);
+}
+
+template <class... Ts>
+void remoting::send_control(transport::rank_t to, const Ts&... xs) noexcept {
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    (text.body().put(xs), ...);
+    out_.send(to, 0, {}, &text);
+  } catch (const std::exception&) {
+    // The peer is gone: `peer_lost` settles what this was about.
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,159 @@
+// What arrives: messages for actors, answers, and what the runtimes say to each other.
+#include <caf/actor_config.hpp>
+#include <caf/make_actor.hpp>
+
+#include "actors/remoting_internal.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::uint32_t max_release = 1u << 30;
+
+}  // namespace
+
+void remoting::deliver(opened_envelope& message, transport::rank_t from,
+                       caf::execution_unit* unit) {
+  switch (message.header().kind) {
+    case envelope_kind::actor_message: return deliver_to_actor(message, from, unit);
+    case envelope_kind::response:
+    case envelope_kind::failure: return deliver_answer(message, from, unit);
+    case envelope_kind::control: return deliver_control(message, from, unit);
+    case envelope_kind::call: break;
+  }
+  throw decode_error("a call is not for an actor");
+}
+
+// Hot path of a call through a handle, at the callee.
+void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from,
+                                caf::execution_unit* unit) {
+  const auto& header = message.header();
+  try {
+    border handles(*this, from);
+    decoder in(message.body(), message.tensors(), &handles);
+    auto content = in.get<caf::message>();
+    in.expect_end();
+    auto target = exports_->find(header.target);
+    if (!target) {
+      fault why;
+      why.code = errc::actor_down;
+      why.node = name_of_(out_.self().rank);
+      why.text = "actor " + std::to_string(header.target) + " has ended";
+      if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
+      return;
+    }
+    caf::strong_actor_ptr sender;
+    caf::message_id mid;
+    if (header.request != 0) {
+      caf::actor_config config;
+      sender = caf::make_actor<reply_address, caf::strong_actor_ptr>(
+          header.sender, nodes_[from], system_, config, shared_from_this(), from, header.request);
+      mid = caf::message_id(header.request & 0xffffffff).with_normal_priority();
+    } else if (header.sender != 0) {
+      sender = proxy_of(from, header.sender, false);
+    }
+    if (header.urgent) mid = mid.with_high_priority();
+    target->enqueue(caf::make_mailbox_element(std::move(sender), mid, {}, std::move(content)),
+                    unit);
+  } catch (...) {
+    if (header.request == 0) throw;
+    auto why = unreadable();
+    why.node = name_of_(out_.self().rank);
+    out_.send_fault(from, header.sender, header.request, why);
+  }
+}
+
+// Hot path of the answer.
+void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
+                              caf::execution_unit* unit) {
+  const auto& header = message.header();
+  auto request = requests_.take(header.target, from);
+  if (!request) return;  // late: its call has timed out
+  if (header.kind == envelope_kind::failure) {
+    fault why;
+    try {
+      why = message.why();
+    } catch (const decode_error& e) {
+      why = e.fault();
+    }
+    if (why.function.empty()) why.function = request.function;
+    answer(std::move(request), std::move(why), unit);
+  } else if (request.sink) {
+    request.sink->on_value(message);
+  } else {
+    caf::message content;
+    try {
+      border handles(*this, from);
+      decoder in(message.body(), message.tensors(), &handles);
+      content = in.get<caf::message>();
+      in.expect_end();
+    } catch (...) {
+      answer(std::move(request), unreadable(), unit);
+      return;
+    }
+    request.sender->enqueue(
+        caf::make_mailbox_element(nullptr, request.mid.response_id(), {}, std::move(content)),
+        unit);
+  }
+}
+
+void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
+                               caf::execution_unit* unit) {
+  border handles(*this, from);
+  decoder in(message.body(), nullptr, &handles);
+  switch (in.get<control>()) {
+    case control::watch: {
+      auto id = in.get<caf::actor_id>();
+      auto tell = [weak = weak_from_this(), id, from](const caf::error& reason) {
+        if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
+      };
+      if (auto actor = exports_->find(id)) {
+        actor->get()->attach_functor(tell);
+      } else {
+        fault why;
+        why.code = errc::actor_down;
+        why.node = name_of_(out_.self().rank);
+        why.text = "the actor had ended before";
+        tell(to_caf(why));
+      }
+      break;
+    }
+    case control::down: {
+      auto id = in.get<caf::actor_id>();
+      auto reason = in.get<caf::error>();
+      caf::strong_actor_ptr proxy;
+      caf::attachable_ptr orphans;
+      {
+        std::lock_guard guard(mutex_);
+        auto place = proxies_.find({from, id});
+        if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
+        if (auto left = orphans_.extract({from, id})) orphans = std::move(left.mapped());
+      }
+      tell(orphans, reason, unit);
+      if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
+      break;
+    }
+    case control::release: {
+      auto id = in.get<caf::actor_id>();
+      auto count = in.get<std::uint32_t>();
+      exports_->release(id, from, std::min(count, max_release));
+      break;
+    }
+    case control::claim: {
+      auto id = in.get<caf::actor_id>();
+      auto holder = in.get<transport::rank_t>();
+      auto pin = in.get<std::uint64_t>();
+      if (holder >= nodes_.size()) throw decode_error("a claim names an unknown rank");
+      if (auto actor = exports_->find(id)) exports_->grant(actor, from);
+      send_control(holder, control::unpin, pin);
+      break;
+    }
+    case control::unpin: {
+      unpin(in.get<std::uint64_t>());
+      break;
+    }
+    default: throw decode_error("a control message of unknown kind");
+  }
+}
+
+}  // namespace troupe

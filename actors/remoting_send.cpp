@@ -1,0 +1,90 @@
+// What leaves for actors of other nodes, and the answers of those of this one.
+#include "actors/remoting_internal.hpp"
+#include "messages/log.hpp"
+
+namespace troupe {
+
+// Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
+template <class Write>
+void remoting::post(const remote_actor& target, pending_request&& pending,
+                    const Write& write) noexcept {
+  const auto to = target.rank();
+  const bool asks = static_cast<bool>(pending);
+  std::uint64_t request = 0;
+  fault why;
+  gate::pass pass(gate_);
+  try {
+    if (!pass) throw not_initialized("the node has been shut down");
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.target = target.id();
+    border handles(*this, to);
+    letter text(&handles);
+    write(text.body(), header);
+    pending.peer = to;
+    if (asks) header.request = request = expect(std::move(pending));
+    out_.send(to, target.id(), header, &text);
+    handles.sent();
+    return;
+  } catch (...) {
+    why = unreadable();
+  }
+  if (why.node.empty()) why.node = name_of_(to);
+  // Unless somebody else has answered it already.
+  if (request != 0) pending = requests_.take(request, to);
+  if (pending)
+    answer(std::move(pending), std::move(why), nullptr);
+  else if (!asks && why.code != errc::peer_lost && why.code != errc::not_initialized)
+    log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+}
+
+void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
+  auto& element = *letter;
+  pending_request pending;
+  if (element.mid.is_request()) {
+    pending.sender = std::move(element.sender);
+    pending.mid = element.mid;
+  }
+  const auto& sender = pending.sender ? pending.sender : element.sender;
+  post(target, std::move(pending), [&](encoder& out, envelope_header& header) {
+    header.urgent = element.mid.is_urgent_message();
+    if (sender && sender->id() != 0 && is_own(sender)) {
+      exports_->know(sender);
+      header.sender = sender->id();
+    }
+    out.put(static_cast<const caf::message&>(element.move_content_to_message()));
+  });
+}
+
+void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
+                       const void* how, pending_request&& pending) noexcept {
+  post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
+}
+
+void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+                     const caf::message& answer) noexcept {
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    border handles(*this, to);
+    letter text(&handles);
+    text.body().put(answer);
+    envelope_header header;
+    header.kind = envelope_kind::response;
+    header.target = request;
+    out_.send(to, order, header, &text);
+    handles.sent();
+  } catch (const troupe::peer_lost&) {
+    // Nobody is left to hear it.
+  } catch (...) {
+    auto why = unreadable();
+    if (why.node.empty()) why.node = name_of_(out_.self().rank);
+    out_.send_fault(to, order, request, why);
+  }
+}
+
+void remoting::watch(remote_actor& target) {
+  send_control(target.rank(), control::watch, target.id());
+}
+
+}  // namespace troupe
