@@ -164,13 +164,18 @@ TEST_F(ucx_hostile, a_hello_needs_the_key_and_the_right_listener) {
 class ucx_mad_member : public ucx_hostile {
 protected:
   template <class Header>
-  void expect_given_up(unsigned id, Header header, std::size_t size,
-                       unsigned flags = UCP_AM_SEND_FLAG_EAGER) {
+  void send(unsigned id, Header header, std::size_t size, unsigned flags = UCP_AM_SEND_FLAG_EAGER) {
     const auto there = ucx::decode(b->net->address(), key);
     const auto token = ucx::token(key, there.id, where.id);
     std::memcpy(&header, &token, sizeof token);  // every header begins with it
     std::vector<std::byte> data(size);
     sender->send(id, &header, sizeof header, data.data(), size, flags);
+  }
+
+  template <class Header>
+  void expect_given_up(unsigned id, Header header, std::size_t size,
+                       unsigned flags = UCP_AM_SEND_FLAG_EAGER) {
+    send(id, header, size, flags);
     ASSERT_TRUE(run_until(
         [&] {
           sender->progress();
@@ -211,6 +216,21 @@ TEST_F(ucx_mad_member, a_piece_past_the_end) {
 
 TEST_F(ucx_mad_member, a_piece_far_past_the_end) {
   expect_given_up(ucx::am_chunk, ucx::chunk_header{{0, 1, 100, 1, 0, 0, 0}, ~0ull - 3}, 8);
+}
+
+TEST_F(ucx_mad_member, a_piece_that_begins_between_others) {
+  expect_given_up(ucx::am_chunk, ucx::chunk_header{{0, 1, 100, 1, 0, 0, 0}, 50}, 50);
+}
+
+TEST_F(ucx_mad_member, a_piece_that_is_too_short) {
+  expect_given_up(ucx::am_chunk, ucx::chunk_header{{0, 1, 40'000, 1, 0, 0, 0}, 0}, 8);
+}
+
+// Counted twice, it would end a payload that is not all there.
+TEST_F(ucx_mad_member, a_piece_twice) {
+  const ucx::chunk_header piece{{0, 1, 2 * ucx::chunk_size, 1, 0, 0, 0}, 0};
+  send(ucx::am_chunk, piece, ucx::chunk_size);
+  expect_given_up(ucx::am_chunk, piece, ucx::chunk_size);
 }
 
 TEST_F(ucx_mad_member, a_piece_of_more_than_there_is_memory) {

@@ -85,6 +85,7 @@ struct chunked_payload {
   std::size_t index;
   std::size_t arrived;
   incoming_payload payload;
+  std::vector<bool> here;  // each piece
 };
 
 /// What comes from one other node; used by the progressing thread alone. Made by a genuine hello or

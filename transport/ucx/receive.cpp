@@ -153,8 +153,8 @@ ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t heade
 
 void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
   const payload_header& whole = h.whole;
-  if (size == 0 || whole.size > longest_chunked || h.offset > whole.size ||
-      size > whole.size - h.offset)
+  if (whole.size > longest_chunked || h.offset >= whole.size || h.offset % chunk_size != 0 ||
+      size != std::min<std::size_t>(chunk_size, whole.size - h.offset))
     throw decode_error("a piece of a payload does not fit into it");
   const auto mine = [&](const chunked_payload& p) {
     return p.sequence == whole.sequence && p.index == whole.index;
@@ -164,11 +164,15 @@ void backend::take_chunk(connection& c, const chunk_header& h, const void* data,
     incoming_payload payload = make_payload(whole);
     if (payload.place.where != memory_place::kind::host)
       throw decode_error("a payload in device memory came in pieces");
-    c.chunked.push_back({whole.sequence, whole.index, 0, std::move(payload)});
+    c.chunked.push_back({whole.sequence, whole.index, 0, std::move(payload),
+                         std::vector<bool>((whole.size + chunk_size - 1) / chunk_size)});
     at = c.chunked.rbegin();
   }
   if (at->payload.size != whole.size)
     throw decode_error("the pieces of a payload disagree about its size");
+  auto here = at->here[h.offset / chunk_size];
+  if (here) throw decode_error("a piece of a payload came twice");
+  here = true;
   std::memcpy(at->payload.data.get() + h.offset, data, size);
   at->arrived += size;
   add(bytes_received_, size);
