@@ -7,7 +7,10 @@
 #include <caf/send.hpp>
 #include <cstring>
 #include <iostream>
+#include <thread>
 #include <unordered_map>
+
+#include "messages/log.hpp"
 
 // CAF reserves this name for a network module, which may set the id of its system before the first
 // actor is made. No CAF that has such a module of its own is ever linked with Troupe.
@@ -118,8 +121,8 @@ caf::behavior print_lines(caf::event_based_actor* self) {
 
 class node_scheduler final : public caf::scheduler::abstract_coordinator {
 public:
-  node_scheduler(caf::actor_system& system, engine& driver, node_clock& clock)
-      : abstract_coordinator(system), engine_(driver), clock_(clock) {}
+  node_scheduler(caf::actor_system& system, engine& driver, node_clock& clock, completion& stopped)
+      : abstract_coordinator(system), engine_(driver), clock_(clock), stopped_(stopped) {}
 
   void enqueue(caf::resumable* job) override {
     if (!engine_.push_if_open(job)) cleanup_and_release(job);
@@ -136,11 +139,13 @@ public:
     for (auto& actor : utility_actors_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     clock_.cancel_all();
     engine_.stop(&cleanup_and_release);
+    stopped_.complete();
   }
 
 private:
   engine& engine_;
   node_clock& clock_;
+  completion& stopped_;
 };
 
 // Takes the slot of CAF's network module, only to say who this node is.
@@ -169,7 +174,8 @@ struct caf_host::config : caf::actor_system_config {
   config(std::shared_ptr<engine> engine_of_node, node_clock& clock, const node_identity& self)
       : driver(std::move(engine_of_node)) {
     module_factories.push_back([this, &clock](caf::actor_system& system) {
-      return static_cast<caf::actor_system::module*>(new node_scheduler(system, *driver, clock));
+      return static_cast<caf::actor_system::module*>(
+          new node_scheduler(system, *driver, clock, stopped));
     });
     auto id = id_of(self.job, self.incarnation, self.rank);
     module_factories.push_back([id](caf::actor_system& system) {
@@ -179,9 +185,13 @@ struct caf_host::config : caf::actor_system_config {
   }
 
   std::shared_ptr<engine> driver;
+  completion stopped;  // the engine, at the system's end
 };
 
 namespace {
+
+constexpr auto never = troupe::clock::time_point::max();
+constexpr auto logger_limit = std::chrono::seconds(1);
 
 // All nodes of this process that have not been shut down.
 struct living {
@@ -196,22 +206,55 @@ living& hosts() {
 
 }  // namespace
 
+// In the order in which they are made.
+struct caf_host::parts {
+  std::unique_ptr<node_clock> clock;
+  std::unique_ptr<config> settings;
+  std::unique_ptr<caf::actor_system> system;
+};
+
+caf::actor_system& caf_host::system() noexcept { return *parts_->system; }
+node_clock& caf_host::clock() noexcept { return *parts_->clock; }
+
 caf_host::caf_host(std::shared_ptr<remoting> actors, const node_identity& self)
-    : clock_(std::make_unique<node_clock>(*actors->driver())),
-      config_(std::make_unique<config>(actors->driver(), *clock_, self)),
-      system_(std::make_unique<caf::actor_system>(*config_)) {
+    : parts_(std::make_shared<parts>()) {
+  parts_->clock = std::make_unique<node_clock>(*actors->driver());
+  parts_->settings = std::make_unique<config>(actors->driver(), *parts_->clock, self);
+  parts_->system = std::make_unique<caf::actor_system>(*parts_->settings);
   {
     std::lock_guard guard(hosts().mutex);
-    hosts().actors.emplace(system_.get(), std::move(actors));
+    hosts().actors.emplace(parts_->system.get(), std::move(actors));
   }
   let_go_of_logger();
 }
 
 void caf_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullptr); }
 
+// The last thing that a system's end waits for is its logger, which stays with each thread that has
+// used the system by CAF's own means for as long as the thread lives. That may be for ever.
 caf_host::~caf_host() {
-  std::lock_guard guard(hosts().mutex);
-  hosts().actors.erase(system_.get());
+  {
+    std::lock_guard guard(hosts().mutex);
+    hosts().actors.erase(parts_->system.get());
+  }
+  const auto ended = std::make_shared<completion>();
+  auto& stopped = parts_->settings->stopped;
+  std::thread end([parts = parts_, ended] {
+    parts->system.reset();
+    ended->complete();
+  });
+  while (!stopped.ready()) stopped.park_unless_poked(stopped.pokes(), never);
+  const auto limit = troupe::clock::now() + logger_limit;
+  while (!ended->ready() && troupe::clock::now() < limit)
+    ended->park_unless_poked(ended->pokes(), limit);
+  if (ended->ready()) {
+    end.join();
+    return;
+  }
+  log().warn(
+      "a thread of the program that has used node.system() still lives, so CAF's system is left "
+      "behind until it ends");
+  end.detach();
 }
 
 // Handles outlive their system, so nothing of it is touched before it is known to live.

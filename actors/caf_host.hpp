@@ -49,8 +49,8 @@ public:
   caf_host(std::shared_ptr<remoting> actors, const node_identity& self);
   ~caf_host();
 
-  caf::actor_system& system() noexcept { return *system_; }
-  node_clock& clock() noexcept { return *clock_; }
+  caf::actor_system& system() noexcept;
+  node_clock& clock() noexcept;
 
   /// CAF leaves the system's logger with each thread that makes an actor, and a system cannot end
   /// while another thread still holds it. To be called when a thread has made one.
@@ -65,10 +65,9 @@ public:
 
 private:
   struct config;
+  struct parts;
 
-  std::unique_ptr<node_clock> clock_;
-  std::unique_ptr<config> config_;
-  std::unique_ptr<caf::actor_system> system_;
+  std::shared_ptr<parts> parts_;  // also of the thread that ends them
 };
 
 }  // namespace troupe

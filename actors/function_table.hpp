@@ -27,7 +27,11 @@ const function_entry* find_function(std::uint64_t hash) noexcept;
 namespace detail {
 
 template <class F>
-struct signature;
+struct signature {
+  static_assert(!std::is_same_v<F, F>,
+                "only a plain function can be called from another node, as in "
+                "rpc_sync<&f>(\"worker1\", x): no lambda, functor or member function");
+};
 
 template <class R, class... Args>
 struct signature<R (*)(Args...)> {

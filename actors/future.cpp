@@ -1,12 +1,46 @@
 #include "actors/future.hpp"
 
+#include <deque>
 #include <functional>
+#include <utility>
 
 #include "actors/current.hpp"
 #include "actors/engine.hpp"
 #include "actors/job.hpp"
 
 namespace troupe::detail {
+
+namespace {
+
+// Jobs that the calling thread runs or drops itself, one after the other: each may make the next
+// one due, and a long chain of them would not fit on the stack.
+class here_and_now {
+public:
+  static void run(caf::resumable* job) { add({job, true}); }
+  static void drop(caf::resumable* job) { add({job, false}); }
+
+private:
+  struct item {
+    caf::resumable* job;
+    bool run;
+  };
+
+  static void add(item next) {
+    thread_local std::deque<item> due;
+    thread_local bool busy = false;
+    due.push_back(next);
+    if (std::exchange(busy, true)) return;
+    while (!due.empty()) {
+      const auto now = due.front();
+      due.pop_front();
+      if (now.run) now.job->resume(nullptr, 1);
+      intrusive_ptr_release(now.job);
+    }
+    busy = false;
+  }
+};
+
+}  // namespace
 
 future_core::link future_core::closed{nullptr, nullptr};
 
@@ -15,7 +49,7 @@ future_core::~future_core() {
   if (next == &closed) return;
   while (next) {  // never completed, so nobody ran them
     const std::unique_ptr<link> mine(next);
-    intrusive_ptr_release(mine->job);
+    here_and_now::drop(mine->job);
     next = mine->next;
   }
 }
@@ -60,8 +94,7 @@ void future_core::when_ready(caf::resumable* next) {
 
 void future_core::run_on(engine* driver, caf::resumable* job) {
   if (driver && driver->push_if_open(job)) return;
-  job->resume(nullptr, 1);
-  intrusive_ptr_release(job);
+  here_and_now::run(job);
 }
 
 caf::resumable* make_continuation(std::function<void()> body) {

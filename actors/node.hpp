@@ -129,7 +129,9 @@ public:
   }
 
   /// Makes an actor on any node, from a behaviour function: `spawn_on<observe>("w1", policy,
-  /// seed)`. Returns its handle, which works like that of a local actor. Throws like rpc_sync.
+  /// seed)`. Returns its handle, which works like that of a local actor. Throws like rpc_sync. The
+  /// function runs a moment later, on a thread of that node; when it throws, the actor ends, and
+  /// that node's log says why. (What the constructor of an actor class throws is thrown here.)
   template <auto F, class... Args>
   auto spawn_on(const destination& where, const Args&... args) const {
     using given = typename detail::signature<decltype(F)>::arguments;

@@ -4,8 +4,11 @@
 #include <caf/actor_registry.hpp>
 #include <caf/send.hpp>
 
+#include <unistd.h>
+
 #include <cstring>
 #include <random>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -13,6 +16,7 @@
 #include "actors/job.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
+#include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/rendezvous.hpp"
 #include "transport/ucx/ucx_transport.hpp"
 
@@ -21,7 +25,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t shutdown_channel = 1;
-constexpr auto farewell = std::chrono::seconds(5);
+constexpr auto farewell = std::chrono::milliseconds(5000);
 
 }  // namespace
 
@@ -42,7 +46,8 @@ node_core::node_core(node_identity identity, std::vector<worker_info> workers,
       workers_(std::move(workers)),
       incarnations_(std::move(incarnations)),
       rpc_timeout_ms_(options.rpc_timeout.count()),
-      pool_(std::make_shared<pool>()) {
+      pool_(std::make_shared<pool>()),
+      process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   for (const auto& worker : workers_) by_name_.emplace(worker.name, worker.id);
   engine_ = std::make_shared<engine>(static_cast<dispatcher&>(*this), engine_options{});
@@ -89,7 +94,9 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
   });
   for (const auto& member : roster.members)
     if (member.rank != roster.rank) net->add_peer(member.rank, member.address);
-  core->leave_ = [roster]() mutable { roster.close(); };
+  core->leave_ = [roster](std::chrono::milliseconds wait_for_others) mutable {
+    roster.close(wait_for_others);
+  };
   core->open(std::move(net));
   return core;
 }
@@ -100,6 +107,12 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   std::random_device random;
   const auto job = std::uint64_t{random()} << 32 | random();
   std::vector<worker_info> workers;
+  std::set<std::string_view> known;
+  for (const auto& name : names) {
+    if (const auto problem = transport::worker_name_problem(name); !problem.empty())
+      throw invalid_argument("a worker's name " + problem);
+    if (!known.insert(name).second) throw invalid_argument("two workers are called '" + name + "'");
+  }
   for (const auto& name : names)
     workers.push_back({name, static_cast<std::uint32_t>(workers.size())});
   std::vector<std::uint64_t> incarnations(names.size(), 1);
@@ -143,6 +156,8 @@ node_core::~node_core() {
 // A handler that drops the last copy of its node cannot wait for itself: a thread of its own ends
 // the node. The process's end waits for that thread, which waits for the one before it.
 void node_core::destroy(node_core* core) noexcept {
+  // The node of the process that forked this one: its threads are not here.
+  if (core->process_ != getpid()) return;
   if (!core->engine_->is_own_thread()) {
     delete core;
     return;
@@ -336,11 +351,11 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
       failure = std::current_exception();
     }
   }
-  close();
+  close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
 }
 
-void node_core::close() {
+void node_core::close(bool together) {
   open_ = false;
   remoting_->close();
   fault why;
@@ -354,7 +369,7 @@ void node_core::close() {
   end_actors();
   host_.reset();  // stops the engine
   net_.reset();
-  if (leave_) leave_();
+  if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
   leave_ = nullptr;
 }
 

@@ -106,7 +106,7 @@ private:
   using transport_factory = std::function<std::unique_ptr<transport::transport>(
       transport::sink&, transport::payload_pool&)>;
   void open(std::unique_ptr<transport::transport> net);
-  void close();
+  void close(bool together);
   static void destroy(node_core* core) noexcept;
   bool send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
                  const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
@@ -134,11 +134,12 @@ private:
   std::unique_ptr<quiescence> quiescence_;
   std::unique_ptr<transport::transport> net_;
   std::unique_ptr<caf_host> host_;
-  std::function<void()> leave_;  // the rendezvous' goodbye
+  std::function<void(std::chrono::milliseconds)> leave_;  // the rendezvous' goodbye
 
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;
 
+  const int process_;  // whose threads the engine's are
   std::atomic<bool> open_{false};
   mutable gate uses_;  // of the network and the actor system, by threads of the program
   std::mutex shutdown_mutex_;

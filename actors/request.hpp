@@ -113,9 +113,18 @@ struct only_answer<caf::detail::type_list<T>> {
 /// What an actor of this interface answers to such a message, as a list. Does not compile when it
 /// does not know it.
 template <class Handle, class... Ts>
-using answers_to =
-    caf::response_type_t<typename Handle::signatures,
+struct answers_of {
+  using response =
+      caf::response_type<typename Handle::signatures,
                          typename caf::detail::implicit_conversions<std::decay_t<Ts>>::type...>;
+  static constexpr bool known = requires { typename response::type; };
+  static_assert(known,
+                "this actor does not know such a message: its interface, actor<answers<...>, "
+                "accepts<...>>, does not name the type");
+  using type = typename std::conditional_t<known, response, std::type_identity<void>>::type;
+};
+template <class Handle, class... Ts>
+using answers_to = typename answers_of<Handle, Ts...>::type;
 
 /// The same as a type.
 template <class Handle, class... Ts>

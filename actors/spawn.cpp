@@ -1,5 +1,6 @@
 #include "actors/spawn.hpp"
 
+#include "messages/log.hpp"
 #include "messages/type_table.hpp"
 
 namespace troupe::detail {
@@ -18,11 +19,15 @@ std::string_view function_of(caf::scheduled_actor* self) {
 
 caf::error end_with_exception(caf::scheduled_actor* self, std::exception_ptr& thrown) {
   auto* node = current_node();
-  auto why =
-      to_caf(describe(thrown, node ? node->self().name : "", std::string(function_of(self))));
+  const auto fault =
+      describe(thrown, node ? node->self().name : "", std::string(function_of(self)));
+  auto why = to_caf(fault);
   if (auto* current = self->current_mailbox_element();
       current && current->mid.is_request() && !current->mid.is_answered())
     self->make_response_promise().deliver(why);
+  else
+    log().error("{}: actor {} has ended, because it threw {}: {}", fault.node, self->id(),
+                fault.type, fault.text);
   return why;
 }
 

@@ -42,6 +42,9 @@ public:
 
   template <class T>
   T get() {
+    static_assert(std::is_default_constructible_v<T>,
+                  "what is received is made first and filled then: give the type a constructor "
+                  "without arguments");
     T x{};
     get_into(x);
     return x;

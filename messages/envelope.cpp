@@ -99,6 +99,10 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
     if (!body.empty()) std::memcpy(data.begin(), body.data(), body.size());
   }
   if (why) write_fault(*why, root.initFault());
+  if (out.payloads.size() > max_payloads)
+    throw encode_error("a message with " + std::to_string(out.payloads.size()) +
+                       " tensors of their own memory cannot be sent; the most is " +
+                       std::to_string(max_payloads) + ": send some of them joined, or in turns");
   out.bytes = builder.finish();
   if (out.bytes.size() > max_envelope)
     throw encode_error("a message whose envelope has " + std::to_string(out.bytes.size()) +

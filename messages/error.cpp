@@ -93,6 +93,13 @@ std::exception_ptr to_exception(fault f) {
   return std::make_exception_ptr(internal_error(std::move(f)));
 }
 
+namespace {
+
+// Of what an exception says: an error shall not be longer than the message that led to it.
+constexpr std::size_t longest_text = 16 * 1024;
+
+}  // namespace
+
 fault describe(std::exception_ptr thrown, std::string node, std::string function) {
   fault out;
   try {
@@ -103,7 +110,9 @@ fault describe(std::exception_ptr thrown, std::string node, std::string function
     if (out.function.empty()) out.function = std::move(function);
     return out;
   } catch (const std::exception& e) {
-    out.text = e.what();
+    const char* text = e.what();
+    out.text = text ? text : "";
+    if (out.text.size() > longest_text) out.text = out.text.substr(0, longest_text) + "...";
     out.type = demangle(typeid(e).name());
   } catch (...) {
     out.text = "something that is not a std::exception was thrown";

@@ -15,6 +15,9 @@ struct memory_place {
   friend bool operator==(const memory_place&, const memory_place&) = default;
 };
 
+/// Most payloads of one message.
+inline constexpr std::size_t max_payloads = 65'535;
+
 /// Bytes to be sent beside an envelope. `keep` holds them alive until they are on their way;
 /// whoever sends leaves them unchanged until then.
 struct outgoing_payload {

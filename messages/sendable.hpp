@@ -142,7 +142,8 @@ constexpr form form_of() {
   else {
     static_assert(
         std::is_empty_v<T>,
-        "this type cannot be sent: give it TROUPE_MESSAGE(type, fields...) or CAF's inspect");
+        "this type cannot be sent: give it TROUPE_MESSAGE(type, fields...) or CAF's inspect; in "
+        "place of a pointer, a reference or a view take the value itself, such as std::string");
     return form::empty;
   }
 }

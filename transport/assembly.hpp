@@ -22,8 +22,6 @@ class assembly {
 public:
   /// How far ahead of the first missing envelope a peer may be.
   static constexpr std::uint64_t window = 1u << 20;
-  /// Most payloads of one message.
-  static constexpr std::size_t max_payloads = 4096;
 
   explicit assembly(rank_t from) : from_(from) {}
 

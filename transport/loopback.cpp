@@ -92,8 +92,8 @@ public:
 
   bool send(rank_t rank, std::uint64_t order, frame&& envelope,
             std::vector<outgoing_payload>&& payloads) override {
-    if (payloads.size() > assembly::max_payloads)
-      throw invalid_argument("a message can have " + std::to_string(assembly::max_payloads) +
+    if (payloads.size() > max_payloads)
+      throw invalid_argument("a message can have " + std::to_string(max_payloads) +
                              " payloads, not " + std::to_string(payloads.size()));
     const bool more = !payloads.empty();
     const std::lock_guard lock(mutex_);

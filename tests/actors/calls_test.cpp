@@ -103,6 +103,17 @@ TEST_P(calls, carry_values_of_many_types) {
   }
 }
 
+TEST_P(calls, carry_thousands_of_tensors) {
+  auto nodes = start({"a", "b"});
+  std::vector<at::Tensor> many;
+  for (int i = 0; i < 6'000; ++i) many.push_back(at::full({2}, i));
+  const auto back = nodes[0].rpc_sync<&reversed>("b", many);
+  ASSERT_EQ(back.size(), many.size());
+  for (std::size_t i = 0; i < many.size(); ++i)
+    ASSERT_TRUE(at::equal(back[i], many[many.size() - 1 - i])) << i;
+  shut_down(nodes);
+}
+
 TEST_P(calls, carry_tensors_both_ways) {
   auto nodes = start({"a", "b"});
   for (std::int64_t size : {0, 1, 1'000, 40'000, 2'000'000}) {

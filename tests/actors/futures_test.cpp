@@ -34,6 +34,26 @@ TEST_P(futures, can_be_asked_again_and_by_many) {
   EXPECT_EQ(f.get(), 4);
 }
 
+// Without a node each link of the chain runs where the one before it ended.
+TEST(chains, may_be_longer_than_the_stack) {
+  constexpr int links = 300'000;
+  promise<int> start;
+  auto end = start.get_future();
+  for (int i = 0; i < links; ++i) end = end.then([](int x) { return x + 1; });
+  start.set_value(0);
+  EXPECT_EQ(end.get(), links);
+}
+
+TEST(chains, may_be_longer_than_the_stack_when_they_are_dropped) {
+  future<int> end;
+  {
+    promise<int> start;
+    end = start.get_future();
+    for (int i = 0; i < 300'000; ++i) end = end.then([](int x) { return x + 1; });
+  }
+  EXPECT_THROW(end.get(), remote_error);
+}
+
 TEST_P(futures, of_a_failure_throw_it_each_time) {
   auto nodes = start({"a", "b"});
   auto f = nodes[0].rpc_async<&fail>("b", "x");

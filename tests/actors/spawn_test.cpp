@@ -21,6 +21,17 @@ adder::behavior_type add_for(adder::pointer, counter target, at::Tensor amounts,
   }};
 }
 
+counter::behavior_type without_a_model() { throw std::runtime_error("no file model.pt"); }
+
+TEST_P(spawning, tells_in_the_log_what_a_behaviour_function_throws) {
+  testing::internal::CaptureStderr();
+  auto nodes = start({"a", "b"});
+  auto broken = nodes[0].spawn_on<without_a_model>("b");
+  EXPECT_THROW(request(broken, total{}).get(), actor_down);
+  shut_down(nodes);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("no file model.pt"));
+}
+
 class adder_actor : public adder::base {
 public:
   adder_actor(caf::actor_config& config, const counter& target, at::Tensor amounts,

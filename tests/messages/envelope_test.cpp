@@ -125,6 +125,16 @@ TEST(envelope, one_that_is_cut_is_not_plain) {
     EXPECT_FALSE(read_plain_envelope(std::span(whole).first(size))) << size;
 }
 
+struct speechless : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+
+TEST(envelope, errors_of_odd_exceptions_can_be_told) {
+  EXPECT_EQ(describe(std::make_exception_ptr(speechless()), "n", "f").text, "");
+  const auto longer = std::make_exception_ptr(std::runtime_error(std::string(1 << 20, 'x')));
+  EXPECT_LT(describe(longer, "n", "f").text.size(), 20'000u);
+}
+
 TEST(envelope, keeps_its_header) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
     for (const auto kind : every_kind) {

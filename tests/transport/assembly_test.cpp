@@ -80,8 +80,8 @@ TEST(assembly, refuses_numbers_that_make_no_sense) {
   assembly a(0);
   EXPECT_THROW(a.envelope(assembly::window, 0, 0, numbered(0), out), decode_error);
   EXPECT_THROW(a.payload(assembly::window, 0, payload_of(0), out), decode_error);
-  EXPECT_THROW(a.envelope(0, 0, assembly::max_payloads + 1, numbered(0), out), decode_error);
-  EXPECT_THROW(a.payload(0, assembly::max_payloads, payload_of(0), out), decode_error);
+  EXPECT_THROW(a.envelope(0, 0, max_payloads + 1, numbered(0), out), decode_error);
+  EXPECT_THROW(a.payload(0, max_payloads, payload_of(0), out), decode_error);
   a.envelope(0, 0, 2, numbered(0), out);
   EXPECT_THROW(a.payload(0, 2, payload_of(0), out), decode_error);
   a.payload(1, 3, payload_of(0), out);
@@ -100,8 +100,8 @@ TEST(assembly, takes_no_memory_for_payloads_that_are_only_announced) {
   std::vector<incoming_message> out;
   const auto before = heap_in_use();
   for (std::uint64_t i = 1; i <= 500; ++i) {
-    a.envelope(2 * i, 0, assembly::max_payloads, numbered(i), out);
-    a.payload(2 * i + 1, assembly::max_payloads - 1, payload_of(i), out);
+    a.envelope(2 * i, 0, max_payloads, numbered(i), out);
+    a.payload(2 * i + 1, max_payloads - 1, payload_of(i), out);
   }
   EXPECT_LT(heap_in_use() - before, 500 * (frame::small_capacity + 1024));
   EXPECT_EQ(a.incomplete(), 1000u);

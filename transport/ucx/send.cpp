@@ -27,8 +27,8 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                    std::vector<outgoing_payload>&& payloads) {
   peer* p = peers_.find(rank);
   if (!p) throw transport_error("rank " + std::to_string(rank) + " was never added");
-  if (payloads.size() > assembly::max_payloads)
-    throw invalid_argument("a message can have " + std::to_string(assembly::max_payloads) +
+  if (payloads.size() > max_payloads)
+    throw invalid_argument("a message can have " + std::to_string(max_payloads) +
                            " payloads, not " + std::to_string(payloads.size()));
   const use_of use(*p, peer::one_message + peer::one_sender);
   if (p->status.load() != peer::state::live) throw_lost(*p);
