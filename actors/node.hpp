@@ -164,8 +164,9 @@ public:
 
   troupe::debug_info debug_info() const { return open().info(); }
 
-  /// CAF's actor system of this node. Not to be used by a thread that the shutdown does not wait
-  /// for.
+  /// CAF's actor system of this node, for CAF's own means (`caf::scoped_actor`, groups). What is
+  /// made with it must go before the node ends. CAF's logger stays with a thread that has used it,
+  /// and the shutdown waits a second for such threads to end before it leaves CAF's system behind.
   caf::actor_system& system() const { return open().system(); }
 
 private:

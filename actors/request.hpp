@@ -179,7 +179,8 @@ auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... messag
 
 /// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message: rpc_timeout
 /// then names the actor's node, the message and the limit. Without one the future waits for the
-/// answer, the actor's end or the loss of its node.
+/// answer, the actor's end or the loss of its node; a promise that a handler has made and kept
+/// answers when it is kept or dropped, whether the actor still lives or not.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
   const auto limit = detail::limit_in(message...);
