@@ -8,6 +8,7 @@
 #include "apps/run/job.hpp"
 #include "apps/run/options.hpp"
 #include "apps/run/program.hpp"
+#include "apps/run/standard_streams.hpp"
 #include "apps/run/supervisor.hpp"
 #include "messages/error.hpp"
 
@@ -23,6 +24,7 @@ int say(const std::exception& failure, int exit_code) {
 int main(int argc, char** argv) {
   using namespace troupe::launcher;
   try {
+    open_standard_streams();
     int exit_code = 0;
     const auto options = parse_options(argc, argv, exit_code);
     if (!options) return exit_code;

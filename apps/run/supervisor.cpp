@@ -65,10 +65,18 @@ supervisor::~supervisor() {
 int supervisor::run() {
   start_ranks();
   while (!over()) wait_for_events();
-  output_.finish();
-  while (output_.pending() && stage_ < stage::killing) wait_for_events();
-  output_.pump();
+  write_rest();
   return exit_code();
+}
+
+void supervisor::write_rest() {
+  output_.finish();
+  const auto told_to_stop = [&] { return interrupted_by_ != 0; };
+  if (told_to_stop()) deadline_ = clock::now() + options_.grace;
+  while (output_.pending() && stage_ < stage::killing &&
+         !(told_to_stop() && clock::now() >= deadline_))
+    wait_for_events();
+  output_.pump();
 }
 
 bool supervisor::over() const { return !children_left_ || stage_ == stage::gave_up; }
@@ -99,7 +107,7 @@ void supervisor::wait_for_events() {
 }
 
 int supervisor::poll_timeout() const {
-  if (stage_ == stage::running || over()) return -1;
+  if (stage_ == stage::running || (over() && interrupted_by_ == 0)) return -1;
   if (stage_ == stage::killing) return static_cast<int>(kill_interval.count());
   const auto left = std::chrono::ceil<milliseconds>(deadline_ - clock::now());
   return static_cast<int>(std::max<milliseconds::rep>(0, left.count()));
@@ -163,8 +171,13 @@ void supervisor::interrupt(int signal) {
                             counted(running(), "rank", "ranks")));
     return begin_killing();
   }
-  output_.say(fmt::format("passing {} on to {}; again to kill at once", describe_signal(signal),
-                          counted(running(), "rank", "ranks")));
+  if (over())
+    output_.say(
+        fmt::format("{}: waiting {} for the reader of the last output; again to end at once",
+                    describe_signal(signal), seconds(options_.grace)));
+  else
+    output_.say(fmt::format("passing {} on to {}; again to kill at once", describe_signal(signal),
+                            counted(running(), "rank", "ranks")));
   ask_to_end(signal);
 }
 
@@ -226,7 +239,7 @@ std::size_t supervisor::running() const {
 
 int supervisor::exit_code() const {
   if (stage_ == stage::gave_up && failure_ == 0) return 1;
-  if (failure_ != 0 && interrupted_by_ != 0) return 128 + interrupted_by_;
+  if ((failure_ != 0 || output_.pending()) && interrupted_by_ != 0) return 128 + interrupted_by_;
   return failure_;
 }
 

@@ -50,6 +50,10 @@ private:
   };
 
   void start_ranks();
+
+  /// Waits for whoever reads our output; once told to stop, no longer than the grace.
+  void write_rest();
+
   void wait_for_events();
   int poll_timeout() const;
   void read_control();

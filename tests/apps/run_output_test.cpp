@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <map>
 #include <string>
 
@@ -77,6 +78,40 @@ TEST(launcher_output, a_reader_that_stops_does_not_stop_the_launcher) {
            "kill -TERM $!; wait $!; echo code $? >&2; } | sleep 4"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.err, testing::HasSubstr("code 143"));
+}
+
+TEST(launcher_output, a_reader_that_stops_is_given_the_grace) {
+  // Every rank has ended; one signal must be enough, whenever it comes.
+  for (const char* script : {"trap 'head -c 300000 /dev/zero; exit 0' TERM; echo up >&2; "
+                             "while :; do sleep 0.01; done",
+                             "head -c 300000 /dev/zero; echo up >&2"}) {
+    launch job({"--no-prefix", "sh", "-c",
+                "{ " + std::string(TROUPE_APPS_DIR) + "/troupe-run --grace 300ms sh -c \"" +
+                    script +
+                    "\" & echo pid $! >&2; wait $!; echo code $? >&2; "
+                    "touch $TROUPE_TEST_MARK/over; } | "
+                    "while [ ! -e $TROUPE_TEST_MARK/over ]; do sleep 0.01; done"});
+    ASSERT_TRUE(soon([&] { return job.err().find(" up\n") != std::string::npos; }));
+    const std::string said = job.err();
+    kill(std::stoi(said.substr(said.find("pid ") + 4)), SIGTERM);
+    EXPECT_THAT(job.wait().err, testing::HasSubstr("code 143"));
+  }
+}
+
+TEST(launcher_output, closed_standard_streams_are_empty) {
+  for (int closed = 1; closed < 8; ++closed) {
+    const std::string redirections = std::string(closed & 1 ? " <&-" : "") +
+                                     (closed & 2 ? " >&-" : "") + (closed & 4 ? " 2>&-" : "");
+    const auto result =
+        run_launcher({"--no-prefix", "sh", "-c",
+                      std::string(TROUPE_APPS_DIR) +
+                          "/troupe-run sh -c 'cat; echo out; echo err >&2; exit 3'" + redirections},
+                     {}, "in ");
+    EXPECT_EQ(result.code, 3) << redirections << result.err;
+    const std::string input = closed & 1 ? "" : "in ";
+    EXPECT_EQ(result.out, closed & 2 ? "" : "[0] " + input + "out\n") << redirections;
+    EXPECT_EQ(result.err.find("[0] err\n") != std::string::npos, !(closed & 4)) << redirections;
+  }
 }
 
 }  // namespace
