@@ -143,7 +143,7 @@ master_place read_master(const environment& env, const job_place& place, std::st
         "that rank 0 runs on, the same on every rank (with Open MPI: mpirun -x "
         "MASTER_ADDR=ADDRESS), "
         "or LOCAL_WORLD_SIZE to WORLD_SIZE if all ranks run on this host");
-  const auto port = read_number(env, "MASTER_PORT", 0, 65'535, "the port that rank 0 listens on");
+  const auto port = read_number(env, "MASTER_PORT", 1, 65'535, "the port that rank 0 listens on");
   if (port)
     out.port = static_cast<std::uint16_t>(*port);
   else if (place.world_size == 1)
