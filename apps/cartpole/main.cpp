@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <iostream>
+#include <system_error>
 
 #include "apps/cartpole/job.hpp"
 #include "apps/cartpole/learner.hpp"
@@ -30,6 +31,9 @@ void run(const options& opts, int calls_per_step, const std::function<round_resu
   told.end(record);
   if (!opts.plot.empty()) write_file(opts.plot, reward_plot(record));
   if (!opts.json.empty()) write_file(opts.json, to_json(record));
+  if (told.failure() != 0)
+    throw std::system_error(told.failure(), std::generic_category(),
+                            "cannot write standard output");
 }
 
 hyperparameters chosen(const options& opts) {

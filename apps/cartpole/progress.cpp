@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cmath>
 #include <ostream>
 
@@ -32,8 +33,8 @@ progress::progress(std::ostream& out, bool terminal, int log_interval)
 
 void progress::begin() {
   out_ << fmt::format("This will run until reward threshold of {} is reached. Ctrl+C to exit.\n",
-                      reward_threshold)
-       << std::flush;
+                      reward_threshold);
+  flush();
 }
 
 void progress::update(const training_record& record) {
@@ -45,7 +46,7 @@ void progress::update(const training_record& record) {
                       rates(rate(record.steps - shown_steps_, seconds),
                             rate(record.calls - shown_calls_, seconds)));
   if (!terminal_) out_ << '\n';
-  out_ << std::flush;
+  flush();
   line_open_ = terminal_;
   shown_seconds_ = record.seconds;
   shown_steps_ = record.steps;
@@ -62,8 +63,13 @@ void progress::end(const training_record& record) {
                         record.running_reward());
   out_ << fmt::format("{} episodes, {} steps in {:.1f} s\t{}\n", record.episodes(),
                       with_commas(static_cast<double>(record.steps)), record.seconds,
-                      rates(record.steps_per_second(), record.calls_per_second()))
-       << std::flush;
+                      rates(record.steps_per_second(), record.calls_per_second()));
+  flush();
+}
+
+void progress::flush() {
+  out_ << std::flush;
+  if (!out_ && failure_ == 0) failure_ = errno;
 }
 
 bool progress::due(const training_record& record) const {

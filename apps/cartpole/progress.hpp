@@ -26,13 +26,18 @@ public:
   /// Says how the run ended.
   void end(const training_record& record);
 
+  /// The errno of the first write that failed, or 0.
+  int failure() const noexcept { return failure_; }
+
 private:
   bool due(const training_record& record) const;
+  void flush();
 
   std::ostream& out_;
   bool terminal_;
   std::size_t log_interval_;
   bool line_open_ = false;  // a redrawn line waits for its end
+  int failure_ = 0;
   double shown_seconds_ = 0;
   std::int64_t shown_steps_ = 0;
   std::int64_t shown_calls_ = 0;

@@ -1,7 +1,10 @@
 #include "apps/cartpole/training.hpp"
 
+#include <cerrno>
 #include <chrono>
-#include <fstream>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cartpole/environment.hpp"
@@ -11,9 +14,20 @@ namespace cartpole {
 
 namespace {
 
-troupe::invalid_argument cannot_write(const std::string& path) {
-  return troupe::invalid_argument("cannot write '" + path +
-                                  "': give a file in a folder that exists and can be written");
+struct closer {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+using open_file = std::unique_ptr<std::FILE, closer>;
+
+[[noreturn]] void throw_cannot_write(const std::string& path) {
+  throw troupe::invalid_argument("cannot write '" + path + "': " + std::strerror(errno));
+}
+
+open_file open_to_write(const std::string& path, const char* mode) {
+  open_file file(std::fopen(path.c_str(), mode));
+  if (!file) throw_cannot_write(path);
+  return file;
 }
 
 }  // namespace
@@ -54,15 +68,13 @@ std::string to_json(const training_record& record) {
   return document.dump(2) + "\n";
 }
 
-void require_writable(const std::string& path) {
-  if (!std::ofstream(path, std::ios::app)) throw cannot_write(path);
-}
+void require_writable(const std::string& path) { open_to_write(path, "a"); }
 
 void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw cannot_write(path);
+  open_file file = open_to_write(path, "w");
+  if (std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() ||
+      std::fclose(file.release()) != 0)
+    throw_cannot_write(path);
 }
 
 }  // namespace cartpole

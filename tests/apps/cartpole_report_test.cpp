@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -95,14 +98,20 @@ TEST(training, files_are_written_or_the_failure_names_them) {
   std::ifstream file(path);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "text");
   std::remove(path.c_str());
+  const auto reason = [](void (*write)(const std::string&), const char* to) -> std::string {
+    try {
+      write(to);
+    } catch (const troupe::invalid_argument& failure) {
+      return failure.what();
+    }
+    return "";
+  };
   for (const auto& write : {+[](const std::string& p) { require_writable(p); },
                             +[](const std::string& p) { write_file(p, ""); }})
-    try {
-      write("/no/such/folder/reward.svg");
-      FAIL() << "wrote into a folder that does not exist";
-    } catch (const troupe::invalid_argument& failure) {
-      EXPECT_THAT(failure.what(), HasSubstr("/no/such/folder/reward.svg"));
-    }
+    EXPECT_EQ(reason(write, "/no/such/folder/reward.svg"),
+              "cannot write '/no/such/folder/reward.svg': No such file or directory");
+  EXPECT_EQ(reason([](const std::string& p) { write_file(p, "text"); }, "/dev/full"),
+            "cannot write '/dev/full': No space left on device");
 }
 
 TEST(progress, tells_the_threshold_in_the_tutorials_words) {
@@ -171,6 +180,32 @@ TEST(progress, local_runs_tell_no_calls) {
   record.calls = 0;
   progress(out, false, 10).end(record);
   EXPECT_THAT(out.str(), Not(HasSubstr("calls/s")));
+}
+
+TEST(progress, keeps_why_its_output_failed) {
+  std::ofstream full("/dev/full");
+  progress told(full, false, 1);
+  told.begin();
+  EXPECT_EQ(told.failure(), ENOSPC);
+  told.update(record_of(1, 20, 10));
+  errno = 0;
+  told.end(record_of(1, 20, 10));
+  EXPECT_EQ(told.failure(), ENOSPC);
+  std::ostringstream good;
+  progress heard(good, false, 1);
+  heard.begin();
+  EXPECT_EQ(heard.failure(), 0);
+}
+
+TEST(cartpole, fails_when_its_output_is_lost) {
+  const std::string command =
+      std::string(TROUPE_APPS_DIR) + "/cartpole --local --episodes 1 2>&1 >/dev/full";
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string said;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) said += static_cast<char>(c);
+  EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 1);
+  EXPECT_EQ(said, "cartpole: cannot write standard output: No space left on device\n");
 }
 
 TEST(progress, puts_commas_between_thousands) {
@@ -246,6 +281,28 @@ TEST(options, are_read) {
   EXPECT_EQ(opts->json, "b.json");
   EXPECT_TRUE(opts->local);
   EXPECT_EQ(parse({"--local"}, exit_code)->observers, 1u);
+}
+
+TEST(options, say_what_they_want) {
+  const std::vector<std::vector<const char*>> wrong = {
+      {"--gamma", "nan", "must be a number from 0 to 1, and not 'nan'"},
+      {"--gamma", "-0.1", "must be a number from 0 to 1, and not '-0.1'"},
+      {"--max-seconds", "0", "must be a number above 0, and not '0'"},
+      {"--max-seconds", "nan", "must be a number above 0, and not 'nan'"},
+      {"--max-seconds", "inf", "must be a number above 0, and not 'inf'"},
+      {"--seed", "-1", "must be a whole number from 0 to 18446744073709551615, and not '-1'"},
+      {"--seed", "1.5", "must be a whole number from 0 to 18446744073709551615, and not '1.5'"},
+      {"--observers", "0", "must be a whole number from 1 to 65535, and not '0'"},
+      {"--episodes", "0", "must be a whole number from 1 to 2147483647, and not '0'"},
+      {"--log-interval", "x", "must be a whole number from 1 to 2147483647, and not 'x'"}};
+  for (const auto& each : wrong) {
+    int exit_code = 0;
+    testing::internal::CaptureStderr();
+    EXPECT_FALSE(parse({each[0], each[1]}, exit_code)) << each[0];
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::StartsWith(std::string(each[0]) + ": " + each[2] + "\n"));
+    EXPECT_EQ(exit_code, 2);
+  }
 }
 
 TEST(options, refuse_what_makes_no_sense) {
