@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -77,13 +78,25 @@ std::string read_secret_file(const std::string& path) {
   return text;
 }
 
+/// TROUPE_JOB_SECRET; nothing when it is not set.
+std::optional<transport::job_secret> environment_secret() {
+  const char* text = std::getenv("TROUPE_JOB_SECRET");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  try {
+    return transport::job_secret::from_hex(text);
+  } catch (const invalid_argument& wrong) {
+    throw invalid_argument("environment variable TROUPE_JOB_SECRET cannot be used: " +
+                           wrong.fault().text);
+  }
+}
+
 transport::job_secret choose_secret(const run_options& options) {
   if (!options.secret_file.empty())
     return transport::job_secret::from_hex(read_secret_file(options.secret_file));
+  const auto given = environment_secret();
   // A job on this machine alone never shares a secret with the job that may have started it.
   if (options.nodes == 1) return transport::job_secret();
-  const char* given = std::getenv("TROUPE_JOB_SECRET");
-  if (given != nullptr && *given != '\0') return transport::job_secret::from_hex(given);
+  if (given) return *given;
   throw invalid_argument(
       "a job of several machines needs one secret on all of them: put 64 hexadecimal digits "
       "(openssl rand -hex 32) into TROUPE_JOB_SECRET or into a file for --secret-file");

@@ -1,6 +1,7 @@
 #include "apps/run/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
@@ -60,7 +61,8 @@ void add_job_options(CLI::App& app, run_options& options) {
                  "File with the job's secret (default: TROUPE_JOB_SECRET, or a fresh one when the "
                  "job is on this machine alone)")
       ->type_name("FILE");
-  app.add_option("--job-id", options.job_id, "Name of the job, for its messages (default: made up)")
+  app.add_option("--job-id", options.job_id,
+                 "Name of the job, without blanks, for its messages (default: made up)")
       ->type_name("NAME");
 }
 
@@ -111,6 +113,10 @@ void check(const run_options& options, double grace) {
   if (options.node_rank >= options.nodes)
     throw CLI::ValidationError("--node-rank " + std::to_string(options.node_rank) +
                                ": must be below --nnodes " + std::to_string(options.nodes));
+  // It stands in logs and messages, where a blank or a control character would break it up.
+  if (std::any_of(options.job_id.begin(), options.job_id.end(),
+                  [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
+    throw CLI::ValidationError("--job-id: must have no blanks and no control characters");
   if (options.nodes > 1 && options.rendezvous.empty())
     throw CLI::ValidationError("--nnodes " + std::to_string(options.nodes) +
                                ": say where the ranks meet with --rdzv tcp://host:port");

@@ -104,6 +104,20 @@ TEST(launcher, wants_a_secret_for_several_machines) {
   EXPECT_EQ(run({"--secret-file", path}, {}).code, 2);
 }
 
+TEST(launcher, refuses_a_malformed_secret) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{}, {"--nnodes", "2", "--rdzv", "tcp://h:1"}}) {
+    std::vector<std::string> arguments = options;
+    arguments.insert(arguments.end(), {"echo", "started"});
+    const auto result = run_launcher(arguments, {"TROUPE_JOB_SECRET=xyz"});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("environment variable TROUPE_JOB_SECRET cannot be used: "
+                                      "a job's secret must be 64 hex digits"));
+    EXPECT_THAT(result.err, Not(HasSubstr("xyz")));
+  }
+}
+
 TEST(launcher, divides_the_cores_among_the_ranks) {
   unsetenv("OMP_NUM_THREADS");
   unsetenv("MKL_NUM_THREADS");
@@ -203,6 +217,9 @@ TEST(launcher, refuses_a_wrong_command_line) {
                                                        {"--grace", "soon", "true"},
                                                        {"--rdzv", "10.0.0.1:29500", "true"},
                                                        {"--rdzv", "tcp://10.0.0.1:99999", "true"},
+                                                       {"--job-id", "a b", "true"},
+                                                       {"--job-id", "a\tb", "true"},
+                                                       {"--job-id", "a\x7f", "true"},
                                                        {"--nnodes", "2", "true"},
                                                        {"--node-rank", "1", "true"}};
   for (const auto& arguments : wrong) {
