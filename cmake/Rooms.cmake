@@ -60,22 +60,26 @@ function(troupe_schemas name folder)
 endfunction()
 
 # troupe_program(NAME FOLDER [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
-# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well.
+# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well. All of
+# them find the project's version in TROUPE_VERSION.
 function(troupe_program name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  set(version "TROUPE_VERSION=\"${PROJECT_VERSION}\"")
   set(mains ${sources})
   list(FILTER mains INCLUDE REGEX "/main\\.cpp$")
   list(REMOVE_ITEM sources ${mains})
   if(sources)
     add_library(troupe_app_${name} STATIC ${sources})
     target_link_libraries(troupe_app_${name} PUBLIC troupe_settings ${arg_DEPENDS})
+    target_compile_definitions(troupe_app_${name} PRIVATE "${version}")
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_LIBRARIES troupe_app_${name})
     list(APPEND arg_DEPENDS troupe_app_${name})
   endif()
   if(mains)
     add_executable(${name} ${mains})
     target_link_libraries(${name} PRIVATE troupe_settings troupe_sanitizer ${arg_DEPENDS})
+    target_compile_definitions(${name} PRIVATE "${version}")
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/apps")
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_PROGRAMS ${name})
   endif()

@@ -76,6 +76,7 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   options opts;
   CLI::App app("Reinforcement learning of CartPole-v1: one agent, many observers.", "cartpole");
   app.footer(footer);
+  app.set_version_flag("--version", "cartpole " TROUPE_VERSION, "Print the version and exit");
   add_training_options(app, opts);
   add_output_options(app, opts);
   try {

@@ -8,6 +8,7 @@
 int main(int argc, char** argv) {
   CLI::App app("Tells about Troupe on this machine.", "troupe");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "troupe " TROUPE_VERSION, "Print the version and exit");
   app.footer("Exit codes: 0, or 2 for a wrong command line.");
 
   bool json = false;

@@ -130,6 +130,7 @@ std::optional<run_options> parse_options(int argc, const char* const* argv, int&
   CLI::App app("Starts the ranks of a job on this machine and looks after them.", "troupe-run");
   app.formatter(std::make_shared<help_text>());
   app.footer(footer);
+  app.set_version_flag("--version", "troupe-run " TROUPE_VERSION, "Print the version and exit");
   app.prefix_command();
   add_job_options(app, options);
   add_running_options(app, options, grace);

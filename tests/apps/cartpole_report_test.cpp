@@ -283,6 +283,15 @@ TEST(options, are_read) {
   EXPECT_EQ(parse({"--local"}, exit_code)->observers, 1u);
 }
 
+TEST(options, tell_the_version) {
+  int exit_code = -1;
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(parse({"--version"}, exit_code));
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::MatchesRegex("cartpole [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_EQ(exit_code, 0);
+}
+
 TEST(options, say_what_they_want) {
   const std::vector<std::vector<const char*>> wrong = {
       {"--gamma", "nan", "must be a number from 0 to 1, and not 'nan'"},

@@ -50,6 +50,14 @@ TEST(info, takes_thread_counts_from_the_environment) {
   EXPECT_EQ(report["threads"]["OMP_NUM_THREADS"], "1");
 }
 
+TEST(info, tells_its_version) {
+  const std::string version =
+      nlohmann::json::parse(run_troupe("info --json").out)["versions"]["troupe"];
+  const auto result = run_troupe("--version");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out, "troupe " + version + "\n");
+}
+
 TEST(info, is_readable) {
   const auto result = run_troupe("info");
   EXPECT_EQ(result.code, 0);

@@ -236,5 +236,11 @@ TEST(launcher, helps) {
   EXPECT_THAT(result.err, IsEmpty());
 }
 
+TEST(launcher, tells_its_version) {
+  const auto result = run_launcher({"--version"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, testing::MatchesRegex("troupe-run [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
 }  // namespace
 }  // namespace troupe::test
