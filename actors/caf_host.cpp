@@ -7,6 +7,7 @@
 #include <caf/send.hpp>
 #include <cstring>
 #include <iostream>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -238,11 +239,17 @@ caf_host::~caf_host() {
     hosts().actors.erase(parts_->system.get());
   }
   const auto ended = std::make_shared<completion>();
+  std::thread end;
+  try {
+    end = std::thread([parts = parts_, ended] {
+      parts->system.reset();
+      ended->complete();
+    });
+  } catch (const std::system_error&) {  // no thread can be made
+    parts_->system.reset();
+    return;
+  }
   auto& stopped = parts_->settings->stopped;
-  std::thread end([parts = parts_, ended] {
-    parts->system.reset();
-    ended->complete();
-  });
   while (!stopped.ready()) stopped.park_unless_poked(stopped.pokes(), never);
   const auto limit = troupe::clock::now() + logger_limit;
   while (!ended->ready() && troupe::clock::now() < limit)

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "actors/engine.hpp"
+
+// What the files of the engine share.
+namespace troupe {
+
+/// What the calling thread is to the engine it belongs to.
+struct thread_identity {
+  engine* owner = nullptr;
+  engine_unit* unit = nullptr;
+};
+inline constinit thread_local thread_identity self;
+
+/// What a thread does that polls the network and finds nothing. One thread.
+class empty_polls {
+public:
+  enum class next { poll, yield, sleep };
+
+  void forget() noexcept { count_ = 0; }
+
+  /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
+  /// the processor after `yield_after`. Looks at the clock once in sixteen.
+  next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
+    pause();
+    if (++count_ % polls_per_look != 0) return next::poll;
+    now_ = clock::now();
+    if (count_ == polls_per_look) since_ = now_;
+    if (now_ - since_ > spin) return next::sleep;
+    return now_ - since_ > yield_after ? next::yield : next::poll;
+  }
+
+  /// When it looked last.
+  clock::time_point now() const noexcept { return now_; }
+
+private:
+  static constexpr unsigned polls_per_look = 16;
+
+  // Leaves the core to its other hyperthread, which may be who we wait for.
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");
+#endif
+  }
+
+  unsigned count_ = 0;
+  clock::time_point since_;
+  clock::time_point now_ = clock::time_point::min();
+};
+
+}  // namespace troupe

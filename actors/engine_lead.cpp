@@ -1,0 +1,174 @@
+// How the thread that leads drives the network, runs handlers, and goes to sleep.
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <caf/scheduled_actor.hpp>
+
+#include "actors/current.hpp"
+#include "actors/engine_internal.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto never = clock::time_point::max();
+
+int milliseconds_until(clock::time_point deadline) {
+  if (deadline == never) return -1;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
+  return static_cast<int>(std::clamp<long>(left, 0, 3'600'000));
+}
+
+}  // namespace
+
+// Hot path: no lock and no system call while there is traffic.
+unsigned engine::poll(engine_unit& unit) {
+  unsigned events = net_->progress();
+  if (have_local_.load(std::memory_order_seq_cst)) {
+    std::lock_guard guard(local_mutex_);
+    for (auto& message : local_) inbox_.push_back(std::move(message));
+    local_.clear();
+    have_local_.store(false, std::memory_order_seq_cst);
+  }
+  while (!lost_.empty()) {
+    auto [peer, reason] = std::move(lost_.front());
+    lost_.pop_front();
+    client_.peer_lost(peer, reason);
+    ++events;
+  }
+  const bool inline_handlers = may_run_inline(unit);
+  while (!inbox_.empty()) {
+    auto message = std::move(inbox_.front());
+    inbox_.pop_front();
+    ++events;
+    unit.collecting_ = inline_handlers;
+    client_.dispatch(std::move(message), unit);
+    unit.collecting_ = false;
+    if (auto* job = std::exchange(unit.next_, nullptr)) {
+      // A dispatched call may have cost the role already.
+      if (unit.key_ == 0) {
+        push(job);
+      } else {
+        begin_handler(unit);
+        run(job, unit);
+        end_handler(unit);
+      }
+    }
+    if (unit.key_ == 0) break;
+  }
+  return events;
+}
+
+void engine::lead(engine_unit& unit) {
+  empty_polls idle;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    auto events = poll(unit);
+    if (unit.key_ == 0) return;
+    if (auto* job = take_job()) {
+      ++events;
+      begin_handler(unit);
+      running_.fetch_sub(1, std::memory_order_relaxed);  // it counts as a handler now
+      run(job, unit);
+      end_handler(unit);
+      if (unit.key_ == 0) return;
+    }
+    if (events > 0) {
+      idle.forget();
+      continue;
+    }
+    if (wanted_.load(std::memory_order_relaxed) > 0) break;
+    switch (idle.one_more(spin(), options_.yield_after)) {
+      case empty_polls::next::poll: break;
+      case empty_polls::next::yield:
+        role_.enter(unit.key_, leader_role::yielding);
+        sched_yield();
+        if (role_.resume(unit.key_, leader_role::yielding)) break;
+        unit.key_ = 0;
+        return;
+      case empty_polls::next::sleep:
+        if (!sleep_in_network(unit, never)) return;
+        idle.forget();
+        break;
+    }
+  }
+  hand_back(unit);
+}
+
+void engine::hand_back(engine_unit& unit) {
+  role_.release(std::exchange(unit.key_, 0));
+  find_leader();
+}
+
+// Nobody leads: a waiter shall, or else the minder.
+void engine::find_leader() {
+  if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard guard(waiters_mutex_);
+    if (!waiters_.empty()) {
+      waiters_.front()->poke();
+      return;
+    }
+  }
+  arm_takeover();
+}
+
+std::chrono::microseconds engine::spin() const {
+  return net_->idle() ? options_.spin : options_.spin_sending;
+}
+
+// False: the role is lost.
+bool engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
+  if (!net_->arm()) return true;
+  role_.enter(unit.key_, leader_role::asleep);
+  const bool network_thread = may_run_inline(unit);
+  const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
+                    (network_thread && !queue_.empty()) ||
+                    (unit.awaited_ && unit.awaited_->ready());
+  if (!work) {
+    pollfd ready{net_->event_fd(), POLLIN, 0};
+    ::poll(&ready, 1, milliseconds_until(deadline));
+  }
+  if (role_.resume(unit.key_, leader_role::asleep)) return true;
+  unit.key_ = 0;
+  return false;
+}
+
+void engine::begin_handler(engine_unit& unit) {
+  unit.collecting_ = false;
+  handler_number_.fetch_add(1, std::memory_order_relaxed);
+  running_.fetch_add(1, std::memory_order_relaxed);
+  role_.enter(unit.key_, leader_role::handler);
+  arm_takeover();  // after `enter`, or the minder could miss this handler
+  client_.prepare_thread();
+}
+
+void engine::end_handler(engine_unit& unit) {
+  running_.fetch_sub(1, std::memory_order_release);
+  if (unit.key_ != 0 && !role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
+}
+
+engine::network_work::network_work(engine& of) noexcept : engine_(of) {
+  if (self.owner != &of || self.unit->key_ == 0) return;
+  if (of.role_.resume(self.unit->key_, leader_role::handler)) key_ = self.unit->key_;
+}
+
+engine::network_work::~network_work() {
+  if (key_ == 0) return;
+  engine_.handler_number_.fetch_add(1, std::memory_order_relaxed);  // its time begins anew
+  engine_.role_.enter(key_, leader_role::handler);
+  engine_.arm_takeover();
+}
+
+void engine::run(caf::resumable* job, engine_unit& unit) {
+  if (job->subtype() == caf::resumable::scheduled_actor)
+    detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
+  switch (job->resume(&unit, 64)) {
+    case caf::resumable::resume_later: push(job); break;
+    case caf::resumable::done:
+    case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;
+    case caf::resumable::shutdown_execution_unit: break;
+  }
+}
+
+}  // namespace troupe

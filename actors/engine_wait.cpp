@@ -1,0 +1,152 @@
+// How a thread waits: it leads while it does, parks beside others, or is released by the node's
+// end.
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "actors/engine_internal.hpp"
+#include "messages/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto never = clock::time_point::max();
+
+}  // namespace
+
+bool engine::wait(completion& what, clock::time_point deadline) {
+  if (what.ready()) return true;
+  // A handler of another node does not drive this one: when its own ends, it shall hear of that.
+  if (!self.owner || self.owner == this) {
+    gate::pass pass(waits_);
+    if (pass) drive_until(what, deadline);
+  }
+  return what.ready() || wait_without_network(what, deadline);
+}
+
+bool engine::wait_without_network(completion& what, clock::time_point deadline) {
+  if (self.owner) return self.owner->hold_handler(what, deadline);
+  while (!what.ready() && (deadline == never || clock::now() < deadline))
+    what.park_unless_poked(what.pokes(), deadline);
+  return what.ready();
+}
+
+// On a thread of this engine.
+bool engine::hold_handler(completion& what, clock::time_point deadline) {
+  gate::pass pass(waits_);
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.push_back(&what);
+  }
+  bool late = false;
+  for (;;) {
+    auto pokes = what.pokes();
+    late = deadline != never && clock::now() >= deadline;
+    if (what.ready() || late || waits_.closed()) break;
+    what.park_unless_poked(pokes, deadline);
+  }
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.erase(std::find(held_.begin(), held_.end(), &what));
+  }
+  if (what.ready() || late) return what.ready();
+  throw not_initialized("the node has been shut down");
+}
+
+// Returns when `what` is ready, the deadline has passed or the waits have ended.
+void engine::drive_until(completion& what, clock::time_point deadline) {
+  engine_unit unit(*this);
+  if (auto* system = system_.load()) unit.attach(*system);
+  unit.awaited_ = &what;
+  const auto own_key = is_own_thread() ? self.unit->key_ : 0;
+  bool patient = false;  // let a network thread lead: it can run the handlers that keep arriving
+  bool parked = false;
+  while (!what.ready() && !waits_.closed()) {
+    if (deadline != never && clock::now() >= deadline) break;
+    auto seen = role_.look();
+    const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
+    leader_role::snapshot key = 0;
+    if (mine || (!patient && leader_role::idle(seen)))
+      key = role_.take(seen, leader_role::waiter);
+    else if (!patient && leader_role::by_network_thread(seen) &&
+             leader_role::state_of(seen) == leader_role::leading)
+      ask_for_role(what, key);
+    if (key != 0) {
+      unit.key_ = key;
+      lead_while_waiting(what, deadline, unit);
+      patient = unit.handed_on_ >= 2;
+    } else if (!what.ready()) {
+      park_waiter(what, deadline);
+      parked = true;
+      if (leader_role::state_of(role_.look()) == leader_role::free) patient = false;
+    }
+  }
+  // Poked to lead, but no longer waiting: it falls to somebody else.
+  if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
+}
+
+// Drives the network until `what` is ready, the deadline passes, the waits end, the role is lost,
+// or it turns out that this node serves others meanwhile.
+void engine::lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit) {
+  empty_polls idle;
+  // What this thread's own handler has left to itself goes to others now.
+  if (!queue_.empty()) summon_runner();
+  for (;;) {
+    auto events = poll(unit);
+    if (what.ready() || waits_.closed()) break;
+    if (unit.handed_on_ >= 2) {
+      handed_over_.store(true);
+      role_.release(std::exchange(unit.key_, 0));
+      if (!wake_parked()) poke_minder();
+      return;
+    }
+    if (events > 0) {
+      idle.forget();
+      continue;
+    }
+    const auto next = idle.one_more(spin(), options_.yield_after);
+    if (idle.now() >= deadline) break;
+    if (next == empty_polls::next::sleep) {
+      if (!sleep_in_network(unit, deadline)) return;
+      idle.forget();
+    } else if (next == empty_polls::next::yield) {
+      sched_yield();
+    }
+  }
+  hand_back(unit);
+}
+
+// A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
+// way.
+bool engine::ask_for_role(completion& what, leader_role::snapshot& key) {
+  wanted_.fetch_add(1);
+  const auto give_up = clock::now() + options_.yield_after;
+  while (!what.ready() && key == 0) {
+    auto seen = role_.look();
+    if (leader_role::idle(seen))
+      key = role_.take(seen, leader_role::waiter);
+    else if (clock::now() > give_up)
+      break;
+  }
+  wanted_.fetch_sub(1);
+  return key != 0;
+}
+
+void engine::park_waiter(completion& what, clock::time_point deadline) {
+  auto pokes = what.pokes();
+  {
+    std::lock_guard guard(waiters_mutex_);
+    waiters_.push_back(&what);
+    waiter_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // Whoever frees the role from now on pokes; was it free before?
+  auto state = leader_role::state_of(role_.look());
+  if (state != leader_role::free || handed_over_.load()) what.park_unless_poked(pokes, deadline);
+  std::lock_guard guard(waiters_mutex_);
+  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &what));
+  waiter_count_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace troupe

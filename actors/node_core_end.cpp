@@ -1,0 +1,119 @@
+// How a node ends: together with the others, or at once.
+
+#include <unistd.h>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_registry.hpp>
+#include <system_error>
+#include <thread>
+
+#include "actors/node_core.hpp"
+#include "messages/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto farewell = std::chrono::seconds(5);
+
+}  // namespace
+
+void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
+  if (!open_) return;
+  if (engine_->is_own_thread())
+    throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
+  std::lock_guard guard(shutdown_mutex_);
+  if (!open_) return;
+  std::exception_ptr failure;
+  if (graceful) {
+    auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
+    try {
+      quiescence_->wait(
+          [&] {
+            // Sent is read last: what is sent meanwhile is then missing at the receiver.
+            quiescence::report r;
+            r.idle = engine_->quiet() && remoting_->requests().size() == 0;
+            r.received = mail_->received_total();
+            r.sent = mail_->sent_total();
+            return r;
+          },
+          deadline);
+      quiescence_->leave(clock::now() + farewell);
+    } catch (const error&) {
+      failure = std::current_exception();
+    }
+  }
+  close(graceful && !failure);
+  if (failure) std::rethrow_exception(failure);
+}
+
+void node_core::close(bool together) {
+  open_ = false;
+  remoting_->close();
+  fault why;
+  why.code = errc::not_initialized;
+  why.node = self().name;
+  why.text = "the node has been shut down";
+  remoting_->fail_pending(why);
+  engine_->end_waits();
+  uses_.close();
+  uses_.wait_until_empty();
+  end_actors();
+  host_.reset();  // stops the engine
+  net_.reset();
+  if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
+  leave_ = nullptr;
+}
+
+void node_core::end_actors() {
+  std::vector<caf::weak_actor_ptr> actors;
+  {
+    std::lock_guard guard(actors_mutex_);
+    actors.swap(spawned_);
+  }
+  for (auto& weak : actors)
+    if (auto actor = caf::actor_cast<caf::strong_actor_ptr>(weak))
+      actor->enqueue(nullptr, caf::make_message_id(),
+                     caf::make_message(caf::exit_msg{actor->address(), caf::exit_reason::kill}),
+                     nullptr);
+  // Those that the program made by CAF's own means are given a moment.
+  auto& registry = host_->system().registry();
+  const auto until = clock::now() + farewell;
+  while (registry.running() > 0 && clock::now() < until) {
+    completion never;
+    engine_->wait(never, clock::now() + std::chrono::milliseconds(1));
+  }
+  if (auto left = registry.running(); left > 0) {
+    log().warn("{}: {} actors did not end at the shutdown", self().name, left);
+    host_->system().await_actors_before_shutdown(false);
+  }
+}
+
+node_core::~node_core() {
+  try {
+    shutdown(false, std::chrono::milliseconds(0));
+  } catch (const std::exception& e) {
+    log().error("{}: {}", self().name, e.what());
+  }
+}
+
+// A handler that drops the last copy of its node cannot wait for itself: a thread of its own ends
+// the node. The process's end waits for that thread, which waits for the one before it.
+void node_core::destroy(node_core* core) noexcept {
+  // The node of the process that forked this one: its threads are not here.
+  if (core->process_ != getpid()) return;
+  if (!core->engine_->is_own_thread()) {
+    delete core;
+    return;
+  }
+  static std::mutex mutex;
+  static std::jthread last;
+  std::lock_guard guard(mutex);
+  try {
+    last = std::jthread([core, before = std::move(last)] { delete core; });
+  } catch (const std::system_error& e) {
+    log().error("{}: the node stays, since no thread can end it: {}", core->self().name, e.what());
+  }
+}
+
+}  // namespace troupe
