@@ -98,7 +98,8 @@ void node_clock::cancel_all() {
 namespace {
 
 // What `caf::aout` writes to: whole lines to standard output. CAF's own would take a thread a node.
-caf::behavior print_lines(caf::event_based_actor* self) {
+// The unit is there because CAF would take arguments out of nothing if there were none.
+caf::behavior print_lines(caf::event_based_actor* self, caf::unit_t) {
   auto lines = std::make_shared<std::unordered_map<caf::actor_id, std::string>>();
   auto flush = [lines](caf::actor_id id, bool all) {
     auto& text = (*lines)[id];
@@ -133,7 +134,7 @@ public:
 
   void start() override {
     engine_.attach(system());
-    utility_actors_[printer_id] = system().spawn<caf::hidden>(print_lines);
+    utility_actors_[printer_id] = system().spawn<caf::hidden>(print_lines, caf::unit);
   }
 
   void stop() override {

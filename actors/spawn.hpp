@@ -67,14 +67,15 @@ auto spawn_function(node_core& node, F f, Args... args) {
   (void)interface_registration<handle>::done;
   return node.spawn([&](caf::actor_system& system) -> handle {
     return system.spawn(
-        [f](impl* self, Args... xs) {
+        // The unit is there because CAF would take arguments out of nothing if there were none.
+        [f](impl* self, caf::unit_t, Args... xs) {
           answer_exceptions(self);
           if constexpr (std::is_invocable_v<F, impl*, Args...>)
             return f(self, std::move(xs)...);
           else
             return f(std::move(xs)...);
         },
-        std::move(args)...);
+        caf::unit, std::move(args)...);
   });
 }
 
