@@ -125,6 +125,7 @@ void engine::stop(const std::function<void(caf::resumable*)>& drop) {
   for (auto& thread : threads_) thread.join();
   threads_.clear();
   while (auto* job = dropped_.try_pop()) drop(job);
+  while (auto* job = queue_.try_pop()) drop(job);  // of a node that never had a thread
   inbox_.clear();
   local_.clear();
 }
