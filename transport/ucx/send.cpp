@@ -19,6 +19,19 @@ ucs_memory_type_t memory_type(const memory_place& place) {
   return place.where == memory_place::kind::cuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
 }
 
+// UCX tells `slot` when it is done, unless that is at once.
+ucp_request_param_t how_to_send(send_slot* slot, unsigned protocol,
+                                ucs_memory_type_t memory = UCS_MEMORY_TYPE_HOST) {
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | protocol;
+  param.cb.send = &pending_sends::callback;
+  param.user_data = slot;
+  param.memory_type = memory;
+  return param;
+}
+
 }  // namespace
 
 // The hot path for a small message without payloads: two additions to the peer's line, a slot from
@@ -57,13 +70,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
 bool backend::send_envelope(peer& p, const message_header& header, frame&& envelope) {
   send_slot* slot = sends_.begin(p);
   slot->envelope = std::move(envelope);
-  ucp_request_param_t param;
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
-  param.cb.send = &pending_sends::callback;
-  param.user_data = slot;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  const auto param = how_to_send(slot, UCP_AM_SEND_FLAG_EAGER);
   return finish(p, slot,
                 ucp_am_send_nbx(p.ep, am_message, &header, sizeof header, slot->envelope.data(),
                                 slot->envelope.size(), &param));
@@ -73,12 +80,7 @@ bool backend::send_envelope(peer& p, const message_header& header, frame&& envel
 // which are put together elsewhere first, or need a rendezvous that costs two more turns of a
 // process that may not be running.
 bool backend::send_chunks(peer& p, const payload_header& header, outgoing_payload&& payload) {
-  ucp_request_param_t param;
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
-  param.cb.send = &pending_sends::callback;
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  auto param = how_to_send(nullptr, UCP_AM_SEND_FLAG_EAGER);
   const auto start = std::chrono::steady_clock::now();
   chunk_header chunk{header, 0};
   bool more = false;
@@ -116,15 +118,11 @@ bool backend::send_payload(peer& p, const payload_header& header, outgoing_paylo
   if (in_pieces(p, payload)) return send_chunks(p, header, std::move(payload));
   send_slot* slot = sends_.begin(p);
   slot->keep = std::move(payload.keep);
-  ucp_request_param_t param;
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                       UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER |
-                (payload.size >= options_.rendezvous_threshold ? UCP_AM_SEND_FLAG_RNDV
-                                                               : UCP_AM_SEND_FLAG_EAGER);
-  param.cb.send = &pending_sends::callback;
-  param.user_data = slot;
-  param.memory_type = memory_type(payload.place);
+  const auto param =
+      how_to_send(slot,
+                  payload.size >= options_.rendezvous_threshold ? UCP_AM_SEND_FLAG_RNDV
+                                                                : UCP_AM_SEND_FLAG_EAGER,
+                  memory_type(payload.place));
   return finish(p, slot,
                 ucp_am_send_nbx(p.ep, am_payload, &header, sizeof header, payload.data,
                                 payload.size, &param));
