@@ -192,8 +192,7 @@ struct caf_host::config : caf::actor_system_config {
 
 namespace {
 
-constexpr auto never = troupe::clock::time_point::max();
-constexpr auto logger_limit = std::chrono::seconds(1);
+constexpr auto logger_limit = std::chrono::milliseconds(1000);
 
 // All nodes of this process that have not been shut down.
 struct living {
@@ -250,12 +249,8 @@ caf_host::~caf_host() {
     parts_->system.reset();
     return;
   }
-  auto& stopped = parts_->settings->stopped;
-  while (!stopped.ready()) stopped.park_unless_poked(stopped.pokes(), never);
-  const auto limit = troupe::clock::now() + logger_limit;
-  while (!ended->ready() && troupe::clock::now() < limit)
-    ended->park_unless_poked(ended->pokes(), limit);
-  if (ended->ready()) {
+  parts_->settings->stopped.wait(never);
+  if (ended->wait(deadline_after(logger_limit))) {
     end.join();
     return;
   }

@@ -28,6 +28,12 @@ public:
     futex_wait(word_, seen, deadline);
   }
 
+  /// Sleeps until it is ready; false when the deadline came first.
+  bool wait(clock::time_point deadline) noexcept {
+    while (!ready() && clock::now() < deadline) park_unless_poked(pokes(), deadline);
+    return ready();
+  }
+
   /// Wakes the sleepers without completing: there is something to do for them.
   void poke() noexcept {
     word_.fetch_add(poke_step, std::memory_order_acq_rel);

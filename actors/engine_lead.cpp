@@ -13,8 +13,6 @@ namespace troupe {
 
 namespace {
 
-constexpr auto never = clock::time_point::max();
-
 int milliseconds_until(clock::time_point deadline) {
   if (deadline == never) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();

@@ -14,7 +14,6 @@ namespace troupe {
 
 namespace {
 
-constexpr auto never = clock::time_point::max();
 constexpr auto retire_after = std::chrono::seconds(10);
 constexpr int most_patience = 8;  // times `takeover`
 constexpr std::chrono::microseconds longest_pause(5'000);

@@ -10,12 +10,6 @@
 
 namespace troupe {
 
-namespace {
-
-constexpr auto never = clock::time_point::max();
-
-}  // namespace
-
 bool engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
   // A handler of another node does not drive this one: when its own ends, it shall hear of that.
@@ -28,9 +22,7 @@ bool engine::wait(completion& what, clock::time_point deadline) {
 
 bool engine::wait_without_network(completion& what, clock::time_point deadline) {
   if (self.owner) return self.owner->hold_handler(what, deadline);
-  while (!what.ready() && (deadline == never || clock::now() < deadline))
-    what.park_unless_poked(what.pokes(), deadline);
-  return what.ready();
+  return what.wait(deadline);
 }
 
 // On a thread of this engine.

@@ -14,6 +14,9 @@ namespace troupe {
 
 using clock = std::chrono::steady_clock;
 
+/// The deadline of those who have none.
+inline constexpr auto never = clock::time_point::max();
+
 /// Now and `limit`; time_point::max(), which is never, when that is too far away to be told.
 inline clock::time_point deadline_after(std::chrono::nanoseconds limit) noexcept {
   const auto now = clock::now();

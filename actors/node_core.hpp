@@ -103,8 +103,6 @@ private:
   node_core(node_identity identity, std::vector<worker_info> workers,
             std::vector<std::uint64_t> incarnations, const rpc_options& options);
 
-  using transport_factory = std::function<std::unique_ptr<transport::transport>(
-      transport::sink&, transport::payload_pool&)>;
   void open(std::unique_ptr<transport::transport> net);
   void close(bool together);
   static void destroy(node_core* core) noexcept;

@@ -80,8 +80,8 @@ void node_core::end_actors() {
   auto& registry = host_->system().registry();
   const auto until = clock::now() + farewell;
   while (registry.running() > 0 && clock::now() < until) {
-    completion never;
-    engine_->wait(never, clock::now() + std::chrono::milliseconds(1));
+    completion nothing;
+    engine_->wait(nothing, clock::now() + std::chrono::milliseconds(1));
   }
   if (auto left = registry.running(); left > 0) {
     log().warn("{}: {} actors did not end at the shutdown", self().name, left);

@@ -55,8 +55,8 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
       if (leader_lost_) break;
     }
     // Others still work; let them.
-    completion never;
-    engine_.wait(never, std::min(deadline, clock::now() + pause));
+    completion nothing;
+    engine_.wait(nothing, std::min(deadline, clock::now() + pause));
     pause = std::min(2 * pause, std::chrono::microseconds(20'000));
   }
   throw troupe::peer_lost("rank 0 was lost during the shutdown");
