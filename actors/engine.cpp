@@ -40,8 +40,8 @@ void engine::on_message(transport::incoming_message&& message) {
   inbox_.push_back(std::move(message));
 }
 
-void engine::on_peer_lost(transport::rank_t peer, std::string reason) {
-  lost_.emplace_back(peer, std::move(reason));
+void engine::on_peer_lost(transport::rank_t peer, transport::peer_loss why) {
+  lost_.emplace_back(peer, std::move(why));
 }
 
 void engine::deliver_locally(transport::incoming_message&& message) {

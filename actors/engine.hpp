@@ -54,7 +54,7 @@ public:
   virtual void dispatch(transport::incoming_message&& message, engine_unit& unit) = 0;
 
   /// A peer is gone. On the leading thread.
-  virtual void peer_lost(transport::rank_t peer, const std::string& reason) = 0;
+  virtual void peer_lost(transport::rank_t peer, const transport::peer_loss& why) = 0;
 
   /// Timers that are due; returns when it wants to be called next. On the minder's thread.
   virtual clock::time_point run_timers(clock::time_point now) = 0;
@@ -176,7 +176,7 @@ private:
 
   // transport::sink
   void on_message(transport::incoming_message&& message) override;
-  void on_peer_lost(transport::rank_t peer, std::string reason) override;
+  void on_peer_lost(transport::rank_t peer, transport::peer_loss why) override;
 
   void spawn();
   void thread_main();
@@ -224,7 +224,7 @@ private:
 
   // Only the leader touches these.
   std::deque<transport::incoming_message> inbox_;
-  std::deque<std::pair<transport::rank_t, std::string>> lost_;
+  std::deque<std::pair<transport::rank_t, transport::peer_loss>> lost_;
 
   std::mutex local_mutex_;
   std::deque<transport::incoming_message> local_;

@@ -31,9 +31,9 @@ unsigned engine::poll(engine_unit& unit) {
     have_local_.store(false, std::memory_order_seq_cst);
   }
   while (!lost_.empty()) {
-    auto [peer, reason] = std::move(lost_.front());
+    auto [peer, why] = std::move(lost_.front());
     lost_.pop_front();
-    client_.peer_lost(peer, reason);
+    client_.peer_lost(peer, why);
     ++events;
   }
   const bool inline_handlers = may_run_inline(unit);

@@ -122,11 +122,11 @@ void node_core::execute(opened_envelope& message, transport::rank_t from) noexce
   }
 }
 
-void node_core::peer_lost(transport::rank_t peer, const std::string& reason) {
-  const auto failed = remoting_->peer_lost(peer, reason);
+void node_core::peer_lost(transport::rank_t peer, const transport::peer_loss& why) {
+  const auto failed = remoting_->peer_lost(peer, why.text);
   // A peer that has nothing left to do for this node may well go.
   log().log(failed > 0 ? spdlog::level::warn : spdlog::level::debug,
-            "{}: lost {}: {}; {} requests failed", self().name, workers_[peer].name, reason,
+            "{}: lost {}: {}; {} requests failed", self().name, workers_[peer].name, why.text,
             failed);
   quiescence_->peer_lost(peer);
 }

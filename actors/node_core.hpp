@@ -115,7 +115,7 @@ private:
 
   // dispatcher
   void dispatch(transport::incoming_message&& message, engine_unit& unit) override;
-  void peer_lost(transport::rank_t peer, const std::string& reason) override;
+  void peer_lost(transport::rank_t peer, const transport::peer_loss& why) override;
   clock::time_point run_timers(clock::time_point now) override;
   void prepare_thread() noexcept override;
 

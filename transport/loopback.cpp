@@ -130,7 +130,7 @@ public:
       for (auto& message : ready_) sink_.on_message(std::move(message));
       ready_.clear();
     }
-    for (auto& [key, reason] : std::exchange(troubles_, {})) lose(key, reason);
+    for (auto& [key, why] : std::exchange(troubles_, {})) lose(key, std::move(why));
     return n;
   }
 
@@ -176,7 +176,7 @@ private:
     std::vector<incoming_message> held;  // until it is added
     bool added = false;
     bool over = false;
-    std::string goodbye;
+    peer_loss why;  // it is over
   };
 
   static std::vector<event> one(event&& e) {
@@ -204,7 +204,7 @@ private:
       in.added = true;
       for (auto& message : in.held) ready_.push_back(std::move(message));
       in.held.clear();
-      if (in.over) troubles_.emplace_back(key, in.goodbye);
+      if (in.over) troubles_.emplace_back(key, in.why);
     }
     for (const auto& key : closed) from(key).over = true;
   }
@@ -225,17 +225,17 @@ private:
       } else if (auto* payload = std::get_if<payload_event>(&e.what)) {
         in.parts.payload(payload->sequence, payload->index, copy(payload->payload), out);
       } else {
-        end(e.from, in, std::get<goodbye_event>(e.what).reason);
+        end(e.from, in, {loss_kind::left, std::get<goodbye_event>(e.what).reason});
       }
     } catch (const std::exception& failure) {
-      end(e.from, in, failure.what());
+      end(e.from, in, {loss_kind::broken, failure.what()});
     }
   }
 
-  void end(const node_key& key, inbound& in, const std::string& reason) {
+  void end(const node_key& key, inbound& in, peer_loss&& why) {
     in.over = true;
-    in.goodbye = reason;
-    if (in.added) troubles_.emplace_back(key, reason);
+    in.why = std::move(why);
+    if (in.added) troubles_.emplace_back(key, in.why);
   }
 
   incoming_payload copy(const outgoing_payload& from) {
@@ -259,15 +259,15 @@ private:
     }
   }
 
-  void lose(const node_key& key, const std::string& reason) {
+  void lose(const node_key& key, peer_loss&& why) {
     {
       const std::lock_guard lock(mutex_);
       const auto at = peers_.find(key.rank);
       if (at == peers_.end() || at->second.key != key || !at->second.lost.empty()) return;
-      at->second.lost = reason;
+      at->second.lost = why.text;
       say_goodbye(*at->second.to);
     }
-    sink_.on_peer_lost(key.rank, reason);
+    sink_.on_peer_lost(key.rank, std::move(why));
   }
 
   const std::shared_ptr<loopback_network> network_;
@@ -288,7 +288,7 @@ private:
   std::map<node_key, inbound> inbound_;
   std::vector<event> taken_;
   std::vector<incoming_message> ready_;
-  std::vector<std::pair<node_key, std::string>> troubles_;
+  std::vector<std::pair<node_key, peer_loss>> troubles_;
 };
 
 std::unique_ptr<transport> make_loopback_transport(std::shared_ptr<loopback_network> network,

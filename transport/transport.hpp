@@ -39,6 +39,18 @@ public:
   virtual std::shared_ptr<std::byte> allocate(std::size_t size, memory_place place) = 0;
 };
 
+/// How the way to a peer came to its end.
+enum class loss_kind : std::uint8_t {
+  ended,   ///< its process is gone, for certain
+  left,    ///< it has closed the connection, or was destroyed
+  broken,  ///< it cannot be reached, or what comes from it makes no sense; it may well be alive
+};
+
+struct peer_loss {
+  loss_kind kind = loss_kind::broken;
+  std::string text;  ///< for people: "its process has ended"
+};
+
 /// Who hears from a transport. Called only while `progress` runs, on its thread; an implementation
 /// only queues, and never calls back into the transport.
 class sink {
@@ -48,7 +60,7 @@ public:
   virtual void on_message(incoming_message&& message) = 0;
 
   /// Exactly once for each peer that is gone; nothing of that peer arrives afterwards.
-  virtual void on_peer_lost(rank_t peer, std::string reason) = 0;
+  virtual void on_peer_lost(rank_t peer, peer_loss why) = 0;
 };
 
 /// Which lanes a peer is reached by, and why.

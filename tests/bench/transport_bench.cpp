@@ -66,7 +66,7 @@ struct inbox final : sink {
   std::deque<incoming_message> messages;
   bool lost = false;
   void on_message(incoming_message&& m) override { messages.push_back(std::move(m)); }
-  void on_peer_lost(rank_t, std::string) override { lost = true; }
+  void on_peer_lost(rank_t, peer_loss) override { lost = true; }
 };
 
 struct node {

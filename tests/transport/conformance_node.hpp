@@ -17,11 +17,11 @@ namespace troupe::transport::test {
 /// Keeps what a transport tells it.
 struct recorder : sink {
   std::vector<incoming_message> messages;
-  std::vector<std::pair<rank_t, std::string>> lost;
+  std::vector<std::pair<rank_t, peer_loss>> lost;
 
   void on_message(incoming_message&& message) override { messages.push_back(std::move(message)); }
-  void on_peer_lost(rank_t peer, std::string reason) override {
-    lost.emplace_back(peer, std::move(reason));
+  void on_peer_lost(rank_t peer, peer_loss why) override {
+    lost.emplace_back(peer, std::move(why));
   }
 };
 

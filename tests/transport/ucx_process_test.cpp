@@ -81,7 +81,8 @@ TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
   other->end_input();
   expect_lost();
   EXPECT_EQ(other->wait(), 0);
-  EXPECT_NE(a.heard.lost[0].second.find("closed"), std::string::npos) << a.heard.lost[0].second;
+  EXPECT_NE(a.heard.lost[0].second.text.find("closed"), std::string::npos)
+      << a.heard.lost[0].second.text;
 }
 
 TEST_P(ucx_processes, a_kill_is_noticed_while_polling) {

@@ -43,7 +43,7 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       id_(make_nonce()),
       process_(this_process()),
       sends_([this](peer& p, ucs_status_t status) {
-        trouble_with(p, std::string("a send failed: ") + ucs_status_string(status));
+        trouble_with(p, broken("a send failed", status));
       }) {
   worker_.emplace(options_);
   start_events();

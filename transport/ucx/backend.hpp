@@ -68,7 +68,7 @@ private:
   struct trouble {
     peer* about;
     std::shared_ptr<connection> from;
-    std::string reason;
+    peer_loss why;
   };
 
   // backend.cpp
@@ -87,8 +87,8 @@ private:
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
   static void say_goodbye(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
-  void trouble_with(peer& p, std::string reason);
-  void trouble_with(std::shared_ptr<connection> c, std::string reason);
+  void trouble_with(peer& p, peer_loss why);
+  void trouble_with(std::shared_ptr<connection> c, peer_loss why);
 
   // receive.cpp
   void set_handlers();
@@ -124,7 +124,7 @@ private:
   unsigned finish_closing();
   void admit(peer& p);
   void forget(const peer& p);
-  void lose(peer& p, const std::string& reason);
+  void lose(peer& p, const peer_loss& why);
   void close_endpoint(peer& p, bool force);
   bool closes_done();
   bool something_to_do() const;

@@ -101,8 +101,8 @@ struct connection {
   std::vector<chunked_payload> chunked;  // the latest last; few at a time
   std::vector<incoming_message> held;
   bool added = false;
-  bool over = false;    ///< nothing more is taken
-  std::string goodbye;  ///< why it ended before it was added
+  bool over = false;  ///< nothing more is taken
+  peer_loss why;      ///< it ended before it was added
 };
 
 /// Peers by rank. Lookups take no lock; `set` needs one outside. Never forgets a peer it has held.

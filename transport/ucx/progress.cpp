@@ -52,7 +52,7 @@ unsigned backend::look_at_processes() {
   const auto ended = watch_.ended();
   for (void* who : ended) {
     watch_.remove(who);
-    trouble_with(*static_cast<peer*>(who), "its process has ended");
+    trouble_with(*static_cast<peer*>(who), {loss_kind::ended, "its process has ended"});
   }
   return static_cast<unsigned>(ended.size());
 }
@@ -106,7 +106,7 @@ void backend::admit(peer& p) {
   c->added = true;
   for (auto& message : c->held) ready_.push_back(std::move(message));
   c->held.clear();
-  if (c->over) trouble_with(c, c->goodbye);
+  if (c->over) trouble_with(c, c->why);
 }
 
 // Nothing more is taken from `p`.
@@ -130,26 +130,26 @@ unsigned backend::attend_to_troubles() {
     peer* p = t.about;
     if (t.from) {
       if (!t.from->added) {
-        t.from->goodbye = t.reason;  // told when it is added
+        t.from->why = t.why;  // told when it is added
         continue;
       }
       p = peers_.find(t.from->rank);
       if (!p || p->id != t.from->id) continue;
     }
-    lose(*p, t.reason);
+    lose(*p, t.why);
   }
   return static_cast<unsigned>(troubles.size());
 }
 
-void backend::lose(peer& p, const std::string& reason) {
-  p.set_reason(reason);
+void backend::lose(peer& p, const peer_loss& why) {
+  p.set_reason(why.text);
   const auto before = p.status.exchange(peer::state::gone);
   if (before == peer::state::gone) return;
   forget(p);
   std::erase(closing_, &p);
   say_goodbye(p);  // it may be alive and know nothing of this
   close_endpoint(p, true);
-  if (before == peer::state::live) sink_.on_peer_lost(p.rank, reason);
+  if (before == peer::state::live) sink_.on_peer_lost(p.rank, why);
 }
 
 unsigned backend::finish_closing() {

@@ -71,7 +71,7 @@ ucs_status_t backend::from_known(void* self, const void* header, std::size_t hea
   try {
     return take(b, *c, h);
   } catch (const std::exception& e) {
-    b.trouble_with(*c, e.what());
+    b.trouble_with(*c, {loss_kind::broken, e.what()});
   }
   return UCS_OK;
 }
@@ -199,7 +199,7 @@ void backend::received(receive& r, ucs_status_t status) {
       add(bytes_received_, r.payload.size);
       c->parts.payload(r.sequence, r.index, std::move(r.payload), out(*c));
     } catch (const std::exception& e) {
-      trouble_with(c, e.what());
+      trouble_with(c, {loss_kind::broken, e.what()});
     }
   }
   receives_.erase(r.place);
@@ -236,7 +236,7 @@ ucs_status_t backend::on_goodbye(void* self, const void* header, std::size_t hea
   // Both sides may say goodbye at once, so one that comes too late is no stranger's.
   if (const auto* c = b.known(h.from, h.token); c && !(*c)->over) {
     ++b.events_;
-    b.trouble_with(*c, "it closed the connection");
+    b.trouble_with(*c, {loss_kind::left, "it closed the connection"});
   }
   return UCS_OK;
 }

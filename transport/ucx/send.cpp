@@ -137,7 +137,7 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
   if (UCS_PTR_IS_ERR(result)) {
     pending_sends::end(slot);
     // A message that is missing would hold up all that follow.
-    trouble_with(p, std::string("a send failed: ") + ucs_status_string(UCS_PTR_STATUS(result)));
+    trouble_with(p, broken("a send failed", UCS_PTR_STATUS(result)));
     wake();
     throw_lost(p);
   }
@@ -158,21 +158,20 @@ void backend::wake() { ucp_worker_signal(worker_->get()); }
 
 void backend::on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status) {
   auto& about = *static_cast<peer*>(p);
-  about.owner->trouble_with(about,
-                            std::string("the connection broke: ") + ucs_status_string(status));
+  about.owner->trouble_with(about, broken("the connection broke", status));
 }
 
-void backend::trouble_with(peer& p, std::string reason) {
-  p.set_reason(reason);
+void backend::trouble_with(peer& p, peer_loss why) {
+  p.set_reason(why.text);
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({&p, nullptr, std::move(reason)});
+  troubles_.push_back({&p, nullptr, std::move(why)});
   any_troubles_.store(true, std::memory_order_release);
 }
 
-void backend::trouble_with(std::shared_ptr<connection> c, std::string reason) {
+void backend::trouble_with(std::shared_ptr<connection> c, peer_loss why) {
   c->over = true;
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({nullptr, std::move(c), std::move(reason)});
+  troubles_.push_back({nullptr, std::move(c), std::move(why)});
   any_troubles_.store(true, std::memory_order_release);
 }
 

@@ -13,6 +13,11 @@ namespace troupe::transport::ucx {
 /// Throws transport_error "`what`: UCX's reason" unless `status` is UCS_OK.
 void check(ucs_status_t status, const std::string& what);
 
+/// A connection that UCX gave up.
+inline peer_loss broken(const char* what, ucs_status_t status) {
+  return {loss_kind::broken, std::string(what) + ": " + ucs_status_string(status)};
+}
+
 /// A UCX context and its one worker, configured for Troupe. The worker takes calls from any
 /// thread.
 class worker {
