@@ -12,7 +12,25 @@
 
 namespace troupe {
 
-using clock = std::chrono::steady_clock;
+namespace detail {
+
+/// The time of the simulation that the calling thread belongs to; nullptr: none.
+inline constinit thread_local const std::chrono::steady_clock::time_point* virtual_now = nullptr;
+
+}  // namespace detail
+
+/// The steady clock; in a simulation, its own time.
+struct clock {
+  using rep = std::chrono::steady_clock::rep;
+  using period = std::chrono::steady_clock::period;
+  using duration = std::chrono::steady_clock::duration;
+  using time_point = std::chrono::steady_clock::time_point;
+  static constexpr bool is_steady = true;
+
+  static time_point now() noexcept {
+    return detail::virtual_now ? *detail::virtual_now : std::chrono::steady_clock::now();
+  }
+};
 
 /// The deadline of those who have none.
 inline constexpr auto never = clock::time_point::max();

@@ -76,7 +76,7 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
       throw decode_error("a message of another job or incarnation");
     if (header.kind != envelope_kind::control) mail_->count_received();
     if (header.kind == envelope_kind::call) {
-      if (engine::may_run_inline(unit)) {
+      if (engine_->may_run_inline(unit)) {
         engine_->run_handler(unit, [&] { execute(opened, from); });
       } else {
         // Opened again where it runs: an envelope does not move.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "actors/node_core.hpp"
+#include "actors/threads/thread_engine.hpp"
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/rendezvous.hpp"
 #include "transport/ucx/ucx_transport.hpp"
@@ -34,7 +35,7 @@ node_core::node_core(node_identity identity, std::vector<worker_info> workers,
       process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   for (const auto& worker : workers_) by_name_.emplace(worker.name, worker.id);
-  engine_ = std::make_shared<engine>(static_cast<dispatcher&>(*this), engine_options{});
+  engine_ = std::make_shared<thread_engine>(static_cast<dispatcher&>(*this), engine_options{});
   mail_ = std::make_unique<mail>(identity_, *engine_);
   remoting_ =
       std::make_shared<remoting>(*mail_, engine_, [names = workers_](transport::rank_t rank) {

@@ -1,16 +1,10 @@
 #pragma once
 
-#include "actors/engine.hpp"
+#include "actors/thread_identity.hpp"
+#include "actors/threads/thread_engine.hpp"
 
 // What the files of the engine share.
 namespace troupe {
-
-/// What the calling thread is to the engine it belongs to.
-struct thread_identity {
-  engine* owner = nullptr;
-  engine_unit* unit = nullptr;
-};
-inline constinit thread_local thread_identity self;
 
 /// What a thread does that polls the network and finds nothing. One thread.
 class empty_polls {

@@ -7,7 +7,7 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/current.hpp"
-#include "actors/engine_internal.hpp"
+#include "actors/threads/thread_engine_internal.hpp"
 
 namespace troupe {
 
@@ -22,7 +22,7 @@ int milliseconds_until(clock::time_point deadline) {
 }  // namespace
 
 // Hot path: no lock and no system call while there is traffic.
-unsigned engine::poll(engine_unit& unit) {
+unsigned thread_engine::poll(engine_unit& unit) {
   unsigned events = net_->progress();
   if (have_local_.load(std::memory_order_seq_cst)) {
     std::lock_guard guard(local_mutex_);
@@ -59,7 +59,7 @@ unsigned engine::poll(engine_unit& unit) {
   return events;
 }
 
-void engine::lead(engine_unit& unit) {
+void thread_engine::lead(engine_unit& unit) {
   empty_polls idle;
   while (!stopping_.load(std::memory_order_relaxed)) {
     auto events = poll(unit);
@@ -94,13 +94,13 @@ void engine::lead(engine_unit& unit) {
   hand_back(unit);
 }
 
-void engine::hand_back(engine_unit& unit) {
+void thread_engine::hand_back(engine_unit& unit) {
   role_.release(std::exchange(unit.key_, 0));
   find_leader();
 }
 
 // Nobody leads: a waiter shall, or else the minder.
-void engine::find_leader() {
+void thread_engine::find_leader() {
   if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard guard(waiters_mutex_);
     if (!waiters_.empty()) {
@@ -111,12 +111,12 @@ void engine::find_leader() {
   arm_takeover();
 }
 
-std::chrono::microseconds engine::spin() const {
+std::chrono::microseconds thread_engine::spin() const {
   return net_->idle() ? options_.spin : options_.spin_sending;
 }
 
 // False: the role is lost.
-bool engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
+bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
   if (!net_->arm()) return true;
   role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
@@ -132,33 +132,34 @@ bool engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
   return false;
 }
 
-void engine::begin_handler(engine_unit& unit) {
+void thread_engine::begin_handler(engine_unit& unit) {
   unit.collecting_ = false;
   handler_number_.fetch_add(1, std::memory_order_relaxed);
   running_.fetch_add(1, std::memory_order_relaxed);
   role_.enter(unit.key_, leader_role::handler);
   arm_takeover();  // after `enter`, or the minder could miss this handler
   client_.prepare_thread();
+  self.may_block = true;
 }
 
-void engine::end_handler(engine_unit& unit) {
+void thread_engine::end_handler(engine_unit& unit) {
+  self.may_block = false;
   running_.fetch_sub(1, std::memory_order_release);
   if (unit.key_ != 0 && !role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
 }
 
-engine::network_work::network_work(engine& of) noexcept : engine_(of) {
-  if (self.owner != &of || self.unit->key_ == 0) return;
-  if (of.role_.resume(self.unit->key_, leader_role::handler)) key_ = self.unit->key_;
+std::uint64_t thread_engine::begin_network_work() noexcept {
+  if (self.owner != this || self.unit->key_ == 0) return 0;
+  return role_.resume(self.unit->key_, leader_role::handler) ? self.unit->key_ : 0;
 }
 
-engine::network_work::~network_work() {
-  if (key_ == 0) return;
-  engine_.handler_number_.fetch_add(1, std::memory_order_relaxed);  // its time begins anew
-  engine_.role_.enter(key_, leader_role::handler);
-  engine_.arm_takeover();
+void thread_engine::end_network_work(std::uint64_t key) noexcept {
+  handler_number_.fetch_add(1, std::memory_order_relaxed);  // its time begins anew
+  role_.enter(key, leader_role::handler);
+  arm_takeover();
 }
 
-void engine::run(caf::resumable* job, engine_unit& unit) {
+void thread_engine::run(caf::resumable* job, engine_unit& unit) {
   if (job->subtype() == caf::resumable::scheduled_actor)
     detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
   switch (job->resume(&unit, 64)) {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "actors/engine_internal.hpp"
+#include "actors/threads/thread_engine_internal.hpp"
 #include "messages/error.hpp"
 
 namespace troupe {
 
-bool engine::wait(completion& what, clock::time_point deadline) {
+bool thread_engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
   // A handler of another node does not drive this one: when its own ends, it shall hear of that.
   if (!self.owner || self.owner == this) {
@@ -20,13 +20,8 @@ bool engine::wait(completion& what, clock::time_point deadline) {
   return what.ready() || wait_without_network(what, deadline);
 }
 
-bool engine::wait_without_network(completion& what, clock::time_point deadline) {
-  if (self.owner) return self.owner->hold_handler(what, deadline);
-  return what.wait(deadline);
-}
-
 // On a thread of this engine.
-bool engine::hold_handler(completion& what, clock::time_point deadline) {
+bool thread_engine::hold(completion& what, clock::time_point deadline) {
   gate::pass pass(waits_);
   {
     std::lock_guard guard(waiters_mutex_);
@@ -48,7 +43,7 @@ bool engine::hold_handler(completion& what, clock::time_point deadline) {
 }
 
 // Returns when `what` is ready, the deadline has passed or the waits have ended.
-void engine::drive_until(completion& what, clock::time_point deadline) {
+void thread_engine::drive_until(completion& what, clock::time_point deadline) {
   engine_unit unit(*this);
   if (auto* system = system_.load()) unit.attach(*system);
   unit.awaited_ = &what;
@@ -67,7 +62,9 @@ void engine::drive_until(completion& what, clock::time_point deadline) {
       ask_for_role(what, key);
     if (key != 0) {
       unit.key_ = key;
+      self.may_block = false;
       lead_while_waiting(what, deadline, unit);
+      self.may_block = true;
       patient = unit.handed_on_ >= 2;
     } else if (!what.ready()) {
       park_waiter(what, deadline);
@@ -81,7 +78,8 @@ void engine::drive_until(completion& what, clock::time_point deadline) {
 
 // Drives the network until `what` is ready, the deadline passes, the waits end, the role is lost,
 // or it turns out that this node serves others meanwhile.
-void engine::lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit) {
+void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
+                                       engine_unit& unit) {
   empty_polls idle;
   // What this thread's own handler has left to itself goes to others now.
   if (!queue_.empty()) summon_runner();
@@ -112,7 +110,7 @@ void engine::lead_while_waiting(completion& what, clock::time_point deadline, en
 
 // A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
 // way.
-bool engine::ask_for_role(completion& what, leader_role::snapshot& key) {
+bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   wanted_.fetch_add(1);
   const auto give_up = clock::now() + options_.yield_after;
   while (!what.ready() && key == 0) {
@@ -126,7 +124,7 @@ bool engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   return key != 0;
 }
 
-void engine::park_waiter(completion& what, clock::time_point deadline) {
+void thread_engine::park_waiter(completion& what, clock::time_point deadline) {
   auto pokes = what.pokes();
   {
     std::lock_guard guard(waiters_mutex_);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "actors/engine.hpp"
+#include "actors/threads/thread_engine.hpp"
 #include "messages/log.hpp"
 
 namespace troupe {
@@ -51,11 +51,11 @@ void until(Done&& done, Wake&& wake) {
 
 }  // namespace
 
-struct engine::parked_thread {
+struct thread_engine::parked_thread {
   std::atomic<std::uint32_t> awake{0};
 };
 
-void engine::open_timers() {
+void thread_engine::open_timers() {
   check(epoll_ = epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
   check(takeover_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
         "timerfd_create");
@@ -65,13 +65,13 @@ void engine::open_timers() {
   for (int fd : {takeover_timer_, deadline_timer_, poke_}) watch(epoll_, fd);
 }
 
-void engine::close_timers() noexcept {
+void thread_engine::close_timers() noexcept {
   for (int fd : {epoll_, takeover_timer_, deadline_timer_, poke_})
     if (fd >= 0) close(fd);
 }
 
 // Without effect when the system has no thread to give: those that there are go on.
-void engine::spawn() {
+void thread_engine::spawn() {
   std::unique_lock guard(threads_mutex_);
   if (stopping_) return;  // `stop` joins them all
   for (auto id : retired_) {
@@ -94,7 +94,7 @@ void engine::spawn() {
   }
 }
 
-void engine::end_waits() {
+void thread_engine::end_waits() {
   waits_.close();
   until([&] { return waits_.empty(); },
         [&] {
@@ -105,7 +105,7 @@ void engine::end_waits() {
         });
 }
 
-void engine::stop(const std::function<void(caf::resumable*)>& drop) {
+void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   end_waits();
   entrance_.close();
   entrance_.wait_until_empty();
@@ -129,7 +129,7 @@ void engine::stop(const std::function<void(caf::resumable*)>& drop) {
   local_.clear();
 }
 
-bool engine::wake_parked() {
+bool thread_engine::wake_parked() {
   if (parked_count_.load(std::memory_order_seq_cst) == 0) return false;
   std::lock_guard guard(threads_mutex_);
   if (parked_.empty()) return false;
@@ -142,7 +142,7 @@ bool engine::wake_parked() {
 }
 
 // False: the thread has been spare for so long that it shall end.
-bool engine::park() {
+bool thread_engine::park() {
   parked_thread me;
   {
     std::lock_guard guard(threads_mutex_);
@@ -175,16 +175,20 @@ bool engine::park() {
   return true;
 }
 
-bool engine::leader_polls_queue() const noexcept { return leader_role::serving(role_.look()); }
+bool thread_engine::leader_polls_queue() const noexcept {
+  return leader_role::serving(role_.look());
+}
 
-void engine::poke_minder() {
+void thread_engine::poke_minder() {
   std::uint64_t one = 1;
   [[maybe_unused]] auto wrote = write(poke_, &one, sizeof one);
 }
 
-void engine::arm_takeover() { arm_takeover(takeover_patience_.load(std::memory_order_relaxed)); }
+void thread_engine::arm_takeover() {
+  arm_takeover(takeover_patience_.load(std::memory_order_relaxed));
+}
 
-void engine::arm_takeover(int patience) {
+void thread_engine::arm_takeover(int patience) {
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
@@ -193,7 +197,7 @@ void engine::arm_takeover(int patience) {
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
 }
 
-void engine::set_timer(clock::time_point when) {
+void thread_engine::set_timer(clock::time_point when) {
   auto ticks = when.time_since_epoch().count();
   if (ticks >= next_timer_.load(std::memory_order_acquire)) return;
   std::lock_guard guard(timer_mutex_);
@@ -205,7 +209,7 @@ void engine::set_timer(clock::time_point when) {
 }
 
 // A key when this thread shall lead now.
-leader_role::snapshot engine::on_takeover_timer() {
+leader_role::snapshot thread_engine::on_takeover_timer() {
   drain(takeover_timer_);
   takeover_armed_.store(false, std::memory_order_seq_cst);
   auto seen = role_.look();
@@ -230,7 +234,7 @@ leader_role::snapshot engine::on_takeover_timer() {
   return 0;
 }
 
-void engine::on_deadline_timer() {
+void thread_engine::on_deadline_timer() {
   drain(deadline_timer_);
   {
     std::lock_guard guard(timer_mutex_);
@@ -241,7 +245,7 @@ void engine::on_deadline_timer() {
 }
 
 // Waits for timers on behalf of all. Ends when this thread shall lead (a key) or has work (0).
-leader_role::snapshot engine::mind() {
+leader_role::snapshot thread_engine::mind() {
   if (parked_count_ == 0) spawn();
   while (!stopping_) {
     if (handed_over_ || (!queue_.empty() && !leader_polls_queue())) return 0;
@@ -259,7 +263,7 @@ leader_role::snapshot engine::mind() {
 }
 
 // Called by a thread that is about to be busy, perhaps for ever.
-void engine::ensure_minder() {
+void thread_engine::ensure_minder() {
   if (!minded_.load(std::memory_order_seq_cst) && !wake_parked()) spawn();
 }
 

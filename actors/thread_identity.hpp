@@ -1,0 +1,16 @@
+#pragma once
+
+#include "actors/engine.hpp"
+
+namespace troupe {
+
+/// What the calling thread is to the engine it belongs to. A thread of the program belongs to none.
+struct thread_identity {
+  engine* owner = nullptr;
+  engine_unit* unit = nullptr;
+  waiting_place* place = nullptr;  ///< where it waits for what no network brings
+  bool may_block = true;           ///< it runs a handler, or code of the program
+};
+inline constinit thread_local thread_identity self;
+
+}  // namespace troupe

@@ -1,0 +1,172 @@
+// What the engine offers to the node: jobs, wake-ups, and what each of its threads does.
+
+#include "actors/threads/thread_engine.hpp"
+
+#include <pthread.h>
+
+#include "actors/threads/thread_engine_internal.hpp"
+
+namespace troupe {
+
+void engine_unit::exec_later(caf::resumable* job) {
+  if (collecting_ && !next_) {
+    next_ = job;
+  } else {
+    ++handed_on_;
+    owner_.push(job);
+  }
+}
+
+thread_engine::thread_engine(dispatcher& client, engine_options options)
+    : client_(client), options_(options) {
+  open_timers();
+}
+
+thread_engine::~thread_engine() { close_timers(); }
+
+void thread_engine::start(transport::transport& net) {
+  net_ = &net;
+  handed_over_ = true;
+  spawn();
+  spawn();
+  if (thread_count_ < 2)
+    throw std::system_error(EAGAIN, std::generic_category(), "the threads of a node");
+}
+
+void thread_engine::attach(caf::actor_system& system) { system_.store(&system); }
+
+bool thread_engine::is_own_thread() const noexcept { return self.owner == this; }
+
+void thread_engine::on_message(transport::incoming_message&& message) {
+  inbox_.push_back(std::move(message));
+}
+
+void thread_engine::on_peer_lost(transport::rank_t peer, transport::peer_loss why) {
+  lost_.emplace_back(peer, std::move(why));
+}
+
+void thread_engine::deliver_locally(transport::incoming_message&& message) {
+  {
+    std::lock_guard guard(local_mutex_);
+    local_.push_back(std::move(message));
+    have_local_.store(true, std::memory_order_seq_cst);
+  }
+  nudge();
+}
+
+void thread_engine::nudge() {
+  auto seen = role_.look();
+  if (leader_role::state_of(seen) == leader_role::asleep) net_->wake();
+  if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
+}
+
+void thread_engine::push(caf::resumable* job) {
+  queue_.push(job);
+  summon_runner();
+}
+
+bool thread_engine::push_if_open(caf::resumable* job) {
+  gate::pass pass(entrance_);
+  if (!pass) return false;
+  push(job);
+  return true;
+}
+
+// Somebody must come to the queue. A network thread that leads looks at it before each sleep; one
+// in a handler does so afterwards, or loses the network to a thread that does.
+void thread_engine::summon_runner() {
+  auto seen = role_.look();
+  if (leader_role::by_network_thread(seen)) {
+    switch (leader_role::state_of(seen)) {
+      case leader_role::leading:
+      case leader_role::yielding: return;
+      case leader_role::asleep: net_->wake(); return;
+      case leader_role::handler:
+        if (self.owner == this && self.unit->key_ != 0 &&
+            seen == leader_role::in(self.unit->key_, leader_role::handler))
+          return;
+        break;
+      case leader_role::free: break;
+    }
+  }
+  if (!wake_parked()) poke_minder();
+}
+
+void thread_engine::finish(completion& what) {
+  what.complete();
+  // A waiter that leads and sleeps hears of the network only.
+  auto seen = role_.look();
+  if (leader_role::by_network_thread(seen) || leader_role::state_of(seen) != leader_role::asleep)
+    return;
+  // After the stop there is neither such a waiter nor a network.
+  if (gate::pass pass(entrance_); pass) net_->wake();
+}
+
+void thread_engine::thread_main() {
+  pthread_setname_np(pthread_self(), "troupe");
+  engine_unit unit(*this);
+  self = {this, &unit, this, false};
+  while (!stopping_) {
+    if (auto* system = system_.load()) unit.attach(*system);
+    if (handed_over_.exchange(false)) {
+      // Not from a waiter that has taken it meanwhile and sleeps: see `idle`.
+      if (auto seen = role_.look(); leader_role::idle(seen))
+        unit.key_ = role_.take(seen, leader_role::network_thread);
+    } else if (auto* job = take_job()) {
+      ensure_minder();
+      client_.prepare_thread();
+      self.may_block = true;
+      run(job, unit);
+      self.may_block = false;
+      running_.fetch_sub(1, std::memory_order_release);
+    } else if (!minded_.exchange(true)) {
+      unit.key_ = mind();
+      minded_.store(false, std::memory_order_seq_cst);
+    } else if (!park()) {
+      break;
+    }
+    if (unit.key_ != 0) {
+      ensure_minder();
+      lead(unit);
+    }
+  }
+  run_what_is_left(unit);
+  self = {};
+  thread_count_.fetch_sub(1);
+}
+
+// At the stop. Whoever pushes a job from now on runs it here itself.
+void thread_engine::run_what_is_left(engine_unit& unit) {
+  while (auto* job = take_job()) {
+    if (job->subtype() == caf::resumable::function_object) {
+      client_.prepare_thread();
+      self.may_block = true;
+      run(job, unit);
+      self.may_block = false;
+    } else {
+      dropped_.push(job);
+    }
+    running_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+thread_engine::census thread_engine::count() const {
+  return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
+          queue_.empty()};
+}
+
+// Counted as running before it leaves the queue, so that `quiet` sees it in one place or the other.
+caf::resumable* thread_engine::take_job() {
+  if (queue_.empty()) return nullptr;
+  running_.fetch_add(1, std::memory_order_seq_cst);
+  auto* job = queue_.try_pop();
+  if (!job) running_.fetch_sub(1, std::memory_order_relaxed);
+  return job;
+}
+
+bool thread_engine::quiet() const noexcept {
+  const int own = is_own_thread() ? 1 : 0;
+  return running_.load() == own && queue_.empty() && !have_local_.load() && running_.load() == own;
+}
+
+}  // namespace troupe
