@@ -23,8 +23,8 @@ public:
 template <class T>
 class remote_answer_state : public answer_state<T> {
 public:
-  remote_answer_state(remoting& actors, transport::rank_t peer)
-      : answer_state<T>(actors.driver()), actors_(actors), peer_(peer) {}
+  remote_answer_state(remoting& actors, peer& from)
+      : answer_state<T>(actors.driver()), actors_(actors), peer_(from) {}
 
 protected:
   /// Lets `read` take the answer's body apart.
@@ -42,7 +42,7 @@ protected:
 private:
   // Not owned: answers come on the node's own threads, which must never be the last to hold it.
   remoting& actors_;
-  transport::rank_t peer_;
+  peer& peer_;
 };
 
 }  // namespace troupe::detail

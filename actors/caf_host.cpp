@@ -238,6 +238,11 @@ caf_host::~caf_host() {
     std::lock_guard guard(hosts().mutex);
     hosts().actors.erase(parts_->system.get());
   }
+  if (parts_->settings->driver->simulated()) {  // where only one thread runs at a time
+    let_go_of_logger();
+    parts_->system.reset();
+    return;
+  }
   const auto ended = std::make_shared<completion>();
   std::thread end;
   try {

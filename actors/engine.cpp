@@ -4,6 +4,15 @@
 
 namespace troupe {
 
+void engine_unit::exec_later(caf::resumable* job) {
+  if (collecting_ && !next_) {
+    next_ = job;
+  } else {
+    ++handed_on_;
+    owner_.push(job);
+  }
+}
+
 bool engine::wait_without_network(completion& what, clock::time_point deadline) {
   if (self.place) return self.place->hold(what, deadline);
   return what.wait(deadline);

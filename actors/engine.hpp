@@ -161,6 +161,9 @@ public:
   /// Is the caller a thread of this engine?
   virtual bool is_own_thread() const noexcept = 0;
 
+  /// Runs `body` on a thread that is none of this engine's; false: the caller must find one.
+  virtual bool run_aside(std::function<void()>) { return false; }
+
   /// Does it run in a simulation, on threads that are not its own?
   virtual bool simulated() const noexcept { return false; }
 

@@ -15,6 +15,12 @@ struct scratch {
 };
 thread_local scratch local;
 
+std::size_t size_of(const sealed_envelope& sealed) noexcept {
+  std::size_t size = sealed.bytes.size();
+  for (const auto& payload : sealed.payloads) size += payload.size;
+  return size;
+}
+
 }  // namespace
 
 letter::letter(handle_translator* handles) {
@@ -30,25 +36,34 @@ letter::~letter() {
   if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();
 }
 
-void mail::send(transport::rank_t to, std::uint64_t order, envelope_header header, letter* text,
-                const fault* why) {
+void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* text,
+                const fault* why, const patience& how) {
+  const bool counted = header.kind != envelope_kind::control;
   header.job = self_.job;
   header.incarnation = self_.incarnation;
-  header.sequence = sent_[to].fetch_add(1, std::memory_order_relaxed) + 1;
+  // Before it looks whether the receiver lives: its next incarnation tells by the epoch that this
+  // was not meant for it.
+  header.epoch = epoch();
+  if (counted && !to.live()) throw peer_lost(to.loss());
+  header.sequence = to.sent.fetch_add(1, std::memory_order_relaxed) + 1;
   std::span<const std::byte> body;
   if (text) body = text->body().bytes();
   auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
-  const bool counted = header.kind != envelope_kind::control;
+  const bool windowed =
+      header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
+  const auto size = windowed ? size_of(sealed) : 0;
+  if (windowed) flow_.take(to, size, how);
   if (counted) sent_total_.fetch_add(1, std::memory_order_acq_rel);
   try {
     std::optional<engine::network_work> work;
     if (!sealed.payloads.empty()) work.emplace(engine_);
-    if (to == self_.rank)
+    if (to.rank() == self_.rank)
       send_to_self(std::move(sealed));
-    else if (net_->send(to, order, std::move(sealed.bytes), std::move(sealed.payloads)))
+    else if (net_->send(to.rank(), order, std::move(sealed.bytes), std::move(sealed.payloads)))
       engine_.nudge();
   } catch (...) {
     if (counted) sent_total_.fetch_sub(1, std::memory_order_acq_rel);
+    if (windowed) flow_.put_back(to, size);
     throw;
   }
 }
@@ -68,7 +83,7 @@ void mail::send_to_self(sealed_envelope&& sealed) {
   engine_.deliver_locally(std::move(message));
 }
 
-void mail::send_fault(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+void mail::send_fault(peer& to, std::uint64_t order, std::uint64_t request,
                       const fault& why) noexcept {
   try {
     envelope_header header;

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <vector>
 
-#include "actors/engine.hpp"
+#include "actors/flow_control.hpp"
 #include "messages/archive.hpp"
 #include "messages/envelope.hpp"
 #include "messages/tensor_writer.hpp"
@@ -13,7 +13,6 @@ namespace troupe {
 /// Who a node is within its job.
 struct node_identity {
   transport::rank_t rank = 0;
-  transport::rank_t world_size = 1;
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;
 };
@@ -40,23 +39,29 @@ private:
 /// transport's.
 class mail {
 public:
-  mail(node_identity self, engine& driver) : self_(self), engine_(driver), sent_(self.world_size) {}
+  mail(node_identity self, engine& driver, flow_control& flow)
+      : self_(self), engine_(driver), flow_(flow) {}
 
   void attach(transport::transport& net, transport::payload_pool& pool) noexcept {
     net_ = &net;
     pool_ = &pool;
   }
 
-  /// Sends `text` (nullptr: no body). The header's job, incarnation and sequence are filled in.
-  /// Messages of one non-zero `order` arrive in order. Throws peer_lost and transport_error.
-  void send(transport::rank_t to, std::uint64_t order, envelope_header header, letter* text,
-            const fault* why = nullptr);
+  /// Sends `text` (nullptr: no body). The header's job, incarnation, epoch and sequence are filled
+  /// in. Messages of one non-zero `order` arrive in order. A call or a message for an actor waits
+  /// for room in the receiver's window, as `how` says. Throws peer_lost, transport_error, and what
+  /// `flow_control::take` throws.
+  void send(peer& to, std::uint64_t order, envelope_header header, letter* text,
+            const fault* why = nullptr, const patience& how = {});
 
   /// Tells whoever asked that it failed. Never throws: a lost peer needs no answer.
-  void send_fault(transport::rank_t to, std::uint64_t order, std::uint64_t request,
-                  const fault& why) noexcept;
+  void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why) noexcept;
 
   const node_identity& self() const noexcept { return self_; }
+
+  /// The epoch of the membership that this node has applied.
+  std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
+  void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
 
   /// Messages sent and taken in, control messages left out: what the shutdown counts.
   std::uint64_t sent_total() const noexcept { return sent_total_.load(std::memory_order_acquire); }
@@ -70,9 +75,10 @@ private:
 
   const node_identity self_;
   engine& engine_;
+  flow_control& flow_;
+  std::atomic<std::uint32_t> epoch_{0};
   transport::transport* net_ = nullptr;
   transport::payload_pool* pool_ = nullptr;
-  std::vector<std::atomic<std::uint64_t>> sent_;
   std::atomic<std::uint64_t> sent_total_{0};
   std::atomic<std::uint64_t> received_total_{0};
 };

@@ -8,15 +8,23 @@
 
 namespace troupe {
 
-/// All workers of the job, by rank.
+/// The members of the job, by rank, as they were when it was asked for.
 class worker_list {
 public:
-  worker_list(const std::vector<worker_info>& all, std::uint32_t self) : all_(&all), self_(self) {}
+  worker_list(std::shared_ptr<const std::vector<worker_info>> all, std::uint32_t self)
+      : all_(std::move(all)), self_(self) {}
 
   auto begin() const { return all_->begin(); }
   auto end() const { return all_->end(); }
   std::size_t size() const { return all_->size(); }
-  const worker_info& operator[](std::size_t rank) const { return all_->at(rank); }
+
+  /// The member at `rank`. Throws unknown_worker.
+  const worker_info& operator[](std::size_t rank) const {
+    for (const auto& worker : *all_)
+      if (worker.id == rank) return worker;
+    throw unknown_worker("could not find destination: rank " + std::to_string(rank) +
+                         " is no member of the job");
+  }
 
   /// All but this node.
   std::vector<worker_info> others() const {
@@ -27,7 +35,7 @@ public:
   }
 
 private:
-  const std::vector<worker_info>* all_;
+  std::shared_ptr<const std::vector<worker_info>> all_;
   std::uint32_t self_;
 };
 
@@ -37,8 +45,7 @@ namespace detail {
 template <class T>
 class call_state final : public remote_answer_state<T> {
 public:
-  call_state(node_core& node, transport::rank_t peer)
-      : remote_answer_state<T>(node.actors(), peer) {}
+  call_state(node_core& node, peer& callee) : remote_answer_state<T>(node.actors(), callee) {}
 
   void on_value(opened_envelope& answer) noexcept override {
     if constexpr (std::is_void_v<T>)
@@ -76,39 +83,40 @@ public:
   explicit node(std::shared_ptr<node_core> core) : core_(std::move(core)) {}
 
   std::uint32_t rank() const { return core().self().id; }
-  std::uint32_t world_size() const { return static_cast<std::uint32_t>(core().workers().size()); }
+  /// Members of the job.
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(core().workers()->size()); }
   const std::string& name() const { return core().self().name; }
   worker_list workers() const { return {core().workers(), rank()}; }
 
   /// This node, or the one named. Throws unknown_worker ("could not find destination").
   const worker_info& get_worker_info() const { return open().self(); }
-  const worker_info& get_worker_info(const destination& who) const {
-    return open().workers()[core().find(who)];
-  }
+  const worker_info& get_worker_info(const destination& who) const { return open().find(who).info; }
 
   /// Calls F on another node (or this one) and returns its value. Arguments are values: they are
-  /// copied to the callee, tensors without a copy in between. A `timeout` may follow the arguments.
-  /// Throws remote_error (what F threw), rpc_timeout, peer_lost, unknown_worker, not_initialized.
+  /// copied to the callee, tensors without a copy in between. A `timeout` and
+  /// `no_wait` may follow the arguments. Throws remote_error (what F threw), rpc_timeout,
+  /// peer_lost, overloaded_error, unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
     return rpc_async<F>(to, args...).get();
   }
 
-  /// The same without waiting. At most once: a call is never sent again. The contents of tensors
+  /// The same without waiting for the answer; when the callee's window is full, for room in it. At
+  /// most once: a call is never sent again. The contents of tensors
   /// must stay as they are until the future is ready.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
     using target = callable<F>;
     using answer = typename target::answer;
-    static_assert(sizeof...(Args) - detail::limited<Args...> == target::function::arity,
+    static_assert(sizeof...(Args) - detail::option_count<Args...> == target::function::arity,
                   "the call has too few or too many arguments for the function");
     (void)target::registered;
     open();
-    auto peer = core().find(to);
-    auto state = std::make_shared<detail::call_state<answer>>(core(), peer);
+    auto& callee = core().find(to);
+    auto state = std::make_shared<detail::call_state<answer>>(core(), callee);
     core().call(
-        peer, target::hash, target::name, state,
-        detail::limit_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
+        callee, target::hash, target::name, state,
+        detail::options_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
           return [&](encoder& out) {
             (detail::write_argument<typename target::arguments, I>(out, args), ...);
           };
@@ -154,6 +162,21 @@ public:
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
     core().shutdown(graceful, limit);
   }
+
+  /// Leaves the job, which goes on: waits until what this node has asked for is answered and the
+  /// others have been told, within `limit` (0: without one), and ends the node. Others find its
+  /// actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node ends all the
+  /// same), and invalid_argument on the leader's node, which can only leave last.
+  void leave(std::chrono::milliseconds limit = {}) const { core().leave(limit); }
+
+  /// Does this node belong to its job: neither shut down nor shut out, and the job goes on?
+  bool in_job() const { return core().is_open(); }
+
+  /// The epoch of the membership: grows each time that nodes join, leave or die.
+  std::uint32_t epoch() const { return core().epoch(); }
+
+  /// From now on `watcher` hears of each change in who belongs to the job.
+  void watch_members(const member_watcher& watcher) const { core().watch_members(watcher); }
 
   /// For calls made from now on that name no limit; 0: none.
   void set_rpc_timeout(std::chrono::milliseconds limit) const { core().set_rpc_timeout(limit); }

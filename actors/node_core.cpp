@@ -6,6 +6,8 @@
 
 #include "actors/current.hpp"
 #include "actors/job.hpp"
+#include "actors/membership/note_codec.hpp"
+#include "actors/receipt.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
 
@@ -14,6 +16,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint64_t shutdown_channel = 1;
+constexpr std::uint64_t membership_channel = 2;
 
 }  // namespace
 
@@ -23,85 +26,122 @@ caf::actor_system& node_core::system() {
 }
 
 void node_core::check_open() const {
-  if (!open_.load(std::memory_order_acquire))
-    throw not_initialized(
-        "RPC has not been initialized, or has been shut down. Call init_rpc first.");
-}
-
-transport::rank_t node_core::find(const destination& to) const {
-  if (const auto* rank = std::get_if<std::int64_t>(&to.value())) {
-    if (*rank >= 0 && *rank < identity_.world_size) return static_cast<transport::rank_t>(*rank);
-    throw unknown_worker("could not find destination: rank " + std::to_string(*rank) +
-                         " in a job of " + std::to_string(identity_.world_size));
+  if (open_.load(std::memory_order_acquire)) return;
+  {
+    const std::lock_guard lock(end_mutex_);
+    if (ended_) std::rethrow_exception(to_exception(*ended_));
   }
-  const auto& name = std::get<std::string>(to.value());
-  auto place = by_name_.find(name);
-  if (place == by_name_.end())
-    throw unknown_worker("could not find destination: no worker is called '" + name + "'");
-  return place->second;
+  throw not_initialized(
+      "RPC has not been initialized, or has been shut down. Call init_rpc first.");
 }
 
-bool node_core::send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
-                          const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
+bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
+                          const std::shared_ptr<reply_sink>& sink, const call_options& how,
                           letter& text) {
   pending_request pending;
-  pending.peer = to;
+  pending.peer = to.rank();
   pending.function = name;
   pending.sink = sink;
-  pending.limit = limit.count() < 0 ? rpc_timeout() : limit;
+  pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
+  patience until{how.wait && may_wait_, never, pending.limit};
+  if (until.limit.count() > 0) until.deadline = deadline_after(until.limit);
   envelope_header header;
   header.kind = envelope_kind::call;
   header.target = hash;
   header.request = remoting_->expect(std::move(pending));
   try {
-    mail_->send(to, 0, header, &text);
+    remoting_->out().send(to, 0, header, &text, nullptr, until);
     return true;
   } catch (...) {
     // Unless somebody else has answered it already.
-    if (remoting_->requests().take(header.request, to)) throw;
+    if (remoting_->requests().take(header.request, to.rank())) throw;
     return false;
   }
 }
 
-// Hot path, at the callee.
 void node_core::dispatch(transport::incoming_message&& message, engine_unit& unit) {
-  const auto from = message.from;
+  const bool only_a_look = message.from == identity_.rank && message.envelope.empty();
+  if (early_.empty()) {
+    if (!only_a_look) take_apart(std::move(message), unit, true);
+    return;
+  }
+  // What has come too early is first in line. None of it runs here, since the network could go to
+  // another thread meanwhile.
+  if (!only_a_look) early_.push_back(std::move(message));
+  auto waiting = std::exchange(early_, {});
+  for (auto& one : waiting) take_apart(std::move(one), unit, false);
+}
+
+// Hot path, at the callee.
+void node_core::take_apart(transport::incoming_message&& message, engine_unit& unit,
+                           bool may_run_inline) {
+  const auto rank = message.from;
+  std::size_t size = message.envelope.size();
+  for (const auto& payload : message.payloads) size += payload.size;
   bool opens = false;
   try {
     opened_envelope opened(std::move(message.envelope), std::move(message.payloads));
     const auto& header = opened.header();
     opens = true;
-    if (header.job != identity_.job || from >= identity_.world_size ||
-        header.incarnation != incarnations_[from])
-      throw decode_error("a message of another job or incarnation");
-    if (header.kind != envelope_kind::control) mail_->count_received();
-    if (header.kind == envelope_kind::call) {
-      if (engine_->may_run_inline(unit)) {
-        engine_->run_handler(unit, [&] { execute(opened, from); });
+    if (header.job != identity_.job) throw decode_error("a message of another job");
+    if (header.kind == envelope_kind::control && header.target == membership_channel) {
+      decoder in(opened.body(), nullptr, nullptr);
+      membership_->receive(rank, read_note(in));
+      return;
+    }
+    if (header.epoch > remoting_->out().epoch()) {
+      // It knows of a change that this node hears of in a moment.
+      auto [envelope, payloads] = opened.give_back();
+      early_.push_back({rank, std::move(envelope), std::move(payloads)});
+      return;
+    }
+    auto* from = peers_.find(rank, header.incarnation);
+    if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
+    if (header.kind != envelope_kind::control) remoting_->out().count_received();
+    if (header.epoch < joined_) {
+      turn_away(opened, *from);
+    } else if (header.kind == envelope_kind::call) {
+      if (may_run_inline && engine_->may_run_inline(unit)) {
+        engine_->run_handler(unit, [&] { execute(opened, *from, size); });
       } else {
         // Opened again where it runs: an envelope does not move.
         unit.exec_later(
-            make_job([this, again = opened.give_back(), from](caf::execution_unit*) mutable {
+            make_job([this, again = opened.give_back(), from, size](caf::execution_unit*) mutable {
               opened_envelope message(std::move(again.first), std::move(again.second));
-              execute(message, from);
+              execute(message, *from, size);
             }));
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);
-      quiescence_->deliver(in, from);
+      quiescence_->deliver(in, rank);
     } else {
-      remoting_->deliver(opened, from, &unit);
+      receipt taken;
+      if (header.kind == envelope_kind::actor_message)
+        taken = receipt(remoting_->flow(), *from, size);
+      remoting_->deliver(opened, *from, std::move(taken), &unit);
     }
   } catch (...) {
     // Somebody has counted it as sent, and a shutdown would wait for it for ever. It is taken for a
     // program's message: the runtimes' own are too plain to be damaged.
-    if (!opens) mail_->count_received();
-    log().warn("{}: dropped a message from rank {}: {}", self().name, from,
+    if (!opens) remoting_->out().count_received();
+    log().warn("{}: dropped a message from rank {}: {}", self().name, rank,
                describe(std::current_exception(), {}, {}).text);
   }
 }
 
-void node_core::execute(opened_envelope& message, transport::rank_t from) noexcept {
+// It was sent before the sender knew of this node: to its earlier incarnation.
+void node_core::turn_away(const opened_envelope& message, peer& from) noexcept {
+  const auto& header = message.header();
+  if (header.request == 0) return;
+  fault why;
+  why.code = errc::peer_lost;
+  why.node = self().name;
+  why.text = "it was meant for an earlier incarnation of " + self().name;
+  remoting_->out().send_fault(from, header.sender, header.request, why);
+}
+
+void node_core::execute(opened_envelope& message, peer& from, std::size_t size) noexcept {
+  remoting_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
   reply_token reply(remoting_, from, header.request, function ? function->name : "");
@@ -122,21 +162,13 @@ void node_core::execute(opened_envelope& message, transport::rank_t from) noexce
   }
 }
 
-void node_core::peer_lost(transport::rank_t peer, const transport::peer_loss& why) {
-  const auto failed = remoting_->peer_lost(peer, why.text);
-  // A peer that has nothing left to do for this node may well go.
-  log().log(failed > 0 ? spdlog::level::warn : spdlog::level::debug,
-            "{}: lost {}: {}; {} requests failed", self().name, workers_[peer].name, why.text,
-            failed);
-  quiescence_->peer_lost(peer);
-}
-
 clock::time_point node_core::run_timers(clock::time_point now) {
-  auto next = host_ ? host_->clock().run_due() : clock::time_point::max();
+  auto next = host_ ? host_->clock().run_due() : never;
+  next = std::min(next, membership_->run_timer(now));
   for (auto& request : remoting_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;
-    why.node = workers_[request.peer].name;
+    why.node = peers_.name_of(request.peer);
     why.function = request.function;
     why.limit = request.limit;
     why.text = "RPC ran for more than set timeout (" + std::to_string(request.limit.count()) +

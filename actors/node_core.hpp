@@ -2,18 +2,24 @@
 
 #include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "actors/caf_host.hpp"
 #include "actors/engine.hpp"
 #include "actors/function_table.hpp"
+#include "actors/late_parts.hpp"
 #include "actors/mail.hpp"
+#include "actors/member_event.hpp"
+#include "actors/membership_host.hpp"
 #include "actors/options.hpp"
+#include "actors/peers.hpp"
 #include "actors/quiescence.hpp"
 #include "actors/remoting.hpp"
+#include "actors/timeout.hpp"
 #include "actors/worker_info.hpp"
 #include "messages/storage_pool.hpp"
 
@@ -31,31 +37,46 @@ struct debug_info {
 
 /// The parts of a node, wired together: rendezvous, transport, engine, actors. Program code holds a
 /// `node`; this is what is behind it.
-class node_core final : private dispatcher {
+class node_core final : private dispatcher, private membership_duties {
 public:
   /// Blocks until the whole job is there. Throws rendezvous_error, transport_error and the like.
   static std::shared_ptr<node_core> join(const rpc_options& options);
+
+  /// Makes the engine of a node.
+  using engine_maker = std::function<std::shared_ptr<engine>(dispatcher&)>;
+
+  /// A node that has yet to be opened. It is one of the members at the `start`.
+  static std::shared_ptr<node_core> make(const node_identity& self, const membership_view& start,
+                                         const rpc_options& options,
+                                         const engine_maker& make_engine);
+
+  /// It runs from now on, on `net`, which was made with `parts`; connects to the other members.
+  /// Throws transport_error.
+  void open(std::unique_ptr<transport::transport> net, std::unique_ptr<late_parts> parts,
+            const membership_view& start);
 
   /// Nodes of this process on a network of its own, without a rendezvous: `names.size()` of them.
   static std::vector<std::shared_ptr<node_core>> join_loopback(
       const std::vector<std::string>& names, const rpc_options& options);
   ~node_core();
 
-  const worker_info& self() const noexcept { return workers_[identity_.rank]; }
-  const std::vector<worker_info>& workers() const noexcept { return workers_; }
+  const worker_info& self() const noexcept { return self_->info; }
+
+  /// The members of the job, by rank.
+  std::shared_ptr<const std::vector<worker_info>> workers() const { return peers_.live(); }
 
   /// Throws unknown_worker.
-  transport::rank_t find(const destination& to) const;
+  peer& find(const destination& to) const { return peers_.find(to); }
 
   /// Throws not_initialized after the shutdown.
   void check_open() const;
+  bool is_open() const noexcept { return open_; }
 
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
-  /// goes to `sink`, also when sending fails at once. `limit` 0: no limit; negative: the node's
-  /// own.
+  /// goes to `sink`, also when sending fails at once.
   template <class Write>
-  void call(transport::rank_t to, std::uint64_t hash, std::string_view name,
-            std::shared_ptr<reply_sink> sink, std::chrono::milliseconds limit, Write&& write) {
+  void call(peer& to, std::uint64_t hash, std::string_view name, std::shared_ptr<reply_sink> sink,
+            const call_options& how, Write&& write) {
     try {
       check_open();
       gate::pass pass(remoting_->entrance());
@@ -63,10 +84,10 @@ public:
       border handles(*remoting_, to);
       letter text(&handles);
       write(text.body());
-      if (send_call(to, hash, name, sink, limit, text)) handles.sent();
+      if (send_call(to, hash, name, sink, how, text)) handles.sent();
     } catch (const error& e) {
       auto why = e.fault();
-      if (why.node.empty()) why.node = workers_[to].name;
+      if (why.node.empty()) why.node = to.info.name;
       if (why.function.empty()) why.function = name;
       sink->on_fault(std::move(why));
     }
@@ -90,6 +111,19 @@ public:
 
   void shutdown(bool graceful, std::chrono::milliseconds limit);
 
+  /// Leaves the running job, and ends; see node::leave.
+  void leave(std::chrono::milliseconds limit);
+
+  /// Ends it as if its process had been killed.
+  void crash();
+
+  /// Lets a newcomer in; on the leader's node.
+  void admit(application&& wish, admission&& then);
+  transport::rank_t leader() const noexcept { return leader_; }
+
+  std::uint32_t epoch() const noexcept { return remoting_->out().epoch(); }
+  void watch_members(member_watcher watcher);
+
   std::vector<transport::route> routes() const;
   debug_info info() const;
   void set_rpc_timeout(std::chrono::milliseconds limit);
@@ -100,16 +134,30 @@ public:
 private:
   struct pool;
 
-  node_core(node_identity identity, std::vector<worker_info> workers,
-            std::vector<std::uint64_t> incarnations, const rpc_options& options);
+  node_core(const node_identity& identity, const membership_view& start, const rpc_options& options,
+            const engine_maker& make_engine);
 
-  void open(std::unique_ptr<transport::transport> net);
+  void add_peer(const member& who);
   void close(bool together);
   static void destroy(node_core* core) noexcept;
-  bool send_call(transport::rank_t to, std::uint64_t hash, std::string_view name,
-                 const std::shared_ptr<reply_sink>& sink, std::chrono::milliseconds limit,
-                 letter& text);
-  void execute(opened_envelope& message, transport::rank_t from) noexcept;
+  bool send_call(peer& to, std::uint64_t hash, std::string_view name,
+                 const std::shared_ptr<reply_sink>& sink, const call_options& how, letter& text);
+  void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
+  void turn_away(const opened_envelope& message, peer& from) noexcept;
+  void execute(opened_envelope& message, peer& from, std::size_t size) noexcept;
+
+  // membership_duties
+  void send_note(transport::rank_t to, const membership_note& note) noexcept override;
+  void fence(const member& who, const fault& why) noexcept override;
+  void connect(const member& who) override;
+  void apply(const std::vector<membership_change>& changes,
+             const membership_view& view) noexcept override;
+  void job_ended(const fault& why) noexcept override;
+
+  void fence(peer& whom, const std::string& cause);
+  void bury(peer& whom);
+  void look_again_at_early();
+  void tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch);
   void adopt(const caf::strong_actor_ptr& actor);
   void end_actors();
 
@@ -119,26 +167,40 @@ private:
   clock::time_point run_timers(clock::time_point now) override;
   void prepare_thread() noexcept override;
 
-  node_identity identity_;
-  std::vector<worker_info> workers_;
-  std::vector<std::uint64_t> incarnations_;
-  std::unordered_map<std::string, transport::rank_t> by_name_;
+  const node_identity identity_;
+  peer_table peers_;
+  peer* self_ = nullptr;
   std::atomic<std::int64_t> rpc_timeout_ms_;
+  const bool may_wait_;  // for room in a window
 
   std::shared_ptr<pool> pool_;
   std::shared_ptr<engine> engine_;
-  std::unique_ptr<mail> mail_;
   std::shared_ptr<remoting> remoting_;
   std::unique_ptr<quiescence> quiescence_;
+  std::unique_ptr<membership_host> membership_;
+  std::unique_ptr<late_parts> parts_;  // between the transport and the rest
   std::unique_ptr<transport::transport> net_;
   std::unique_ptr<caf_host> host_;
   std::function<void(std::chrono::milliseconds)> leave_;  // the rendezvous' goodbye
+
+  std::uint32_t joined_ = 0;                       // the epoch in which it came
+  std::deque<transport::incoming_message> early_;  // of an epoch to come; of the leading thread
 
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;
 
   const int process_;  // whose threads the engine's are
+  std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};
+  std::atomic<bool> closed_{true};
+  std::atomic<bool> parting_{false};  // all nodes are about to end
+
+  mutable std::mutex end_mutex_;
+  std::optional<fault> ended_;  // the job, for this node
+
+  std::mutex watchers_mutex_;
+  std::vector<member_watcher> watchers_;
+
   mutable gate uses_;  // of the network and the actor system, by threads of the program
   std::mutex shutdown_mutex_;
 };

@@ -19,13 +19,13 @@ constexpr auto farewell = std::chrono::seconds(5);
 }  // namespace
 
 void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
-  if (!open_) return;
+  if (closed_) return;
   if (engine_->is_own_thread())
     throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
   std::lock_guard guard(shutdown_mutex_);
-  if (!open_) return;
+  if (closed_) return;
   std::exception_ptr failure;
-  if (graceful) {
+  if (graceful && open_) {
     auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
     try {
       quiescence_->wait(
@@ -33,15 +33,20 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
             // Sent is read last: what is sent meanwhile is then missing at the receiver.
             quiescence::report r;
             r.idle = engine_->quiet() && remoting_->requests().size() == 0;
-            r.received = mail_->received_total();
-            r.sent = mail_->sent_total();
+            r.received = remoting_->out().received_total();
+            r.sent = remoting_->out().sent_total();
             return r;
           },
           deadline);
+      parting_ = true;
       quiescence_->leave(clock::now() + farewell);
     } catch (const error&) {
       failure = std::current_exception();
     }
+  }
+  if (graceful) {
+    const std::lock_guard lock(end_mutex_);
+    if (ended_) failure = to_exception(*ended_);
   }
   close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
@@ -49,6 +54,8 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
 
 void node_core::close(bool together) {
   open_ = false;
+  closed_ = true;
+  membership_->close();
   remoting_->close();
   fault why;
   why.code = errc::not_initialized;
@@ -63,6 +70,11 @@ void node_core::close(bool together) {
   net_.reset();
   if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
   leave_ = nullptr;
+}
+
+void node_core::crash() {
+  leave_ = nullptr;
+  shutdown(false, {});
 }
 
 void node_core::end_actors() {
@@ -106,6 +118,7 @@ void node_core::destroy(node_core* core) noexcept {
     delete core;
     return;
   }
+  if (core->engine_->run_aside([core] { delete core; })) return;
   static std::mutex mutex;
   static std::jthread last;
   std::lock_guard guard(mutex);

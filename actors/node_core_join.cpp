@@ -25,26 +25,62 @@ struct node_core::pool final : transport::payload_pool {
   storage_pool memory;
 };
 
-node_core::node_core(node_identity identity, std::vector<worker_info> workers,
-                     std::vector<std::uint64_t> incarnations, const rpc_options& options)
+node_core::node_core(const node_identity& identity, const membership_view& start,
+                     const rpc_options& options, const engine_maker& make_engine)
     : identity_(identity),
-      workers_(std::move(workers)),
-      incarnations_(std::move(incarnations)),
       rpc_timeout_ms_(options.rpc_timeout.count()),
+      may_wait_(options.overload == when_full::wait),
       pool_(std::make_shared<pool>()),
       process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
-  for (const auto& worker : workers_) by_name_.emplace(worker.name, worker.id);
-  engine_ = std::make_shared<thread_engine>(static_cast<dispatcher&>(*this), engine_options{});
-  mail_ = std::make_unique<mail>(identity_, *engine_);
-  remoting_ =
-      std::make_shared<remoting>(*mail_, engine_, [names = workers_](transport::rank_t rank) {
-        return rank < names.size() ? names[rank].name : "rank " + std::to_string(rank);
-      });
-  quiescence_ = std::make_unique<quiescence>(*mail_, *engine_);
+  engine_ = make_engine(*this);
+  remoting_ = std::make_shared<remoting>(identity_, engine_, peers_, options.window);
+  for (const auto& [rank, who] : start.members) add_peer(who);
+  joined_ = start.epoch;
+  remoting_->out().set_epoch(start.epoch);
+  self_ = peers_.find(identity_.rank);
+  quiescence_ = std::make_unique<quiescence>(remoting_->out(), *engine_, peers_);
+  quiescence_->members_changed(start.leader, false);
+  leader_ = start.leader;
+  membership_options rules;
+  rules.hang_limit = options.hang_limit;
+  rules.elects = options.on_leader_loss == leader_loss::elect;
+  membership_ = std::make_unique<membership_host>(start, identity_.rank, rules, *engine_,
+                                                  static_cast<membership_duties&>(*this));
 }
 
+std::shared_ptr<node_core> node_core::make(const node_identity& self, const membership_view& start,
+                                           const rpc_options& options,
+                                           const engine_maker& make_engine) {
+  return {new node_core(self, start, options, make_engine), &node_core::destroy};
+}
+
+namespace {
+
+std::shared_ptr<engine> on_threads(dispatcher& node) {
+  return std::make_shared<thread_engine>(node, engine_options{});
+}
+
+std::unique_ptr<transport::transport> make_ucx(transport::rank_t rank,
+                                               const transport::job_secret& secret, bool one_host,
+                                               const rpc_options& options, late_parts& parts) {
+  transport::ucx_options ucx;
+  ucx.rank = rank;
+  ucx.one_host = one_host;
+  ucx.net_devices = options.net_devices;
+  const auto proof = secret.subkey("transport").sign({});
+  static_assert(sizeof proof == sizeof ucx.key);
+  std::memcpy(ucx.key.data(), &proof, sizeof proof);
+  ucx.kind = options.transport == backend::tcp             ? transport::ucx_kind::tcp
+             : options.transport == backend::shared_memory ? transport::ucx_kind::shared_memory
+                                                           : transport::ucx_kind::automatic;
+  return transport::make_ucx_transport(ucx, parts, parts);
+}
+
+}  // namespace
+
 std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
+  if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   transport::rendezvous_options meet;
   meet.init_method = options.init_method;
   meet.rank = options.rank;
@@ -52,37 +88,21 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
   meet.name = options.name;
   meet.timeout = options.init_timeout;
   meet.job = options.job;
-  std::shared_ptr<node_core> core;
+  auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
   auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
-    std::vector<worker_info> workers;
-    std::vector<std::uint64_t> incarnations;
-    for (const auto& member : known.members) {
-      workers.push_back({member.name, member.rank});
-      incarnations.push_back(member.incarnation);
-    }
-    node_identity self{known.rank, known.world_size, known.job_id, incarnations[known.rank]};
-    core.reset(new node_core(self, std::move(workers), std::move(incarnations), options),
-               &node_core::destroy);
-    transport::ucx_options ucx;
-    ucx.rank = known.rank;
-    ucx.one_host = known.all_on_one_host;
-    ucx.net_devices = options.net_devices;
-    const auto proof = known.secret.subkey("transport").sign({});
-    static_assert(sizeof proof == sizeof ucx.key);
-    std::memcpy(ucx.key.data(), &proof, sizeof proof);
-    ucx.kind = options.transport == backend::tcp             ? transport::ucx_kind::tcp
-               : options.transport == backend::shared_memory ? transport::ucx_kind::shared_memory
-                                                             : transport::ucx_kind::automatic;
-    net = transport::make_ucx_transport(ucx, core->engine_->as_sink(), *core->pool_);
+    net = make_ucx(known.rank, known.secret, known.all_on_one_host, options, *parts);
     return net->address();
   });
-  for (const auto& member : roster.members)
-    if (member.rank != roster.rank) net->add_peer(member.rank, member.address);
+  membership_view start;
+  for (const auto& one : roster.members)
+    start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
+  auto core = make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation}, start,
+                   options, on_threads);
   core->leave_ = [roster](std::chrono::milliseconds wait_for_others) mutable {
     roster.close(wait_for_others);
   };
-  core->open(std::move(net));
+  core->open(std::move(net), std::move(parts), start);
   return core;
 }
 
@@ -91,41 +111,43 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;
   const auto job = std::uint64_t{random()} << 32 | random();
-  std::vector<worker_info> workers;
   std::set<std::string_view> known;
   for (const auto& name : names) {
     if (const auto problem = transport::worker_name_problem(name); !problem.empty())
       throw invalid_argument("a worker's name " + problem);
     if (!known.insert(name).second) throw invalid_argument("two workers are called '" + name + "'");
   }
-  for (const auto& name : names)
-    workers.push_back({name, static_cast<std::uint32_t>(workers.size())});
-  std::vector<std::uint64_t> incarnations(names.size(), 1);
-  const auto size = static_cast<transport::rank_t>(names.size());
-  std::vector<std::shared_ptr<node_core>> cores;
+  membership_view start;
+  std::vector<std::unique_ptr<late_parts>> parts;
   std::vector<std::unique_ptr<transport::transport>> nets;
-  for (transport::rank_t rank = 0; rank < size; ++rank) {
-    cores.emplace_back(new node_core({rank, size, job, 1}, workers, incarnations, options),
-                       &node_core::destroy);
-    nets.push_back(transport::make_loopback_transport(
-        network, rank, cores.back()->engine_->as_sink(), *cores.back()->pool_));
+  for (const auto& name : names) {
+    const auto rank = static_cast<transport::rank_t>(nets.size());
+    parts.push_back(std::make_unique<late_parts>());
+    nets.push_back(transport::make_loopback_transport(network, rank, *parts.back(), *parts.back()));
+    start.members[rank] = {rank, 1, name, nets.back()->address()};
   }
-  for (transport::rank_t a = 0; a < size; ++a)
-    for (transport::rank_t b = 0; b < size; ++b)
-      if (a != b) nets[a]->add_peer(b, nets[b]->address());
-  for (transport::rank_t rank = 0; rank < size; ++rank) cores[rank]->open(std::move(nets[rank]));
+  std::vector<std::shared_ptr<node_core>> cores;
+  for (transport::rank_t rank = 0; rank < nets.size(); ++rank) {
+    cores.push_back(make({rank, job, 1}, start, options, on_threads));
+    cores[rank]->open(std::move(nets[rank]), std::move(parts[rank]), start);
+  }
   return cores;
 }
 
-void node_core::open(std::unique_ptr<transport::transport> net) {
+void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<late_parts> parts,
+                     const membership_view& start) {
+  parts->attach(engine_->as_sink(), *pool_);
+  parts_ = std::move(parts);
   net_ = std::move(net);
-  mail_->attach(*net_, *pool_);
+  for (const auto& [rank, who] : start.members)
+    if (rank != identity_.rank) net_->add_peer(rank, who.address);
+  remoting_->out().attach(*net_, *pool_);
   host_ = std::make_unique<caf_host>(remoting_, identity_);
-  std::vector<caf::node_id> nodes;
-  for (transport::rank_t rank = 0; rank < identity_.world_size; ++rank)
-    nodes.push_back(caf_host::id_of(identity_.job, incarnations_[rank], rank));
-  remoting_->attach(host_->system(), std::move(nodes));
+  remoting_->attach(host_->system());
+  membership_->open(host_->system());
+  caf_host::let_go_of_logger();
   // Only now: messages may be waiting already.
+  closed_ = false;
   open_ = true;
   engine_->start(*net_);
 }

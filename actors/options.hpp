@@ -16,6 +16,24 @@ enum class backend : std::uint8_t {
   tcp,            ///< UCX over TCP, also on one host
 };
 
+/// How much a node may have under way to another one before that has taken it up. 0: no limit.
+struct flow_window {
+  std::uint32_t messages = 8192;
+  std::uint64_t bytes = std::uint64_t{64} << 20;
+};
+
+/// What a sender does when the receiver's window is full.
+enum class when_full : std::uint8_t {
+  wait,  ///< until there is room, or the call's limit has passed
+  fail,  ///< the call ends with overloaded_error
+};
+
+/// What becomes of the job when its leader, rank 0 at first, is lost.
+enum class leader_loss : std::uint8_t {
+  end,    ///< it ends, with peer_lost on every node
+  elect,  ///< the others choose another, if they are enough to be sure that they are the job
+};
+
 /// How to become a node of a job. Everything has a default; what is empty comes from the
 /// environment.
 struct rpc_options {
@@ -28,6 +46,12 @@ struct rpc_options {
   backend transport = backend::automatic;
   std::string net_devices{};  ///< interfaces to use between hosts; empty: all
   std::string job{};          ///< empty: the launcher's
+  flow_window window{};       ///< of each other node towards this one; the same on all nodes
+  when_full overload = when_full::wait;
+  /// How long a node may be silent, though its process and connection live, before it is taken for
+  /// hung and shut out; 0: for ever. The same on all nodes.
+  std::chrono::milliseconds hang_limit{60'000};
+  leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
 };
 
 }  // namespace troupe

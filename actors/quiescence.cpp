@@ -12,20 +12,23 @@ constexpr std::uint64_t control_channel = 1;
 
 // Sends to rank `to`; a lost peer needs nothing.
 template <class... Ts>
-void post(mail& out, transport::rank_t to, const Ts&... xs) noexcept {
+void post(mail& out, peer_table& peers, transport::rank_t to, const Ts&... xs) noexcept {
+  auto* there = peers.find(to);
+  if (!there) return;
   try {
     letter text(nullptr);
     (text.body().put(xs), ...);
     envelope_header header;
     header.target = control_channel;
-    out.send(to, 0, header, &text);
+    out.send(*there, 0, header, &text);
   } catch (const error&) {
   }
 }
 
 }  // namespace
 
-quiescence::quiescence(mail& out, engine& driver) : out_(out), engine_(driver) {}
+quiescence::quiescence(mail& out, engine& driver, peer_table& peers)
+    : out_(out), engine_(driver), peers_(peers) {}
 
 void quiescence::wait(const std::function<report()>& look, clock::time_point deadline) {
   auto pause = std::chrono::microseconds(200);
@@ -39,14 +42,14 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
       verdict_ = verdict;
     }
     auto now = look();
-    if (out_.self().rank == 0)
-      take_report(0, round, now);
+    if (is_leader())
+      take_report(out_.self().rank, round, now);
     else
-      post(out_, 0, note::report, round, now.sent, now.received, now.idle);
+      post(out_, peers_, leader_, note::report, round, now.sent, now.received, now.idle);
     if (!engine_.wait(*verdict, deadline)) {
       fault f;
       f.code = errc::rpc_timeout;
-      f.text = "the job did not come to rest within the limit of the shutdown" + missing(round);
+      f.text = "the job did not come to rest within the limit of the shutdown" + missing();
       throw rpc_timeout(std::move(f));
     }
     {
@@ -59,19 +62,25 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
     engine_.wait(nothing, std::min(deadline, clock::now() + pause));
     pause = std::min(2 * pause, std::chrono::microseconds(20'000));
   }
-  throw troupe::peer_lost("rank 0 was lost during the shutdown");
+  throw peer_lost("rank " + std::to_string(leader_) + " was lost during the shutdown");
+}
+
+bool quiescence::have_all_left() const {
+  for (const auto& member : *peers_.live())
+    if (peers_.find(member.id)->live() && !left_.contains(member.id)) return false;
+  return true;
 }
 
 void quiescence::leave(clock::time_point deadline) {
-  if (out_.self().rank != 0) {
-    post(out_, 0, note::goodbye);
+  if (!is_leader()) {
+    post(out_, peers_, leader_, note::goodbye);
     return;
   }
   auto left = all_left_;
   {
     std::lock_guard guard(mutex_);
-    left_.insert(0);
-    if (left_.size() == out_.self().world_size) return;
+    left_.insert(out_.self().rank);
+    if (have_all_left()) return;
   }
   engine_.wait(*left, deadline);
 }
@@ -90,9 +99,7 @@ void quiescence::deliver(decoder& in, transport::rank_t from) {
       return;
     }
     case note::goodbye: {
-      std::lock_guard guard(mutex_);
-      left_.insert(from);
-      if (left_.size() == out_.self().world_size) engine_.finish(*all_left_);
+      has_left(from);
       return;
     }
   }
@@ -102,41 +109,42 @@ void quiescence::deliver(decoder& in, transport::rank_t from) {
 void quiescence::take_report(transport::rank_t from, std::uint64_t round, report what) {
   {
     std::lock_guard guard(mutex_);
-    rounds_[round].reports[from] = what;
+    reports_[from] = {round, what};
   }
-  judge(round);
+  judge();
 }
 
-void quiescence::judge(std::uint64_t round) {
+// When all members have reported, they hear whether all is done.
+void quiescence::judge() {
   bool quiet = false;
+  std::map<transport::rank_t, round_report> reports;
   {
     std::lock_guard guard(mutex_);
-    auto place = rounds_.find(round);
-    if (place == rounds_.end()) return;
-    auto& reports = place->second.reports;
-    for (transport::rank_t rank = 0; rank < out_.self().world_size; ++rank)
-      if (!lost_.contains(rank) && !reports.contains(rank)) return;
+    std::erase_if(reports_, [&](const auto& one) { return !peers_.find(one.first)->live(); });
+    for (const auto& member : *peers_.live())
+      if (peers_.find(member.id)->live() && !reports_.contains(member.id)) return;
+    reports.swap(reports_);
     std::uint64_t sent = 0, received = 0;
     bool idle = true;
+    std::map<transport::rank_t, report> now;
     for (const auto& [rank, r] : reports) {
-      sent += r.sent;
-      received += r.received;
-      idle = idle && r.idle;
+      sent += r.what.sent;
+      received += r.what.received;
+      idle = idle && r.what.idle;
+      now[rank] = r.what;
     }
     // What was under way to or from a lost node never arrives.
-    const bool settled = idle && (sent == received || !lost_.empty());
-    quiet = settled && previous_ == reports;
+    const bool settled = idle && (sent == received || lost_some_);
+    quiet = settled && previous_ == now;
     previous_.reset();
-    if (settled) previous_ = std::move(reports);
-    rounds_.erase(place);
+    if (settled) previous_ = std::move(now);
   }
-  send_verdict(round, quiet);
-}
-
-void quiescence::send_verdict(std::uint64_t round, bool quiet) {
-  for (transport::rank_t rank = 1; rank < out_.self().world_size; ++rank)
-    post(out_, rank, note::verdict, round, quiet);
-  take_verdict(round, quiet);
+  for (const auto& [rank, r] : reports) {
+    if (rank == out_.self().rank)
+      take_verdict(r.round, quiet);
+    else
+      post(out_, peers_, rank, note::verdict, r.round, quiet);
+  }
 }
 
 void quiescence::take_verdict(std::uint64_t round, bool quiet) {
@@ -150,32 +158,42 @@ void quiescence::take_verdict(std::uint64_t round, bool quiet) {
   engine_.finish(*verdict);
 }
 
-void quiescence::peer_lost(transport::rank_t peer) {
+void quiescence::members_changed(transport::rank_t leader, bool lost_some) {
   std::shared_ptr<completion> verdict;
-  std::vector<std::uint64_t> open;
   {
     std::lock_guard guard(mutex_);
-    lost_.insert(peer);
-    if (peer == 0) {
-      leader_lost_ = true;
-      verdict.swap(verdict_);
-    }
-    left_.insert(peer);
-    if (left_.size() == out_.self().world_size) engine_.finish(*all_left_);
-    for (auto& [round, state] : rounds_) open.push_back(round);
+    lost_some_ = lost_some_ || lost_some;
+    // A report to the leader of before is not answered: the next round begins.
+    if (leader_.exchange(leader) != leader) verdict.swap(verdict_);
+    if (is_leader() && have_all_left()) engine_.finish(*all_left_);
   }
   if (verdict) engine_.finish(*verdict);
-  for (auto round : open) judge(round);
+  if (is_leader()) judge();
 }
 
-std::string quiescence::missing(std::uint64_t round) const {
+void quiescence::has_left(transport::rank_t rank) {
   std::lock_guard guard(mutex_);
-  auto place = rounds_.find(round);
-  if (out_.self().rank != 0 || place == rounds_.end()) return "";
+  left_.insert(rank);
+  if (have_all_left()) engine_.finish(*all_left_);
+}
+
+void quiescence::leader_lost() {
+  std::shared_ptr<completion> verdict;
+  {
+    std::lock_guard guard(mutex_);
+    leader_lost_ = true;
+    verdict.swap(verdict_);
+  }
+  if (verdict) engine_.finish(*verdict);
+}
+
+std::string quiescence::missing() const {
+  std::lock_guard guard(mutex_);
+  if (!is_leader()) return "";
   std::string out;
-  for (transport::rank_t rank = 0; rank < out_.self().world_size; ++rank)
-    if (!lost_.contains(rank) && !place->second.reports.contains(rank))
-      out += (out.empty() ? ": not there are ranks " : ", ") + std::to_string(rank);
+  for (const auto& member : *peers_.live())
+    if (!reports_.contains(member.id))
+      out += (out.empty() ? ": not there are ranks " : ", ") + std::to_string(member.id);
   return out;
 }
 

@@ -4,9 +4,8 @@
 
 namespace troupe {
 
-remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner,
-                           transport::rank_t rank)
-    : caf::actor_proxy(config), owner_(std::move(owner)), rank_(rank) {}
+remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home)
+    : caf::actor_proxy(config), owner_(std::move(owner)), home_(home) {}
 
 remote_actor::~remote_actor() { owner_->gone(*this); }
 
@@ -44,8 +43,8 @@ void remote_actor::kill_proxy(caf::execution_unit* host, caf::error reason) {
 }
 
 reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner,
-                             transport::rank_t rank, std::uint64_t request)
-    : caf::actor_proxy(config), owner_(std::move(owner)), rank_(rank), request_(request) {}
+                             peer& asker, std::uint64_t request)
+    : caf::actor_proxy(config), owner_(std::move(owner)), from_(asker), request_(request) {}
 
 reply_address::~reply_address() {
   if (answered_) return;
@@ -55,14 +54,14 @@ reply_address::~reply_address() {
   why.code = errc::remote_error;
   why.type = "troupe::broken_promise";
   why.text = "the handler dropped the request without an answer";
-  why.node = owner_->name_of(owner_->out().self().rank);
-  owner_->out().send_fault(rank_, id(), request_, why);
+  why.node = owner_->own_name();
+  owner_->out().send_fault(from_, id(), request_, why);
 }
 
 void reply_address::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
   if (letter->mid.is_response()) {
     if (!answered_.exchange(true))
-      owner_->reply(rank_, id(), request_, letter->move_content_to_message());
+      owner_->reply(from_, id(), request_, letter->move_content_to_message());
   } else if (auto target = asker()) {
     target->enqueue(std::move(letter), host);
   } else {
@@ -71,7 +70,7 @@ void reply_address::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit
 }
 
 caf::strong_actor_ptr reply_address::asker() {
-  return id() == 0 ? nullptr : owner_->proxy_of(rank_, id(), false);
+  return id() == 0 ? nullptr : owner_->proxy_of(from_, id(), false);
 }
 
 void reply_address::attach(caf::attachable_ptr what) {

@@ -10,7 +10,7 @@ namespace troupe {
 /// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
 class remote_actor final : public caf::actor_proxy {
 public:
-  remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, transport::rank_t rank);
+  remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home);
   ~remote_actor() override;
 
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
@@ -19,7 +19,7 @@ public:
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.remote_actor"; }
 
-  transport::rank_t rank() const noexcept { return rank_; }
+  peer& home() const noexcept { return home_; }
   remoting& owner() const noexcept { return *owner_; }
   bool ended() const noexcept { return getf(is_terminated_flag); }
 
@@ -30,7 +30,7 @@ private:
   caf::error reason();
 
   std::shared_ptr<remoting> owner_;
-  const transport::rank_t rank_;
+  peer& home_;
   std::atomic<std::uint32_t> grants_{0};
   std::atomic<bool> watched_{false};
 };
@@ -39,7 +39,7 @@ private:
 /// Dropped without one, it tells the asker. Everything else goes to the sender's `remote_actor`.
 class reply_address final : public caf::actor_proxy {
 public:
-  reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner, transport::rank_t rank,
+  reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& asker,
                 std::uint64_t request);
   ~reply_address() override;
 
@@ -53,7 +53,7 @@ private:
   caf::strong_actor_ptr asker();
 
   std::shared_ptr<remoting> owner_;
-  const transport::rank_t rank_;
+  peer& from_;
   const std::uint64_t request_;
   std::atomic<bool> answered_{false};
 };

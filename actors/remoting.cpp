@@ -23,15 +23,20 @@ auto take_out(Table& table, const Match& match) {
 
 }  // namespace
 
-remoting::remoting(mail& out, std::shared_ptr<engine> driver,
-                   std::function<std::string(transport::rank_t)> name_of)
-    : out_(out), engine_(std::move(driver)), name_of_(std::move(name_of)) {}
+remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver, peer_table& peers,
+                   const flow_window& window)
+    : engine_(std::move(driver)),
+      peers_(peers),
+      flow_(std::make_shared<flow_control>(
+          peers, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
+      out_(self, *engine_, *flow_) {}
 
 remoting::~remoting() = default;
 
-void remoting::attach(caf::actor_system& system, std::vector<caf::node_id> nodes) {
-  system_ = &system;
-  nodes_ = std::move(nodes);
+void remoting::attach(caf::actor_system& system) { system_ = &system; }
+
+remoting::key remoting::key_of(const remote_actor& proxy) noexcept {
+  return {proxy.home().rank(), proxy.home().incarnation, proxy.id()};
 }
 
 bool remoting::is_own(const caf::strong_actor_ptr& handle) const noexcept {
@@ -67,43 +72,56 @@ void remoting::answer(pending_request&& request, fault&& why, caf::execution_uni
 // ---- Ends
 // -------------------------------------------------------------------------------------------
 
-std::size_t remoting::peer_lost(transport::rank_t peer, const std::string& reason) {
-  fault why;
-  why.code = errc::peer_lost;
-  why.node = name_of_(peer);
-  why.text = "lost " + why.node + ": " + reason;
-  std::vector<caf::strong_actor_ptr> proxies;
-  // Dropped outside of the lock.
-  std::vector<std::pair<transport::rank_t, caf::strong_actor_ptr>> pinned;
-  std::vector<caf::attachable_ptr> orphans;
-  {
-    std::lock_guard guard(mutex_);
-    lost_.insert(peer);
-    for (auto& [name, weak] : proxies_)
-      if (name.rank == peer)
-        if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
-    orphans = take_out(orphans_, [&](const auto& entry) { return entry.first.rank == peer; });
-    pinned = take_out(pins_, [&](const auto& entry) {
-      const auto& [holder, proxy] = entry.second;
-      return holder == peer || static_cast<remote_actor*>(proxy->get())->rank() == peer;
-    });
-  }
-  auto requests = requests_.take_peer(peer);
+std::size_t remoting::fail_requests(const peer& whom) {
+  const auto why = whom.loss();
+  auto requests = requests_.take_peer(whom.rank());
   const auto failed = requests.size();
   for (auto& request : requests) {
     auto told = why;
     told.function = request.function;
     answer(std::move(request), std::move(told), nullptr);
   }
-  for (auto& proxy : proxies)
-    static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
-  for (auto& watchers : orphans) tell(watchers, to_caf(why), nullptr);
-  exports_->release_all(peer);
   return failed;
+}
+
+void remoting::fail_others(const fault& why) {
+  for (const auto* other : peers_.all()) {
+    if (other->rank() == out_.self().rank) continue;
+    for (auto& request : requests_.take_peer(other->rank())) {
+      auto told = why;
+      told.function = request.function;
+      answer(std::move(request), std::move(told), nullptr);
+    }
+  }
+}
+
+void remoting::bury(const peer& whom) {
+  const auto why = to_caf(whom.loss());
+  std::vector<caf::strong_actor_ptr> proxies;
+  // Dropped outside of the lock.
+  std::vector<std::pair<transport::rank_t, caf::strong_actor_ptr>> pinned;
+  std::vector<caf::attachable_ptr> orphans;
+  {
+    std::lock_guard guard(mutex_);
+    for (auto& [name, weak] : proxies_)
+      if (name.rank == whom.rank() && name.incarnation == whom.incarnation)
+        if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
+    orphans = take_out(orphans_, [&](const auto& entry) {
+      return entry.first.rank == whom.rank() && entry.first.incarnation == whom.incarnation;
+    });
+    pinned = take_out(pins_, [&](const auto& entry) {
+      const auto& [holder, proxy] = entry.second;
+      return holder == whom.rank() || &static_cast<remote_actor*>(proxy->get())->home() == &whom;
+    });
+  }
+  for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
+  for (auto& watchers : orphans) tell(watchers, why, nullptr);
+  exports_->release_all(whom.rank());
 }
 
 void remoting::close() {
   gate_.close();
+  flow_->give_up(nullptr);
   gate_.wait_until_empty();
 }
 

@@ -15,6 +15,7 @@
 namespace troupe {
 
 class remote_actor;
+class receipt;
 
 /// Actors across nodes: what leaves through a handle, what arrives for an actor, and who lives how
 /// long.
@@ -30,21 +31,26 @@ class remote_actor;
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
 /// handler
 ///    that drops it, or by the loss of the node.
-class remoting final : public std::enable_shared_from_this<remoting> {
+class remoting final : public std::enable_shared_from_this<remoting>, private flow_control::sender {
 public:
-  remoting(mail& out, std::shared_ptr<engine> driver,
-           std::function<std::string(transport::rank_t)> name_of);
+  remoting(const node_identity& self, std::shared_ptr<engine> driver, peer_table& peers,
+           const flow_window& window);
   ~remoting();
 
-  void attach(caf::actor_system& system, std::vector<caf::node_id> nodes);
+  void attach(caf::actor_system& system);
 
   /// An actor message, response, failure or control message has arrived. Actors are enqueued with
   /// `unit` as their host. Throws decode_error when it makes no sense.
-  void deliver(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
+  void deliver(opened_envelope& message, peer& from, receipt&& taken, caf::execution_unit* unit);
 
-  /// Fails what waits for `peer`, ends the handles of its actors and takes back what it held.
-  /// Returns how many requests that failed.
-  std::size_t peer_lost(transport::rank_t peer, const std::string& reason);
+  /// Fails what waits for `whom`, which is fenced. Returns how many requests that were.
+  std::size_t fail_requests(const peer& whom);
+
+  /// Fails all that waits for other nodes.
+  void fail_others(const fault& why);
+
+  /// Ends the handles of a lost node's actors and takes back what it held.
+  void bury(const peer& whom);
 
   /// Every handle bounces from now on. Waits for senders under way.
   void close();
@@ -61,6 +67,14 @@ public:
         &write, std::move(pending));
   }
 
+  /// Tells an actor of another node what `write` puts into the body, or throws overloaded_error.
+  template <class Write>
+  void tell_at_once(const remote_actor& target, const Write& write) {
+    tell_at_once(
+        target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
+        &write);
+  }
+
   /// Adds a request, whose deadline is its limit from now on. Its id.
   std::uint64_t expect(pending_request&& pending);
 
@@ -70,8 +84,10 @@ public:
   request_table& requests() noexcept { return requests_; }
   export_table& exports() noexcept { return *exports_; }
   mail& out() noexcept { return out_; }
+  const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
-  std::string name_of(transport::rank_t rank) const { return name_of_(rank); }
+  peer_table& peers() noexcept { return peers_; }
+  const std::string& own_name() const { return peers_.find(out_.self().rank)->info.name; }
 
   /// Handles of remote actors that exist here.
   std::size_t proxies() const;
@@ -84,6 +100,9 @@ private:
   void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
                pending_request&& pending) noexcept;
 
+  void tell_at_once(const remote_actor& target, void (*write)(encoder&, const void*),
+                    const void* how);
+
   template <class Write>
   void post(const remote_actor& target, pending_request&& pending, const Write& write) noexcept;
 
@@ -91,10 +110,12 @@ private:
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);
   void watch(remote_actor& target);
   void gone(remote_actor& proxy);
-  fault loss_of(transport::rank_t peer) const;
+
+  void send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
+                 std::uint64_t second) noexcept override;
 
   // For reply_address.
-  void reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+  void reply(peer& to, std::uint64_t order, std::uint64_t request,
              const caf::message& answer) noexcept;
 
   // For border.
@@ -102,28 +123,27 @@ private:
     caf::actor_id granted = 0;
     std::uint64_t pin = 0;
   };
-  void write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to,
+  void write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,
                     std::vector<written_handle>& written);
-  void take_back(const std::vector<written_handle>& written, transport::rank_t from) noexcept;
+  void take_back(const std::vector<written_handle>& written, peer& from) noexcept;
   void unpin(std::uint64_t pin);
-  caf::strong_actor_ptr read_handle(decoder& in, transport::rank_t from);
-  caf::strong_actor_ptr proxy_of(transport::rank_t owner, caf::actor_id id, bool granted);
+  caf::strong_actor_ptr read_handle(decoder& in, peer& from);
+  caf::strong_actor_ptr proxy_of(peer& owner, caf::actor_id id, bool granted);
 
-  void deliver_to_actor(opened_envelope& message, transport::rank_t from,
+  void deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
                         caf::execution_unit* unit);
-  void deliver_answer(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
-  void deliver_control(opened_envelope& message, transport::rank_t from, caf::execution_unit* unit);
+  void deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit);
+  void deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit);
   void answer(pending_request&& request, fault&& why, caf::execution_unit* unit);
   template <class... Ts>
-  void send_control(transport::rank_t to, const Ts&... xs) noexcept;
+  void send_control(peer& to, const Ts&... xs) noexcept;
   bool is_own(const caf::strong_actor_ptr& handle) const noexcept;
-  transport::rank_t rank_of(const caf::node_id& node) const;
 
-  mail& out_;
   const std::shared_ptr<engine> engine_;
-  std::function<std::string(transport::rank_t)> name_of_;
+  peer_table& peers_;
+  const std::shared_ptr<flow_control> flow_;
+  mail out_;
   caf::actor_system* system_ = nullptr;
-  std::vector<caf::node_id> nodes_;
   gate gate_;
 
   request_table requests_;
@@ -131,27 +151,28 @@ private:
 
   struct key {
     transport::rank_t rank;
+    std::uint64_t incarnation;
     caf::actor_id id;
     bool operator==(const key&) const = default;
   };
   struct key_hash {
     std::size_t operator()(const key& k) const noexcept {
-      return k.id * 0x9e3779b97f4a7c15ull ^ k.rank;
+      return k.id * 0x9e3779b97f4a7c15ull ^ k.rank ^ k.incarnation << 32;
     }
   };
+  static key key_of(const remote_actor& proxy) noexcept;
   mutable std::mutex mutex_;
   std::unordered_map<key, caf::weak_actor_ptr, key_hash> proxies_;
   std::unordered_map<key, caf::attachable_ptr, key_hash> orphans_;  // watch without a handle
   std::unordered_map<std::uint64_t, std::pair<transport::rank_t, caf::strong_actor_ptr>> pins_;
   std::uint64_t last_pin_ = 0;
-  std::set<transport::rank_t> lost_;
 };
 
 /// The border between this node and `peer` for the handles of one message. What written handles
 /// give to `peer` is taken back, unless the message is `sent`.
 class border final : public handle_translator {
 public:
-  border(remoting& owner, transport::rank_t peer) : owner_(owner), peer_(peer) {}
+  border(remoting& owner, peer& other) : owner_(owner), peer_(other) {}
   ~border() {
     if (!written_.empty()) owner_.take_back(written_, peer_);
   }
@@ -168,7 +189,7 @@ public:
 
 private:
   remoting& owner_;
-  transport::rank_t peer_;
+  peer& peer_;
   std::vector<remoting::written_handle> written_;
 };
 

@@ -19,7 +19,7 @@ void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
 
 }  // namespace
 
-void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, transport::rank_t to,
+void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,
                             std::vector<written_handle>& written) {
   if (!handle) {
     out.put(handle_form::null);
@@ -27,9 +27,9 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, t
   }
   if (handle->home_system != system_)
     throw encode_error("an actor handle of another node of this process cannot be sent from " +
-                       name_of_(out_.self().rank) + ": handles travel in messages only");
+                       own_name() + ": handles travel in messages only");
   if (is_own(handle)) {
-    exports_->grant(handle, to);
+    exports_->grant(handle, to.rank());
     written.push_back({.granted = handle->id()});
     out.put(handle_form::own);
     out.put(handle->id());
@@ -40,31 +40,31 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, t
   if (!remote) {
     // The sender of a request: the handle that lasts is another one.
     proxy = nullptr;
-    for (transport::rank_t rank = 0; rank < nodes_.size() && !proxy; ++rank)
-      if (nodes_[rank] == handle->node() && handle->id() != 0)
-        proxy = proxy_of(rank, handle->id(), false);
+    for (auto* owner : peers_.all())
+      if (owner->node == handle->node() && handle->id() != 0)
+        proxy = proxy_of(*owner, handle->id(), false);
     remote = proxy ? dynamic_cast<remote_actor*>(proxy->get()) : nullptr;
     if (!remote) throw encode_error("this kind of actor handle cannot be sent");
   }
   std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
   {
     std::lock_guard guard(mutex_);
-    if (!lost_.contains(remote->rank())) {
+    if (!remote->home().gone()) {
       pin = ++last_pin_;
-      pins_.emplace(pin, std::pair(to, proxy));
+      pins_.emplace(pin, std::pair(to.rank(), proxy));
     }
   }
   if (pin != 0) written.push_back({.pin = pin});
   out.put(handle_form::passed_on);
   out.put(handle->id());
-  out.put(remote->rank());
+  out.put(remote->home().rank());
+  out.put(remote->home().incarnation);
   out.put(pin);
 }
 
-void remoting::take_back(const std::vector<written_handle>& written,
-                         transport::rank_t from) noexcept {
+void remoting::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
   for (const auto& handle : written) {
-    if (handle.granted != 0) exports_->release(handle.granted, from, 1);
+    if (handle.granted != 0) exports_->release(handle.granted, from.rank(), 1);
     if (handle.pin != 0) unpin(handle.pin);
   }
 }
@@ -78,13 +78,13 @@ void remoting::unpin(std::uint64_t pin) {
   pins_.erase(place);
 }
 
-caf::strong_actor_ptr remoting::read_handle(decoder& in, transport::rank_t from) {
+caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
   const auto self = out_.self().rank;
   switch (in.get<handle_form>()) {
     case handle_form::null: return nullptr;
     case handle_form::own: {
       auto id = in.get<caf::actor_id>();
-      if (from != self) return proxy_of(from, id, true);
+      if (from.rank() != self) return proxy_of(from, id, true);
       auto actor = exports_->find(id);
       exports_->release(id, self, 1);
       return actor;
@@ -92,54 +92,46 @@ caf::strong_actor_ptr remoting::read_handle(decoder& in, transport::rank_t from)
     case handle_form::passed_on: {
       auto id = in.get<caf::actor_id>();
       auto owner = in.get<transport::rank_t>();
+      auto incarnation = in.get<std::uint64_t>();
       auto pin = in.get<std::uint64_t>();
-      if (owner >= nodes_.size())
-        throw decode_error("a handle names rank " + std::to_string(owner) + " of " +
-                           std::to_string(nodes_.size()));
-      if (owner == self) {
+      auto* home = peers_.find(owner, incarnation);
+      if (!home) home = &peers_.departed(owner, incarnation);
+      if (owner == self && home->incarnation == incarnation && home->live()) {
         auto actor = exports_->find(id);
         send_control(from, control::unpin, pin);
         return actor;
       }
-      auto proxy = proxy_of(owner, id, true);
-      send_control(owner, control::claim, id, from, pin);
+      auto proxy = proxy_of(*home, id, true);
+      send_control(*home, control::claim, id, from.rank(), pin);
       return proxy;
     }
   }
   throw decode_error("a handle of unknown form");
 }
 
-caf::strong_actor_ptr remoting::proxy_of(transport::rank_t owner, caf::actor_id id, bool granted) {
+caf::strong_actor_ptr remoting::proxy_of(peer& owner, caf::actor_id id, bool granted) {
   caf::strong_actor_ptr proxy;
   bool lost = false;
   {
     std::lock_guard guard(mutex_);
-    auto& known = proxies_[{owner, id}];
+    auto& known = proxies_[{owner.rank(), owner.incarnation, id}];
     proxy = caf::actor_cast<caf::strong_actor_ptr>(known);
     if (!proxy) {
       caf::actor_config config;
-      proxy = caf::make_actor<remote_actor, caf::strong_actor_ptr>(
-          id, nodes_[owner], system_, config, shared_from_this(), owner);
+      proxy = caf::make_actor<remote_actor, caf::strong_actor_ptr>(id, owner.node, system_, config,
+                                                                   shared_from_this(), owner);
       known = caf::actor_cast<caf::weak_actor_ptr>(proxy);
-      lost = lost_.contains(owner);
+      lost = owner.gone();
     }
     if (granted) static_cast<remote_actor*>(proxy->get())->grants_.fetch_add(1);
   }
-  if (lost) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(loss_of(owner)));
+  if (lost) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(owner.loss()));
   return proxy;
-}
-
-fault remoting::loss_of(transport::rank_t peer) const {
-  fault why;
-  why.code = errc::peer_lost;
-  why.node = name_of_(peer);
-  why.text = "the actor's node is gone";
-  return why;
 }
 
 // Those who watch the actor do so without a handle now.
 void remoting::gone(remote_actor& proxy) {
-  const key name{proxy.rank(), proxy.id()};
+  const key name = key_of(proxy);
   const bool watched = proxy.attachables_head_ != nullptr;
   bool lost = false;
   {
@@ -147,17 +139,17 @@ void remoting::gone(remote_actor& proxy) {
     auto place = proxies_.find(name);
     // A new handle may have taken the place already.
     if (place != proxies_.end() && place->second.get() == proxy.ctrl()) proxies_.erase(place);
-    lost = lost_.contains(name.rank);
+    lost = proxy.home().gone();
     if (watched && !lost) append(orphans_[name], std::move(proxy.attachables_head_));
   }
   if (watched && lost) {
-    tell(proxy.attachables_head_, to_caf(loss_of(name.rank)), nullptr);
+    tell(proxy.attachables_head_, to_caf(proxy.home().loss()), nullptr);
     return;
   }
   // Once more: the end may have come while there was neither handle nor orphan.
-  if (watched) send_control(name.rank, control::watch, name.id);
+  if (watched) send_control(proxy.home(), control::watch, name.id);
   if (auto grants = proxy.grants_.load())
-    send_control(name.rank, control::release, name.id, grants);
+    send_control(proxy.home(), control::release, name.id, grants);
 }
 
 }  // namespace troupe

@@ -14,6 +14,7 @@ enum class control : std::uint8_t {
   release,  // id, count: I have dropped so many handles
   claim,    // id, holder, pin: I have a handle of yours from `holder`
   unpin,    // pin: the handle that you passed on has been claimed
+  window,   // note, two numbers: of flow_control
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a
@@ -27,7 +28,7 @@ inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
 }
 
 template <class... Ts>
-void remoting::send_control(transport::rank_t to, const Ts&... xs) noexcept {
+void remoting::send_control(peer& to, const Ts&... xs) noexcept {
   gate::pass pass(gate_);
   if (!pass) return;
   try {

@@ -1,7 +1,9 @@
 // What arrives: messages for actors, answers, and what the runtimes say to each other.
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
+#include <caf/message_builder.hpp>
 
+#include "actors/receipt.hpp"
 #include "actors/remoting_internal.hpp"
 
 namespace troupe {
@@ -10,12 +12,40 @@ namespace {
 
 constexpr std::uint32_t max_release = 1u << 30;
 
+// A message in an actor's mailbox that has room in its sender's window until the actor turns to it.
+class windowed_letter final : public caf::mailbox_element {
+public:
+  windowed_letter(caf::strong_actor_ptr&& from, caf::message_id id, caf::message&& content,
+                  receipt&& taken)
+      : caf::mailbox_element(std::move(from), id, {}),
+        content_(std::move(content)),
+        taken_(std::move(taken)) {
+    if (!content_.vals()) content_ = caf::message_builder().to_message();  // CAF looks inside
+  }
+
+  caf::type_erased_tuple& content() override {
+    taken_.settle();
+    return content_;
+  }
+  const caf::type_erased_tuple& content() const override { return content_.content(); }
+  caf::message move_content_to_message() override {
+    taken_.settle();
+    return std::move(content_);
+  }
+  caf::message copy_content_to_message() const override { return content_; }
+
+private:
+  caf::message content_;
+  receipt taken_;
+};
+
 }  // namespace
 
-void remoting::deliver(opened_envelope& message, transport::rank_t from,
+void remoting::deliver(opened_envelope& message, peer& from, receipt&& taken,
                        caf::execution_unit* unit) {
   switch (message.header().kind) {
-    case envelope_kind::actor_message: return deliver_to_actor(message, from, unit);
+    case envelope_kind::actor_message:
+      return deliver_to_actor(message, from, std::move(taken), unit);
     case envelope_kind::response:
     case envelope_kind::failure: return deliver_answer(message, from, unit);
     case envelope_kind::control: return deliver_control(message, from, unit);
@@ -25,7 +55,7 @@ void remoting::deliver(opened_envelope& message, transport::rank_t from,
 }
 
 // Hot path of a call through a handle, at the callee.
-void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from,
+void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
                                 caf::execution_unit* unit) {
   const auto& header = message.header();
   try {
@@ -37,7 +67,7 @@ void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from
     if (!target) {
       fault why;
       why.code = errc::actor_down;
-      why.node = name_of_(out_.self().rank);
+      why.node = own_name();
       why.text = "actor " + std::to_string(header.target) + " has ended";
       if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
       return;
@@ -47,27 +77,27 @@ void remoting::deliver_to_actor(opened_envelope& message, transport::rank_t from
     if (header.request != 0) {
       caf::actor_config config;
       sender = caf::make_actor<reply_address, caf::strong_actor_ptr>(
-          header.sender, nodes_[from], system_, config, shared_from_this(), from, header.request);
+          header.sender, from.node, system_, config, shared_from_this(), from, header.request);
       mid = caf::message_id(header.request & 0xffffffff).with_normal_priority();
     } else if (header.sender != 0) {
       sender = proxy_of(from, header.sender, false);
     }
     if (header.urgent) mid = mid.with_high_priority();
-    target->enqueue(caf::make_mailbox_element(std::move(sender), mid, {}, std::move(content)),
+    target->enqueue(caf::mailbox_element_ptr(new windowed_letter(
+                        std::move(sender), mid, std::move(content), std::move(taken))),
                     unit);
   } catch (...) {
     if (header.request == 0) throw;
     auto why = unreadable();
-    why.node = name_of_(out_.self().rank);
+    why.node = own_name();
     out_.send_fault(from, header.sender, header.request, why);
   }
 }
 
 // Hot path of the answer.
-void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
-                              caf::execution_unit* unit) {
+void remoting::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
   const auto& header = message.header();
-  auto request = requests_.take(header.target, from);
+  auto request = requests_.take(header.target, from.rank());
   if (!request) return;  // late: its call has timed out
   if (header.kind == envelope_kind::failure) {
     fault why;
@@ -97,14 +127,13 @@ void remoting::deliver_answer(opened_envelope& message, transport::rank_t from,
   }
 }
 
-void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
-                               caf::execution_unit* unit) {
+void remoting::deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit) {
   border handles(*this, from);
   decoder in(message.body(), nullptr, &handles);
   switch (in.get<control>()) {
     case control::watch: {
       auto id = in.get<caf::actor_id>();
-      auto tell = [weak = weak_from_this(), id, from](const caf::error& reason) {
+      auto tell = [weak = weak_from_this(), id, &from](const caf::error& reason) {
         if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
       };
       if (auto actor = exports_->find(id)) {
@@ -112,7 +141,7 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
       } else {
         fault why;
         why.code = errc::actor_down;
-        why.node = name_of_(out_.self().rank);
+        why.node = own_name();
         why.text = "the actor had ended before";
         tell(to_caf(why));
       }
@@ -121,13 +150,14 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
     case control::down: {
       auto id = in.get<caf::actor_id>();
       auto reason = in.get<caf::error>();
+      const key name{from.rank(), from.incarnation, id};
       caf::strong_actor_ptr proxy;
       caf::attachable_ptr orphans;
       {
         std::lock_guard guard(mutex_);
-        auto place = proxies_.find({from, id});
+        auto place = proxies_.find(name);
         if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
-        if (auto left = orphans_.extract({from, id})) orphans = std::move(left.mapped());
+        if (auto left = orphans_.extract(name)) orphans = std::move(left.mapped());
       }
       tell(orphans, reason, unit);
       if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
@@ -136,20 +166,27 @@ void remoting::deliver_control(opened_envelope& message, transport::rank_t from,
     case control::release: {
       auto id = in.get<caf::actor_id>();
       auto count = in.get<std::uint32_t>();
-      exports_->release(id, from, std::min(count, max_release));
+      exports_->release(id, from.rank(), std::min(count, max_release));
       break;
     }
     case control::claim: {
       auto id = in.get<caf::actor_id>();
       auto holder = in.get<transport::rank_t>();
       auto pin = in.get<std::uint64_t>();
-      if (holder >= nodes_.size()) throw decode_error("a claim names an unknown rank");
-      if (auto actor = exports_->find(id)) exports_->grant(actor, from);
-      send_control(holder, control::unpin, pin);
+      auto* pinned_by = peers_.find(holder);
+      if (!pinned_by) throw decode_error("a claim names an unknown rank");
+      if (auto actor = exports_->find(id)) exports_->grant(actor, from.rank());
+      send_control(*pinned_by, control::unpin, pin);
       break;
     }
     case control::unpin: {
       unpin(in.get<std::uint64_t>());
+      break;
+    }
+    case control::window: {
+      const auto note = in.get<flow_control::note>();
+      const auto first = in.get<std::uint64_t>();
+      flow_->deliver(from, note, first, in.get<std::uint64_t>());
       break;
     }
     default: throw decode_error("a control message of unknown kind");

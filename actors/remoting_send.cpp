@@ -8,7 +8,7 @@ namespace troupe {
 template <class Write>
 void remoting::post(const remote_actor& target, pending_request&& pending,
                     const Write& write) noexcept {
-  const auto to = target.rank();
+  peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
   fault why;
@@ -21,17 +21,21 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
     border handles(*this, to);
     letter text(&handles);
     write(text.body(), header);
-    pending.peer = to;
-    if (asks) header.request = request = expect(std::move(pending));
-    out_.send(to, target.id(), header, &text);
+    pending.peer = to.rank();
+    patience how{pending.wait, never, pending.limit};
+    if (asks) {
+      if (pending.limit.count() > 0) how.deadline = deadline_after(pending.limit);
+      header.request = request = expect(std::move(pending));
+    }
+    out_.send(to, target.id(), header, &text, nullptr, how);
     handles.sent();
     return;
   } catch (...) {
     why = unreadable();
   }
-  if (why.node.empty()) why.node = name_of_(to);
+  if (why.node.empty()) why.node = to.info.name;
   // Unless somebody else has answered it already.
-  if (request != 0) pending = requests_.take(request, to);
+  if (request != 0) pending = requests_.take(request, to.rank());
   if (pending)
     answer(std::move(pending), std::move(why), nullptr);
   else if (!asks && why.code != errc::peer_lost && why.code != errc::not_initialized)
@@ -61,7 +65,21 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
   post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
 }
 
-void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t request,
+void remoting::tell_at_once(const remote_actor& target, void (*write)(encoder&, const void*),
+                            const void* how) {
+  gate::pass pass(gate_);
+  if (!pass) throw not_initialized("the node has been shut down");
+  envelope_header header;
+  header.kind = envelope_kind::actor_message;
+  header.target = target.id();
+  border handles(*this, target.home());
+  letter text(&handles);
+  write(text.body(), how);
+  out_.send(target.home(), target.id(), header, &text, nullptr, {.wait = false});
+  handles.sent();
+}
+
+void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
                      const caf::message& answer) noexcept {
   gate::pass pass(gate_);
   if (!pass) return;
@@ -78,13 +96,19 @@ void remoting::reply(transport::rank_t to, std::uint64_t order, std::uint64_t re
     // Nobody is left to hear it.
   } catch (...) {
     auto why = unreadable();
-    if (why.node.empty()) why.node = name_of_(out_.self().rank);
+    if (why.node.empty()) why.node = own_name();
     out_.send_fault(to, order, request, why);
   }
 }
 
+void remoting::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
+                         std::uint64_t second) noexcept {
+  if (auto* there = peers_.find(to); there && there->live())
+    send_control(*there, control::window, what, first, second);
+}
+
 void remoting::watch(remote_actor& target) {
-  send_control(target.rank(), control::watch, target.id());
+  send_control(target.home(), control::watch, target.id());
 }
 
 }  // namespace troupe

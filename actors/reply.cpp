@@ -15,7 +15,7 @@ bool reply_token::send(remoting& owner, letter& text) {
   envelope_header header;
   header.kind = envelope_kind::response;
   header.target = request_;
-  owner.out().send(to_, 0, header, &text);
+  owner.out().send(*to_, 0, header, &text);
   return true;
 }
 
@@ -27,15 +27,14 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
   gate::pass pass(owner.entrance());
   if (!pass) return;
   try {
-    auto told =
-        describe(std::move(why), owner.name_of(owner.out().self().rank), std::string(function_));
-    const bool caller_lost = told.code == errc::peer_lost && told.node == owner.name_of(to_);
+    auto told = describe(std::move(why), owner.own_name(), std::string(function_));
+    const bool caller_lost = told.code == errc::peer_lost && told.node == to_->info.name;
     if (!caller_lost)
       log().warn("{} for {} failed: {}{}{}", function_.empty() ? "a call" : function_,
-                 owner.name_of(to_), told.type, told.type.empty() ? "" : ": ", told.text);
-    owner.out().send_fault(to_, 0, request_, told);
+                 to_->info.name, told.type, told.type.empty() ? "" : ": ", told.text);
+    owner.out().send_fault(*to_, 0, request_, told);
   } catch (const std::exception& e) {
-    log().error("an answer to {} could not be sent: {}", owner.name_of(to_), e.what());
+    log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());
   }
 }
 

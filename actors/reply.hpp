@@ -11,9 +11,9 @@ namespace troupe {
 /// dropped.
 class reply_token {
 public:
-  reply_token(std::shared_ptr<remoting> owner, transport::rank_t to, std::uint64_t request,
+  reply_token(std::shared_ptr<remoting> owner, peer& to, std::uint64_t request,
               std::string_view function) noexcept
-      : owner_(std::move(owner)), to_(to), request_(request), function_(function) {}
+      : owner_(std::move(owner)), to_(&to), request_(request), function_(function) {}
   reply_token(reply_token&&) noexcept = default;
   reply_token& operator=(reply_token&&) = delete;
   ~reply_token();
@@ -24,7 +24,7 @@ public:
     auto owner = std::exchange(owner_, nullptr);
     if (!owner) return;
     try {
-      border handles(*owner, to_);
+      border handles(*owner, *to_);
       letter text(&handles);
       write(text.body());
       if (send(*owner, text)) handles.sent();
@@ -40,7 +40,7 @@ private:
   void send_failure(remoting& owner, std::exception_ptr why) noexcept;
 
   std::shared_ptr<remoting> owner_;
-  transport::rank_t to_;
+  peer* to_;
   std::uint64_t request_;
   std::string_view function_;
 };

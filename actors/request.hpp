@@ -137,7 +137,8 @@ std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
 
 template <class Handle, class... Ts>
-auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... message) {
+auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
+  const auto limit = std::max(how.limit, std::chrono::milliseconds(0));
   using answer = answer_to<Handle, Ts...>;
   constexpr auto name = type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
   (void)interface_registration<Handle>::done;
@@ -145,10 +146,11 @@ auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... messag
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   if (auto* elsewhere = alive_elsewhere(target)) {
     auto& actors = elsewhere->owner();
-    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->rank());
+    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home());
     pending_request pending;
     pending.function = name;
     pending.limit = limit;
+    pending.wait = how.wait;
     pending.sink = state;
     actors.request(
         *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
@@ -175,37 +177,52 @@ auto ask(const Handle& receiver, std::chrono::milliseconds limit, Ts&&... messag
   return future<answer>(std::move(state));
 }
 
+template <class Handle, class... Ts>
+void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
+  // Does not compile when the actor does not know it.
+  using known [[maybe_unused]] = answers_to<Handle, Ts...>;
+  (void)interface_registration<Handle>::done;
+  if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
+  auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
+  if (auto* elsewhere = how.wait ? nullptr : alive_elsewhere(target))
+    elsewhere->owner().tell_at_once(*elsewhere,
+                                    [&](encoder& out) { put_as_message(out, message...); });
+  else
+    target->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {},
+                                              caf::make_message(std::forward<Ts>(message)...)),
+                    nullptr);
+}
+
 }  // namespace detail
 
-/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message: rpc_timeout
-/// then names the actor's node, the message and the limit. Without one the future waits for the
-/// answer, the actor's end or the loss of its node; a promise that a handler has made and kept
-/// answers when it is kept or dropped, whether the actor still lives or not.
+/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message, and
+/// `no_wait`: rpc_timeout then names the actor's node, the message and the limit. Without one the
+/// future waits for the answer, the actor's end or the loss of its node; a promise that a handler
+/// has made and kept answers when it is kept or dropped, whether the actor still lives or not.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
-  const auto limit = detail::limit_in(message...);
+  const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return detail::ask(
-        receiver, limit,
+        receiver, how,
         std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
   }
-  (std::make_index_sequence<sizeof...(Ts) - detail::limited<Ts...>>());
+  (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }
 
 /// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
-/// it answers is dropped. Does not block and throws nothing but invalid_argument, for a handle that
-/// names no actor.
+/// it answers is dropped. Waits for room in the window of the actor's node when that is full; with
+/// `no_wait` behind the message it throws overloaded_error instead. Throws invalid_argument for a
+/// handle that names no actor.
 template <class Handle, class... Ts>
 void send(const Handle& receiver, Ts&&... message) {
-  // Does not compile when the actor does not know it.
-  using known [[maybe_unused]] = detail::answers_to<Handle, Ts...>;
-  (void)interface_registration<Handle>::done;
-  if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
-  caf::actor_cast<caf::strong_actor_ptr>(receiver)->enqueue(
-      caf::make_mailbox_element(nullptr, caf::make_message_id(), {},
-                                caf::make_message(std::forward<Ts>(message)...)),
-      nullptr);
+  auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    detail::tell(receiver, detail::options_in(message...),
+                 std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
+  }
+  (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }
 
 /// Asks all of them the same, with a `timeout` if one follows, and gathers the answers, in order.

@@ -32,6 +32,7 @@ struct pending_request {
   std::shared_ptr<reply_sink> sink;
   caf::strong_actor_ptr sender;
   caf::message_id mid;
+  bool wait = true;   ///< for room in the window of `peer`, rather than fail
   bool late = false;  ///< it has timed out
 
   explicit operator bool() const noexcept { return sink || sender; }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <type_traits>
 
 #include "messages/error.hpp"
@@ -18,22 +19,37 @@ struct timeout {
   std::chrono::milliseconds limit;
 };
 
+/// As the last argument of a call, request or message: when the receiver's window is full, it ends
+/// with overloaded_error instead of waiting for room.
+struct no_wait_t {};
+inline constexpr no_wait_t no_wait;
+
+/// How one call is to be made.
+struct call_options {
+  std::chrono::milliseconds limit{-1};  ///< 0: none; negative: the node's own
+  bool wait = true;                     ///< for room in the receiver's window
+};
+
 namespace detail {
 
-/// Is the last of these a limit?
-template <class... Ts>
-inline constexpr bool limited = (false || ... || std::is_same_v<std::decay_t<Ts>, timeout>);
+template <class T>
+inline constexpr bool is_call_option =
+    std::is_same_v<std::decay_t<T>, timeout> || std::is_same_v<std::decay_t<T>, no_wait_t>;
 
-/// The limit at the end of a pack of arguments; -1 ms: there is none.
-inline std::chrono::milliseconds limit_in() { return std::chrono::milliseconds(-1); }
-template <class First, class... Rest>
-std::chrono::milliseconds limit_in(const First& first, const Rest&... rest) {
-  if constexpr (sizeof...(Rest) > 0)
-    return limit_in(rest...);
-  else if constexpr (std::is_same_v<First, timeout>)
-    return first.limit;
-  else
-    return std::chrono::milliseconds(-1);
+/// How many of these, the last ones, say how the call is to be made.
+template <class... Ts>
+inline constexpr std::size_t option_count = (std::size_t{0} + ... + (is_call_option<Ts> ? 1 : 0));
+
+template <class... Ts>
+call_options options_in(const Ts&... arguments) {
+  call_options how;
+  [[maybe_unused]] const auto take = [&](const auto& one) {
+    using type = std::decay_t<decltype(one)>;
+    if constexpr (std::is_same_v<type, timeout>) how.limit = one.limit;
+    if constexpr (std::is_same_v<type, no_wait_t>) how.wait = false;
+  };
+  (take(arguments), ...);
+  return how;
 }
 
 }  // namespace detail

@@ -50,6 +50,8 @@ const char* name_of(errc code) noexcept {
     case errc::not_initialized: return "not initialized";
     case errc::actor_down: return "actor down";
     case errc::deadlock: return "deadlock";
+    case errc::fenced: return "fenced";
+    case errc::overloaded: return "overloaded";
   }
   return nullptr;
 }
@@ -89,6 +91,8 @@ std::exception_ptr to_exception(fault f) {
     case errc::not_initialized: return std::make_exception_ptr(not_initialized(std::move(f)));
     case errc::actor_down: return std::make_exception_ptr(actor_down(std::move(f)));
     case errc::deadlock: return std::make_exception_ptr(deadlock_error(std::move(f)));
+    case errc::fenced: return std::make_exception_ptr(fenced_error(std::move(f)));
+    case errc::overloaded: return std::make_exception_ptr(overloaded_error(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }

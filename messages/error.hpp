@@ -25,6 +25,8 @@ enum class errc : std::uint8_t {
   not_initialized,   ///< used before init_rpc or after shutdown
   actor_down,        ///< the receiving actor has ended
   deadlock,          ///< the wait could never end
+  fenced,            ///< the job has shut this node out
+  overloaded,        ///< the receiver's window is full
 };
 
 /// The name of `code`, as in the list above.
@@ -88,6 +90,8 @@ using transport_error = error_of<errc::transport_error>;
 using not_initialized = error_of<errc::not_initialized>;
 using actor_down = error_of<errc::actor_down>;
 using deadlock_error = error_of<errc::deadlock>;
+using fenced_error = error_of<errc::fenced>;
+using overloaded_error = error_of<errc::overloaded>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

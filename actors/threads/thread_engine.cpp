@@ -8,15 +8,6 @@
 
 namespace troupe {
 
-void engine_unit::exec_later(caf::resumable* job) {
-  if (collecting_ && !next_) {
-    next_ = job;
-  } else {
-    ++handed_on_;
-    owner_.push(job);
-  }
-}
-
 thread_engine::thread_engine(dispatcher& client, engine_options options)
     : client_(client), options_(options) {
   open_timers();

@@ -1,0 +1,168 @@
+// What a node does as the membership decides: who is let in, shut out and buried.
+
+#include <caf/send.hpp>
+
+#include "actors/membership/note_codec.hpp"
+#include "actors/node_core.hpp"
+#include "messages/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::uint64_t membership_channel = 2;
+
+}  // namespace
+
+void node_core::add_peer(const member& who) {
+  auto& added =
+      peers_.add(std::make_unique<peer>(worker_info{who.name, who.rank}, who.incarnation,
+                                        caf_host::id_of(identity_.job, who.incarnation, who.rank)));
+  remoting_->flow()->open(added);
+}
+
+void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& why) {
+  if (parting_)
+    quiescence_->has_left(rank);
+  else
+    membership_->lost(rank, why);
+}
+
+void node_core::send_note(transport::rank_t to, const membership_note& note) noexcept {
+  auto* there = peers_.find(to);
+  if (!there) return;
+  gate::pass pass(remoting_->entrance());
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    write_note(text.body(), note);
+    envelope_header header;
+    header.target = membership_channel;
+    remoting_->out().send(*there, 0, header, &text);
+  } catch (const error& e) {
+    // Its connection is broken: the transport says so as well.
+    log().debug("{}: a note to {} was not sent: {}", self().name, there->info.name, e.what());
+  }
+}
+
+void node_core::connect(const member& who) { net_->add_peer(who.rank, who.address); }
+
+void node_core::fence(const member& who, const fault& why) noexcept {
+  if (auto* whom = peers_.find(who.rank, who.incarnation)) fence(*whom, why.text);
+  net_->close_peer(who.rank, false);
+}
+
+// Nothing of it is taken from now on, and nobody waits for it.
+void node_core::fence(peer& whom, const std::string& cause) {
+  if (!peers_.fence(whom, cause)) return;
+  remoting_->flow()->give_up(&whom);
+  const auto failed = remoting_->fail_requests(whom);
+  // A peer that has nothing left to do for this node may well go.
+  log().log(failed > 0 ? spdlog::level::warn : spdlog::level::debug, "{}: {}; {} requests failed",
+            self().name, cause, failed);
+}
+
+// What it held is dropped, and who watches it is told.
+void node_core::bury(peer& whom) {
+  if (peers_.bury(whom)) remoting_->bury(whom);
+}
+
+void node_core::apply(const std::vector<membership_change>& changes,
+                      const membership_view& view) noexcept {
+  bool lost_some = false;
+  for (const auto& change : changes) {
+    if (!change.removes()) {
+      add_peer(change.who);
+    } else if (auto* whom = peers_.find(change.who.rank, change.who.incarnation)) {
+      bury(*whom);
+      lost_some = true;
+    }
+  }
+  remoting_->out().set_epoch(view.epoch);
+  leader_ = view.leader;
+  look_again_at_early();
+  quiescence_->members_changed(view.leader, lost_some);
+  tell_watchers(changes, view.epoch);
+}
+
+// An empty message to itself has the leading thread look.
+void node_core::look_again_at_early() {
+  transport::incoming_message look;
+  look.from = identity_.rank;
+  engine_->deliver_locally(std::move(look));
+}
+
+void node_core::tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch) {
+  const std::lock_guard lock(watchers_mutex_);
+  for (const auto& change : changes) {
+    member_event event;
+    event.epoch = epoch;
+    event.what = static_cast<member_change>(change.what);
+    event.who = {change.who.name, change.who.rank};
+    event.incarnation = change.who.incarnation;
+    event.cause = change.cause;
+    for (const auto& watcher : watchers_) caf::anon_send(watcher, event);
+  }
+}
+
+void node_core::watch_members(member_watcher watcher) {
+  check_open();
+  const std::lock_guard lock(watchers_mutex_);
+  watchers_.push_back(std::move(watcher));
+}
+
+// The job goes on without this node, or not at all: whatever waits here ends.
+void node_core::job_ended(const fault& why) noexcept {
+  {
+    const std::lock_guard lock(end_mutex_);
+    ended_ = why;
+  }
+  open_ = false;
+  log().error("{}: {}", self().name, why.text);
+  remoting_->fail_others(why);
+  for (auto* one : peers_.all()) {
+    if (one->rank() == identity_.rank) continue;
+    fence(*one, why.text);
+    net_->close_peer(one->rank(), false);
+    bury(*one);
+  }
+  quiescence_->leader_lost();
+}
+
+void node_core::admit(application&& wish, admission&& then) {
+  membership_->admit(std::move(wish), std::move(then));
+}
+
+void node_core::leave(std::chrono::milliseconds limit) {
+  check_open();
+  if (engine_->is_own_thread())
+    throw deadlock_error("leave was called inside of a handler, which it would wait for");
+  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
+  // What this node has asked others for comes first, and what it has sent.
+  completion nothing;
+  while (!(engine_->quiet() && remoting_->requests().size() == 0 && net_->idle()) &&
+         clock::now() < deadline)
+    engine_->wait(nothing, std::min(deadline, clock::now() + std::chrono::milliseconds(1)));
+  struct outcome {
+    completion done;
+    std::optional<fault> why;
+  };
+  const auto result = std::make_shared<outcome>();
+  membership_->leave([result, driver = engine_](const fault* why) {
+    if (why) result->why = *why;
+    driver->finish(result->done);
+  });
+  const bool answered = engine_->wait(result->done, deadline);
+  if (answered && !result->why) parting_ = true;
+  if (answered && result->why) std::rethrow_exception(to_exception(*result->why));
+  shutdown(false, {});
+  if (answered) return;
+  fault why;
+  why.code = errc::rpc_timeout;
+  why.node = self().name;
+  why.limit = limit;
+  why.text = "the job did not let " + self().name + " go within the limit";
+  throw troupe::rpc_timeout(std::move(why));
+}
+
+}  // namespace troupe

@@ -1,0 +1,189 @@
+#include "actors/simulation/virtual_engine.hpp"
+
+#include <algorithm>
+#include <caf/scheduled_actor.hpp>
+
+#include "actors/caf_host.hpp"
+#include "actors/current.hpp"
+#include "actors/thread_identity.hpp"
+#include "messages/error.hpp"
+
+namespace troupe {
+
+virtual_engine::virtual_engine(dispatcher& client, std::shared_ptr<world> in,
+                               transport::rank_t rank)
+    : client_(client), in_(std::move(in)), world_(*in_), rank_(rank), unit_(*this) {}
+
+virtual_engine::~virtual_engine() { world_.leave(*this); }
+
+void virtual_engine::start(transport::transport& net) {
+  net_ = &net;
+  world_.enter(*this, rank_);
+}
+
+void virtual_engine::attach(caf::actor_system& system) { unit_.attach(system); }
+
+void virtual_engine::on_message(transport::incoming_message&& message) {
+  inbox_.push_back(std::move(message));
+}
+
+void virtual_engine::on_peer_lost(transport::rank_t peer, transport::peer_loss why) {
+  lost_.emplace_back(peer, std::move(why));
+}
+
+void virtual_engine::push(caf::resumable* job) {
+  queue_.push_back(job);
+  world_.activate(*this);
+}
+
+bool virtual_engine::push_if_open(caf::resumable* job) {
+  if (stopped_) return false;
+  push(job);
+  return true;
+}
+
+void virtual_engine::deliver_locally(transport::incoming_message&& message) {
+  local_.push_back(std::move(message));
+  world_.activate(*this);
+}
+
+void virtual_engine::set_timer(clock::time_point when) {
+  if (when < timer_) world_.set_timer(*this, when);
+}
+
+bool virtual_engine::wait(completion& what, clock::time_point deadline) {
+  if (what.ready()) return true;
+  if (self.owner && self.owner != this) return self.owner->hold(what, deadline);
+  if (self.owner || !waits_ended_) hold(what, deadline);
+  return what.ready() || wait_without_network(what, deadline);
+}
+
+// Throws in a handler of this node; other threads go on without it.
+bool virtual_engine::hold(completion& what, clock::time_point deadline) {
+  ++waiting_;
+  const auto handler = self;
+  try {
+    if (!waits_ended_) world_.block(what, deadline, this);
+  } catch (...) {
+    --waiting_;
+    throw;
+  }
+  --waiting_;
+  if (what.ready() || !waits_ended_ || !handler.owner) return what.ready();
+  throw not_initialized("the node has been shut down");
+}
+
+void virtual_engine::end_waits() {
+  waits_ended_ = true;
+  while (waiting_ > 0) {
+    completion nothing;
+    world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
+  }
+}
+
+void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
+  end_waits();
+  world_.leave(*this);
+  // Handlers that do not wait in here, but for what no network brings, end
+  // first.
+  while (running_ > (is_own_thread() ? 1 : 0)) {
+    completion nothing;
+    world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
+  }
+  stopped_ = true;
+  while (!queue_.empty()) {
+    auto* job = queue_.front();
+    queue_.pop_front();
+    if (job->subtype() == caf::resumable::function_object)
+      run(job);
+    else
+      drop(job);
+  }
+  inbox_.clear();
+  local_.clear();
+  lost_.clear();
+}
+
+bool virtual_engine::quiet() const noexcept {
+  return running_ == (is_own_thread() ? 1 : 0) && queue_.empty() && local_.empty() &&
+         inbox_.empty();
+}
+
+bool virtual_engine::is_own_thread() const noexcept { return self.owner == this; }
+
+bool virtual_engine::run_aside(std::function<void()> body) {
+  world_.spawn(std::move(body));
+  return true;
+}
+
+bool virtual_engine::has_work() const {
+  return network_ready_ || !queue_.empty() || !local_.empty() || !inbox_.empty() ||
+         !lost_.empty() || timer_ <= world_.now();
+}
+
+// One thing of those that it could do next.
+void virtual_engine::turn() {
+  if (timer_ <= world_.now()) {
+    const auto before = self;
+    self = {this, &unit_, this, false};
+    world_.set_timer(*this, never);
+    set_timer(client_.run_timers(world_.now()));
+    self = before;
+    return;
+  }
+  const bool mail = network_ready_ || !local_.empty() || !inbox_.empty() || !lost_.empty();
+  if (!queue_.empty() && (!mail || world_.random().chance(0.5))) {
+    // Real threads would take them up in about this order.
+    const auto near = std::min<std::size_t>(queue_.size(), 4);
+    const auto place = queue_.begin() + static_cast<long>(world_.random().next() % near);
+    auto* job = *place;
+    queue_.erase(place);
+    run(job);
+  } else {
+    poll();
+  }
+}
+
+void virtual_engine::poll() {
+  const auto before = self;
+  self = {this, &unit_, this, false};
+  network_ready_ = false;
+  net_->progress();
+  while (!local_.empty()) {
+    inbox_.push_back(std::move(local_.front()));
+    local_.pop_front();
+  }
+  while (!lost_.empty()) {
+    auto [peer, why] = std::move(lost_.front());
+    lost_.pop_front();
+    client_.peer_lost(peer, why);
+  }
+  while (!inbox_.empty()) {
+    auto message = std::move(inbox_.front());
+    inbox_.pop_front();
+    client_.dispatch(std::move(message), unit_);
+  }
+  self = before;
+}
+
+void virtual_engine::run(caf::resumable* job) {
+  const auto before = self;
+  self = {this, &unit_, this, true};
+  ++running_;
+  client_.prepare_thread();
+  if (job->subtype() == caf::resumable::scheduled_actor)
+    detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
+  switch (job->resume(&unit_, 1 + world_.random().next() % 4)) {
+    case caf::resumable::resume_later: push(job); break;
+    case caf::resumable::done:
+    case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;
+    case caf::resumable::shutdown_execution_unit: break;
+  }
+  caf_host::let_go_of_logger();
+  detail::set_current_node(nullptr);
+  detail::set_current_actor(0);
+  --running_;
+  self = before;
+}
+
+}  // namespace troupe

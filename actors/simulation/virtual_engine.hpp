@@ -1,0 +1,74 @@
+#pragma once
+
+#include <deque>
+
+#include "actors/simulation/world.hpp"
+
+namespace troupe {
+
+/// The engine of a node in a simulation: the world gives it turns. No threads
+/// of its own, no locks: who has the world's baton uses it.
+class virtual_engine final : public engine, private transport::sink {
+public:
+  virtual_engine(dispatcher& client, std::shared_ptr<world> in, transport::rank_t rank);
+  ~virtual_engine() override;
+
+  transport::sink& as_sink() noexcept override { return *this; }
+  void start(transport::transport& net) override;
+  void end_waits() override;
+  void stop(const std::function<void(caf::resumable*)>& drop) override;
+  void attach(caf::actor_system& system) override;
+  void push(caf::resumable* job) override;
+  bool push_if_open(caf::resumable* job) override;
+  bool wait(completion& what, clock::time_point deadline) override;
+  bool hold(completion& what, clock::time_point deadline) override;
+  void deliver_locally(transport::incoming_message&& message) override;
+  void set_timer(clock::time_point when) override;
+  void nudge() override {}
+  void finish(completion& what) override { what.complete(); }
+  bool may_run_inline(const engine_unit&) const noexcept override { return false; }
+  census count() const override { return {0, 0, queue_.empty()}; }
+  bool quiet() const noexcept override;
+  bool is_own_thread() const noexcept override;
+  bool simulated() const noexcept override { return true; }
+  bool run_aside(std::function<void()> body) override;
+
+private:
+  friend class world;
+
+  void on_message(transport::incoming_message&& message) override;
+  void on_peer_lost(transport::rank_t peer, transport::peer_loss why) override;
+  void begin_handler(engine_unit&) override {}
+  void end_handler(engine_unit&) override {}
+
+  // For the world.
+  bool has_work() const;
+  void turn();
+  void poll();
+  void run(caf::resumable* job);
+
+  dispatcher& client_;
+  const std::shared_ptr<world> in_;
+  world& world_;
+  const transport::rank_t rank_;
+  transport::transport* net_ = nullptr;
+  engine_unit unit_;
+  std::deque<caf::resumable*> queue_;
+  std::deque<transport::incoming_message> inbox_;
+  std::deque<transport::incoming_message> local_;
+  std::deque<std::pair<transport::rank_t, transport::peer_loss>> lost_;
+  int running_ = 0;  // handlers, those that block too
+  int waiting_ = 0;  // threads in `wait` and `hold`
+  bool waits_ended_ = false;
+  bool stopped_ = false;
+
+  // The world's.
+  std::uint64_t id_ = 0;
+  bool active_ = false;
+  bool network_ready_ = false;
+  clock::time_point timer_ = never;
+  clock::time_point paused_until_ = clock::time_point::min();
+  double slowness_ = 1;
+};
+
+}  // namespace troupe

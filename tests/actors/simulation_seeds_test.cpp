@@ -1,0 +1,55 @@
+// Random programs on bad networks, a seed each. TROUPE_SEED=n runs that one alone and tells what
+// happened; TROUPE_SEEDS=n runs so many.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/actors/random_run.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+void run_seed(std::uint64_t seed) {
+  const auto wrong = random_run(seed).run();
+  for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
+  if (!wrong.empty())
+    std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
+}
+
+TEST(random_runs, are_clean) {
+  if (const auto one = number_in("TROUPE_SEED", 0)) return run_seed(one);
+  const auto first = number_in("TROUPE_FIRST_SEED", 1);
+  const auto count = number_in("TROUPE_SEEDS", 2'000);
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    run_seed(seed);
+    if (HasFailure()) return;
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::cout << count << " seeds in " << took.count() << " s\n";
+}
+
+TEST(random_runs, do_the_same_with_the_same_seed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::uint64_t steps[2];
+    for (auto& count : steps) {
+      random_run one(seed);
+      one.run();
+      count = one.steps();
+    }
+    EXPECT_EQ(steps[0], steps[1]) << "seed " << seed;
+  }
+}
+
+}  // namespace
+
+}  // namespace troupe::test
