@@ -3,20 +3,34 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tests/transport/conformance_node.hpp"
+#include "tests/transport/locked_transport.hpp"
 #include "transport/loopback.hpp"
 #include "transport/ucx/ucx_transport.hpp"
+#include "transport/virtual/virtual_network.hpp"
 
 namespace troupe::transport::test {
 
-enum class backend { loopback, ucx, ucx_cma, ucx_shared_memory, ucx_tcp, ucx_between_hosts };
+enum class backend {
+  loopback,
+  virtual_clean,
+  virtual_bad,
+  ucx,
+  ucx_cma,
+  ucx_shared_memory,
+  ucx_tcp,
+  ucx_between_hosts
+};
 
 inline const char* name_of(backend b) {
   switch (b) {
     case backend::loopback: return "loopback";
+    case backend::virtual_clean: return "virtual_clean";
+    case backend::virtual_bad: return "virtual_bad";
     case backend::ucx: return "ucx";
     case backend::ucx_cma: return "ucx_cma";
     case backend::ucx_shared_memory: return "ucx_shared_memory";
@@ -42,6 +56,18 @@ inline ucx_options options_of(backend b, rank_t rank) {
   return o;
 }
 
+inline virtual_network_options virtual_options_of(backend b) {
+  virtual_network_options o;
+  o.self_driven = true;
+  o.links.bandwidth = 2e9;  // so that large payloads take time
+  if (b == backend::virtual_bad) {
+    o.links.loss = 0.2;
+    o.links.duplication = 0.1;
+    o.links.reordering = 0.2;
+  }
+  return o;
+}
+
 /// Nodes of one job in this process.
 class job {
 public:
@@ -51,6 +77,10 @@ public:
     auto n = std::make_unique<node>();
     if (backend_ == backend::loopback)
       n->net = make_loopback_transport(network_, rank, n->heard, n->pool);
+    else if (backend_ == backend::virtual_clean || backend_ == backend::virtual_bad)
+      n->net = make_locked_transport(mutex_, [&] {
+        return make_virtual_transport(virtual_network_, rank, n->heard, n->pool);
+      });
     else
       n->net = make_ucx_transport(options_of(backend_, rank), n->heard, n->pool);
     return n;
@@ -59,6 +89,9 @@ public:
 private:
   backend backend_;
   std::shared_ptr<loopback_network> network_ = std::make_shared<loopback_network>();
+  std::shared_ptr<virtual_network> virtual_network_ =
+      std::make_shared<virtual_network>(virtual_options_of(backend_));
+  std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
 };
 
 /// Two nodes, connected, and a suite that runs once for each backend.
@@ -84,8 +117,9 @@ protected:
 };
 
 inline auto all_backends() {
-  return testing::Values(backend::loopback, backend::ucx, backend::ucx_cma,
-                         backend::ucx_shared_memory, backend::ucx_tcp);
+  return testing::Values(backend::loopback, backend::virtual_clean, backend::virtual_bad,
+                         backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
+                         backend::ucx_tcp);
 }
 
 inline std::string backend_name(const testing::TestParamInfo<backend>& info) {

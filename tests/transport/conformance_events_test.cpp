@@ -17,7 +17,8 @@ using namespace std::chrono_literals;
 
 class events_over : public pair_test {};
 INSTANTIATE_TEST_SUITE_P(each, events_over,
-                         testing::Values(backend::loopback, backend::ucx,
+                         testing::Values(backend::loopback, backend::virtual_clean,
+                                         backend::virtual_bad, backend::ucx,
                                          backend::ucx_shared_memory, backend::ucx_tcp),
                          backend_name);
 
@@ -247,6 +248,8 @@ TEST_P(events_over, routes_tell_lanes_and_reasons) {
   };
   switch (GetParam()) {
     case backend::loopback: EXPECT_TRUE(has("memory")); break;
+    case backend::virtual_clean:
+    case backend::virtual_bad: EXPECT_TRUE(has("datagrams")); break;
     case backend::ucx_tcp:
       EXPECT_TRUE(has("tcp/lo"));
       EXPECT_FALSE(has("sysv") || has("posix") || has("cma"));
