@@ -146,6 +146,7 @@ void connection::watch() {
   virtual_time when = never;
   for (std::uint64_t i = 0; i < sent_ - first_; ++i)
     if (queue_[i].body) when = std::min(when, queue_[i].departed);
+  if (when == never) return;
   when = std::max(net_.now(), std::min(when + patience(), deadline_));
   if (when >= watch_) return;
   watch_ = when;
