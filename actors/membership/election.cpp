@@ -1,0 +1,212 @@
+// How the others find a new leader when theirs is lost, where the job's options say so.
+#include <algorithm>
+#include <limits>
+
+#include "actors/membership/membership.hpp"
+#include "actors/membership/note_codec.hpp"
+
+namespace troupe {
+
+using transport::loss_kind;
+
+std::string membership::cause_of_loss(rank_t rank) const {
+  const auto place = lost_.find(rank);
+  return place == lost_.end() ? "it was fenced" : place->second.text;
+}
+
+void membership::leader_lost() {
+  deposed_ = leader_;
+  const auto cause = cause_of_loss(leader_);
+  if (!options_.elects) {
+    end_without_leader(leader_, cause, "the job ends with it");
+  } else if (prepared_ && prepared_->step.removal_of(self_)) {
+    end_without_leader(leader_, cause, "this node was about to leave");
+  } else {
+    look_for_leader();
+  }
+}
+
+// The lowest rank that can be reached from here shall stand.
+void membership::look_for_leader() {
+  pledged_ = false;
+  sought_ = self_;
+  for (const auto& [rank, who] : view_.members)
+    if (rank == self_ || reachable(rank)) {
+      sought_ = rank;
+      break;
+    }
+  if (sought_ == self_) return stand();
+  role_ = role::seeking;
+  heard_leader_ = awake_;
+  tell(sought_, notes::seek{term_});
+}
+
+void membership::stand() {
+  seen_term_ = std::max(seen_term_, term_);
+  if (seen_term_ == std::numeric_limits<std::uint32_t>::max())
+    return end_without_leader(deposed_, cause_of_loss(deposed_), "there are no terms left");
+  role_ = role::candidate;
+  leader_ = self_;
+  pledged_ = true;
+  term_ = ++seen_term_;
+  heard_leader_ = awake_;
+  followers_ = {self_};
+  charges_.clear();
+  // They may have been admitted by a leader that did not live to say so.
+  for (const auto& who : last_joined_) client_.welcome(who, view_);
+  for (const auto rank : peers(true)) canvass(rank);
+  count_followers();
+}
+
+void membership::canvass(rank_t rank) {
+  tell(rank, notes::candidate{term_, deposed_, ended_.contains(deposed_)});
+}
+
+void membership::pledge(rank_t candidate, std::uint32_t term) {
+  role_ = role::member;
+  term_ = term;
+  leader_ = candidate;
+  pledged_ = true;
+  heard_leader_ = awake_;
+  notes::follow note{term, {}};
+  for (const auto rank : peers(false)) note.lost.push_back(loss_of(rank));
+  tell(candidate, note);
+}
+
+void membership::take(rank_t from, const notes::seek& note) {
+  if (!options_.elects) return;
+  seen_term_ = std::max(seen_term_, note.term);
+  const auto* who = peer(from);
+  const notes::suspect strayed{from, who->incarnation, loss_kind::broken,
+                               "it follows another leader"};
+  switch (role_) {
+    case role::leader:
+      // It can never follow this leader.
+      if (note.term >= term_) accuse(from, who->incarnation, {strayed.kind, strayed.cause});
+      break;
+    case role::candidate:
+      if (note.term >= term_)
+        stand();
+      else
+        canvass(from);
+      break;
+    case role::member:
+      if (note.term >= term_ && from != leader_) tell(leader_, strayed);
+      break;
+    default: break;
+  }
+}
+
+void membership::take(rank_t from, const notes::candidate& note) {
+  if (!options_.elects) return;
+  seen_term_ = std::max(seen_term_, note.term);
+  const auto* who = peer(from);
+  const notes::suspect strayed{from, who->incarnation, loss_kind::broken, "it has lost the leader"};
+  if (role_ == role::leader) return accuse(from, who->incarnation, {strayed.kind, strayed.cause});
+  if (note.ended && view_.members.contains(note.deposed) && note.deposed != self_) {
+    ended_.insert(note.deposed);
+    // The transport here will say so too; nothing else can come of it.
+    if (reachable(note.deposed)) {
+      lost_[note.deposed] = {loss_kind::ended, "its process has ended"};
+      if (role_ == role::candidate)
+        count_followers();
+      else
+        member_lost(note.deposed);
+    }
+    if (role_ == role::leader || role_ == role::ended) return;
+  }
+  if (role_ == role::member && !pledged_) {
+    // Both cannot remain: the leader, if it lives, decides.
+    tell(leader_, strayed);
+    return;
+  }
+  // M12: of two candidates the lower rank.
+  const auto preferred = role_ == role::seeking ? sought_ : leader_;
+  if (from > preferred) return;
+  if (note.term > term_)
+    pledge(from, note.term);
+  else if (from != leader_ || role_ == role::seeking)
+    tell(from, notes::seek{term_});
+}
+
+void membership::take(rank_t from, const notes::follow& note) {
+  if (note.term != term_ || leader_ != self_) return;
+  if (role_ == role::leader) {
+    for (const auto& lost : note.lost) take(from, lost);
+  } else if (role_ == role::candidate) {
+    note_charges(from, note.lost);
+    if (view_.members.contains(from)) followers_.insert(from);
+    count_followers();
+  }
+}
+
+void membership::note_charges(rank_t accuser, const std::vector<notes::suspect>& lost) {
+  for (const auto& what : lost) {
+    const auto* who = peer(what.rank);
+    if (!who || who->incarnation != what.incarnation) continue;
+    if (what.kind == loss_kind::ended) ended_.insert(what.rank);
+    charges_.try_emplace(what.rank, accusation{accuser, what});
+  }
+}
+
+// M12.
+void membership::count_followers() {
+  std::set<rank_t> following, possible;
+  for (const auto& [rank, who] : view_.members) {
+    if (rank != self_ && !reachable(rank)) continue;
+    possible.insert(rank);
+    if (followers_.contains(rank)) following.insert(rank);
+  }
+  if (decides(following)) return win();
+  if (2 * possible.size() < view_.members.size() || following == possible)
+    end_without_leader(deposed_, cause_of_loss(deposed_),
+                       "of " + std::to_string(view_.members.size()) + " members only " +
+                           std::to_string(possible.size()) +
+                           " can be reached from here, too few to go on");
+}
+
+// M11, M12: no two sets of members decide without having a follower in common. Half of a view is
+// enough without its leader if that has ended for certain, and with it if all others have.
+bool membership::decides(const std::set<rank_t>& present) const {
+  const auto total = view_.members.size();
+  if (2 * present.size() != total) return 2 * present.size() > total;
+  if (!present.contains(view_.leader)) return ended_.contains(view_.leader);
+  return std::all_of(view_.members.begin(), view_.members.end(), [&](const auto& x) {
+    return present.contains(x.first) || ended_.contains(x.first);
+  });
+}
+
+void membership::win() {
+  role_ = role::leader;
+  pledged_ = false;
+  inherited_ = prepared_.has_value();
+  if (prepared_) prepared_->term = term_;
+  for (auto& [rank, when] : heard_) when = awake_;
+  for (const auto rank : peers(false)) {
+    const auto loss = loss_of(rank);
+    charge(rank, loss.incarnation, {loss.kind, loss.cause});
+  }
+  for (const auto& [rank, x] : charges_)
+    if (!removed(x.accuser)) charge(rank, x.what.incarnation, {x.what.kind, x.what.cause});
+  charges_.clear();
+  if (prepared_)
+    propose();
+  else
+    start_step();
+}
+
+void membership::tick_election() {
+  if (awake_ - heard_leader_ < options_.hang_limit) return;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.hang_limit);
+  const auto passed = std::to_string(ms.count()) + " ms";
+  if (role_ == role::candidate)
+    return end_without_leader(deposed_, cause_of_loss(deposed_),
+                              "too few members have followed this node within " + passed);
+  const auto* who = peer(sought_);
+  if (!who) return;
+  lost_[sought_] = {loss_kind::broken, "it has not stood for leader within " + passed};
+  fence(*who, lost_[sought_].text);
+  look_for_leader();
+}
+
+}  // namespace troupe

@@ -1,0 +1,107 @@
+// What a member does at its leader's word.
+#include "actors/membership/membership.hpp"
+#include "actors/membership/note_codec.hpp"
+
+namespace troupe {
+
+void membership::take(rank_t from, const notes::prepare& note) {
+  if (role_ == role::leader) return;
+  if (note.term < term_) {
+    if (options_.elects) tell(from, notes::seek{term_});
+    return;
+  }
+  const auto& step = note.step;
+  const auto* own = step.removal_of(self_);
+  if (own && !(leaving_ && own->what == membership_change::kind::left)) return;
+  if (note.term > term_) {
+    if (!options_.elects) return;
+    adopt(from, note.term);
+  } else if (from != leader_) {
+    return;
+  } else if (pledged_) {
+    confirm_leader();
+  }
+  // M11: who asks for the step after that has seen it committed.
+  const bool after = prepared_ && step.epoch != 0 && step.epoch - 1 == prepared_->step.epoch;
+  if (after) apply_prepared();
+  if (step.epoch != view_.epoch) {
+    if (!view_.takes(step)) return;
+    if (prepared_ && prepared_->term == note.term && prepared_->attempt >= note.attempt) return;
+    take_up(step, note.term, note.attempt);
+  }
+  fence_suspects(note.suspects);
+  tell(from, notes::ready{note.term, step.epoch, note.attempt});
+}
+
+void membership::take(rank_t from, const notes::commit& note) {
+  if (from != leader_ || note.term != term_ || role_ != role::member) return;
+  if (prepared_ && prepared_->term == note.term && prepared_->step.epoch == note.epoch &&
+      prepared_->attempt == note.attempt)
+    apply_prepared();
+}
+
+void membership::take(rank_t from, const notes::ping& note) {
+  if (from == leader_ && note.term == term_ && role_ == role::member) tell(from, notes::pong{});
+}
+
+void membership::take(rank_t from, const notes::farewell&) {
+  if (from != leader_ || !leaving_ || role_ != role::member) return;
+  role_ = role::ended;
+  client_.left();
+}
+
+// M7.
+void membership::take(rank_t from, const notes::fenced& note) {
+  if (role_ == role::leader || (from != leader_ && !options_.elects)) return;
+  end(errc::fenced, name_of(self_) + " was fenced by " + name_of(from) + " in epoch " +
+                        std::to_string(note.epoch) + ": " + note.cause);
+}
+
+// M10: whoever leads in a higher term was elected; what the leaders before it have not been told,
+// or may have forgotten, it hears now.
+void membership::adopt(rank_t leader, std::uint32_t term) {
+  role_ = role::member;
+  term_ = term;
+  leader_ = leader;
+  heard_leader_ = awake_;
+  for (const auto rank : peers(false)) tell(leader_, loss_of(rank));
+  confirm_leader();
+}
+
+void membership::confirm_leader() {
+  pledged_ = false;
+  if (leaving_) tell(leader_, notes::leave{});
+}
+
+// Of a peer.
+notes::suspect membership::loss_of(rank_t rank) const {
+  const auto incarnation = peer(rank)->incarnation;
+  const auto place = lost_.find(rank);
+  if (place == lost_.end())
+    return {rank, incarnation, transport::loss_kind::broken, "it was fenced before"};
+  return {rank, incarnation, place->second.kind, place->second.text};
+}
+
+void membership::member_lost(rank_t rank) {
+  if (role_ == role::seeking) {
+    if (rank == sought_) look_for_leader();
+  } else if (rank == leader_) {
+    leader_lost();
+  } else {
+    tell(leader_, loss_of(rank));
+  }
+}
+
+void membership::tick_member() {
+  if (awake_ - heard_leader_ < options_.hang_limit) return;
+  const auto* who = peer(leader_);
+  if (!who) return;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.hang_limit);
+  lost_[leader_] = {transport::loss_kind::broken, "nothing has come from it for " +
+                                                      std::to_string(ms.count()) +
+                                                      " ms though its connection lives"};
+  fence(*who, lost_[leader_].text);
+  leader_lost();
+}
+
+}  // namespace troupe

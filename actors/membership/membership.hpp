@@ -1,0 +1,193 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "actors/futex.hpp"
+#include "actors/membership/client.hpp"
+#include "actors/membership/notes.hpp"
+#include "actors/membership/view.hpp"
+
+namespace troupe {
+
+struct membership_options {
+  /// How long a node may be silent before it counts as hung; 0: for ever.
+  std::chrono::nanoseconds hang_limit{0};
+  /// When the leader is lost: elect another, or end the job.
+  bool elects = false;
+};
+
+/// Who wants to be a member.
+struct application {
+  std::optional<transport::rank_t> rank;  ///< none: any
+  std::string name;
+  std::vector<std::byte> address;
+};
+
+/// One node's part in deciding who belongs to the job: a state machine without I/O, threads or a
+/// clock of its own. docs/membership.md holds its rules (M1, M2, ...).
+///
+/// Between two members notes arrive once and in order until their connection is lost; `lost` is
+/// said once at each end. Any sequence of notes leaves the object valid; those that make no sense
+/// are ignored. Throws nothing but std::bad_alloc. One thread.
+class membership {
+public:
+  /// All members of `start` are connected, or are said to be lost afterwards. `client` must outlive
+  /// the membership.
+  membership(membership_view start, transport::rank_t self, membership_options options,
+             membership_client& client);
+
+  /// A note of the incarnation of `from` that this node is connected to.
+  void receive(transport::rank_t from, const membership_note& note, clock::time_point now);
+
+  /// The connection is lost, for ever. On the leader also: the applicant of that rank is gone.
+  void lost(transport::rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why,
+            clock::time_point now);
+
+  /// Leader: takes an application up. Returns the member to be, who is welcomed or refused later,
+  /// or why it cannot be: invalid_argument or rendezvous_error.
+  std::variant<member, fault> admit(const application& wish, clock::time_point now);
+
+  /// Asks to leave; `client.left` follows. All that was sent should have been acknowledged before:
+  /// others take nothing more from here once they hear of it. A leader can only leave last:
+  /// invalid_argument.
+  std::optional<fault> leave(clock::time_point now);
+
+  /// Looks for hung nodes. Returns when it wants to be called next, or `never`.
+  clock::time_point tick(clock::time_point now);
+
+  const membership_view& view() const noexcept { return view_; }
+  bool leads() const noexcept { return role_ == role::leader; }
+  /// Whom this node follows; itself if it leads or is a candidate.
+  transport::rank_t leader() const noexcept { return leader_; }
+  /// The number of the leadership that this node follows.
+  std::uint32_t term() const noexcept { return term_; }
+
+private:
+  enum class role : std::uint8_t { member, seeking, candidate, leader, ended };
+  using rank_t = transport::rank_t;
+  using duration = std::chrono::nanoseconds;
+
+  // What this node has got ready for, not yet in force.
+  struct prepared {
+    membership_step step;
+    std::uint32_t term = 0;  // of the leader that has asked for it last
+    std::uint32_t attempt = 0;
+  };
+
+  // Of every node: membership.cpp.
+  const member* peer(rank_t rank) const;
+  bool reachable(rank_t rank) const;
+  std::vector<rank_t> peers(bool reached) const;
+  void tell(rank_t to, const membership_note& note);
+  void fence(const member& who, const std::string& cause);
+  void fence_suspects(const std::vector<membership_change>& suspects);
+  void take_up(membership_step step, std::uint32_t term, std::uint32_t attempt);
+  void apply_prepared();
+  void end(errc code, const std::string& text);
+  void end_without_leader(rank_t leader, const std::string& cause, const std::string& so);
+  std::string name_of(rank_t rank) const;
+  void advance(clock::time_point now);
+
+  // Of a member: member.cpp.
+  void take(rank_t from, const notes::prepare& note);
+  void take(rank_t from, const notes::commit& note);
+  void take(rank_t from, const notes::ping& note);
+  void take(rank_t from, const notes::farewell& note);
+  void take(rank_t from, const notes::fenced& note);
+  void adopt(rank_t leader, std::uint32_t term);
+  void confirm_leader();
+  notes::suspect loss_of(rank_t rank) const;
+  void member_lost(rank_t rank);
+  void tick_member();
+
+  // Of the leader: leader.cpp.
+  void take(rank_t from, const notes::ready& note);
+  void take(rank_t from, const notes::suspect& note);
+  void take(rank_t from, const notes::leave& note);
+  void take(rank_t from, const notes::pong& note);
+  bool leaves(rank_t rank) const;
+  bool removed(rank_t rank) const;
+  bool awaited(rank_t rank) const;
+  bool charge(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
+  void accuse(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
+  bool drop_applicant(rank_t rank, std::uint64_t incarnation, const std::string& cause);
+  void refuse(const member& who, const std::string& cause);
+  std::string refusal_of(const application& wish, errc& code) const;
+  std::uint64_t next_incarnation(rank_t rank) const;
+  void leave_last();
+  void start_step();
+  void propose();
+  void commit_if_ready();
+  void say_goodbye(const membership_step& step, const std::set<rank_t>& told);
+  void tick_leader();
+
+  // Of an election: election.cpp.
+  void take(rank_t from, const notes::seek& note);
+  void take(rank_t from, const notes::candidate& note);
+  void take(rank_t from, const notes::follow& note);
+  void leader_lost();
+  void look_for_leader();
+  void stand();
+  void canvass(rank_t rank);
+  void pledge(rank_t candidate, std::uint32_t term);
+  void note_charges(rank_t accuser, const std::vector<notes::suspect>& lost);
+  void count_followers();
+  void win();
+  std::string cause_of_loss(rank_t rank) const;
+  bool decides(const std::set<rank_t>& present) const;
+  void tick_election();
+
+  membership_view view_;
+  const rank_t self_;
+  const membership_options options_;
+  membership_client& client_;
+
+  role role_;
+  std::uint32_t term_;    // the highest that this node follows
+  rank_t leader_;         // of that term
+  bool pledged_ = false;  // leader_ is still a candidate
+  bool leaving_ = false;
+  std::optional<prepared> prepared_;
+  std::map<rank_t, transport::peer_loss> lost_;  // peers without a connection, not fenced
+  std::set<rank_t> fenced_;                      // peers, until a step removes them
+  // Newcomers fenced because another leader's attempt did not admit them any more.
+  std::set<std::pair<rank_t, std::uint64_t>> dropped_;
+  std::set<rank_t> ended_;           // members whose process is gone, for certain
+  std::vector<member> last_joined_;  // by the last step
+
+  // Of the leader.
+  bool inherited_ = false;  // prepared_ is another leader's, to be completed as it is
+  std::set<rank_t> ready_;
+  std::map<rank_t, std::string> accused_;   // members that die in this step or the next; why
+  std::vector<membership_change> waiting_;  // for the next step
+  std::map<rank_t, std::uint64_t> given_;   // the last incarnations that it has promised
+
+  // Of an election.
+  std::uint32_t seen_term_ = 0;  // the highest that anybody has spoken of
+  rank_t deposed_ = 0;           // the leader that was lost last
+  rank_t sought_ = 0;            // whom this node expects to stand
+  std::set<rank_t> followers_;
+  struct accusation {
+    rank_t accuser;
+    notes::suspect what;
+  };
+  std::map<rank_t, accusation> charges_;  // for when this node leads
+
+  // Time, as far as this node was awake (M14).
+  const duration interval_;
+  duration awake_{0};
+  std::optional<clock::time_point> last_time_;
+  clock::time_point next_tick_{};
+  duration heard_leader_{0};  // or sought, or since when a candidate
+  std::map<rank_t, duration> heard_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace troupe {
+
+/// One life of a rank: whoever comes back is another member, of a higher incarnation.
+struct member {
+  transport::rank_t rank = 0;
+  std::uint64_t incarnation = 0;
+  std::string name;
+  std::vector<std::byte> address;  ///< of its transport; empty in changes that remove it
+
+  friend bool operator==(const member&, const member&) = default;
+};
+
+struct membership_change {
+  enum class kind : std::uint8_t { joined, left, died };
+  kind what = kind::died;
+  member who;
+  std::string cause;  ///< of a death, for people
+
+  bool removes() const noexcept { return what != kind::joined; }
+  friend bool operator==(const membership_change&, const membership_change&) = default;
+};
+
+/// What leads from one epoch to the next. A rank that joins and is removed in one step was never
+/// welcomed.
+struct membership_step {
+  std::uint32_t epoch = 0;       ///< that it leads to
+  std::uint32_t term = 0;        ///< of the leader that thought of it, whoever completes it
+  transport::rank_t leader = 0;  ///< that leader
+  std::vector<membership_change> changes;
+
+  /// The change that removes `rank`, or nullptr.
+  const membership_change* removal_of(transport::rank_t rank) const noexcept;
+  /// The change by which `rank` joins, or nullptr.
+  const membership_change* joining_of(transport::rank_t rank) const noexcept;
+
+  friend bool operator==(const membership_step&, const membership_step&) = default;
+};
+
+/// Who belongs to the job in one epoch: the same on every node (M1).
+struct membership_view {
+  std::uint32_t epoch = 0;
+  std::uint32_t term = 0;        ///< of the step that led here
+  transport::rank_t leader = 0;  ///< that thought of it
+  std::map<transport::rank_t, member> members;
+  std::map<transport::rank_t, std::uint64_t> gone;  ///< last incarnation of ranks without a member
+
+  /// May `step` be applied? False for what no leader would send.
+  bool takes(const membership_step& step) const;
+
+  /// `step` must be one that it takes.
+  void apply(const membership_step& step);
+
+  friend bool operator==(const membership_view&, const membership_view&) = default;
+};
+
+/// "rank 3 ('ps1')", for people.
+std::string describe(const member& who);
+
+}  // namespace troupe
