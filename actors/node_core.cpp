@@ -85,6 +85,8 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     opens = true;
     if (header.job != identity_.job) throw decode_error("a message of another job");
     if (header.kind == envelope_kind::control && header.target == membership_channel) {
+      // Some of those that have agreed to end may go before others have heard that they may.
+      if (quiescence_->decided()) return;
       decoder in(opened.body(), nullptr, nullptr);
       membership_->receive(rank, read_note(in));
       return;
@@ -164,7 +166,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
 
 clock::time_point node_core::run_timers(clock::time_point now) {
   auto next = host_ ? host_->clock().run_due() : never;
-  next = std::min(next, membership_->run_timer(now));
+  if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
   for (auto& request : remoting_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;

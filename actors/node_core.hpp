@@ -193,7 +193,7 @@ private:
   std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};
   std::atomic<bool> closed_{true};
-  std::atomic<bool> parting_{false};  // all nodes are about to end
+  std::atomic<bool> parting_{false};  // it has left the job
 
   mutable std::mutex end_mutex_;
   std::optional<fault> ended_;  // the job, for this node

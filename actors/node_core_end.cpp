@@ -38,7 +38,6 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
             return r;
           },
           deadline);
-      parting_ = true;
       quiescence_->leave(clock::now() + farewell);
     } catch (const error&) {
       failure = std::current_exception();

@@ -40,7 +40,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   remoting_->out().set_epoch(start.epoch);
   self_ = peers_.find(identity_.rank);
   quiescence_ = std::make_unique<quiescence>(remoting_->out(), *engine_, peers_);
-  quiescence_->members_changed(start.leader, false);
+  quiescence_->members_changed(start.leader, start.epoch > 0);  // some may have gone before
   leader_ = start.leader;
   membership_options rules;
   rules.hang_limit = options.hang_limit;

@@ -22,7 +22,7 @@ void node_core::add_peer(const member& who) {
 }
 
 void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& why) {
-  if (parting_)
+  if (parting_ || quiescence_->decided())
     quiescence_->has_left(rank);
   else
     membership_->lost(rank, why);

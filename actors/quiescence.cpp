@@ -138,6 +138,13 @@ void quiescence::judge() {
     quiet = settled && previous_ == now;
     previous_.reset();
     if (settled) previous_ = std::move(now);
+    last_look_.clear();
+    for (const auto& [rank, r] : reports)
+      if (!r.what.idle) last_look_ += "; rank " + std::to_string(rank) + " still has work or waits";
+    if (sent != received)
+      last_look_ += "; " + std::to_string(sent) + " messages were sent and " +
+                    std::to_string(received) + " taken in";
+    if (quiet) decided_ = true;  // before anybody can hear it and go
   }
   for (const auto& [rank, r] : reports) {
     if (rank == out_.self().rank)
@@ -153,6 +160,7 @@ void quiescence::take_verdict(std::uint64_t round, bool quiet) {
     std::lock_guard guard(mutex_);
     if (round != round_ || !verdict_) return;
     quiet_ = quiet;
+    if (quiet) decided_ = true;
     verdict.swap(verdict_);
   }
   engine_.finish(*verdict);
@@ -194,7 +202,7 @@ std::string quiescence::missing() const {
   for (const auto& member : *peers_.live())
     if (!reports_.contains(member.id))
       out += (out.empty() ? ": not there are ranks " : ", ") + std::to_string(member.id);
-  return out;
+  return out + last_look_;
 }
 
 }  // namespace troupe

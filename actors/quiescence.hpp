@@ -42,6 +42,9 @@ public:
   /// The members have changed; `leader` reports go to.
   void members_changed(transport::rank_t leader, bool lost_some);
 
+  /// Have all agreed to end? Whoever goes from now on is not lost.
+  bool decided() const noexcept { return decided_; }
+
   /// A node has ended, after all have agreed to.
   void has_left(transport::rank_t rank);
 
@@ -72,12 +75,14 @@ private:
   std::shared_ptr<completion> verdict_;
   std::uint64_t round_ = 0;
   bool quiet_ = false;
+  std::atomic<bool> decided_{false};
   bool leader_lost_ = false;
 
   // Of the leader.
   std::map<transport::rank_t, round_report> reports_;  // since the last verdict
   std::optional<std::map<transport::rank_t, report>> previous_;
   bool lost_some_ = false;
+  std::string last_look_;  // what the last round lacked, for people
   std::set<transport::rank_t> left_;
   std::shared_ptr<completion> all_left_ = std::make_shared<completion>();
 };

@@ -49,7 +49,7 @@ private:
   std::vector<std::string> wrong_;
   std::uint64_t steps_ = 0;
   bool elects_ = false;
-  bool over_ = false;
+  bool bad_day_ = false;
 };
 
 }  // namespace troupe::test
