@@ -11,6 +11,7 @@ namespace troupe::transport::test {
 namespace {
 
 constexpr rank_t world = 5;
+constexpr auto peer_limit = 300ms;
 
 // What a message says: which object sent it to which, and the how manieth it is.
 struct label {
@@ -39,7 +40,7 @@ public:
   void end() {
     link_conditions good;
     w_.net->set_links(good);
-    w_.net->heal();
+    heal();
     for (rank_t r = 0; r < world; ++r)
       if (!w_.net->alive(r)) start(r);
     for (int round = 0; round < 3; ++round) {
@@ -86,7 +87,7 @@ private:
     auto o = bad_options(seed, static_cast<double>(seed % 4) / 10);
     if (seed % 2 == 0) o.death_notice.reset();
     if (seed % 3 == 0) o.links.bandwidth = 1e8;
-    o.limit = 300ms;
+    o.limit = peer_limit;
     return o;
   }
 
@@ -138,11 +139,14 @@ private:
       case 4:
         if (!w_.net->alive(a)) start(a);
         break;
-      case 5: w_.net->partition({{a}, {b}}); break;
-      case 6: w_.net->partition({{a, (a + 1) % world}, {(a + 2) % world, (a + 3) % world}}); break;
-      case 7: w_.net->cut(a, b); break;
+      case 5: partition({{a}, {b}}); break;
+      case 6: partition({{a, (a + 1) % world}, {(a + 2) % world, (a + 3) % world}}); break;
+      case 7:
+        w_.net->cut(a, b);
+        cuts_.insert({a, b});
+        break;
       case 8:
-      case 9: w_.net->heal(); break;
+      case 9: heal(); break;
       case 10:
         if (w_.net->alive(a) && of(a).views.contains(b) && of(a).views[b].object != 0) {
           w_[a]->close_peer(b, random_() % 2 == 0);
@@ -152,6 +156,45 @@ private:
       default:
         for (auto burst = random_() % 20; burst > 0; --burst) send(a, b);
     }
+  }
+
+  void partition(const std::vector<std::set<rank_t>>& sides) {
+    note_blocked();
+    w_.net->partition(sides);
+    sides_ = sides;
+  }
+
+  void heal() {
+    note_blocked();
+    w_.net->heal();
+    sides_.clear();
+    cuts_.clear();
+  }
+
+  bool blocked(rank_t a, rank_t b) const {
+    const auto side = [&](rank_t r) {
+      const auto at =
+          std::ranges::find_if(sides_, [&](const auto& ranks) { return ranks.contains(r); });
+      return at - sides_.begin();
+    };
+    const auto none = std::ssize(sides_);
+    const bool apart = side(a) != side(b) && side(a) != none && side(b) != none;
+    return apart || cuts_.contains({a, b}) || cuts_.contains({b, a});
+  }
+
+  void note_blocked() {
+    for (rank_t a = 0; a < world; ++a)
+      for (rank_t b = 0; b < world; ++b)
+        if (blocked(a, b)) blocked_at_[{a, b}] = w_.net->now();
+  }
+
+  // Nobody is given up who could be reached all the time.
+  bool deserved(rank_t rank, rank_t peer, const view& v, const peer_loss& why) const {
+    if (why.kind != loss_kind::broken) return true;
+    const auto now = selves_.find(peer);
+    if (!w_.net->alive(peer) || now->second.object != v.object || blocked(rank, peer)) return true;
+    const auto at = blocked_at_.find({rank, peer});
+    return at != blocked_at_.end() && w_.net->now() - at->second < 2 * peer_limit;
   }
 
   void settle(std::chrono::nanoseconds time) {
@@ -187,6 +230,8 @@ private:
       view& v = of(rank).views[peer];
       ASSERT_NE(v.object, 0u);
       ASSERT_FALSE(v.gone) << peer << " is lost once more";
+      ASSERT_TRUE(deserved(rank, peer, v, why))
+          << peer << " is lost to " << rank << ": " << why.text;
       v.gone = true;
       ++losses_;
     }
@@ -198,6 +243,9 @@ private:
   const std::shared_ptr<int> keep_ = std::make_shared<int>();
   virtual_world w_;
   std::map<rank_t, self> selves_;
+  std::vector<std::set<rank_t>> sides_;
+  std::set<std::pair<rank_t, rank_t>> cuts_;
+  std::map<std::pair<rank_t, rank_t>, virtual_time> blocked_at_;  // the last time
   std::uint64_t objects_ = 0;
   std::uint64_t delivered_ = 0;
   std::uint64_t losses_ = 0;

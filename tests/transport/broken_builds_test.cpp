@@ -1,0 +1,28 @@
+// The patches that break delivery on purpose still fit the tree (see docs/transport.md).
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace troupe::transport::test {
+namespace {
+
+TEST(broken_builds, patches_apply) {
+  const std::filesystem::path here = TROUPE_TEST_SOURCE_DIR;
+  const std::string in = "cd '" + (here / "../..").string() + "' && ";
+  if (std::system((in + "git rev-parse --git-dir >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "this is no clone";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(here / "broken")) {
+    const std::string path = entry.path().string();
+    EXPECT_EQ(std::system((in + "git apply --check '" + path + "'").c_str()), 0)
+        << path << " does not apply: make it anew";
+    ++count;
+  }
+  EXPECT_GE(count, 2);
+}
+
+}  // namespace
+}  // namespace troupe::transport::test
