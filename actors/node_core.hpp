@@ -168,7 +168,8 @@ private:
   void prepare_thread() noexcept override;
 
   const node_identity identity_;
-  peer_table peers_;
+  const std::shared_ptr<peer_table> table_ = std::make_shared<peer_table>();
+  peer_table& peers_ = *table_;
   peer* self_ = nullptr;
   std::atomic<std::int64_t> rpc_timeout_ms_;
   const bool may_wait_;  // for room in a window

@@ -34,7 +34,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   engine_ = make_engine(*this);
-  remoting_ = std::make_shared<remoting>(identity_, engine_, peers_, options.window);
+  remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options.window);
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;
   remoting_->out().set_epoch(start.epoch);

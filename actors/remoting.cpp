@@ -23,12 +23,13 @@ auto take_out(Table& table, const Match& match) {
 
 }  // namespace
 
-remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver, peer_table& peers,
-                   const flow_window& window)
+remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
+                   std::shared_ptr<peer_table> peers, const flow_window& window)
     : engine_(std::move(driver)),
-      peers_(peers),
+      table_(std::move(peers)),
+      peers_(*table_),
       flow_(std::make_shared<flow_control>(
-          peers, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
+          peers_, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
       out_(self, *engine_, *flow_) {}
 
 remoting::~remoting() = default;

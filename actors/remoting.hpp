@@ -33,8 +33,8 @@ class receipt;
 ///    that drops it, or by the loss of the node.
 class remoting final : public std::enable_shared_from_this<remoting>, private flow_control::sender {
 public:
-  remoting(const node_identity& self, std::shared_ptr<engine> driver, peer_table& peers,
-           const flow_window& window);
+  remoting(const node_identity& self, std::shared_ptr<engine> driver,
+           std::shared_ptr<peer_table> peers, const flow_window& window);
   ~remoting();
 
   void attach(caf::actor_system& system);
@@ -140,6 +140,7 @@ private:
   bool is_own(const caf::strong_actor_ptr& handle) const noexcept;
 
   const std::shared_ptr<engine> engine_;
+  const std::shared_ptr<peer_table> table_;  // handles outlive their node
   peer_table& peers_;
   const std::shared_ptr<flow_control> flow_;
   mail out_;

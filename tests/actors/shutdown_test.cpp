@@ -75,7 +75,19 @@ TEST_P(shutting_down, gives_up_at_its_limit_and_ends_all_the_same) {
   EXPECT_THAT(why.text, testing::HasSubstr("1"));
   EXPECT_THAT(why.text, testing::HasSubstr("2"));
   EXPECT_THROW(nodes[0].rpc_sync<&sum>("b", 1, 2), not_initialized);
-  EXPECT_EQ(nodes[1].rpc_sync<&sum>("c", 1, 2), 3);
+  // It led the job, which ends with it.
+  EXPECT_TRUE(eventually([&] { return !nodes[1].in_job() && !nodes[2].in_job(); }));
+  why = fault_of<peer_lost>([&] { nodes[1].rpc_sync<&sum>("c", 1, 2); });
+  EXPECT_THAT(why.text, testing::HasSubstr("which led the job"));
+  EXPECT_EQ(why.node, "a");
+}
+
+TEST_P(shutting_down, leaves_the_others_alone_when_one_gives_up) {
+  auto nodes = start({"a", "b", "c"});
+  fault_of<rpc_timeout>([&] { nodes[2].shutdown(true, 30ms); });
+  EXPECT_TRUE(eventually([&] { return nodes[1].world_size() == 2; }));
+  EXPECT_EQ(nodes[1].rpc_sync<&sum>("a", 1, 2), 3);
+  EXPECT_THROW(nodes[1].rpc_sync<&sum>("c", 1, 2), peer_lost);
 }
 
 TEST_P(shutting_down, at_once_fails_calls_here_and_there) {

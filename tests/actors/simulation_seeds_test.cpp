@@ -33,6 +33,7 @@ TEST(random_runs, are_clean) {
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     run_seed(seed);
     if (HasFailure()) return;
+    if (seed % 1'000 == 0) std::cout << seed << " seeds are clean\n" << std::flush;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << count << " seeds in " << took.count() << " s\n";
