@@ -219,12 +219,12 @@ TEST_P(handles, passed_on_hold_when_the_giver_lets_go_at_once) {
 }
 
 TEST_P(handles, passed_on_hold_when_the_giver_leaves) {
-  auto nodes = start({"a", "b", "c"});
-  auto at_b = nodes[1].spawn(be_friendly);
-  nodes[1].rpc_sync<&introduce_one_of_c>("a", at_b, 60);
+  auto nodes = start({"b", "c", "a"});
+  auto at_b = nodes[0].spawn(be_friendly);
+  nodes[0].rpc_sync<&introduce_one_of_c>("a", at_b, 60);
   EXPECT_EQ(request(at_b, ask_it{1}).get(), 61);
-  nodes[0].shutdown(false);
-  ASSERT_TRUE(eventually([&] { return nodes[2].rpc_sync<&is_lost>("c", "a"); }));
+  nodes[2].shutdown(false);
+  ASSERT_TRUE(eventually([&] { return nodes[1].rpc_sync<&is_lost>("c", "a"); }));
   EXPECT_EQ(request(at_b, ask_it{1}).get_for(patience), 62);
 }
 
