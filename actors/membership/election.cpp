@@ -122,7 +122,10 @@ void membership::take(rank_t from, const notes::candidate& note) {
   }
   // M12: of two candidates the lower rank.
   const auto preferred = role_ == role::seeking ? sought_ : leader_;
-  if (from > preferred) return;
+  if (from > preferred) {
+    if (role_ == role::candidate) canvass(from);
+    return;
+  }
   if (note.term > term_)
     pledge(from, note.term);
   else if (from != leader_ || role_ == role::seeking)

@@ -406,9 +406,9 @@ void membership_model::check_apply(const model_node& at,
   }
   // M10.
   if (at.part->leads()) {
-    const auto [leader, news] = leaders_.try_emplace(at.part->term(), at.index);
-    if (leader->second != at.index) fail("two leaders of one term");
-    if (news && leaders_.size() > 1) ++seen_.elections;
+    const auto [leader, news] = leaders_.try_emplace({at.part->term(), view.epoch}, at.index);
+    if (leader->second != at.index) fail("two leaders of one term and epoch");
+    if (news && terms_.insert(at.part->term()).second && at.part->term() > 0) ++seen_.elections;
   }
   // M3: whoever is still listened to here has fenced those that are dropped now.
   for (const auto& change : changes) {

@@ -122,7 +122,8 @@ private:
   std::map<pair, link> links_;
   clock::time_point now_{};
   std::map<std::uint32_t, std::pair<std::vector<membership_change>, membership_view>> history_;
-  std::map<std::uint32_t, std::size_t> leaders_;  // by term
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> leaders_;  // by term and epoch
+  std::set<std::uint32_t> terms_;
   std::string failure_;
   tally seen_;
 };
