@@ -1,107 +1,12 @@
 #include "tests/actors/membership_model.hpp"
 
 #include <algorithm>
-#include <ostream>
 
 namespace troupe::testing {
 
 using namespace std::chrono_literals;
 using transport::loss_kind;
 using transport::peer_loss;
-
-model_node::model_node(membership_model& world, std::size_t i, member m)
-    : index(i), who(std::move(m)), world_(world) {}
-
-void model_node::expect_not_over(const char* what) {
-  if (!alive()) world_.fail(std::string(what) + " of a node that is over");
-}
-
-void model_node::start(membership_view view) {
-  now = state::running;
-  for (const auto& [rank, other] : view.members)
-    if (rank != who.rank) connect(other);
-  part = std::make_unique<membership>(std::move(view), who.rank, world_.options_, *this);
-}
-
-void model_node::send(transport::rank_t to, const membership_note& note) {
-  expect_not_over("send");
-  const auto place = peers.find(to);
-  if (place == peers.end()) return world_.fail("a note to a stranger");
-  auto& line = world_.between(index, place->second);
-  const auto& mine = world_.end_of(index, place->second);
-  if (mine.closed || mine.told) return world_.fail("a note to one that is lost or fenced");
-  auto& theirs = world_.end_of(place->second, index);
-  world_.tell(who.rank, " -> ", to, ": note ", note.index());
-  if (!line.cut && !theirs.closed) theirs.in.push_back(note);
-}
-
-void model_node::fence(const member& other, const fault& why) {
-  expect_not_over("fence");
-  if (why.code != errc::peer_lost) world_.fail("a fence of another code");
-  auto* out = world_.find(other);
-  if (!out) return world_.fail("a fence of nobody");
-  world_.tell(who.rank, " fences ", other.rank, ".", other.incarnation, ": ", why.text);
-  if (!fenced.insert(out->index).second) world_.fail("fenced twice");
-  const auto& line = world_.between(index, out->index);
-  const auto& theirs = world_.end_of(out->index, index);
-  const auto& mine = world_.end_of(index, out->index);
-  // M7: a leader says so first.
-  if (part->leads() && mine.open && !mine.told && !line.cut && !theirs.closed && out->part) {
-    const bool said =
-        !theirs.in.empty() && (std::holds_alternative<notes::fenced>(theirs.in.back()) ||
-                               std::holds_alternative<notes::farewell>(theirs.in.back()));
-    if (!said) world_.fail("fenced by the leader without a word");
-  }
-  world_.close(index, out->index);
-}
-
-void model_node::connect(const member& other) {
-  expect_not_over("connect");
-  auto* to = world_.find(other);
-  if (!to || other.address != to->who.address) return world_.fail("a wrong address");
-  peers[other.rank] = to->index;
-  met.insert(to->index);
-  world_.open(index, to->index);
-}
-
-void model_node::apply(const std::vector<membership_change>& changes, const membership_view& view) {
-  expect_not_over("apply");
-  world_.check_apply(*this, changes, view);
-}
-
-void model_node::welcome(const member& other, const membership_view& view) {
-  expect_not_over("welcome");
-  auto* to = world_.find(other);
-  if (!to) return world_.fail("welcomes nobody");
-  to->answered = true;
-  if (to->now == state::waiting) to->invitation = view;
-}
-
-void model_node::refused(const member& other, const fault&) {
-  expect_not_over("refused");
-  auto* to = world_.find(other);
-  if (!to) return world_.fail("refuses nobody");
-  to->answered = true;
-  if (to->now == state::waiting && !to->invitation) world_.finish(*to, false);
-}
-
-void model_node::left() {
-  expect_not_over("left");
-  if (!leaves) world_.fail("left unasked");
-  world_.tell(who.rank, " has left");
-  world_.finish(*this, false);
-}
-
-void model_node::ended(const fault& why) {
-  expect_not_over("ended");
-  world_.tell(who.rank, " ends: ", why.text);
-  if (why.code != errc::fenced && why.code != errc::peer_lost)
-    world_.fail("an odd end: " + why.text);
-  if (!world_.options_.elects && who.rank == 0) world_.fail("the leader has ended: " + why.text);
-  end = why.code;
-  if (why.code == errc::fenced) ++world_.seen_.fenced;
-  world_.finish(*this, false);
-}
 
 membership_model::membership_model(std::uint64_t seed, std::ostream* trace)
     : random_(seed), trace_(trace) {
@@ -127,11 +32,6 @@ membership_model::membership_model(std::uint64_t seed, std::ostream* trace)
 void membership_model::fail(const std::string& what) {
   tell("FAILS: ", what);
   if (failure_.empty()) failure_ = what;
-}
-
-template <class... Ts>
-void membership_model::tell(const Ts&... xs) {
-  if (trace_) ((*trace_ << xs), ...) << '\n';
 }
 
 membership_model::link& membership_model::between(std::size_t a, std::size_t b) {
@@ -386,69 +286,6 @@ void membership_model::settle() {
         nodes_[node->sponsor]->now == model_node::state::over)
       finish(*node, true);
   calm_down();
-}
-
-void membership_model::check_apply(const model_node& at,
-                                   const std::vector<membership_change>& changes,
-                                   const membership_view& view) {
-  tell(at.who.rank, " applies epoch ", view.epoch, " of ", changes.size(), " changes");
-  // M1, M2.
-  const auto [place, first] = history_.try_emplace(view.epoch, changes, view);
-  if (place->second.first != changes) fail("two steps of one epoch");
-  if (place->second.second != view) fail("two views of one epoch");
-  if (first) {
-    ++seen_.steps;
-    for (const auto& change : changes) {
-      if (change.what == membership_change::kind::died) ++seen_.deaths;
-      if (change.what == membership_change::kind::joined) ++seen_.joins;
-      if (change.what == membership_change::kind::left) ++seen_.leaves;
-    }
-  }
-  // M10.
-  if (at.part->leads()) {
-    const auto [leader, news] = leaders_.try_emplace({at.part->term(), view.epoch}, at.index);
-    if (leader->second != at.index) fail("two leaders of one term and epoch");
-    if (news && terms_.insert(at.part->term()).second && at.part->term() > 0) ++seen_.elections;
-  }
-  // M3: whoever is still listened to here has fenced those that are dropped now.
-  for (const auto& change : changes) {
-    if (!change.removes()) continue;
-    const auto out = find(change.who)->index;
-    if (out == at.index) fail("drops itself");
-    if (!at.fenced.contains(out)) fail("drops one that it has not fenced");
-    for (const auto& other : nodes_) {
-      if (!other->alive() || other->index == at.index || other->index == out) continue;
-      if (at.fenced.contains(other->index) || !view.members.contains(other->who.rank)) continue;
-      if (view.members.at(other->who.rank).incarnation != other->who.incarnation) continue;
-      if (other->met.contains(out) && !other->fenced.contains(out))
-        fail("drops one that " + std::to_string(other->who.rank) + " has not fenced");
-    }
-  }
-}
-
-void membership_model::check_end() {
-  const auto left = running();
-  for (const auto* node : left) {
-    const auto name = "rank " + std::to_string(node->who.rank);
-    // M15.
-    if (node->part->view() != left.front()->part->view()) fail(name + " has another view");
-    if (node->part->view().members.size() != left.size()) fail(name + " counts others in");
-    if (node->leaves && !(node->part->leads() && left.size() > 1)) fail(name + " waits to leave");
-    if (node->part->leader() != left.front()->part->leader()) fail(name + " has another leader");
-    for (const auto& [rank, who] : node->part->view().members) {
-      const auto* other = find(who);
-      if (!other || other->now != model_node::state::running) {
-        fail(name + " believes that the dead live");
-        continue;
-      }
-      // M6: no pair that has lost its connection remains.
-      if (other == node) continue;
-      const auto& end = end_of(node->index, other->index);
-      if (end.closed || end.told || !end.open) fail(name + " lives with one that it has lost");
-    }
-  }
-  for (const auto& node : nodes_)
-    if (node->now == model_node::state::waiting) fail("an applicant waits for ever");
 }
 
 }  // namespace troupe::testing

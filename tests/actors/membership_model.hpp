@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <deque>
-#include <iosfwd>
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <random>
 #include <set>
 #include <string>
@@ -127,5 +127,10 @@ private:
   std::string failure_;
   tally seen_;
 };
+
+template <class... Ts>
+void membership_model::tell(const Ts&... xs) {
+  if (trace_) ((*trace_ << xs), ...) << '\n';
+}
 
 }  // namespace troupe::testing
