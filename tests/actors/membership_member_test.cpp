@@ -254,6 +254,20 @@ TEST(membership_election, never_connects_again_to_whom_it_has_fenced) {  // M3
   EXPECT_EQ(accused.back().second.rank, 7u);
 }
 
+TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
+  one_node node(3, 5, electing);
+  node.lose(4, loss_kind::left);
+  node.prepare({removal_of(2)});
+  node.out.forget();
+  node.hear(1, notes::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
+  const auto accused = node.out.all<notes::suspect>();
+  ASSERT_EQ(accused.size(), 2u);
+  EXPECT_EQ(accused[0],
+            (std::pair{1u, notes::suspect{2, 0, loss_kind::broken, "it was fenced before"}}));
+  EXPECT_EQ(accused[1], (std::pair{1u, notes::suspect{4, 0, loss_kind::left, "gone"}}));
+  EXPECT_TRUE(std::holds_alternative<notes::ready>(node.out.sent.back().second));
+}
+
 TEST(membership_election, ends_in_time) {  // M13
   one_node node(1, 5, {4s, true});
   node.part.tick(node.now);

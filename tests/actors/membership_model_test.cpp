@@ -23,7 +23,7 @@ TEST(membership_model, keeps_its_rules_whatever_happens) {
     return;
   }
   membership_model::tally all;
-  for (std::uint64_t seed = 1; seed <= number("TROUPE_MEMBERSHIP_SEEDS", 12'000); ++seed) {
+  for (std::uint64_t seed = 1; seed <= number("TROUPE_MEMBERSHIP_SEEDS", 30'000); ++seed) {
     membership_model world(seed, nullptr);
     ASSERT_EQ(world.run(), "") << "replay it with TROUPE_MEMBERSHIP_SEED=" << seed;
     const auto& seen = world.seen();
