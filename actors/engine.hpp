@@ -5,6 +5,7 @@
 #include <string>
 
 #include "actors/completion.hpp"
+#include "actors/gate.hpp"
 #include "transport/transport.hpp"
 
 namespace caf {
@@ -160,6 +161,9 @@ public:
 
   /// Is the caller a thread of this engine?
   virtual bool is_own_thread() const noexcept = 0;
+
+  /// Blocks until nobody is inside of `what`, which is closed, and lets those leave.
+  virtual void wait_until_empty(const gate& what) { what.wait_until_empty(); }
 
   /// Runs `body` on a thread that is none of this engine's; false: the caller must find one.
   virtual bool run_aside(std::function<void()>) { return false; }

@@ -63,7 +63,7 @@ void node_core::close(bool together) {
   remoting_->fail_pending(why);
   engine_->end_waits();
   uses_.close();
-  uses_.wait_until_empty();
+  engine_->wait_until_empty(uses_);
   end_actors();
   host_.reset();  // stops the engine
   net_.reset();

@@ -123,7 +123,7 @@ void remoting::bury(const peer& whom) {
 void remoting::close() {
   gate_.close();
   flow_->give_up(nullptr);
-  gate_.wait_until_empty();
+  engine_->wait_until_empty(gate_);
 }
 
 void remoting::fail_pending(const fault& why) {

@@ -73,12 +73,19 @@ bool virtual_engine::hold(completion& what, clock::time_point deadline) {
   throw not_initialized("the node has been shut down");
 }
 
+// Lets a moment pass.
+void virtual_engine::let_others_go_on() {
+  completion nothing;
+  world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
+}
+
+void virtual_engine::wait_until_empty(const gate& what) {
+  while (!what.empty()) let_others_go_on();
+}
+
 void virtual_engine::end_waits() {
   waits_ended_ = true;
-  while (waiting_ > 0) {
-    completion nothing;
-    world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
-  }
+  while (waiting_ > 0) let_others_go_on();
 }
 
 void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
@@ -86,10 +93,7 @@ void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   world_.leave(*this);
   // Handlers that do not wait in here, but for what no network brings, end
   // first.
-  while (running_ > (is_own_thread() ? 1 : 0)) {
-    completion nothing;
-    world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
-  }
+  while (running_ > (is_own_thread() ? 1 : 0)) let_others_go_on();
   stopped_ = true;
   while (!queue_.empty()) {
     auto* job = queue_.front();

@@ -31,6 +31,7 @@ public:
   bool quiet() const noexcept override;
   bool is_own_thread() const noexcept override;
   bool simulated() const noexcept override { return true; }
+  void wait_until_empty(const gate& what) override;
   bool run_aside(std::function<void()> body) override;
 
 private:
@@ -42,6 +43,7 @@ private:
   void end_handler(engine_unit&) override {}
 
   // For the world.
+  void let_others_go_on();
   bool has_work() const;
   void turn();
   void poll();
