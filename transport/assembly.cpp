@@ -66,6 +66,18 @@ void assembly::payload(std::uint64_t sequence, std::size_t index, incoming_paylo
     release_order(p.order, out);
 }
 
+std::uint64_t assembly::expected() {
+  for (; whole_ < next_; ++whole_) {
+    if (partial_.empty()) {
+      whole_ = next_;
+      break;
+    }
+    const auto at = partial_.find(whole_);
+    if (at != partial_.end() && !at->second.complete()) break;
+  }
+  return whole_;
+}
+
 // Lets in every message whose predecessors' envelopes are all here.
 void assembly::admit(std::vector<incoming_message>& out) {
   for (auto at = partial_.find(next_); at != partial_.end() && at->second.has_envelope;

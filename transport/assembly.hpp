@@ -42,6 +42,10 @@ public:
   void payload(std::uint64_t sequence, std::size_t index, incoming_payload&& payload,
                std::vector<incoming_message>& out);
 
+  /// The number below which every message is here, whole. Costs little for each message, however
+  /// rarely it is called.
+  std::uint64_t expected();
+
   /// Messages begun and not yet released.
   std::size_t incomplete() const noexcept { return partial_.size(); }
 
@@ -68,7 +72,8 @@ private:
   void release(parts::iterator at, std::vector<incoming_message>& out);
 
   rank_t from_;
-  std::uint64_t next_ = 0;  // the first envelope not yet seen
+  std::uint64_t next_ = 0;   // the first envelope not yet seen
+  std::uint64_t whole_ = 0;  // all below are here, whole; at most `next_`
   parts partial_;
   // Admitted and unreleased messages of each non-zero order, oldest first.
   std::unordered_map<std::uint64_t, std::deque<std::uint64_t>> queues_;

@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 // A program that speaks UCX but not our protocol, or speaks it as it likes.
 class raw_sender {
 public:
-  explicit raw_sender(const std::vector<std::byte>& ucx_address)
-      : worker_(options_of(backend::ucx, 9)) {
+  raw_sender(backend kind, const std::vector<std::byte>& ucx_address)
+      : worker_(options_of(kind, 9)) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params.address = reinterpret_cast<const ucp_address_t*>(ucx_address.data());
@@ -57,13 +57,15 @@ private:
 
 class ucx_hostile : public testing::Test {
 protected:
+  explicit ucx_hostile(backend kind = backend::ucx) : kind_(kind), made(kind) {}
+
   void SetUp() override {
     a = made.make(0);
     b = made.make(1);
     a->net->add_peer(1, b->net->address());
     b->net->add_peer(0, a->net->address());
     where = ucx::decode(a->net->address(), key);
-    sender = std::make_unique<raw_sender>(where.any);
+    sender = std::make_unique<raw_sender>(kind_, where.any);
     talk();
   }
 
@@ -88,7 +90,8 @@ protected:
   }
 
   ucx::job_key key = options_of(backend::ucx, 0).key;
-  job made{backend::ucx};
+  backend kind_;
+  job made;
   std::unique_ptr<node> a;
   std::unique_ptr<node> b;
   ucx::address where;
@@ -103,7 +106,7 @@ TEST_F(ucx_hostile, random_headers_are_dropped_and_counted) {
   std::uint64_t goodbyes = 0;
   for (int i = 0; i < 3000; ++i) {
     for (auto& byte : header) byte = static_cast<std::byte>(random());
-    const unsigned id = 1 + random() % 5;
+    const unsigned id = 1 + random() % 6;
     const std::size_t header_size = random() % 120;
     if (id == ucx::am_goodbye && header_size == sizeof(ucx::goodbye_header)) ++goodbyes;
     sender->send(id, header.data(), header_size, data.data(), random() % 300);
@@ -114,19 +117,21 @@ TEST_F(ucx_hostile, random_headers_are_dropped_and_counted) {
 }
 
 TEST_F(ucx_hostile, headers_without_the_token_are_dropped) {
-  ucx::message_header m{1, 0, 0, 1, 0};
+  ucx::message_header m{1, 0, 0, 0, 1, 0};
+  ucx::acknowledgement_header k{1, 0, 0, 1, 0};
   ucx::payload_header p{1, 0, 8, 1, 0, 0, 0};
   ucx::chunk_header c{p, 0};
   std::vector<std::byte> data(2 << 20);
   for (std::uint64_t token = 0; token < 100; ++token) {
-    m.token = p.token = c.whole.token = token;
+    m.token = p.token = c.whole.token = k.token = token;
     sender->send(ucx::am_message, &m, sizeof m, data.data(), 100);
     sender->send(ucx::am_payload, &p, sizeof p, data.data(), 8);
     sender->send(ucx::am_chunk, &c, sizeof c, data.data(), 8);
+    sender->send(ucx::am_acknowledgement, &k, sizeof k, nullptr, 0);
   }
   p.size = data.size();
   sender->send(ucx::am_payload, &p, sizeof p, data.data(), data.size(), UCP_AM_SEND_FLAG_RNDV);
-  settle(301);
+  settle(401);
   EXPECT_EQ(a->pool.out(), 0);
 }
 
@@ -150,7 +155,7 @@ TEST_F(ucx_hostile, a_hello_needs_the_key_and_the_right_listener) {
   sender->send(ucx::am_hello, &good, sizeof good - 1, nullptr, 0);
   settle(6);
   // With none of these the token would do.
-  const ucx::message_header m{ucx::token(key, mine, where.id), 0, 0, 5, 0};
+  const ucx::message_header m{ucx::token(key, mine, where.id), 0, 0, 0, 5, 0};
   sender->send(ucx::am_message, &m, sizeof m, nullptr, 0);
   settle(7);
   sender->send(ucx::am_hello, &good, sizeof good, nullptr, 0);
@@ -163,6 +168,8 @@ TEST_F(ucx_hostile, a_hello_needs_the_key_and_the_right_listener) {
 // A member that goes mad is given up; the others are not bothered.
 class ucx_mad_member : public ucx_hostile {
 protected:
+  using ucx_hostile::ucx_hostile;
+
   template <class Header>
   void send(unsigned id, Header header, std::size_t size, unsigned flags = UCP_AM_SEND_FLAG_EAGER) {
     const auto there = ucx::decode(b->net->address(), key);
@@ -190,15 +197,15 @@ protected:
 };
 
 TEST_F(ucx_mad_member, too_far_ahead) {
-  expect_given_up(ucx::am_message, ucx::message_header{0, 1u << 30, 0, 1, 0}, 8);
+  expect_given_up(ucx::am_message, ucx::message_header{0, 1u << 30, 0, 0, 1, 0}, 8);
 }
 
 TEST_F(ucx_mad_member, too_many_payloads) {
-  expect_given_up(ucx::am_message, ucx::message_header{0, 1, 0, 1, 0xffffffff}, 8);
+  expect_given_up(ucx::am_message, ucx::message_header{0, 1, 0, 0, 1, 0xffffffff}, 8);
 }
 
 TEST_F(ucx_mad_member, an_envelope_by_rendezvous) {
-  expect_given_up(ucx::am_message, ucx::message_header{0, 1, 0, 1, 0}, 100'000,
+  expect_given_up(ucx::am_message, ucx::message_header{0, 1, 0, 0, 1, 0}, 100'000,
                   UCP_AM_SEND_FLAG_RNDV);
 }
 
@@ -235,6 +242,35 @@ TEST_F(ucx_mad_member, a_piece_twice) {
 
 TEST_F(ucx_mad_member, a_piece_of_more_than_there_is_memory) {
   expect_given_up(ucx::am_chunk, ucx::chunk_header{{0, 1, 1ull << 60, 1, 0, 0, 0}, 0}, 8);
+}
+
+// Over a network, where acknowledgements count.
+class ucx_mad_network_member : public ucx_mad_member {
+protected:
+  ucx_mad_network_member() : ucx_mad_member(backend::ucx_tcp) {}
+};
+
+TEST_F(ucx_mad_network_member, an_acknowledgement_of_what_was_never_sent) {
+  expect_given_up(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 1, 0, 1, 0}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_message_that_acknowledges_what_was_never_sent) {
+  expect_given_up(ucx::am_message, ucx::message_header{0, 1, 0, 1, 1, 0}, 8);
+}
+
+TEST_F(ucx_mad_network_member, a_connection_of_a_mad_number) {
+  expect_given_up(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 0, ~0ull, 1, 0}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_question_about_a_connection_of_a_mad_number) {
+  expect_given_up(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 0, 1 << 30, 1, 1}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_connection_that_never_was_is_no_answer) {
+  a->net->send(1, 0, patterned_frame(8, 1));
+  send(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 0, 7, 1, 0}, 0);
+  talk();
+  EXPECT_TRUE(a->heard.lost.empty());
 }
 
 TEST(ucx_address, damaged_and_foreign_ones_are_refused) {

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <set>
 #include <thread>
 
 #include "messages/error.hpp"
@@ -81,6 +83,13 @@ protected:
     return passed();
   }
 
+  void expect_out_of_reach() {
+    ASSERT_EQ(a.heard.lost.size(), 1u);
+    EXPECT_EQ(a.heard.lost[0].second.kind, loss_kind::broken);
+    EXPECT_NE(a.heard.lost[0].second.text.find("not reachable for 2."), std::string::npos)
+        << a.heard.lost[0].second.text;
+  }
+
   static inline std::string space, here, there;
   static inline bool made = false;
   std::unique_ptr<child> other;
@@ -116,29 +125,103 @@ TEST_F(ucx_network, shared_memory_alone_cannot_reach_there) {
 TEST_F(ucx_network, a_kill_is_noticed) {
   start("echo");
   other->kill(SIGKILL);
-  EXPECT_LT(until_lost(10s), 5s);
+  EXPECT_LT(until_lost(10s), 2s);
   EXPECT_EQ(a.heard.lost.size(), 1u);
+  EXPECT_NE(a.heard.lost[0].second.text.find("nobody"), std::string::npos)
+      << a.heard.lost[0].second.text;
 }
 
-TEST_F(ucx_network, a_cut_cable_is_noticed_while_idle) {
+// With the usual options: a keep-alive of a second.
+constexpr auto noticed_within = 3s;
+
+TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_while_idle) {
   start("echo");
   ASSERT_TRUE(shell("ip link set " + here + " down"));
-  EXPECT_LT(until_lost(20s), 12s);
-  EXPECT_EQ(a.heard.lost.size(), 1u);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto here_after = until_lost(20s);
+  EXPECT_LT(here_after, noticed_within);
+  expect_out_of_reach();
+  EXPECT_EQ(other->wait(), 0);
+  const auto there_after = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(there_after, noticed_within);
+  std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
+              there_after / 1ms);
 }
 
-TEST_F(ucx_network, a_cut_cable_is_noticed_with_payloads_under_way) {
+TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_with_payloads_under_way) {
   start("echo");
   auto bytes = std::make_shared<std::vector<std::byte>>(64 << 20);
-  std::vector<outgoing_payload> payloads;
-  payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
-  a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  for (int i = 0; i < 4; ++i) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
+    a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  }
+  // Both ways are busy.
+  ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 20s, a));
   ASSERT_TRUE(shell("ip -n " + space + " link set " + there + " down"));
-  EXPECT_LT(until_lost(20s), 12s);
-  EXPECT_EQ(a.heard.lost.size(), 1u);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto here_after = until_lost(20s);
+  EXPECT_LT(here_after, noticed_within);
+  expect_out_of_reach();
+  EXPECT_EQ(other->wait(), 0);
+  const auto there_after = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(there_after, noticed_within);
+  std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
+              there_after / 1ms);
   EXPECT_TRUE(run_until([&] { return a->idle(); }, 5s, a));
   a->progress();
   EXPECT_EQ(bytes.use_count(), 1);
+}
+
+TEST_F(ucx_network, a_cable_that_is_mended_in_time_loses_nothing) {
+  start("echo");
+  constexpr std::size_t count = 300;
+  std::size_t sent = 0;
+  const auto send_some = [&](std::size_t n) {
+    for (; n > 0 && sent < count; --n, ++sent) {
+      std::vector<outgoing_payload> payloads;
+      if (sent % 10 == 0) payloads.push_back(patterned_payload(1 << 20, sent));
+      a->send(1, 7, frame(std::as_bytes(std::span(&sent, 1))), std::move(payloads));
+    }
+  };
+  send_some(100);
+  ASSERT_TRUE(run_until([&] { return a.heard.messages.size() > 10; }, 10s, a));
+  ASSERT_TRUE(shell("ip link set " + here + " down"));
+  const auto cut = std::chrono::steady_clock::now();
+  ASSERT_TRUE(run_until(
+      [&] {
+        send_some(1);
+        return std::chrono::steady_clock::now() - cut > 1s;
+      },
+      10s, a));
+  ASSERT_TRUE(shell("ip link set " + here + " up"));
+  send_some(count);
+  ASSERT_TRUE(run_until([&] { return a.heard.messages.size() == count; }, 20s, a));
+  std::set<std::size_t> seen;  // the echo does not keep the order of its answers' payloads
+  for (const auto& m : a.heard.messages) {
+    std::size_t number = 0;
+    std::memcpy(&number, m.envelope.data(), sizeof number);
+    EXPECT_TRUE(seen.insert(number).second);
+    for (const auto& p : m.payloads) EXPECT_TRUE(has_pattern(p.data.get(), p.size, number));
+  }
+  run_until([] { return false; }, 2s, a);
+  EXPECT_TRUE(a.heard.lost.empty());
+}
+
+TEST_F(ucx_network, a_slow_cable_is_no_broken_one) {
+  ASSERT_TRUE(
+      shell("tc qdisc add dev " + here + " root tbf rate 20mbit burst 32kbit latency 100ms"));
+  start("echo");
+  std::vector<outgoing_payload> payloads;
+  payloads.push_back(patterned_payload(10 << 20, 3));
+  const auto begin = std::chrono::steady_clock::now();
+  a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 30s, a));
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 3s);  // it was slow
+  EXPECT_TRUE(a.heard.lost.empty());
+  ASSERT_EQ(a.heard.messages.size(), 1u);
+  EXPECT_TRUE(has_pattern(a.heard.messages[0].payloads.at(0).data.get(), 10 << 20, 3));
+  shell("tc qdisc del dev " + here + " root");
 }
 
 }  // namespace

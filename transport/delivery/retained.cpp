@@ -46,6 +46,14 @@ std::vector<retained::message> retained::all() const {
   return out;
 }
 
+std::vector<retained::message> retained::from(std::uint64_t first, std::size_t most) const {
+  std::vector<message> out;
+  const std::lock_guard lock(mutex_);
+  for (auto i = first - std::min(first, first_); i < messages_.size() && out.size() < most; ++i)
+    if (messages_[i]) out.push_back(messages_[i]);
+  return out;
+}
+
 std::uint64_t retained::acknowledged() const {
   const std::lock_guard lock(mutex_);
   return first_;

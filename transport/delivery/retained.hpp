@@ -33,6 +33,10 @@ public:
   /// All that is kept, in order.
   std::vector<message> all() const;
 
+  /// Those kept from number `first` on, in order, `most` of them at most. Numbers that are not yet
+  /// kept are left out.
+  std::vector<message> from(std::uint64_t first, std::size_t most) const;
+
   /// The number below which everything is acknowledged.
   std::uint64_t acknowledged() const;
 

@@ -1,6 +1,7 @@
 #include "transport/ucx/backend.hpp"
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,8 +43,8 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       pool_(pool),
       id_(make_nonce()),
       process_(this_process()),
-      sends_([this](peer& p, ucs_status_t status) {
-        trouble_with(p, broken("a send failed", status));
+      sends_([this](const send_slot& slot, ucs_status_t status) {
+        broke(*slot.to, slot.connection, "a send failed", status);
       }) {
   worker_.emplace(options_);
   start_events();
@@ -56,7 +57,7 @@ backend::~backend() {
     if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
     say_goodbye(*p);
     // What UCX has not sent yet of small messages still goes out; large payloads are dropped.
-    close_endpoint(*p, p->pending.load() > 0);
+    close_endpoint(*p, p->pending.load() > 0 || (p->net && p->net->now != link::phase::up));
   }
   const auto end = std::chrono::steady_clock::now() + longest_goodbye;
   while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end)
@@ -64,12 +65,14 @@ backend::~backend() {
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
   worker_.reset();
   close(event_fd_);
+  close(alarm_);
 }
 
 void backend::start_events() {
   event_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  bool good = event_fd_ >= 0;
-  for (const int fd : {worker_->event_fd(), watch_.fd()}) {
+  alarm_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  bool good = event_fd_ >= 0 && alarm_ >= 0;
+  for (const int fd : {worker_->event_fd(), watch_.fd(), alarm_}) {
     epoll_event event{};
     event.events = EPOLLIN;
     good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -77,6 +80,7 @@ void backend::start_events() {
   if (good) return;
   const int reason = errno;
   if (event_fd_ >= 0) close(event_fd_);
+  if (alarm_ >= 0) close(alarm_);
   throw transport_error(std::string("cannot make UCX's event descriptor: ") +
                         std::strerror(reason));
 }
@@ -114,7 +118,11 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   auto made = connect(rank, there);
   peer& p = *made;
   peers_.set(std::move(made));  // before anything can fail: UCX may still report errors about it
-  say_hello(p);
+  if (const auto status = say_hello(p); status != UCS_OK) {
+    orders_.push_back({&p, false, true});
+    any_orders_.store(true, std::memory_order_release);
+    throw transport_error("cannot connect to " + who + ": " + ucs_status_string(status));
+  }
   describe_lanes(p);
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
@@ -151,16 +159,13 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     }
   }
   const auto& bytes = network ? there.network : there.any;
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(bytes.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = &backend::on_endpoint_error;
-  params.err_handler.arg = p.get();
   p->owner = this;
-  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &p->ep);
-  if (status != UCS_OK) {
+  if (!p->shared && p->id != id_) {
+    p->net = std::make_unique<link>();
+    p->net->address = bytes;
+    p->net->heard = link::clock::now();
+  }
+  if (const auto status = open_endpoint(*p, bytes); status != UCS_OK) {
     watch_.remove(p.get());
     throw transport_error("cannot connect to " + rank_name(rank) + " (" + p->place +
                           "): " + ucs_status_string(status));
@@ -168,19 +173,30 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   return p;
 }
 
-void backend::say_hello(peer& p) {
-  const hello_header h = make_hello(options_.key, options_.rank, id_, p.rank, p.id);
+// `p->ep` is null afterwards if it could not be opened.
+ucs_status_t backend::open_endpoint(peer& p, const std::vector<std::byte>& bytes) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(bytes.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = &backend::on_endpoint_error;
+  params.err_handler.arg = &p;
+  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &p.ep);
+  if (status != UCS_OK) p.ep = nullptr;
+  return status;
+}
+
+ucs_status_t backend::say_hello(peer& p) {
+  const hello_header h =
+      make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
   const auto r = ucp_am_send_nbx(p.ep, am_hello, &h, sizeof h, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(r)) {
-    orders_.push_back({&p, false, true});
-    any_orders_.store(true, std::memory_order_release);
-    throw transport_error("cannot connect to " + rank_name(p.rank) + ": " +
-                          ucs_status_string(UCS_PTR_STATUS(r)));
-  }
+  if (UCS_PTR_IS_ERR(r)) return UCS_PTR_STATUS(r);
   if (r) ucp_request_free(r);
+  return UCS_OK;
 }
 
 void backend::describe_lanes(peer& p) {

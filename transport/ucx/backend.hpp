@@ -41,7 +41,9 @@ public:
   int event_fd() const override { return event_fd_; }
   bool arm() override;
   void wake() override;
-  bool idle() const override { return sends_.idle(); }
+  bool idle() const override {
+    return sends_.idle() && unlinked_count_.load(std::memory_order_acquire) == 0;
+  }
   void close_peer(rank_t rank, bool force) override;
   std::vector<route> routes() const override;
   counters count() const override;
@@ -54,6 +56,7 @@ private:
     std::uint64_t sequence;
     std::size_t index;
     incoming_payload payload;
+    std::uint64_t number;  // of the connection back, over a network
     std::list<receive>::iterator place;
   };
 
@@ -69,15 +72,27 @@ private:
     peer* about;
     std::shared_ptr<connection> from;
     peer_loss why;
+    /// Of this connection alone: a new one may do.
+    std::optional<std::uint64_t> number;
   };
 
   // backend.cpp
   void start_events();
   std::unique_ptr<peer> connect(rank_t rank, const ucx::address& there);
-  void say_hello(peer& p);
+  ucs_status_t open_endpoint(peer& p, const std::vector<std::byte>& bytes);
+  ucs_status_t say_hello(peer& p);
   void describe_lanes(peer& p);
 
   // send.cpp
+  message_header header_of(const peer& p, std::uint64_t sequence, std::uint64_t order,
+                           std::size_t payloads) const;
+  payload_header header_of(const peer& p, std::uint64_t sequence, std::size_t index,
+                           const outgoing_payload& payload) const;
+  bool send_kept(peer& p, sent_message&& m);
+  bool transmit(peer& p, const retained::message& m);
+  ucs_status_ptr_t start_payload(peer& p, const payload_header& header,
+                                 const outgoing_payload& payload, send_slot* slot) const;
+  void broke(peer& p, std::uint64_t number, const char* what, ucs_status_t status);
   bool send_envelope(peer& p, const message_header& header, frame&& envelope);
   bool send_payload(peer& p, const payload_header& header, outgoing_payload&& payload);
   bool send_chunks(peer& p, const payload_header& header, outgoing_payload&& payload);
@@ -110,11 +125,31 @@ private:
   static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_size,
                                  void* data, std::size_t size, const ucp_am_recv_param_t* param);
   static void on_received(void* request, ucs_status_t status, std::size_t size, void* user_data);
+  static ucs_status_t on_acknowledgement(void* self, const void* header, std::size_t header_size,
+                                         void* data, std::size_t size,
+                                         const ucp_am_recv_param_t* param);
   ucs_status_t take_payload(const std::shared_ptr<connection>& c, const payload_header& header,
                             void* data, bool rendezvous);
   void take_chunk(connection& c, const chunk_header& header, const void* data, std::size_t size);
   incoming_payload make_payload(const payload_header& header);
   void received(receive& r, ucs_status_t status);
+
+  // acknowledge.cpp
+  void arrived(const std::shared_ptr<connection>& c, std::size_t bytes);
+  void greeted(const std::shared_ptr<connection>& c, const hello_header& h);
+  void take_news(const std::shared_ptr<connection>& c);
+  unsigned attend_to_news();
+  void hear(connection& c);
+  unsigned acknowledge();
+  bool say_acknowledgement(peer& p, std::uint64_t number, bool asks = false);
+
+  // reconnect.cpp
+  void out_of_reach(peer& p, const peer_loss& why);
+  void reconnect(peer& p, std::uint64_t number, const std::string& why);
+  void answered(peer& p);
+  bool resend(peer& p);
+  unsigned attend_to_links();
+  bool set_alarm();
 
   // progress.cpp
   unsigned carry_out_orders();
@@ -123,9 +158,11 @@ private:
   unsigned deliver();
   unsigned finish_closing();
   void admit(peer& p);
+  void silence(const peer& p);
   void forget(const peer& p);
   void lose(peer& p, const peer_loss& why);
   void close_endpoint(peer& p, bool force);
+  void release_endpoint(peer& p, bool force);
   bool closes_done();
   bool something_to_do() const;
 
@@ -136,6 +173,7 @@ private:
   const process_identity process_;
   process_watch watch_;
   int event_fd_ = -1;
+  int alarm_ = -1;  // a timerfd, for tries to connect again
 
   peer_table peers_;
   pending_sends sends_;
@@ -146,6 +184,7 @@ private:
   std::mutex trouble_mutex_;  // taken inside UCX's callbacks; nothing is called under it
   std::vector<trouble> troubles_;
   std::atomic<bool> any_troubles_{false};
+  std::atomic<std::size_t> unlinked_count_{0};
 
   // Of the progressing thread.
   std::vector<std::shared_ptr<connection>> connections_;  // by rank; null: none
@@ -154,6 +193,11 @@ private:
   std::list<receive> receives_;
   std::vector<peer*> closing_;  // until their sends are done
   std::vector<ucs_status_ptr_t> closes_;
+  std::vector<std::shared_ptr<connection>> news_;   // something was acknowledged, or a hello came
+  std::vector<std::shared_ptr<connection>> owing_;  // perhaps to be told what has arrived
+  bool owing_much_ = false;
+  std::vector<peer*> unlinked_;  // being connected again
+  bool alarm_set_ = false;
   bool any_closes_ = false;
   unsigned polls_ = 0;
   unsigned events_ = 0;  // in callbacks

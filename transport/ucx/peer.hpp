@@ -12,6 +12,7 @@
 
 #include "transport/assembly.hpp"
 #include "transport/ucx/copy_speed.hpp"
+#include "transport/ucx/link.hpp"
 #include "transport/ucx/wire.hpp"
 
 namespace troupe::transport::ucx {
@@ -35,6 +36,12 @@ struct peer {
   std::size_t copy_limit = chunk_size;  ///< payloads up to here go in pieces
   bool can_read = false;                ///< by CMA, where copies are slow
   copy_speed copies;
+  bool admitted = false;      ///< of the progressing thread: what comes from it is taken
+  std::unique_ptr<link> net;  ///< null where an endpoint ends only with its process
+  /// All its messages below `expected` are here, and it has been told of those below `told`. Both
+  /// stay 0 for a peer that wants no acknowledgements.
+  std::atomic<std::uint64_t> expected{0};
+  std::atomic<std::uint64_t> told{0};
 
   std::atomic<state> status{state::closing};  ///< live once the hello is on its way
   /// Sends of this peer that UCX has not finished.
@@ -103,6 +110,19 @@ struct connection {
   bool added = false;
   bool over = false;  ///< nothing more is taken
   peer_loss why;      ///< it ended before it was added
+
+  peer* back = nullptr;  ///< the way to it, once added
+  /// One of the two nodes keeps what it sends until it is acknowledged; the rest is for that.
+  bool network = false;
+  bool keeps = false;               ///< the other one does
+  std::uint64_t asked = 0;          ///< the newest connection that it has made
+  std::uint64_t answered = 0;       ///< the newest of ours that it has heard of
+  std::uint64_t acknowledged = 0;   ///< it has all of our messages below
+  std::uint64_t owed_messages = 0;  ///< arrived since the last acknowledgement
+  std::uint64_t owed_bytes = 0;
+  bool owing = false;  ///< is in backend::owing_
+  bool news = false;   ///< is in backend::news_
+  bool asks = false;   ///< and awaits an answer to that
 };
 
 /// Peers by rank. Lookups take no lock; `set` needs one outside. Never forgets a peer it has held.

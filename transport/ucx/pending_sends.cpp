@@ -36,6 +36,7 @@ send_slot* pending_sends::begin(peer& to) {
   send_slot* slot = cache.count > 0 ? cache.spare[--cache.count] : new send_slot;
   slot->owner = this;
   slot->to = &to;
+  if (to.net) slot->connection = to.net->number.load(std::memory_order_relaxed);
   return slot;
 }
 
@@ -68,7 +69,7 @@ void pending_sends::wait(send_slot* slot) noexcept {
 void pending_sends::callback(void* request, ucs_status_t status, void* user_data) noexcept {
   auto* slot = static_cast<send_slot*>(user_data);
   pending_sends& self = *slot->owner;
-  if (status != UCS_OK) self.failed_(*slot->to, status);
+  if (status != UCS_OK) self.failed_(*slot, status);
   {
     const std::lock_guard lock(self.mutex_);
     if (slot->previous || self.waiting_ == slot) {

@@ -21,6 +21,7 @@ struct send_slot {
   std::shared_ptr<const void> keep;
   pending_sends* owner = nullptr;
   peer* to = nullptr;
+  std::uint64_t connection = 0;  ///< number of the peer's connection, over a network
   // The rest under the owner's mutex.
   bool finished = false;
   send_slot* previous = nullptr;
@@ -32,7 +33,7 @@ struct send_slot {
 class pending_sends {
 public:
   /// `failed` hears of sends that ended with an error; on any thread that calls UCX.
-  explicit pending_sends(std::function<void(peer&, ucs_status_t)> failed)
+  explicit pending_sends(std::function<void(const send_slot&, ucs_status_t)> failed)
       : failed_(std::move(failed)) {}
   ~pending_sends();
   pending_sends(const pending_sends&) = delete;
@@ -58,7 +59,7 @@ public:
 private:
   void unlink(send_slot* slot) noexcept;
 
-  std::function<void(peer&, ucs_status_t)> failed_;
+  std::function<void(const send_slot&, ucs_status_t)> failed_;
   std::mutex mutex_;
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> any_finished_{false};

@@ -23,21 +23,30 @@ unsigned backend::progress() {
   events_ = 0;
   n += ucp_worker_progress(worker_->get());
   n += events_;
-  if (++polls_ % polls_per_look == 0 || look_) n += look_at_processes();
+  if (!news_.empty()) n += attend_to_news();
+  if (++polls_ % polls_per_look == 0 || look_) {
+    n += look_at_processes();
+    owing_much_ = true;
+  }
+  if (owing_much_) n += acknowledge();
   if (!ready_.empty()) n += deliver();
   n += sends_.release();
   if (any_troubles_.load(std::memory_order_acquire)) n += attend_to_troubles();
+  if (!unlinked_.empty() || alarm_set_) n += attend_to_links();
   if (!closing_.empty() || any_closes_) n += finish_closing();
   return n;
 }
 
 bool backend::something_to_do() const {
   return any_orders_.load(std::memory_order_acquire) ||
-         any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || look_;
+         any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || !news_.empty() ||
+         look_;
 }
 
 bool backend::arm() {
   if (something_to_do()) return false;
+  if (!owing_.empty()) acknowledge();
+  if (!unlinked_.empty() && !set_alarm()) return false;
   if (ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
   if (!watch_.ended().empty()) {
@@ -79,7 +88,7 @@ unsigned backend::carry_out_orders() {
       admit(p);
       continue;
     }
-    forget(p);
+    silence(p);
     if (!o.force) {
       closing_.push_back(&p);
       continue;
@@ -104,19 +113,31 @@ void backend::admit(peer& p) {
   }
   connections_[p.rank] = c;
   c->added = true;
+  c->back = &p;
+  c->network = c->keeps || p.net;
+  p.admitted = true;
+  if (c->network) take_news(c);
+  if (c->keeps) arrived(c, 0);
   for (auto& message : c->held) ready_.push_back(std::move(message));
   c->held.clear();
   if (c->over) trouble_with(c, c->why);
 }
 
-// Nothing more is taken from `p`.
+// Nothing more is taken from `p`, but what it says about the connection.
+void backend::silence(const peer& p) {
+  if (p.rank >= connections_.size()) return;
+  const auto& c = connections_[p.rank];
+  if (!c || c->id != p.id) return;
+  c->over = true;
+  std::erase_if(ready_, [&](const incoming_message& m) { return m.from == p.rank; });
+}
+
 void backend::forget(const peer& p) {
   if (p.rank >= connections_.size()) return;
   auto& c = connections_[p.rank];
   if (!c || c->id != p.id) return;
   c->over = true;
   c.reset();
-  std::erase_if(ready_, [&](const incoming_message& m) { return m.from == p.rank; });
 }
 
 unsigned backend::attend_to_troubles() {
@@ -136,6 +157,17 @@ unsigned backend::attend_to_troubles() {
       p = peers_.find(t.from->rank);
       if (!p || p->id != t.from->id) continue;
     }
+    if (!p->admitted && p->status.load() != peer::state::gone) {
+      // Another thread is still adding it.
+      const std::lock_guard lock(trouble_mutex_);
+      troubles_.push_back(std::move(t));
+      any_troubles_.store(true, std::memory_order_release);
+      continue;
+    }
+    if (t.number) {
+      if (*t.number == p->net->number.load()) out_of_reach(*p, t.why);
+      continue;
+    }
     lose(*p, t.why);
   }
   return static_cast<unsigned>(troubles.size());
@@ -145,7 +177,7 @@ void backend::lose(peer& p, const peer_loss& why) {
   p.set_reason(why.text);
   const auto before = p.status.exchange(peer::state::gone);
   if (before == peer::state::gone) return;
-  forget(p);
+  silence(p);
   std::erase(closing_, &p);
   say_goodbye(p);  // it may be alive and know nothing of this
   close_endpoint(p, true);
@@ -156,6 +188,7 @@ unsigned backend::finish_closing() {
   unsigned n = 0;
   std::erase_if(closing_, [&](peer* p) {
     if (p->pending.load(std::memory_order_acquire) > 0) return false;
+    if (p->net && p->net->now != link::phase::up) return false;
     say_goodbye(*p);
     close_endpoint(*p, false);
     ++n;
@@ -169,11 +202,20 @@ unsigned backend::finish_closing() {
 void backend::close_endpoint(peer& p, bool force) {
   p.status.store(peer::state::gone);
   watch_.remove(&p);
+  forget(p);
   while (p.gate.load() % peer::one_message != 0) sched_yield();
+  release_endpoint(p, force);
+  if (p.net) p.net->kept.clear();
+}
+
+// Pre: no other thread uses the endpoint.
+void backend::release_endpoint(peer& p, bool force) {
+  const ucp_ep_h ep = std::exchange(p.ep, nullptr);
+  if (!ep) return;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  const auto request = ucp_ep_close_nbx(p.ep, &param);
+  const auto request = ucp_ep_close_nbx(ep, &param);
   if (request && !UCS_PTR_IS_ERR(request)) {
     closes_.push_back(request);
     any_closes_ = true;

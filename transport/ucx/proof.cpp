@@ -50,8 +50,8 @@ bool proven(const job_key& key, const char* purpose, std::span<const std::byte> 
 }
 
 hello_header make_hello(const job_key& key, rank_t from, const nonce& from_nonce, rank_t to,
-                        const nonce& to_nonce) {
-  hello_header h{hello_magic, wire_version, 0, from, to, from_nonce, to_nonce, {}};
+                        const nonce& to_nonce, bool keeps) {
+  hello_header h{hello_magic, wire_version, keeps, from, to, from_nonce, to_nonce, {}};
   h.proof = prove(key, "troupe hello", covered(h));
   return h;
 }

@@ -28,7 +28,7 @@ bool proven(const job_key& key, const char* purpose, std::span<const std::byte> 
 
 /// The hello of `from` to `to`.
 hello_header make_hello(const job_key& key, rank_t from, const nonce& from_nonce, rank_t to,
-                        const nonce& to_nonce);
+                        const nonce& to_nonce, bool keeps = false);
 
 /// Was `hello` made with `key`, by this version?
 bool genuine(const job_key& key, const hello_header& hello);

@@ -34,6 +34,7 @@ void backend::set_handlers() {
   worker_->handle(am_chunk, &backend::on_chunk, this);
   worker_->handle(am_hello, &backend::on_hello, this);
   worker_->handle(am_goodbye, &backend::on_goodbye, this);
+  worker_->handle(am_acknowledgement, &backend::on_acknowledgement, this);
 }
 
 // The hot path: one comparison tells whether a header was written by the node it names.
@@ -84,6 +85,13 @@ ucs_status_t backend::on_message(void* self, const void* header, std::size_t hea
     c->parts.envelope(h.sequence, h.order, h.payloads,
                       frame(std::span(static_cast<const std::byte*>(data), size)), b.out(*c));
     add(b.bytes_received_, size);
+    if (c->network) {
+      if (h.expected > c->acknowledged) {
+        c->acknowledged = h.expected;
+        b.take_news(c);
+      }
+      b.arrived(c, size);
+    }
     return UCS_OK;
   };
   return from_known<message_header>(self, header, header_size, take);
@@ -119,9 +127,11 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
     if (h.size > 0) std::memcpy(payload.data.get(), data, h.size);
     add(bytes_received_, h.size);
     c->parts.payload(h.sequence, h.index, std::move(payload), out(*c));
+    if (c->network) arrived(c, h.size);
     return UCS_OK;
   }
-  receives_.push_back({this, c, h.sequence, h.index, std::move(payload), {}});
+  const auto number = c->back && c->back->net ? c->back->net->number.load() : 0;
+  receives_.push_back({this, c, h.sequence, h.index, std::move(payload), number, {}});
   receive& r = receives_.back();
   r.place = std::prev(receives_.end());
   ucp_request_param_t param{};
@@ -191,13 +201,17 @@ void backend::on_received(void* request, ucs_status_t status, std::size_t, void*
 void backend::received(receive& r, ucs_status_t status) {
   ++events_;
   const auto c = r.from;
-  if (!c->over && !ending_) {
+  if (status != UCS_OK && c->keeps) {
+    // It is sent again over a new connection, which may be there already.
+    if (c->back && !ending_) broke(*c->back, r.number, "a payload could not be received", status);
+  } else if (!c->over && !ending_) {
     try {
       if (status != UCS_OK)
         throw transport_error(std::string("a payload could not be received: ") +
                               ucs_status_string(status));
       add(bytes_received_, r.payload.size);
       c->parts.payload(r.sequence, r.index, std::move(r.payload), out(*c));
+      if (c->network) arrived(c, r.payload.size);
     } catch (const std::exception& e) {
       trouble_with(c, {loss_kind::broken, e.what()});
     }
@@ -216,10 +230,16 @@ ucs_status_t backend::on_hello(void* self, const void* header, std::size_t heade
       b.waiting_.size() >= most_waiting)
     return b.stranger();
   const auto token = ucx::token(b.options_.key, h.from_nonce, b.id_);
-  if (b.known(h.from, token)) return UCS_OK;
   try {
-    b.waiting_.push_back(std::make_shared<connection>(h.from, h.from_nonce, token));
+    const auto* c = b.known(h.from, token);
+    if (!c) {
+      const peer* p = b.peers_.find(h.from);
+      if (p && p->id == h.from_nonce && p->status.load() == peer::state::gone) return UCS_OK;
+      b.waiting_.push_back(std::make_shared<connection>(h.from, h.from_nonce, token));
+      c = &b.waiting_.back();
+    }
     ++b.events_;
+    b.greeted(*c, h);
   } catch (const std::exception&) {
     return b.stranger();
   }

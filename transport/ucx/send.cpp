@@ -45,26 +45,39 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                            " payloads, not " + std::to_string(payloads.size()));
   const use_of use(*p, peer::one_message + peer::one_sender);
   if (p->status.load() != peer::state::live) throw_lost(*p);
+  if (p->net)
+    return send_kept(*p, {use.sequence(), order, std::move(envelope), std::move(payloads)});
 
   std::uint64_t bytes = envelope.size();
   const auto sequence = use.sequence();
-  const message_header header{p->token, sequence, order, options_.rank,
-                              static_cast<std::uint32_t>(payloads.size())};
+  const auto header = header_of(*p, sequence, order, payloads.size());
   bool more = send_envelope(*p, header, std::move(envelope));
   for (std::size_t i = 0; i < payloads.size(); ++i) {
     outgoing_payload& payload = payloads[i];
     bytes += payload.size;
-    const payload_header h{p->token,
-                           sequence,
-                           payload.size,
-                           options_.rank,
-                           static_cast<std::uint16_t>(i),
-                           static_cast<std::uint8_t>(payload.place.where),
-                           payload.place.device};
+    const auto h = header_of(*p, sequence, i, payload);
     if (send_payload(*p, h, std::move(payload))) more = true;
   }
   p->bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
   return more;
+}
+
+message_header backend::header_of(const peer& p, std::uint64_t sequence, std::uint64_t order,
+                                  std::size_t payloads) const {
+  return {p.token,       sequence,
+          order,         p.expected.load(std::memory_order_relaxed),
+          options_.rank, static_cast<std::uint32_t>(payloads)};
+}
+
+payload_header backend::header_of(const peer& p, std::uint64_t sequence, std::size_t index,
+                                  const outgoing_payload& payload) const {
+  return {p.token,
+          sequence,
+          payload.size,
+          options_.rank,
+          static_cast<std::uint16_t>(index),
+          static_cast<std::uint8_t>(payload.place.where),
+          payload.place.device};
 }
 
 bool backend::send_envelope(peer& p, const message_header& header, frame&& envelope) {
@@ -118,14 +131,73 @@ bool backend::send_payload(peer& p, const payload_header& header, outgoing_paylo
   if (in_pieces(p, payload)) return send_chunks(p, header, std::move(payload));
   send_slot* slot = sends_.begin(p);
   slot->keep = std::move(payload.keep);
+  return finish(p, slot, start_payload(p, header, payload, slot));
+}
+
+ucs_status_ptr_t backend::start_payload(peer& p, const payload_header& header,
+                                        const outgoing_payload& payload, send_slot* slot) const {
   const auto param =
       how_to_send(slot,
                   payload.size >= options_.rendezvous_threshold ? UCP_AM_SEND_FLAG_RNDV
                                                                 : UCP_AM_SEND_FLAG_EAGER,
                   memory_type(payload.place));
-  return finish(p, slot,
-                ucp_am_send_nbx(p.ep, am_payload, &header, sizeof header, payload.data,
-                                payload.size, &param));
+  return ucp_am_send_nbx(p.ep, am_payload, &header, sizeof header, payload.data, payload.size,
+                         &param);
+}
+
+// Over a network: what `m` needs to be sent once more is kept, whatever becomes of it now.
+bool backend::send_kept(peer& p, sent_message&& m) {
+  std::uint64_t bytes = m.envelope.size();
+  for (const auto& payload : m.payloads) bytes += payload.size;
+  p.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  link& l = *p.net;
+  const auto kept = std::make_shared<const sent_message>(std::move(m));
+  {
+    const std::lock_guard lock(l.mutex);
+    l.kept.keep(kept);
+    if (!l.open) return true;  // goes out with the next connection
+    l.users.fetch_add(1, std::memory_order_relaxed);
+  }
+  const bool more = transmit(p, kept);
+  l.users.fetch_sub(1, std::memory_order_release);
+  return more;
+}
+
+// Returns whether UCX goes on with it. What goes wrong is the end of this connection only.
+bool backend::transmit(peer& p, const retained::message& m) {
+  const auto begin = [&] {
+    send_slot* slot = sends_.begin(p);
+    slot->keep = m;
+    return slot;
+  };
+  bool more = false;
+  // Returns whether the connection still works.
+  const auto started = [&](send_slot* slot, ucs_status_ptr_t result) {
+    if (UCS_PTR_IS_ERR(result)) {
+      broke(p, slot->connection, "a send failed", UCS_PTR_STATUS(result));
+      wake();
+    }
+    if (UCS_PTR_IS_PTR(result)) {
+      sends_.wait(slot);
+      more = true;
+    } else {
+      pending_sends::end(slot);
+    }
+    return !UCS_PTR_IS_ERR(result);
+  };
+  const auto header = header_of(p, m->sequence, m->order, m->payloads.size());
+  send_slot* slot = begin();
+  const auto param = how_to_send(slot, UCP_AM_SEND_FLAG_EAGER);
+  if (!started(slot, ucp_am_send_nbx(p.ep, am_message, &header, sizeof header, m->envelope.data(),
+                                     m->envelope.size(), &param)))
+    return true;
+  p.told.store(header.expected, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < m->payloads.size(); ++i) {
+    slot = begin();
+    const auto h = header_of(p, m->sequence, i, m->payloads[i]);
+    if (!started(slot, start_payload(p, h, m->payloads[i], slot))) return true;
+  }
+  return more;
 }
 
 // Returns whether UCX goes on with the send. Throws peer_lost.
@@ -146,6 +218,7 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
 }
 
 void backend::say_goodbye(peer& p) {
+  if (!p.ep) return;
   const goodbye_header h{p.token, p.owner->options_.rank, 0};
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -156,22 +229,37 @@ void backend::say_goodbye(peer& p) {
 
 void backend::wake() { ucp_worker_signal(worker_->get()); }
 
-void backend::on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status) {
+void backend::on_endpoint_error(void* p, ucp_ep_h ep, ucs_status_t status) {
   auto& about = *static_cast<peer*>(p);
-  about.owner->trouble_with(about, broken("the connection broke", status));
+  if (!about.net)
+    about.owner->trouble_with(about, broken("the connection broke", status));
+  else if (ep == about.ep)
+    about.owner->broke(about, about.net->number.load(), "the connection broke", status);
+}
+
+// Connection `number` to `p` is of no use any more. On any thread that calls UCX.
+void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_t status) {
+  if (!p.net) {
+    trouble_with(p, broken(what, status));
+    return;
+  }
+  if (number != p.net->number.load()) return;  // it was closed for a new one
+  const std::lock_guard lock(trouble_mutex_);
+  troubles_.push_back({&p, nullptr, broken(what, status), number});
+  any_troubles_.store(true, std::memory_order_release);
 }
 
 void backend::trouble_with(peer& p, peer_loss why) {
   p.set_reason(why.text);
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({&p, nullptr, std::move(why)});
+  troubles_.push_back({&p, nullptr, std::move(why), {}});
   any_troubles_.store(true, std::memory_order_release);
 }
 
 void backend::trouble_with(std::shared_ptr<connection> c, peer_loss why) {
   c->over = true;
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({nullptr, std::move(c), std::move(why)});
+  troubles_.push_back({nullptr, std::move(c), std::move(why), {}});
   any_troubles_.store(true, std::memory_order_release);
 }
 

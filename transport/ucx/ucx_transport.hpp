@@ -44,10 +44,12 @@ struct ucx_options {
   /// Over a network, payloads of this many bytes and more go straight into their final memory;
   /// smaller ones are copied once more at the receiver, but need no second turn of the network.
   std::size_t rendezvous_threshold = 64 * 1024;
-  /// How often UCX looks after a silent connection.
+  /// How long a silent connection may go unlooked at, at most.
   std::chrono::milliseconds keepalive{1000};
-  /// How long a TCP connection may go unanswered before its peer counts as lost.
-  std::chrono::seconds tcp_limit{3};
+  /// How long a peer on the network may be out of reach, or take nothing of what it is sent, before
+  /// it counts as lost; until then broken connections are made again. Make it twice `keepalive` or
+  /// more.
+  std::chrono::milliseconds tcp_limit{2500};
   /// Further settings of UCX by their names without "UCX_"; they win.
   std::vector<std::pair<std::string, std::string>> settings;
 };
@@ -56,9 +58,10 @@ struct ucx_options {
 /// started with these options.
 ///
 /// Peers on this host are watched through the kernel, so their end is noticed at once; others by
-/// UCX, within `keepalive` and `tcp_limit`. A peer that is destroyed or closes the connection says
-/// so, and counts as lost. A peer that was lost can be added again only as a new process or object,
-/// with a new address.
+/// UCX, within `tcp_limit`. What a peer over TCP has not acknowledged is kept, payloads by
+/// reference, and sent again when its connection had to be made anew. A peer that is destroyed or
+/// closes the connection says so, and counts as lost. A peer that was lost can be added again only
+/// as a new process or object, with a new address.
 ///
 /// Destroying it drops sends whose payloads are not yet on their way: call `progress` until
 /// `idle()` first.

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "headers are little-en
 
 /// Version of everything in this file and of the address; nodes of different versions do not
 /// connect.
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 
 /// What distinguishes a transport object from all others, ever.
 using nonce = std::array<std::byte, 16>;
@@ -24,18 +24,21 @@ enum am_id : unsigned {
   am_payload = 2,
   am_hello = 3,
   am_goodbye = 4,
-  am_chunk = 5
+  am_chunk = 5,
+  am_acknowledgement = 6
 };
 
-/// Header of a message; the envelope is the data. `token` is known to the two ends alone.
+/// Header of a message; the envelope is the data. `token` is known to the two ends alone. All of
+/// the receiver's messages below `expected` are here, if it keeps them.
 struct message_header {
   std::uint64_t token;
   std::uint64_t sequence;
   std::uint64_t order;
+  std::uint64_t expected;
   std::uint32_t from;
   std::uint32_t payloads;
 };
-static_assert(sizeof(message_header) == 32);
+static_assert(sizeof(message_header) == 40);
 
 /// Header of one payload; the payload is the data.
 struct payload_header {
@@ -64,10 +67,11 @@ inline constexpr std::size_t longest_chunked = 64 * 1024 * 1024;
 
 /// First thing said on a connection, without data: proves to `to` that the sender has the job's
 /// key. The proof covers all other fields.
+/// Longer, it would not go out at once.
 struct hello_header {
   std::uint32_t magic;
   std::uint16_t version;
-  std::uint16_t reserved;
+  std::uint16_t keeps;  ///< not 0: wants acknowledgements
   std::uint32_t from;
   std::uint32_t to;
   nonce from_nonce;
@@ -76,6 +80,23 @@ struct hello_header {
 };
 static_assert(sizeof(hello_header) == 80);
 inline constexpr std::uint32_t hello_magic = 0x75707254;  // "Trpu"
+
+/// What has arrived, without data. Said from time to time.
+///
+/// The connections of two nodes are numbered from 0. Who makes a new one says hello and asks what
+/// has arrived; the other one goes over to that number, if it is greater than its own, and answers
+/// when they have the same.
+struct acknowledgement_header {
+  std::uint64_t token;
+  std::uint64_t expected;    ///< as in message_header
+  std::uint64_t connection;  ///< its number
+  std::uint32_t from;
+  std::uint32_t asks;  ///< not 0: else it is no question, but perhaps the answer to one
+};
+static_assert(sizeof(acknowledgement_header) == 32);
+
+/// The most by which a connection's number may exceed the last one that was known.
+inline constexpr std::uint64_t most_connections = 1u << 20;
 
 /// Last thing said on a connection, without data.
 struct goodbye_header {

@@ -1,5 +1,6 @@
 #include "transport/ucx/worker.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -58,13 +59,22 @@ void configure(config& c, const ucx_options& o) {
   c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
   // The default spinlock stalls when threads outnumber cores.
   c.set("USE_MT_MUTEX", "y");
-  c.set("KEEPALIVE_INTERVAL", in_milliseconds(o.keepalive));
-  // A cut cable: probes after a second of silence, and a limit on unacknowledged data.
-  const auto probes = o.tcp_limit.count() > 1 ? o.tcp_limit.count() : 1;
-  c.set("TCP_KEEPIDLE", "1s");
-  c.set("TCP_KEEPINTVL", "1s");
+  // A cut cable is noticed by data that goes unanswered. A silent connection sends a few bytes now
+  // and then: UCX sets the kernel's probes, in whole seconds, only where it has not accepted the
+  // connection.
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  const auto look = std::max(milliseconds(1), o.keepalive / 2);
+  const auto silence = longest_silence(o.tcp_limit);
+  const auto interval = std::max(seconds(1), std::chrono::floor<seconds>(o.keepalive));
+  const auto probes = std::max<std::int64_t>(1, std::chrono::ceil<seconds>(silence) / interval - 1);
+  c.set("KEEPALIVE_INTERVAL", in_milliseconds(look));
+  c.set("TCP_KEEPIDLE", std::to_string(interval.count()) + "s");
+  c.set("TCP_KEEPINTVL", std::to_string(interval.count()) + "s");
   c.set("TCP_KEEPCNT", std::to_string(probes));
-  c.set("TCP_USER_TIMEOUT", std::to_string(probes) + "s");
+  c.set("TCP_USER_TIMEOUT", in_milliseconds(std::max(silence / 2, silence - look)));
+  // A host that does not answer would hold up all others while it is called.
+  c.set("TCP_CONN_NB", "y");
   choose_transports(c, o);
   for (const auto& [name, value] : o.settings) c.set(name, value);
 }

@@ -2,6 +2,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -16,6 +17,13 @@ void check(ucs_status_t status, const std::string& what);
 /// A connection that UCX gave up.
 inline peer_loss broken(const char* what, ucs_status_t status) {
   return {loss_kind::broken, std::string(what) + ": " + ucs_status_string(status)};
+}
+
+/// The silence after which TCP has given up a connection at the latest, when its peer counts as
+/// lost after `limit`. The rest of the time is for tries to connect again: TCP does not look once
+/// more after its last probe.
+constexpr std::chrono::milliseconds longest_silence(std::chrono::milliseconds limit) {
+  return limit * 4 / 5;
 }
 
 /// A UCX context and its one worker, configured for Troupe. The worker takes calls from any

@@ -1,0 +1,174 @@
+// A peer on the network whose connection broke is called again, until it answers or has been out of
+// reach for too long. Both ends may begin: they meet at the higher of their numbers.
+
+#include <sched.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "messages/log.hpp"
+#include "transport/ucx/backend.hpp"
+
+namespace troupe::transport::ucx {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long the first try may take; each further one twice as long.
+constexpr auto first_patience = 250ms;
+// After a try that failed at once.
+constexpr auto pause = 50ms;
+// So many of these in a row, and not for want of a route: a host is there, and nobody listens.
+constexpr unsigned most_refusals = 5;
+// What is sent again in one go, so that `progress` returns.
+constexpr std::size_t batch = 256;
+
+std::string seconds(link::clock::duration d) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(d).count());
+  return text;
+}
+
+}  // namespace
+
+// The present connection broke.
+void backend::out_of_reach(peer& p, const peer_loss& why) {
+  link& l = *p.net;
+  if (p.status.load() == peer::state::gone) return;
+  if (l.now != link::phase::calling) {
+    reconnect(p, l.number.load() + 1, why.text);
+    return;
+  }
+  if (std::exchange(l.failed, true)) return;
+  const auto now = link::clock::now();
+  l.refusals = now - l.tried_at < first_patience ? l.refusals + 1 : 0;
+  l.retry_at = std::min(l.retry_at, now + pause);
+}
+
+// Begins connection `number`. What senders send meanwhile is only kept.
+void backend::reconnect(peer& p, std::uint64_t number, const std::string& why) {
+  link& l = *p.net;
+  const auto now = link::clock::now();
+  if (l.now != link::phase::calling) {
+    // UCX does not say whether TCP gave up a silent connection, or something cut it just now. That
+    // it was silent for so long is all that can be.
+    l.silent_from = std::max(l.heard, now - longest_silence(options_.tcp_limit));
+    l.patience = first_patience;
+    l.refusals = 0;
+    l.why = why;
+    log().info("connecting to rank {} again: {}", p.rank, why);
+    if (l.now == link::phase::up) {
+      unlinked_.push_back(&p);
+      unlinked_count_.fetch_add(1, std::memory_order_release);
+    }
+    l.now = link::phase::calling;
+  }
+  {
+    const std::lock_guard lock(l.mutex);
+    l.open = false;
+  }
+  while (l.users.load(std::memory_order_acquire) != 0) sched_yield();
+  l.number.store(number);  // before the sends of the old one end
+  release_endpoint(p, true);
+  l.failed = false;
+  l.tried_at = now;
+  l.retry_at = now + l.patience;
+  auto status = open_endpoint(p, l.address);
+  if (status == UCS_OK) status = say_hello(p);
+  if (status == UCS_OK)
+    say_acknowledgement(p, number, true);
+  else
+    l.retry_at = now + l.patience / 4;  // there is no way at present
+  l.patience *= 2;
+}
+
+// The peer has heard of the present connection.
+void backend::answered(peer& p) {
+  link& l = *p.net;
+  if (l.now != link::phase::calling) return;
+  l.now = link::phase::resending;
+  l.next = l.kept.acknowledged();
+}
+
+// Sends what is kept, in order; true when senders may go on by themselves.
+bool backend::resend(peer& p) {
+  link& l = *p.net;
+  std::vector<retained::message> again;
+  bool all = false;
+  {
+    const std::lock_guard lock(l.mutex);
+    again = l.kept.from(l.next, batch);
+    // Who has a number and has not come here yet will find the way open.
+    all = again.size() < batch;
+    if (all) l.open = true;
+  }
+  for (const auto& m : again) {
+    // A gap belongs to a sender that has yet to keep its message.
+    if (!all && m->sequence != std::max(l.next, l.kept.acknowledged())) break;
+    l.next = m->sequence + 1;
+    transmit(p, m);
+  }
+  if (all) {
+    l.now = link::phase::up;
+    log().info("connected to rank {} again", p.rank);
+  }
+  return all;
+}
+
+// Those that are being connected again: the next try, what is to be sent again, or the end.
+unsigned backend::attend_to_links() {
+  unsigned n = 0;
+  if (std::exchange(alarm_set_, false)) {
+    const itimerspec never{};
+    timerfd_settime(alarm_, 0, &never, nullptr);
+    ++n;
+  }
+  const auto now = link::clock::now();
+  for (std::size_t i = 0; i < unlinked_.size(); ++i) {
+    peer& p = *unlinked_[i];
+    link& l = *p.net;
+    if (p.status.load() == peer::state::gone) continue;
+    if (l.now == link::phase::resending) {
+      resend(p);
+      ++n;
+    } else if (l.refusals >= most_refusals) {
+      lose(p, {loss_kind::broken, "nobody answers there any more: " + l.why});
+      ++n;
+    } else if (now >= l.silent_from + options_.tcp_limit) {
+      lose(p,
+           {loss_kind::broken, "not reachable for " + seconds(now - l.silent_from) + ": " + l.why});
+      ++n;
+    } else if (now >= l.retry_at) {
+      reconnect(p, l.number.load() + 1, l.why);
+      ++n;
+    }
+  }
+  const auto done = std::erase_if(unlinked_, [](const peer* p) {
+    return p->status.load() == peer::state::gone || p->net->now == link::phase::up;
+  });
+  unlinked_count_.fetch_sub(done, std::memory_order_release);
+  return n;
+}
+
+// Wakes the sleep that follows when a peer is to be called again; false: do so at once.
+bool backend::set_alarm() {
+  auto next = link::clock::time_point::max();
+  for (const peer* p : unlinked_) {
+    if (p->net->now != link::phase::calling) return false;
+    next = std::min({next, p->net->retry_at, p->net->silent_from + options_.tcp_limit});
+  }
+  const auto left = next - link::clock::now();
+  if (left <= 0ns) return false;
+  itimerspec in{};
+  in.it_value.tv_sec = std::chrono::floor<std::chrono::seconds>(left).count();
+  in.it_value.tv_nsec = (left % 1s).count();
+  timerfd_settime(alarm_, 0, &in, nullptr);
+  alarm_set_ = true;
+  return true;
+}
+
+}  // namespace troupe::transport::ucx
