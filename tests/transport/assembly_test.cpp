@@ -75,6 +75,26 @@ TEST(assembly, waits_for_missing_envelopes) {
   EXPECT_EQ(number(out[3].envelope), 3u);
 }
 
+TEST(assembly, expects_the_first_message_that_is_not_whole) {
+  assembly a(0);
+  std::vector<incoming_message> out;
+  EXPECT_EQ(a.expected(), 0u);
+  a.envelope(0, 0, 0, numbered(0), out);
+  a.envelope(1, 7, 2, numbered(1), out);
+  a.envelope(2, 0, 0, numbered(2), out);
+  a.envelope(3, 7, 0, numbered(3), out);
+  a.envelope(5, 0, 0, numbered(5), out);
+  EXPECT_EQ(a.expected(), 1u);
+  a.payload(1, 0, payload_of(0), out);
+  a.payload(1, 0, payload_of(0), out);
+  EXPECT_EQ(a.expected(), 1u);
+  a.payload(1, 1, payload_of(0), out);
+  EXPECT_EQ(a.expected(), 4u);  // 5 is here, 4 is not
+  a.envelope(4, 0, 0, numbered(4), out);
+  EXPECT_EQ(a.expected(), 6u);
+  EXPECT_EQ(out.size(), 6u);
+}
+
 TEST(assembly, refuses_numbers_that_make_no_sense) {
   std::vector<incoming_message> out;
   assembly a(0);
