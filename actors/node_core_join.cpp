@@ -68,6 +68,8 @@ std::unique_ptr<transport::transport> make_ucx(transport::rank_t rank,
   ucx.rank = rank;
   ucx.one_host = one_host;
   ucx.net_devices = options.net_devices;
+  ucx.keepalive = options.keepalive;
+  ucx.tcp_limit = options.keepalive * 5 / 2;
   const auto proof = secret.subkey("transport").sign({});
   static_assert(sizeof proof == sizeof ucx.key);
   std::memcpy(ucx.key.data(), &proof, sizeof proof);

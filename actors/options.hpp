@@ -48,6 +48,9 @@ struct rpc_options {
   std::string job{};          ///< empty: the launcher's
   flow_window window{};       ///< of each other node towards this one; the same on all nodes
   when_full overload = when_full::wait;
+  /// Between hosts: how often a silent connection is looked after. It counts as lost after two and
+  /// a half times as long; on one host a process's end is noticed at once.
+  std::chrono::milliseconds keepalive{1'000};
   /// How long a node may be silent, though its process and connection live, before it is taken for
   /// hung and shut out; 0: for ever. The same on all nodes.
   std::chrono::milliseconds hang_limit{60'000};

@@ -118,7 +118,7 @@ clock::time_point simulation::now() const noexcept { return world_->now(); }
 
 void simulation::sleep(std::chrono::nanoseconds time) {
   completion nothing;
-  world_->hold(nothing, world_->now() + time);
+  engine::wait_without_network(nothing, world_->now() + time);
 }
 
 bool simulation::wait_until(const std::function<bool()>& condition,

@@ -10,6 +10,12 @@
 
 namespace troupe {
 
+namespace {
+
+constexpr std::chrono::microseconds longest_pause(1'000);
+
+}  // namespace
+
 virtual_engine::virtual_engine(dispatcher& client, std::shared_ptr<world> in,
                                transport::rank_t rank)
     : client_(client), in_(std::move(in)), world_(*in_), rank_(rank), unit_(*this) {}
@@ -73,19 +79,22 @@ bool virtual_engine::hold(completion& what, clock::time_point deadline) {
   throw not_initialized("the node has been shut down");
 }
 
-// Lets a moment pass.
-void virtual_engine::let_others_go_on() {
-  completion nothing;
-  world_.block(nothing, world_.now() + std::chrono::microseconds(1), nullptr);
+// Lets time pass until it is so.
+template <class Done>
+void virtual_engine::wait_until(const Done& done) {
+  for (std::chrono::microseconds pause(1); !done(); pause = std::min(2 * pause, longest_pause)) {
+    completion nothing;
+    world_.block(nothing, world_.now() + pause, nullptr);
+  }
 }
 
 void virtual_engine::wait_until_empty(const gate& what) {
-  while (!what.empty()) let_others_go_on();
+  wait_until([&] { return what.empty(); });
 }
 
 void virtual_engine::end_waits() {
   waits_ended_ = true;
-  while (waiting_ > 0) let_others_go_on();
+  wait_until([&] { return waiting_ == 0; });
 }
 
 void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
@@ -93,7 +102,7 @@ void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   world_.leave(*this);
   // Handlers that do not wait in here, but for what no network brings, end
   // first.
-  while (running_ > (is_own_thread() ? 1 : 0)) let_others_go_on();
+  wait_until([&] { return running_ <= (is_own_thread() ? 1 : 0); });
   stopped_ = true;
   while (!queue_.empty()) {
     auto* job = queue_.front();

@@ -43,7 +43,8 @@ private:
   void end_handler(engine_unit&) override {}
 
   // For the world.
-  void let_others_go_on();
+  template <class Done>
+  void wait_until(const Done& done);
   bool has_work() const;
   void turn();
   void poll();
