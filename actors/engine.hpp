@@ -2,6 +2,7 @@
 
 #include <caf/execution_unit.hpp>
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include "actors/completion.hpp"
@@ -164,6 +165,9 @@ public:
 
   /// Blocks until nobody is inside of `what`, which is closed, and lets those leave.
   virtual void wait_until_empty(const gate& what) { what.wait_until_empty(); }
+
+  /// Locks what its holder may keep for long.
+  virtual void lock(std::mutex& what) { what.lock(); }
 
   /// Runs `body` on a thread that is none of this engine's; false: the caller must find one.
   virtual bool run_aside(std::function<void()>) { return false; }

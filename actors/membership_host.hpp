@@ -51,6 +51,12 @@ public:
   /// Nothing is decided any more, but for what is being decided.
   void close();
 
+  /// Drops what was asked for and never answered. When no thread of the node is left.
+  void abandon() {
+    admissions_.clear();
+    leaving_ = nullptr;
+  }
+
   void receive(transport::rank_t from, membership_note&& note);
   void lost(transport::rank_t rank, const transport::peer_loss& why);
   void admit(application&& wish, admission&& then);

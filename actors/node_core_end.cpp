@@ -22,7 +22,8 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   if (closed_) return;
   if (engine_->is_own_thread())
     throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
-  std::lock_guard guard(shutdown_mutex_);
+  engine_->lock(shutdown_mutex_);
+  std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
   if (closed_) return;
   std::exception_ptr failure;
   if (graceful && open_) {
@@ -66,6 +67,7 @@ void node_core::close(bool together) {
   engine_->wait_until_empty(uses_);
   end_actors();
   host_.reset();  // stops the engine
+  membership_->abandon();
   net_.reset();
   if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
   leave_ = nullptr;

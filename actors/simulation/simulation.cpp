@@ -85,7 +85,7 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
                 });
   const auto admitted = answer->get_future();
   answer = nullptr;
-  const auto view = admitted.get();
+  const auto view = admitted.get_for(options_.node.init_timeout);
   auto made = make(place, view.members.at(place).incarnation, view);
   made->open(std::move(net), std::move(parts), view);
   return node(std::move(made));

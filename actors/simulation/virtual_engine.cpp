@@ -92,6 +92,10 @@ void virtual_engine::wait_until_empty(const gate& what) {
   wait_until([&] { return what.empty(); });
 }
 
+void virtual_engine::lock(std::mutex& what) {
+  if (!what.try_lock()) wait_until([&] { return what.try_lock(); });
+}
+
 void virtual_engine::end_waits() {
   waits_ended_ = true;
   wait_until([&] { return waiting_ == 0; });

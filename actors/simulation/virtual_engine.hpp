@@ -32,6 +32,7 @@ public:
   bool is_own_thread() const noexcept override;
   bool simulated() const noexcept override { return true; }
   void wait_until_empty(const gate& what) override;
+  void lock(std::mutex& what) override;
   bool run_aside(std::function<void()> body) override;
 
 private:
