@@ -170,15 +170,16 @@ void virtual_engine::poll() {
     inbox_.push_back(std::move(local_.front()));
     local_.pop_front();
   }
-  while (!lost_.empty()) {
-    auto [peer, why] = std::move(lost_.front());
-    lost_.pop_front();
-    client_.peer_lost(peer, why);
-  }
   while (!inbox_.empty()) {
     auto message = std::move(inbox_.front());
     inbox_.pop_front();
     client_.dispatch(std::move(message), unit_);
+  }
+  // What the lost have said before comes first: it may be why they have gone.
+  while (!lost_.empty()) {
+    auto [peer, why] = std::move(lost_.front());
+    lost_.pop_front();
+    client_.peer_lost(peer, why);
   }
   self = before;
 }

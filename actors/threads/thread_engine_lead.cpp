@@ -30,12 +30,6 @@ unsigned thread_engine::poll(engine_unit& unit) {
     local_.clear();
     have_local_.store(false, std::memory_order_seq_cst);
   }
-  while (!lost_.empty()) {
-    auto [peer, why] = std::move(lost_.front());
-    lost_.pop_front();
-    client_.peer_lost(peer, why);
-    ++events;
-  }
   const bool inline_handlers = may_run_inline(unit);
   while (!inbox_.empty()) {
     auto message = std::move(inbox_.front());
@@ -54,7 +48,14 @@ unsigned thread_engine::poll(engine_unit& unit) {
         end_handler(unit);
       }
     }
-    if (unit.key_ == 0) break;
+    if (unit.key_ == 0) return events;
+  }
+  // What the lost have said before comes first: it may be why they have gone.
+  while (!lost_.empty()) {
+    auto [peer, why] = std::move(lost_.front());
+    lost_.pop_front();
+    client_.peer_lost(peer, why);
+    ++events;
   }
   return events;
 }

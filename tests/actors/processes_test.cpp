@@ -1,60 +1,21 @@
 // Nodes in processes of their own, over UCX: this one is rank 0. One of them is killed.
 
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 #include <caf/send.hpp>
 
 #include "tests/actors/job.hpp"
 #include "tests/actors/rank_functions.hpp"
-
-extern char** environ;
+#include "tests/rank_process.hpp"
 
 namespace troupe::test {
 
 namespace {
 
-/// A rank as a process. Killed when this goes.
-class rank_process {
-public:
-  rank_process(int rank, int world_size, const std::string& file) {
-    std::string words[] = {std::string(TROUPE_TEST_PROGRAM_DIR) + "/rank_program",
-                           std::to_string(rank), std::to_string(world_size), file};
-    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
-                         nullptr};
-    if (posix_spawn(&pid_, arguments[0], nullptr, nullptr, arguments, environ) != 0)
-      throw std::runtime_error("cannot start " + words[0]);
-  }
-  ~rank_process() {
-    if (ended()) return;
-    kill();
-    waitpid(pid_, nullptr, 0);
-  }
-  rank_process(const rank_process&) = delete;
-  rank_process& operator=(const rank_process&) = delete;
-
-  int pid() const { return pid_; }
-  void kill() const { ::kill(pid_, SIGKILL); }
-
-  bool ended() {
-    if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
-    return ended_;
-  }
-
-  /// Ended by itself, without an error?
-  bool ended_well() { return ended() && WIFEXITED(status_) && WEXITSTATUS(status_) == 0; }
-
-private:
-  pid_t pid_ = 0;
-  int status_ = 0;
-  bool ended_ = false;
-};
-
 class processes : public testing::Test {
 protected:
   processes() : file_((folder_.path() / "meet").string()) {
-    for (int rank : {1, 2}) ranks_.push_back(std::make_unique<rank_process>(rank, 3, file_));
+    for (const auto* rank : {"1", "2"})
+      ranks_.push_back(std::make_unique<rank_process>(
+          std::vector<std::string>{TROUPE_TEST_PROGRAM_DIR "/rank_program", rank, "3", file_}));
     rpc_options options;
     options.rank = 0;
     options.world_size = 3;

@@ -1,4 +1,5 @@
-// A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE. Serves until the job ends.
+// A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE [HANG_LIMIT_MS]. Serves
+// until the job ends; exits with 3 when the job has shut it out.
 
 #include <cstdio>
 #include <string>
@@ -15,7 +16,7 @@ bool served() {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   using namespace troupe::test;
   if (!served<&process_id, &plus_one, &add_to, &make_counter, &never_answer,
               &wait_for_the_loss_of>())
@@ -25,9 +26,13 @@ int main(int, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = std::stoi(argv[2]);
     options.init_method = std::string("file://") + argv[3];
+    if (argc > 4) options.hang_limit = std::chrono::milliseconds(std::stoi(argv[4]));
     const auto node = troupe::init_rpc(options);
     node.shutdown(true, std::chrono::minutes(2));
     return 0;
+  } catch (const troupe::fenced_error& failure) {
+    std::fprintf(stderr, "rank %s: %s\n", argv[1], failure.what());
+    return 3;
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "rank %s: %s\n", argv[1], failure.what());
     return 1;
