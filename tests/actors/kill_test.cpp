@@ -1,0 +1,15 @@
+// Processes killed at random. `make soak` does more of it (kill_soak_test.cpp).
+
+#include <gtest/gtest.h>
+
+#include "tests/actors/kill_run.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+TEST(killed_at_random, leave_survivors_that_go_on) { kill_at_random(30, 1); }
+
+}  // namespace
+
+}  // namespace troupe::test
