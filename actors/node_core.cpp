@@ -43,7 +43,7 @@ bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
   pending.function = name;
   pending.sink = sink;
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
-  patience until{how.wait && may_wait_, never, pending.limit};
+  patience until{how.wait && remoting_->senders_wait(), never, pending.limit};
   if (until.limit.count() > 0) until.deadline = deadline_after(until.limit);
   envelope_header header;
   header.kind = envelope_kind::call;

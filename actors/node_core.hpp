@@ -172,7 +172,6 @@ private:
   peer_table& peers_ = *table_;
   peer* self_ = nullptr;
   std::atomic<std::int64_t> rpc_timeout_ms_;
-  const bool may_wait_;  // for room in a window
 
   std::shared_ptr<pool> pool_;
   std::shared_ptr<engine> engine_;

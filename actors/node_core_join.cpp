@@ -29,12 +29,12 @@ node_core::node_core(const node_identity& identity, const membership_view& start
                      const rpc_options& options, const engine_maker& make_engine)
     : identity_(identity),
       rpc_timeout_ms_(options.rpc_timeout.count()),
-      may_wait_(options.overload == when_full::wait),
       pool_(std::make_shared<pool>()),
       process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   engine_ = make_engine(*this);
-  remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options.window);
+  remoting_ =
+      std::make_shared<remoting>(identity_, engine_, table_, options.window, options.overload);
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;
   remoting_->out().set_epoch(start.epoch);

@@ -2,6 +2,12 @@
 
 namespace troupe {
 
+namespace {
+
+constexpr std::size_t most_departed = 65'536;
+
+}  // namespace
+
 fault peer::loss() const {
   fault why;
   why.code = errc::peer_lost;
@@ -79,6 +85,8 @@ peer& peer_table::departed(transport::rank_t rank, std::uint64_t incarnation) {
   const std::lock_guard lock(mutex_);
   for (const auto& member : all_)
     if (member->rank() == rank && member->incarnation == incarnation) return *member;
+  if (++departed_ > most_departed)
+    throw decode_error("handles name more incarnations of the past than there can have been");
   all_.push_back(std::make_unique<peer>(worker_info{"rank " + std::to_string(rank), rank},
                                         incarnation, caf::node_id{}));
   peer& gone = *all_.back();

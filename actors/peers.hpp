@@ -100,7 +100,8 @@ public:
   /// Those that are live, by rank.
   std::shared_ptr<const std::vector<worker_info>> live() const;
 
-  /// An incarnation that was lost, perhaps before this node came. Its entry is made if need be.
+  /// An incarnation that was lost, perhaps before this node came. Its entry is made if need be;
+  /// decode_error when there are too many.
   peer& departed(transport::rank_t rank, std::uint64_t incarnation);
 
   /// All that were ever in it.
@@ -114,6 +115,7 @@ private:
   std::array<std::atomic<chunk*>, chunks> chunks_{};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<peer>> all_;
+  std::size_t departed_ = 0;  // that were made for handles
   std::map<std::string, peer*, std::less<>> by_name_;
   std::map<transport::rank_t, peer*> live_;
   mutable std::shared_ptr<const std::vector<worker_info>> list_;

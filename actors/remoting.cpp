@@ -24,12 +24,13 @@ auto take_out(Table& table, const Match& match) {
 }  // namespace
 
 remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
-                   std::shared_ptr<peer_table> peers, const flow_window& window)
+                   std::shared_ptr<peer_table> peers, const flow_window& window, when_full overload)
     : engine_(std::move(driver)),
       table_(std::move(peers)),
       peers_(*table_),
       flow_(std::make_shared<flow_control>(
           peers_, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
+      senders_wait_(overload == when_full::wait),
       out_(self, *engine_, *flow_) {}
 
 remoting::~remoting() = default;

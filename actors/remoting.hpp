@@ -34,7 +34,7 @@ class receipt;
 class remoting final : public std::enable_shared_from_this<remoting>, private flow_control::sender {
 public:
   remoting(const node_identity& self, std::shared_ptr<engine> driver,
-           std::shared_ptr<peer_table> peers, const flow_window& window);
+           std::shared_ptr<peer_table> peers, const flow_window& window, when_full overload);
   ~remoting();
 
   void attach(caf::actor_system& system);
@@ -85,6 +85,9 @@ public:
   export_table& exports() noexcept { return *exports_; }
   mail& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
+
+  /// Do senders wait for room in a window, unless they say otherwise?
+  bool senders_wait() const noexcept { return senders_wait_; }
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
   peer_table& peers() noexcept { return peers_; }
   const std::string& own_name() const { return peers_.find(out_.self().rank)->info.name; }
@@ -143,6 +146,7 @@ private:
   const std::shared_ptr<peer_table> table_;  // handles outlive their node
   peer_table& peers_;
   const std::shared_ptr<flow_control> flow_;
+  const bool senders_wait_;
   mail out_;
   caf::actor_system* system_ = nullptr;
   gate gate_;

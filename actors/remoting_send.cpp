@@ -22,7 +22,8 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
     letter text(&handles);
     write(text.body(), header);
     pending.peer = to.rank();
-    patience how{pending.wait, never, pending.limit};
+    // Nobody would hear that a mere message was not sent.
+    patience how{!asks || (pending.wait && senders_wait_), never, pending.limit};
     if (asks) {
       if (pending.limit.count() > 0) how.deadline = deadline_after(pending.limit);
       header.request = request = expect(std::move(pending));

@@ -184,7 +184,8 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   (void)interface_registration<Handle>::done;
   if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
-  if (auto* elsewhere = how.wait ? nullptr : alive_elsewhere(target))
+  auto* elsewhere = alive_elsewhere(target);
+  if (elsewhere && !(how.wait && elsewhere->owner().senders_wait()))
     elsewhere->owner().tell_at_once(*elsewhere,
                                     [&](encoder& out) { put_as_message(out, message...); });
   else

@@ -111,6 +111,8 @@ TEST_P(windows, fail_where_the_node_was_told_to) {
   start(options);
   fill();
   EXPECT_THROW(nodes[0].rpc_sync<&twice>("b", 21), overloaded_error);
+  EXPECT_THROW(request(to, total{}).get(), overloaded_error);
+  EXPECT_THROW(troupe::send(to, stuff{bytes(1)}), overloaded_error);
   door->open();
   EXPECT_TRUE(eventually([&] {
     try {
