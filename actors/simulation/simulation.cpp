@@ -24,6 +24,7 @@ simulation::simulation(simulation_options options)
       job_(world_->random().next() | 1) {}
 
 simulation::~simulation() {
+  world_->lift_limit();
   for (auto& [rank, weak] : nodes_)
     if (auto one = weak.lock()) one->crash();
   world_->end();

@@ -41,6 +41,9 @@ public:
   clock::time_point now() const noexcept { return now_; }
   transport::virtual_net::random_source& random() noexcept { return random_; }
 
+  /// From now on time may pass its limit: all that goes on is the end.
+  void lift_limit() noexcept { end_ = never; }
+
   /// Ends it: nodes have ended before. Threads of the program that still wait get not_initialized.
   void end();
 
@@ -108,7 +111,7 @@ private:
   std::vector<virtual_engine*> active_;
   std::set<std::pair<clock::time_point, std::uint64_t>> timers_;  // of engines, by id
   std::map<std::uint64_t, virtual_engine*> by_id_;
-  const clock::time_point end_;
+  clock::time_point end_;
   bool deadlock_ = false;
   bool ending_ = false;
 };
