@@ -141,18 +141,23 @@ std::vector<measurement> oversubscribed(const node& here) {
 }  // namespace
 
 const std::map<std::string, row>& bench_rows() {
-  static const std::map<std::string, row> all = {
-      {"call_actor", call_actor},
-      {"call_function", call_function},
-      {"identity", identity},
-      {"ops200", ops200},
-      {"calls_in_flight", calls_in_flight},
-      {"calls_threads", calls_threads},
-      {"perftest_am", perftest_am},
-      {"long_handler", long_handler},
-      {"idle_cpu", idle_cpu},
-      {"oversubscribed", oversubscribed},
-  };
+  static const std::map<std::string, row> all = [] {
+    std::map<std::string, row> rows = {
+        {"call_actor", call_actor},
+        {"call_function", call_function},
+        {"identity", identity},
+        {"ops200", ops200},
+        {"calls_in_flight", calls_in_flight},
+        {"calls_threads", calls_threads},
+        {"perftest_am", perftest_am},
+        {"long_handler", long_handler},
+        {"idle_cpu", idle_cpu},
+        {"oversubscribed", oversubscribed},
+    };
+    rows.insert(loss_rows().begin(), loss_rows().end());
+    rows.insert(reliability_rows().begin(), reliability_rows().end());
+    return rows;
+  }();
   return all;
 }
 

@@ -19,4 +19,8 @@ using row = std::function<std::vector<measurement>(const node&)>;
 /// Those of docs/benchmarks.md that this program measures, by name.
 const std::map<std::string, row>& bench_rows();
 
+// Some of them, by what they are about.
+const std::map<std::string, row>& loss_rows();
+const std::map<std::string, row>& reliability_rows();
+
 }  // namespace troupe::bench

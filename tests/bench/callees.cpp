@@ -57,4 +57,12 @@ counter::behavior_type count(counter::pointer) {
   return {[n = std::uint64_t{0}](next_number) mutable { return ++n; }};
 }
 
+swallower::behavior_type swallow(swallower::pointer, double seconds) {
+  auto pieces = std::make_shared<std::uint64_t>(0);
+  return {[pieces, seconds](const piece&) {
+            if (++*pieces == 1) sleep_for(seconds);
+          },
+          [pieces](how_many) { return *pieces; }};
+}
+
 }  // namespace troupe::bench

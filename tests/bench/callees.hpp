@@ -34,4 +34,16 @@ using counter = troupe::actor<troupe::answers<next_number, std::uint64_t>>;
 /// An actor that counts its messages.
 counter::behavior_type count(counter::pointer self);
 
+struct piece {
+  at::Tensor data;
+};
+TROUPE_MESSAGE(piece, data)
+struct how_many {};
+TROUPE_MESSAGE(how_many)
+
+using swallower = troupe::actor<troupe::accepts<piece>, troupe::answers<how_many, std::uint64_t>>;
+
+/// An actor that drops what it gets, and sleeps for so many seconds over the first piece.
+swallower::behavior_type swallow(swallower::pointer self, double seconds);
+
 }  // namespace troupe::bench

@@ -36,12 +36,17 @@ class Series:
         return high / low if low > 0 else None
 
 
+class NotHere(Exception):
+    """A program says why a row cannot be measured on this machine."""
+
+
 class Results:
     """All series, by row, program, bytes and ranks, and why programs failed."""
 
     def __init__(self):
         self.series = {}
         self.failures = {}  # (row, program, ranks): one line
+        self.not_here = {}  # the same, for what this machine does not let us measure: no failure
 
     def add(self, row, program, measurement):
         unit, value = measurement["unit"], float(measurement["value"])
@@ -70,6 +75,9 @@ def parse(text, row, ranks):
                 "ranks": ranks,
             }
         ]
+    for each in document:
+        if "not_here" in each:
+            raise NotHere(each["not_here"])
     found = [
         dict(each, ranks=each.get("ranks") or ranks) for each in document if each["row"] == row.name
     ]
@@ -107,7 +115,7 @@ def run_once(command, environment, output):
 def measure(row, ranks, program, setup, results):
     """One run of one program. A failure is noted and not tried again."""
     key = (row.name, program.name, ranks)
-    if key in results.failures:
+    if key in results.failures or key in results.not_here:
         return
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as folder:
         output = Path(folder) / "measured.json"
@@ -118,6 +126,8 @@ def measure(row, ranks, program, setup, results):
             if reason is None:
                 for measurement in parse(output.read_text(), row, ranks):
                     results.add(row, program.name, measurement)
+        except NotHere as why:
+            results.not_here[key] = str(why)
         except (ValueError, KeyError, TypeError) as failure:
             reason = f"wrote something else than measurements: {failure}"
     if reason is not None:

@@ -59,11 +59,11 @@ def empty_line(row, peer_name, note):
 
 def row_lines(row, ours_name, results, missing):
     ours = results.of(row, ours_name)
-    for peer_name in row.peers:
+    for peer_name in row.peers or (None,):
         peer = results.of(row, peer_name)
         failures = [
             f"{program}: {reason}"
-            for (name, program, _), reason in results.failures.items()
+            for (name, program, _), reason in (results.failures | results.not_here).items()
             if name == row.name and program in (ours_name, peer_name)
         ]
         if peer_name in missing:
@@ -168,7 +168,7 @@ def markdown(lines, chosen, repeats, load, plotted):
             line["unit"] or "",
             number_text(line["ours"]),
             number_text(line["p99"]),
-            line["peer"],
+            line["peer"] or "",
             number_text(line["peer_value"]),
             number_text(line["ratio"]),
             number_text(line["spread"]),

@@ -137,6 +137,33 @@ ROWS = (
         targets=(share_of(4, 0.6, 2), share_of(8, 0.6, 2)),
         seconds=12,
     ),
+    Row(
+        "kill_to_error",
+        "time from kill -9 of a process to the error of a call that waits for it",
+        peers=(),
+        targets=(at_most(50_000, "50 ms"),),
+        seconds=10,
+    ),
+    Row(
+        "cut_link_to_error",
+        "time from a cut link to the error of a call over it, keep-alive of 1 s",
+        peers=(),
+        targets=(at_most(3_000_000, "3 s"),),
+    ),
+    Row(
+        "reliability_cost",
+        "share added to the round trip of a 4 B tensor by windows and membership",
+        peers=(),
+        targets=(at_most(0.05, "5 %"),),
+        seconds=15,
+    ),
+    Row(
+        "flood_memory",
+        "memory of a sender above idle that pushes 10 GB at an actor which sleeps at first",
+        peers=(),
+        targets=(at_most(256 * MIB, "256 MiB"),),
+        seconds=15,
+    ),
 )
 
 

@@ -179,6 +179,29 @@ class HarnessTest(unittest.TestCase):
         (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
         self.assertEqual((found["value"], found["unit"], found["ranks"]), (9000, "steps/s", 2))
 
+    def test_a_row_without_a_peer_has_its_line(self):
+        chosen = rows.choose(["kill_to_error"])
+        ours = fake("troupe", [measurement(14_000.0, row="kill_to_error")])
+        results = measure.measure_all(
+            chosen, 1, {"bench": ours}, {PEER: ours}, self.setup, io.StringIO()
+        )
+        (line,) = report.make_lines(chosen, results, {"bench": ours}, {})
+        self.assertEqual((line["ours"], line["peer"], line["met"]), (14_000, None, True))
+        self.assertIn(
+            "| kill_to_error |", report.write(self.folder / "out", [line], chosen, 1, 0.5, None)
+        )
+
+    def test_what_cannot_be_measured_here_is_no_failure(self):
+        said = [{"row": "cut_link_to_error", "not_here": "not root"}]
+        chosen = rows.choose(["cut_link_to_error"])
+        ours = fake("troupe", said)
+        results = measure.measure_all(
+            chosen, 2, {"bench": ours}, {PEER: ours}, self.setup, io.StringIO()
+        )
+        self.assertEqual(results.failures, {})
+        (line,) = report.make_lines(chosen, results, {"bench": ours}, {})
+        self.assertEqual((line["ours"], line["met"], line["note"]), (None, None, "troupe: not root"))
+
     def test_compares_more_ranks_with_as_many_as_cores(self):
         lines = [
             {

@@ -8,6 +8,16 @@
 
 namespace troupe::bench {
 
+namespace {
+
+void write(const std::string& path, const nlohmann::json& document) {
+  std::ofstream file(path);
+  file << document.dump(1) << '\n';
+  if (!file.flush()) throw invalid_argument("cannot write the measurements to " + path);
+}
+
+}  // namespace
+
 double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
@@ -50,9 +60,11 @@ void write(const std::string& path, const std::string& row, std::uint32_t ranks,
     if (m.p99 >= 0) line["p99"] = m.p99;
     document.push_back(std::move(line));
   }
-  std::ofstream file(path);
-  file << document.dump(1) << '\n';
-  if (!file.flush()) throw invalid_argument("cannot write the measurements to " + path);
+  write(path, document);
+}
+
+void write_reason(const std::string& path, const std::string& row, const std::string& why) {
+  write(path, nlohmann::json::array({{{"row", row}, {"not_here", why}}}));
 }
 
 }  // namespace troupe::bench

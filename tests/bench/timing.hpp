@@ -45,4 +45,7 @@ measurement rate_of(double calls, const std::vector<double>& seconds);
 void write(const std::string& path, const std::string& row, std::uint32_t ranks,
            const std::vector<measurement>& measured);
 
+/// Writes why a row cannot be measured on this machine.
+void write_reason(const std::string& path, const std::string& row, const std::string& why);
+
 }  // namespace troupe::bench

@@ -8,6 +8,7 @@
 #include <troupe/troupe.hpp>
 
 #include "tests/bench/bench_rows.hpp"
+#include "tests/bench/own_ranks.hpp"
 
 int main(int argc, char** argv) {
   CLI::App program(
@@ -25,8 +26,12 @@ int main(int argc, char** argv) {
     if (node.world_size() < 2)
       throw troupe::invalid_argument("the benchmark needs two ranks: troupe-run -n 2 troupe-bench");
     node.set_rpc_timeout(std::chrono::minutes(10));
-    if (node.rank() == 0)
-      troupe::bench::write(file, row, node.world_size(), troupe::bench::bench_rows().at(row)(node));
+    if (node.rank() == 0) try {
+        troupe::bench::write(file, row, node.world_size(),
+                             troupe::bench::bench_rows().at(row)(node));
+      } catch (const troupe::bench::not_here& why) {
+        troupe::bench::write_reason(file, row, why.what());
+      }
     node.shutdown();
     return 0;
   } catch (const std::exception& failure) {
