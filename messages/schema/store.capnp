@@ -64,6 +64,9 @@ struct JobDescription {
 
   writer @3 :Text;
   # Who wrote it, for error messages.
+
+  dynamic @4 :Bool;
+  # It admits newcomers while it runs.
 }
 
 struct Announcement {
@@ -90,4 +93,44 @@ struct Verdict {
 
   values @1 :List(Data);
   # What each rank had to say, by rank.
+}
+
+struct DoorEntry {
+  # What lies in a job's letter box for newcomers, entry by entry (transport/rendezvous/door.hpp).
+
+  enum Kind {
+    wish @0;
+    address @1;
+    closed @2;
+  }
+
+  kind @0 :Kind;
+  visit @1 :UInt64;
+  # Of the newcomer: a random number.
+
+  name @2 :Text;
+  # wish: empty for "worker<rank>".
+
+  hasRank @3 :Bool;
+  rank @4 :UInt32;
+  # wish: that of a member who has gone.
+
+  writer @5 :Text;
+  # Who writes, for people.
+
+  patienceMs @6 :UInt64;
+  # wish: for how long the newcomer waits.
+
+  address @7 :Data;
+  # address: its transport's.
+}
+
+struct DoorAnswer {
+  failure @0 :Text;
+  # Empty if it went well.
+
+  rank @1 :UInt32;
+  jobId @2 :UInt64;
+  welcome @3 :Data;
+  # What a member needs to know of the others, as actors/ writes it.
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "messages/error.hpp"
+#include "transport/rendezvous/door_wire.hpp"
 #include "transport/rendezvous/wire.hpp"
 
 namespace troupe::transport {
@@ -40,6 +41,41 @@ TEST(store_wire, replies_survive) {
   EXPECT_EQ(out.what, store_reply::kind::missing);
   EXPECT_EQ(out.number, -1);
   EXPECT_EQ(out.keys, (std::vector<std::string>{"x", "y"}));
+}
+
+door_entry wish() {
+  return {.what = door_entry::kind::wish,
+          .visit = 77,
+          .name = "late",
+          .rank = 3,
+          .writer = "process 1 on host x",
+          .patience = std::chrono::milliseconds(1500),
+          .address = to_bytes("here")};
+}
+
+TEST(store_wire, letters_of_newcomers_survive) {
+  EXPECT_EQ(decode_door_entry(encode(wish())), wish());
+  auto any_rank = wish();
+  any_rank.rank.reset();
+  EXPECT_EQ(decode_door_entry(encode(any_rank)), any_rank);
+  const door_answer answer{"no", 7, 42, to_bytes("who there is")};
+  EXPECT_EQ(decode_door_answer(encode(answer)), answer);
+}
+
+TEST(store_wire, letters_of_newcomers_are_bounded) {
+  auto letter = wish();
+  letter.address.resize(longest_door_address + 1);
+  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
+  letter = wish();
+  letter.name.resize(1025, 'n');
+  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
+  letter = wish();
+  letter.what = static_cast<door_entry::kind>(3);
+  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
+  letter = wish();
+  letter.patience = std::chrono::milliseconds::max();
+  EXPECT_EQ(decode_door_entry(encode(letter)).patience, longest_patience);
+  EXPECT_THROW(decode_door_entry(store::bytes(1 << 20)), decode_error);
 }
 
 TEST(store_wire, refuses_what_is_out_of_bounds) {
@@ -100,6 +136,8 @@ TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
   fuzz(encode(announcement{"name", "host", "id", 2, 3, 4}), decode_announcement);
   fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
+  fuzz(encode(wish()), decode_door_entry);
+  fuzz(encode(door_answer{"", 7, 42, to_bytes("who there is")}), decode_door_answer);
 }
 
 TEST(store_wire, pointers_that_share_their_target_are_not_read_again_and_again) {

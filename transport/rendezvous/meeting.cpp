@@ -31,7 +31,7 @@ rendezvous_meeting::rendezvous_meeting(rendezvous_plan plan, const rendezvous_op
       host_(this_host()) {
   if (plan_.host_id) host_.id = *plan_.host_id;
   description_ = {plan_.job, plan_.world_size, random_id(),
-                  fmt::format("rank {} ({})", plan_.rank, me())};
+                  fmt::format("rank {} ({})", plan_.rank, me()), options.dynamic};
   visit_ = random_id();
 }
 
@@ -123,6 +123,11 @@ void rendezvous_meeting::agree_on_job() {
         "rank {} ({}) was told a world size of {}, but {} one of {}; WORLD_SIZE must be the same "
         "on every rank",
         plan_.rank, me(), plan_.world_size, theirs.writer, theirs.world_size));
+  if (theirs.dynamic != options_.dynamic)
+    throw rendezvous_error(fmt::format("{} rank {} ({}) {} newcomers to the job, but {} {}",
+                                       mixed_job_text, plan_.rank, me(),
+                                       options_.dynamic ? "admits" : "does not admit",
+                                       theirs.writer, theirs.dynamic ? "does" : "does not"));
   nonce_ = theirs.nonce;
 }
 

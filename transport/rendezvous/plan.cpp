@@ -85,18 +85,43 @@ void read_method(const std::string& method, rendezvous_options& options, rendezv
   }
 }
 
+// What the options say by themselves; takes up those that are in the method's text.
+rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
+  if (options.timeout <= std::chrono::milliseconds{0})
+    throw rendezvous_error("the timeout of a rendezvous must be more than 0 ms");
+  if (!options.variables) options.variables = process_environment();
+  rendezvous_plan plan;
+  if (method && options.init_method != "env://") read_method(options.init_method, options, plan);
+  plan.job = options.job.empty() ? read_job_name(options.variables) : options.job;
+  if (plan.job.size() > 256)
+    throw rendezvous_error(
+        fmt::format("a job's name has at most 256 bytes, but TROUPE_JOB_ID or the option has {}",
+                    plan.job.size()));
+  plan.secret = read_job_secret(options.variables, plan.job);
+  plan.listen_address = options.variables("TROUPE_LISTEN_ADDR");
+  plan.host_id = options.variables("TROUPE_HOST_ID");
+  return plan;
+}
+
+void find_master(const rendezvous_options& options, const job_place& place, rendezvous_plan& plan) {
+  const auto master = read_master(options.variables, place, plan.job);
+  plan.master = {master.host, master.port};
+}
+
+void check_port(const rendezvous_plan& plan) {
+  if (plan.how == rendezvous_plan::way::tcp && plan.master.port == 0)
+    throw rendezvous_error(
+        "port 0 lets rank 0 choose any free port, which the other ranks cannot know: set "
+        "MASTER_PORT "
+        "or tcp://HOST:PORT to a number from 1 to 65535");
+}
+
 }  // namespace
 
 rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
-  if (given.timeout <= std::chrono::milliseconds{0})
-    throw rendezvous_error("the timeout of a rendezvous must be more than 0 ms");
-  const auto env = given.variables ? given.variables : process_environment();
   auto options = given;
-  rendezvous_plan plan;
-  const bool from_environment = options.init_method == "env://";
-  if (method && !from_environment) read_method(options.init_method, options, plan);
-
-  auto place = options.rank && options.world_size ? job_place{} : read_job_place(env);
+  auto plan = begin_plan(options, method);
+  auto place = options.rank && options.world_size ? job_place{} : read_job_place(options.variables);
   if (!options.rank && !place.rank) throw_missing_rank(place);
   if (!options.world_size && !place.world_size) {
     place.rank = options.rank ? options.rank : place.rank;
@@ -116,27 +141,31 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     throw rendezvous_error(
         fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
                     plan.world_size, plan.world_size - 1));
-
-  plan.job = options.job.empty() ? read_job_name(env) : options.job;
-  if (plan.job.size() > 256)
-    throw rendezvous_error(
-        fmt::format("a job's name has at most 256 bytes, but TROUPE_JOB_ID or the option has {}",
-                    plan.job.size()));
-  plan.secret = read_job_secret(env, plan.job);
   plan.name = options.name.empty() ? fmt::format("worker{}", plan.rank) : options.name;
-  if (method && from_environment) {
+  if (method && options.init_method == "env://") {
     place.all_local = plan.all_local;
     place.world_size = plan.world_size;
-    const auto master = read_master(env, place, plan.job);
-    plan.master = {master.host, master.port};
+    if (options.dynamic) place.world_size.reset();  // newcomers must find the port
+    find_master(options, place, plan);
   }
-  if (method && plan.how == rendezvous_plan::way::tcp && plan.master.port == 0 && plan.rank != 0)
-    throw rendezvous_error(
-        "port 0 lets rank 0 choose any free port, which the other ranks cannot know: set "
-        "MASTER_PORT "
-        "or tcp://HOST:PORT to a number from 1 to 65535");
-  plan.listen_address = env("TROUPE_LISTEN_ADDR");
-  plan.host_id = env("TROUPE_HOST_ID");
+  if (method && plan.rank != 0) check_port(plan);
+  // Newcomers may come from other hosts.
+  if (options.dynamic) plan.all_local = false;
+  return plan;
+}
+
+rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method) {
+  auto options = given;
+  auto plan = begin_plan(options, method);
+  plan.newcomer = true;
+  plan.wanted_rank = options.rank;
+  plan.name = options.name;
+  if (method && options.init_method == "env://") {
+    auto place = read_job_place(options.variables);
+    place.world_size.reset();
+    find_master(options, place, plan);
+  }
+  if (method) check_port(plan);
   return plan;
 }
 

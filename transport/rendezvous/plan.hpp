@@ -17,8 +17,10 @@ struct rendezvous_plan {
   way how = way::tcp;
   endpoint master;             ///< tcp
   std::filesystem::path path;  ///< file
+  bool newcomer = false;       ///< to a running job: without `rank` and `world_size`
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
+  std::optional<std::uint32_t> wanted_rank;  ///< a newcomer's
   std::optional<std::uint32_t> local_rank, local_world_size;
   bool all_local = false;  ///< surely; false may mean unknown
   std::string name;
@@ -30,5 +32,9 @@ struct rendezvous_plan {
 
 /// `method`: does `options.init_method` matter? Throws rendezvous_error.
 rendezvous_plan make_plan(const rendezvous_options& options, bool method);
+
+/// The same for somebody who joins a running job. What the environment says of ranks does not
+/// count.
+rendezvous_plan make_newcomers_plan(const rendezvous_options& options, bool method);
 
 }  // namespace troupe::transport

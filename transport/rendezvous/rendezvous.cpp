@@ -41,8 +41,8 @@ roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared
 
 }  // namespace
 
-void roster::close(std::chrono::milliseconds limit) {
-  if (session) session->close(limit);
+void roster::close(std::chrono::milliseconds limit, std::span<const std::uint32_t> gone) {
+  if (session) session->close(limit, gone);
 }
 
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct rendezvous_options {
 
   /// The job's name; empty: see read_job_name.
   std::string job;
+
+  /// Others may join the job while it runs (see door.hpp); the same on all ranks.
+  bool dynamic = false;
 
   /// Told on rank 0 as soon as it listens, with the port that was chosen if port 0 was asked for.
   std::function<void(std::uint16_t port)> on_listening;
@@ -73,9 +77,11 @@ struct roster : pre_roster {
   std::shared_ptr<class store> store;
 
   /// Tells the others that this rank needs the store no more, and ends the store. Rank 0 waits for
-  /// all to have said so, at most `limit`, because what it keeps ends with it. Never throws; may be
-  /// called twice. Without it, the last copy of `store` and of the roster ends the store at once.
-  void close(std::chrono::milliseconds limit = std::chrono::seconds(5));
+  /// all to have said so but those that are `gone`, at most `limit`, because what it keeps ends
+  /// with it. Never throws; may be called twice. Without it, the last copy of `store` and of the
+  /// roster ends the store at once.
+  void close(std::chrono::milliseconds limit = std::chrono::seconds(5),
+             std::span<const std::uint32_t> gone = {});
 
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };

@@ -53,30 +53,40 @@ bool rendezvous_session::is_over() {
   return there(goodbye_key(rank_)) || there(all_gone);
 }
 
-void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others) {
+void rendezvous_session::say_goodbye(std::chrono::milliseconds wait_for_others,
+                                     std::span<const std::uint32_t> gone) {
   keys_->set(goodbye_key(rank_), "");
-  if (keys_->add("goodbyes", 1) == world_size_) keys_->set(all_gone, "");
+  auto said = keys_->add("goodbyes", 1);
+  for (const auto rank : gone) {
+    const auto key = goodbye_key(rank);
+    if (keys_->check(std::span(&key, 1))) continue;  // it could say it itself
+    keys_->set(key, "");
+    said = keys_->add("goodbyes", 1);
+  }
+  if (said >= world_size_) keys_->set(all_gone, "");
   if (wait_for_others > 0ms) keys_->wait(std::span(&all_gone, 1), wait_for_others);
 }
 
-void rendezvous_session::close(std::chrono::milliseconds limit) noexcept {
-  end(goodbye_limit, place_.server ? limit : 0ms, limit);
+void rendezvous_session::close(std::chrono::milliseconds limit,
+                               std::span<const std::uint32_t> gone) noexcept {
+  end(goodbye_limit, place_.server ? limit : 0ms, limit, gone);
 }
 
 void rendezvous_session::give_up(std::chrono::milliseconds limit) noexcept {
   // The file goes with the last that has it open, and with it the reason why this failed: a rank
   // that is only now about to open it would find a new one and wait there for nobody.
   const auto for_latecomers = place_.file ? std::min(limit, latecomer_limit) : 0ms;
-  end(goodbye_limit_after_failure, for_latecomers, drain_limit);
+  end(goodbye_limit_after_failure, for_latecomers, drain_limit, {});
 }
 
 void rendezvous_session::end(std::chrono::milliseconds goodbye,
                              std::chrono::milliseconds wait_for_others,
-                             std::chrono::milliseconds limit) noexcept {
+                             std::chrono::milliseconds limit,
+                             std::span<const std::uint32_t> gone) noexcept {
   if (std::exchange(closed_, true)) return;
   try {
     if (place_.client) place_.client->set_limits(goodbye);
-    if (joined_) say_goodbye(wait_for_others);
+    if (joined_) say_goodbye(wait_for_others, gone);
   } catch (const std::exception& e) {
     log().debug("rank {} leaves the job's store without all goodbyes: {}", rank_, e.what());
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "transport/store/file_store.hpp"
 #include "transport/store/store.hpp"
@@ -50,7 +51,7 @@ public:
   bool is_over();
 
   /// See roster::close.
-  void close(std::chrono::milliseconds limit) noexcept;
+  void close(std::chrono::milliseconds limit, std::span<const std::uint32_t> gone = {}) noexcept;
 
   /// After a failure: waits until those who are connected have read why and left; in a file until
   /// all ranks have, for a second at most and no longer than `limit`, as some may never come.
@@ -58,8 +59,8 @@ public:
 
 private:
   void end(std::chrono::milliseconds goodbye, std::chrono::milliseconds wait_for_others,
-           std::chrono::milliseconds limit) noexcept;
-  void say_goodbye(std::chrono::milliseconds wait_for_others);
+           std::chrono::milliseconds limit, std::span<const std::uint32_t> gone) noexcept;
+  void say_goodbye(std::chrono::milliseconds wait_for_others, std::span<const std::uint32_t> gone);
 
   meeting_place place_;
   std::uint32_t rank_;

@@ -93,7 +93,7 @@ meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& op
                        store_contents contents, time_point deadline) {
   meeting_place out;
   auto where = plan.master;
-  if (plan.rank == 0) {
+  if (plan.rank == 0 && !plan.newcomer) {
     const auto addresses = listen_addresses(plan, deadline);
     if (auto fd = listen(plan, addresses, deadline)) {
       const auto here = local_address(fd.get());

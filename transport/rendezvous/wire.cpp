@@ -7,14 +7,6 @@
 
 namespace troupe::transport {
 
-namespace {
-
-capnp::Text::Reader as_text(const std::string& text) { return {text.c_str(), text.size()}; }
-
-std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
-
-}  // namespace
-
 store::bytes encode(const job_description& value) {
   capnp::MallocMessageBuilder message;
   auto root = message.initRoot<schema::JobDescription>();
@@ -22,6 +14,7 @@ store::bytes encode(const job_description& value) {
   root.setWorldSize(value.world_size);
   root.setNonce(value.nonce);
   root.setWriter(as_text(value.writer));
+  root.setDynamic(value.dynamic);
   return flatten(message);
 }
 
@@ -49,7 +42,7 @@ store::bytes encode(const verdict& value) {
 job_description decode_job_description(const store::bytes& bytes) {
   return read_message<schema::JobDescription>(bytes, "the description of a job", [](auto root) {
     return job_description{to_string(root.getJob()), root.getWorldSize(), root.getNonce(),
-                           to_string(root.getWriter())};
+                           to_string(root.getWriter()), root.getDynamic()};
   });
 }
 

@@ -15,6 +15,7 @@ struct job_description {
   std::uint32_t world_size = 0;
   std::uint64_t nonce = 0;
   std::string writer;
+  bool dynamic = false;
 };
 
 struct announcement {
@@ -38,6 +39,10 @@ store::bytes encode(const verdict& value);
 job_description decode_job_description(const store::bytes& bytes);
 announcement decode_announcement(const store::bytes& bytes);
 verdict decode_verdict(const store::bytes& bytes);
+
+/// What a job with fixed members says to newcomers, and one with mixed ranks to all.
+inline constexpr const char* mixed_job_text =
+    "RPC group mixes statically and dynamically initialized members which is not supported.";
 
 /// "process 4242 on host x", for people.
 std::string whom(const std::string& host, std::uint64_t process);

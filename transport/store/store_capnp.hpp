@@ -34,6 +34,10 @@ inline std::span<const std::byte> as_bytes(capnp::Data::Reader data) {
   return {reinterpret_cast<const std::byte*>(data.begin()), data.size()};
 }
 
+inline capnp::Text::Reader as_text(const std::string& text) { return {text.c_str(), text.size()}; }
+
+inline std::string to_string(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
+
 /// Reads `bytes` as a message whose root is `Root` and returns `use(root)`. Every part can be read
 /// about once, so pointers that share their target gain nothing. Throws decode_error naming `what`
 /// for bytes that are no such message.
