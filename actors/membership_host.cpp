@@ -73,7 +73,9 @@ void membership_host::lost(transport::rank_t rank, const transport::peer_loss& w
 
 void membership_host::admit(application&& wish, admission&& then) {
   post([this, wish = std::move(wish), then = std::move(then)] {
+    applicant_ = {wish.name, then};
     const auto answer = membership_.admit(wish, clock::now());
+    if (!std::exchange(applicant_.then, nullptr)) return;
     if (const auto* who = std::get_if<member>(&answer))
       admissions_[{who->rank, who->incarnation}] = then;
     else
@@ -117,7 +119,10 @@ void membership_host::apply(const std::vector<membership_change>& changes,
 
 void membership_host::answer(const member& who, const membership_view* view, const fault& why) {
   auto place = admissions_.extract({who.rank, who.incarnation});
-  if (place) place.mapped()(view, why);
+  if (place)
+    place.mapped()(view, why);
+  else if (applicant_.then && applicant_.name == who.name)  // a leader alone decides at once
+    std::exchange(applicant_.then, nullptr)(view, why);
 }
 
 void membership_host::welcome(const member& who, const membership_view& view) {

@@ -92,6 +92,10 @@ private:
 
   // The actor's.
   std::map<std::pair<transport::rank_t, std::uint64_t>, admission> admissions_;
+  struct {
+    std::string name;
+    admission then;
+  } applicant_;  // being taken up
   std::function<void(const fault*)> leaving_;
   std::vector<member> unreachable_;
 };

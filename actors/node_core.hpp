@@ -22,6 +22,7 @@
 #include "actors/timeout.hpp"
 #include "actors/worker_info.hpp"
 #include "messages/storage_pool.hpp"
+#include "transport/rendezvous/door.hpp"
 
 namespace troupe {
 
@@ -37,9 +38,12 @@ struct debug_info {
 
 /// The parts of a node, wired together: rendezvous, transport, engine, actors. Program code holds a
 /// `node`; this is what is behind it.
-class node_core final : private dispatcher, private membership_duties {
+class node_core final : private dispatcher,
+                        private membership_duties,
+                        private transport::door_client {
 public:
-  /// Blocks until the whole job is there. Throws rendezvous_error, transport_error and the like.
+  /// Blocks until the whole job is there, or has let this node in. Throws rendezvous_error,
+  /// transport_error and the like.
   static std::shared_ptr<node_core> join(const rpc_options& options);
 
   /// Makes the engine of a node.
@@ -137,6 +141,9 @@ private:
   node_core(const node_identity& identity, const membership_view& start, const rpc_options& options,
             const engine_maker& make_engine);
 
+  static std::shared_ptr<node_core> found(const rpc_options& options);
+  static std::shared_ptr<node_core> join_running(const rpc_options& options);
+
   void add_peer(const member& who);
   void close(bool together);
   static void destroy(node_core* core) noexcept;
@@ -153,6 +160,11 @@ private:
   void apply(const std::vector<membership_change>& changes,
              const membership_view& view) noexcept override;
   void job_ended(const fault& why) noexcept override;
+
+  // transport::door_client
+  std::uint32_t reserve_rank(std::optional<std::uint32_t> wanted) override;
+  void let_in(std::uint32_t rank, const std::string& name, std::vector<std::byte>&& address,
+              std::function<void(transport::door_answer&&)> then) override;
 
   void fence(peer& whom, const std::string& cause);
   void bury(peer& whom);
@@ -182,6 +194,8 @@ private:
   std::unique_ptr<transport::transport> net_;
   std::unique_ptr<caf_host> host_;
   std::function<void(std::chrono::milliseconds)> leave_;  // the rendezvous' goodbye
+  std::unique_ptr<transport::door_keeper> door_;  // on rank 0 of a job that admits newcomers
+  transport::rank_t next_rank_ = 0;               // for one of them; the keeper's
 
   std::uint32_t joined_ = 0;                       // the epoch in which it came
   std::deque<transport::incoming_message> early_;  // of an epoch to come; of the leading thread

@@ -55,6 +55,7 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
 void node_core::close(bool together) {
   open_ = false;
   closed_ = true;
+  door_.reset();
   membership_->close();
   remoting_->close();
   fault why;
@@ -74,6 +75,7 @@ void node_core::close(bool together) {
 }
 
 void node_core::crash() {
+  door_.reset();
   leave_ = nullptr;
   shutdown(false, {});
 }

@@ -6,10 +6,12 @@
 #include <random>
 #include <set>
 
+#include "actors/membership/note_codec.hpp"
 #include "actors/node_core.hpp"
 #include "actors/threads/thread_engine.hpp"
 #include "transport/rendezvous/meeting.hpp"
-#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/rendezvous/newcomer.hpp"
+#include "transport/rendezvous/session.hpp"
 #include "transport/ucx/ucx_transport.hpp"
 
 namespace troupe {
@@ -79,10 +81,7 @@ std::unique_ptr<transport::transport> make_ucx(transport::rank_t rank,
   return transport::make_ucx_transport(ucx, parts, parts);
 }
 
-}  // namespace
-
-std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
-  if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
+transport::rendezvous_options meeting_of(const rpc_options& options) {
   transport::rendezvous_options meet;
   meet.init_method = options.init_method;
   meet.rank = options.rank;
@@ -90,10 +89,23 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
   meet.name = options.name;
   meet.timeout = options.init_timeout;
   meet.job = options.job;
+  meet.dynamic = options.admits_newcomers;
+  return meet;
+}
+
+}  // namespace
+
+std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
+  if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
+  return options.joins_running ? join_running(options) : found(options);
+}
+
+std::shared_ptr<node_core> node_core::found(const rpc_options& options) {
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
-  auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
-    net = make_ucx(known.rank, known.secret, known.all_on_one_host, options, *parts);
+  auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
+    const bool one_host = known.all_on_one_host && !options.admits_newcomers;
+    net = make_ucx(known.rank, known.secret, one_host, options, *parts);
     return net->address();
   });
   membership_view start;
@@ -101,10 +113,43 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
   auto core = make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation}, start,
                    options, on_threads);
-  core->leave_ = [roster](std::chrono::milliseconds wait_for_others) mutable {
-    roster.close(wait_for_others);
+  core->leave_ = [roster, &peers = core->peers_](std::chrono::milliseconds limit) mutable {
+    std::vector<transport::rank_t> gone;
+    for (const auto& one : roster.members) {
+      const auto* founder = peers.find(one.rank, one.incarnation);
+      if (!founder || !founder->live()) gone.push_back(one.rank);
+    }
+    roster.close(limit, gone);
   };
   core->open(std::move(net), std::move(parts), start);
+  if (options.admits_newcomers && roster.rank == 0)
+    core->door_ = std::make_unique<transport::door_keeper>(roster.session->keys(), roster.job,
+                                                           static_cast<door_client&>(*core));
+  return core;
+}
+
+std::shared_ptr<node_core> node_core::join_running(const rpc_options& options) {
+  auto parts = std::make_unique<late_parts>();
+  std::unique_ptr<transport::transport> net;
+  const auto mine = transport::enter_job(
+      meeting_of(options), [&](transport::rank_t rank, const transport::job_secret& secret) {
+        net = make_ucx(rank, secret, false, options, *parts);
+        return net->address();
+      });
+  membership_view view;
+  try {
+    decoder in(mine.welcome, nullptr, nullptr);
+    view = read_view(in);
+    in.expect_end();
+  } catch (const decode_error& e) {
+    throw rendezvous_error(std::string("the job's members cannot be read: ") + e.what());
+  }
+  const auto self = view.members.find(mine.rank);
+  if (self == view.members.end())
+    throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
+                           " in, but does not name it among its members");
+  auto core = make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads);
+  core->open(std::move(net), std::move(parts), view);
   return core;
 }
 

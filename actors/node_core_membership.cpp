@@ -133,6 +133,42 @@ void node_core::admit(application&& wish, admission&& then) {
   membership_->admit(std::move(wish), std::move(then));
 }
 
+// Ranks that nobody has had are given once, whatever becomes of those who ask for them.
+std::uint32_t node_core::reserve_rank(std::optional<std::uint32_t> wanted) {
+  check_open();
+  if (wanted) {
+    if (peers_.find(*wanted)) return *wanted;
+    throw rendezvous_error("rank " + std::to_string(*wanted) +
+                           " was never in this job: who names no rank gets the next");
+  }
+  while (peers_.find(next_rank_)) ++next_rank_;
+  return next_rank_++;
+}
+
+void node_core::let_in(std::uint32_t rank, const std::string& name,
+                       std::vector<std::byte>&& address,
+                       std::function<void(transport::door_answer&&)> then) {
+  if (quiescence_->decided()) {
+    then({"the job is over", rank, 0, {}});
+    return;
+  }
+  admit({rank, name, std::move(address)}, [job = identity_.job, rank, then = std::move(then)](
+                                              const membership_view* view, const fault& why) {
+    transport::door_answer answer;
+    answer.rank = rank;
+    answer.job_id = job;
+    answer.failure = why.text;
+    if (view) {
+      encoder out(nullptr, nullptr);
+      write_view(out, *view);
+      answer.welcome = out.take();
+    } else if (answer.failure.empty()) {
+      answer.failure = "the job is over";
+    }
+    then(std::move(answer));
+  });
+}
+
 void node_core::leave(std::chrono::milliseconds limit) {
   check_open();
   if (engine_->is_own_thread())

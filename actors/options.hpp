@@ -41,7 +41,7 @@ struct rpc_options {
   std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
   std::optional<std::uint32_t> world_size{};
   std::string init_method = "env://";              ///< or tcp://host:port, file:///path
-  std::chrono::milliseconds init_timeout{60'000};  ///< for all nodes to come together
+  std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;
   std::string net_devices{};  ///< interfaces to use between hosts; empty: all
@@ -55,6 +55,14 @@ struct rpc_options {
   /// hung and shut out; 0: for ever. The same on all nodes.
   std::chrono::milliseconds hang_limit{60'000};
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
+  /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
+  /// long as it leads the job. Listens on the network (see `net_devices`) also where all founders
+  /// are on one host.
+  bool admits_newcomers = false;
+  /// Joins a job that runs already, and admits newcomers. Finds it as its founders do. `rank` is
+  /// that of a member who has gone, to come back in its place; empty: a new one, whatever the
+  /// environment says. `world_size` says nothing.
+  bool joins_running = false;
 };
 
 }  // namespace troupe

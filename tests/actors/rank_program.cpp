@@ -1,5 +1,6 @@
-// A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE [HANG_LIMIT_MS]. Serves
-// until the job ends; exits with 3 when the job has shut it out.
+// A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE
+// [HANG_LIMIT_MS|dynamic|joins]. "dynamic": a founder of a job that admits newcomers, "joins": one
+// that comes back. Serves until the job ends; exits with 3 when the job has shut it out.
 
 #include <cstdio>
 #include <string>
@@ -26,7 +27,11 @@ int main(int argc, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = std::stoi(argv[2]);
     options.init_method = std::string("file://") + argv[3];
-    if (argc > 4) options.hang_limit = std::chrono::milliseconds(std::stoi(argv[4]));
+    const std::string how = argc > 4 ? argv[4] : "";
+    options.admits_newcomers = how == "dynamic";
+    options.joins_running = how == "joins";
+    if (!how.empty() && how.find_first_not_of("0123456789") == std::string::npos)
+      options.hang_limit = std::chrono::milliseconds(std::stoi(how));
     const auto node = troupe::init_rpc(options);
     node.shutdown(true, std::chrono::minutes(2));
     return 0;
