@@ -19,7 +19,12 @@ std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
 }
 
 void run_seed(std::uint64_t seed) {
-  const auto wrong = random_run(seed).run();
+  std::vector<std::string> wrong;
+  try {
+    wrong = random_run(seed).run();
+  } catch (const std::exception& e) {
+    wrong.push_back(e.what());
+  }
   for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
   if (!wrong.empty())
     std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
