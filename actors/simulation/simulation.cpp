@@ -20,7 +20,8 @@ simulation::simulation(simulation_options options)
     : options_(std::move(options)),
       network_(std::make_shared<transport::virtual_network>(network_of(options_))),
       world_(std::make_shared<world>(
-          world::options{options_.seed, options_.service, options_.limit}, network_)),
+          world::options{options_.seed, options_.service, options_.limit, options_.trace},
+          network_)),
       job_(world_->random().next() | 1) {}
 
 simulation::~simulation() {

@@ -19,6 +19,8 @@ struct simulation_options {
   std::chrono::nanoseconds service{1'000};        ///< a step takes a node up to so long
   clock::duration limit = std::chrono::hours(1);  ///< of virtual time
   rpc_options node{};                             ///< of each node
+  /// Hears of each message that a node takes up, in a line for people: when, who, whom, what.
+  std::function<void(const std::string&)> trace{};
 };
 
 /// A laboratory for bad days: many nodes in one process, on a network that loses, doubles and

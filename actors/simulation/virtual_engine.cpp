@@ -5,6 +5,7 @@
 
 #include "actors/caf_host.hpp"
 #include "actors/current.hpp"
+#include "actors/simulation/trace.hpp"
 #include "actors/thread_identity.hpp"
 #include "messages/error.hpp"
 
@@ -173,6 +174,8 @@ void virtual_engine::poll() {
   while (!inbox_.empty()) {
     auto message = std::move(inbox_.front());
     inbox_.pop_front();
+    if (world_.trace() && !message.envelope.empty())
+      world_.trace()(describe_message(world_.now(), rank_, message));
     client_.dispatch(std::move(message), unit_);
   }
   // What the lost have said before comes first: it may be why they have gone.

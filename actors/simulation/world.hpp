@@ -31,6 +31,7 @@ public:
     std::uint64_t seed = 1;
     std::chrono::nanoseconds service{1'000};        ///< a step takes a node up to so long
     clock::duration limit = std::chrono::hours(1);  ///< of its own time; then it stands still
+    std::function<void(const std::string&)> trace;  ///< hears of each message; unset: costs nothing
   };
 
   world(options how, std::shared_ptr<transport::virtual_network> network);
@@ -40,6 +41,7 @@ public:
 
   clock::time_point now() const noexcept { return now_; }
   transport::virtual_net::random_source& random() noexcept { return random_; }
+  const std::function<void(const std::string&)>& trace() const noexcept { return options_.trace; }
 
   /// From now on time may pass its limit: all that goes on is the end.
   void lift_limit() noexcept { end_ = never; }

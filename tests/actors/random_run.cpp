@@ -67,8 +67,10 @@ random_run::random_run(std::uint64_t seed) : seed_(seed) {
   how.node.on_leader_loss = elects_ ? leader_loss::elect : leader_loss::end;
   book_ = std::make_shared<log_book>();
   log_of_all::current() = book_.get();
+  const bool tells = std::getenv("TROUPE_TRACE") != nullptr;
+  if (tells) how.trace = [](const std::string& line) { std::cout << line << '\n'; };
   lab_ = std::make_unique<simulation>(how);
-  if (std::getenv("TROUPE_TRACE"))
+  if (tells)
     lab_->network().on_event = [](const transport::trace_event& event) {
       std::cout << to_string(event) << '\n';
     };

@@ -80,6 +80,47 @@ TEST(simulation, lets_nodes_join_leave_and_come_back) {
   EXPECT_THROW(nodes[0].rpc_sync<&twice>("late", 6), peer_lost);
 }
 
+TEST(simulation, tells_every_message_and_repeats_itself) {
+  std::vector<std::string> stories[3];
+  const std::uint64_t seeds[] = {8, 8, 9};
+  for (int run = 0; run < 3; ++run) {
+    simulation_options options{.seed = seeds[run]};
+    options.network.links.loss = 0.1;
+    options.trace = [&](const std::string& line) { stories[run].push_back(line); };
+    simulation lab(options);
+    const auto nodes = lab.start(3);
+    std::vector<future<int>> all;
+    for (int i = 0; i < 10; ++i) all.push_back(nodes[0].rpc_async<&around>(1, i));
+    for (auto& one : all) one.get();
+    lab.crash(2);
+    EXPECT_TRUE(lab.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
+  }
+  EXPECT_EQ(stories[0], stories[1]);
+  EXPECT_NE(stories[0], stories[2]);
+  EXPECT_THAT(stories[0], testing::Contains(testing::AllOf(
+                              testing::HasSubstr("rank 0 > rank 1: call of"),
+                              testing::HasSubstr("around"), testing::HasSubstr("epoch 0"))));
+  EXPECT_THAT(stories[0], testing::Contains(testing::HasSubstr("membership")));
+}
+
+// A ring of calls through all of them, each blocking in its handler for the next one's answer.
+TEST(simulation, runs_a_thousand_nodes) {
+  simulation lab({.seed = 10});
+  const auto nodes = lab.start(1'000);
+  std::vector<future<int>> all;
+  for (std::uint32_t i = 0; i < 1'000; ++i)
+    all.push_back(nodes[i].rpc_async<&around>((i + 1) % 1'000, 3));
+  for (std::uint32_t i = 0; i < 1'000; ++i)
+    EXPECT_EQ(all[i].get(), static_cast<int>((i + 4) % 1'000));
+  lab.crash(500);
+  EXPECT_TRUE(lab.wait_until(
+      [&] {
+        return std::all_of(nodes.begin(), nodes.end(),
+                           [](const node& n) { return n.rank() == 500 || n.world_size() == 999; });
+      },
+      10s));
+}
+
 TEST(simulation, says_when_nothing_can_happen_any_more) {
   simulation_options options{.seed = 5};
   options.node.hang_limit = 0ms;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "actors/futex.hpp"
+#include "transport/transport.hpp"
+
+namespace troupe {
+
+/// A message that rank `to` takes up, in one line for people: when, who, whom, what.
+/// "3600.000123456 rank 0 > rank 1: call of twice, request 4294967297, epoch 0, 144 bytes".
+std::string describe_message(clock::time_point when, transport::rank_t to,
+                             const transport::incoming_message& message);
+
+}  // namespace troupe
