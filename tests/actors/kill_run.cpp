@@ -16,7 +16,8 @@ constexpr std::uint32_t ranks = 4;
 
 }  // namespace
 
-kill_run::kill_run(std::uint64_t of_seed) : seed(of_seed) {
+kill_run::kill_run(std::uint64_t of_seed, std::string over)
+    : seed(of_seed), network(std::move(over)) {
   std::mt19937_64 random(seed);
   elects = random() % 8 == 0;
   // Without its leader a job ends, which leaves little to check: rarely.
@@ -36,7 +37,7 @@ std::vector<std::string> kill_run::play() const {
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     all.push_back(std::make_unique<rank_process>(std::vector<std::string>{
         TROUPE_TEST_PROGRAM_DIR "/survivor_program", std::to_string(rank), std::to_string(ranks),
-        folder.path().string(), std::to_string(seed), list, elects ? "elect" : "end"}));
+        folder.path().string(), std::to_string(seed), list, elects ? "elect" : "end", network}));
   const auto ready = [&](std::uint32_t rank) {
     return std::filesystem::exists(folder.path() / ("ready" + std::to_string(rank)));
   };
@@ -59,14 +60,14 @@ std::vector<std::string> kill_run::play() const {
   return wrong;
 }
 
-void kill_at_random(int kills, std::uint64_t first_seed) {
+void kill_at_random(const std::string& network, int kills, std::uint64_t first_seed) {
   const auto* given = std::getenv("TROUPE_KILL_SEED");
   if (given) first_seed = std::strtoull(given, nullptr, 10);
   const auto start = clock::now();
   int killed = 0;
   int jobs = 0;
   for (auto seed = first_seed; killed < kills; ++seed) {
-    const kill_run one(seed);
+    const kill_run one(seed, network);
     const auto wrong = one.play();
     for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
     if (!wrong.empty())
@@ -77,7 +78,8 @@ void kill_at_random(int kills, std::uint64_t first_seed) {
     if (!wrong.empty() || given) break;
   }
   const std::chrono::duration<double> took = clock::now() - start;
-  std::cout << killed << " processes killed in " << jobs << " jobs, " << took.count() << " s\n";
+  std::cout << killed << " processes killed over " << network << " in " << jobs << " jobs, "
+            << took.count() << " s\n";
 }
 
 }  // namespace troupe::test

@@ -9,12 +9,14 @@ namespace troupe::test {
 /// A job of four processes of which one or two are killed at a random moment, as the seed decides
 /// it, while all call each other without pause (survivor_program.cpp says what the others check).
 struct kill_run {
-  explicit kill_run(std::uint64_t seed);
+  /// `over`: "tcp" or "shared_memory".
+  kill_run(std::uint64_t seed, std::string over);
 
   /// Plays it; returns what was wrong, nothing when all was well.
   std::vector<std::string> play() const;
 
   std::uint64_t seed;
+  std::string network;
   std::vector<std::uint32_t> victims;  ///< in the order in which they are killed
   bool elects;                         ///< another leader, if that is among the victims
 };
@@ -22,6 +24,6 @@ struct kill_run {
 /// Plays one seed after the other until so many processes were killed, and prints how many and how
 /// long. A seed that goes wrong fails the test, and ends it. With TROUPE_KILL_SEED=n in the
 /// environment it plays that seed alone.
-void kill_at_random(int kills, std::uint64_t first_seed);
+void kill_at_random(const std::string& network, int kills, std::uint64_t first_seed);
 
 }  // namespace troupe::test
