@@ -139,8 +139,16 @@ void flow_control::give_up(peer* whom) noexcept {
 // ----------------------------------------------------------------------------
 
 void flow_control::tell(peer& from) noexcept {
-  const auto messages = from.in.messages.exchange(0);
-  const auto bytes = from.in.bytes.exchange(0);
+  if (!from.live()) return;  // its next incarnation has sent none of it
+  // Each of them is told once, by whoever says so first.
+  const auto claim = [](std::atomic<std::int64_t>& told, std::int64_t now) {
+    auto before = told.load();
+    while (before < now && !told.compare_exchange_weak(before, now)) {
+    }
+    return std::max<std::int64_t>(0, now - before);
+  };
+  const auto messages = claim(from.in.told_messages, from.in.messages.load());
+  const auto bytes = claim(from.in.told_bytes, from.in.bytes.load());
   if (messages > 0 || bytes > 0)
     out_.send_note(from.rank(), note::grant, static_cast<std::uint64_t>(messages),
                    static_cast<std::uint64_t>(bytes));
@@ -155,7 +163,10 @@ void flow_control::deliver(peer& from, note what, std::uint64_t first,
       return;
     case note::probe: return take_probe(static_cast<transport::rank_t>(first), second);
     case note::relieve:
-      if (unlimited_) return;
+      if (unlimited_ || !from.live()) return;
+      // Handlers wait for one another, but others go on here: it is slow, and no deadlock.
+      if (const auto taken = from.in.messages.load(); from.in.at_relief.exchange(taken) != taken)
+        return;
       relieved_.fetch_add(1);
       log().debug("handlers here and on {} wait for each other's windows: its own grows",
                   from.info.name);

@@ -24,9 +24,10 @@ struct patience {
 ///
 /// Handlers of two nodes that flood one another could wait for each other for ever. So a node whose
 /// handler waits for long sends a probe after the nodes that it waits for; a probe that comes back
-/// has gone round a circle, and the node that was waited for first makes its window larger (Chandy,
-/// Misra, Haas: "Distributed deadlock detection", 1983; Parks: "Bounded scheduling of process
-/// networks", 1995, for the remedy). Thread-safe.
+/// has gone round a circle, and the node that was waited for first, if it has taken nothing up
+/// since it was last asked to, makes its window larger (Chandy, Misra, Haas: "Distributed deadlock
+/// detection", 1983; Parks: "Bounded scheduling of process networks", 1995, for the remedy).
+/// Thread-safe.
 class flow_control {
 public:
   /// What the halves of two nodes say to each other.
@@ -59,10 +60,11 @@ public:
   /// A message has been taken up. Hot path: two additions; a note once in a while.
   void taken_up(peer& from, std::size_t bytes) noexcept {
     if (unlimited_ || from.rank() == self_) return;
-    const auto messages = from.in.messages.fetch_add(1) + 1;
-    const auto size = from.in.bytes.fetch_add(static_cast<std::int64_t>(bytes)) +
-                      static_cast<std::int64_t>(bytes);
-    if (messages >= tell_messages_ || size >= tell_bytes_) tell(from);
+    auto& in = from.in;
+    const auto size = static_cast<std::int64_t>(bytes);
+    const auto messages_new = in.messages.fetch_add(1) + 1 - in.told_messages.load();
+    const auto bytes_new = in.bytes.fetch_add(size) + size - in.told_bytes.load();
+    if (messages_new >= tell_messages_ || bytes_new >= tell_bytes_) tell(from);
   }
 
   /// A note of another node's.

@@ -58,7 +58,21 @@ clock::time_point membership_host::run_timer(clock::time_point now) {
   return never;
 }
 
-void membership_host::receive(transport::rank_t from, membership_note&& note) {
+void membership_host::abandon() {
+  admissions_.clear();
+  fault why;
+  why.code = errc::not_initialized;
+  why.text = "the node has been shut down";
+  if (auto then = std::exchange(leaving_, {})) then(&why);
+}
+
+void membership_host::receive(transport::rank_t from, std::uint64_t incarnation,
+                              membership_note&& note) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto place = connected_.find(from);
+    if (place == connected_.end() || place->second != incarnation) return;
+  }
   post([this, from, note = std::move(note)] { membership_.receive(from, note, clock::now()); });
 }
 
@@ -85,6 +99,12 @@ void membership_host::admit(application&& wish, admission&& then) {
 
 void membership_host::leave(std::function<void(const fault*)> then) {
   post([this, then = std::move(then)] {
+    if (leaving_) {
+      fault twice;
+      twice.code = errc::invalid_argument;
+      twice.text = "the node is leaving already";
+      return then(&twice);
+    }
     leaving_ = then;
     if (const auto why = membership_.leave(clock::now())) std::exchange(leaving_, {})(&*why);
   });

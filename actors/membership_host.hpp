@@ -52,12 +52,10 @@ public:
   void close();
 
   /// Drops what was asked for and never answered. When no thread of the node is left.
-  void abandon() {
-    admissions_.clear();
-    leaving_ = nullptr;
-  }
+  void abandon();
 
-  void receive(transport::rank_t from, membership_note&& note);
+  /// A note of that incarnation; one of another than it is connected to is ignored.
+  void receive(transport::rank_t from, std::uint64_t incarnation, membership_note&& note);
   void lost(transport::rank_t rank, const transport::peer_loss& why);
   void admit(application&& wish, admission&& then);
 

@@ -88,10 +88,13 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
       // Some of those that have agreed to end may go before others have heard that they may.
       if (quiescence_->decided()) return;
       decoder in(opened.body(), nullptr, nullptr);
-      membership_->receive(rank, read_note(in));
+      membership_->receive(rank, header.incarnation, read_note(in));
       return;
     }
-    if (header.epoch > remoting_->out().epoch()) {
+    const auto epoch = applied_.load();
+    if (header.epoch > epoch) {
+      // Nobody is further ahead: a step needs all to be ready, who have applied the one before.
+      if (header.epoch > epoch + 1) throw decode_error("a message of an epoch far ahead");
       // It knows of a change that this node hears of in a moment.
       auto [envelope, payloads] = opened.give_back();
       early_.push_back({rank, std::move(envelope), std::move(payloads)});

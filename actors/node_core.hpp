@@ -125,7 +125,7 @@ public:
   void admit(application&& wish, admission&& then);
   transport::rank_t leader() const noexcept { return leader_; }
 
-  std::uint32_t epoch() const noexcept { return remoting_->out().epoch(); }
+  std::uint32_t epoch() const noexcept { return applied_; }
   void watch_members(member_watcher watcher);
 
   std::vector<transport::route> routes() const;
@@ -197,6 +197,8 @@ private:
   std::unique_ptr<transport::door_keeper> door_;  // on rank 0 of a job that admits newcomers
   transport::rank_t next_rank_ = 0;               // for one of them; the keeper's
 
+  // What it has applied; what it sends says so as soon as new members can be found.
+  std::atomic<std::uint32_t> applied_{0};
   std::uint32_t joined_ = 0;                       // the epoch in which it came
   std::deque<transport::incoming_message> early_;  // of an epoch to come; of the leading thread
 

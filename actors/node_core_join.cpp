@@ -40,6 +40,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;
   remoting_->out().set_epoch(start.epoch);
+  applied_ = start.epoch;
   self_ = peers_.find(identity_.rank);
   quiescence_ = std::make_unique<quiescence>(remoting_->out(), *engine_, peers_);
   quiescence_->members_changed(start.leader, start.epoch > 0);  // some may have gone before
@@ -186,8 +187,17 @@ void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<
   parts->attach(engine_->as_sink(), *pool_);
   parts_ = std::move(parts);
   net_ = std::move(net);
-  for (const auto& [rank, who] : start.members)
-    if (rank != identity_.rank) net_->add_peer(rank, who.address);
+  // One that has died since is lost like any other, a moment later.
+  std::vector<std::pair<transport::rank_t, std::string>> unreachable;
+  for (const auto& [rank, who] : start.members) {
+    if (rank == identity_.rank) continue;
+    try {
+      net_->add_peer(rank, who.address);
+    } catch (const transport_error& e) {
+      if (start.epoch == 0) throw;  // a job does not begin without one of its founders
+      unreachable.emplace_back(rank, e.what());
+    }
+  }
   remoting_->out().attach(*net_, *pool_);
   host_ = std::make_unique<caf_host>(remoting_, identity_);
   remoting_->attach(host_->system());
@@ -197,6 +207,8 @@ void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<
   closed_ = false;
   open_ = true;
   engine_->start(*net_);
+  for (const auto& [rank, why] : unreachable)
+    membership_->lost(rank, {transport::loss_kind::broken, why});
 }
 
 }  // namespace troupe

@@ -70,6 +70,8 @@ void node_core::bury(peer& whom) {
 void node_core::apply(const std::vector<membership_change>& changes,
                       const membership_view& view) noexcept {
   bool lost_some = false;
+  // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
+  remoting_->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
     if (!change.removes()) {
       add_peer(change.who);
@@ -78,7 +80,7 @@ void node_core::apply(const std::vector<membership_change>& changes,
       lost_some = true;
     }
   }
-  remoting_->out().set_epoch(view.epoch);
+  applied_ = view.epoch;
   leader_ = view.leader;
   look_again_at_early();
   quiescence_->members_changed(view.leader, lost_some);
@@ -175,10 +177,15 @@ void node_core::leave(std::chrono::milliseconds limit) {
     throw deadlock_error("leave was called inside of a handler, which it would wait for");
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   // What this node has asked others for comes first, and what it has sent.
+  const auto busy = [&] {
+    gate::pass pass(uses_);
+    return pass && open_ &&
+           !(engine_->quiet() && remoting_->requests().size() == 0 && net_->idle());
+  };
   completion nothing;
-  while (!(engine_->quiet() && remoting_->requests().size() == 0 && net_->idle()) &&
-         clock::now() < deadline)
+  while (busy() && clock::now() < deadline)
     engine_->wait(nothing, std::min(deadline, clock::now() + std::chrono::milliseconds(1)));
+  check_open();
   struct outcome {
     completion done;
     std::optional<fault> why;

@@ -23,10 +23,13 @@ struct outgoing_window {
   std::atomic<int> waiting{0};  ///< senders
 };
 
-/// What has been taken up of a node's messages since it was last told.
+/// What has been taken up of a node's messages.
 struct incoming_window {
-  std::atomic<std::int64_t> messages{0};
+  std::atomic<std::int64_t> messages{0};  ///< in all
   std::atomic<std::int64_t> bytes{0};
+  std::atomic<std::int64_t> told_messages{0};  ///< of these, the sender knows
+  std::atomic<std::int64_t> told_bytes{0};
+  std::atomic<std::int64_t> at_relief{-1};  ///< messages, when it was asked for a larger window
 };
 
 /// One incarnation of a node of the job, this node included. Lives as long as the table that it is

@@ -64,7 +64,8 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, p
 
 void remoting::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
   for (const auto& handle : written) {
-    if (handle.granted != 0) exports_->release(handle.granted, from.rank(), 1);
+    // Of a lost one all is taken back, and its rank may have come back.
+    if (handle.granted != 0 && from.live()) exports_->release(handle.granted, from.rank(), 1);
     if (handle.pin != 0) unpin(handle.pin);
   }
 }
@@ -146,6 +147,7 @@ void remoting::gone(remote_actor& proxy) {
     tell(proxy.attachables_head_, to_caf(proxy.home().loss()), nullptr);
     return;
   }
+  if (lost) return;
   // Once more: the end may have come while there was neither handle nor orphan.
   if (watched) send_control(proxy.home(), control::watch, name.id);
   if (auto grants = proxy.grants_.load())

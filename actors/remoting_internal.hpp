@@ -29,6 +29,8 @@ inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
 
 template <class... Ts>
 void remoting::send_control(peer& to, const Ts&... xs) noexcept {
+  // The next incarnation of a lost node has actors of the same ids.
+  if (!to.live()) return;
   gate::pass pass(gate_);
   if (!pass) return;
   try {

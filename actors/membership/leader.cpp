@@ -167,7 +167,13 @@ std::variant<member, fault> membership::admit(const application& wish, clock::ti
 
 std::optional<fault> membership::leave(clock::time_point now) {
   advance(now);
-  if (role_ == role::ended || leaving_) return {};
+  if (role_ == role::ended) {
+    fault why;
+    why.code = errc::peer_lost;
+    why.text = "the job has ended for " + name_of(self_) + ", which can leave it no more";
+    return why;
+  }
+  if (leaving_) return {};
   if (role_ != role::leader) {
     leaving_ = true;
     if (role_ == role::member && !pledged_) tell(leader_, notes::leave{});

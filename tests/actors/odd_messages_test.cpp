@@ -16,8 +16,9 @@ protected:
   }
 
   node_core& a() { return *cores_[0]; }
+  peer& b() { return a().find("b"); }  // as a knows it
 
-  void send(const envelope_header& header) { a().actors().out().send(1, 0, header, nullptr); }
+  void send(const envelope_header& header) { a().actors().out().send(b(), 0, header, nullptr); }
 
   std::vector<std::shared_ptr<node_core>> cores_ = node_core::join_loopback({"a", "b"}, {});
   std::vector<node> nodes_;
@@ -45,8 +46,8 @@ TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
 
 TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   const char* name = "a_function_that_only_the_caller_has";
-  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), 1);
-  a().call(1, hash_name(name), name, state, 0ms, [](encoder& out) { out.put(1); });
+  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b());
+  a().call(b(), hash_name(name), name, state, {}, [](encoder& out) { out.put(1); });
   auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
   EXPECT_EQ(why.node, "b");
   EXPECT_EQ(why.function, name);

@@ -178,6 +178,22 @@ slow_reader::behavior_type sleep_over_each() {
   return {[](const stuff&) { laboratory->sleep(10s); }, [](const total&) { return 0; }};
 }
 
+int pushes = 0;
+int taken = 0;
+
+slow_reader::behavior_type read_in_10_ms() {
+  return {[](const stuff&) {
+            laboratory->sleep(10ms);
+            ++taken;
+          },
+          [](const total&) { return taken; }};
+}
+
+// In its handler, for ever.
+void push_at(const slow_reader& to) {
+  for (;; ++pushes) send(to, stuff{bytes(10)});
+}
+
 TEST(a_full_window, ends_with_the_node_that_is_waited_for) {
   simulation_options options{.seed = 1};
   options.node.window = {16, 1 << 20};
@@ -197,6 +213,25 @@ TEST(a_full_window, ends_with_the_node_that_is_waited_for) {
   EXPECT_THROW(calling.get(), peer_lost);
   EXPECT_TRUE(sending.wait_for(1s));  // who only tells hears nothing of it
   EXPECT_EQ(sent, 100);
+}
+
+// Two that push at each other's slow readers, from handlers, are slow; no circle stands still.
+TEST(a_full_window, does_not_grow_while_its_messages_are_taken_up) {
+  simulation_options options{.seed = 3};
+  options.node.window = {64, 1 << 20};
+  simulation lab(options);
+  laboratory = &lab;
+  const auto nodes = lab.start(2);
+  taken = pushes = 0;
+  std::vector<slow_reader> readers;
+  for (const int rank : {0, 1}) readers.push_back(nodes[0].spawn_on<read_in_10_ms>(rank));
+  std::vector<future<void>> pushers;
+  for (const int rank : {0, 1})
+    pushers.push_back(nodes[0].rpc_async<&push_at>(rank, readers[1 - rank], timeout(0ms)));
+  lab.sleep(20s);
+  const int got = taken;
+  EXPECT_GT(got, 3'000);
+  EXPECT_LT(pushes, got + 2 * 64 + 64);
 }
 
 class circles : public testing::TestWithParam<int> {};
