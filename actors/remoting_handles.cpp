@@ -64,8 +64,9 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, p
 
 void remoting::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
   for (const auto& handle : written) {
-    // Of a lost one all is taken back, and its rank may have come back.
-    if (handle.granted != 0 && from.live()) exports_->release(handle.granted, from.rank(), 1);
+    // Unless its rank has come back since: what the new one has is its own.
+    if (handle.granted != 0 && peers_.find(from.rank()) == &from)
+      exports_->release(handle.granted, from.rank(), 1);
     if (handle.pin != 0) unpin(handle.pin);
   }
 }
