@@ -164,7 +164,9 @@ TEST_P(spawning, refuses_a_node_that_there_is_not) {
 }
 
 TEST_P(spawning, after_the_shutdown_is_refused) {
-  auto nodes = start({"a", "b"});
+  rpc_options options;
+  options.hang_limit = 2000ms;  // should the end of a connection in one process go unheard
+  auto nodes = start({"a", "b"}, options);
   nodes[0].shutdown(false);
   EXPECT_THROW(nodes[0].spawn_on<count_from>("b", 1), not_initialized);
   EXPECT_THROW(nodes[0].spawn_on<counter_actor>("a", 1), not_initialized);
