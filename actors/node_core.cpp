@@ -4,6 +4,7 @@
 
 #include <caf/actor_cast.hpp>
 
+#include "actors/control_channel.hpp"
 #include "actors/current.hpp"
 #include "actors/job.hpp"
 #include "actors/membership/note_codec.hpp"
@@ -12,13 +13,6 @@
 #include "messages/log.hpp"
 
 namespace troupe {
-
-namespace {
-
-constexpr std::uint64_t shutdown_channel = 1;
-constexpr std::uint64_t membership_channel = 2;
-
-}  // namespace
 
 caf::actor_system& node_core::system() {
   check_open();
@@ -44,7 +38,7 @@ bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
   pending.sink = sink;
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit};
-  if (until.limit.count() > 0) until.deadline = deadline_after(until.limit);
+  if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
   envelope_header header;
   header.kind = envelope_kind::call;
   header.target = hash;

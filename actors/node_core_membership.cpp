@@ -2,17 +2,12 @@
 
 #include <caf/send.hpp>
 
+#include "actors/control_channel.hpp"
 #include "actors/membership/note_codec.hpp"
 #include "actors/node_core.hpp"
 #include "messages/log.hpp"
 
 namespace troupe {
-
-namespace {
-
-constexpr std::uint64_t membership_channel = 2;
-
-}  // namespace
 
 void node_core::add_peer(const member& who) {
   auto& added =

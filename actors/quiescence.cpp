@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "actors/control_channel.hpp"
+
 namespace troupe {
 
 namespace {
 
 enum class note : std::uint8_t { report, verdict, goodbye };
-
-constexpr std::uint64_t control_channel = 1;
 
 // Sends to rank `to`; a lost peer needs nothing.
 template <class... Ts>
@@ -19,7 +19,7 @@ void post(mail& out, peer_table& peers, transport::rank_t to, const Ts&... xs) n
     letter text(nullptr);
     (text.body().put(xs), ...);
     envelope_header header;
-    header.target = control_channel;
+    header.target = shutdown_channel;
     out.send(*there, 0, header, &text);
   } catch (const error&) {
   }

@@ -55,7 +55,7 @@ std::size_t remoting::proxies() const {
 
 std::uint64_t remoting::expect(pending_request&& pending) {
   const bool limited = pending.limit.count() > 0;
-  if (limited) pending.deadline = deadline_after(pending.limit);
+  if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
   const auto deadline = pending.deadline;
   const auto id = requests_.add(std::move(pending));
   if (limited) engine_->set_timer(deadline);

@@ -25,7 +25,8 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
     // Nobody would hear that a mere message was not sent.
     patience how{!asks || (pending.wait && senders_wait_), never, pending.limit};
     if (asks) {
-      if (pending.limit.count() > 0) how.deadline = deadline_after(pending.limit);
+      if (pending.limit.count() > 0)
+        pending.deadline = how.deadline = deadline_after(pending.limit);
       header.request = request = expect(std::move(pending));
     }
     out_.send(to, target.id(), header, &text, nullptr, how);

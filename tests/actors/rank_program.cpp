@@ -6,16 +6,7 @@
 #include <string>
 
 #include "tests/actors/rank_functions.hpp"
-
-namespace {
-
-// Named, so that the linker keeps the functions which only the test calls.
-template <auto... F>
-bool served() {
-  return (true && ... && troupe::callable<F>::registered);
-}
-
-}  // namespace
+#include "tests/served.hpp"
 
 int main(int argc, char** argv) {
   using namespace troupe::test;

@@ -14,20 +14,11 @@
 
 #include "tests/bench/callees.hpp"
 #include "tests/bench/own_ranks.hpp"
-
-namespace {
-
-// Named, so that the linker keeps the functions which only troupe-bench calls.
-template <auto... F>
-bool served() {
-  return (true && ... && troupe::callable<F>::registered);
-}
-
-}  // namespace
+#include "tests/served.hpp"
 
 int main(int argc, char** argv) {
   using namespace troupe;
-  if (!served<&bench::nothing, &bench::sleep_for, &bench::echo>()) return 2;
+  if (!test::served<&bench::nothing, &bench::sleep_for, &bench::echo>()) return 2;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
     at::set_num_threads(1);

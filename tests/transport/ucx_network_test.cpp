@@ -90,6 +90,20 @@ protected:
         << a.heard.lost[0].second.text;
   }
 
+  // With the usual options: a keep-alive of a second. The cable has just been cut.
+  void expect_noticed_at_both_ends() {
+    constexpr auto noticed_within = 3s;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto here_after = until_lost(20s);
+    EXPECT_LT(here_after, noticed_within);
+    expect_out_of_reach();
+    EXPECT_EQ(other->wait(), 0);
+    const auto there_after = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(there_after, noticed_within);
+    std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
+                there_after / 1ms);
+  }
+
   static inline std::string space, here, there;
   static inline bool made = false;
   std::unique_ptr<child> other;
@@ -131,21 +145,10 @@ TEST_F(ucx_network, a_kill_is_noticed) {
       << a.heard.lost[0].second.text;
 }
 
-// With the usual options: a keep-alive of a second.
-constexpr auto noticed_within = 3s;
-
 TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_while_idle) {
   start("echo");
   ASSERT_TRUE(shell("ip link set " + here + " down"));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto here_after = until_lost(20s);
-  EXPECT_LT(here_after, noticed_within);
-  expect_out_of_reach();
-  EXPECT_EQ(other->wait(), 0);
-  const auto there_after = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(there_after, noticed_within);
-  std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
-              there_after / 1ms);
+  expect_noticed_at_both_ends();
 }
 
 TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_with_payloads_under_way) {
@@ -159,15 +162,7 @@ TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_with_payloads_under_way)
   // Both ways are busy.
   ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 20s, a));
   ASSERT_TRUE(shell("ip -n " + space + " link set " + there + " down"));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto here_after = until_lost(20s);
-  EXPECT_LT(here_after, noticed_within);
-  expect_out_of_reach();
-  EXPECT_EQ(other->wait(), 0);
-  const auto there_after = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(there_after, noticed_within);
-  std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
-              there_after / 1ms);
+  expect_noticed_at_both_ends();
   EXPECT_TRUE(run_until([&] { return a->idle(); }, 5s, a));
   a->progress();
   EXPECT_EQ(bytes.use_count(), 1);
