@@ -106,7 +106,7 @@ TEST_F(ucx_hostile, random_headers_are_dropped_and_counted) {
   std::uint64_t goodbyes = 0;
   for (int i = 0; i < 3000; ++i) {
     for (auto& byte : header) byte = static_cast<std::byte>(random());
-    const unsigned id = 1 + random() % 6;
+    const unsigned id = 1 + random() % 7;
     const std::size_t header_size = random() % 120;
     if (id == ucx::am_goodbye && header_size == sizeof(ucx::goodbye_header)) ++goodbyes;
     sender->send(id, header.data(), header_size, data.data(), random() % 300);
@@ -244,6 +244,14 @@ TEST_F(ucx_mad_member, a_piece_of_more_than_there_is_memory) {
   expect_given_up(ucx::am_chunk, ucx::chunk_header{{0, 1, 1ull << 60, 1, 0, 0, 0}, 0}, 8);
 }
 
+TEST_F(ucx_mad_member, a_second_way_to_its_queue) {
+  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 100, {}}, 0);
+}
+
+TEST_F(ucx_mad_member, a_way_that_begins_in_the_middle) {
+  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 6400, 6500, {}}, 0);
+}
+
 // Over a network, where acknowledgements count.
 class ucx_mad_network_member : public ucx_mad_member {
 protected:
@@ -264,6 +272,29 @@ TEST_F(ucx_mad_network_member, a_connection_of_a_mad_number) {
 
 TEST_F(ucx_mad_network_member, a_question_about_a_connection_of_a_mad_number) {
   expect_given_up(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 0, 1 << 30, 1, 1}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_way_that_nobody_can_have_made) {
+  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 60, {}}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_way_without_anything) {
+  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 0, {}}, 0);
+}
+
+TEST_F(ucx_mad_network_member, a_way_by_shared_memory) {
+  const auto there = ucx::decode(b->net->address(), key);
+  const auto way = ucx::make_way(key, ucx::token(key, there.id, where.id), where.any);
+  ucx::way_header h{0, 1, 0, static_cast<std::uint16_t>(way.size()), {}};
+  for (std::size_t offset = 0; offset < way.size(); offset += h.bytes.size()) {
+    h.offset = static_cast<std::uint16_t>(offset);
+    std::copy_n(way.begin() + static_cast<std::ptrdiff_t>(offset),
+                std::min(h.bytes.size(), way.size() - offset), h.bytes.begin());
+    if (offset + h.bytes.size() < way.size())
+      send(ucx::am_way, h, 0);
+    else
+      expect_given_up(ucx::am_way, h, 0);
+  }
 }
 
 TEST_F(ucx_mad_network_member, a_connection_that_never_was_is_no_answer) {

@@ -6,8 +6,11 @@
 //   leave  answers one message and ends without a word
 
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
@@ -56,6 +59,21 @@ void push(node& n) {
   }
 }
 
+// A page that cannot be read ends the process in the middle of the copy, as a SIGKILL would.
+void tear(node& n) {
+  for (int i = 0; i < 20; ++i) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back(patterned_payload(4000, 1));
+    n->send(0, 0, patterned_frame(8, 1), std::move(payloads));
+  }
+  while (!n->idle()) n->progress();
+  auto* page = static_cast<std::byte*>(
+      mmap(nullptr, 1 << 14, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::vector<outgoing_payload> payloads;
+  payloads.push_back({page, 4000, {}, nullptr});
+  n->send(0, 0, patterned_frame(8, 1), std::move(payloads));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,6 +87,10 @@ int main(int argc, char** argv) {
   n->add_peer(0, from_hex(line));
   if (mode == "echo") serve(n);
   if (mode == "push") push(n);
+  if (mode == "tear") {
+    answer_one(n);
+    tear(n);
+  }
   if (mode == "stall" || mode == "leave") answer_one(n);
   if (mode == "stall")
     while (!input_ended()) poll(nullptr, 0, 10);

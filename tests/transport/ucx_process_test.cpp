@@ -170,5 +170,21 @@ TEST_P(ucx_processes, the_address_of_a_dead_process_is_refused) {
   EXPECT_THROW(a->add_peer(1, address), transport_error);
 }
 
+TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
+  start("tear");
+  node c;
+  c.net = make_ucx_transport(options_of(GetParam(), 2), c.heard, c.pool);
+  c->add_peer(0, a->address());
+  a->add_peer(2, c->address());
+  c->send(0, 0, patterned_frame(8, 1));
+  ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
+  a.heard.messages.clear();
+  a->send(1, 0, patterned_frame(8, 1));
+  ASSERT_TRUE(run([&] { return !a.heard.lost.empty(); }));
+  a.heard.messages.clear();
+  c->send(0, 0, patterned_frame(8, 2));
+  EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 5s, a, c));
+}
+
 }  // namespace
 }  // namespace troupe::transport::test

@@ -7,6 +7,7 @@
 
 #include "messages/error.hpp"
 #include "transport/ucx/backend.hpp"
+#include "transport/ucx/say.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -36,9 +37,9 @@ void backend::greeted(const std::shared_ptr<connection>& c, const hello_header& 
   c->network = c->keeps || (c->back && c->back->net);
 }
 
-ucs_status_t backend::on_acknowledgement(void* self, const void* header, std::size_t header_size,
+ucs_status_t backend::on_acknowledgement(void* on, const void* header, std::size_t header_size,
                                          void*, std::size_t, const ucp_am_recv_param_t*) {
-  auto& b = *static_cast<backend*>(self);
+  auto& b = *static_cast<queue*>(on)->owner;
   acknowledgement_header h;
   if (b.ending_) return UCS_OK;
   if (header_size != sizeof h) return b.stranger();
@@ -78,6 +79,7 @@ unsigned backend::attend_to_news() {
 // What `c` has said about what it has, and about connections.
 void backend::hear(connection& c) {
   peer& p = *c.back;
+  if (c.way_known) go_over(c);
   const bool asks = std::exchange(c.asks, false);
   if (!p.net) {
     if (asks) say_acknowledgement(p, c.asked);
@@ -119,15 +121,10 @@ bool backend::say_acknowledgement(peer& p, std::uint64_t number, bool asks) {
   if (!p.ep) return false;
   const acknowledgement_header h{p.token, p.expected.load(std::memory_order_relaxed), number,
                                  options_.rank, asks};
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
-  const auto r = ucp_am_send_nbx(p.ep, am_acknowledgement, &h, sizeof h, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(r)) {
-    broke(p, h.connection, "an acknowledgement failed", UCS_PTR_STATUS(r));
+  if (const auto status = say(p.ep, am_acknowledgement, h); status != UCS_OK) {
+    broke(p, h.connection, "an acknowledgement failed", status);
     return false;
   }
-  if (r) ucp_request_free(r);
   p.told.store(h.expected, std::memory_order_relaxed);
   return true;
 }

@@ -13,6 +13,7 @@
 #include "messages/error.hpp"
 #include "messages/log.hpp"
 #include "transport/ucx/lanes.hpp"
+#include "transport/ucx/say.hpp"
 
 namespace troupe::transport {
 
@@ -45,10 +46,11 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       process_(this_process()),
       sends_([this](const send_slot& slot, ucs_status_t status) {
         broke(*slot.to, slot.connection, "a send failed", status);
-      }) {
-  worker_.emplace(options_);
+      }),
+      common_(std::make_unique<queue>(*this, options_)) {
   start_events();
-  set_handlers();
+  set_handlers(*common_);
+  queues_.push_back(common_.get());
 }
 
 backend::~backend() {
@@ -61,9 +63,10 @@ backend::~backend() {
   }
   const auto end = std::chrono::steady_clock::now() + longest_goodbye;
   while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end)
-    ucp_worker_progress(worker_->get());
+    for (queue* q : queues_) q->progress();
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
-  worker_.reset();
+  for (const auto& p : peers_.all()) p->own.reset();
+  common_.reset();
   close(event_fd_);
   close(alarm_);
 }
@@ -72,7 +75,7 @@ void backend::start_events() {
   event_fd_ = epoll_create1(EPOLL_CLOEXEC);
   alarm_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   bool good = event_fd_ >= 0 && alarm_ >= 0;
-  for (const int fd : {worker_->event_fd(), watch_.fd(), alarm_}) {
+  for (const int fd : {common_->from.event_fd(), watch_.fd(), alarm_}) {
     epoll_event event{};
     event.events = EPOLLIN;
     good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -90,8 +93,8 @@ std::vector<std::byte> backend::address() const {
   a.rank = options_.rank;
   a.id = id_;
   a.process = process_;
-  a.any = worker_->address(false);
-  if (!without_network(options_)) a.network = worker_->address(true);
+  a.any = common_->from.address(false);
+  if (!without_network(options_)) a.network = common_->from.address(true);
   return encode(a, options_.key);
 }
 
@@ -124,6 +127,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
     throw transport_error("cannot connect to " + who + ": " + ucs_status_string(status));
   }
   describe_lanes(p);
+  if (p.own) say_way(p);
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
   any_orders_.store(true, std::memory_order_release);
@@ -165,7 +169,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     p->net->address = bytes;
     p->net->heard = link::clock::now();
   }
-  if (const auto status = open_endpoint(*p, bytes); status != UCS_OK) {
+  if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
     watch_.remove(p.get());
     throw transport_error("cannot connect to " + rank_name(rank) + " (" + p->place +
                           "): " + ucs_status_string(status));
@@ -173,8 +177,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   return p;
 }
 
-// `p->ep` is null afterwards if it could not be opened.
-ucs_status_t backend::open_endpoint(peer& p, const std::vector<std::byte>& bytes) {
+// `p.ep` stays as it was if that fails.
+ucs_status_t backend::open_endpoint(peer& p, queue& from, std::span<const std::byte> bytes) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -182,31 +186,27 @@ ucs_status_t backend::open_endpoint(peer& p, const std::vector<std::byte>& bytes
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &backend::on_endpoint_error;
   params.err_handler.arg = &p;
-  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &p.ep);
-  if (status != UCS_OK) p.ep = nullptr;
+  ucp_ep_h ep = nullptr;
+  const ucs_status_t status = ucp_ep_create(from.from.get(), &params, &ep);
+  if (status == UCS_OK) p.ep = ep;
   return status;
 }
 
 ucs_status_t backend::say_hello(peer& p) {
-  const hello_header h =
-      make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr);
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
-  const auto r = ucp_am_send_nbx(p.ep, am_hello, &h, sizeof h, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(r)) return UCS_PTR_STATUS(r);
-  if (r) ucp_request_free(r);
-  return UCS_OK;
+  return say(p.ep, am_hello,
+             make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
 }
 
 void backend::describe_lanes(peer& p) {
   const lanes l = lanes_of(p.ep);
   p.lanes = l.text;
-  if (l.shared_memory && options_.bulk != ucx_bulk::cma)
+  const bool shared_memory = !l.shared_memory.empty();
+  if (shared_memory && options_.bulk != ucx_bulk::cma)
     p.copy_limit = std::min(options_.copy_limit, longest_chunked);
   p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
   std::string slow;
-  if (p.shared && !l.shared_memory)
+  if (p.shared && shared_memory && p.id != id_) slow = make_own_queue(p, l.shared_memory);
+  if (p.shared && !shared_memory)
     slow = "shared memory cannot be used";
   else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
     slow = "process_vm_readv is not permitted, so large payloads are copied twice";

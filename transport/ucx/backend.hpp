@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,7 @@ public:
 private:
   // A payload on its way into its final memory.
   struct receive {
-    backend* self;
+    queue* on;
     std::shared_ptr<connection> from;
     std::uint64_t sequence;
     std::size_t index;
@@ -79,9 +80,18 @@ private:
   // backend.cpp
   void start_events();
   std::unique_ptr<peer> connect(rank_t rank, const ucx::address& there);
-  ucs_status_t open_endpoint(peer& p, const std::vector<std::byte>& bytes);
+  ucs_status_t open_endpoint(peer& p, queue& from, std::span<const std::byte> bytes);
   ucs_status_t say_hello(peer& p);
   void describe_lanes(peer& p);
+
+  // own_queue.cpp
+  std::string make_own_queue(peer& p, const std::string& memory);
+  void say_way(peer& p);
+  static ucs_status_t on_way(void* on, const void* header, std::size_t header_size, void* data,
+                             std::size_t size, const ucp_am_recv_param_t* param);
+  void go_over(connection& c);
+  unsigned take_goodbyes();
+  void retire_queues();
 
   // send.cpp
   message_header header_of(const peer& p, std::uint64_t sequence, std::uint64_t order,
@@ -106,30 +116,30 @@ private:
   void trouble_with(std::shared_ptr<connection> c, peer_loss why);
 
   // receive.cpp
-  void set_handlers();
+  void set_handlers(queue& q);
   const std::shared_ptr<connection>* known(rank_t from, std::uint64_t token);
   const std::shared_ptr<connection>* waiting(rank_t from, std::uint64_t token);
   ucs_status_t stranger();
   std::vector<incoming_message>& out(connection& c) { return c.added ? ready_ : c.held; }
   template <class Header, class Take>
-  static ucs_status_t from_known(void* self, const void* header, std::size_t header_size,
+  static ucs_status_t from_known(void* on, const void* header, std::size_t header_size,
                                  Take&& take);
-  static ucs_status_t on_message(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_payload(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+  static ucs_status_t on_message(void* on, const void* header, std::size_t header_size, void* data,
+                                 std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_payload(void* on, const void* header, std::size_t header_size, void* data,
+                                 std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_chunk(void* on, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_hello(void* self, const void* header, std::size_t header_size, void* data,
+  static ucs_status_t on_hello(void* on, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_goodbye(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_goodbye(void* on, const void* header, std::size_t header_size, void* data,
+                                 std::size_t size, const ucp_am_recv_param_t* param);
   static void on_received(void* request, ucs_status_t status, std::size_t size, void* user_data);
-  static ucs_status_t on_acknowledgement(void* self, const void* header, std::size_t header_size,
+  static ucs_status_t on_acknowledgement(void* on, const void* header, std::size_t header_size,
                                          void* data, std::size_t size,
                                          const ucp_am_recv_param_t* param);
-  ucs_status_t take_payload(const std::shared_ptr<connection>& c, const payload_header& header,
-                            void* data, bool rendezvous);
+  ucs_status_t take_payload(queue& on, const std::shared_ptr<connection>& c,
+                            const payload_header& header, void* data, bool rendezvous);
   void take_chunk(connection& c, const chunk_header& header, const void* data, std::size_t size);
   incoming_payload make_payload(const payload_header& header);
   void received(receive& r, ucs_status_t status);
@@ -193,6 +203,9 @@ private:
   std::list<receive> receives_;
   std::vector<peer*> closing_;  // until their sends are done
   std::vector<ucs_status_ptr_t> closes_;
+  std::vector<std::shared_ptr<connection>> goodbyes_;
+  std::vector<queue*> queues_;                      // that are polled; the common one first
+  std::vector<peer*> retiring_;                     // those whose own queue is of no use any more
   std::vector<std::shared_ptr<connection>> news_;   // something was acknowledged, or a hello came
   std::vector<std::shared_ptr<connection>> owing_;  // perhaps to be told what has arrived
   bool owing_much_ = false;
@@ -209,7 +222,7 @@ private:
   std::atomic<std::uint64_t> strangers_{0};
 
   // Last: nothing above may be destroyed while UCX can still call back.
-  std::optional<worker> worker_;
+  std::unique_ptr<queue> common_;
 };
 
 }  // namespace troupe::transport::ucx

@@ -13,6 +13,7 @@
 #include "transport/assembly.hpp"
 #include "transport/ucx/copy_speed.hpp"
 #include "transport/ucx/link.hpp"
+#include "transport/ucx/queue.hpp"
 #include "transport/ucx/wire.hpp"
 
 namespace troupe::transport::ucx {
@@ -27,7 +28,9 @@ struct peer {
   backend* owner = nullptr;
   rank_t rank = 0;
   nonce id{};
-  ucp_ep_h ep = nullptr;  ///< valid while `senders` may enter
+  std::atomic<ucp_ep_h> ep{};   ///< valid while `senders` may enter
+  ucp_ep_h first_ep = nullptr;  ///< `ep` as it was until the peer gave its own queue for us
+  std::unique_ptr<queue> own;   ///< what comes from it alone; null: it comes with all the rest
   std::uint64_t token = 0;
   std::string place;  ///< why these lanes, for routes()
   std::string lanes;
@@ -111,7 +114,9 @@ struct connection {
   bool over = false;  ///< nothing more is taken
   peer_loss why;      ///< it ended before it was added
 
-  peer* back = nullptr;  ///< the way to it, once added
+  peer* back = nullptr;        ///< the way to it, once added
+  std::vector<std::byte> way;  ///< to its queue for us, as far as it has come
+  bool way_known = false;      ///< it is all there
   /// One of the two nodes keeps what it sends until it is acknowledged; the rest is for that.
   bool network = false;
   bool keeps = false;               ///< the other one does

@@ -21,8 +21,9 @@ unsigned backend::progress() {
   unsigned n = 0;
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   events_ = 0;
-  n += ucp_worker_progress(worker_->get());
+  for (queue* q : queues_) n += q->progress();
   n += events_;
+  if (!goodbyes_.empty()) n += take_goodbyes();
   if (!news_.empty()) n += attend_to_news();
   if (++polls_ % polls_per_look == 0 || look_) {
     n += look_at_processes();
@@ -33,21 +34,22 @@ unsigned backend::progress() {
   n += sends_.release();
   if (any_troubles_.load(std::memory_order_acquire)) n += attend_to_troubles();
   if (!unlinked_.empty() || alarm_set_) n += attend_to_links();
-  if (!closing_.empty() || any_closes_) n += finish_closing();
+  if (!closing_.empty() || any_closes_ || !retiring_.empty()) n += finish_closing();
   return n;
 }
 
 bool backend::something_to_do() const {
   return any_orders_.load(std::memory_order_acquire) ||
          any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || !news_.empty() ||
-         look_;
+         !goodbyes_.empty() || look_;
 }
 
 bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
   if (!unlinked_.empty() && !set_alarm()) return false;
-  if (ucp_worker_arm(worker_->get()) == UCS_ERR_BUSY) return false;
+  for (queue* q : queues_)
+    if (ucp_worker_arm(q->from.get()) == UCS_ERR_BUSY) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
   if (!watch_.ended().empty()) {
     look_ = true;
@@ -116,6 +118,8 @@ void backend::admit(peer& p) {
   c->back = &p;
   c->network = c->keeps || p.net;
   p.admitted = true;
+  if (p.own) queues_.push_back(p.own.get());
+  if (c->way_known) take_news(c);
   if (c->network) take_news(c);
   if (c->keeps) arrived(c, 0);
   for (auto& message : c->held) ready_.push_back(std::move(message));
@@ -195,6 +199,7 @@ unsigned backend::finish_closing() {
     return true;
   });
   if (any_closes_) closes_done();
+  if (!retiring_.empty() && closes_.empty()) retire_queues();
   return n;
 }
 
@@ -205,20 +210,22 @@ void backend::close_endpoint(peer& p, bool force) {
   forget(p);
   while (p.gate.load() % peer::one_message != 0) sched_yield();
   release_endpoint(p, force);
+  if (p.own) retiring_.push_back(&p);
   if (p.net) p.net->kept.clear();
 }
 
 // Pre: no other thread uses the endpoint.
 void backend::release_endpoint(peer& p, bool force) {
-  const ucp_ep_h ep = std::exchange(p.ep, nullptr);
-  if (!ep) return;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  const auto request = ucp_ep_close_nbx(ep, &param);
-  if (request && !UCS_PTR_IS_ERR(request)) {
-    closes_.push_back(request);
-    any_closes_ = true;
+  for (const ucp_ep_h ep : {p.ep.exchange(nullptr), std::exchange(p.first_ep, nullptr)}) {
+    if (!ep) continue;
+    const auto request = ucp_ep_close_nbx(ep, &param);
+    if (request && !UCS_PTR_IS_ERR(request)) {
+      closes_.push_back(request);
+      any_closes_ = true;
+    }
   }
 }
 

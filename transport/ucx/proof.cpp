@@ -2,7 +2,9 @@
 
 #include <sodium.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "messages/error.hpp"
 
@@ -59,6 +61,35 @@ hello_header make_hello(const job_key& key, rank_t from, const nonce& from_nonce
 bool genuine(const job_key& key, const hello_header& hello) {
   return hello.magic == hello_magic && hello.version == wire_version &&
          proven(key, "troupe hello", covered(hello), hello.proof);
+}
+
+namespace {
+
+proof prove_way(const job_key& key, std::uint64_t token, std::span<const std::byte> address) {
+  std::vector<std::byte> covered(sizeof token + address.size());
+  std::memcpy(covered.data(), &token, sizeof token);
+  std::ranges::copy(address, covered.begin() + sizeof token);
+  return prove(key, "troupe way", covered);
+}
+
+}  // namespace
+
+std::vector<std::byte> make_way(const job_key& key, std::uint64_t token,
+                                std::span<const std::byte> address) {
+  const proof p = prove_way(key, token, address);
+  std::vector<std::byte> way(sizeof p + address.size());
+  std::memcpy(way.data(), p.data(), sizeof p);
+  std::ranges::copy(address, way.begin() + sizeof p);
+  return way;
+}
+
+std::span<const std::byte> address_in(const job_key& key, std::uint64_t token,
+                                      std::span<const std::byte> way) {
+  if (way.size() < sizeof(proof)) return {};
+  const auto address = way.subspan(sizeof(proof));
+  const proof right = prove_way(key, token, address);
+  return sodium_memcmp(right.data(), way.data(), right.size()) == 0 ? address
+                                                                    : std::span<const std::byte>{};
 }
 
 std::uint64_t token(const job_key& key, const nonce& from, const nonce& to) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "transport/ucx/wire.hpp"
 
@@ -32,6 +33,14 @@ hello_header make_hello(const job_key& key, rank_t from, const nonce& from_nonce
 
 /// Was `hello` made with `key`, by this version?
 bool genuine(const job_key& key, const hello_header& hello);
+
+/// `address`, which is given to the node that `token` is for, behind a proof of it.
+std::vector<std::byte> make_way(const job_key& key, std::uint64_t token,
+                                std::span<const std::byte> address);
+
+/// The address in what `make_way` made; empty if that was not with `key` and for `token`.
+std::span<const std::byte> address_in(const job_key& key, std::uint64_t token,
+                                      std::span<const std::byte> way);
 
 /// What each header from `from` to `to` carries; cannot be guessed without `key`.
 std::uint64_t token(const job_key& key, const nonce& from, const nonce& to);

@@ -28,13 +28,14 @@ const payload_header& sender_of(const chunk_header& h) { return h.whole; }
 
 }  // namespace
 
-void backend::set_handlers() {
-  worker_->handle(am_message, &backend::on_message, this);
-  worker_->handle(am_payload, &backend::on_payload, this);
-  worker_->handle(am_chunk, &backend::on_chunk, this);
-  worker_->handle(am_hello, &backend::on_hello, this);
-  worker_->handle(am_goodbye, &backend::on_goodbye, this);
-  worker_->handle(am_acknowledgement, &backend::on_acknowledgement, this);
+void backend::set_handlers(queue& q) {
+  q.from.handle(am_message, &backend::on_message, &q);
+  q.from.handle(am_payload, &backend::on_payload, &q);
+  q.from.handle(am_chunk, &backend::on_chunk, &q);
+  q.from.handle(am_hello, &backend::on_hello, &q);
+  q.from.handle(am_goodbye, &backend::on_goodbye, &q);
+  q.from.handle(am_acknowledgement, &backend::on_acknowledgement, &q);
+  q.from.handle(am_way, &backend::on_way, &q);
 }
 
 // The hot path: one comparison tells whether a header was written by the node it names.
@@ -58,9 +59,9 @@ ucs_status_t backend::stranger() {
 // What messages and payloads begin with: is the header whole, and does a connection that is still
 // open know its token? Then `take` has it; what it throws is the end of that connection.
 template <class Header, class Take>
-ucs_status_t backend::from_known(void* self, const void* header, std::size_t header_size,
+ucs_status_t backend::from_known(void* on, const void* header, std::size_t header_size,
                                  Take&& take) {
-  auto& b = *static_cast<backend*>(self);
+  auto& b = *static_cast<queue*>(on)->owner;
   if (b.ending_) return UCS_OK;
   Header h;
   if (header_size != sizeof h) return b.stranger();
@@ -77,8 +78,8 @@ ucs_status_t backend::from_known(void* self, const void* header, std::size_t hea
   return UCS_OK;
 }
 
-ucs_status_t backend::on_message(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+ucs_status_t backend::on_message(void* on, const void* header, std::size_t header_size, void* data,
+                                 std::size_t size, const ucp_am_recv_param_t* param) {
   const auto take = [&](backend& b, const auto& c, const message_header& h) {
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
       throw decode_error("an envelope came as a rendezvous");
@@ -94,18 +95,19 @@ ucs_status_t backend::on_message(void* self, const void* header, std::size_t hea
     }
     return UCS_OK;
   };
-  return from_known<message_header>(self, header, header_size, take);
+  return from_known<message_header>(on, header, header_size, take);
 }
 
-ucs_status_t backend::on_payload(void* self, const void* header, std::size_t header_size,
-                                 void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+ucs_status_t backend::on_payload(void* on, const void* header, std::size_t header_size, void* data,
+                                 std::size_t size, const ucp_am_recv_param_t* param) {
   const auto take = [&](backend& b, const auto& c, const payload_header& h) {
     if (h.size != size)
       throw decode_error("a payload of " + std::to_string(size) + " bytes says it has " +
                          std::to_string(h.size));
-    return b.take_payload(c, h, data, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+    return b.take_payload(*static_cast<queue*>(on), c, h, data,
+                          (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
   };
-  return from_known<payload_header>(self, header, header_size, take);
+  return from_known<payload_header>(on, header, header_size, take);
 }
 
 incoming_payload backend::make_payload(const payload_header& h) {
@@ -118,8 +120,8 @@ incoming_payload backend::make_payload(const payload_header& h) {
   return payload;
 }
 
-ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const payload_header& h,
-                                   void* data, bool rendezvous) {
+ucs_status_t backend::take_payload(queue& on, const std::shared_ptr<connection>& c,
+                                   const payload_header& h, void* data, bool rendezvous) {
   incoming_payload payload = make_payload(h);
   if (!rendezvous) {
     if (payload.place.where != memory_place::kind::host)
@@ -131,7 +133,7 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
     return UCS_OK;
   }
   const auto number = c->back && c->back->net ? c->back->net->number.load() : 0;
-  receives_.push_back({this, c, h.sequence, h.index, std::move(payload), number, {}});
+  receives_.push_back({&on, c, h.sequence, h.index, std::move(payload), number, {}});
   receive& r = receives_.back();
   r.place = std::prev(receives_.end());
   ucp_request_param_t param{};
@@ -142,7 +144,7 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
   param.memory_type = r.payload.place.where == memory_place::kind::cuda ? UCS_MEMORY_TYPE_CUDA
                                                                         : UCS_MEMORY_TYPE_HOST;
   const auto request =
-      ucp_am_recv_data_nbx(worker_->get(), data, r.payload.data.get(), r.payload.size, &param);
+      ucp_am_recv_data_nbx(on.from.get(), data, r.payload.data.get(), r.payload.size, &param);
   if (request == nullptr)
     received(r, UCS_OK);
   else if (UCS_PTR_IS_ERR(request))
@@ -150,7 +152,7 @@ ucs_status_t backend::take_payload(const std::shared_ptr<connection>& c, const p
   return UCS_INPROGRESS;
 }
 
-ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t header_size, void* data,
+ucs_status_t backend::on_chunk(void* on, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param) {
   const auto take = [&](backend& b, const auto& c, const chunk_header& h) {
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)
@@ -158,7 +160,7 @@ ucs_status_t backend::on_chunk(void* self, const void* header, std::size_t heade
     b.take_chunk(*c, h, data, size);
     return UCS_OK;
   };
-  return from_known<chunk_header>(self, header, header_size, take);
+  return from_known<chunk_header>(on, header, header_size, take);
 }
 
 void backend::take_chunk(connection& c, const chunk_header& h, const void* data, std::size_t size) {
@@ -195,7 +197,7 @@ void backend::take_chunk(connection& c, const chunk_header& h, const void* data,
 void backend::on_received(void* request, ucs_status_t status, std::size_t, void* user_data) {
   auto& r = *static_cast<receive*>(user_data);
   ucp_request_free(request);
-  r.self->received(r, status);
+  r.on->owner->received(r, status);
 }
 
 void backend::received(receive& r, ucs_status_t status) {
@@ -219,9 +221,9 @@ void backend::received(receive& r, ucs_status_t status) {
   receives_.erase(r.place);
 }
 
-ucs_status_t backend::on_hello(void* self, const void* header, std::size_t header_size, void*,
+ucs_status_t backend::on_hello(void* on, const void* header, std::size_t header_size, void*,
                                std::size_t, const ucp_am_recv_param_t*) {
-  auto& b = *static_cast<backend*>(self);
+  auto& b = *static_cast<queue*>(on)->owner;
   hello_header h;
   if (b.ending_) return UCS_OK;
   if (header_size != sizeof h) return b.stranger();
@@ -246,9 +248,25 @@ ucs_status_t backend::on_hello(void* self, const void* header, std::size_t heade
   return UCS_OK;
 }
 
-ucs_status_t backend::on_goodbye(void* self, const void* header, std::size_t header_size, void*,
+ucs_status_t backend::on_way(void* on, const void* header, std::size_t header_size, void*,
+                             std::size_t, const ucp_am_recv_param_t*) {
+  const auto take = [&](backend& b, const auto& c, const way_header& h) {
+    if (c->way_known || h.offset != c->way.size() || h.size <= h.offset)
+      throw decode_error("the parts of the way to its queue make no sense");
+    const auto size = std::min<std::size_t>(h.bytes.size(), h.size - h.offset);
+    c->way.insert(c->way.end(), h.bytes.begin(), h.bytes.begin() + size);
+    if (c->way.size() == h.size) {
+      c->way_known = true;
+      b.take_news(c);
+    }
+    return UCS_OK;
+  };
+  return from_known<way_header>(on, header, header_size, take);
+}
+
+ucs_status_t backend::on_goodbye(void* on, const void* header, std::size_t header_size, void*,
                                  std::size_t, const ucp_am_recv_param_t*) {
-  auto& b = *static_cast<backend*>(self);
+  auto& b = *static_cast<queue*>(on)->owner;
   goodbye_header h;
   if (b.ending_) return UCS_OK;
   if (header_size != sizeof h) return b.stranger();
@@ -256,7 +274,7 @@ ucs_status_t backend::on_goodbye(void* self, const void* header, std::size_t hea
   // Both sides may say goodbye at once, so one that comes too late is no stranger's.
   if (const auto* c = b.known(h.from, h.token); c && !(*c)->over) {
     ++b.events_;
-    b.trouble_with(*c, {loss_kind::left, "it closed the connection"});
+    b.goodbyes_.push_back(*c);
   }
   return UCS_OK;
 }

@@ -77,7 +77,7 @@ void backend::reconnect(peer& p, std::uint64_t number, const std::string& why) {
   l.failed = false;
   l.tried_at = now;
   l.retry_at = now + l.patience;
-  auto status = open_endpoint(p, l.address);
+  auto status = open_endpoint(p, *common_, l.address);
   if (status == UCS_OK) status = say_hello(p);
   if (status == UCS_OK)
     say_acknowledgement(p, number, true);

@@ -4,6 +4,7 @@
 
 #include "messages/error.hpp"
 #include "transport/ucx/backend.hpp"
+#include "transport/ucx/say.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -219,15 +220,10 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
 
 void backend::say_goodbye(peer& p) {
   if (!p.ep) return;
-  const goodbye_header h{p.token, p.owner->options_.rank, 0};
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;
-  const auto r = ucp_am_send_nbx(p.ep, am_goodbye, &h, sizeof h, nullptr, 0, &param);
-  if (r && !UCS_PTR_IS_ERR(r)) ucp_request_free(r);
+  say(p.ep, am_goodbye, goodbye_header{p.token, p.owner->options_.rank, 0});
 }
 
-void backend::wake() { ucp_worker_signal(worker_->get()); }
+void backend::wake() { ucp_worker_signal(common_->from.get()); }
 
 void backend::on_endpoint_error(void* p, ucp_ep_h ep, ucs_status_t status) {
   auto& about = *static_cast<peer*>(p);

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "headers are little-en
 
 /// Version of everything in this file and of the address; nodes of different versions do not
 /// connect.
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 
 /// What distinguishes a transport object from all others, ever.
 using nonce = std::array<std::byte, 16>;
@@ -25,7 +25,8 @@ enum am_id : unsigned {
   am_hello = 3,
   am_goodbye = 4,
   am_chunk = 5,
-  am_acknowledgement = 6
+  am_acknowledgement = 6,
+  am_way = 7
 };
 
 /// Header of a message; the envelope is the data. `token` is known to the two ends alone. All of
@@ -97,6 +98,20 @@ static_assert(sizeof(acknowledgement_header) == 32);
 
 /// The most by which a connection's number may exceed the last one that was known.
 inline constexpr std::uint64_t most_connections = 1u << 20;
+
+/// A part of what follows a hello on one host, without data: the UCX address of the sender's queue
+/// for the receiver alone, and a proof of it. The parts come in order. Longer, they would not go
+/// out at once.
+struct way_header {
+  static constexpr std::size_t part = 64;
+
+  std::uint64_t token;
+  std::uint32_t from;
+  std::uint16_t offset;
+  std::uint16_t size;  ///< of all parts together
+  std::array<std::byte, part> bytes;
+};
+static_assert(sizeof(way_header) == 80);
 
 /// Last thing said on a connection, without data.
 struct goodbye_header {

@@ -34,10 +34,12 @@ std::string in_milliseconds(std::chrono::milliseconds t) {
   return std::to_string(t.count()) + "ms";
 }
 
-void choose_transports(config& c, const ucx_options& o) {
+void choose_transports(config& c, const ucx_options& o, reach by) {
   // Somebody who sets UCX_TLS knows what they want.
   const bool chosen = std::getenv("UCX_TLS") != nullptr;
-  if (o.kind == ucx_kind::tcp)
+  if (by != reach::all)
+    c.set("TLS", by == reach::posix ? "^tcp,ib,gga,sysv" : "^tcp,ib,gga,posix");
+  else if (o.kind == ucx_kind::tcp)
     c.set("TLS", "^sm,ib,gga,self");
   else if (o.kind == ucx_kind::shared_memory)
     c.set("TLS", "^tcp");
@@ -49,7 +51,7 @@ void choose_transports(config& c, const ucx_options& o) {
     c.set("NET_DEVICES", "lo");
 }
 
-void configure(config& c, const ucx_options& o) {
+void configure(config& c, const ucx_options& o, reach by) {
   // Without these three, endpoints that report failures would silently use TCP on one host.
   c.set("POSIX_ERROR_HANDLING", "y");
   c.set("SYSV_ERROR_HANDLING", "y");
@@ -75,7 +77,7 @@ void configure(config& c, const ucx_options& o) {
   c.set("TCP_USER_TIMEOUT", in_milliseconds(std::max(silence / 2, silence - look)));
   // A host that does not answer would hold up all others while it is called.
   c.set("TCP_CONN_NB", "y");
-  choose_transports(c, o);
+  choose_transports(c, o, by);
   for (const auto& [name, value] : o.settings) c.set(name, value);
 }
 
@@ -85,9 +87,9 @@ void check(ucs_status_t status, const std::string& what) {
   if (status != UCS_OK) throw transport_error(what + ": " + ucs_status_string(status));
 }
 
-worker::worker(const ucx_options& options) {
+worker::worker(const ucx_options& options, reach by) {
   config c;
-  configure(c, options);
+  configure(c, options, by);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,20 @@ constexpr std::chrono::milliseconds longest_silence(std::chrono::milliseconds li
   return limit * 4 / 5;
 }
 
-/// A UCX context and its one worker, configured for Troupe. The worker takes calls from any
+/// What a worker can be reached by.
+enum class reach : std::uint8_t {
+  all,  ///< as the options say
+  posix,
+  sysv  ///< this kind of shared memory alone
+};
+
+/// A UCX worker, configured for Troupe, and a context that it shares with none: UCX 1.22 locks
+/// itself out where several workers of one context send large payloads. It takes calls from any
 /// thread.
 class worker {
 public:
   /// Throws transport_error.
-  explicit worker(const ucx_options& options);
+  explicit worker(const ucx_options& options, reach by = reach::all);
   ~worker();
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;

@@ -1,0 +1,95 @@
+// UCX gives a worker one queue in shared memory for all senders of its host. A sender that is
+// killed between taking a place there and marking it as written leaves a place that is never read,
+// and nothing behind it is. So each peer on the host has a queue of its own here, and that ends
+// with it.
+//
+// An address tells of the common queue, since it is written before the peers are known. The hello
+// goes there, and with it the address of the sender's own queue for the receiver; each of the two
+// goes over to the other's as soon as it knows it. `assembly` orders what comes by two ways.
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "messages/error.hpp"
+#include "transport/ucx/backend.hpp"
+#include "transport/ucx/say.hpp"
+
+namespace troupe::transport::ucx {
+
+// For what comes from `p`, by this kind of shared memory. Returns why not, where there is none.
+std::string backend::make_own_queue(peer& p, const std::string& memory) {
+  try {
+    auto own =
+        std::make_unique<queue>(*this, options_, memory == "posix" ? reach::posix : reach::sysv);
+    set_handlers(*own);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(event_fd_, EPOLL_CTL_ADD, own->from.event_fd(), &event) != 0)
+      throw transport_error(std::string("epoll_ctl failed: ") + std::strerror(errno));
+    p.own = std::move(own);
+    return "";
+  } catch (const error& e) {
+    return std::string("what it sends shares a queue with others, and breaks with them: ") +
+           e.what();
+  }
+}
+
+void backend::say_way(peer& p) {
+  const auto way = make_way(options_.key, p.token, p.own->from.address(false));
+  for (std::size_t offset = 0; offset < way.size(); offset += way_header::part) {
+    way_header h{p.token,
+                 options_.rank,
+                 static_cast<std::uint16_t>(offset),
+                 static_cast<std::uint16_t>(way.size()),
+                 {}};
+    std::copy_n(way.begin() + static_cast<std::ptrdiff_t>(offset),
+                std::min(way_header::part, way.size() - offset), h.bytes.begin());
+    if (const auto status = say(p.ep, am_way, h); status != UCS_OK) {
+      trouble_with(p, broken("the way to a queue could not be told", status));
+      return;
+    }
+  }
+}
+
+// From now on what is sent goes into the queue that the peer has for this node alone.
+void backend::go_over(connection& c) {
+  peer& p = *c.back;
+  if (p.first_ep) return;
+  const auto address = address_in(options_.key, c.token, c.way);
+  if (!p.shared || address.empty()) throw decode_error("the way to its queue makes no sense");
+  const ucp_ep_h first = p.ep;
+  if (const auto status = open_endpoint(p, p.own ? *p.own : *common_, address); status != UCS_OK)
+    throw transport_error(std::string("its queue cannot be used: ") + ucs_status_string(status));
+  p.first_ep = first;
+}
+
+// What was sent before, by the common queue, may still lie there.
+unsigned backend::take_goodbyes() {
+  while (common_->progress() != 0) continue;
+  const auto goodbyes = std::exchange(goodbyes_, {});
+  for (const auto& c : goodbyes)
+    if (!c->over) trouble_with(c, {loss_kind::left, "it closed the connection"});
+  return static_cast<unsigned>(goodbyes.size());
+}
+
+// Pre: no endpoint is being closed.
+void backend::retire_queues() {
+  std::erase_if(retiring_, [&](peer* p) {
+    queue* own = p->own.get();
+    const auto mine = [&](const receive& r) { return r.on == own; };
+    if (p->pending.load() > 0 || std::ranges::any_of(receives_, mine)) return false;
+    std::erase(queues_, own);
+    // Explicitly: a forked child may hold another descriptor of the same file.
+    epoll_ctl(event_fd_, EPOLL_CTL_DEL, own->from.event_fd(), nullptr);
+    p->own.reset();
+    return true;
+  });
+}
+
+}  // namespace troupe::transport::ucx

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "transport/ucx/worker.hpp"
+
+namespace troupe::transport::ucx {
+
+class backend;
+
+/// A worker with what its callbacks need. Each has a queue in shared memory of its own.
+struct queue {
+  queue(backend& to, const ucx_options& options, reach by = reach::all)
+      : owner(&to), from(options, by) {}
+
+  backend* owner;
+  worker from;
+
+  unsigned progress() { return ucp_worker_progress(from.get()); }
+};
+
+}  // namespace troupe::transport::ucx
