@@ -27,6 +27,8 @@ public:
       : answer_state<T>(actors.driver()), actors_(actors), peer_(from) {}
 
 protected:
+  void awaited_for_long(bool begins) noexcept override { actors_.flow()->awaited(peer_, begins); }
+
   /// Lets `read` take the answer's body apart.
   template <class Read>
   void take_apart(opened_envelope& answer, const Read& read) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/execution_unit.hpp>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -91,6 +92,10 @@ public:
 
   /// Units made from now on belong to `system`.
   virtual void attach(caf::actor_system& system) = 0;
+
+  /// The actor with this id belongs to the runtime and never blocks: what it has to do comes before
+  /// all else, and is done also where every thread is taken by a handler.
+  virtual void favour(std::uint64_t) {}
 
   /// Puts work into the run queue and sees to it that somebody comes. Any thread.
   virtual void push(caf::resumable* job) = 0;

@@ -167,7 +167,6 @@ void flow_control::deliver(peer& from, note what, std::uint64_t first,
       // Handlers wait for one another, but others go on here: it is slow, and no deadlock.
       if (const auto taken = from.in.messages.load(); from.in.at_relief.exchange(taken) != taken)
         return;
-      relieved_.fetch_add(1);
       log().debug("handlers here and on {} wait for each other's windows: its own grows",
                   from.info.name);
       out_.send_note(from.rank(), note::grant, std::max<std::uint64_t>(1, window_.messages / 2),
@@ -190,14 +189,24 @@ void flow_control::send_probe(peer& to) noexcept {
   out_.send_note(to.rank(), note::probe, self_, serial);
 }
 
+void flow_control::awaited(const peer& from, bool begins) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (begins)
+    ++awaited_[from.rank()];
+  else if (--awaited_[from.rank()] == 0)
+    awaited_.erase(from.rank());
+}
+
 void flow_control::take_probe(transport::rank_t initiator, std::uint64_t serial) noexcept {
   std::set<transport::rank_t> next;
   bool round = false;
   {
     const std::lock_guard lock(mutex_);
     const auto waits = [](const waiter* one) { return one->handler; };
-    if (std::none_of(waiters_.begin(), waiters_.end(), waits)) return;
+    const bool stands = std::any_of(waiters_.begin(), waiters_.end(), waits);
+    if (!stands && awaited_.empty()) return;
     if (initiator == self_) {
+      if (!stands) return;
       const auto place = probes_.find(serial);
       if (place == probes_.end()) return;  // it has been back already
       next.insert(place->second);
@@ -210,6 +219,7 @@ void flow_control::take_probe(transport::rank_t initiator, std::uint64_t serial)
       latest = serial;
       for (const auto* one : waiters_)
         if (one->handler) next.insert(one->at->rank());
+      for (const auto& [rank, handlers] : awaited_) next.insert(rank);
     }
   }
   for (const auto rank : next) {

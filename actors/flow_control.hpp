@@ -23,11 +23,11 @@ struct patience {
 /// not, so they always pass. A message passes when there is any room left, however large it is.
 ///
 /// Handlers of two nodes that flood one another could wait for each other for ever. So a node whose
-/// handler waits for long sends a probe after the nodes that it waits for; a probe that comes back
-/// has gone round a circle, and the node that was waited for first, if it has taken nothing up
-/// since it was last asked to, makes its window larger (Chandy, Misra, Haas: "Distributed deadlock
-/// detection", 1983; Parks: "Bounded scheduling of process networks", 1995, for the remedy).
-/// Thread-safe.
+/// handler waits for long sends a probe after the nodes whose window, or whose answer to a call,
+/// its handlers wait for; a probe that comes back has gone round a circle, and the node that was
+/// waited for first, if it has taken nothing up since it was last asked to, makes its window larger
+/// (Chandy, Misra, Haas: "Distributed deadlock detection", 1983; Parks: "Bounded scheduling of
+/// process networks", 1995, for the remedy). Thread-safe.
 class flow_control {
 public:
   /// What the halves of two nodes say to each other.
@@ -70,11 +70,11 @@ public:
   /// A note of another node's.
   void deliver(peer& from, note what, std::uint64_t first, std::uint64_t second) noexcept;
 
+  /// A handler of this node begins, or ceases, to wait for an answer of `from`.
+  void awaited(const peer& from, bool begins) noexcept;
+
   /// A node is fenced, or this one ends: nobody waits for it any more.
   void give_up(peer* whom) noexcept;
-
-  /// How often a window was made larger.
-  std::uint64_t relieved() const noexcept { return relieved_.load(); }
 
 private:
   struct waiter {
@@ -111,12 +111,12 @@ private:
   const std::int64_t tell_bytes_;
 
   std::mutex mutex_;
-  std::deque<waiter*> waiters_;  // the oldest first
+  std::deque<waiter*> waiters_;               // the oldest first
+  std::map<transport::rank_t, int> awaited_;  // handlers that wait for an answer
   bool closed_ = false;
   std::uint64_t serial_ = 0;                              // of this node's latest probe
   std::map<std::uint64_t, transport::rank_t> probes_;     // under way, and for whom
   std::map<transport::rank_t, std::uint64_t> passed_on_;  // the latest of each other node
-  std::atomic<std::uint64_t> relieved_{0};
 };
 
 }  // namespace troupe

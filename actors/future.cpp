@@ -1,5 +1,6 @@
 #include "actors/future.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "actors/current.hpp"
 #include "actors/engine.hpp"
 #include "actors/job.hpp"
+#include "actors/thread_identity.hpp"
 
 namespace troupe::detail {
 
@@ -40,6 +42,21 @@ private:
   }
 };
 
+// Of a handler.
+constexpr auto long_wait = std::chrono::milliseconds(20);
+
+template <class F>
+class on_exit {
+public:
+  explicit on_exit(F f) : f_(std::move(f)) {}
+  ~on_exit() { f_(); }
+  on_exit(const on_exit&) = delete;
+  on_exit& operator=(const on_exit&) = delete;
+
+private:
+  F f_;
+};
+
 }  // namespace
 
 future_core::link future_core::closed{nullptr, nullptr};
@@ -58,6 +75,12 @@ bool future_core::wait_until(clock::time_point deadline) {
   if (ready()) return true;
   if (answerer_ != 0 && answerer_ == current_actor())
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
+  if (engine_ && self.owner == engine_.get()) {
+    if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
+    awaited_for_long(true);
+    const on_exit ceases([this] { awaited_for_long(false); });
+    return engine_->wait(done_, deadline);
+  }
   if (engine_) return engine_->wait(done_, deadline);
   return engine::wait_without_network(done_, deadline);
 }

@@ -47,6 +47,9 @@ public:
   void answered_by(std::uint64_t local_actor) noexcept { answerer_ = local_actor; }
 
 protected:
+  /// A handler begins (or ceases) to wait for long; who answers may have to know.
+  virtual void awaited_for_long(bool) noexcept {}
+
   /// True for the first caller only, who then stores the outcome and calls `publish`.
   bool claim() noexcept { return !claimed_.exchange(true); }
   void publish();

@@ -53,7 +53,7 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
       header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
   const auto size = windowed ? size_of(sealed) : 0;
   if (windowed) flow_.take(to, size, how);
-  if (counted) sent_total_.fetch_add(1, std::memory_order_acq_rel);
+  if (counted) to.counted_sent.fetch_add(1, std::memory_order_acq_rel);
   try {
     std::optional<engine::network_work> work;
     if (!sealed.payloads.empty()) work.emplace(engine_);
@@ -62,7 +62,7 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
     else if (net_->send(to.rank(), order, std::move(sealed.bytes), std::move(sealed.payloads)))
       engine_.nudge();
   } catch (...) {
-    if (counted) sent_total_.fetch_sub(1, std::memory_order_acq_rel);
+    if (counted) to.counted_sent.fetch_sub(1, std::memory_order_acq_rel);
     if (windowed) flow_.put_back(to, size);
     throw;
   }

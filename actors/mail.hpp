@@ -63,13 +63,6 @@ public:
   std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
 
-  /// Messages sent and taken in, control messages left out: what the shutdown counts.
-  std::uint64_t sent_total() const noexcept { return sent_total_.load(std::memory_order_acquire); }
-  std::uint64_t received_total() const noexcept {
-    return received_total_.load(std::memory_order_acquire);
-  }
-  void count_received() noexcept { received_total_.fetch_add(1, std::memory_order_acq_rel); }
-
 private:
   void send_to_self(sealed_envelope&& sealed);
 
@@ -79,8 +72,6 @@ private:
   std::atomic<std::uint32_t> epoch_{0};
   transport::transport* net_ = nullptr;
   transport::payload_pool* pool_ = nullptr;
-  std::atomic<std::uint64_t> sent_total_{0};
-  std::atomic<std::uint64_t> received_total_{0};
 };
 
 }  // namespace troupe

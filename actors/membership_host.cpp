@@ -26,6 +26,7 @@ membership_host::membership_host(membership_view start, transport::rank_t self,
 
 void membership_host::open(caf::actor_system& system) {
   actor_ = system.spawn<caf::hidden>(decide, caf::unit);
+  engine_.favour(actor_.id());
   post([] {});
 }
 

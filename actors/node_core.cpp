@@ -96,7 +96,8 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     }
     auto* from = peers_.find(rank, header.incarnation);
     if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
-    if (header.kind != envelope_kind::control) remoting_->out().count_received();
+    if (header.kind != envelope_kind::control)
+      from->counted_received.fetch_add(1, std::memory_order_acq_rel);
     if (header.epoch < joined_) {
       turn_away(opened, *from);
     } else if (header.kind == envelope_kind::call) {
@@ -116,13 +117,13 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     } else {
       receipt taken;
       if (header.kind == envelope_kind::actor_message)
-        taken = receipt(remoting_->flow(), *from, size);
+        taken = receipt({remoting_, remoting_->flow().get()}, *from, size);
       remoting_->deliver(opened, *from, std::move(taken), &unit);
     }
   } catch (...) {
     // Somebody has counted it as sent, and a shutdown would wait for it for ever. It is taken for a
     // program's message: the runtimes' own are too plain to be damaged.
-    if (!opens) remoting_->out().count_received();
+    if (auto* from = peers_.find(rank); from && !opens) from->counted_received.fetch_add(1);
     log().warn("{}: dropped a message from rank {}: {}", self().name, rank,
                describe(std::current_exception(), {}, {}).text);
   }

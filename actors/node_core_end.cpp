@@ -31,11 +31,13 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
     try {
       quiescence_->wait(
           [&] {
-            // Sent is read last: what is sent meanwhile is then missing at the receiver.
             quiescence::report r;
+            r.epoch = applied_;
             r.idle = engine_->quiet() && remoting_->requests().size() == 0;
-            r.received = remoting_->out().received_total();
-            r.sent = remoting_->out().sent_total();
+            const auto members = *peers_.live();
+            for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
+            // Read last: what is sent meanwhile is then missing at the receiver.
+            for (const auto& who : members) r.sent += peers_.find(who.id)->counted_sent;
             return r;
           },
           deadline);

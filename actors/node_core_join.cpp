@@ -43,7 +43,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   applied_ = start.epoch;
   self_ = peers_.find(identity_.rank);
   quiescence_ = std::make_unique<quiescence>(remoting_->out(), *engine_, peers_);
-  quiescence_->members_changed(start.leader, start.epoch > 0);  // some may have gone before
+  quiescence_->members_changed(start.leader);
   leader_ = start.leader;
   membership_options rules;
   rules.hang_limit = options.hang_limit;
@@ -60,8 +60,10 @@ std::shared_ptr<node_core> node_core::make(const node_identity& self, const memb
 
 namespace {
 
-std::shared_ptr<engine> on_threads(dispatcher& node) {
-  return std::make_shared<thread_engine>(node, engine_options{});
+node_core::engine_maker on_threads(const rpc_options& options) {
+  engine_options how;
+  how.max_threads = options.max_threads;
+  return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 
 std::unique_ptr<transport::transport> make_ucx(transport::rank_t rank,
@@ -113,7 +115,7 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options) {
   for (const auto& one : roster.members)
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
   auto core = make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation}, start,
-                   options, on_threads);
+                   options, on_threads(options));
   core->leave_ = [roster, &peers = core->peers_](std::chrono::milliseconds limit) mutable {
     std::vector<transport::rank_t> gone;
     for (const auto& one : roster.members) {
@@ -149,7 +151,8 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options) {
   if (self == view.members.end())
     throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
                            " in, but does not name it among its members");
-  auto core = make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads);
+  auto core =
+      make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
   core->open(std::move(net), std::move(parts), view);
   return core;
 }
@@ -176,7 +179,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   }
   std::vector<std::shared_ptr<node_core>> cores;
   for (transport::rank_t rank = 0; rank < nets.size(); ++rank) {
-    cores.push_back(make({rank, job, 1}, start, options, on_threads));
+    cores.push_back(make({rank, job, 1}, start, options, on_threads(options)));
     cores[rank]->open(std::move(nets[rank]), std::move(parts[rank]), start);
   }
   return cores;

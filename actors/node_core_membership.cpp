@@ -64,7 +64,6 @@ void node_core::bury(peer& whom) {
 
 void node_core::apply(const std::vector<membership_change>& changes,
                       const membership_view& view) noexcept {
-  bool lost_some = false;
   // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
   remoting_->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
@@ -72,13 +71,12 @@ void node_core::apply(const std::vector<membership_change>& changes,
       add_peer(change.who);
     } else if (auto* whom = peers_.find(change.who.rank, change.who.incarnation)) {
       bury(*whom);
-      lost_some = true;
     }
   }
   applied_ = view.epoch;
   leader_ = view.leader;
   look_again_at_early();
-  quiescence_->members_changed(view.leader, lost_some);
+  quiescence_->members_changed(view.leader);
   tell_watchers(changes, view.epoch);
 }
 
@@ -175,7 +173,7 @@ void node_core::leave(std::chrono::milliseconds limit) {
   const auto busy = [&] {
     gate::pass pass(uses_);
     return pass && open_ &&
-           !(engine_->quiet() && remoting_->requests().size() == 0 && net_->idle());
+           !(engine_->quiet() && remoting_->requests().size() == 0 && net_->delivered());
   };
   completion nothing;
   while (busy() && clock::now() < deadline)

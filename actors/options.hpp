@@ -54,6 +54,8 @@ struct rpc_options {
   /// How long a node may be silent, though its process and connection live, before it is taken for
   /// hung and shut out; 0: for ever. The same on all nodes.
   std::chrono::milliseconds hang_limit{60'000};
+  /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
+  unsigned max_threads = 1024;
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
   /// long as it leads the job. Listens on the network (see `net_devices`) also where all founders

@@ -45,7 +45,7 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
     if (is_leader())
       take_report(out_.self().rank, round, now);
     else
-      post(out_, peers_, leader_, note::report, round, now.sent, now.received, now.idle);
+      post(out_, peers_, leader_, note::report, round, now.epoch, now.sent, now.received, now.idle);
     if (!engine_.wait(*verdict, deadline)) {
       fault f;
       f.code = errc::rpc_timeout;
@@ -89,7 +89,8 @@ void quiescence::deliver(decoder& in, transport::rank_t from) {
   switch (in.get<note>()) {
     case note::report: {
       auto round = in.get<std::uint64_t>();
-      report what{in.get<std::uint64_t>(), in.get<std::uint64_t>(), in.get<bool>()};
+      report what{in.get<std::uint32_t>(), in.get<std::uint64_t>(), in.get<std::uint64_t>(),
+                  in.get<bool>()};
       take_report(from, round, what);
       return;
     }
@@ -125,22 +126,23 @@ void quiescence::judge() {
       if (peers_.find(member.id)->live() && !reports_.contains(member.id)) return;
     reports.swap(reports_);
     std::uint64_t sent = 0, received = 0;
-    bool idle = true;
+    bool idle = true, agreed = true;
     std::map<transport::rank_t, report> now;
     for (const auto& [rank, r] : reports) {
       sent += r.what.sent;
       received += r.what.received;
       idle = idle && r.what.idle;
+      agreed = agreed && r.what.epoch == reports.begin()->second.what.epoch;
       now[rank] = r.what;
     }
-    // What was under way to or from a lost node never arrives.
-    const bool settled = idle && (sent == received || lost_some_);
+    const bool settled = idle && agreed && sent == received;
     quiet = settled && previous_ == now;
     previous_.reset();
     if (settled) previous_ = std::move(now);
     last_look_.clear();
     for (const auto& [rank, r] : reports)
       if (!r.what.idle) last_look_ += "; rank " + std::to_string(rank) + " still has work or waits";
+    if (!agreed) last_look_ += "; the members change";
     if (sent != received)
       last_look_ += "; " + std::to_string(sent) + " messages were sent and " +
                     std::to_string(received) + " taken in";
@@ -166,11 +168,10 @@ void quiescence::take_verdict(std::uint64_t round, bool quiet) {
   engine_.finish(*verdict);
 }
 
-void quiescence::members_changed(transport::rank_t leader, bool lost_some) {
+void quiescence::members_changed(transport::rank_t leader) {
   std::shared_ptr<completion> verdict;
   {
     std::lock_guard guard(mutex_);
-    lost_some_ = lost_some_ || lost_some;
     // A report to the leader of before is not answered: the next round begins.
     if (leader_.exchange(leader) != leader) verdict.swap(verdict_);
     if (is_leader() && have_all_left()) engine_.finish(*all_left_);

@@ -22,7 +22,9 @@ class quiescence {
 public:
   quiescence(mail& out, engine& driver, peer_table& peers);
 
+  /// Messages are those to and from the members of the epoch; control messages are left out.
   struct report {
+    std::uint32_t epoch = 0;
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
     bool idle = false;
@@ -40,7 +42,7 @@ public:
   void deliver(decoder& in, transport::rank_t from);
 
   /// The members have changed; `leader` reports go to.
-  void members_changed(transport::rank_t leader, bool lost_some);
+  void members_changed(transport::rank_t leader);
 
   /// Have all agreed to end? Whoever goes from now on is not lost.
   bool decided() const noexcept { return decided_; }
@@ -81,7 +83,6 @@ private:
   // Of the leader.
   std::map<transport::rank_t, round_report> reports_;  // since the last verdict
   std::optional<std::map<transport::rank_t, report>> previous_;
-  bool lost_some_ = false;
   std::string last_look_;  // what the last round lacked, for people
   std::set<transport::rank_t> left_;
   std::shared_ptr<completion> all_left_ = std::make_shared<completion>();

@@ -131,6 +131,7 @@ private:
   void take_back(const std::vector<written_handle>& written, peer& from) noexcept;
   void unpin(std::uint64_t pin);
   caf::strong_actor_ptr read_handle(decoder& in, peer& from);
+  caf::strong_actor_ptr ended_here(caf::actor_id id);
   caf::strong_actor_ptr proxy_of(peer& owner, caf::actor_id id, bool granted);
 
   void deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,

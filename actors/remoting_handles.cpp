@@ -89,7 +89,7 @@ caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
       if (from.rank() != self) return proxy_of(from, id, true);
       auto actor = exports_->find(id);
       exports_->release(id, self, 1);
-      return actor;
+      return actor ? actor : ended_here(id);
     }
     case handle_form::passed_on: {
       auto id = in.get<caf::actor_id>();
@@ -101,7 +101,7 @@ caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
       if (owner == self && home->incarnation == incarnation && home->live()) {
         auto actor = exports_->find(id);
         send_control(from, control::unpin, pin);
-        return actor;
+        return actor ? actor : ended_here(id);
       }
       auto proxy = proxy_of(*home, id, true);
       send_control(*home, control::claim, id, from.rank(), pin);
@@ -109,6 +109,17 @@ caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
     }
   }
   throw decode_error("a handle of unknown form");
+}
+
+// What stands for an actor of this node that is no more: whoever asks it hears so.
+caf::strong_actor_ptr remoting::ended_here(caf::actor_id id) {
+  fault why;
+  why.code = errc::actor_down;
+  why.node = own_name();
+  why.text = "actor " + std::to_string(id) + " has ended";
+  auto proxy = proxy_of(*peers_.find(out_.self().rank), id, false);
+  static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
+  return proxy;
 }
 
 caf::strong_actor_ptr remoting::proxy_of(peer& owner, caf::actor_id id, bool granted) {

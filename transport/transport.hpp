@@ -122,6 +122,10 @@ public:
   /// True when all that was sent is on its way, or dropped with its peer.
   virtual bool idle() const = 0;
 
+  /// True when all that was sent has arrived, or was dropped with its peer, as far as this kind of
+  /// transport can lose what is on its way.
+  virtual bool delivered() const { return idle(); }
+
   /// Ends the connection to `peer` without telling the sink; the peer's hears of it. Nothing more
   /// of the peer arrives. What was sent still goes out, unless `force`. Takes effect in `progress`.
   virtual void close_peer(rank_t peer, bool force) = 0;

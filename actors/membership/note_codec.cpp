@@ -63,6 +63,8 @@ struct checker {
   }
   void operator()(const member& who) const {
     (*this)(who.name, max_member_name);
+    if (who.rank >= most_ranks)
+      throw Error("a membership note names rank " + std::to_string(who.rank));
     if (who.address.size() > max_member_address)
       throw Error("a membership note with an address of " + std::to_string(who.address.size()) +
                   " bytes");

@@ -10,6 +10,7 @@ namespace troupe {
 
 /// The most bytes of a cause, of a member's name and of its address. Causes are cut to it.
 inline constexpr std::size_t max_cause = 1024;
+inline constexpr transport::rank_t most_ranks = 1u << 20;  // as many as a peer_table has places
 inline constexpr std::size_t max_member_name = 255;
 inline constexpr std::size_t max_member_address = 64 * 1024;
 

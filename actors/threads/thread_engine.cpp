@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <caf/scheduled_actor.hpp>
+
 #include "actors/threads/thread_engine_internal.hpp"
 
 namespace troupe {
@@ -29,11 +31,11 @@ void thread_engine::attach(caf::actor_system& system) { system_.store(&system); 
 bool thread_engine::is_own_thread() const noexcept { return self.owner == this; }
 
 void thread_engine::on_message(transport::incoming_message&& message) {
-  inbox_.push_back(std::move(message));
+  inbox_.push_back({std::move(message), nullptr});
 }
 
 void thread_engine::on_peer_lost(transport::rank_t peer, transport::peer_loss why) {
-  lost_.emplace_back(peer, std::move(why));
+  inbox_.push_back({{peer, {}, {}}, std::make_unique<transport::peer_loss>(std::move(why))});
 }
 
 void thread_engine::deliver_locally(transport::incoming_message&& message) {
@@ -51,8 +53,14 @@ void thread_engine::nudge() {
   if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
 }
 
+bool thread_engine::is_favourite(caf::resumable* job) const noexcept {
+  return job->subtype() == caf::resumable::scheduled_actor &&
+         static_cast<caf::scheduled_actor*>(job)->id() ==
+             favourite_.load(std::memory_order_relaxed);
+}
+
 void thread_engine::push(caf::resumable* job) {
-  queue_.push(job);
+  (is_favourite(job) ? first_ : queue_).push(job);
   summon_runner();
 }
 
@@ -99,31 +107,50 @@ void thread_engine::thread_main() {
   self = {this, &unit, this, false};
   while (!stopping_) {
     if (auto* system = system_.load()) unit.attach(*system);
-    if (handed_over_.exchange(false)) {
+    bool occupied = occupy();
+    if (occupied && handed_over_.exchange(false)) {
       // Not from a waiter that has taken it meanwhile and sleeps: see `idle`.
       if (auto seen = role_.look(); leader_role::idle(seen))
         unit.key_ = role_.take(seen, leader_role::network_thread);
-    } else if (auto* job = take_job()) {
+    } else if (auto* job = occupied ? take_job() : nullptr) {
       ensure_minder();
       client_.prepare_thread();
       self.may_block = true;
       run(job, unit);
       self.may_block = false;
       running_.fetch_sub(1, std::memory_order_release);
-    } else if (!minded_.exchange(true)) {
-      unit.key_ = mind();
-      minded_.store(false, std::memory_order_seq_cst);
-    } else if (!park()) {
-      break;
+    } else {
+      if (std::exchange(occupied, false)) occupied_.fetch_sub(1);
+      if (!minded_.exchange(true)) {
+        unit.key_ = mind(unit);
+        occupied = unit.key_ != 0;
+        minded_.store(false, std::memory_order_seq_cst);
+      } else if (!park()) {
+        break;
+      }
     }
     if (unit.key_ != 0) {
       ensure_minder();
       lead(unit);
     }
+    if (occupied) occupied_.fetch_sub(1);
   }
   run_what_is_left(unit);
   self = {};
   thread_count_.fetch_sub(1);
+}
+
+// False: this thread is the last one, which minds the timers.
+bool thread_engine::occupy() noexcept {
+  if (occupied_.fetch_add(1) < options_.max_threads) return true;
+  occupied_.fetch_sub(1);
+  return false;
+}
+
+// Is there work for a thread, and may it take it?
+bool thread_engine::work_waits() const noexcept {
+  if (occupied_.load() >= options_.max_threads) return false;
+  return handed_over_ || (!(queue_.empty() && first_.empty()) && !leader_polls_queue());
 }
 
 // At the stop. Whoever pushes a job from now on runs it here itself.
@@ -143,21 +170,23 @@ void thread_engine::run_what_is_left(engine_unit& unit) {
 
 thread_engine::census thread_engine::count() const {
   return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
-          queue_.empty()};
+          queue_.empty() && first_.empty()};
 }
 
 // Counted as running before it leaves the queue, so that `quiet` sees it in one place or the other.
 caf::resumable* thread_engine::take_job() {
-  if (queue_.empty()) return nullptr;
+  if (queue_.empty() && first_.empty()) return nullptr;
   running_.fetch_add(1, std::memory_order_seq_cst);
-  auto* job = queue_.try_pop();
+  auto* job = first_.try_pop();
+  if (!job) job = queue_.try_pop();
   if (!job) running_.fetch_sub(1, std::memory_order_relaxed);
   return job;
 }
 
 bool thread_engine::quiet() const noexcept {
   const int own = is_own_thread() ? 1 : 0;
-  return running_.load() == own && queue_.empty() && !have_local_.load() && running_.load() == own;
+  return running_.load() == own && queue_.empty() && first_.empty() && !have_local_.load() &&
+         running_.load() == own;
 }
 
 }  // namespace troupe

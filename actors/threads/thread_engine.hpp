@@ -25,6 +25,8 @@ struct engine_options {
   std::chrono::microseconds yield_after{2};  ///< of empty polling
   /// A handler that runs longer loses the network; up to eight times as long after many short ones.
   std::chrono::microseconds takeover{50};
+  /// That lead or run handlers. One more minds the timers, so that calls end even where all others
+  /// wait.
   unsigned max_threads = 1024;
 };
 
@@ -47,6 +49,7 @@ public:
   void end_waits() override;
   void stop(const std::function<void(caf::resumable*)>& drop) override;
   void attach(caf::actor_system& system) override;
+  void favour(std::uint64_t actor) override { favourite_.store(actor); }
   void push(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
   bool wait(completion& what, clock::time_point deadline) override;
@@ -85,7 +88,11 @@ private:
   std::uint64_t begin_network_work() noexcept override;
   void end_network_work(std::uint64_t key) noexcept override;
 
-  leader_role::snapshot mind();
+  bool occupy() noexcept;
+  bool work_waits() const noexcept;
+  bool is_favourite(caf::resumable* job) const noexcept;
+  void run_aside_of_handlers(engine_unit& unit);
+  leader_role::snapshot mind(engine_unit& unit);
   leader_role::snapshot on_takeover_timer();
   void on_deadline_timer();
   void arm_takeover();
@@ -114,17 +121,24 @@ private:
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};
 
-  // Only the leader touches these.
-  std::deque<transport::incoming_message> inbox_;
-  std::deque<std::pair<transport::rank_t, transport::peer_loss>> lost_;
+  // What a lost peer has said comes before its loss: it may be why it has gone.
+  struct arrival {
+    transport::incoming_message message;
+    std::unique_ptr<transport::peer_loss> lost;  // of `message.from`, and nothing else
+  };
+
+  std::deque<arrival> inbox_;  // the leader's
 
   std::mutex local_mutex_;
   std::deque<transport::incoming_message> local_;
   std::atomic<bool> have_local_{false};
 
   run_queue queue_;
-  run_queue dropped_;            // actors that had work when the threads ended
-  gate waits_;                   // for all who wait; closed by `end_waits`
+  run_queue first_;                          // jobs of `favourite_`
+  std::atomic<std::uint64_t> favourite_{0};  // an actor's id
+  std::atomic<unsigned> occupied_{0};        // threads that lead or run handlers
+  run_queue dropped_;                        // actors that had work when the threads ended
+  gate waits_;                               // for all who wait; closed by `end_waits`
   gate entrance_;                // for jobs and wake-ups from outside; closed by `stop`, later
   std::atomic<int> running_{0};  // handlers that run now
 

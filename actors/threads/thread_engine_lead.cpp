@@ -26,15 +26,19 @@ unsigned thread_engine::poll(engine_unit& unit) {
   unsigned events = net_->progress();
   if (have_local_.load(std::memory_order_seq_cst)) {
     std::lock_guard guard(local_mutex_);
-    for (auto& message : local_) inbox_.push_back(std::move(message));
+    for (auto& message : local_) inbox_.push_back({std::move(message), nullptr});
     local_.clear();
     have_local_.store(false, std::memory_order_seq_cst);
   }
   const bool inline_handlers = may_run_inline(unit);
   while (!inbox_.empty()) {
-    auto message = std::move(inbox_.front());
+    auto [message, lost] = std::move(inbox_.front());
     inbox_.pop_front();
     ++events;
+    if (lost) {
+      client_.peer_lost(message.from, *lost);
+      continue;
+    }
     unit.collecting_ = inline_handlers;
     client_.dispatch(std::move(message), unit);
     unit.collecting_ = false;
@@ -49,13 +53,6 @@ unsigned thread_engine::poll(engine_unit& unit) {
       }
     }
     if (unit.key_ == 0) return events;
-  }
-  // What the lost have said before comes first: it may be why they have gone.
-  while (!lost_.empty()) {
-    auto [peer, why] = std::move(lost_.front());
-    lost_.pop_front();
-    client_.peer_lost(peer, why);
-    ++events;
   }
   return events;
 }
@@ -122,7 +119,7 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
   role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
   const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
-                    (network_thread && !queue_.empty()) ||
+                    (network_thread && !(queue_.empty() && first_.empty())) ||
                     (unit.awaited_ && unit.awaited_->ready());
   if (!work) {
     pollfd ready{net_->event_fd(), POLLIN, 0};

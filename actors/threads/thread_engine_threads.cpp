@@ -81,7 +81,7 @@ void thread_engine::spawn() {
     threads_.erase(gone);
   }
   retired_.clear();
-  if (threads_.size() >= options_.max_threads) return;
+  if (threads_.size() > options_.max_threads) return;
   thread_count_.fetch_add(1);
   try {
     threads_.emplace_back([this] { thread_main(); });
@@ -124,6 +124,7 @@ void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   for (auto& thread : threads_) thread.join();
   threads_.clear();
   while (auto* job = dropped_.try_pop()) drop(job);
+  while (auto* job = first_.try_pop()) drop(job);
   while (auto* job = queue_.try_pop()) drop(job);  // of a node that never had a thread
   inbox_.clear();
   local_.clear();
@@ -150,7 +151,7 @@ bool thread_engine::park() {
     parked_count_.fetch_add(1, std::memory_order_seq_cst);
   }
   // What came before this thread could be seen as parked?
-  if ((!queue_.empty() && !leader_polls_queue()) || handed_over_ || !minded_ || stopping_) {
+  if (work_waits() || !minded_ || stopping_) {
     std::lock_guard guard(threads_mutex_);
     auto place = std::find(parked_.begin(), parked_.end(), &me);
     if (place != parked_.end()) {
@@ -219,7 +220,17 @@ leader_role::snapshot thread_engine::on_takeover_timer() {
   if (leader_role::state_of(seen) == leader_role::free || (in_handler && same)) {
     takeover_patience_.store(1, std::memory_order_relaxed);
     second_look_ = false;
-    return role_.take(seen, leader_role::network_thread);
+    if (occupy()) {
+      const auto key = role_.take(seen, leader_role::network_thread);
+      if (key == 0) occupied_.fetch_sub(1);
+      return key;
+    }
+    // One of the handlers that wait shall lead.
+    if (const auto key = role_.take(seen, leader_role::network_thread)) {
+      role_.release(key);
+      find_leader();
+    }
+    return 0;
   }
   // Short handlers or quick calls, one after the other: look less often. But the handler of this
   // moment may be a long one, which is seen soon.
@@ -245,10 +256,11 @@ void thread_engine::on_deadline_timer() {
 }
 
 // Waits for timers on behalf of all. Ends when this thread shall lead (a key) or has work (0).
-leader_role::snapshot thread_engine::mind() {
+leader_role::snapshot thread_engine::mind(engine_unit& unit) {
   if (parked_count_ == 0) spawn();
   while (!stopping_) {
-    if (handed_over_ || (!queue_.empty() && !leader_polls_queue())) return 0;
+    if (work_waits()) return 0;
+    if (occupied_.load() >= options_.max_threads) run_aside_of_handlers(unit);
     epoll_event events[3];
     int count = epoll_wait(epoll_, events, 3, -1);
     for (int i = 0; i < count; ++i) {
@@ -260,6 +272,16 @@ leader_role::snapshot thread_engine::mind() {
         if (auto key = on_takeover_timer()) return key;
   }
   return 0;
+}
+
+// While handlers have all other threads.
+void thread_engine::run_aside_of_handlers(engine_unit& unit) {
+  while (auto* job = first_.try_pop()) {
+    running_.fetch_add(1);
+    client_.prepare_thread();
+    run(job, unit);
+    running_.fetch_sub(1);
+  }
 }
 
 // Called by a thread that is about to be busy, perhaps for ever.

@@ -162,6 +162,25 @@ TEST_P(handles, that_come_home_are_the_original) {
             caf::actor_cast<caf::strong_actor_ptr>(c).get());
 }
 
+TEST_P(handles, that_come_home_too_late_say_so) {
+  auto nodes = start({"a", "b"});
+  auto keeper = nodes[0].spawn_on<be_friendly>("b");
+  auto c = nodes[0].spawn<counter_actor>(0);
+  request(keeper, introduction{c}).get();
+  caf::anon_send_exit(c, caf::exit_reason::kill);
+  EXPECT_TRUE(eventually([&] {
+    try {
+      request(c, total{}).get();
+      return false;
+    } catch (const actor_down&) {
+      return true;
+    }
+  }));
+  const auto back = request(keeper, give_back{}).get();
+  ASSERT_TRUE(back);
+  EXPECT_THROW(request(back, total{}).get_for(patience), actor_down);
+}
+
 TEST_P(handles, compare_by_the_actor_they_name) {
   auto nodes = start({"a", "b", "c"});
   auto x = nodes[0].spawn_on<count_from>("b", 0);

@@ -59,6 +59,33 @@ TEST(simulation, ends_what_waits_for_a_crashed_node) {
   EXPECT_TRUE(lab.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
 }
 
+int taken_in = 0;
+
+actor<accepts<add>>::behavior_type take_in() {
+  return {[](const add&) { ++taken_in; }};
+}
+
+// The job comes to rest when all has arrived, also when somebody has gone before.
+TEST(simulation, shuts_down_gracefully_after_a_loss) {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    SCOPED_TRACE(seed);
+    simulation_options bad{.seed = seed};
+    bad.network.links.loss = 0.3;
+    simulation lab(bad);
+    auto nodes = lab.start(3);
+    taken_in = 0;
+    const auto there = nodes[0].spawn_on<take_in>(1);
+    lab.crash(2);
+    ASSERT_TRUE(lab.wait_until(
+        [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
+    for (int i = 0; i < 50; ++i) send(there, add{1});
+    std::vector<future<void>> ends;
+    for (const int rank : {0, 1}) ends.push_back(lab.spawn([n = nodes[rank]] { n.shutdown(); }));
+    for (auto& end : ends) end.get();
+    EXPECT_EQ(taken_in, 50);
+  }
+}
+
 TEST(simulation, lets_nodes_join_leave_and_come_back) {
   simulation lab({.seed = 6});
   auto nodes = lab.start(3);

@@ -238,6 +238,41 @@ TEST(a_full_window, does_not_grow_while_its_messages_are_taken_up) {
   EXPECT_LT(pushes, got + 2 * 64 + 64);
 }
 
+struct be_flooded {
+  slow_reader me;
+  int count = 0;
+};
+TROUPE_MESSAGE(be_flooded, me, count)
+
+using flooded = actor<accepts<stuff>, answers<total, int>, answers<be_flooded, int>>;
+
+int push_so_many(const slow_reader& to, int count) {
+  for (int i = 0; i < count; ++i) send(to, stuff{bytes(10)});
+  return count;
+}
+
+// Has another node push at it, and waits for that in its handler.
+flooded::behavior_type ask_for_a_flood() {
+  const auto seen = std::make_shared<int>(0);
+  return {[seen](const stuff&) { ++*seen; }, [seen](const total&) { return *seen; },
+          [](const be_flooded& x) {
+            return this_node().rpc_sync<&push_so_many>(1, x.me, x.count, timeout(0ms));
+          }};
+}
+
+TEST(a_full_window, of_a_handler_that_waits_for_the_sender_s_answer_grows) {
+  simulation_options options{.seed = 4};
+  options.node.window = {16, 1 << 20};
+  simulation lab(options);
+  const auto nodes = lab.start(2);
+  const auto reader = nodes[0].spawn(ask_for_a_flood);
+  auto flooding = lab.spawn([&] {
+    EXPECT_EQ(request(reader, be_flooded{slow_reader(reader), 500}, timeout(0ms)).get(), 500);
+  });
+  EXPECT_TRUE(flooding.wait_for(100s));
+  EXPECT_TRUE(lab.wait_until([&] { return request(reader, total{}).get() == 500; }, 10s));
+}
+
 class circles : public testing::TestWithParam<int> {};
 
 TEST_P(circles, of_handlers_that_flood_one_another_are_found) {

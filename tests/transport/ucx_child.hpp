@@ -108,6 +108,7 @@ public:
   }
 
   void stop() { ::kill(pid_, SIGSTOP); }
+  void go_on() { ::kill(pid_, SIGCONT); }
 
   /// Sends `signal` and waits for its end.
   void kill(int signal) {

@@ -162,6 +162,35 @@ TEST_P(ucx_processes, a_stopped_process_is_no_dead_one) {
   expect_lost();
 }
 
+TEST_P(ucx_processes, a_stopped_process_can_be_closed) {
+  start("stall");
+  exchange_one();
+  other->stop();
+  auto bytes = std::make_shared<std::vector<std::byte>>(64 << 20);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
+    a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  }
+  run_until([] { return false; }, 50ms, a);
+  EXPECT_FALSE(a->idle());
+  a->close_peer(1, false);
+  EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, 5s, a));
+  EXPECT_TRUE(a.heard.lost.empty());
+  other->kill(SIGKILL);
+}
+
+TEST_P(ucx_processes, what_has_not_arrived_is_not_delivered_over_a_network) {
+  start("echo");
+  exchange_one();
+  other->stop();
+  a->send(1, 0, patterned_frame(8, 1));
+  EXPECT_TRUE(run([&] { return a->idle(); }));
+  EXPECT_EQ(a->delivered(), GetParam() != backend::ucx_tcp);
+  other->go_on();
+  EXPECT_TRUE(run([&] { return a->delivered(); }));
+}
+
 TEST_P(ucx_processes, the_address_of_a_dead_process_is_refused) {
   other = std::make_unique<child>(GetParam(), "echo");
   const auto address = other->address();

@@ -255,6 +255,14 @@ counters backend::count() const {
   return c;
 }
 
+bool backend::delivered() const {
+  if (!idle()) return false;
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(peers_.all(), [](const auto& p) {
+    return !p->net || p->status.load() == peer::state::gone || p->net->kept.size() == 0;
+  });
+}
+
 void backend::close_peer(rank_t rank, bool force) {
   const std::lock_guard lock(mutex_);
   peer* p = peers_.find(rank);

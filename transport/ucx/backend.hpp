@@ -45,6 +45,7 @@ public:
   bool idle() const override {
     return sends_.idle() && unlinked_count_.load(std::memory_order_acquire) == 0;
   }
+  bool delivered() const override;
   void close_peer(rank_t rank, bool force) override;
   std::vector<route> routes() const override;
   counters count() const override;
@@ -201,7 +202,11 @@ private:
   std::vector<std::shared_ptr<connection>> waiting_;      // heard of, not yet added
   std::vector<incoming_message> ready_;
   std::list<receive> receives_;
-  std::vector<peer*> closing_;  // until their sends are done
+  struct closing {
+    peer* whom;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::vector<closing> closing_;  // until their sends are done, or cannot be
   std::vector<ucs_status_ptr_t> closes_;
   std::vector<std::shared_ptr<connection>> goodbyes_;
   std::vector<queue*> queues_;                      // that are polled; the common one first

@@ -14,6 +14,9 @@ namespace {
 // every 15 us or more, at a hundredth of the cost.
 constexpr unsigned polls_per_look = 1024;
 
+// How long what was sent to a peer that is closed has to go out: it may be one that is hung.
+constexpr std::chrono::seconds longest_close{1};
+
 }  // namespace
 
 // The hot path: UCX, then the sink; all else is behind a flag.
@@ -47,7 +50,7 @@ bool backend::something_to_do() const {
 bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
-  if (!unlinked_.empty() && !set_alarm()) return false;
+  if (!(unlinked_.empty() && closing_.empty()) && !set_alarm()) return false;
   for (queue* q : queues_)
     if (ucp_worker_arm(q->from.get()) == UCS_ERR_BUSY) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
@@ -92,7 +95,7 @@ unsigned backend::carry_out_orders() {
     }
     silence(p);
     if (!o.force) {
-      closing_.push_back(&p);
+      closing_.push_back({&p, link::clock::now() + longest_close});
       continue;
     }
     say_goodbye(p);
@@ -182,7 +185,7 @@ void backend::lose(peer& p, const peer_loss& why) {
   const auto before = p.status.exchange(peer::state::gone);
   if (before == peer::state::gone) return;
   silence(p);
-  std::erase(closing_, &p);
+  std::erase_if(closing_, [&](const closing& one) { return one.whom == &p; });
   say_goodbye(p);  // it may be alive and know nothing of this
   close_endpoint(p, true);
   if (before == peer::state::live) sink_.on_peer_lost(p.rank, why);
@@ -190,11 +193,13 @@ void backend::lose(peer& p, const peer_loss& why) {
 
 unsigned backend::finish_closing() {
   unsigned n = 0;
-  std::erase_if(closing_, [&](peer* p) {
-    if (p->pending.load(std::memory_order_acquire) > 0) return false;
-    if (p->net && p->net->now != link::phase::up) return false;
-    say_goodbye(*p);
-    close_endpoint(*p, false);
+  std::erase_if(closing_, [&](const closing& one) {
+    peer& p = *one.whom;
+    const bool busy =
+        p.pending.load(std::memory_order_acquire) > 0 || (p.net && p.net->now != link::phase::up);
+    if (busy && link::clock::now() < one.until) return false;
+    say_goodbye(p);
+    close_endpoint(p, busy);
     ++n;
     return true;
   });
