@@ -162,11 +162,9 @@ TEST_P(handles, that_come_home_are_the_original) {
             caf::actor_cast<caf::strong_actor_ptr>(c).get());
 }
 
-TEST_P(handles, that_come_home_too_late_say_so) {
+TEST_P(handles, of_an_actor_that_has_ended_come_home_and_say_so) {
   auto nodes = start({"a", "b"});
-  auto keeper = nodes[0].spawn_on<be_friendly>("b");
   auto c = nodes[0].spawn<counter_actor>(0);
-  request(keeper, introduction{c}).get();
   caf::anon_send_exit(c, caf::exit_reason::kill);
   EXPECT_TRUE(eventually([&] {
     try {
@@ -176,7 +174,7 @@ TEST_P(handles, that_come_home_too_late_say_so) {
       return true;
     }
   }));
-  const auto back = request(keeper, give_back{}).get();
+  const auto back = nodes[0].rpc_sync<&same>("b", c);
   ASSERT_TRUE(back);
   EXPECT_THROW(request(back, total{}).get_for(patience), actor_down);
 }
