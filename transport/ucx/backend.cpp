@@ -50,7 +50,6 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       common_(std::make_unique<queue>(*this, options_)) {
   start_events();
   set_handlers(*common_);
-  queues_.push_back(common_.get());
 }
 
 backend::~backend() {
@@ -62,8 +61,10 @@ backend::~backend() {
     close_endpoint(*p, p->pending.load() > 0 || (p->net && p->net->now != link::phase::up));
   }
   const auto end = std::chrono::steady_clock::now() + longest_goodbye;
-  while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end)
-    for (queue* q : queues_) q->progress();
+  while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end) {
+    common_->progress();
+    for (queue* q : own_queues_) q->progress();
+  }
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
   for (const auto& p : peers_.all()) p->own.reset();
   common_.reset();

@@ -163,6 +163,7 @@ private:
   bool set_alarm();
 
   // progress.cpp
+  unsigned poll_queues();
   unsigned carry_out_orders();
   unsigned attend_to_troubles();
   unsigned look_at_processes();
@@ -209,7 +210,7 @@ private:
   std::vector<closing> closing_;  // until their sends are done, or cannot be
   std::vector<ucs_status_ptr_t> closes_;
   std::vector<std::shared_ptr<connection>> goodbyes_;
-  std::vector<queue*> queues_;                      // that are polled; the common one first
+  std::vector<queue*> own_queues_;                  // the peers.
   std::vector<peer*> retiring_;                     // those whose own queue is of no use any more
   std::vector<std::shared_ptr<connection>> news_;   // something was acknowledged, or a hello came
   std::vector<std::shared_ptr<connection>> owing_;  // perhaps to be told what has arrived
@@ -218,7 +219,8 @@ private:
   bool alarm_set_ = false;
   bool any_closes_ = false;
   unsigned polls_ = 0;
-  unsigned events_ = 0;  // in callbacks
+  unsigned common_looks_ = 0;  // at the common queue, at least so many
+  unsigned events_ = 0;        // in callbacks
   bool look_ = false;
   bool ending_ = false;
 

@@ -84,7 +84,7 @@ void backend::retire_queues() {
     queue* own = p->own.get();
     const auto mine = [&](const receive& r) { return r.on == own; };
     if (p->pending.load() > 0 || std::ranges::any_of(receives_, mine)) return false;
-    std::erase(queues_, own);
+    std::erase(own_queues_, own);
     // Explicitly: a forked child may hold another descriptor of the same file.
     epoll_ctl(event_fd_, EPOLL_CTL_DEL, own->from.event_fd(), nullptr);
     p->own.reset();

@@ -14,6 +14,10 @@ namespace {
 // every 15 us or more, at a hundredth of the cost.
 constexpr unsigned polls_per_look = 1024;
 
+// And at the common queue once in so many, unless it was of use among the last of its own polls.
+constexpr unsigned polls_per_common_look = 16;
+constexpr unsigned common_looks_after_use = 4096;
+
 // How long what was sent to a peer that is closed has to go out: it may be one that is hung.
 constexpr std::chrono::seconds longest_close{1};
 
@@ -24,7 +28,7 @@ unsigned backend::progress() {
   unsigned n = 0;
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   events_ = 0;
-  for (queue* q : queues_) n += q->progress();
+  n += poll_queues();
   n += events_;
   if (!goodbyes_.empty()) n += take_goodbyes();
   if (!news_.empty()) n += attend_to_news();
@@ -41,6 +45,20 @@ unsigned backend::progress() {
   return n;
 }
 
+// The common queue is seldom of use once peers have gone over to their own, and costs as much.
+unsigned backend::poll_queues() {
+  unsigned n = 0;
+  if (own_queues_.empty() || common_looks_ > 0 || polls_ % polls_per_common_look == 0) {
+    n = common_->progress();
+    if (n > 0)
+      common_looks_ = common_looks_after_use;
+    else if (common_looks_ > 0)
+      --common_looks_;
+  }
+  for (queue* q : own_queues_) n += q->progress();
+  return n;
+}
+
 bool backend::something_to_do() const {
   return any_orders_.load(std::memory_order_acquire) ||
          any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || !news_.empty() ||
@@ -51,7 +69,11 @@ bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
   if (!(unlinked_.empty() && closing_.empty()) && !set_alarm()) return false;
-  for (queue* q : queues_)
+  if (ucp_worker_arm(common_->from.get()) == UCS_ERR_BUSY) {
+    common_looks_ = common_looks_after_use;
+    return false;
+  }
+  for (queue* q : own_queues_)
     if (ucp_worker_arm(q->from.get()) == UCS_ERR_BUSY) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
   if (!watch_.ended().empty()) {
@@ -121,7 +143,7 @@ void backend::admit(peer& p) {
   c->back = &p;
   c->network = c->keeps || p.net;
   p.admitted = true;
-  if (p.own) queues_.push_back(p.own.get());
+  if (p.own) own_queues_.push_back(p.own.get());
   if (c->way_known) take_news(c);
   if (c->network) take_news(c);
   if (c->keeps) arrived(c, 0);
