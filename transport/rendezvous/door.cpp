@@ -123,8 +123,8 @@ void door_keeper::handle(door_entry&& entry, const std::stop_token& stop) {
   }
   const auto guest = guests_.extract(entry.visit);
   if (!guest) return;  // it waits no longer
-  const auto answer = let_in(guest.mapped(), std::move(entry.address), stop);
-  keys_->set(verdict_key(entry.visit), encode(answer));
+  if (const auto answer = let_in(guest.mapped(), std::move(entry.address), stop))
+    keys_->set(verdict_key(entry.visit), encode(*answer));
 }
 
 void door_keeper::take_wish(const door_entry& wish) {
@@ -142,8 +142,9 @@ void door_keeper::take_wish(const door_entry& wish) {
   keys_->set(place_key(wish.visit), encode(answer));
 }
 
-door_answer door_keeper::let_in(const guest& who, store::bytes&& address,
-                                const std::stop_token& stop) {
+// Nothing when the newcomer has given up meanwhile.
+std::optional<door_answer> door_keeper::let_in(const guest& who, store::bytes&& address,
+                                               const std::stop_token& stop) {
   struct verdict {
     std::mutex mutex;
     std::condition_variable_any changed;
@@ -158,8 +159,9 @@ door_answer door_keeper::let_in(const guest& who, store::bytes&& address,
   std::unique_lock lock(outcome->mutex);
   if (outcome->changed.wait_until(lock, stop, who.deadline,
                                   [&] { return outcome->answer.has_value(); }))
-    return std::move(*outcome->answer);
-  return over();
+    return std::move(outcome->answer);
+  if (stop.stop_requested()) return over();
+  return {};
 }
 
 door_answer door_keeper::over() const { return {fmt::format("job '{}' is over", job_), 0, 0, {}}; }

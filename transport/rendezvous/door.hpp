@@ -78,7 +78,8 @@ private:
   void run(const std::stop_token& stop);
   void handle(door_entry&& entry, const std::stop_token& stop);
   void take_wish(const door_entry& wish);
-  door_answer let_in(const guest& who, store::bytes&& address, const std::stop_token& stop);
+  std::optional<door_answer> let_in(const guest& who, store::bytes&& address,
+                                    const std::stop_token& stop);
   door_answer over() const;
 
   const std::shared_ptr<store> keys_;
