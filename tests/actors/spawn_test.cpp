@@ -164,9 +164,7 @@ TEST_P(spawning, refuses_a_node_that_there_is_not) {
 }
 
 TEST_P(spawning, after_the_shutdown_is_refused) {
-  rpc_options options;
-  options.hang_limit = 2000ms;  // should the end of a connection in one process go unheard
-  auto nodes = start({"a", "b"}, options);
+  auto nodes = start({"a", "b"});
   nodes[0].shutdown(false);
   EXPECT_THROW(nodes[0].spawn_on<count_from>("b", 1), not_initialized);
   EXPECT_THROW(nodes[0].spawn_on<counter_actor>("a", 1), not_initialized);

@@ -170,6 +170,16 @@ TEST_P(events_over, a_lost_node_can_come_back_as_another) {
   EXPECT_EQ(a->heard.lost.size(), 1u);
 }
 
+// Neither end has made any progress, so that nothing longer than a few bytes can go out.
+TEST_P(events_over, the_end_of_one_that_has_unsent_messages_is_noticed) {
+  auto c = made.make(2);
+  c->net->add_peer(1, b->net->address());
+  b->net->add_peer(2, c->net->address());
+  c->net->send(1, 0, patterned_frame(1000, 1));
+  c->net.reset();
+  EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
+}
+
 TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
   // The receiver makes no progress, so that these cannot end.
   auto bytes = std::make_shared<std::vector<std::byte>>(16 << 20);

@@ -13,6 +13,7 @@
 #include "messages/error.hpp"
 #include "messages/log.hpp"
 #include "transport/ucx/lanes.hpp"
+#include "transport/ucx/neighbours.hpp"
 #include "transport/ucx/say.hpp"
 
 namespace troupe::transport {
@@ -50,9 +51,11 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       common_(std::make_unique<queue>(*this, options_)) {
   start_events();
   set_handlers(*common_);
+  neighbours::begin(id_);
 }
 
 backend::~backend() {
+  neighbours::unwatch(*this);
   ending_ = true;
   for (const auto& p : peers_.all()) {
     if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
@@ -68,6 +71,7 @@ backend::~backend() {
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
   for (const auto& p : peers_.all()) p->own.reset();
   common_.reset();
+  neighbours::end(id_);
   close(event_fd_);
   close(alarm_);
 }
@@ -149,7 +153,10 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
                           ", and the network is not to be used");
   if (p->same_host) {
     p->place = "same host";
-    if (there.process.pid != process_.pid) {
+    if (there.process == process_) {
+      if (p->id != id_ && !neighbours::watch(p->id, *this, *p))
+        throw transport_error("cannot connect to " + rank_name(rank) + ": it has ended");
+    } else {
       std::string why;
       int fd = -1;
       try {
@@ -172,6 +179,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   }
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
     watch_.remove(p.get());
+    neighbours::unwatch(*p);
     throw transport_error("cannot connect to " + rank_name(rank) + " (" + p->place +
                           "): " + ucs_status_string(status));
   }

@@ -50,6 +50,9 @@ public:
   std::vector<route> routes() const override;
   counters count() const override;
 
+  /// The transport at the other end of `p`, in this process, has ended. Any thread.
+  void has_left(peer& p);
+
 private:
   // A payload on its way into its final memory.
   struct receive {
@@ -172,6 +175,7 @@ private:
   void admit(peer& p);
   void silence(const peer& p);
   void forget(const peer& p);
+  void take_what_is_left(const peer& p);
   void lose(peer& p, const peer_loss& why);
   void close_endpoint(peer& p, bool force);
   void release_endpoint(peer& p, bool force);

@@ -69,6 +69,12 @@ void backend::go_over(connection& c) {
   p.first_ep = first;
 }
 
+// What a peer has sent before it went may still lie in the queues.
+void backend::take_what_is_left(const peer& p) {
+  while (common_->progress() != 0 || (p.own && p.own->progress() != 0)) continue;
+  if (!ready_.empty()) deliver();
+}
+
 // What was sent before, by the common queue, may still lie there.
 unsigned backend::take_goodbyes() {
   while (common_->progress() != 0) continue;

@@ -197,6 +197,8 @@ unsigned backend::attend_to_troubles() {
       if (*t.number == p->net->number.load()) out_of_reach(*p, t.why);
       continue;
     }
+    if (t.why.kind != loss_kind::broken && p->status.load() == peer::state::live)
+      take_what_is_left(*p);
     lose(*p, t.why);
   }
   return static_cast<unsigned>(troubles.size());

@@ -245,6 +245,11 @@ void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_
   any_troubles_.store(true, std::memory_order_release);
 }
 
+void backend::has_left(peer& p) {
+  trouble_with(p, {loss_kind::left, "it closed the connection"});
+  wake();
+}
+
 void backend::trouble_with(peer& p, peer_loss why) {
   p.set_reason(why.text);
   const std::lock_guard lock(trouble_mutex_);
