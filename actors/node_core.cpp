@@ -96,7 +96,8 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     }
     auto* from = peers_.find(rank, header.incarnation);
     if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
-    if (header.kind != envelope_kind::control)
+    // What was meant for this rank's incarnation before counts as sent to that one.
+    if (header.kind != envelope_kind::control && header.epoch >= joined_)
       from->counted_received.fetch_add(1, std::memory_order_acq_rel);
     if (header.epoch < joined_) {
       turn_away(opened, *from);

@@ -122,11 +122,15 @@ void quiescence::judge() {
   {
     std::lock_guard guard(mutex_);
     std::erase_if(reports_, [&](const auto& one) { return !peers_.find(one.first)->live(); });
-    for (const auto& member : *peers_.live())
-      if (peers_.find(member.id)->live() && !reports_.contains(member.id)) return;
+    bool agreed = true;
+    for (const auto& member : *peers_.live()) {
+      const bool live = peers_.find(member.id)->live();
+      if (live && !reports_.contains(member.id)) return;
+      agreed = agreed && live;  // what others count of one that is shut out has no other side
+    }
     reports.swap(reports_);
     std::uint64_t sent = 0, received = 0;
-    bool idle = true, agreed = true;
+    bool idle = true;
     std::map<transport::rank_t, report> now;
     for (const auto& [rank, r] : reports) {
       sent += r.what.sent;

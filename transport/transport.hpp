@@ -127,7 +127,8 @@ public:
   virtual bool delivered() const { return idle(); }
 
   /// Ends the connection to `peer` without telling the sink; the peer's hears of it. Nothing more
-  /// of the peer arrives. What was sent still goes out, unless `force`. Takes effect in `progress`.
+  /// of the peer arrives. What was sent still goes out, for a second at most, unless `force`. Takes
+  /// effect in `progress`.
   virtual void close_peer(rank_t peer, bool force) = 0;
 
   virtual std::vector<route> routes() const = 0;

@@ -93,7 +93,8 @@ private:
   bool is_favourite(caf::resumable* job) const noexcept;
   void run_aside_of_handlers(engine_unit& unit);
   leader_role::snapshot mind(engine_unit& unit);
-  leader_role::snapshot on_takeover_timer();
+  leader_role::snapshot on_takeover_timer(engine_unit& unit);
+  void look_at_network(engine_unit& unit, leader_role::snapshot seen);
   void on_deadline_timer();
   void arm_takeover();
   void arm_takeover(int patience);

@@ -210,7 +210,7 @@ void thread_engine::set_timer(clock::time_point when) {
 }
 
 // A key when this thread shall lead now.
-leader_role::snapshot thread_engine::on_takeover_timer() {
+leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   drain(takeover_timer_);
   takeover_armed_.store(false, std::memory_order_seq_cst);
   auto seen = role_.look();
@@ -225,11 +225,7 @@ leader_role::snapshot thread_engine::on_takeover_timer() {
       if (key == 0) occupied_.fetch_sub(1);
       return key;
     }
-    // One of the handlers that wait shall lead.
-    if (const auto key = role_.take(seen, leader_role::network_thread)) {
-      role_.release(key);
-      find_leader();
-    }
+    look_at_network(unit, seen);
     return 0;
   }
   // Short handlers or quick calls, one after the other: look less often. But the handler of this
@@ -260,7 +256,11 @@ leader_role::snapshot thread_engine::mind(engine_unit& unit) {
   if (parked_count_ == 0) spawn();
   while (!stopping_) {
     if (work_waits()) return 0;
-    if (occupied_.load() >= options_.max_threads) run_aside_of_handlers(unit);
+    if (occupied_.load() >= options_.max_threads) {
+      // Nobody can take it: one of those who wait goes on leading.
+      if (handed_over_.exchange(false)) find_leader();
+      run_aside_of_handlers(unit);
+    }
     epoll_event events[3];
     int count = epoll_wait(epoll_, events, 3, -1);
     for (int i = 0; i < count; ++i) {
@@ -269,9 +269,19 @@ leader_role::snapshot thread_engine::mind(engine_unit& unit) {
     }
     for (int i = 0; i < count; ++i)
       if (events[i].data.fd == takeover_timer_)
-        if (auto key = on_takeover_timer()) return key;
+        if (auto key = on_takeover_timer(unit)) return key;
   }
   return 0;
+}
+
+// While handlers have all other threads: one of those that wait shall lead; if all compute, this
+// thread looks at the network now and then.
+void thread_engine::look_at_network(engine_unit& unit, leader_role::snapshot seen) {
+  unit.key_ = role_.take(seen, leader_role::waiter);
+  if (unit.key_ == 0) return;
+  takeover_patience_.store(most_patience, std::memory_order_relaxed);
+  poll(unit);
+  if (unit.key_ != 0) hand_back(unit);
 }
 
 // While handlers have all other threads.

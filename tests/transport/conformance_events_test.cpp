@@ -180,6 +180,19 @@ TEST_P(events_over, the_end_of_one_that_has_unsent_messages_is_noticed) {
   EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
 }
 
+// Also where the receiver looks only afterwards.
+TEST_P(events_over, what_was_sent_before_an_end_is_taken) {
+  auto c = made.make(2);
+  c->net->add_peer(1, b->net->address());
+  b->net->add_peer(2, c->net->address());
+  for (std::uint64_t i = 0; i < 100; ++i) c->net->send(1, 1, patterned_frame(8, i));
+  run_until([&] { return c->net->delivered(); }, 100ms, *c);
+  ASSERT_TRUE(run_until([&] { return c->net->delivered(); }, limit, *c, *b));
+  c->net.reset();
+  ASSERT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
+  EXPECT_EQ(b->heard.messages.size(), 100u);
+}
+
 TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
   // The receiver makes no progress, so that these cannot end.
   auto bytes = std::make_shared<std::vector<std::byte>>(16 << 20);

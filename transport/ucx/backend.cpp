@@ -180,8 +180,11 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
     watch_.remove(p.get());
     neighbours::unwatch(*p);
-    throw transport_error("cannot connect to " + rank_name(rank) + " (" + p->place +
-                          "): " + ucs_status_string(status));
+    p->status.store(peer::state::gone);
+    const transport_error why("cannot connect to " + rank_name(rank) + " (" + p->place +
+                              "): " + ucs_status_string(status));
+    failed_.push_back(std::move(p));  // somebody may have heard of its end, and name it
+    throw why;
   }
   return p;
 }

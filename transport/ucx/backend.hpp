@@ -192,6 +192,7 @@ private:
   int alarm_ = -1;  // a timerfd, for tries to connect again
 
   peer_table peers_;
+  std::vector<std::unique_ptr<peer>> failed_;  // that could not be connected
   pending_sends sends_;
 
   mutable std::mutex mutex_;  // of `orders_` and of writing to `peers_`

@@ -17,10 +17,18 @@
 #include <utility>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
 #include "transport/ucx/backend.hpp"
 #include "transport/ucx/say.hpp"
 
 namespace troupe::transport::ucx {
+
+namespace {
+
+// A queue that others fill all the time shall not keep `progress` for ever.
+constexpr int most_turns = 4096;
+
+}  // namespace
 
 // For what comes from `p`, by this kind of shared memory. Returns why not, where there is none.
 std::string backend::make_own_queue(peer& p, const std::string& memory) {
@@ -40,7 +48,7 @@ std::string backend::make_own_queue(peer& p, const std::string& memory) {
   }
 }
 
-void backend::say_way(peer& p) {
+void backend::say_way(peer& p) try {
   const auto way = make_way(options_.key, p.token, p.own->from.address(false));
   for (std::size_t offset = 0; offset < way.size(); offset += way_header::part) {
     way_header h{p.token,
@@ -57,6 +65,10 @@ void backend::say_way(peer& p) {
   }
 }
 
+catch (const error& e) {  // of UCX, which has no address of the queue to give
+  trouble_with(p, {loss_kind::broken, e.what()});
+}
+
 // From now on what is sent goes into the queue that the peer has for this node alone.
 void backend::go_over(connection& c) {
   peer& p = *c.back;
@@ -64,20 +76,25 @@ void backend::go_over(connection& c) {
   const auto address = address_in(options_.key, c.token, c.way);
   if (!p.shared || address.empty()) throw decode_error("the way to its queue makes no sense");
   const ucp_ep_h first = p.ep;
-  if (const auto status = open_endpoint(p, p.own ? *p.own : *common_, address); status != UCS_OK)
-    throw transport_error(std::string("its queue cannot be used: ") + ucs_status_string(status));
-  p.first_ep = first;
+  // Where that fails it has ended, which others tell, or the common queue goes on serving.
+  if (const auto status = open_endpoint(p, p.own ? *p.own : *common_, address); status == UCS_OK)
+    p.first_ep = first;
+  else
+    log().debug("rank {}: its queue cannot be used: {}", p.rank, ucs_status_string(status));
+  c.way_known = false;
 }
 
 // What a peer has sent before it went may still lie in the queues.
 void backend::take_what_is_left(const peer& p) {
-  while (common_->progress() != 0 || (p.own && p.own->progress() != 0)) continue;
-  if (!ready_.empty()) deliver();
+  for (int turns = 0; turns < most_turns; ++turns) {
+    if (common_->progress() + (p.own ? p.own->progress() : 0) == 0) break;
+    if (!ready_.empty()) deliver();
+  }
 }
 
 // What was sent before, by the common queue, may still lie there.
 unsigned backend::take_goodbyes() {
-  while (common_->progress() != 0) continue;
+  for (int turns = 0; turns < most_turns && common_->progress() != 0; ++turns) continue;
   const auto goodbyes = std::exchange(goodbyes_, {});
   for (const auto& c : goodbyes)
     if (!c->over) trouble_with(c, {loss_kind::left, "it closed the connection"});

@@ -115,6 +115,7 @@ unsigned backend::carry_out_orders() {
       admit(p);
       continue;
     }
+    if (p.status.load() == peer::state::gone) continue;  // lost meanwhile, and closed
     silence(p);
     if (!o.force) {
       closing_.push_back({&p, link::clock::now() + longest_close});
