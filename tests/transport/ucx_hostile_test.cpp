@@ -4,7 +4,9 @@
 #include <ucp/api/ucp.h>
 
 #include <cstring>
+#include <deque>
 #include <random>
+#include <vector>
 
 #include "messages/error.hpp"
 #include "tests/transport/conformance_backend.hpp"
@@ -42,7 +44,10 @@ public:
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = flags | UCP_AM_SEND_FLAG_COPY_HEADER;
-    const auto r = ucp_am_send_nbx(ep_, id, header, header_size, data, size, &param);
+    // UCX may read them later.
+    const auto* bytes = static_cast<const std::byte*>(data);
+    const auto& kept = kept_.emplace_back(bytes, bytes + size);
+    const auto r = ucp_am_send_nbx(ep_, id, header, header_size, kept.data(), size, &param);
     ASSERT_FALSE(UCS_PTR_IS_ERR(r));
     if (r) ucp_request_free(r);
     progress();
@@ -51,6 +56,7 @@ public:
   void progress() { ucp_worker_progress(worker_.get()); }
 
 private:
+  std::deque<std::vector<std::byte>> kept_;
   ucx::worker worker_;
   ucp_ep_h ep_ = nullptr;
 };
