@@ -71,13 +71,21 @@ struct callable {
     auto args = read(in, static_cast<arguments*>(nullptr));
     in.expect_end();
     if constexpr (detail::answer_of<returned>::later) {
-      auto later = std::apply(F, std::move(args));
-      later.state();  // throws when it belongs to no call
-      auto state = later.shared();
-      state->when_ready(detail::make_continuation(
-          [state, reply = std::make_shared<reply_token>(std::move(reply))] {
-            finish(*state, *reply);
-          }));
+      // A coroutine may refer to them until it has an answer.
+      struct call {
+        arguments args;
+        reply_token reply;
+      };
+      auto kept = std::make_shared<call>(std::move(args), std::move(reply));
+      try {
+        const future<answer> later = std::apply(F, std::move(kept->args));
+        later.state();  // throws when it belongs to no call
+        auto state = later.shared();
+        state->when_ready(
+            detail::make_continuation([state, kept] { finish(*state, kept->reply); }));
+      } catch (...) {
+        kept->reply.fail(std::current_exception());
+      }
     } else if constexpr (std::is_void_v<typename function::result>) {
       std::apply(F, std::move(args));
       reply.value([](encoder&) {});

@@ -5,6 +5,8 @@
 #include "actors/current.hpp"
 #include "actors/request.hpp"
 #include "actors/spawn.hpp"
+#include "actors/task.hpp"
+#include "actors/when.hpp"
 
 namespace troupe {
 
@@ -102,26 +104,15 @@ public:
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
-  /// most once: a call is never sent again. The contents of tensors
-  /// must stay as they are until the future is ready.
+  /// most once: a call is never sent again. The contents of tensors must stay as they are until the
+  /// future is ready. An argument may be a future of the value: the call is made once it is there,
+  /// on a thread of the node, and nothing waits; its error becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
-    using target = callable<F>;
-    using answer = typename target::answer;
-    static_assert(sizeof...(Args) - detail::option_count<Args...> == target::function::arity,
-                  "the call has too few or too many arguments for the function");
-    (void)target::registered;
-    open();
-    auto& callee = core().find(to);
-    auto state = std::make_shared<detail::call_state<answer>>(core(), callee);
-    core().call(
-        callee, target::hash, target::name, state,
-        detail::options_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return [&](encoder& out) {
-            (detail::write_argument<typename target::arguments, I>(out, args), ...);
-          };
-        }(std::index_sequence_for<Args...>()));
-    return future<answer>(std::move(state));
+    if constexpr ((detail::is_future<Args> || ...))
+      return call_when_ready<F>(to, std::index_sequence_for<Args...>(), args...);
+    else
+      return call_now<F>(to, args...);
   }
 
   /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
@@ -200,6 +191,80 @@ private:
   node_core& open() const {
     core().check_open();
     return *core_;
+  }
+
+  template <auto F, class... Args>
+  future<typename callable<F>::answer> call_now(const destination& to, const Args&... args) const {
+    using target = callable<F>;
+    using answer = typename target::answer;
+    static_assert(sizeof...(Args) - detail::option_count<Args...> == target::function::arity,
+                  "the call has too few or too many arguments for the function");
+    (void)target::registered;
+    open();
+    auto& callee = core().find(to);
+    auto state = std::make_shared<detail::call_state<answer>>(core(), callee);
+    core().call(
+        callee, target::hash, target::name, state,
+        detail::options_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return [&](encoder& out) {
+            (detail::write_argument<typename target::arguments, I>(out, args), ...);
+          };
+        }(std::index_sequence_for<Args...>()));
+    return future<answer>(std::move(state));
+  }
+
+  // Copied as the function wants them: what they refer to may be gone when the call is made.
+  template <auto F, std::size_t I, class T>
+  static auto keep(const T& x) {
+    if constexpr (detail::is_future<T> || I >= callable<F>::function::arity)
+      return x;
+    else
+      return static_cast<std::tuple_element_t<I, typename callable<F>::arguments>>(x);
+  }
+
+  template <class T>
+  static const T& value_of(const T& x) {
+    return x;
+  }
+  template <class T>
+  static const T& value_of(const future<T>& x) {
+    return *x.state().value();
+  }
+
+  template <auto F, std::size_t... I, class... Args>
+  auto call_when_ready(const destination& to, std::index_sequence<I...>,
+                       const Args&... args) const {
+    using answer = typename callable<F>::answer;
+    open().find(to);
+    std::vector<std::shared_ptr<detail::future_core>> awaited;
+    const auto await = [&](const auto& x) {
+      if constexpr (detail::is_future<std::decay_t<decltype(x)>>) {
+        x.state();  // throws when it belongs to no call
+        awaited.push_back(x.shared());
+      }
+    };
+    (await(args), ...);
+    auto out = std::make_shared<detail::future_state<answer>>(core().actors().driver());
+    detail::when_all_ready(awaited, [awaited, out, to, weak = std::weak_ptr(core_),
+                                     given = std::make_tuple(keep<F, I>(args)...)] {
+      try {
+        if (const auto why = detail::first_failure(awaited)) std::rethrow_exception(why);
+        const auto core = weak.lock();
+        if (!core) throw not_initialized("the node has been shut down");
+        const auto made = node(core).call_now<F>(to, value_of(std::get<I>(given))...);
+        made.state().when_ready(detail::make_continuation([out, from = made.shared()] {
+          if (from->failure())
+            out->set_exception(from->failure());
+          else if constexpr (std::is_void_v<answer>)
+            out->set_value();
+          else
+            out->set_value(std::move(*from->value()));
+        }));
+      } catch (...) {
+        out->set_exception(std::current_exception());
+      }
+    });
+    return future<answer>(out);
   }
 
   std::shared_ptr<node_core> core_;

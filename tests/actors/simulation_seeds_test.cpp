@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 
 #include "tests/actors/random_run.hpp"
@@ -18,7 +19,22 @@ std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+void tell_replay(std::uint64_t seed) {
+  std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
+}
+
+std::uint64_t playing = 0;
+
+// A run that goes wrong may not get as far as to end in order.
+[[noreturn]] void tell_replay_and_abort() {
+  std::cout << "seed " << playing << " ended the program\n";
+  tell_replay(playing);
+  std::abort();
+}
+
 void run_seed(std::uint64_t seed) {
+  playing = seed;
+  std::set_terminate(&tell_replay_and_abort);
   std::vector<std::string> wrong;
   try {
     wrong = random_run(seed).run();
@@ -26,8 +42,7 @@ void run_seed(std::uint64_t seed) {
     wrong.push_back(e.what());
   }
   for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
-  if (!wrong.empty())
-    std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
+  if (!wrong.empty()) tell_replay(seed);
 }
 
 TEST(random_runs, are_clean) {

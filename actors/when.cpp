@@ -1,0 +1,21 @@
+#include "actors/when.hpp"
+
+#include <atomic>
+
+namespace troupe::detail {
+
+void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
+                    std::function<void()> next) {
+  struct countdown {
+    std::atomic<std::size_t> missing;
+    std::function<void()> next;
+    void arrived() {
+      if (--missing == 0) std::exchange(next, nullptr)();
+    }
+  };
+  const auto left = std::make_shared<countdown>(what.size() + 1, std::move(next));
+  for (const auto& one : what) one->when_ready(make_continuation([left] { left->arrived(); }));
+  left->arrived();
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <tuple>
+
+#include "actors/future.hpp"
+
+namespace troupe {
+
+namespace detail {
+
+/// Runs `next` once all of `what` are ready, with a value or an error; at once when they are.
+void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
+                    std::function<void()> next);
+
+/// The first error among them, by their order; null: none.
+inline std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what) {
+  for (const auto& one : what)
+    if (one->failure()) return one->failure();
+  return nullptr;
+}
+
+template <class T>
+inline constexpr bool is_future = false;
+template <class T>
+inline constexpr bool is_future<future<T>> = true;
+
+}  // namespace detail
+
+/// A future of all the values, in order (that of a future<void> is an empty struct); the first
+/// error wins at once, without waiting for the others.
+template <class T, class U, class... Rest>
+auto when_all(const future<T>& first, const future<U>& second, const future<Rest>&... rest) {
+  using result = std::tuple<detail::stored<T>, detail::stored<U>, detail::stored<Rest>...>;
+  auto out = std::make_shared<detail::future_state<result>>(first.state().driver());
+  std::vector<std::shared_ptr<detail::future_core>> all{first.shared(), second.shared(),
+                                                        rest.shared()...};
+  for (const auto& one : all)
+    if (!one) throw invalid_argument("this future belongs to no call");
+  for (const auto& one : all)
+    one->when_ready(detail::make_continuation([one, out] {
+      if (one->failure()) out->set_exception(one->failure());
+    }));
+  detail::when_all_ready(all, [all, out, first, second, rest...] {
+    if (!detail::first_failure(all))
+      out->set_value(*first.state().value(), *second.state().value(), *rest.state().value()...);
+  });
+  return future<result>(out);
+}
+
+/// A future of the place of the first that is ready, with a value or an error: ask that one. Throws
+/// invalid_argument when there is none.
+template <class T>
+future<std::size_t> when_any(const std::vector<future<T>>& futures) {
+  if (futures.empty()) throw invalid_argument("when_any of no futures");
+  auto out = std::make_shared<detail::future_state<std::size_t>>(futures.front().state().driver());
+  for (std::size_t i = 0; i < futures.size(); ++i)
+    futures[i].state().when_ready(detail::make_continuation([out, i] { out->set_value(i); }));
+  return future<std::size_t>(out);
+}
+
+}  // namespace troupe
