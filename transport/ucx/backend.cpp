@@ -55,7 +55,7 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
 }
 
 backend::~backend() {
-  neighbours::unwatch(*this);
+  for (const auto& p : peers_.all()) neighbours::unwatch(p.get());
   ending_ = true;
   for (const auto& p : peers_.all()) {
     if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
@@ -154,7 +154,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   if (p->same_host) {
     p->place = "same host";
     if (there.process == process_) {
-      if (p->id != id_ && !neighbours::watch(p->id, *this, *p))
+      if (p->id != id_ &&
+          !neighbours::watch(p->id, p.get(), [this, whom = p.get()] { has_left(*whom); }))
         throw transport_error("cannot connect to " + rank_name(rank) + ": it has ended");
     } else {
       std::string why;
@@ -179,7 +180,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   }
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
     watch_.remove(p.get());
-    neighbours::unwatch(*p);
+    neighbours::unwatch(p.get());
     p->status.store(peer::state::gone);
     const transport_error why("cannot connect to " + rank_name(rank) + " (" + p->place +
                               "): " + ucs_status_string(status));

@@ -50,9 +50,6 @@ public:
   std::vector<route> routes() const override;
   counters count() const override;
 
-  /// The transport at the other end of `p`, in this process, has ended. Any thread.
-  void has_left(peer& p);
-
 private:
   // A payload on its way into its final memory.
   struct receive {
@@ -116,6 +113,7 @@ private:
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
   static void say_goodbye(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
+  void has_left(peer& p);
   void trouble_with(peer& p, peer_loss why);
   void trouble_with(std::shared_ptr<connection> c, peer_loss why);
 

@@ -3,16 +3,15 @@
 #include <map>
 #include <mutex>
 #include <set>
-
-#include "transport/ucx/backend.hpp"
+#include <utility>
 
 namespace troupe::transport::ucx::neighbours {
 
 namespace {
 
 struct watcher {
-  backend* who;
-  peer* about;
+  const void* who;
+  std::function<void()> ended;
 };
 
 struct table {
@@ -35,24 +34,18 @@ void begin(const nonce& id) {
   t.alive.insert(id);
 }
 
-bool watch(const nonce& id, backend& who, peer& about) {
+bool watch(const nonce& id, const void* who, std::function<void()> ended) {
   auto& t = all();
   const std::lock_guard lock(t.mutex);
   if (!t.alive.contains(id)) return false;
-  t.watchers.emplace(id, watcher{&who, &about});
+  t.watchers.emplace(id, watcher{who, std::move(ended)});
   return true;
 }
 
-void unwatch(const backend& who) {
+void unwatch(const void* who) {
   auto& t = all();
   const std::lock_guard lock(t.mutex);
-  std::erase_if(t.watchers, [&](const auto& one) { return one.second.who == &who; });
-}
-
-void unwatch(const peer& about) {
-  auto& t = all();
-  const std::lock_guard lock(t.mutex);
-  std::erase_if(t.watchers, [&](const auto& one) { return one.second.about == &about; });
+  std::erase_if(t.watchers, [&](const auto& one) { return one.second.who == who; });
 }
 
 void end(const nonce& id) {
@@ -60,7 +53,7 @@ void end(const nonce& id) {
   const std::lock_guard lock(t.mutex);
   t.alive.erase(id);
   const auto [first, last] = t.watchers.equal_range(id);
-  for (auto one = first; one != last; ++one) one->second.who->has_left(*one->second.about);
+  for (auto one = first; one != last; ++one) one->second.ended();
   t.watchers.erase(first, last);
 }
 

@@ -1,28 +1,25 @@
 #pragma once
 
+#include <functional>
+
 #include "transport/ucx/wire.hpp"
 
-namespace troupe::transport::ucx {
+namespace troupe::transport::ucx::neighbours {
 
-class backend;
-struct peer;
+// The transports of this process. Those that are connected to one another hear of each other's end
+// also where a goodbye could not be sent: no end of a process tells them. Thread-safe.
 
-/// The transports of this process. Those that are connected to one another hear of each other's end
-/// also where a goodbye could not be sent: no end of a process tells them. Thread-safe.
-namespace neighbours {
-
+/// There is a transport `id`.
 void begin(const nonce& id);
 
-/// `who` hears from now on of the end of `id`, as a loss of `about`. False when that has ended.
-bool watch(const nonce& id, backend& who, peer& about);
+/// `ended` is called, on any thread and under a lock, when `id` ends, unless `who` is unwatched
+/// before. False when it has ended.
+bool watch(const nonce& id, const void* who, std::function<void()> ended);
 
-/// `who` hears nothing any more; or nothing about `about`.
-void unwatch(const backend& who);
-void unwatch(const peer& about);
+/// Nothing that was watched as `who` is called any more.
+void unwatch(const void* who);
 
 /// The transport `id` has ended.
 void end(const nonce& id);
 
-}  // namespace neighbours
-
-}  // namespace troupe::transport::ucx
+}  // namespace troupe::transport::ucx::neighbours

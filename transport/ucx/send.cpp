@@ -245,6 +245,7 @@ void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_
   any_troubles_.store(true, std::memory_order_release);
 }
 
+// The transport at the other end of `p`, in this process, has ended. Any thread.
 void backend::has_left(peer& p) {
   trouble_with(p, {loss_kind::left, "it closed the connection"});
   wake();
