@@ -142,8 +142,10 @@ public:
     wait();
     checked();
     if constexpr (!std::is_void_v<T>) {
-      if (state_.use_count() == 1) return std::move(*state_->value());
-      return *state_->value();
+      // Who takes a value that cannot be copied takes it from all.
+      if constexpr (std::is_copy_constructible_v<T>)
+        if (state_.use_count() > 1) return *state_->value();
+      return std::move(*state_->value());
     }
   }
 
@@ -184,7 +186,10 @@ public:
   explicit promise(std::shared_ptr<engine> driver)
       : state_(std::make_shared<detail::future_state<T>>(std::move(driver))) {}
   promise(promise&&) noexcept = default;
-  promise& operator=(promise&&) noexcept = default;
+  promise& operator=(promise&& other) noexcept {
+    promise(std::move(other)).state_.swap(state_);
+    return *this;
+  }
   ~promise() {
     if (state_ && !state_->ready())
       state_->set_exception(std::make_exception_ptr(

@@ -106,7 +106,8 @@ public:
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
   /// most once: a call is never sent again. The contents of tensors must stay as they are until the
   /// future is ready. An argument may be a future of the value: the call is made once it is there,
-  /// on a thread of the node, and nothing waits; its error becomes the call's.
+  /// on a thread of the node, and nothing waits for it (for room in the window, perhaps); its error
+  /// becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
     if constexpr ((detail::is_future<Args> || ...))
@@ -216,10 +217,14 @@ private:
   // Copied as the function wants them: what they refer to may be gone when the call is made.
   template <auto F, std::size_t I, class T>
   static auto keep(const T& x) {
-    if constexpr (detail::is_future<T> || I >= callable<F>::function::arity)
+    if constexpr (detail::is_future<T> || I >= callable<F>::function::arity) {
       return x;
-    else
+    } else {
+      static_assert(
+          std::is_convertible_v<const T&, std::tuple_element_t<I, typename callable<F>::arguments>>,
+          "an argument of the call does not convert to the function's parameter");
       return static_cast<std::tuple_element_t<I, typename callable<F>::arguments>>(x);
+    }
   }
 
   template <class T>
@@ -244,9 +249,10 @@ private:
       }
     };
     (await(args), ...);
-    auto out = std::make_shared<detail::future_state<answer>>(core().actors().driver());
-    detail::when_all_ready(awaited, [awaited, out, to, weak = std::weak_ptr(core_),
-                                     given = std::make_tuple(keep<F, I>(args)...)] {
+    const auto driver = core().actors().driver();
+    auto out = std::make_shared<detail::future_state<answer>>(driver);
+    auto call = [awaited, out, to, weak = core().weak_from_this(),
+                 given = std::make_tuple(keep<F, I>(args)...)] {
       try {
         if (const auto why = detail::first_failure(awaited)) std::rethrow_exception(why);
         const auto core = weak.lock();
@@ -263,7 +269,9 @@ private:
       } catch (...) {
         out->set_exception(std::current_exception());
       }
-    });
+    };
+    detail::when_all_ready(
+        awaited, [driver, call = std::move(call)] { detail::run_on_thread_of(*driver, call); });
     return future<answer>(out);
   }
 

@@ -38,7 +38,8 @@ struct debug_info {
 
 /// The parts of a node, wired together: rendezvous, transport, engine, actors. Program code holds a
 /// `node`; this is what is behind it.
-class node_core final : private dispatcher,
+class node_core final : public std::enable_shared_from_this<node_core>,
+                        private dispatcher,
                         private membership_duties,
                         private transport::door_client {
 public:

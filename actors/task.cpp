@@ -34,15 +34,11 @@ std::shared_ptr<engine> current_driver() {
 void resume_when_ready(future_core& what, std::coroutine_handle<> who,
                        const std::shared_ptr<engine>& driver) {
   auto waiting = std::make_shared<suspended>(who);
-  if (!driver || driver == what.driver()) {
-    what.when_ready(make_continuation([waiting = std::move(waiting)] { waiting->resume(); }));
-    return;
-  }
   what.when_ready(make_continuation([waiting = std::move(waiting), driver] {
+    if (!driver || driver->is_own_thread()) return waiting->resume();
     auto* job = make_continuation([waiting] { waiting->resume(); });
-    if (driver->push_if_open(job)) return;
-    job->resume(nullptr, 1);  // its node has ended
-    intrusive_ptr_release(job);
+    // What it knows of its node is gone with it.
+    if (!driver->push_if_open(job)) intrusive_ptr_release(job);
   }));
 }
 

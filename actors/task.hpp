@@ -40,53 +40,69 @@ private:
   future<T> what_;
 };
 
-// The outcome is told when all that the coroutine had is gone.
+/// What becomes of a coroutine.
 template <class T>
-class task_outcome {
-public:
-  task_outcome() = default;
-  task_outcome(const task_outcome&) = delete;
-  task_outcome& operator=(const task_outcome&) = delete;
-  ~task_outcome() {
-    if (failure_)
-      state_->set_exception(std::move(failure_));
-    else if (value_)
-      tell_value();
-    else
-      state_->set_exception(std::make_exception_ptr(
+struct task_outcome {
+  std::shared_ptr<future_state<T>> state;
+  std::optional<stored<T>> value;
+  std::exception_ptr failure;
+
+  void tell() {
+    if (failure)
+      state->set_exception(std::move(failure));
+    else if (!value)
+      state->set_exception(std::make_exception_ptr(
           remote_error("the coroutine was dropped while it waited for something")));
+    else if constexpr (std::is_void_v<T>)
+      state->set_value();
+    else
+      state->set_value(std::move(*value));
+  }
+};
+
+// Told when all that the coroutine had is gone, its parameters too.
+struct task_end {
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> who) const noexcept {
+    auto outcome = std::move(who.promise().outcome_);
+    who.destroy();
+    outcome.tell();
+  }
+  void await_resume() const noexcept {}
+};
+
+template <class T>
+class task_promise_base {
+public:
+  task_promise_base() = default;
+  task_promise_base(const task_promise_base&) = delete;
+  task_promise_base& operator=(const task_promise_base&) = delete;
+  ~task_promise_base() {
+    if (outcome_.state) outcome_.tell();  // dropped
   }
 
-  task<T> get_return_object() const { return task<T>(future<T>(state_)); }
+  task<T> get_return_object() const { return task<T>(future<T>(outcome_.state)); }
   std::suspend_never initial_suspend() const noexcept { return {}; }
-  std::suspend_never final_suspend() const noexcept { return {}; }
-  const std::shared_ptr<engine>& driver() const noexcept { return state_->driver(); }
-  void unhandled_exception() noexcept { failure_ = std::current_exception(); }
+  task_end final_suspend() const noexcept { return {}; }
+  const std::shared_ptr<engine>& driver() const noexcept { return outcome_.state->driver(); }
+  void unhandled_exception() noexcept { outcome_.failure = std::current_exception(); }
 
 protected:
-  std::optional<stored<T>> value_;
+  friend struct task_end;
 
-private:
-  void tell_value() {
-    if constexpr (std::is_void_v<T>)
-      state_->set_value();
-    else
-      state_->set_value(std::move(*value_));
-  }
-
-  std::shared_ptr<future_state<T>> state_ = std::make_shared<future_state<T>>(current_driver());
-  std::exception_ptr failure_;
+  task_outcome<T> outcome_{std::make_shared<future_state<T>>(current_driver()), {}, {}};
 };
 
 template <class T>
-struct task_promise : task_outcome<T> {
-  template <class U>
+struct task_promise : task_promise_base<T> {
+  template <class U = T>
   requires std::is_convertible_v<U&&, T>
-  void return_value(U&& x) { this->value_.emplace(std::forward<U>(x)); }
+  void return_value(U&& x) { this->outcome_.value.emplace(std::forward<U>(x)); }
 };
 template <>
-struct task_promise<void> : task_outcome<void> {
-  void return_void() { this->value_.emplace(); }
+struct task_promise<void> : task_promise_base<void> {
+  void return_void() { this->outcome_.value.emplace(); }
 };
 
 }  // namespace detail
@@ -110,7 +126,8 @@ public:
   operator future<T>() const { return outcome_; }
 
   bool ready() const { return outcome_.ready(); }
-  decltype(auto) get() const { return outcome_.get(); }
+  decltype(auto) get() const& { return outcome_.get(); }
+  T get() && { return std::move(outcome_).get(); }
   T get_for(std::chrono::nanoseconds limit) const { return outcome_.get_for(limit); }
 
 private:

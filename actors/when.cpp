@@ -2,6 +2,9 @@
 
 #include <atomic>
 
+#include "actors/engine.hpp"
+#include "actors/job.hpp"
+
 namespace troupe::detail {
 
 void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
@@ -16,6 +19,14 @@ void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
   const auto left = std::make_shared<countdown>(what.size() + 1, std::move(next));
   for (const auto& one : what) one->when_ready(make_continuation([left] { left->arrived(); }));
   left->arrived();
+}
+
+void run_on_thread_of(engine& driver, std::function<void()> body) {
+  if (driver.is_own_thread()) return body();
+  auto* job = make_continuation(std::move(body));
+  if (driver.push_if_open(job)) return;
+  job->resume(nullptr, 1);
+  intrusive_ptr_release(job);
 }
 
 }  // namespace troupe::detail

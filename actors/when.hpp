@@ -12,6 +12,9 @@ namespace detail {
 void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
                     std::function<void()> next);
 
+/// Runs `body` on a thread of `driver`; here, once that has stopped.
+void run_on_thread_of(engine& driver, std::function<void()> body);
+
 /// The first error among them, by their order; null: none.
 inline std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what) {
   for (const auto& one : what)

@@ -83,6 +83,59 @@ task<int> relay(int depth) {
   co_return 1 + co_await here.rpc_async<&relay>(here.name() == "a" ? "b" : "a", depth - 1);
 }
 
+// The node of a handler is known as `this_node` alone.
+task<int> sum_here(int a) {
+  const auto here = this_node();
+  const auto twice = here.rpc_async<&sum>("a", a, a);
+  co_return co_await here.rpc_async<&sum>("a", twice, here.rpc_async<&sum>("b", a, a));
+}
+
+TEST_P(coroutines, take_futures_as_arguments_in_handlers) {
+  auto nodes = start({"a", "b"});
+  EXPECT_EQ(nodes[0].rpc_async<&sum_here>("b", 5).get_for(patience), 20);
+  shut_down(nodes);
+}
+
+TEST_P(coroutines, of_a_node_that_has_ended_end_where_they_wait) {
+  auto nodes = start({"a", "b"});
+  gate = std::make_unique<signal>();
+  arrived = 0;
+  const auto call = nodes[0].rpc_async<&greet>("b", std::string("you"));
+  ASSERT_TRUE(eventually([&] { return arrived == 1; }));
+  nodes[1].shutdown(false);
+  nodes.pop_back();
+  EXPECT_THROW(call.get_for(patience), peer_lost);
+  gate->to.set_value(1);
+}
+
+TEST(tasks, are_done_when_their_parameters_are_gone) {
+  auto end = std::make_unique<signal>();
+  auto kept = std::make_shared<std::atomic<int>>(0);
+  struct parameter {
+    std::shared_ptr<std::atomic<int>> gone;
+    ~parameter() {
+      if (gone) ++*gone;
+    }
+    explicit parameter(std::shared_ptr<std::atomic<int>> x) : gone(std::move(x)) {}
+    parameter(parameter&&) = default;
+  };
+  auto running = [](parameter, future<int> what) -> task<int> { co_return co_await what; }(
+                                                     parameter(kept), end->from);
+  int gone_then = 0;
+  auto seen = running.result().then([&](int) { return kept->load(); });
+  end->to.set_value(3);
+  gone_then = seen.get();
+  EXPECT_EQ(gone_then, 1);
+  EXPECT_EQ(running.get(), 3);
+}
+
+TEST(tasks, may_return_what_cannot_be_copied) {
+  auto made = []() -> task<std::unique_ptr<int>> { co_return std::make_unique<int>(4); };
+  EXPECT_EQ(*made().get(), 4);
+  auto taken = [&]() -> task<int> { co_return *co_await made(); };
+  EXPECT_EQ(taken().get(), 4);
+}
+
 TEST_P(coroutines, of_the_callee_hold_no_thread_while_they_wait) {
   rpc_options options;
   options.max_threads = 2;

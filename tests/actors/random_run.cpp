@@ -1,6 +1,7 @@
 #include "tests/actors/random_run.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <caf/send.hpp>
 #include <cstdlib>
@@ -348,26 +349,6 @@ std::uint64_t random_run::incarnation_of(std::uint32_t rank) const {
 }
 
 void random_run::check_members() {
-  const auto& stories = book_->members;
-  std::map<std::uint32_t, std::vector<std::string>> epochs;
-  for (const auto& [who, story] : stories) {
-    std::map<std::uint32_t, std::vector<std::string>> mine;
-    std::uint32_t last = 0;
-    for (const auto& event : story) {
-      if (event.epoch < last)
-        wrong(fmt::format("rank {} hears of epoch {} after {}", who.first, event.epoch, last));
-      if (last != 0 && event.epoch > last + 1)
-        wrong(fmt::format("rank {} misses an epoch after {}", who.first, last));
-      last = event.epoch;
-      mine[event.epoch].push_back(event.text);
-    }
-    for (const auto& [epoch, changes] : mine) {
-      const auto [place, first] = epochs.emplace(epoch, changes);
-      if (!first && place->second != changes)
-        wrong(fmt::format("epoch {} is another one for rank {}: {} instead of {}", epoch, who.first,
-                          changes.front(), place->second.front()));
-    }
-  }
   // Those that are in the job agree in the end who else is.
   const auto agree = [&] {
     std::set<std::pair<std::uint32_t, std::vector<std::uint32_t>>> views;
@@ -380,6 +361,43 @@ void random_run::check_members() {
     return views.size() <= 1;
   };
   if (!lab_->wait_until(agree, 20s)) wrong("the nodes do not agree who belongs to the job");
+  lab_->sleep(1ms);  // until those who watch have heard of it
+  check_stories();
+}
+
+// All have heard of the same changes, in the same order. Who is no more may have heard of some
+// changes of its last epoch alone.
+void random_run::check_stories() {
+  using changes = std::vector<std::string>;
+  std::map<std::uint32_t, changes> whole;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::map<std::uint32_t, changes>> heard;
+  for (const auto& [who, story] : book_->members) {
+    auto& mine = heard[who];
+    std::uint32_t last = 0;
+    for (const auto& event : story) {
+      if (event.epoch < last)
+        wrong(fmt::format("rank {} hears of epoch {} after {}", who.first, event.epoch, last));
+      if (last != 0 && event.epoch > last + 1)
+        wrong(fmt::format("rank {} misses an epoch after {}", who.first, last));
+      last = event.epoch;
+      mine[event.epoch].push_back(event.text);
+    }
+    for (const auto& [epoch, some] : mine)
+      if (some.size() > whole[epoch].size()) whole[epoch] = some;
+  }
+  for (const auto& [who, mine] : heard) {
+    const bool there = std::any_of(places_.begin(), places_.end(), [&](const auto& at) {
+      return at->rank == who.first && at->incarnation == who.second && !at->crashed && !at->left &&
+             at->here.in_job();
+    });
+    for (const auto& [epoch, some] : mine) {
+      auto all = whole[epoch];
+      if (!there && epoch == mine.rbegin()->first) all.resize(some.size());
+      if (some != all)
+        wrong(fmt::format("epoch {} is another one for rank {}: {} instead of {}", epoch, who.first,
+                          fmt::join(some, ", "), fmt::join(all, ", ")));
+    }
+  }
 }
 
 void random_run::check_rest() {

@@ -33,6 +33,7 @@ private:
   void check_calls();
   void check_notes();
   void check_members();
+  void check_stories();
   void check_rest();
   void wrong(std::string what);
   static bool sound(const place& p);

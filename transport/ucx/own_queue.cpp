@@ -90,11 +90,14 @@ void backend::take_what_is_left(const peer& p) {
     if (common_->progress() + (p.own ? p.own->progress() : 0) == 0) break;
     if (!ready_.empty()) deliver();
   }
+  if (!ready_.empty()) deliver();
 }
 
 // What was sent before, by the common queue, may still lie there.
 unsigned backend::take_goodbyes() {
-  for (int turns = 0; turns < most_turns && common_->progress() != 0; ++turns) continue;
+  int turns = 0;
+  while (turns < most_turns && common_->progress() != 0) ++turns;
+  if (turns == most_turns) return 0;  // `something_to_do` sees to it
   const auto goodbyes = std::exchange(goodbyes_, {});
   for (const auto& c : goodbyes)
     if (!c->over) trouble_with(c, {loss_kind::left, "it closed the connection"});
