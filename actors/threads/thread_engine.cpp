@@ -150,7 +150,7 @@ bool thread_engine::occupy() noexcept {
 // Is there work for a thread, and may it take it?
 bool thread_engine::work_waits() const noexcept {
   if (occupied_.load() >= options_.max_threads) return false;
-  return handed_over_ || (!(queue_.empty() && first_.empty()) && !leader_polls_queue());
+  return handed_over_ || (have_jobs() && !leader_polls_queue());
 }
 
 // At the stop. Whoever pushes a job from now on runs it here itself.
@@ -170,12 +170,12 @@ void thread_engine::run_what_is_left(engine_unit& unit) {
 
 thread_engine::census thread_engine::count() const {
   return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
-          queue_.empty() && first_.empty()};
+          !have_jobs()};
 }
 
 // Counted as running before it leaves the queue, so that `quiet` sees it in one place or the other.
 caf::resumable* thread_engine::take_job() {
-  if (queue_.empty() && first_.empty()) return nullptr;
+  if (!have_jobs()) return nullptr;
   running_.fetch_add(1, std::memory_order_seq_cst);
   auto* job = first_.try_pop();
   if (!job) job = queue_.try_pop();
@@ -185,8 +185,7 @@ caf::resumable* thread_engine::take_job() {
 
 bool thread_engine::quiet() const noexcept {
   const int own = is_own_thread() ? 1 : 0;
-  return running_.load() == own && queue_.empty() && first_.empty() && !have_local_.load() &&
-         running_.load() == own;
+  return running_.load() == own && !have_jobs() && !have_local_.load() && running_.load() == own;
 }
 
 }  // namespace troupe

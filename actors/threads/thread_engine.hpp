@@ -90,6 +90,7 @@ private:
 
   bool occupy() noexcept;
   bool work_waits() const noexcept;
+  bool have_jobs() const noexcept { return !queue_.empty() || !first_.empty(); }
   bool is_favourite(caf::resumable* job) const noexcept;
   void run_aside_of_handlers(engine_unit& unit);
   leader_role::snapshot mind(engine_unit& unit);

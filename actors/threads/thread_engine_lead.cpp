@@ -119,8 +119,7 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
   role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
   const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
-                    (network_thread && !(queue_.empty() && first_.empty())) ||
-                    (unit.awaited_ && unit.awaited_->ready());
+                    (network_thread && have_jobs()) || (unit.awaited_ && unit.awaited_->ready());
   if (!work) {
     pollfd ready{net_->event_fd(), POLLIN, 0};
     ::poll(&ready, 1, milliseconds_until(deadline));

@@ -82,7 +82,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
                                        engine_unit& unit) {
   empty_polls idle;
   // What this thread's own handler has left to itself goes to others now.
-  if (!(queue_.empty() && first_.empty())) summon_runner();
+  if (have_jobs()) summon_runner();
   for (;;) {
     auto events = poll(unit);
     if (what.ready() || waits_.closed()) break;
