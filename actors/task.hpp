@@ -16,7 +16,7 @@ namespace detail {
 std::shared_ptr<engine> current_driver();
 
 /// Has `who` go on as soon as `what` is ready, on a thread of `driver`; nullptr: of the future's.
-/// If that never comes, the coroutine ends where it stands.
+/// When that engine has stopped, the coroutine ends where it stands.
 void resume_when_ready(future_core& what, std::coroutine_handle<> who,
                        const std::shared_ptr<engine>& driver);
 
@@ -112,7 +112,8 @@ struct task_promise<void> : task_promise_base<void> {
 /// and goes on on a thread of the node in whose handler it began; of the future's, if in none. What
 /// the thread has set (grad mode, say) does not come along. Its parameters are the coroutine's as
 /// C++ has it: a reference must outlive it, but those of a function that another node has called
-/// do. Dropping the task changes nothing. Thread-safe.
+/// do. One whose node has ended ends where it waits. Dropping the task changes nothing.
+/// Thread-safe.
 template <class T = void>
 class task {
 public:

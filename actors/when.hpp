@@ -35,10 +35,10 @@ template <class T, class U, class... Rest>
 auto when_all(const future<T>& first, const future<U>& second, const future<Rest>&... rest) {
   using result = std::tuple<detail::stored<T>, detail::stored<U>, detail::stored<Rest>...>;
   auto out = std::make_shared<detail::future_state<result>>(first.state().driver());
+  second.state();  // throws when it belongs to no call
+  (rest.state(), ...);
   std::vector<std::shared_ptr<detail::future_core>> all{first.shared(), second.shared(),
                                                         rest.shared()...};
-  for (const auto& one : all)
-    if (!one) throw invalid_argument("this future belongs to no call");
   for (const auto& one : all)
     one->when_ready(detail::make_continuation([one, out] {
       if (one->failure()) out->set_exception(one->failure());

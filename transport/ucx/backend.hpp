@@ -213,7 +213,7 @@ private:
   std::vector<closing> closing_;  // until their sends are done, or cannot be
   std::vector<ucs_status_ptr_t> closes_;
   std::vector<std::shared_ptr<connection>> goodbyes_;
-  std::vector<queue*> own_queues_;                  // the peers.
+  std::vector<queue*> own_queues_;                  // those of the peers
   std::vector<peer*> retiring_;                     // those whose own queue is of no use any more
   std::vector<std::shared_ptr<connection>> news_;   // something was acknowledged, or a hello came
   std::vector<std::shared_ptr<connection>> owing_;  // perhaps to be told what has arrived
