@@ -35,7 +35,10 @@ protected:
     try {
       border handles(actors_, peer_);
       decoder in(answer.body(), answer.tensors(), &handles);
-      read(in);
+      if constexpr (std::is_invocable_v<const Read&, decoder&, border&>)
+        read(in, handles);
+      else
+        read(in);
     } catch (...) {
       this->set_exception(std::current_exception());
     }

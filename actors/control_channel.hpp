@@ -9,6 +9,7 @@ enum control_channel : std::uint64_t {
   handles_channel = 0,  ///< handles, watching, windows
   shutdown_channel = 1,
   membership_channel = 2,
+  rref_channel = 3,
 };
 
 }  // namespace troupe

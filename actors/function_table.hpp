@@ -1,9 +1,11 @@
 #pragma once
 
 #include <string>
+#include <typeinfo>
 
 #include "actors/future.hpp"
 #include "actors/reply.hpp"
+#include "actors/when.hpp"
 #include "messages/archive.hpp"
 #include "messages/type_table.hpp"
 
@@ -14,7 +16,7 @@ struct function_entry {
   std::uint64_t hash;
   std::string_view name;
   /// Reads the arguments, calls, and sees to the answer. Throws what the function throws.
-  void (*invoke)(decoder& in, reply_token&& reply);
+  void (*invoke)(decoder& in, border& handles, reply_token&& reply);
 };
 
 /// Enters a function; harmless when it is there already. Throws internal_error when another
@@ -26,11 +28,18 @@ const function_entry* find_function(std::uint64_t hash) noexcept;
 
 namespace detail {
 
+/// A lambda without captures, and without `auto` among its parameters.
+template <class F>
+concept captureless =
+    std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F> && requires {
+  &F::operator();
+};
+
 template <class F>
 struct signature {
   static_assert(!std::is_same_v<F, F>,
-                "only a plain function can be called from another node, as in "
-                "rpc_sync<&f>(\"worker1\", x): no lambda, functor or member function");
+                "only a function, a lambda without captures or a member function of an rref's "
+                "value can be called from another node, as in rpc_sync<&f>(\"worker1\", x)");
 };
 
 template <class R, class... Args>
@@ -41,6 +50,42 @@ struct signature<R (*)(Args...)> {
 };
 template <class R, class... Args>
 struct signature<R (*)(Args...) noexcept> : signature<R (*)(Args...)> {};
+
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...)> : signature<R (*)(Args...)> {
+  using object = C;
+};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) const> : signature<R (C::*)(Args...)> {};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) noexcept> : signature<R (C::*)(Args...)> {};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) const noexcept> : signature<R (C::*)(Args...)> {};
+
+template <captureless F>
+struct signature<F> : signature<decltype(&F::operator())> {};
+
+/// What stands for the function F on the wire. Lambdas look alike to the compiler's pretty names,
+/// so theirs are the ones that the linker knows.
+template <auto F>
+std::uint64_t function_hash() {
+  using type = std::remove_const_t<decltype(F)>;
+  if constexpr (std::is_class_v<type>) {
+    static const auto hash = hash_name(typeid(type).name());
+    return hash;
+  } else {
+    constexpr auto hash = hash_name(type_name<type>(), hash_name(function_name<F>()));
+    return hash;
+  }
+}
+
+/// Calls `next` with the first error among `what`, or null, once all of them are ready; at once
+/// when they are. Otherwise on a thread of the node.
+template <class Next>
+void after(std::vector<std::shared_ptr<future_core>>&& what, Next next) {
+  auto all = std::make_shared<const std::vector<std::shared_ptr<future_core>>>(std::move(what));
+  when_all_ready(*all, [all, next = std::move(next)] { next(first_failure(*all)); });
+}
 
 // What a caller of a function gets: a function that answers later returns a future.
 template <class T>
@@ -54,28 +99,59 @@ struct answer_of<future<T>> {
   static constexpr bool later = true;
 };
 
+template <class... Args>
+std::tuple<Args...> read_tuple(decoder& in, std::tuple<Args...>*) {
+  return std::tuple<Args...>{in.get<Args>()...};  // braces: from left to right
+}
+
+/// The arguments, which are all that is left.
+template <class Arguments>
+Arguments read_arguments(decoder& in) {
+  auto args = read_tuple(in, static_cast<Arguments*>(nullptr));
+  in.expect_end();
+  return args;
+}
+
 }  // namespace detail
 
-/// The function F as something to be called from elsewhere.
+/// The function F, or lambda, as something to be called from elsewhere.
 template <auto F>
 struct callable {
-  using function = detail::signature<decltype(F)>;
+  using function = detail::signature<std::remove_const_t<decltype(F)>>;
   using returned = std::remove_cvref_t<typename function::result>;
   using answer = typename detail::answer_of<returned>::type;
   using arguments = typename function::arguments;
 
   static constexpr std::string_view name = function_name<F>();
-  static constexpr std::uint64_t hash = hash_name(type_name<decltype(F)>(), hash_name(name));
+  static std::uint64_t hash() { return detail::function_hash<F>(); }
 
-  static void invoke(decoder& in, reply_token&& reply) {
-    auto args = read(in, static_cast<arguments*>(nullptr));
-    in.expect_end();
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    auto args = detail::read_arguments<arguments>(in);
+    auto claims = handles.take_claims();
+    if (claims.empty()) return run(std::move(args), std::move(reply));
+    auto kept = std::make_shared<call>(std::move(args), std::move(reply));
+    detail::after(std::move(claims), [kept](const std::exception_ptr& failure) {
+      try {
+        if (failure) std::rethrow_exception(failure);
+        run(std::move(kept->args), std::move(kept->reply));
+      } catch (...) {
+        kept->reply.fail(std::current_exception());
+      }
+    });
+  }
+
+  /// Named wherever F is called from, so that every program that has the call has the entry.
+  static const bool registered;
+
+private:
+  struct call {
+    arguments args;
+    reply_token reply;
+  };
+
+  static void run(arguments&& args, reply_token&& reply) {
     if constexpr (detail::answer_of<returned>::later) {
       // A coroutine may refer to them until it has an answer.
-      struct call {
-        arguments args;
-        reply_token reply;
-      };
       auto kept = std::make_shared<call>(std::move(args), std::move(reply));
       try {
         const future<answer> later = std::apply(F, std::move(kept->args));
@@ -95,15 +171,6 @@ struct callable {
     }
   }
 
-  /// Named wherever F is called from, so that every program that has the call has the entry.
-  static const bool registered;
-
-private:
-  template <class... Args>
-  static arguments read(decoder& in, std::tuple<Args...>*) {
-    return arguments{in.get<Args>()...};  // braces: from left to right
-  }
-
   static void finish(detail::future_state<answer>& state, reply_token& reply) noexcept {
     if (state.failure())
       reply.fail(state.failure());
@@ -116,13 +183,16 @@ private:
 
 namespace detail {
 
-template <auto F>
-inline constexpr function_entry entry_of_function{callable<F>::hash, callable<F>::name,
-                                                  &callable<F>::invoke};
+/// The one entry of a callable.
+template <class Callable>
+const function_entry& function_entry_of() {
+  static const function_entry entry{Callable::hash(), Callable::name, &Callable::invoke};
+  return entry;
+}
 
 }  // namespace detail
 
 template <auto F>
-const bool callable<F>::registered = add_function(detail::entry_of_function<F>);
+const bool callable<F>::registered = add_function(detail::function_entry_of<callable<F>>());
 
 }  // namespace troupe

@@ -40,6 +40,14 @@ public:
   /// Runs `next` on a thread of the node, once it is ready; at once when it is.
   void when_ready(caf::resumable* next);
 
+  /// Gives it an error for an outcome; false when it had an outcome already.
+  bool fail(std::exception_ptr why) {
+    if (!claim()) return false;
+    failure_ = std::move(why);
+    publish();
+    return true;
+  }
+
   const std::exception_ptr& failure() const noexcept { return failure_; }
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
 
@@ -91,12 +99,7 @@ public:
     return true;
   }
 
-  bool set_exception(std::exception_ptr why) {
-    if (!claim()) return false;
-    failure_ = std::move(why);
-    publish();
-    return true;
-  }
+  bool set_exception(std::exception_ptr why) { return this->fail(std::move(why)); }
 
   std::optional<stored<T>>& value() noexcept { return value_; }
 

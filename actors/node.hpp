@@ -3,7 +3,9 @@
 #include <span>
 
 #include "actors/current.hpp"
+#include "actors/named_function.hpp"
 #include "actors/request.hpp"
+#include "actors/rref/rref.hpp"
 #include "actors/spawn.hpp"
 #include "actors/task.hpp"
 #include "actors/when.hpp"
@@ -41,40 +43,11 @@ private:
   std::uint32_t self_;
 };
 
-namespace detail {
-
-/// The future of a call: reads the value when the answer comes.
-template <class T>
-class call_state final : public remote_answer_state<T> {
-public:
-  call_state(node_core& node, peer& callee) : remote_answer_state<T>(node.actors(), callee) {}
-
-  void on_value(opened_envelope& answer) noexcept override {
-    if constexpr (std::is_void_v<T>)
-      this->set_value();
-    else
-      this->take_apart(answer, [this](decoder& in) {
-        auto value = in.get<T>();
-        in.expect_end();
-        this->set_value(std::move(value));
-      });
-  }
+/// The name of a function that TROUPE_FUNCTION has registered: a literal.
+struct function_label {
+  consteval function_label(const char* name) : text(name) {}
+  std::string_view text;
 };
-
-template <class Arguments, std::size_t I, class T>
-void write_argument(encoder& out, const T& x) {
-  if constexpr (I < std::tuple_size_v<Arguments>) {
-    using wanted = std::tuple_element_t<I, Arguments>;
-    static_assert(std::is_convertible_v<const T&, wanted>,
-                  "an argument of the call does not convert to the function's parameter");
-    if constexpr (std::is_same_v<T, wanted>)
-      out.put(x);
-    else
-      out.put(static_cast<const wanted&>(static_cast<wanted>(x)));
-  }
-}
-
-}  // namespace detail
 
 /// A member of a job: calls functions of other nodes, makes actors here and there. Copies are the
 /// same node. Thread-safe. The last copy that goes without `shutdown` ends the node at once. In one
@@ -94,10 +67,12 @@ public:
   const worker_info& get_worker_info() const { return open().self(); }
   const worker_info& get_worker_info(const destination& who) const { return open().find(who).info; }
 
-  /// Calls F on another node (or this one) and returns its value. Arguments are values: they are
-  /// copied to the callee, tensors without a copy in between. A `timeout` and
-  /// `no_wait` may follow the arguments. Throws remote_error (what F threw), rpc_timeout,
-  /// peer_lost, overloaded_error, unknown_worker, not_initialized.
+  /// Calls F, a function or a lambda without captures, on another node (or this one) and returns
+  /// its value. Arguments are values: they are copied to the callee, tensors without a copy in
+  /// between. Where F wants a value, an rref of one may be given: the callee fetches it from its
+  /// owner, and this node sees nothing of it. A `timeout` and `no_wait` may follow the arguments.
+  /// Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error, unknown_worker,
+  /// not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
     return rpc_async<F>(to, args...).get();
@@ -110,11 +85,116 @@ public:
   /// becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
-    if constexpr ((detail::is_future<Args> || ...))
-      return call_when_ready<F>(to, std::index_sequence_for<Args...>(), args...);
-    else
-      return call_now<F>(to, args...);
+    using target = detail::function_target<F>;
+    static_assert(!target::is_member,
+                  "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
+    using parameters = typename target::template parameters<void>;
+    using answer = typename callable<F>::answer;
+    auto& callee = open().find(to);
+    if constexpr ((detail::is_future<Args> || ...)) {
+      auto out = std::make_shared<detail::future_state<answer>>(core().driver());
+      detail::when_given<parameters>(
+          core(),
+          [to, out](node_core& here, const auto&... xs) {
+            detail::pass_on(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared(),
+                            out);
+          },
+          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
+      return future<answer>(std::move(out));
+    } else {
+      detail::check_count<parameters, Args...>();
+      using wire = detail::wire_for<parameters, Args...>;
+      using call = std::conditional_t<std::is_same_v<wire, parameters>, callable<F>,
+                                      detail::invocation<target, void, false, wire>>;
+      (void)call::registered;
+      return send_call<answer, wire>(callee, call::hash(), call::name, args...);
+    }
   }
+
+  /// The same with a lambda as an argument: `rpc_sync("w1", [](int x) { return x + 1; }, 2)`.
+  template <detail::captureless F, class... Args>
+  auto rpc_sync(const destination& to, F, const Args&... args) const {
+    return rpc_sync<F{}>(to, args...);
+  }
+  template <detail::captureless F, class... Args>
+  auto rpc_async(const destination& to, F, const Args&... args) const {
+    return rpc_async<F{}>(to, args...);
+  }
+
+  /// The same with a function that the callee's program has registered by a name (TROUPE_FUNCTION),
+  /// which this program need not have: `rpc_sync<int(int, int)>("w1", "add", 1, 2)`. The name is a
+  /// literal. unknown_function when the callee has none of that name and type.
+  template <class Signature, class... Args>
+  requires std::is_function_v<Signature>
+  auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
+    return rpc_async<Signature>(to, name, args...).get();
+  }
+  template <class Signature, class... Args>
+  requires std::is_function_v<Signature>
+  auto rpc_async(const destination& to, function_label name, const Args&... args) const {
+    using named = detail::named_function<Signature>;
+    detail::check_count<typename named::parameters, Args...>();
+    static_assert(!(detail::is_future<Args> || ...), "a function by name takes values, no futures");
+    return send_call<typename named::answer, typename named::parameters>(
+        open().find(to), named::hash(name.text), name.text, args...);
+  }
+
+  /// Calls F on another node (or this one), where the result stays; the reference to it is there at
+  /// once. What goes wrong is thrown where the reference is used. The limit is for the creation.
+  /// Arguments as for `rpc_async`. Throws unknown_worker, not_initialized.
+  template <auto F, class... Args>
+  auto remote(const destination& to, const Args&... args) const {
+    using target = detail::function_target<F>;
+    static_assert(!target::is_member, "a member function is called on an rref: r.remote<&T::f>(x)");
+    return rref<typename callable<F>::answer>(
+        detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+  }
+  template <detail::captureless F, class... Args>
+  auto remote(const destination& to, F, const Args&... args) const {
+    return remote<F{}>(to, args...);
+  }
+  template <class Signature, class... Args>
+  requires std::is_function_v<Signature>
+  auto remote(const destination& to, function_label name, const Args&... args) const {
+    using named = detail::named_function<Signature>;
+    detail::check_count<typename named::parameters, Args...>();
+    using answer = typename named::answer;
+    auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
+                                               to.site());
+    detail::send_creation<typename named::parameters>(core(), made, named::creating_hash(name.text),
+                                                      name.text, args...);
+    return rref<answer>(std::move(made));
+  }
+
+  /// Constructs a T on another node (or this one): `remote<torch::nn::Linear>("ps", 128, 10)`.
+  template <class T, class... Args>
+  requires(!std::is_function_v<T> &&
+           !std::is_base_of_v<caf::local_actor, T>) auto remote(const destination& to,
+                                                                const Args&... args) const {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      using target = detail::constructor_target<
+          T, typename caf::detail::implicit_conversions<
+                 std::decay_t<std::tuple_element_t<I, std::tuple<Args...>>>>::type...>;
+      return rref<T>(
+          detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+    }
+    (std::make_index_sequence<sizeof...(Args) - detail::option_count<Args...>>());
+  }
+
+  /// A reference to a value of this node, which it owns from now on.
+  template <class T>
+  rref<std::decay_t<T>> make_rref(
+      T&& value, const std::source_location& site = std::source_location::current()) const {
+    return own<std::decay_t<T>>(site, std::forward<T>(value));
+  }
+  /// The same with one that is made in place: `make_rref(std::in_place_type<model>, 128, 10)`.
+  template <class T, class... Args>
+  rref<T> make_rref(std::in_place_type_t<T>, Args&&... args) const {
+    return own<T>({}, std::forward<Args>(args)...);
+  }
+
+  /// The references that are here. After a graceful shutdown: those that the program still has.
+  std::vector<rref_leak> rrefs() const { return core().actors().rrefs().list(); }
 
   /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
   /// class.
@@ -194,85 +274,21 @@ private:
     return *core_;
   }
 
-  template <auto F, class... Args>
-  future<typename callable<F>::answer> call_now(const destination& to, const Args&... args) const {
-    using target = callable<F>;
-    using answer = typename target::answer;
-    static_assert(sizeof...(Args) - detail::option_count<Args...> == target::function::arity,
-                  "the call has too few or too many arguments for the function");
-    (void)target::registered;
-    open();
-    auto& callee = core().find(to);
-    auto state = std::make_shared<detail::call_state<answer>>(core(), callee);
-    core().call(
-        callee, target::hash, target::name, state,
-        detail::options_in(args...), [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return [&](encoder& out) {
-            (detail::write_argument<typename target::arguments, I>(out, args), ...);
-          };
-        }(std::index_sequence_for<Args...>()));
-    return future<answer>(std::move(state));
+  template <class Answer, class Wire, class... Args>
+  future<Answer> send_call(peer& callee, std::uint64_t hash, std::string_view name,
+                           const Args&... args) const {
+    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee);
+    core().call(callee, hash, name, state, detail::options_in(args...),
+                [&](encoder& out) { detail::write_arguments<Wire>(out, args...); });
+    return future<Answer>(std::move(state));
   }
 
-  // Copied as the function wants them: what they refer to may be gone when the call is made.
-  template <auto F, std::size_t I, class T>
-  static auto keep(const T& x) {
-    if constexpr (detail::is_future<T> || I >= callable<F>::function::arity) {
-      return x;
-    } else {
-      static_assert(
-          std::is_convertible_v<const T&, std::tuple_element_t<I, typename callable<F>::arguments>>,
-          "an argument of the call does not convert to the function's parameter");
-      return static_cast<std::tuple_element_t<I, typename callable<F>::arguments>>(x);
-    }
-  }
-
-  template <class T>
-  static const T& value_of(const T& x) {
-    return x;
-  }
-  template <class T>
-  static const T& value_of(const future<T>& x) {
-    return *x.state().value();
-  }
-
-  template <auto F, std::size_t... I, class... Args>
-  auto call_when_ready(const destination& to, std::index_sequence<I...>,
-                       const Args&... args) const {
-    using answer = typename callable<F>::answer;
-    open().find(to);
-    std::vector<std::shared_ptr<detail::future_core>> awaited;
-    const auto await = [&](const auto& x) {
-      if constexpr (detail::is_future<std::decay_t<decltype(x)>>) {
-        x.state();  // throws when it belongs to no call
-        awaited.push_back(x.shared());
-      }
-    };
-    (await(args), ...);
-    const auto driver = core().actors().driver();
-    auto out = std::make_shared<detail::future_state<answer>>(driver);
-    auto call = [awaited, out, to, weak = core().weak_from_this(),
-                 given = std::make_tuple(keep<F, I>(args)...)] {
-      try {
-        if (const auto why = detail::first_failure(awaited)) std::rethrow_exception(why);
-        const auto core = weak.lock();
-        if (!core) throw not_initialized("the node has been shut down");
-        const auto made = node(core).call_now<F>(to, value_of(std::get<I>(given))...);
-        made.state().when_ready(detail::make_continuation([out, from = made.shared()] {
-          if (from->failure())
-            out->set_exception(from->failure());
-          else if constexpr (std::is_void_v<answer>)
-            out->set_value();
-          else
-            out->set_value(std::move(*from->value()));
-        }));
-      } catch (...) {
-        out->set_exception(std::current_exception());
-      }
-    };
-    detail::when_all_ready(
-        awaited, [driver, call = std::move(call)] { detail::run_on_thread_of(*driver, call); });
-    return future<answer>(out);
+  template <class T, class... Args>
+  rref<T> own(const std::source_location& site, Args&&... args) const {
+    auto state = std::make_shared<detail::future_state<T>>(open().driver());
+    state->set_value(std::forward<Args>(args)...);
+    if (state->failure()) std::rethrow_exception(state->failure());
+    return rref<T>(core().actors().rrefs().own(state, detail::value_type::of<T>(), site));
   }
 
   std::shared_ptr<node_core> core_;

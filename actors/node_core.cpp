@@ -8,7 +8,9 @@
 #include "actors/current.hpp"
 #include "actors/job.hpp"
 #include "actors/membership/note_codec.hpp"
+#include "actors/profiling.hpp"
 #include "actors/receipt.hpp"
+#include "actors/rref/rref_table.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
 
@@ -36,6 +38,7 @@ bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
   pending.peer = to.rank();
   pending.function = name;
   pending.sink = sink;
+  detail::caller_range range(pending.sink);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
@@ -43,6 +46,8 @@ bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
   header.kind = envelope_kind::call;
   header.target = hash;
   header.request = remoting_->expect(std::move(pending));
+  range.begin(name, self().name, to.info.name,
+              detail::range_number(identity_.rank, header.request));
   try {
     remoting_->out().send(to, 0, header, &text, nullptr, until);
     return true;
@@ -115,6 +120,9 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);
       quiescence_->deliver(in, rank);
+    } else if (header.kind == envelope_kind::control && header.target == rref_channel) {
+      decoder in(opened.body(), nullptr, nullptr);
+      remoting_->rrefs().deliver(in, *from);
     } else {
       receipt taken;
       if (header.kind == envelope_kind::actor_message)
@@ -157,7 +165,9 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
-    function->invoke(in, std::move(reply));
+    const detail::callee_range range(function->name, from.info.name, self().name,
+                                     detail::range_number(from.rank(), header.request));
+    function->invoke(in, handles, std::move(reply));
   } catch (...) {
     reply.fail(std::current_exception());
   }
@@ -207,9 +217,18 @@ debug_info node_core::info() const {
   gate::pass pass(uses_);
   check_open();
   auto threads = engine_->count();
-  return {
-      threads.threads,      threads.idle, remoting_->requests().size(), remoting_->exports().held(),
-      remoting_->proxies(), net_->count()};
+  const auto rrefs = remoting_->rrefs().count();
+  debug_info out;
+  out.threads = threads.threads;
+  out.idle_threads = threads.idle;
+  out.calls_in_flight = remoting_->requests().size();
+  out.actors_held = remoting_->exports().held();
+  out.remote_handles = remoting_->proxies();
+  out.owner_rrefs = rrefs.owned;
+  out.user_rrefs = rrefs.used;
+  out.rref_forks = rrefs.forks;
+  out.traffic = net_->count();
+  return out;
 }
 
 void node_core::set_rpc_timeout(std::chrono::milliseconds limit) {

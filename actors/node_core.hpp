@@ -33,6 +33,9 @@ struct debug_info {
   std::size_t calls_in_flight = 0;  ///< requests of this node that wait for an answer
   std::size_t actors_held = 0;      ///< actors here that other nodes have handles of
   std::size_t remote_handles = 0;   ///< handles here of other nodes' actors
+  std::size_t owner_rrefs = 0;      ///< values here that rrefs refer to
+  std::size_t user_rrefs = 0;       ///< rrefs here, whoever owns the value; copies count as one
+  std::size_t rref_forks = 0;       ///< rrefs on their way to other nodes, not yet confirmed
   transport::counters traffic;
 };
 
@@ -146,6 +149,7 @@ private:
   static std::shared_ptr<node_core> join_running(const rpc_options& options);
 
   void add_peer(const member& who);
+  void report_leaks() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
   bool send_call(peer& to, std::uint64_t hash, std::string_view name,

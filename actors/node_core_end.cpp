@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "actors/node_core.hpp"
+#include "actors/rref/rref_table.hpp"
 #include "messages/log.hpp"
 
 namespace troupe {
@@ -50,8 +51,23 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
     const std::lock_guard lock(end_mutex_);
     if (ended_) failure = to_exception(*ended_);
   }
+  if (graceful && !failure) report_leaks();
   close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
+}
+
+// All is done, so whatever refers to something now is a variable of the program that has outlived
+// its use, or a circle.
+void node_core::report_leaks() const {
+  constexpr std::size_t most = 10;
+  auto left = remoting_->rrefs().list();
+  std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
+  for (std::size_t i = 0; i < std::min(most, left.size()); ++i)
+    log().warn(
+        "{} still has rref<{}> at the shutdown, made at {}, whose value {} owns: drop it before",
+        left[i].holder, left[i].type, left[i].site, left[i].owner);
+  if (left.size() > most)
+    log().warn("{} still has {} other rrefs", self().name, left.size() - most);
 }
 
 void node_core::close(bool together) {

@@ -8,6 +8,7 @@
 
 #include "actors/membership/note_codec.hpp"
 #include "actors/node_core.hpp"
+#include "actors/rref/rref_table.hpp"
 #include "actors/threads/thread_engine.hpp"
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/newcomer.hpp"
@@ -55,7 +56,10 @@ node_core::node_core(const node_identity& identity, const membership_view& start
 std::shared_ptr<node_core> node_core::make(const node_identity& self, const membership_view& start,
                                            const rpc_options& options,
                                            const engine_maker& make_engine) {
-  return {new node_core(self, start, options, make_engine), &node_core::destroy};
+  std::shared_ptr<node_core> core{new node_core(self, start, options, make_engine),
+                                  &node_core::destroy};
+  core->remoting_->rrefs().attach(core);
+  return core;
 }
 
 namespace {

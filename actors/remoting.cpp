@@ -1,6 +1,7 @@
 #include "actors/remoting.hpp"
 
 #include "actors/remoting_internal.hpp"
+#include "actors/rref/rref_table.hpp"
 
 namespace troupe {
 
@@ -31,7 +32,8 @@ remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
       flow_(std::make_shared<flow_control>(
           peers_, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
       senders_wait_(overload == when_full::wait),
-      out_(self, *engine_, *flow_) {}
+      out_(self, *engine_, *flow_),
+      rrefs_(std::make_unique<detail::rref_table>(*this, self)) {}
 
 remoting::~remoting() = default;
 
@@ -119,6 +121,7 @@ void remoting::bury(const peer& whom) {
   for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
   for (auto& watchers : orphans) tell(watchers, why, nullptr);
   exports_->release_all(whom.rank());
+  rrefs_->bury(whom);
 }
 
 void remoting::close() {
@@ -135,6 +138,7 @@ void remoting::fail_pending(const fault& why) {
     pins.swap(pins_);
   }
   exports_->clear();
+  rrefs_->close(why);
 }
 
 }  // namespace troupe

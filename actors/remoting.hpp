@@ -6,16 +6,23 @@
 #include <memory>
 #include <unordered_map>
 
+#include "actors/control_channel.hpp"
 #include "actors/export_table.hpp"
 #include "actors/gate.hpp"
 #include "actors/mail.hpp"
 #include "actors/request_table.hpp"
+#include "actors/rref/rref_id.hpp"
 #include "messages/message_codec.hpp"
 
 namespace troupe {
 
 class remote_actor;
 class receipt;
+
+namespace detail {
+class future_core;
+class rref_table;
+}  // namespace detail
 
 /// Actors across nodes: what leaves through a handle, what arrives for an actor, and who lives how
 /// long.
@@ -83,6 +90,7 @@ public:
 
   request_table& requests() noexcept { return requests_; }
   export_table& exports() noexcept { return *exports_; }
+  detail::rref_table& rrefs() noexcept { return *rrefs_; }
   mail& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
 
@@ -99,6 +107,7 @@ private:
   friend class remote_actor;
   friend class reply_address;
   friend class border;
+  friend class detail::rref_table;
 
   void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
                pending_request&& pending) noexcept;
@@ -141,6 +150,8 @@ private:
   void answer(pending_request&& request, fault&& why, caf::execution_unit* unit);
   template <class... Ts>
   void send_control(peer& to, const Ts&... xs) noexcept;
+  template <class... Ts>
+  void send_control(peer& to, control_channel channel, const Ts&... xs) noexcept;
   bool is_own(const caf::strong_actor_ptr& handle) const noexcept;
 
   const std::shared_ptr<engine> engine_;
@@ -154,6 +165,7 @@ private:
 
   request_table requests_;
   std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
+  std::unique_ptr<detail::rref_table> rrefs_;
 
   struct key {
     transport::rank_t rank;
@@ -174,13 +186,15 @@ private:
   std::uint64_t last_pin_ = 0;
 };
 
-/// The border between this node and `peer` for the handles of one message. What written handles
-/// give to `peer` is taken back, unless the message is `sent`.
+/// The border between this node and `peer` for the handles and references of one message. What
+/// written ones give to `peer` is taken back, unless the message is `sent`.
 class border final : public handle_translator {
 public:
+  using claims = std::vector<std::shared_ptr<detail::future_core>>;
+
   border(remoting& owner, peer& other) : owner_(owner), peer_(other) {}
   ~border() {
-    if (!written_.empty()) owner_.take_back(written_, peer_);
+    if (!written_.empty() || !references_.empty()) take_back();
   }
   border(const border&) = delete;
   border& operator=(const border&) = delete;
@@ -189,14 +203,32 @@ public:
     owner_.write_handle(out, handle, peer_, written_);
   }
   caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
+  void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& one) override;
+  std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
+                                                    std::string_view type_name) override;
 
   /// The message is on its way.
-  void sent() noexcept { written_.clear(); }
+  void sent() noexcept {
+    written_.clear();
+    references_.clear();
+  }
+
+  /// What has been read may be used when these are ready: references that their owners have yet to
+  /// confirm.
+  claims take_claims() noexcept { return std::move(claims_); }
+
+  /// The other node.
+  peer& other() const noexcept { return peer_; }
+  remoting& actors() const noexcept { return owner_; }
 
 private:
+  void take_back() noexcept;
+
   remoting& owner_;
   peer& peer_;
   std::vector<remoting::written_handle> written_;
+  std::vector<detail::written_reference> references_;
+  claims claims_;
 };
 
 }  // namespace troupe

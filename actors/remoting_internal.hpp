@@ -29,6 +29,11 @@ inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
 
 template <class... Ts>
 void remoting::send_control(peer& to, const Ts&... xs) noexcept {
+  send_control(to, handles_channel, xs...);
+}
+
+template <class... Ts>
+void remoting::send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
   // The next incarnation of a lost node has actors of the same ids.
   if (!to.live()) return;
   gate::pass pass(gate_);
@@ -36,7 +41,9 @@ void remoting::send_control(peer& to, const Ts&... xs) noexcept {
   try {
     letter text(nullptr);
     (text.body().put(xs), ...);
-    out_.send(to, 0, {}, &text);
+    envelope_header header;
+    header.target = channel;
+    out_.send(to, 0, header, &text);
   } catch (const std::exception&) {
     // The peer is gone: `peer_lost` settles what this was about.
   }

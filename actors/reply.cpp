@@ -19,6 +19,10 @@ bool reply_token::send(remoting& owner, letter& text) {
   return true;
 }
 
+fault reply_token::described(std::exception_ptr why) const {
+  return describe(std::move(why), owner_ ? owner_->own_name() : "", std::string(function_));
+}
+
 void reply_token::fail(std::exception_ptr why) noexcept {
   if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner, std::move(why));
 }

@@ -35,6 +35,9 @@ public:
 
   void fail(std::exception_ptr why) noexcept;
 
+  /// What the caller will be told of it. Pre: not answered yet.
+  fault described(std::exception_ptr why) const;
+
 private:
   bool send(remoting& owner, letter& text);
   void send_failure(remoting& owner, std::exception_ptr why) noexcept;

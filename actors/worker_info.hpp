@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <ostream>
+#include <source_location>
 #include <string>
 #include <variant>
 
@@ -27,19 +28,29 @@ struct worker_info {
 };
 TROUPE_MESSAGE(worker_info, name, id)
 
-/// Where a call goes: a worker's name, its worker_info or its rank.
+/// Where a call goes: a worker's name, its worker_info or its rank. Remembers the line that says
+/// so.
 class destination {
 public:
-  destination(const char* name) : to_(std::string(name)) {}
-  destination(std::string name) : to_(std::move(name)) {}
-  destination(std::string_view name) : to_(std::string(name)) {}
-  destination(const worker_info& worker) : to_(std::int64_t{worker.id}) {}
-  destination(std::integral auto rank) : to_(static_cast<std::int64_t>(rank)) {}
+  using location = std::source_location;
+
+  destination(const char* name, location site = location::current())
+      : to_(std::string(name)), site_(site) {}
+  destination(std::string name, location site = location::current())
+      : to_(std::move(name)), site_(site) {}
+  destination(std::string_view name, location site = location::current())
+      : to_(std::string(name)), site_(site) {}
+  destination(const worker_info& worker, location site = location::current())
+      : to_(std::int64_t{worker.id}), site_(site) {}
+  destination(std::integral auto rank, location site = location::current())
+      : to_(static_cast<std::int64_t>(rank)), site_(site) {}
 
   const std::variant<std::string, std::int64_t>& value() const noexcept { return to_; }
+  const location& site() const noexcept { return site_; }
 
 private:
   std::variant<std::string, std::int64_t> to_;
+  location site_;
 };
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 
 #include "messages/archive_limits.hpp"
@@ -16,6 +17,10 @@
 namespace troupe {
 
 class handle_translator;
+
+namespace detail {
+class rref_core;
+}
 class tensor_reader;
 
 /// Reads what an encoder wrote. Trusts nothing: every length is checked against the bytes that are
@@ -103,6 +108,7 @@ private:
   void get_range(T& xs);
   void get_tensor(at::Tensor& x);
   caf::strong_actor_ptr get_handle();
+  std::shared_ptr<detail::rref_core> get_reference(std::uint64_t type, std::string_view name);
   void get_message(caf::message& x);
   void get_error(caf::error& x);
 
@@ -172,6 +178,9 @@ void decoder::get_into(T& x) {
     get_tensor(x);
   } else if constexpr (as == form::handle) {
     x = caf::actor_cast<T>(get_handle());
+  } else if constexpr (as == form::reference) {
+    using element = typename T::element_type;
+    x = T(get_reference(type_hash<element>(), type_name<element>()));
   } else if constexpr (as == form::message) {
     nesting level(depth_);
     get_message(x);

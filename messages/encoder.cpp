@@ -18,6 +18,11 @@ void encoder::put_handle(const caf::strong_actor_ptr& x) {
   handles_->write(*this, x);
 }
 
+void encoder::put_reference(const std::shared_ptr<detail::rref_core>& x) {
+  if (!handles_) throw encode_error("an rref cannot be written outside of a node");
+  handles_->write_reference(*this, x);
+}
+
 void encoder::put_message(const caf::message& x) {
   if (x.size() > detail::max_elements)
     throw encode_error("a message of " + std::to_string(x.size()) + " elements: 64 is the most");

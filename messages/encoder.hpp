@@ -5,6 +5,7 @@
 #include <caf/meta/save_callback.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "messages/archive_limits.hpp"
 #include "messages/error.hpp"
@@ -14,6 +15,10 @@
 namespace troupe {
 
 class handle_translator;
+
+namespace detail {
+class rref_core;
+}
 class tensor_writer;
 
 /// Writes values as bytes. Tensors and actor handles go through the writer and translator given;
@@ -78,6 +83,7 @@ private:
   void put_range(const T& xs);
   void put_tensor(const at::Tensor& x);
   void put_handle(const caf::strong_actor_ptr& x);
+  void put_reference(const std::shared_ptr<detail::rref_core>& x);
   void put_message(const caf::message& x);
   void put_error(const caf::error& x);
 
@@ -101,6 +107,8 @@ void encoder::put(const T& x) {
     put_tensor(x);
   } else if constexpr (as == form::handle) {
     put_handle(caf::actor_cast<caf::strong_actor_ptr>(x));
+  } else if constexpr (as == form::reference) {
+    put_reference(x.core());
   } else if constexpr (as == form::message) {
     nesting level(depth_);
     put_message(x);

@@ -27,6 +27,7 @@ enum class errc : std::uint8_t {
   deadlock,          ///< the wait could never end
   fenced,            ///< the job has shut this node out
   overloaded,        ///< the receiver's window is full
+  rref_gone,         ///< what the rref referred to exists no more, or never did
 };
 
 /// The name of `code`, as in the list above.
@@ -92,6 +93,7 @@ using actor_down = error_of<errc::actor_down>;
 using deadlock_error = error_of<errc::deadlock>;
 using fenced_error = error_of<errc::fenced>;
 using overloaded_error = error_of<errc::overloaded>;
+using rref_gone = error_of<errc::rref_gone>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

@@ -1,14 +1,25 @@
 #pragma once
 
 #include <caf/fwd.hpp>
+#include <cstdint>
+#include <memory>
+#include <string_view>
 
 namespace troupe {
+
+namespace detail {
+
+/// What an `rref` refers with; its inside belongs to the actors.
+class rref_core;
+
+}  // namespace detail
 
 class encoder;
 class decoder;
 
-/// Translates actor handles at the border of a node: what is written names a node and an actor of
-/// it, what is read becomes the actor itself or a proxy of it. Implementations are thread-safe.
+/// Translates actor handles and remote references at the border of a node: what is written names a
+/// node and an actor or value of it, what is read becomes the actor itself or a proxy of it, or a
+/// reference of this node.
 class handle_translator {
 public:
   virtual ~handle_translator() = default;
@@ -18,6 +29,13 @@ public:
 
   /// Throws decode_error.
   virtual caf::strong_actor_ptr read(decoder& in) = 0;
+
+  /// `reference` may be null. Throws encode_error, and what has become of the reference.
+  virtual void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& reference);
+
+  /// One to a value of the type of that hash and name. Throws decode_error.
+  virtual std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
+                                                            std::string_view type_name);
 };
 
 }  // namespace troupe

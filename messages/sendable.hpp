@@ -57,6 +57,14 @@ template <class T>
 concept actor_handle = caf::is_actor_handle<T>::value || std::is_same_v<T, caf::strong_actor_ptr> ||
     std::is_same_v<T, caf::weak_actor_ptr> || std::is_same_v<T, caf::actor_addr>;
 
+/// An `rref`.
+template <class T>
+concept remote_reference = requires(const T& x) {
+  typename T::element_type;
+  typename T::is_remote_reference;
+  x.core();
+};
+
 // Not every byte is one of these.
 template <class T>
 concept boolean = std::is_same_v<T, bool> ||
@@ -82,6 +90,7 @@ enum class form {
   plain,         ///< its bytes
   tensor,        ///< its index in the message's table of tensors
   handle,        ///< what the handle_translator makes of it
+  reference,     ///< what the handle_translator makes of it
   message,       ///< number of elements; of each the hash of its type, and itself; nests
   error,         ///< whether there is one, code, category, context; nests
   fields,        ///< those that TROUPE_MESSAGE names, in turn; nests
@@ -111,6 +120,8 @@ constexpr form form_of() {
     return form::tensor;
   else if constexpr (actor_handle<T>)
     return form::handle;
+  else if constexpr (remote_reference<T>)
+    return form::reference;
   else if constexpr (std::is_same_v<T, caf::message>)
     return form::message;
   else if constexpr (std::is_same_v<T, caf::error>)

@@ -20,7 +20,7 @@ std::string what_it_is(const envelope_header& header) {
     case envelope_kind::failure: return fmt::format("failure of request {}", header.target);
     case envelope_kind::control: break;
   }
-  const char* channels[] = {"handles and windows", "shutdown", "membership"};
+  const char* channels[] = {"handles and windows", "shutdown", "membership", "rrefs"};
   return fmt::format("note of the runtime: {}",
                      header.target < std::size(channels) ? channels[header.target] : "?");
 }

@@ -1,4 +1,6 @@
 // Messages that no node of this program sends: they do no harm, and hold nothing up.
+#include <random>
+
 #include "actors/node_core.hpp"
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
@@ -53,6 +55,33 @@ TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   EXPECT_EQ(why.function, name);
   EXPECT_THAT(why.text, testing::HasSubstr("b has no function"));
   EXPECT_EQ(nodes_[0].rpc_sync<&sum>("b", 1, 2), 3);
+  shut_down(nodes_);
+}
+
+// Notes about references of nobody, by somebody who makes them up.
+TEST_F(odd_messages, about_references_do_no_harm) {
+  {
+    const auto r = nodes_[0].remote<&sum>("b", 1, 2);
+    EXPECT_EQ(r.to_here(), 3);
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 3'000; ++i) {
+      letter text(nullptr);
+      text.body().put(static_cast<std::uint8_t>(random() % 6));
+      auto id = r.id();
+      id.number = random() % 4 + (i % 2);
+      if (random() % 3 == 0) id.creator = static_cast<std::uint32_t>(random() % 5);
+      if (random() % 9 == 0) id.owner_incarnation = random();
+      // Any number of bytes of what might be a note; never this reference's own use.
+      encoder rest(nullptr, nullptr);
+      rest.put(id);
+      rest.put(random() % 8 + 1);
+      text.body().raw(rest.bytes().data(), random() % (rest.bytes().size() + 1));
+      envelope_header header;
+      header.target = rref_channel;
+      a().actors().out().send(b(), 0, header, &text);
+    }
+    EXPECT_EQ(r.to_here(), 3);
+  }
   shut_down(nodes_);
 }
 

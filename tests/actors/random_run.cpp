@@ -4,35 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <caf/send.hpp>
-#include <cstdlib>
-#include <iostream>
-
-#include "tests/actors/random_actors.hpp"
-#include "transport/virtual/random.hpp"
 
 namespace troupe::test {
 
-namespace {
-
 using namespace std::chrono_literals;
-
-// Longer than any limit in such a program: a call that has not ended by then never does.
-constexpr auto patience = 120s;
-
-}  // namespace
 
 // What the nodes of a run do is written down here, by whoever has the baton.
 struct random_run::log_book : log_of_all {};
 
-struct random_run::place {
-  explicit place(node n) : here(std::move(n)), rank(here.rank()) {}
+struct random_run::my_place : place {
+  using place::place;
 
-  node here;
-  std::uint32_t rank = 0;
-  std::uint64_t incarnation = 0;
-  bool crashed = false;
-  bool left = false;
-  bool healthy = true;              // nothing has been done to it that may shut it out
   std::vector<recorder> recorders;  // handles that it has
   struct call {
     future<std::int64_t> answer;
@@ -43,81 +25,42 @@ struct random_run::place {
   std::vector<call> calls;
 };
 
-random_run::random_run(std::uint64_t seed) : seed_(seed) {
-  simulation_options how;
-  how.seed = seed;
-  transport::virtual_net::random_source choose(seed);
-  const auto up_to = [&](double most) {
-    return most * static_cast<double>(choose.next() % 1000) / 1000;
-  };
-  auto& links = how.network.links;
-  links.latency = std::chrono::microseconds(5 + choose.next() % 300);
-  links.jitter = std::chrono::microseconds(choose.next() % 300);
-  if (choose.chance(0.7)) links.loss = up_to(0.2);
-  if (choose.chance(0.7)) links.duplication = up_to(0.2);
-  if (choose.chance(0.7)) links.reordering = up_to(0.3);
-  if (choose.chance(0.2)) links.bandwidth = 1e6 + up_to(1e8);
-  if (choose.chance(0.3)) how.network.death_notice = std::nullopt;
-  how.network.limit = 1000ms;
-  how.node.hang_limit = 2000ms;
-  how.node.rpc_timeout = choose.chance(0.5) ? 60'000ms : 500ms;
-  if (choose.chance(0.5))
-    how.node.window = {.messages = 2 + static_cast<std::uint32_t>(choose.next() % 30),
-                       .bytes = 1 << 14};
-  elects_ = choose.chance(0.5);
-  how.node.on_leader_loss = elects_ ? leader_loss::elect : leader_loss::end;
-  book_ = std::make_shared<log_book>();
+random_run::random_run(std::uint64_t seed)
+    : random_world(seed, 2, 6), book_(std::make_shared<log_book>()) {
   log_of_all::current() = book_.get();
-  const bool tells = std::getenv("TROUPE_TRACE") != nullptr;
-  if (tells) how.trace = [](const std::string& line) { std::cout << line << '\n'; };
-  lab_ = std::make_unique<simulation>(how);
-  if (tells)
-    lab_->network().on_event = [](const transport::trace_event& event) {
-      std::cout << to_string(event) << '\n';
-    };
 }
 
-random_run::~random_run() { log_of_all::current() = nullptr; }
+random_run::~random_run() {
+  lab_.reset();
+  log_of_all::current() = nullptr;
+}
 
-void random_run::wrong(std::string what) { wrong_.push_back(std::move(what)); }
+std::shared_ptr<random_world::place> random_run::make_place(node n) {
+  return std::make_shared<my_place>(std::move(n));
+}
 
-std::vector<std::string> random_run::run() {
-  const auto count = 2 + below(5);
-  for (const auto& n : lab_->start(count)) {
-    auto at = std::make_shared<place>(n);
-    at->incarnation = 1;
-    places_.push_back(at);
-    n.watch_members(n.spawn(record_members, at->rank, at->incarnation));
-  }
-  for (const auto& at : std::vector(places_))
-    threads_.push_back(lab_->spawn([this, at] { play(at); }));
-  break_things();
-  for (std::size_t i = 0; i < threads_.size(); ++i)
-    if (!threads_[i].wait_for(patience)) wrong(fmt::format("thread {} does not end", i));
-  for (auto& thread : threads_) {
-    if (!thread.ready()) continue;
-    try {
-      thread.get();
-    } catch (const std::exception& e) {
-      wrong(fmt::format("a thread of the program ended with {}", e.what()));
-    }
-  }
+void random_run::prepare(place& at) {
+  at.here.watch_members(at.here.spawn(record_members, at.rank, at.incarnation));
+}
+
+void random_run::check() {
   check_calls();
   check_notes();
   check_members();
+  lab_->sleep(1ms);  // until those who watch have heard of it
+  check_stories();
   check_rest();
-  steps_ = lab_->steps();
-  places_.clear();
-  threads_.clear();
-  lab_.reset();
+}
+
+void random_run::check_end() {
   if (book_->actors != 0) wrong(fmt::format("{} actors are left over", book_->actors));
-  return wrong_;
 }
 
 // ---- What nodes do
 // ----------------------------------------------------------------------------------
 
-void random_run::play(std::shared_ptr<place> at) {
+void random_run::play(place& one) {
+  auto* at = &static_cast<my_place&>(one);
   const auto& here = at->here;
   const auto rounds = 5 + below(25);
   for (std::uint64_t i = 0; i < rounds; ++i) {
@@ -194,87 +137,15 @@ void random_run::play(std::shared_ptr<place> at) {
   }
 }
 
-// ---- What befalls them
-// ------------------------------------------------------------------------------
-
-void random_run::break_things() {
-  const auto misfortunes = below(6);
-  bad_day_ = misfortunes > 0;
-  for (std::uint64_t i = 0; i < misfortunes; ++i) {
-    lab_->sleep(std::chrono::microseconds(below(60'000)));
-    auto& network = lab_->network();
-    auto& victim = *places_[below(places_.size())];
-    if (victim.crashed || victim.left) continue;
-    try {
-      switch (below(8)) {
-        case 0:
-        case 1:
-          victim.crashed = true;
-          lab_->crash(victim.rank);
-          if (once_in(2)) {
-            lab_->sleep(std::chrono::milliseconds(below(3'000)));
-            auto at = std::make_shared<place>(lab_->join(fmt::format("again{}", i), victim.rank));
-            at->incarnation = victim.incarnation + 1;
-            places_.push_back(at);
-            at->here.watch_members(at->here.spawn(record_members, at->rank, at->incarnation));
-            threads_.push_back(lab_->spawn([this, at] { play(at); }));
-          }
-          break;
-        case 2: {
-          const auto time = below(3'000);
-          if (time > 400) victim.healthy = false;
-          lab_->hang(victim.rank, std::chrono::milliseconds(time));
-          break;
-        }
-        case 3: {
-          std::set<transport::rank_t> one, other;
-          for (const auto& at : places_) (once_in(2) ? one : other).insert(at->rank);
-          network.partition({one, other});
-          const auto time = below(2'500);
-          if (time > 100)
-            for (auto& at : places_) at->healthy = false;
-          lab_->sleep(std::chrono::milliseconds(time));
-          network.heal();
-          break;
-        }
-        case 4: {
-          auto& at = *places_[below(places_.size())];
-          network.cut(victim.rank, at.rank);
-          const auto time = below(2'000);
-          if (time > 100) victim.healthy = at.healthy = false;
-          lab_->sleep(std::chrono::milliseconds(time));
-          network.heal();
-          break;
-        }
-        case 5: lab_->slow(victim.rank, 1 + static_cast<double>(below(100))); break;
-        case 6: {
-          auto at = std::make_shared<place>(lab_->join(fmt::format("new{}", i)));
-          at->incarnation = 1;
-          places_.push_back(at);
-          at->here.watch_members(at->here.spawn(record_members, at->rank, at->incarnation));
-          threads_.push_back(lab_->spawn([this, at] { play(at); }));
-          break;
-        }
-        default:
-          if (victim.rank == 0) break;
-          victim.healthy = false;  // as long as it is about to go
-          victim.here.leave(5s);
-          victim.left = true;
-      }
-    } catch (const error&) {
-      // Not admitted, or not let go: the job may have ended.
-    }
-  }
-}
-
 // ---- What must be
 // -----------------------------------------------------------------------------------
 
 void random_run::check_calls() {
-  for (const auto& at : places_) {
+  for (const auto& one : places_) {
+    auto* at = static_cast<my_place*>(one.get());
     for (auto& call : at->calls) {
       bool answered = false;
-      if (!call.answer.wait_for(patience)) {
+      if (!call.answer.wait_for(longest)) {
         wrong(fmt::format("{} {} of rank {} never ended", call.what, call.id, at->rank));
         continue;
       }
@@ -337,34 +208,6 @@ void random_run::check_notes() {
   if (!lab_->wait_until([&] { return told_once(false); }, 10s)) told_once(true);
 }
 
-bool random_run::sound(const place& p) {
-  return p.healthy && !p.crashed && !p.left && p.here.in_job();
-}
-
-std::uint64_t random_run::incarnation_of(std::uint32_t rank) const {
-  std::uint64_t latest = 0;
-  for (const auto& at : places_)
-    if (at->rank == rank) latest = std::max(latest, at->incarnation);
-  return latest;
-}
-
-void random_run::check_members() {
-  // Those that are in the job agree in the end who else is.
-  const auto agree = [&] {
-    std::set<std::pair<std::uint32_t, std::vector<std::uint32_t>>> views;
-    for (const auto& at : places_) {
-      if (at->crashed || at->left || !at->here.in_job()) continue;
-      std::vector<std::uint32_t> ranks;
-      for (const auto& worker : at->here.workers()) ranks.push_back(worker.id);
-      views.insert({at->here.epoch(), ranks});
-    }
-    return views.size() <= 1;
-  };
-  if (!lab_->wait_until(agree, 20s)) wrong("the nodes do not agree who belongs to the job");
-  lab_->sleep(1ms);  // until those who watch have heard of it
-  check_stories();
-}
-
 // All have heard of the same changes, in the same order. Who is no more may have heard of some
 // changes of its last epoch alone.
 void random_run::check_stories() {
@@ -401,7 +244,7 @@ void random_run::check_stories() {
 }
 
 void random_run::check_rest() {
-  for (auto& at : places_) at->recorders.clear();
+  for (auto& at : places_) static_cast<my_place&>(*at).recorders.clear();
   book_->handles.clear();
   for (const auto& at : places_) {
     if (at->crashed || at->left) continue;
@@ -414,20 +257,6 @@ void random_run::check_rest() {
     if (!lab_->wait_until(nothing_left, 70s))
       wrong(fmt::format("rank {} is left with {} calls, {} actors held, {} handles", at->rank,
                         left.calls_in_flight, left.actors_held, left.remote_handles));
-  }
-  std::vector<future<void>> ends;
-  for (const auto& at : places_)
-    if (!at->crashed && !at->left && at->here.in_job())
-      ends.push_back(lab_->spawn([at] { at->here.shutdown(true, 30s); }));
-  for (auto& end : ends) {
-    if (!end.wait_for(patience)) wrong("a shutdown does not end");
-    try {
-      if (end.ready()) end.get();
-    } catch (const error& e) {
-      // The job may have ended meanwhile, or shut it out, after a bad day.
-      const bool over = e.code() == errc::peer_lost || e.code() == errc::fenced;
-      if (!over || !bad_day_) wrong(fmt::format("a shutdown failed: {}", e.what()));
-    }
   }
 }
 

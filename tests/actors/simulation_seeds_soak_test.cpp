@@ -9,13 +9,15 @@
 #include <random>
 
 #include "messages/log.hpp"
+#include "tests/actors/random_rrefs.hpp"
 #include "tests/actors/random_run.hpp"
 
 namespace troupe::test {
 
 namespace {
 
-TEST(random_runs, are_clean_for_long) {
+template <class Run>
+void run_for_long() {
   using seconds = std::chrono::duration<double>;
   const auto* limit = std::getenv("TROUPE_SOAK_SECONDS");
   const auto* given = std::getenv("TROUPE_FIRST_SEED");
@@ -25,15 +27,17 @@ TEST(random_runs, are_clean_for_long) {
   const auto start = std::chrono::steady_clock::now();
   const auto passed = [&] { return seconds(std::chrono::steady_clock::now() - start); };
   auto seed = first;
-  for (; passed() < wanted && !HasFailure(); ++seed) {
-    for (const auto& what : random_run(seed).run())
-      ADD_FAILURE() << "seed " << seed << ": " << what;
-    if (HasFailure())
+  for (; passed() < wanted && !testing::Test::HasFailure(); ++seed) {
+    for (const auto& what : Run(seed).run()) ADD_FAILURE() << "seed " << seed << ": " << what;
+    if (testing::Test::HasFailure())
       std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
   }
   std::cout << seed - first << " seeds from " << first << " on, "
             << static_cast<double>(seed - first) / passed().count() << " a second\n";
 }
+
+TEST(random_runs, are_clean_for_long) { run_for_long<random_run>(); }
+TEST(random_rref_runs, are_clean_for_long) { run_for_long<random_rrefs>(); }
 
 }  // namespace
 

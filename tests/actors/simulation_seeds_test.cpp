@@ -8,6 +8,7 @@
 #include <exception>
 #include <iostream>
 
+#include "tests/actors/random_rrefs.hpp"
 #include "tests/actors/random_run.hpp"
 
 namespace troupe::test {
@@ -19,8 +20,15 @@ std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+std::string running() {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  return std::string(test->test_suite_name()) + '.' + test->name();
+}
+
 void tell_replay(std::uint64_t seed) {
-  std::cout << "replay: TROUPE_SEED=" << seed << " simulation_seeds_test\n" << std::flush;
+  std::cout << "replay: TROUPE_SEED=" << seed
+            << " simulation_seeds_test --gtest_filter=" << running() << "\n"
+            << std::flush;
 }
 
 std::uint64_t playing = 0;
@@ -32,12 +40,13 @@ std::uint64_t playing = 0;
   std::abort();
 }
 
+template <class Run>
 void run_seed(std::uint64_t seed) {
   playing = seed;
   std::set_terminate(&tell_replay_and_abort);
   std::vector<std::string> wrong;
   try {
-    wrong = random_run(seed).run();
+    wrong = Run(seed).run();
   } catch (const std::exception& e) {
     wrong.push_back(e.what());
   }
@@ -45,31 +54,39 @@ void run_seed(std::uint64_t seed) {
   if (!wrong.empty()) tell_replay(seed);
 }
 
-TEST(random_runs, are_clean) {
-  if (const auto one = number_in("TROUPE_SEED", 0)) return run_seed(one);
+template <class Run>
+void run_seeds(std::uint64_t usual) {
+  if (const auto one = number_in("TROUPE_SEED", 0)) return run_seed<Run>(one);
   const auto first = number_in("TROUPE_FIRST_SEED", 1);
-  const auto count = number_in("TROUPE_SEEDS", 2'000);
+  const auto count = number_in("TROUPE_SEEDS", usual);
   const auto start = std::chrono::steady_clock::now();
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    run_seed(seed);
-    if (HasFailure()) return;
+    run_seed<Run>(seed);
+    if (testing::Test::HasFailure()) return;
     if (seed % 1'000 == 0) std::cout << seed << " seeds are clean\n" << std::flush;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::cout << count << " seeds in " << took.count() << " s\n";
 }
 
-TEST(random_runs, do_the_same_with_the_same_seed) {
+template <class Run>
+void repeat_seeds() {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::uint64_t steps[2];
     for (auto& count : steps) {
-      random_run one(seed);
+      Run one(seed);
       one.run();
       count = one.steps();
     }
     EXPECT_EQ(steps[0], steps[1]) << "seed " << seed;
   }
 }
+
+TEST(random_runs, are_clean) { run_seeds<random_run>(2'000); }
+TEST(random_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_run>(); }
+
+TEST(random_rref_runs, are_clean) { run_seeds<random_rrefs>(1'000); }
+TEST(random_rref_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_rrefs>(); }
 
 }  // namespace
 

@@ -22,5 +22,6 @@ const std::map<std::string, row>& bench_rows();
 // Some of them, by what they are about.
 const std::map<std::string, row>& loss_rows();
 const std::map<std::string, row>& reliability_rows();
+const std::map<std::string, row>& rref_rows();
 
 }  // namespace troupe::bench

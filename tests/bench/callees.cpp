@@ -53,6 +53,55 @@ std::uint64_t keep_calling(double seconds, std::uint32_t outstanding) {
   return answered;
 }
 
+std::size_t resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:") {
+      std::size_t kib = 0;
+      status >> kib;
+      return kib << 10;
+    }
+  throw internal_error("/proc/self/status has no VmRSS");
+}
+
+std::size_t values_here() { return this_node().debug_info().owner_rrefs; }
+
+namespace {
+
+// Of those that wait; replaced when they are released.
+struct gate_of_many {
+  troupe::promise<void> open;
+  troupe::future<void> opened = open.get_future();
+};
+std::mutex gate_mutex;
+std::shared_ptr<gate_of_many> gate_here = std::make_shared<gate_of_many>();
+std::atomic<std::int64_t> waiting{0};
+
+std::shared_ptr<gate_of_many> current_gate() {
+  const std::lock_guard lock(gate_mutex);
+  return gate_here;
+}
+
+}  // namespace
+
+troupe::task<std::int64_t> wait_for_release(std::int64_t x) {
+  ++waiting;
+  co_await current_gate()->opened;
+  --waiting;
+  co_return x;
+}
+
+std::int64_t waiting_here() { return waiting; }
+
+void release_all() {
+  auto old = std::make_shared<gate_of_many>();
+  {
+    const std::lock_guard lock(gate_mutex);
+    old.swap(gate_here);
+  }
+  old->open.set_value();
+}
+
 counter::behavior_type count(counter::pointer) {
   return {[n = std::uint64_t{0}](next_number) mutable { return ++n; }};
 }

@@ -26,6 +26,18 @@ double processor_seconds();
 /// answered.
 std::uint64_t keep_calling(double seconds, std::uint32_t outstanding);
 
+/// Of this process.
+std::size_t resident_bytes();
+
+/// Values of this node that rrefs refer to.
+std::size_t values_here();
+
+/// Waits, without a thread, for `release_all`.
+troupe::task<std::int64_t> wait_for_release(std::int64_t x);
+/// How many do.
+std::int64_t waiting_here();
+void release_all();
+
 struct next_number {};
 TROUPE_MESSAGE(next_number)
 

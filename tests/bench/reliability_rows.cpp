@@ -58,17 +58,6 @@ std::vector<measurement> reliability_cost(const node&) {
 }
 
 // Of this process.
-std::size_t resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmRSS:") {
-      std::size_t kib = 0;
-      status >> kib;
-      return kib << 10;
-    }
-  throw internal_error("/proc/self/status has no VmRSS");
-}
-
 std::vector<measurement> flood_memory(const node& here) {
   constexpr std::size_t size = 1 << 20;
   constexpr std::size_t pieces = 10'000'000'000 / size;

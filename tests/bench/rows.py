@@ -138,6 +138,27 @@ ROWS = (
         seconds=12,
     ),
     Row(
+        "rref_remote_to_here",
+        "remote of a function and to_here of its small result",
+        targets=(at_most(20, "20 us"), times(30)),
+    ),
+    Row(
+        "rref_churn",
+        "rrefs made on another node and dropped, a second, 1,000 at a time",
+        targets=(at_least(200_000, "200,000/s"),),
+    ),
+    Row(
+        "rref_chain",
+        "four remote calls over four nodes, each taking the value of the one before, and to_here",
+        ranks=(4,),
+        targets=(at_most(80, "80 us"),),
+    ),
+    Row(
+        "coroutines_in_flight",
+        "memory of a node above idle while 10,000 calls wait in its coroutines",
+        targets=(at_most(64 * MIB, "64 MiB"),),
+    ),
+    Row(
         "kill_to_error",
         "time from kill -9 of a process to the error of a call that waits for it",
         peers=(),

@@ -172,11 +172,93 @@ def oversubscribed(seconds=3.0, outstanding=32):
     return [rate_of([(sum(count.wait() for count in counts), seconds)])]
 
 
+def one():
+    return 1
+
+
+def plus_one(value):
+    return value + 1
+
+
+def plus_one_of(reference):
+    return reference.to_here() + 1
+
+
+def rref_remote_to_here():
+    return [times_of(call_times(lambda: rpc.remote(PEER, plus_one, args=(1,)).to_here()))]
+
+
+def values_here():
+    return int(rpc.api._rref_context_get_debug_info()["num_owner_rrefs"])
+
+
+def rref_churn(together=1000):
+    def batch():
+        references = [rpc.remote(PEER, one) for _ in range(together)]
+        for reference in references:
+            reference.to_here()
+        del references[:], reference
+        while rpc.rpc_sync(PEER, values_here) > 0:
+            pass
+
+    return [rate_of([(together, taken) for taken in call_times(batch, warm_up=1)])]
+
+
+def rref_chain():
+    def chain():
+        last = rpc.remote(name_of(1), one)
+        for rank in range(2, RANKS + 1):
+            last = rpc.remote(name_of(rank % RANKS), plus_one_of, args=(last,))
+        assert last.to_here() == RANKS
+
+    return [times_of(call_times(chain))]
+
+
+waiting = []
+waiting_lock = threading.Lock()
+
+
+@rpc.functions.async_execution
+def wait_for_release(value):
+    future = torch.futures.Future()
+    with waiting_lock:
+        waiting.append((future, value))
+    return future
+
+
+def waiting_here():
+    return len(waiting)
+
+
+def release_all():
+    while waiting:
+        future, value = waiting.pop()
+        future.set_result(value)
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as memory:
+        return int(memory.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def coroutines_in_flight(calls=10_000):
+    before = rpc.rpc_sync(PEER, resident_bytes)
+    futures = [rpc.rpc_async(PEER, wait_for_release, args=(i,)) for i in range(calls)]
+    while rpc.rpc_sync(PEER, waiting_here) != calls:
+        pass
+    used = rpc.rpc_sync(PEER, resident_bytes)
+    rpc.rpc_sync(PEER, release_all)
+    for future in futures:
+        future.wait()
+    return [{"unit": "bytes", "value": max(used - before, 0)}]
+
+
 ROWS = {
     row.__name__: row
     for row in (
         call_actor, call_function, identity, ops200, calls_in_flight, calls_threads,
         long_handler, idle_cpu, oversubscribed,
+        rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
     )
 }  # fmt: skip
 

@@ -1,0 +1,170 @@
+#pragma once
+
+#include "actors/answer_state.hpp"
+#include "actors/node_core.hpp"
+#include "actors/timeout.hpp"
+
+// How the calls of `node` and `rref` are put together.
+namespace troupe {
+
+template <class T>
+class rref;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_rref = false;
+template <class T>
+inline constexpr bool is_rref<rref<T>> = true;
+
+/// The future of a call: reads the value when the answer comes. What is in `kept` lives until then.
+template <class T>
+class call_state final : public remote_answer_state<T>,
+                         public std::enable_shared_from_this<call_state<T>> {
+public:
+  call_state(node_core& node, peer& callee, std::shared_ptr<void> kept = nullptr)
+      : remote_answer_state<T>(node.actors(), callee), kept_(std::move(kept)) {}
+
+  void on_value(opened_envelope& answer) noexcept override {
+    if constexpr (std::is_void_v<T>)
+      this->set_value();
+    else
+      this->take_apart(answer, [this](decoder& in, border& handles) {
+        auto value = in.get<T>();
+        in.expect_end();
+        auto claims = handles.take_claims();
+        if (claims.empty())
+          this->set_value(std::move(value));
+        else
+          set_value_after(std::move(claims), std::move(value));
+      });
+  }
+
+private:
+  void set_value_after(border::claims&& claims, stored<T>&& value) {
+    auto waiting = std::make_shared<stored<T>>(std::move(value));
+    after(std::move(claims),
+          [self = this->shared_from_this(), waiting](const std::exception_ptr& failure) {
+            if (failure)
+              self->set_exception(failure);
+            else
+              self->set_value(std::move(*waiting));
+          });
+  }
+
+  const std::shared_ptr<void> kept_;
+};
+
+/// What travels for a parameter: a value of its type, or the reference that was given for it.
+template <class Parameter, class Given>
+using wire_of = std::conditional_t<is_rref<Given> && !is_rref<Parameter>, Given, Parameter>;
+
+template <class Parameters, class Given, class Places>
+struct wire_types;
+template <class Parameters, class Given, std::size_t... I>
+struct wire_types<Parameters, Given, std::index_sequence<I...>> {
+  using type =
+      std::tuple<wire_of<std::tuple_element_t<I, Parameters>, std::tuple_element_t<I, Given>>...>;
+};
+
+/// The types that travel when a function with such parameters is called with `Given`, behind which
+/// options may stand.
+template <class Parameters, class... Given>
+using wire_for = typename wire_types<Parameters, std::tuple<Given...>,
+                                     std::make_index_sequence<std::tuple_size_v<Parameters>>>::type;
+
+template <class Parameters, class... Given>
+constexpr void check_count() {
+  static_assert(sizeof...(Given) - option_count<Given...> == std::tuple_size_v<Parameters>,
+                "the call has too few or too many arguments for the function");
+}
+
+template <class Wanted, class T>
+void write_argument(encoder& out, const T& x) {
+  static_assert(std::is_convertible_v<const T&, Wanted>,
+                "an argument of the call does not convert to the function's parameter");
+  if constexpr (std::is_same_v<T, Wanted>)
+    out.put(x);
+  else
+    out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
+}
+
+/// Writes the arguments as `Wire`; options behind them are left out.
+template <class Wire, class... Given>
+void write_arguments(encoder& out, const Given&... given) {
+  const auto all = std::forward_as_tuple(given...);
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (write_argument<std::tuple_element_t<I, Wire>>(out, std::get<I>(all)), ...);
+  }
+  (std::make_index_sequence<std::tuple_size_v<Wire>>());
+}
+
+// Copied as the function wants them: what they refer to may be gone when the call is made.
+template <class Parameters, std::size_t I, class T>
+auto keep_argument(const T& x) {
+  if constexpr (is_future<T> || is_rref<T> || I >= std::tuple_size_v<Parameters>) {
+    return x;
+  } else {
+    static_assert(std::is_convertible_v<const T&, std::tuple_element_t<I, Parameters>>,
+                  "an argument of the call does not convert to the function's parameter");
+    return static_cast<std::tuple_element_t<I, Parameters>>(x);
+  }
+}
+
+template <class T>
+const T& value_in(const T& x) {
+  return x;
+}
+template <class T>
+const T& value_in(const future<T>& x) {
+  return *x.state().value();
+}
+
+/// Calls `make` with the node and the values of `given`, once those that are futures are ready, on
+/// a thread of the node; `fail` with their first error, or what `make` throws.
+template <class Parameters, class Make, class Fail, class... Given>
+void when_given(node_core& node, Make make, Fail fail, const Given&... given) {
+  std::vector<std::shared_ptr<future_core>> awaited;
+  const auto await = [&](const auto& x) {
+    if constexpr (is_future<std::decay_t<decltype(x)>>) {
+      x.state();  // throws when it belongs to no call
+      awaited.push_back(x.shared());
+    }
+  };
+  (await(given), ...);
+  auto kept = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::make_tuple(keep_argument<Parameters, I>(given)...);
+  }
+  (std::index_sequence_for<Given...>());
+  const auto driver = node.actors().driver();
+  auto call = [awaited, make = std::move(make), fail = std::move(fail),
+               weak = node.weak_from_this(), kept = std::move(kept)] {
+    try {
+      if (const auto why = first_failure(awaited)) std::rethrow_exception(why);
+      const auto here = weak.lock();
+      if (!here) throw not_initialized("the node has been shut down");
+      std::apply([&](const auto&... xs) { make(*here, value_in(xs)...); }, kept);
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  };
+  when_all_ready(awaited, [driver, call = std::move(call)] { run_on_thread_of(*driver, call); });
+}
+
+/// Has `out` get what becomes of `from`.
+template <class T>
+void pass_on(const std::shared_ptr<future_state<T>>& from,
+             const std::shared_ptr<future_state<T>>& out) {
+  from->when_ready(make_continuation([out, from] {
+    if (from->failure())
+      out->set_exception(from->failure());
+    else if constexpr (std::is_void_v<T>)
+      out->set_value();
+    else
+      out->set_value(std::move(*from->value()));
+  }));
+}
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "actors/request_table.hpp"
+
+namespace at {
+struct RecordFunction;
+}
+
+namespace troupe::detail {
+
+/// The number by which libtorch's profiler tells which two ranges belong to one call: the sequence
+/// number of both.
+std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept;
+
+/// A range of libtorch's profiler from a call to its answer: "rpc_async#add(a -> b)", or rpc_remote
+/// where an rref takes the answer. `sink` becomes one that ends it. Begun as soon as the request
+/// has its number. Costs a look at the profiler's state while nobody profiles.
+class caller_range {
+public:
+  explicit caller_range(std::shared_ptr<reply_sink>& sink);
+
+  /// Any thread may end it.
+  void begin(std::string_view function, std::string_view caller, std::string_view callee,
+             std::int64_t number);
+
+private:
+  bool creates_ = false;
+  std::shared_ptr<at::RecordFunction> range_;
+};
+
+/// A range while the callee's function runs; of a coroutine, until it first waits: "rpc#add(a ->
+/// b)".
+class callee_range {
+public:
+  callee_range(std::string_view function, std::string_view caller, std::string_view callee,
+               std::int64_t number);
+  ~callee_range();
+  callee_range(const callee_range&) = delete;
+  callee_range& operator=(const callee_range&) = delete;
+
+private:
+  std::unique_ptr<at::RecordFunction> range_;
+};
+
+}  // namespace troupe::detail

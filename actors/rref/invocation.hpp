@@ -1,0 +1,273 @@
+#pragma once
+
+#include "actors/calls.hpp"
+#include "actors/rref/rref_table.hpp"
+
+namespace troupe::detail {
+
+/// What can be invoked: a function, a lambda or a member function.
+template <auto F>
+struct function_target {
+  using function = signature<std::remove_const_t<decltype(F)>>;
+  using result = typename function::result;
+  static constexpr bool constructs = false;
+  static constexpr bool is_member = std::is_member_pointer_v<decltype(F)>;
+  static constexpr std::string_view name = function_name<F>();
+  static std::uint64_t hash() { return function_hash<F>(); }
+
+  template <class Arguments>
+  struct without_first;
+  template <class First, class... Rest>
+  struct without_first<std::tuple<First, Rest...>> {
+    using type = std::tuple<Rest...>;
+  };
+
+  /// What the caller gives. A function that is called on an rref takes its value first.
+  template <class Object>
+  using parameters = typename std::conditional_t<std::is_void_v<Object> || is_member,
+                                                 std::type_identity<typename function::arguments>,
+                                                 without_first<typename function::arguments>>::type;
+
+  /// What a member function is called on, given the rref's value: that, or what it points to, as
+  /// torch::nn's modules and smart pointers do.
+  template <class T>
+  static auto& object(T& value) {
+    if constexpr (is_member) {
+      using wanted = typename function::object;
+      if constexpr (std::is_base_of_v<wanted, T>)
+        return value;
+      else
+        return *value;
+    } else {
+      return value;
+    }
+  }
+
+  template <class... Xs>
+  static decltype(auto) call(Xs&&... xs) {
+    return std::invoke(F, std::forward<Xs>(xs)...);
+  }
+};
+
+/// The making of a T from such arguments.
+template <class T, class... Args>
+struct constructor_target {
+  using result = T;
+  static constexpr bool constructs = true;
+  static constexpr std::string_view name = type_name<T>();
+  static std::uint64_t hash() { return type_hash<constructor_target>(); }
+  template <class Object>
+  using parameters = std::tuple<Args...>;
+};
+
+/// A call that is more than a function with its arguments: it is for the value of an rref
+/// (`Object`, or void), or its result stays where it is made (`Creates`), or an argument is a
+/// reference whose value is wanted. `Wire` are the types that travel.
+template <class Target, class Object, bool Creates, class Wire>
+class invocation {
+public:
+  using returned = std::remove_cvref_t<typename Target::result>;
+  using answer = typename answer_of<returned>::type;
+  using parameters = typename Target::template parameters<Object>;
+
+  static constexpr std::string_view name = Target::name;
+  static std::uint64_t hash() {
+    static const auto hash = hash_name(type_name<kind<Object, Creates, Wire>>(), Target::hash());
+    return hash;
+  }
+
+  /// Named wherever such a call is made, so that every program that has it has the entry.
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    auto self = std::make_shared<invocation>(std::move(reply));
+    try {
+      self->read(in, handles);
+      auto awaited = handles.take_claims();
+      self->await_values(awaited, places);
+      after_all(std::move(awaited),
+                [self](const std::exception_ptr& failure) { run(self, failure); });
+    } catch (...) {
+      self->fail(std::current_exception());
+    }
+  }
+
+  explicit invocation(reply_token&& reply) : reply_(std::move(reply)) {}
+
+private:
+  // What tells one kind of call of the same target from another.
+  template <class, bool, class>
+  struct kind {};
+
+  static constexpr std::size_t count = std::tuple_size_v<Wire>;
+  static constexpr std::make_index_sequence<count> places{};
+
+  template <std::size_t I>
+  static constexpr bool wants_value =
+      is_rref<std::tuple_element_t<I, Wire>> && !is_rref<std::tuple_element_t<I, parameters>>;
+
+  // The states of such values, by place.
+  template <class T>
+  struct value_of {
+    using type = nothing;
+  };
+  template <class T>
+  struct value_of<rref<T>> {
+    using type = std::shared_ptr<future_state<T>>;
+  };
+  template <class>
+  struct values_of;
+  template <class... Ts>
+  struct values_of<std::tuple<Ts...>> {
+    using type = std::tuple<typename value_of<Ts>::type...>;
+  };
+
+  // At once where nothing is missing.
+  template <class Next>
+  static void after_all(std::vector<std::shared_ptr<future_core>>&& awaited, Next next) {
+    const auto is_ready = [](const auto& one) { return one->ready(); };
+    if (std::all_of(awaited.begin(), awaited.end(), is_ready))
+      next(first_failure(awaited));
+    else
+      after(std::move(awaited), std::move(next));
+  }
+
+  void read(decoder& in, border& handles) {
+    auto& table = handles.actors().rrefs();
+    if constexpr (Creates) {
+      const auto number = in.get<std::uint64_t>();
+      created_ = std::static_pointer_cast<future_state<answer>>(
+          table.create(number, value_type::of<answer>(), handles.other()));
+    }
+    if constexpr (!std::is_void_v<Object>)
+      object_ = std::static_pointer_cast<future_state<Object>>(
+          table.find(in.get<rref_id>(), value_type::of<Object>()));
+    given_ = read_arguments<Wire>(in);
+  }
+
+  template <std::size_t... I>
+  void await_values(std::vector<std::shared_ptr<future_core>>& awaited, std::index_sequence<I...>) {
+    if (object_) awaited.push_back(object_);
+    [[maybe_unused]] const auto await = [&]<std::size_t J>() {
+      if constexpr (wants_value<J>)
+        awaited.push_back(std::get<J>(values_) = std::get<J>(given_).value_state({}));
+    };
+    (await.template operator()<I>(), ...);
+  }
+
+  template <std::size_t I>
+  decltype(auto) argument() {
+    if constexpr (wants_value<I>)
+      return std::as_const(*std::get<I>(values_)->value());
+    else
+      return std::move(std::get<I>(given_));
+  }
+
+  template <std::size_t... I>
+  decltype(auto) call(std::index_sequence<I...>) {
+    if constexpr (std::is_void_v<Object>)
+      return Target::call(argument<I>()...);
+    else
+      return Target::call(Target::object(*static_cast<future_state<Object>&>(*object_).value()),
+                          argument<I>()...);
+  }
+
+  template <std::size_t... I>
+  void construct(std::index_sequence<I...>) {
+    created_->set_value(argument<I>()...);
+    if (created_->failure()) std::rethrow_exception(created_->failure());
+  }
+
+  static void run(const std::shared_ptr<invocation>& self,
+                  const std::exception_ptr& failure) noexcept {
+    try {
+      if (failure) std::rethrow_exception(failure);
+      if constexpr (Target::constructs) {
+        self->construct(places);
+        self->reply_.value([](encoder&) {});
+      } else if constexpr (answer_of<returned>::later) {
+        const future<answer> later = self->call(places);
+        later.state();  // throws when it belongs to no call
+        // A coroutine may refer to its arguments and its object until it has an answer.
+        later.state().when_ready(
+            make_continuation([self, state = later.shared()] { self->finish(*state); }));
+      } else if constexpr (std::is_void_v<returned>) {
+        self->call(places);
+        if constexpr (Creates) self->created_->set_value();
+        self->reply_.value([](encoder&) {});
+      } else if constexpr (Creates) {
+        self->created_->set_value(self->call(places));
+        self->reply_.value([](encoder&) {});
+      } else {
+        const auto& result = self->call(places);
+        self->reply_.value([&](encoder& out) { out.put(result); });
+      }
+    } catch (...) {
+      self->fail(std::current_exception());
+    }
+  }
+
+  void finish(future_state<answer>& state) noexcept {
+    if (state.failure()) return fail(state.failure());
+    if constexpr (Creates) {
+      if constexpr (std::is_void_v<answer>)
+        created_->set_value();
+      else
+        created_->set_value(std::move(*state.value()));
+      reply_.value([](encoder&) {});
+    } else if constexpr (std::is_void_v<answer>) {
+      reply_.value([](encoder&) {});
+    } else {
+      reply_.value([&](encoder& out) { out.put(*state.value()); });
+    }
+  }
+
+  void fail(const std::exception_ptr& why) noexcept {
+    // What a user of the value hears is the same everywhere, on its owner too.
+    const auto told = to_exception(reply_.described(why));
+    if (created_) created_->set_exception(told);
+    reply_.fail(told);
+  }
+
+  reply_token reply_;
+  value_cell object_;
+  std::shared_ptr<future_state<answer>> created_;
+  Wire given_;
+  typename values_of<Wire>::type values_;
+};
+
+template <class Target, class Object, bool Creates, class Wire>
+const bool invocation<Target, Object, Creates, Wire>::registered =
+    add_function(function_entry_of<invocation<Target, Object, Creates, Wire>>());
+
+/// Asks for the value of an rref.
+template <class T>
+struct fetch {
+  static constexpr std::string_view name = "rref::to_here";
+  static std::uint64_t hash() { return type_hash<fetch>(); }
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    const auto id = in.get<rref_id>();
+    in.expect_end();
+    auto state = std::static_pointer_cast<future_state<T>>(
+        handles.actors().rrefs().find(id, value_type::of<T>()));
+    if (state->ready()) return answer(*state, reply);
+    auto kept = std::make_shared<reply_token>(std::move(reply));
+    state->when_ready(make_continuation([state, kept] { answer(*state, *kept); }));
+  }
+
+  static void answer(future_state<T>& state, reply_token& reply) noexcept {
+    if (state.failure())
+      reply.fail(state.failure());
+    else if constexpr (std::is_void_v<T>)
+      reply.value([](encoder&) {});
+    else
+      reply.value([&](encoder& out) { out.put(*state.value()); });
+  }
+};
+
+template <class T>
+const bool fetch<T>::registered = add_function(function_entry_of<fetch<T>>());
+
+}  // namespace troupe::detail

@@ -1,0 +1,201 @@
+#include "actors/rref/owner_table.hpp"
+
+#include <algorithm>
+
+namespace troupe {
+
+std::string to_string(const rref_id& id) {
+  return "rref_id(created_on=" + std::to_string(id.creator) +
+         ", owner=" + std::to_string(id.owner) + ", number=" + std::to_string(id.number) + ')';
+}
+
+namespace detail {
+
+namespace {
+
+[[noreturn]] void throw_gone(const rref_id& id, const std::string& why) {
+  throw rref_gone(to_string(id) + ' ' + why);
+}
+
+}  // namespace
+
+// False: it has come before.
+bool owner_table::arrivals::add(std::uint64_t number) {
+  if (has(number)) return false;
+  if (number != below + 1) {
+    above.insert(number);
+    return true;
+  }
+  ++below;
+  while (!above.empty() && *above.begin() == below + 1) {
+    above.erase(above.begin());
+    ++below;
+  }
+  return true;
+}
+
+// The record of a value that exists or is to come; nullptr: it is gone, or never will be.
+owner_table::record* owner_table::look(const rref_id& id) {
+  if (const auto place = records_.find(id); place != records_.end()) return &place->second;
+  const auto* creator = peers_.find(id.creator, id.creator_incarnation);
+  if (!creator || !creator->live() || arrivals_[creator].has(id.number)) return nullptr;
+  return &records_[id];
+}
+
+owner_table::dropped owner_table::take(std::unordered_map<rref_id, record>::iterator place) {
+  dropped out{std::move(place->second.value), place->second.type.runs_user_code,
+              std::move(place->second.actor)};
+  records_.erase(place);
+  return out;
+}
+
+void owner_table::own(const rref_id& id, value_cell value, const value_type& type,
+                      const peer& holder) {
+  const std::lock_guard lock(mutex_);
+  arrivals_[&holder].add(id.number);
+  auto& entry = records_[id];
+  entry.value = std::move(value);
+  entry.type = type;
+  entry.created = true;
+  entry.holders.push_back({&holder, 0});
+}
+
+value_cell owner_table::create(const rref_id& id, const value_type& type, const peer& creator) {
+  value_cell mistaken;
+  value_cell value;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!creator.live()) throw_gone(id, "is made by a node that is lost");
+    if (!arrivals_[&creator].add(id.number)) throw_gone(id, "has been given up by its creator");
+    auto& entry = records_[id];
+    if (entry.value && entry.type.hash != type.hash) mistaken = std::move(entry.value);
+    if (!entry.value) entry.value = type.make(engine_);
+    entry.type = type;
+    entry.created = true;
+    entry.holders.push_back({&creator, 0});
+    value = entry.value;
+  }
+  // Somebody has taken it for something else.
+  if (mistaken)
+    mistaken->fail(std::make_exception_ptr(
+        invalid_argument(to_string(id) + " is a " + std::string(type.name))));
+  return value;
+}
+
+owner_table::presence owner_table::hold(const rref_id& id, const peer& holder, std::uint64_t use) {
+  const std::lock_guard lock(mutex_);
+  auto* entry = look(id);
+  if (!entry) return presence::gone;
+  const holding one{&holder, use};
+  if (std::find(entry->holders.begin(), entry->holders.end(), one) == entry->holders.end())
+    entry->holders.push_back(one);
+  return entry->settled() ? presence::here : presence::to_come;
+}
+
+value_cell owner_table::find(const rref_id& id, const value_type& type) {
+  const std::lock_guard lock(mutex_);
+  auto* entry = look(id);
+  if (!entry) throw_gone(id, "exists no more, or has never been created");
+  if (entry->failure) std::rethrow_exception(entry->failure);
+  if (!entry->value) {
+    entry->value = type.make(engine_);
+    entry->type = type;
+  } else if (entry->type.hash != type.hash) {
+    throw invalid_argument(to_string(id) + " is a " + std::string(entry->type.name) + ", not a " +
+                           std::string(type.name));
+  }
+  return entry->value;
+}
+
+owner_table::dropped owner_table::drop(const rref_id& id, const peer& holder,
+                                       std::uint64_t use) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto place = records_.find(id);
+  if (place == records_.end()) return {};
+  std::erase(place->second.holders, holding{&holder, use});
+  if (!place->second.holders.empty() || !place->second.settled()) return {};
+  return take(place);
+}
+
+// The failure stays for as long as anybody has a reference. What waits for the value is returned.
+value_cell owner_table::give_up(std::unordered_map<rref_id, record>::iterator place,
+                                const std::exception_ptr& why) {
+  auto waited_for = std::move(place->second.value);
+  place->second.failure = why;
+  if (place->second.holders.empty()) records_.erase(place);
+  return waited_for;
+}
+
+void owner_table::abandon(const rref_id& id, const peer& creator, const std::exception_ptr& why) {
+  value_cell waited_for;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!arrivals_[&creator].add(id.number)) return;
+    // The creator has its reference still, and may be about to use it.
+    const auto place = records_.try_emplace(id).first;
+    place->second.holders.push_back({&creator, 0});
+    waited_for = give_up(place, why);
+  }
+  if (waited_for) waited_for->fail(why);
+}
+
+std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
+  std::vector<dropped> out;
+  std::vector<std::pair<value_cell, std::exception_ptr>> never;
+  {
+    const std::lock_guard lock(mutex_);
+    arrivals_.erase(&whom);
+    for (auto next = records_.begin(); next != records_.end();) {
+      const auto place = next++;
+      const auto& id = place->first;
+      auto& entry = place->second;
+      std::erase_if(entry.holders, [&](const holding& one) { return one.who == &whom; });
+      if (!entry.settled() && id.creator == whom.rank() &&
+          id.creator_incarnation == whom.incarnation) {
+        auto why = whom.loss();
+        why.text =
+            to_string(id) + " was lost with the node that should have created it: " + why.text;
+        const auto failure = to_exception(std::move(why));
+        if (auto waited_for = give_up(place, failure))
+          never.emplace_back(std::move(waited_for), failure);
+      } else if (entry.settled() && entry.holders.empty()) {
+        out.push_back(take(place));
+      }
+    }
+  }
+  for (const auto& [value, why] : never) value->fail(why);
+  return out;
+}
+
+std::vector<owner_table::dropped> owner_table::clear() {
+  const std::lock_guard lock(mutex_);
+  std::vector<dropped> out;
+  while (!records_.empty()) out.push_back(take(records_.begin()));
+  arrivals_.clear();
+  return out;
+}
+
+caf::strong_actor_ptr owner_table::actor(const rref_id& id,
+                                         const std::function<caf::strong_actor_ptr()>& make) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto place = records_.find(id);
+    if (place == records_.end()) throw_gone(id, "exists no more");
+    if (place->second.actor) return place->second.actor;
+  }
+  auto made = make();
+  const std::lock_guard lock(mutex_);
+  const auto place = records_.find(id);
+  if (place == records_.end()) return made;
+  if (!place->second.actor) place->second.actor = std::move(made);
+  return place->second.actor;
+}
+
+std::size_t owner_table::size() const {
+  const std::lock_guard lock(mutex_);
+  return records_.size();
+}
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,245 @@
+#pragma once
+
+#include "actors/rref/creation.hpp"
+#include "actors/spawn.hpp"
+
+namespace troupe {
+
+template <class T>
+class rref;
+
+/// What an owner answers with the value.
+struct get_value {};
+TROUPE_MESSAGE(get_value)
+
+/// The actor that owns a value which is sent: it lives while the value has a reference anywhere, or
+/// the actor a handle; who monitors it hears of the value's end.
+template <class T>
+using rref_owner = actor<answers<get_value, T>>;
+
+namespace detail {
+
+template <class T>
+rref_owner<T> own_actor(rref<T> of);
+
+/// Runs the backward pass of a tensor of this node, without a distributed context.
+void backward(const at::Tensor& root, bool retain_graph);
+
+}  // namespace detail
+
+/// A reference to a value that lives on one node of the job, its owner: a distributed shared
+/// pointer. The value is a T of any class; it lives as long as a reference to it does on any node,
+/// and goes when the last has gone. References travel in calls, answers and messages, and no value
+/// with them. Those to values on nodes that are lost throw peer_lost, those whose creation has
+/// failed throw why, wherever they are used. A circle of references that are inside of each other's
+/// values is never dropped.
+///
+/// A member function may be called from several nodes at once, like any function; the value's class
+/// must be made for that, or its functions be called in turn. Copies share one use of the value.
+/// Thread-safe.
+template <class T>
+class rref {
+public:
+  using element_type = T;
+  using is_remote_reference = void;
+
+  rref() = default;
+  explicit rref(std::shared_ptr<detail::rref_core> core) : core_(std::move(core)) {}
+
+  /// Does it refer to anything?
+  explicit operator bool() const noexcept { return core_ != nullptr; }
+
+  /// Names the value in the whole job.
+  const rref_id& id() const { return checked().id(); }
+
+  /// The node that has the value.
+  const worker_info& owner() const { return checked().owner().info; }
+  const std::string& owner_name() const { return owner().name; }
+  bool is_owner() const { return checked().is_owner(); }
+
+  /// Does the owner know of this reference? Those in the arguments of a call are confirmed before
+  /// the function runs.
+  bool confirmed_by_owner() const { return checked().ready() && !checked().failure(); }
+
+  /// The value's type.
+  static constexpr std::string_view type() { return type_name<T>(); }
+
+  /// A copy of the value, from its owner; of the owner's own value when it is here, which for a
+  /// tensor means the same memory. Blocks until the value is there. A `timeout` may be given.
+  /// Throws rpc_timeout, what the creation threw, peer_lost, rref_gone.
+  template <class... How>
+  T to_here(const How&... how) const {
+    static_assert(std::is_void_v<T> || std::is_copy_constructible_v<detail::stored<T>>,
+                  "a value that cannot be copied stays where it is: call its functions there");
+    auto copy = to_here_async(how...);
+    if (!is_owner()) return std::move(copy).get();
+    const auto given = detail::options_in(how...).limit;
+    const auto limit = given.count() < 0 ? checked().actors().rrefs().node()->rpc_timeout() : given;
+    return limit.count() > 0 ? copy.get_for(limit) : std::move(copy).get();
+  }
+
+  /// The same without waiting. The limit is not for the owner.
+  template <class... How>
+  future<T> to_here_async(const How&... how) const {
+    static_assert(detail::option_count<How...> == sizeof...(How), "to_here takes options only");
+    return future<T>(value_state(detail::options_in(how...)));
+  }
+
+  /// The owner's value itself, for as long as a reference is here. Blocks until it is there. Throws
+  /// invalid_argument on other nodes.
+  detail::stored<T>& local_value() const {
+    auto& core = checked();
+    if (!core.is_owner())
+      throw invalid_argument("local_value of " + to_string(core.id()) + " on " +
+                             core.actors().own_name() + ", but its owner is " + owner_name() +
+                             ": use to_here there");
+    auto state = local_state();
+    const future<T> there(state);
+    there.get();
+    return *state->value();
+  }
+
+  /// Calls a member function of T, or of what a T points to; or a function whose first parameter is
+  /// a T&. Arguments and options as for node::rpc_sync.
+  template <auto F, class... Args>
+  auto rpc_sync(const Args&... args) const {
+    return rpc_async<F>(args...).get();
+  }
+
+  template <auto F, class... Args>
+  auto rpc_async(const Args&... args) const {
+    using target = detail::function_target<F>;
+    using parameters = typename target::template parameters<T>;
+    using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
+    auto node = checked().actors().rrefs().node();
+    checked().check();
+    if constexpr ((detail::is_future<Args> || ...)) {
+      auto out = std::make_shared<detail::future_state<answer>>(node->driver());
+      detail::when_given<parameters>(
+          *node,
+          [self = *this, out](node_core&, const auto&... xs) {
+            detail::pass_on(self.template rpc_async<F>(xs...).shared(), out);
+          },
+          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
+      return future<answer>(std::move(out));
+    } else {
+      detail::check_count<parameters, Args...>();
+      using wire = detail::wire_for<parameters, Args...>;
+      using call = detail::invocation<target, T, false, wire>;
+      (void)call::registered;
+      auto& owner = core_->owner();
+      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, core_);
+      node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
+                 [&](encoder& out) {
+                   out.put(id());
+                   detail::write_arguments<wire>(out, args...);
+                 });
+      return future<answer>(std::move(state));
+    }
+  }
+
+  /// The same, but the result stays on the owner.
+  template <auto F, class... Args>
+  auto remote(const Args&... args) const {
+    using target = detail::function_target<F>;
+    using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
+    auto node = checked().actors().rrefs().node();
+    checked().check();
+    return rref<answer>(
+        detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
+  }
+
+  /// On the owner of a tensor: its backward pass, gradients into `.grad`. Throws invalid_argument
+  /// on other nodes, which need a distributed autograd context for it.
+  void backward(bool retain_graph = false) const requires std::is_same_v<T, at::Tensor> {
+    if (!is_owner())
+      throw invalid_argument("User RRefs require 'dist_autograd_ctx_id' to be specified: " +
+                             to_string(id()) + " is owned by " + owner_name());
+    detail::backward(local_value(), retain_graph);
+  }
+
+  /// The actor that owns the value, to ask or monitor by CAF's means. A handle of it keeps the
+  /// value, like an rref. Throws like a call.
+  rref_owner<T> owner_actor() const {
+    auto node = checked().actors().rrefs().node();
+    checked().check();
+    using call = callable<&detail::own_actor<T>>;
+    (void)call::registered;
+    using answer = rref_owner<T>;
+    auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), core_);
+    node->call(core_->owner(), call::hash(), call::name, state, {},
+               [&](encoder& out) { out.put(*this); });
+    return future<answer>(std::move(state)).get();
+  }
+
+  const std::shared_ptr<detail::rref_core>& core() const noexcept { return core_; }
+
+  /// The state of the value, or of its copy.
+  std::shared_ptr<detail::future_state<T>> value_state(const call_options& how) const {
+    auto& core = checked();
+    if (core.is_owner()) return local_state();
+    core.check();
+    using call = detail::fetch<T>;
+    (void)call::registered;
+    auto node = core.actors().rrefs().node();
+    auto state = std::make_shared<detail::call_state<T>>(*node, core.owner(), core_);
+    node->call(core.owner(), call::hash(), call::name, state, how,
+               [&](encoder& out) { out.put(core.id()); });
+    return state;
+  }
+
+  /// Do they refer to the same value?
+  friend bool operator==(const rref& a, const rref& b) noexcept {
+    return a.core_ == b.core_ || (a.core_ && b.core_ && a.core_->id() == b.core_->id());
+  }
+  friend std::ostream& operator<<(std::ostream& out, const rref& r) {
+    if (!r) return out << "rref<" << type() << ">(none)";
+    return out << "rref<" << type() << ">(" << r.id() << " on " << r.owner_name() << ')';
+  }
+
+private:
+  detail::rref_core& checked() const {
+    if (!core_) throw invalid_argument("this rref refers to nothing");
+    return *core_;
+  }
+
+  std::shared_ptr<detail::future_state<T>> local_state() const {
+    return std::static_pointer_cast<detail::future_state<T>>(
+        core_->local(detail::value_type::of<T>()));
+  }
+
+  std::shared_ptr<detail::rref_core> core_;
+};
+
+namespace detail {
+
+/// What an owner's actor does.
+template <class T>
+typename rref_owner<T>::behavior_type be_owner(std::shared_ptr<future_state<T>> value) {
+  return {[value](get_value) -> T {
+    const future<T> there(value);
+    return there.get();
+  }};
+}
+
+/// The actor of a value of this node.
+template <class T>
+rref_owner<T> own_actor(rref<T> of) {
+  auto& node = *current_node();
+  auto made = node.actors().rrefs().actor(of.id(), [&] {
+    return caf::actor_cast<caf::strong_actor_ptr>(
+        spawn_function(node, &be_owner<T>, of.value_state({})));
+  });
+  return caf::actor_cast<rref_owner<T>>(made);
+}
+
+}  // namespace detail
+
+}  // namespace troupe
+
+template <class T>
+struct std::hash<troupe::rref<T>> {
+  std::size_t operator()(const troupe::rref<T>& r) const noexcept {
+    return r ? std::hash<troupe::rref_id>()(r.id()) : 0;
+  }
+};

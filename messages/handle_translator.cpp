@@ -1,0 +1,16 @@
+#include "messages/handle_translator.hpp"
+
+#include "messages/error.hpp"
+
+namespace troupe {
+
+void handle_translator::write_reference(encoder&, const std::shared_ptr<detail::rref_core>&) {
+  throw encode_error("an rref can only be sent in a call or message between nodes");
+}
+
+std::shared_ptr<detail::rref_core> handle_translator::read_reference(decoder&, std::uint64_t,
+                                                                     std::string_view) {
+  throw decode_error("an rref outside of a call or message between nodes");
+}
+
+}  // namespace troupe
