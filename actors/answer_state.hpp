@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/engine.hpp"
 #include "actors/future.hpp"
 #include "actors/remoting.hpp"
 
@@ -26,6 +27,13 @@ public:
   remote_answer_state(remoting& actors, peer& from)
       : answer_state<T>(actors.driver()), actors_(actors), peer_(from) {}
 
+  /// Names the node. Only what waits here ends: an actor that was asked is not told.
+  void cancel() override {
+    fault why;
+    why.text = "the answer is not wanted any more";
+    if (name_callee(why)) this->give_up(std::move(why));
+  }
+
 protected:
   void awaited_for_long(bool begins) noexcept override { actors_.flow()->awaited(peer_, begins); }
 
@@ -44,8 +52,19 @@ protected:
     }
   }
 
+  /// False: it is ready already, or the node has ended.
+  bool name_callee(fault& why) const {
+    return !this->ready() && this->driver()->run_if_open([&] { why.node = peer_.info.name; });
+  }
+
+  /// The callee of the call `request` may forget it.
+  void tell_callee(std::uint64_t request) const {
+    this->driver()->run_if_open([&] { actors_.cancel(peer_, request); });
+  }
+
 private:
   // Not owned: answers come on the node's own threads, which must never be the last to hold it.
+  // They are there for as long as the engine has not been stopped.
   remoting& actors_;
   peer& peer_;
 };

@@ -17,13 +17,35 @@ inline constexpr bool is_rref = false;
 template <class T>
 inline constexpr bool is_rref<rref<T>> = true;
 
+/// What a call fails with that its caller has given up.
+inline fault cancelled_call(std::string node, std::string_view function) {
+  fault why;
+  why.code = errc::cancelled;
+  why.text = "the caller has cancelled the call";
+  why.node = std::move(node);
+  why.function = function;
+  return why;
+}
+
 /// The future of a call: reads the value when the answer comes. What is in `kept` lives until then.
 template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
-  call_state(node_core& node, peer& callee, std::shared_ptr<void> kept = nullptr)
-      : remote_answer_state<T>(node.actors(), callee), kept_(std::move(kept)) {}
+  /// `function`: static text.
+  call_state(node_core& node, peer& callee, std::string_view function,
+             std::shared_ptr<void> kept = nullptr)
+      : remote_answer_state<T>(node.actors(), callee),
+        function_(function),
+        kept_(std::move(kept)) {}
+
+  /// Before anybody else has it.
+  void sent_as(std::uint64_t request) noexcept { request_ = request; }
+
+  void cancel() override {
+    auto why = cancelled_call({}, function_);
+    if (this->name_callee(why) && this->give_up(std::move(why))) this->tell_callee(request_);
+  }
 
   void on_value(opened_envelope& answer) noexcept override {
     if constexpr (std::is_void_v<T>)
@@ -52,6 +74,8 @@ private:
           });
   }
 
+  const std::string_view function_;
+  std::uint64_t request_ = 0;
   const std::shared_ptr<void> kept_;
 };
 
@@ -149,20 +173,6 @@ void when_given(node_core& node, Make make, Fail fail, const Given&... given) {
     }
   };
   when_all_ready(awaited, [driver, call = std::move(call)] { run_on_thread_of(*driver, call); });
-}
-
-/// Has `out` get what becomes of `from`.
-template <class T>
-void pass_on(const std::shared_ptr<future_state<T>>& from,
-             const std::shared_ptr<future_state<T>>& out) {
-  from->when_ready(make_continuation([out, from] {
-    if (from->failure())
-      out->set_exception(from->failure());
-    else if constexpr (std::is_void_v<T>)
-      out->set_value();
-    else
-      out->set_value(std::move(*from->value()));
-  }));
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 namespace troupe {
 
 class node_core;
+class peer;
 
 /// The node whose handler the calling thread runs; nullptr: none.
 node_core* current_node() noexcept;
@@ -12,10 +13,41 @@ node_core* current_node() noexcept;
 /// The id of the actor whose handler the calling thread runs; 0: none.
 std::uint64_t current_actor() noexcept;
 
+/// A call that a node serves: whose it is, and the caller's number for it.
+struct served_call {
+  const peer* from = nullptr;
+  std::uint64_t request = 0;
+
+  explicit operator bool() const noexcept { return from != nullptr; }
+  bool operator==(const served_call&) const = default;
+};
+
+/// The call for which the calling thread runs a function or coroutine; empty: none.
+served_call current_call() noexcept;
+
+/// Has the caller given up the call that the calling thread serves? For functions that other nodes
+/// call, their coroutines, and the tasks that these begin. False elsewhere.
+bool call_cancelled() noexcept;
+
 namespace detail {
 
 void set_current_node(node_core* node) noexcept;
 void set_current_actor(std::uint64_t id) noexcept;
+void set_current_call(const served_call& call) noexcept;
+
+/// While it lives, the calling thread serves that call, or none.
+class serving {
+public:
+  explicit serving(const served_call& call) noexcept : before_(current_call()) {
+    set_current_call(call);
+  }
+  ~serving() { set_current_call(before_); }
+  serving(const serving&) = delete;
+  serving& operator=(const serving&) = delete;
+
+private:
+  const served_call before_;
+};
 
 }  // namespace detail
 

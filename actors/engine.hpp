@@ -103,6 +103,10 @@ public:
   /// The same, unless the engine has been stopped; then false, and the job is still the caller's.
   virtual bool push_if_open(caf::resumable* job) = 0;
 
+  /// Runs `body` here and now, and is not stopped meanwhile; false, and nothing is run: it has
+  /// been. `body` must not wait.
+  virtual bool run_if_open(const std::function<void()>& body) = 0;
+
   /// Blocks until `what` is ready or the deadline has passed; true: ready. Drives the network
   /// meanwhile. Throws not_initialized in a handler whose node has ended its waits.
   virtual bool wait(completion& what, clock::time_point deadline) = 0;

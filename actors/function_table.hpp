@@ -157,6 +157,8 @@ private:
         const future<answer> later = std::apply(F, std::move(kept->args));
         later.state();  // throws when it belongs to no call
         auto state = later.shared();
+        if (state->ready()) return finish(*state, kept->reply);
+        kept->reply.comes_from(state);
         state->when_ready(
             detail::make_continuation([state, kept] { finish(*state, kept->reply); }));
       } catch (...) {

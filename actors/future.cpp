@@ -59,7 +59,7 @@ private:
 
 }  // namespace
 
-future_core::link future_core::closed{nullptr, nullptr};
+future_core::link future_core::closed{nullptr, nullptr, nullptr};
 
 future_core::~future_core() {
   auto* next = next_.load();
@@ -91,7 +91,11 @@ void future_core::publish() {
     engine_->finish(done_);
   else
     done_.complete();
-  auto* last = next_.exchange(&closed, std::memory_order_acq_rel);
+  run_all(next_.exchange(&closed, std::memory_order_acq_rel));
+}
+
+// A list, last in first.
+void future_core::run_all(link* last) {
   link* first = nullptr;
   while (last) {  // in the order in which they came
     auto* before = std::exchange(last->next, first);
@@ -104,8 +108,8 @@ void future_core::publish() {
   }
 }
 
-void future_core::when_ready(caf::resumable* next) {
-  auto mine = std::make_unique<link>(link{next, next_.load(std::memory_order_acquire)});
+void future_core::when_ready(caf::resumable* next, const std::atomic<void*>* who) {
+  auto mine = std::make_unique<link>(link{next, who, next_.load(std::memory_order_acquire)});
   while (mine->next != &closed) {
     if (next_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel)) {
       (void)mine.release();
@@ -113,6 +117,65 @@ void future_core::when_ready(caf::resumable* next) {
     }
   }
   run_on(engine_.get(), next);
+}
+
+bool future_core::set_exception(std::exception_ptr why) {
+  if (!claim()) return false;
+  failure_ = std::move(why);
+  publish();
+  return true;
+}
+
+bool future_core::give_up(fault&& why) {
+  if (!claim(claimant::canceller)) return false;
+  why.code = errc::cancelled;
+  failure_ = to_exception(std::move(why));
+  publish();
+  return true;
+}
+
+void future_core::cancel() {
+  fault why;
+  why.text = "the future was cancelled";
+  give_up(std::move(why));
+}
+
+void future_core::abandoned() {
+  constexpr unsigned many = 32;
+  if (abandoned_.fetch_add(1) % many == many - 1) prune();
+}
+
+// Takes the list out, drops those for whom nobody waits, and puts it back below what has come
+// meanwhile. One that is abandoned this moment is left to the next time.
+void future_core::prune() {
+  auto* all = next_.load(std::memory_order_acquire);
+  do {
+    if (!all || all == &closed) return;
+  } while (!next_.compare_exchange_weak(all, nullptr, std::memory_order_acq_rel));
+  std::vector<caf::resumable*> dead;
+  for (link** at = &all; *at;) {
+    if (!(*at)->who || (*at)->who->load()) {
+      at = &(*at)->next;
+      continue;
+    }
+    const std::unique_ptr<link> gone(*at);
+    *at = gone->next;
+    dead.push_back(gone->job);
+  }
+  link* expected = nullptr;
+  while (all && !next_.compare_exchange_strong(expected, all, std::memory_order_acq_rel)) {
+    if (expected == &closed) {
+      run_all(all);
+      break;
+    }
+    auto* newer = expected;
+    expected = nullptr;
+    if (!next_.compare_exchange_strong(newer, nullptr, std::memory_order_acq_rel)) continue;
+    auto* last = newer;
+    while (last->next) last = last->next;
+    last->next = std::exchange(all, newer);
+  }
+  for (auto* job : dead) here_and_now::drop(job);
 }
 
 void future_core::run_on(engine* driver, caf::resumable* job) {

@@ -20,6 +20,8 @@ class engine;
 
 namespace detail {
 
+class coroutine_control;
+
 struct nothing {};
 
 template <class T>
@@ -37,16 +39,22 @@ public:
   /// meanwhile. Throws deadlock_error inside of the actor whose answer this is.
   bool wait_until(clock::time_point deadline);
 
-  /// Runs `next` on a thread of the node, once it is ready; at once when it is.
-  void when_ready(caf::resumable* next);
+  /// Runs `next` on a thread of the node, once it is ready; at once when it is. Somebody waits for
+  /// as long as `who`, which belongs to `next`, is not null.
+  void when_ready(caf::resumable* next, const std::atomic<void*>* who = nullptr);
 
-  /// Gives it an error for an outcome; false when it had an outcome already.
-  bool fail(std::exception_ptr why) {
-    if (!claim()) return false;
-    failure_ = std::move(why);
-    publish();
-    return true;
-  }
+  /// One of those who wait does so no more: what is left of such ones is dropped now and then.
+  void abandoned();
+
+  /// Gives it up, unless it is ready: see future::cancel.
+  virtual void cancel();
+  bool cancelled() const noexcept { return claimed_.load() == claimant::canceller; }
+
+  /// Of a task, what knows its coroutine; else nullptr.
+  virtual coroutine_control* coroutine() noexcept { return nullptr; }
+
+  /// False when it had an outcome already.
+  bool set_exception(std::exception_ptr why);
 
   const std::exception_ptr& failure() const noexcept { return failure_; }
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
@@ -54,28 +62,44 @@ public:
   /// The actor that must answer: it must not wait for itself.
   void answered_by(std::uint64_t local_actor) noexcept { answerer_ = local_actor; }
 
+  /// Runs `job` on a thread of `driver`; here, when that is none or has stopped.
+  static void run_on(engine* driver, caf::resumable* job);
+
 protected:
   /// A handler begins (or ceases) to wait for long; who answers may have to know.
   virtual void awaited_for_long(bool) noexcept {}
 
   /// True for the first caller only, who then stores the outcome and calls `publish`.
-  bool claim() noexcept { return !claimed_.exchange(true); }
+  bool claim() noexcept { return claim(claimant::maker); }
   void publish();
+
+  /// Makes it fail with cancelled_error; false when it had an outcome already.
+  bool give_up(fault&& why);
 
   std::exception_ptr failure_;
 
 private:
-  static void run_on(engine* driver, caf::resumable* job);
+  enum class claimant : std::uint8_t { none, maker, canceller };
+
+  bool claim(claimant who) noexcept {
+    auto nobody = claimant::none;
+    return claimed_.compare_exchange_strong(nobody, who);
+  }
 
   // What comes next, last in first. Its head is `closed` once the outcome is there.
   struct link {
     caf::resumable* job;
+    const std::atomic<void*>* who;
     link* next;
   };
   static link closed;
 
+  void prune();
+  void run_all(link* last);
+
   completion done_;
-  std::atomic<bool> claimed_{false};
+  std::atomic<claimant> claimed_{claimant::none};
+  std::atomic<std::uint8_t> abandoned_{0};
   std::uint64_t answerer_ = 0;
   std::shared_ptr<engine> engine_;
   std::atomic<link*> next_{nullptr};
@@ -98,8 +122,6 @@ public:
     publish();
     return true;
   }
-
-  bool set_exception(std::exception_ptr why) { return this->fail(std::move(why)); }
 
   std::optional<stored<T>>& value() noexcept { return value_; }
 
@@ -160,6 +182,12 @@ public:
   /// Like `get`, but throws rpc_timeout when there is nothing after `limit`.
   T get_for(std::chrono::nanoseconds limit) const;
 
+  /// Gives it up, unless it is ready: this future and its copies fail with cancelled_error at once.
+  /// The callee of a call is told, and drops it, or has its coroutine throw cancelled_error; so is
+  /// the coroutine of a task, whose future becomes ready when that ends. Whatever else it is made
+  /// from (what `then` continues, the parts of `when_all`, the actor that was asked) goes on.
+  void cancel() const { state().cancel(); }
+
   /// Calls `f` with the value, on a thread of the node; its result becomes the returned future's
   /// value. An error skips `f` and goes on to the result.
   template <class F>
@@ -201,6 +229,9 @@ public:
 
   future<T> get_future() const { return future<T>(state_); }
 
+  /// Has the future been given up? Then a value or an error is dropped.
+  bool cancelled() const noexcept { return state_->cancelled(); }
+
   /// Throws invalid_argument when there is a value or an error already.
   template <class... Us>
   void set_value(Us&&... xs) {
@@ -211,8 +242,8 @@ public:
   }
 
 private:
-  [[noreturn]] static void twice() {
-    throw invalid_argument("a future can only be marked completed once");
+  void twice() const {
+    if (!cancelled()) throw invalid_argument("a future can only be marked completed once");
   }
 
   std::shared_ptr<detail::future_state<T>> state_;
@@ -220,9 +251,10 @@ private:
 
 namespace detail {
 
-/// Runs `f` and puts what comes of it into `out`.
+/// Runs `f` and puts what comes of it into `out`, unless nobody wants it any more.
 template <class U, class F, class... Args>
 void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
+  if (out.cancelled()) return;
   try {
     if constexpr (std::is_void_v<U>) {
       f(std::forward<Args>(args)...);

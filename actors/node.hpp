@@ -92,12 +92,13 @@ public:
     using answer = typename callable<F>::answer;
     auto& callee = open().find(to);
     if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::future_state<answer>>(core().driver());
+      auto out = std::make_shared<detail::relayed_state<answer>>(
+          core().driver(), detail::cancelled_call(callee.info.name, target::name));
       detail::when_given<parameters>(
           core(),
           [to, out](node_core& here, const auto&... xs) {
-            detail::pass_on(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared(),
-                            out);
+            if (out->ready()) return;  // cancelled
+            out->take_from(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared());
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
       return future<answer>(std::move(out));
@@ -277,9 +278,9 @@ private:
   template <class Answer, class Wire, class... Args>
   future<Answer> send_call(peer& callee, std::uint64_t hash, std::string_view name,
                            const Args&... args) const {
-    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee);
-    core().call(callee, hash, name, state, detail::options_in(args...),
-                [&](encoder& out) { detail::write_arguments<Wire>(out, args...); });
+    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee, name);
+    state->sent_as(core().call(callee, hash, name, state, detail::options_in(args...),
+                               [&](encoder& out) { detail::write_arguments<Wire>(out, args...); }));
     return future<Answer>(std::move(state));
   }
 

@@ -31,9 +31,9 @@ void node_core::check_open() const {
       "RPC has not been initialized, or has been shut down. Call init_rpc first.");
 }
 
-bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
-                          const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                          letter& text) {
+std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
+                                   const std::shared_ptr<reply_sink>& sink, const call_options& how,
+                                   letter& text) {
   pending_request pending;
   pending.peer = to.rank();
   pending.function = name;
@@ -50,11 +50,11 @@ bool node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
               detail::range_number(identity_.rank, header.request));
   try {
     remoting_->out().send(to, 0, header, &text, nullptr, until);
-    return true;
+    return header.request;
   } catch (...) {
     // Unless somebody else has answered it already.
     if (remoting_->requests().take(header.request, to.rank())) throw;
-    return false;
+    return 0;
   }
 }
 
@@ -162,6 +162,12 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
     reply.fail(std::make_exception_ptr(unknown_function(std::move(why))));
     return;
   }
+  const served_call call{&from, header.request};
+  if (remoting_->served().remembers(call)) {
+    reply.fail(std::make_exception_ptr(cancelled_error("cancelled before it began")));
+    return;
+  }
+  const detail::serving now(call);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
@@ -193,6 +199,7 @@ void node_core::prepare_thread() noexcept {
   clean_thread_state();
   detail::set_current_node(this);
   detail::set_current_actor(0);
+  detail::set_current_call({});
 }
 
 // On the thread that has made the actor.
@@ -222,6 +229,7 @@ debug_info node_core::info() const {
   out.threads = threads.threads;
   out.idle_threads = threads.idle;
   out.calls_in_flight = remoting_->requests().size();
+  out.calls_served = remoting_->served().size();
   out.actors_held = remoting_->exports().held();
   out.remote_handles = remoting_->proxies();
   out.owner_rrefs = rrefs.owned;

@@ -31,6 +31,7 @@ struct debug_info {
   unsigned threads = 0;
   unsigned idle_threads = 0;
   std::size_t calls_in_flight = 0;  ///< requests of this node that wait for an answer
+  std::size_t calls_served = 0;     ///< calls to this node that it will answer later
   std::size_t actors_held = 0;      ///< actors here that other nodes have handles of
   std::size_t remote_handles = 0;   ///< handles here of other nodes' actors
   std::size_t owner_rrefs = 0;      ///< values here that rrefs refer to
@@ -81,10 +82,10 @@ public:
   bool is_open() const noexcept { return open_; }
 
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
-  /// goes to `sink`, also when sending fails at once.
+  /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed.
   template <class Write>
-  void call(peer& to, std::uint64_t hash, std::string_view name, std::shared_ptr<reply_sink> sink,
-            const call_options& how, Write&& write) {
+  std::uint64_t call(peer& to, std::uint64_t hash, std::string_view name,
+                     std::shared_ptr<reply_sink> sink, const call_options& how, Write&& write) {
     try {
       check_open();
       gate::pass pass(remoting_->entrance());
@@ -92,12 +93,15 @@ public:
       border handles(*remoting_, to);
       letter text(&handles);
       write(text.body());
-      if (send_call(to, hash, name, sink, how, text)) handles.sent();
+      const auto request = send_call(to, hash, name, sink, how, text);
+      if (request != 0) handles.sent();
+      return request;
     } catch (const error& e) {
       auto why = e.fault();
       if (why.node.empty()) why.node = to.info.name;
       if (why.function.empty()) why.function = name;
       sink->on_fault(std::move(why));
+      return 0;
     }
   }
 
@@ -152,8 +156,9 @@ private:
   void report_leaks() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
-  bool send_call(peer& to, std::uint64_t hash, std::string_view name,
-                 const std::shared_ptr<reply_sink>& sink, const call_options& how, letter& text);
+  std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
+                          const std::shared_ptr<reply_sink>& sink, const call_options& how,
+                          letter& text);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
   void execute(opened_envelope& message, peer& from, std::size_t size) noexcept;

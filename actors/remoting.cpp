@@ -64,6 +64,10 @@ std::uint64_t remoting::expect(pending_request&& pending) {
   return id;
 }
 
+void remoting::cancel(peer& to, std::uint64_t request) noexcept {
+  if (requests_.give_up(request, to.rank())) send_control(to, control::cancel, request);
+}
+
 void remoting::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
   if (request.sink)
     request.sink->on_fault(std::move(why));

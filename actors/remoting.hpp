@@ -12,6 +12,7 @@
 #include "actors/mail.hpp"
 #include "actors/request_table.hpp"
 #include "actors/rref/rref_id.hpp"
+#include "actors/served_calls.hpp"
 #include "messages/message_codec.hpp"
 
 namespace troupe {
@@ -85,10 +86,14 @@ public:
   /// Adds a request, whose deadline is its limit from now on. Its id.
   std::uint64_t expect(pending_request&& pending);
 
+  /// Nobody here waits for the answer to a call of `to` any more, which is told.
+  void cancel(peer& to, std::uint64_t request) noexcept;
+
   /// Whoever uses `out` or adds a request passes here first.
   gate& entrance() noexcept { return gate_; }
 
   request_table& requests() noexcept { return requests_; }
+  served_calls& served() noexcept { return served_; }
   export_table& exports() noexcept { return *exports_; }
   detail::rref_table& rrefs() noexcept { return *rrefs_; }
   mail& out() noexcept { return out_; }
@@ -164,6 +169,7 @@ private:
   gate gate_;
 
   request_table requests_;
+  served_calls served_;
   std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
   std::unique_ptr<detail::rref_table> rrefs_;
 

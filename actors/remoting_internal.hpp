@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// What nodes' runtimes say to each other about actors.
+/// What nodes' runtimes say to each other about actors and calls.
 enum class control : std::uint8_t {
   watch,    // id: tell me when it ends
   down,     // id, reason: it has ended
@@ -15,6 +15,7 @@ enum class control : std::uint8_t {
   claim,    // id, holder, pin: I have a handle of yours from `holder`
   unpin,    // pin: the handle that you passed on has been claimed
   window,   // note, two numbers: of flow_control
+  cancel,   // request: I have given that call up
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a

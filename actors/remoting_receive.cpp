@@ -3,6 +3,8 @@
 #include <caf/make_actor.hpp>
 #include <caf/message_builder.hpp>
 
+#include "actors/future.hpp"
+#include "actors/job.hpp"
 #include "actors/receipt.hpp"
 #include "actors/remoting_internal.hpp"
 
@@ -187,6 +189,14 @@ void remoting::deliver_control(opened_envelope& message, peer& from, caf::execut
       const auto note = in.get<flow_control::note>();
       const auto first = in.get<std::uint64_t>();
       flow_->deliver(from, note, first, in.get<std::uint64_t>());
+      break;
+    }
+    case control::cancel: {
+      // Not here: what is cancelled may run code of the program's.
+      if (auto call = served_.cancel({&from, in.get<std::uint64_t>()})) {
+        auto* job = make_job([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
+        if (!engine_->push_if_open(job)) intrusive_ptr_release(job);
+      }
       break;
     }
     default: throw decode_error("a control message of unknown kind");

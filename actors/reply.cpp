@@ -1,5 +1,6 @@
 #include "actors/reply.hpp"
 
+#include "actors/future.hpp"
 #include "messages/log.hpp"
 
 namespace troupe {
@@ -24,7 +25,15 @@ fault reply_token::described(std::exception_ptr why) const {
 }
 
 void reply_token::fail(std::exception_ptr why) noexcept {
-  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner, std::move(why));
+  auto owner = std::exchange(owner_, nullptr);
+  if (!owner) return;
+  if (later_) owner->served().remove({to_, request_});
+  send_failure(*owner, std::move(why));
+}
+
+void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {
+  later_ = true;
+  if (!owner_->served().add({to_, request_}, source)) source->cancel();
 }
 
 void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept {
@@ -32,8 +41,10 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
   if (!pass) return;
   try {
     auto told = describe(std::move(why), owner.own_name(), std::string(function_));
-    const bool caller_lost = told.code == errc::peer_lost && told.node == to_->info.name;
-    if (!caller_lost)
+    // Nobody needs to hear what everybody knows: the caller is lost, or does not want it any more.
+    const bool expected = (told.code == errc::peer_lost && told.node == to_->info.name) ||
+                          told.code == errc::cancelled;
+    if (!expected)
       log().warn("{} for {} failed: {}{}{}", function_.empty() ? "a call" : function_,
                  to_->info.name, told.type, told.type.empty() ? "" : ": ", told.text);
     owner.out().send_fault(*to_, 0, request_, told);

@@ -7,6 +7,12 @@
 
 namespace troupe {
 
+namespace detail {
+
+class future_core;
+
+}  // namespace detail
+
 /// The duty to answer one call, once. Move-only; dropped unused, it answers that the call was
 /// dropped.
 class reply_token {
@@ -18,11 +24,15 @@ public:
   reply_token& operator=(reply_token&&) = delete;
   ~reply_token();
 
+  /// The answer comes later, from `source`, which is cancelled when the call is.
+  void comes_from(const std::shared_ptr<detail::future_core>& source);
+
   /// Answers with what `write` puts into the body. A value that cannot be sent becomes a failure.
   template <class Write>
   void value(Write&& write) noexcept {
     auto owner = std::exchange(owner_, nullptr);
     if (!owner) return;
+    if (later_) owner->served().remove({to_, request_});
     try {
       border handles(*owner, *to_);
       letter text(&handles);
@@ -46,6 +56,7 @@ private:
   peer* to_;
   std::uint64_t request_;
   std::string_view function_;
+  bool later_ = false;
 };
 
 }  // namespace troupe

@@ -20,13 +20,32 @@ std::uint64_t request_table::add(pending_request&& request) {
   return std::uint64_t{place.generation} << 32 | (index + 1);
 }
 
-pending_request request_table::take(std::uint64_t id, transport::rank_t peer) {
-  std::lock_guard guard(mutex_);
+request_table::slot* request_table::find(std::uint64_t id, transport::rank_t peer) {
   auto index = static_cast<std::uint32_t>(id) - 1;
   if (index >= slots_.size() || slots_[index].generation != id >> 32 ||
       slots_[index].request.peer != peer)
-    return {};
-  return empty(index);
+    return nullptr;
+  return &slots_[index];
+}
+
+pending_request request_table::take(std::uint64_t id, transport::rank_t peer) {
+  std::lock_guard guard(mutex_);
+  auto* found = find(id, peer);
+  return found ? empty(static_cast<std::uint32_t>(found - slots_.data())) : pending_request{};
+}
+
+bool request_table::give_up(std::uint64_t id, transport::rank_t peer) {
+  std::lock_guard guard(mutex_);
+  auto* found = find(id, peer);
+  if (!found || !found->request || found->request.late) return false;
+  be_late(found->request);
+  return true;
+}
+
+void request_table::be_late(pending_request& request) noexcept {
+  request.late = true;
+  request.deadline = clock::time_point::max();
+  --used_;
 }
 
 std::vector<pending_request> request_table::take_peer(transport::rank_t peer) {
@@ -56,9 +75,7 @@ std::vector<pending_request> request_table::take_expired(clock::time_point now,
       next = std::min(next, request.deadline);
     } else if (!request.late) {
       out.push_back(request);
-      request.late = true;
-      request.deadline = clock::time_point::max();
-      --used_;
+      be_late(request);
     }
   }
   return out;

@@ -13,8 +13,8 @@
 namespace troupe {
 
 /// Who gets the answer to a call, on a thread that may lead the network: it only takes the answer
-/// and wakes others. Told exactly once, but for a call that has timed out: then again when the late
-/// answer comes, which it reads, since handles may be in it, and drops.
+/// and wakes others. Told exactly once, but for a call that has timed out or was given up: then
+/// when the late answer comes, which it reads, since handles may be in it, and drops.
 class reply_sink {
 public:
   virtual ~reply_sink() = default;
@@ -33,7 +33,7 @@ struct pending_request {
   caf::strong_actor_ptr sender;
   caf::message_id mid;
   bool wait = true;   ///< for room in the window of `peer`, rather than fail
-  bool late = false;  ///< it has timed out
+  bool late = false;  ///< it has timed out, or was given up
 
   explicit operator bool() const noexcept { return sink || sender; }
 };
@@ -48,6 +48,9 @@ public:
 
   /// Empty when there is none that waits for `peer` (a late, doubled or foreign answer).
   pending_request take(std::uint64_t id, transport::rank_t peer);
+
+  /// Nobody waits for it any more: it stays as a late one. False when there is none that waits.
+  bool give_up(std::uint64_t id, transport::rank_t peer);
 
   /// All that wait for `peer`.
   std::vector<pending_request> take_peer(transport::rank_t peer);
@@ -68,6 +71,8 @@ private:
     std::uint32_t next_free = 0;
   };
 
+  slot* find(std::uint64_t id, transport::rank_t peer);
+  void be_late(pending_request& request) noexcept;
   pending_request empty(std::uint32_t index);
 
   static constexpr std::uint32_t none = ~std::uint32_t{0};

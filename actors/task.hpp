@@ -1,9 +1,7 @@
 #pragma once
 
-#include <coroutine>
-
 #include "actors/function_table.hpp"
-#include "actors/future.hpp"
+#include "actors/suspension.hpp"
 
 namespace troupe {
 
@@ -11,14 +9,6 @@ template <class T>
 class task;
 
 namespace detail {
-
-/// The engine of the node whose handler the caller runs; nullptr elsewhere.
-std::shared_ptr<engine> current_driver();
-
-/// Has `who` go on as soon as `what` is ready, on a thread of `driver`; nullptr: of the future's.
-/// When that engine has stopped, the coroutine ends where it stands.
-void resume_when_ready(future_core& what, std::coroutine_handle<> who,
-                       const std::shared_ptr<engine>& driver);
 
 /// What co_await makes of a future.
 template <class T>
@@ -28,22 +18,41 @@ public:
 
   bool await_ready() const { return what_.ready(); }
   template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> who) const {
-    if constexpr (requires { who.promise().driver(); })
-      resume_when_ready(what_.state(), who, who.promise().driver());
-    else
-      resume_when_ready(what_.state(), who, nullptr);
+  bool await_suspend(std::coroutine_handle<Promise> who) {
+    coroutine_control* control = nullptr;
+    if constexpr (requires { who.promise().control(); }) control = &who.promise().control();
+    return suspend(what_.shared(), who, control, thrown_);
   }
-  T await_resume() { return std::move(what_).get(); }
+  T await_resume() {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+    return std::move(what_).get();
+  }
 
 private:
   future<T> what_;
+  std::exception_ptr thrown_;  // instead of the value
+};
+
+/// The future of what a coroutine returns.
+template <class T>
+class task_state final : public future_state<T> {
+public:
+  task_state() : task_state(current_driver()) {}
+
+  coroutine_control* coroutine() noexcept override { return &control_; }
+  void cancel() override { control_.cancel(); }
+
+private:
+  explicit task_state(const std::shared_ptr<engine>& driver)
+      : future_state<T>(driver), control_(driver) {}
+
+  coroutine_control control_;
 };
 
 /// What becomes of a coroutine.
 template <class T>
 struct task_outcome {
-  std::shared_ptr<future_state<T>> state;
+  std::shared_ptr<task_state<T>> state;
   std::optional<stored<T>> value;
   std::exception_ptr failure;
 
@@ -85,13 +94,13 @@ public:
   task<T> get_return_object() const { return task<T>(future<T>(outcome_.state)); }
   std::suspend_never initial_suspend() const noexcept { return {}; }
   task_end final_suspend() const noexcept { return {}; }
-  const std::shared_ptr<engine>& driver() const noexcept { return outcome_.state->driver(); }
+  coroutine_control& control() const noexcept { return *outcome_.state->coroutine(); }
   void unhandled_exception() noexcept { outcome_.failure = std::current_exception(); }
 
 protected:
   friend struct task_end;
 
-  task_outcome<T> outcome_{std::make_shared<future_state<T>>(current_driver()), {}, {}};
+  task_outcome<T> outcome_{std::make_shared<task_state<T>>(), {}, {}};
 };
 
 template <class T>
@@ -112,8 +121,9 @@ struct task_promise<void> : task_promise_base<void> {
 /// and goes on on a thread of the node in whose handler it began; of the future's, if in none. What
 /// the thread has set (grad mode, say) does not come along. Its parameters are the coroutine's as
 /// C++ has it: a reference must outlive it, but those of a function that another node has called
-/// do. One whose node has ended ends where it waits. Dropping the task changes nothing.
-/// Thread-safe.
+/// do. One whose node has ended ends where it waits. Dropping the task changes nothing. When it is
+/// cancelled, or the call that it answers, the co_await at which the innermost coroutine waits
+/// throws cancelled_error. Thread-safe.
 template <class T = void>
 class task {
 public:
@@ -130,6 +140,9 @@ public:
   decltype(auto) get() const& { return outcome_.get(); }
   T get() && { return std::move(outcome_).get(); }
   T get_for(std::chrono::nanoseconds limit) const { return outcome_.get_for(limit); }
+
+  /// See future::cancel.
+  void cancel() const { outcome_.cancel(); }
 
 private:
   future<T> outcome_;

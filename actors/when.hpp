@@ -1,5 +1,6 @@
 #pragma once
 
+#include <mutex>
 #include <tuple>
 
 #include "actors/future.hpp"
@@ -21,6 +22,63 @@ inline std::exception_ptr first_failure(const std::vector<std::shared_ptr<future
     if (one->failure()) return one->failure();
   return nullptr;
 }
+
+/// The outcome of another future that is made later; when it is cancelled, so is that one.
+template <class T>
+class relayed_state : public future_state<T>,
+                      public std::enable_shared_from_this<relayed_state<T>> {
+public:
+  /// `cancelled`: what it fails with when it is.
+  relayed_state(std::shared_ptr<engine> driver, fault cancelled)
+      : future_state<T>(std::move(driver)), cancelled_(std::move(cancelled)) {}
+
+  void take_from(std::shared_ptr<future_state<T>> source) {
+    if (!wait_for(source)) return;
+    auto* const from = source.get();
+    from->when_ready(
+        make_continuation([self = this->shared_from_this(), source = std::move(source)] {
+          self->let_go();
+          self->be_like(*source);
+        }));
+  }
+
+  void cancel() override {
+    if (!this->give_up(fault(cancelled_))) return;
+    if (const auto source = let_go()) source->cancel();
+  }
+
+protected:
+  /// False: it has been cancelled, and so is `source`.
+  bool wait_for(std::shared_ptr<future_core> source) {
+    {
+      const std::lock_guard guard(mutex_);
+      source_ = source;
+    }
+    if (!this->cancelled()) return true;
+    source->cancel();
+    return false;
+  }
+
+  std::shared_ptr<future_core> let_go() {
+    const std::lock_guard guard(mutex_);
+    return std::exchange(source_, nullptr);
+  }
+
+  /// The source is ready, and nobody else has it.
+  void be_like(future_state<T>& source) {
+    if (source.failure())
+      this->set_exception(source.failure());
+    else if constexpr (std::is_void_v<T>)
+      this->set_value();
+    else
+      this->set_value(std::move(*source.value()));
+  }
+
+private:
+  const fault cancelled_;
+  std::mutex mutex_;
+  std::shared_ptr<future_core> source_;
+};
 
 template <class T>
 inline constexpr bool is_future = false;

@@ -53,6 +53,7 @@ const char* name_of(errc code) noexcept {
     case errc::fenced: return "fenced";
     case errc::overloaded: return "overloaded";
     case errc::rref_gone: return "rref gone";
+    case errc::cancelled: return "cancelled";
   }
   return nullptr;
 }
@@ -95,6 +96,7 @@ std::exception_ptr to_exception(fault f) {
     case errc::fenced: return std::make_exception_ptr(fenced_error(std::move(f)));
     case errc::overloaded: return std::make_exception_ptr(overloaded_error(std::move(f)));
     case errc::rref_gone: return std::make_exception_ptr(rref_gone(std::move(f)));
+    case errc::cancelled: return std::make_exception_ptr(cancelled_error(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }

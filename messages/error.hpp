@@ -28,6 +28,7 @@ enum class errc : std::uint8_t {
   fenced,            ///< the job has shut this node out
   overloaded,        ///< the receiver's window is full
   rref_gone,         ///< what the rref referred to exists no more, or never did
+  cancelled,         ///< the caller has given the call up
 };
 
 /// The name of `code`, as in the list above.
@@ -94,6 +95,7 @@ using deadlock_error = error_of<errc::deadlock>;
 using fenced_error = error_of<errc::fenced>;
 using overloaded_error = error_of<errc::overloaded>;
 using rref_gone = error_of<errc::rref_gone>;
+using cancelled_error = error_of<errc::cancelled>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

@@ -188,6 +188,8 @@ private:
       } else if constexpr (answer_of<returned>::later) {
         const future<answer> later = self->call(places);
         later.state();  // throws when it belongs to no call
+        if (later.ready()) return self->finish(later.state());
+        self->reply_.comes_from(later.shared());
         // A coroutine may refer to its arguments and its object until it has an answer.
         later.state().when_ready(
             make_continuation([self, state = later.shared()] { self->finish(*state); }));

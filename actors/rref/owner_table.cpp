@@ -77,7 +77,7 @@ value_cell owner_table::create(const rref_id& id, const value_type& type, const 
   }
   // Somebody has taken it for something else.
   if (mistaken)
-    mistaken->fail(std::make_exception_ptr(
+    mistaken->set_exception(std::make_exception_ptr(
         invalid_argument(to_string(id) + " is a " + std::string(type.name))));
   return value;
 }
@@ -136,7 +136,7 @@ void owner_table::abandon(const rref_id& id, const peer& creator, const std::exc
     place->second.holders.push_back({&creator, 0});
     waited_for = give_up(place, why);
   }
-  if (waited_for) waited_for->fail(why);
+  if (waited_for) waited_for->set_exception(why);
 }
 
 std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
@@ -163,7 +163,7 @@ std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
       }
     }
   }
-  for (const auto& [value, why] : never) value->fail(why);
+  for (const auto& [value, why] : never) value->set_exception(why);
   return out;
 }
 

@@ -114,11 +114,13 @@ public:
     auto node = checked().actors().rrefs().node();
     checked().check();
     if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::future_state<answer>>(node->driver());
+      auto out = std::make_shared<detail::relayed_state<answer>>(
+          node->driver(), detail::cancelled_call(owner_name(), target::name));
       detail::when_given<parameters>(
           *node,
           [self = *this, out](node_core&, const auto&... xs) {
-            detail::pass_on(self.template rpc_async<F>(xs...).shared(), out);
+            if (out->ready()) return;  // cancelled
+            out->take_from(self.template rpc_async<F>(xs...).shared());
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
       return future<answer>(std::move(out));
@@ -128,12 +130,12 @@ public:
       using call = detail::invocation<target, T, false, wire>;
       (void)call::registered;
       auto& owner = core_->owner();
-      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, core_);
-      node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
-                 [&](encoder& out) {
-                   out.put(id());
-                   detail::write_arguments<wire>(out, args...);
-                 });
+      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name, core_);
+      state->sent_as(node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
+                                [&](encoder& out) {
+                                  out.put(id());
+                                  detail::write_arguments<wire>(out, args...);
+                                }));
       return future<answer>(std::move(state));
     }
   }
@@ -166,7 +168,8 @@ public:
     using call = callable<&detail::own_actor<T>>;
     (void)call::registered;
     using answer = rref_owner<T>;
-    auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), core_);
+    auto state =
+        std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name, core_);
     node->call(core_->owner(), call::hash(), call::name, state, {},
                [&](encoder& out) { out.put(*this); });
     return future<answer>(std::move(state)).get();
@@ -182,9 +185,9 @@ public:
     using call = detail::fetch<T>;
     (void)call::registered;
     auto node = core.actors().rrefs().node();
-    auto state = std::make_shared<detail::call_state<T>>(*node, core.owner(), core_);
-    node->call(core.owner(), call::hash(), call::name, state, how,
-               [&](encoder& out) { out.put(core.id()); });
+    auto state = std::make_shared<detail::call_state<T>>(*node, core.owner(), call::name, core_);
+    state->sent_as(node->call(core.owner(), call::hash(), call::name, state, how,
+                              [&](encoder& out) { out.put(core.id()); }));
     return state;
   }
 

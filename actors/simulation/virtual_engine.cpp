@@ -49,6 +49,12 @@ bool virtual_engine::push_if_open(caf::resumable* job) {
   return true;
 }
 
+bool virtual_engine::run_if_open(const std::function<void()>& body) {
+  if (stopped_) return false;
+  body();
+  return true;
+}
+
 void virtual_engine::deliver_locally(transport::incoming_message&& message) {
   local_.push_back(std::move(message));
   world_.activate(*this);

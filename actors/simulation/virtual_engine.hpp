@@ -20,6 +20,7 @@ public:
   void attach(caf::actor_system& system) override;
   void push(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
+  bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
   bool hold(completion& what, clock::time_point deadline) override;
   void deliver_locally(transport::incoming_message&& message) override;

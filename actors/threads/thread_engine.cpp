@@ -71,6 +71,13 @@ bool thread_engine::push_if_open(caf::resumable* job) {
   return true;
 }
 
+bool thread_engine::run_if_open(const std::function<void()>& body) {
+  gate::pass pass(entrance_);
+  if (!pass) return false;
+  body();
+  return true;
+}
+
 // Somebody must come to the queue. A network thread that leads looks at it before each sleep; one
 // in a handler does so afterwards, or loses the network to a thread that does.
 void thread_engine::summon_runner() {

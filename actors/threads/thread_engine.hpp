@@ -52,6 +52,7 @@ public:
   void favour(std::uint64_t actor) override { favourite_.store(actor); }
   void push(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
+  bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
   bool hold(completion& what, clock::time_point deadline) override;
   void deliver_locally(transport::incoming_message&& message) override;
