@@ -13,6 +13,7 @@
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/newcomer.hpp"
 #include "transport/rendezvous/session.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 #include "transport/ucx/ucx_transport.hpp"
 
 namespace troupe {
@@ -94,6 +95,7 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
   meet.rank = options.rank;
   meet.world_size = options.world_size;
   meet.name = options.name;
+  for (const auto& alias : options.aliases) meet.name += ',' + alias;
   meet.timeout = options.init_timeout;
   meet.job = options.job;
   meet.dynamic = options.admits_newcomers;
@@ -166,11 +168,13 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;
   const auto job = std::uint64_t{random()} << 32 | random();
-  std::set<std::string_view> known;
-  for (const auto& name : names) {
-    if (const auto problem = transport::worker_name_problem(name); !problem.empty())
+  std::set<std::string> known;
+  for (const auto& text : names) {
+    if (const auto problem = transport::worker_name_problem(text); !problem.empty())
       throw invalid_argument("a worker's name " + problem);
-    if (!known.insert(name).second) throw invalid_argument("two workers are called '" + name + "'");
+    for (const auto& name : transport::worker_names(text))
+      if (!known.insert(name).second)
+        throw invalid_argument("two workers are called '" + name + "'");
   }
   membership_view start;
   std::vector<std::unique_ptr<late_parts>> parts;

@@ -6,13 +6,16 @@
 #include "actors/membership/note_codec.hpp"
 #include "actors/node_core.hpp"
 #include "messages/log.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe {
 
 void node_core::add_peer(const member& who) {
+  const auto names = transport::worker_names(who.name);
   auto& added =
-      peers_.add(std::make_unique<peer>(worker_info{who.name, who.rank}, who.incarnation,
-                                        caf_host::id_of(identity_.job, who.incarnation, who.rank)));
+      peers_.add(std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
+                                        caf_host::id_of(identity_.job, who.incarnation, who.rank)),
+                 names);
   remoting_->flow()->open(added);
 }
 
@@ -93,7 +96,7 @@ void node_core::tell_watchers(const std::vector<membership_change>& changes, std
     member_event event;
     event.epoch = epoch;
     event.what = static_cast<member_change>(change.what);
-    event.who = {change.who.name, change.who.rank};
+    event.who = {transport::worker_names(change.who.name).front(), change.who.rank};
     event.incarnation = change.who.incarnation;
     event.cause = change.cause;
     for (const auto& watcher : watchers_) caf::anon_send(watcher, event);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "transport/loopback.hpp"
 
@@ -38,6 +39,7 @@ enum class leader_loss : std::uint8_t {
 /// environment.
 struct rpc_options {
   std::string name{};                   ///< this worker's, unique in the job; empty: "worker<rank>"
+  std::vector<std::string> aliases{};   ///< further names by which it can be called
   std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
   std::optional<std::uint32_t> world_size{};
   std::string init_method = "env://";              ///< or tcp://host:port, file:///path

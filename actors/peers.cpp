@@ -36,7 +36,7 @@ peer& peer_table::find(const destination& who) const {
   return *place->second;
 }
 
-peer& peer_table::add(std::unique_ptr<peer> member) {
+peer& peer_table::add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases) {
   const auto rank = member->rank();
   if (rank >= chunk_size * chunks)
     throw invalid_argument("rank " + std::to_string(rank) + " is too large");
@@ -47,6 +47,7 @@ peer& peer_table::add(std::unique_ptr<peer> member) {
   peer& added = *member;
   all_.push_back(std::move(member));
   by_name_[added.info.name] = &added;
+  for (const auto& name : aliases) by_name_[name] = &added;
   live_[rank] = &added;
   list_ = nullptr;
   (*c)[rank % chunk_size].store(&added, std::memory_order_release);

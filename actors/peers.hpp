@@ -95,8 +95,9 @@ public:
   /// The one that has the name now, or had it last. Throws unknown_worker.
   peer& find(const destination& who) const;
 
-  /// Enters a member. Throws invalid_argument when the rank is too large.
-  peer& add(std::unique_ptr<peer> member);
+  /// Enters a member, who may have further names. Throws invalid_argument when the rank is too
+  /// large.
+  peer& add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases = {});
 
   /// False when it was not live.
   bool fence(peer& member, const std::string& cause);

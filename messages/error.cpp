@@ -2,7 +2,9 @@
 
 #include <cxxabi.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <typeinfo>
 #include <utility>
@@ -106,10 +108,21 @@ namespace {
 // Of what an exception says: an error shall not be longer than the message that led to it.
 constexpr std::size_t longest_text = 16 * 1024;
 
+std::atomic<throw_tracer> tracer{nullptr};
+
 }  // namespace
+
+void set_throw_tracer(throw_tracer to) noexcept { tracer = to; }
 
 fault describe(std::exception_ptr thrown, std::string node, std::string function) {
   fault out;
+  if (const auto trace = tracer.load()) {
+    // An exception_ptr is a pointer to the object (Itanium C++ ABI, 2.4.3; libstdc++ and libc++).
+    const void* object = nullptr;
+    static_assert(sizeof object == sizeof thrown);
+    std::memcpy(&object, &thrown, sizeof object);
+    out.trace = trace(object);
+  }
   try {
     std::rethrow_exception(std::move(thrown));
   } catch (const error& e) {

@@ -42,6 +42,8 @@ struct fault {
   std::string function;  ///< the function or message type that was called
   std::string type;      ///< remote_error: the type of the callee's exception, demangled
   std::chrono::milliseconds limit{0};  ///< rpc_timeout: the limit that passed
+  /// remote_error: the calls that led to it on the callee, one a line, if that is a debug build.
+  std::string trace{};
 };
 
 /// Sets the code of a fault that comes from elsewhere. One of a newer version becomes
@@ -103,5 +105,10 @@ std::exception_ptr to_exception(fault f);
 /// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of
 /// ours keeps its code and fields, anything else becomes a remote_error with its type and text.
 fault describe(std::exception_ptr thrown, std::string node, std::string function);
+
+/// Who knows where an exception was thrown: the calls that led there, one a line; empty when they
+/// are not known (any more). `exception` is the object thrown. Set by throw_hook.cpp.
+using throw_tracer = std::string (*)(const void* exception);
+void set_throw_tracer(throw_tracer tracer) noexcept;
 
 }  // namespace troupe

@@ -46,13 +46,14 @@ void write_fault(const fault& f, schema::Fault::Builder out) {
   write_text(f.node, [&](unsigned n) { return out.initNode(n); });
   write_text(f.function, [&](unsigned n) { return out.initFunction(n); });
   write_text(f.type, [&](unsigned n) { return out.initType(n); });
+  write_text(f.trace, [&](unsigned n) { return out.initTrace(n); });
   out.setLimitMs(f.limit.count());
 }
 
 std::size_t fault_words(const fault& f) noexcept {
   std::size_t total =
       schema::Fault::_capnpPrivate::dataWordSize + schema::Fault::_capnpPrivate::pointerCount;
-  for (const auto* text : {&f.text, &f.node, &f.function, &f.type})
+  for (const auto* text : {&f.text, &f.node, &f.function, &f.type, &f.trace})
     total += std::min(text->size(), max_fault_text) / 8 + 1;
   return total;
 }
@@ -64,6 +65,7 @@ fault read_fault(schema::Fault::Reader in) {
     out.node = read_text(in.getNode(), "node");
     out.function = read_text(in.getFunction(), "function");
     out.type = read_text(in.getType(), "type");
+    out.trace = read_text(in.getTrace(), "trace");
     set_code(out, in.getCode());
     // What `chrono` converts to nanoseconds must not overflow.
     constexpr auto longest = std::numeric_limits<std::int64_t>::max() / 1'000'000;

@@ -4,6 +4,7 @@
 
 #include "actors/membership/membership.hpp"
 #include "actors/membership/note_codec.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe {
 
@@ -99,7 +100,7 @@ void membership::refuse(const member& who, const std::string& cause) {
   fault why;
   why.code = errc::peer_lost;
   why.text = describe(who) + " was lost before it was admitted: " + cause;
-  why.node = who.name;
+  why.node = transport::worker_names(who.name).front();
   client_.refused(who, why);
 }
 
@@ -119,7 +120,8 @@ std::string membership::refusal_of(const application& wish, errc& code) const {
   for (const auto& [rank, who] : view_.members) {
     if (removed(rank)) continue;
     if (wish.rank == rank) return describe(who) + " is alive: nobody else can have its rank";
-    if (who.name == wish.name) return describe(who) + " is alive: nobody else can have its name";
+    if (transport::share_worker_name(who.name, wish.name))
+      return describe(who) + " is alive: nobody else can have its name";
   }
   auto newcomers = waiting_;
   if (prepared_)
@@ -128,7 +130,8 @@ std::string membership::refusal_of(const application& wish, errc& code) const {
   for (const auto& change : newcomers) {
     if (change.removes()) continue;
     if (wish.rank == change.who.rank) return describe(change.who) + " is about to have this rank";
-    if (wish.name == change.who.name) return describe(change.who) + " is about to have this name";
+    if (transport::share_worker_name(wish.name, change.who.name))
+      return describe(change.who) + " is about to have this name";
   }
   return "";
 }

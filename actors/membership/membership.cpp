@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/membership/note_codec.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe {
 
@@ -90,7 +91,7 @@ void membership::fence(const member& who, const std::string& cause) {
   fault why;
   why.code = errc::peer_lost;
   why.text = describe(copy) + " is not in the job any more: " + cause;
-  why.node = copy.name;
+  why.node = transport::worker_names(copy.name).front();
   client_.fence(copy, why);
 }
 
@@ -178,7 +179,7 @@ void membership::end_without_leader(rank_t leader, const std::string& cause,
   fault why;
   why.code = errc::peer_lost;
   why.text = name_of(leader) + ", which led the job, was lost: " + cause + "; " + so;
-  if (const auto* who = peer(leader)) why.node = who->name;
+  if (const auto* who = peer(leader)) why.node = transport::worker_names(who->name).front();
   client_.ended(why);
 }
 

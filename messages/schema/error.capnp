@@ -14,4 +14,5 @@ struct Fault {
   type @4 :Text;
 
   limitMs @5 :Int64;
+  trace @6 :Text;
 }

@@ -15,6 +15,7 @@ inline fault full_fault(errc code = errc::remote_error) {
   f.node = "ps2";
   f.function = "decode";
   f.type = "std::out_of_range";
+  f.trace = "throws()\ncalls()\n";
   f.limit = std::chrono::milliseconds(2500 + static_cast<int>(code));
   return f;
 }
@@ -26,6 +27,7 @@ inline void expect_same_fault(const fault& got, const fault& sent) {
   EXPECT_EQ(got.function, sent.function);
   EXPECT_EQ(got.type, sent.type);
   EXPECT_EQ(got.limit, sent.limit);
+  EXPECT_EQ(got.trace, sent.trace);
 }
 
 /// Calls `use` with every code that there is.

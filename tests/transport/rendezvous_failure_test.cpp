@@ -6,6 +6,7 @@
 #include "transport/rendezvous/host.hpp"
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/phase.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport::test {
 namespace {

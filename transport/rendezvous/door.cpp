@@ -9,6 +9,7 @@
 #include "messages/error.hpp"
 #include "messages/log.hpp"
 #include "transport/rendezvous/meeting.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport {
 
@@ -130,10 +131,11 @@ void door_keeper::handle(door_entry&& entry, const std::stop_token& stop) {
 void door_keeper::take_wish(const door_entry& wish) {
   door_answer answer;
   try {
-    if (const auto problem = worker_name_problem(wish.name); !wish.name.empty() && !problem.empty())
+    if (const auto problem = worker_name_problem(complete_worker_name(wish.name, 0));
+        !problem.empty())
       throw rendezvous_error("Worker name " + problem);
     answer.rank = client_.reserve_rank(wish.rank);
-    auto name = wish.name.empty() ? fmt::format("worker{}", answer.rank) : wish.name;
+    auto name = complete_worker_name(wish.name, answer.rank);
     guests_[wish.visit] = {std::move(name), answer.rank, deadline_after(wish.patience)};
   } catch (const error& e) {
     answer.failure = e.fault().text;

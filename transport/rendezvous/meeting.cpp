@@ -9,6 +9,7 @@
 #include "messages/error.hpp"
 #include "messages/log.hpp"
 #include "transport/rendezvous/tcp.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 #include "transport/store/file_store.hpp"
 
 namespace troupe::transport {
@@ -17,7 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t longest_name = 127;
 constexpr std::size_t longest_address = 64 * 1024;
 
 }  // namespace
@@ -163,9 +163,10 @@ void rendezvous_meeting::learn_members(roster& out) {
     auto a = decode_announcement(values[rank]);
     if (const auto problem = worker_name_problem(a.name); !problem.empty())
       throw rendezvous_error(fmt::format("Worker name of rank {} {}", rank, problem));
-    if (const auto [first, added] = names.emplace(a.name, rank); !added)
-      throw rendezvous_error(fmt::format("Worker name '{}' is not unique: ranks {} and {} have it",
-                                         a.name, first->second, rank));
+    for (const auto& name : worker_names(a.name))
+      if (const auto [first, added] = names.emplace(name, rank); !added)
+        throw rendezvous_error(fmt::format(
+            "Worker name '{}' is not unique: ranks {} and {} have it", name, first->second, rank));
     out.members.push_back({.rank = rank,
                            .name = std::move(a.name),
                            .address = {},
@@ -233,17 +234,6 @@ void rendezvous_meeting::wait_for_all() {
     throw rendezvous_error(
         fmt::format("all {} ranks came, but one was lost before all knew it", plan_.world_size));
   }
-}
-
-std::string worker_name_problem(std::string_view name) {
-  if (name.empty()) return "must be non-empty";
-  if (name.size() > longest_name)
-    return fmt::format("must be shorter than 128 characters, but has {}", name.size());
-  const bool matches = std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == ':' || c == '-';
-  });
-  return matches ? "" : fmt::format("must match [A-Za-z0-9_:-]+, but is '{}'", name);
 }
 
 }  // namespace troupe::transport

@@ -59,7 +59,4 @@ private:
   std::shared_ptr<rendezvous_session> session_;
 };
 
-/// What is wrong with a worker's name; empty if nothing is.
-std::string worker_name_problem(std::string_view name);
-
 }  // namespace troupe::transport

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "messages/error.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport {
 
@@ -141,7 +142,7 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     throw rendezvous_error(
         fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
                     plan.world_size, plan.world_size - 1));
-  plan.name = options.name.empty() ? fmt::format("worker{}", plan.rank) : options.name;
+  plan.name = complete_worker_name(options.name, plan.rank);
   if (method && options.init_method == "env://") {
     place.all_local = plan.all_local;
     place.world_size = plan.world_size;
