@@ -13,6 +13,11 @@ void engine_unit::exec_later(caf::resumable* job) {
   }
 }
 
+void engine_unit::exec_urgent(caf::resumable* job) {
+  ++handed_on_;
+  owner_.push_urgent(job);
+}
+
 bool engine::wait_without_network(completion& what, clock::time_point deadline) {
   if (self.place) return self.place->hold(what, deadline);
   return what.wait(deadline);

@@ -26,6 +26,9 @@ public:
 
   void exec_later(caf::resumable* job) override;
 
+  /// The same before what is not urgent, on whichever thread.
+  void exec_urgent(caf::resumable* job);
+
   /// How many jobs this unit has left to other threads.
   unsigned handed_on() const noexcept { return handed_on_; }
 
@@ -99,6 +102,9 @@ public:
 
   /// Puts work into the run queue and sees to it that somebody comes. Any thread.
   virtual void push(caf::resumable* job) = 0;
+
+  /// The same, before all that was pushed by `push`.
+  virtual void push_urgent(caf::resumable* job) = 0;
 
   /// The same, unless the engine has been stopped; then false, and the job is still the caller's.
   virtual bool push_if_open(caf::resumable* job) = 0;

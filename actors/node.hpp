@@ -70,7 +70,8 @@ public:
   /// Calls F, a function or a lambda without captures, on another node (or this one) and returns
   /// its value. Arguments are values: they are copied to the callee, tensors without a copy in
   /// between. Where F wants a value, an rref of one may be given: the callee fetches it from its
-  /// owner, and this node sees nothing of it. A `timeout` and `no_wait` may follow the arguments.
+  /// owner, and this node sees nothing of it. A `timeout`, a `priority` and `no_wait` may
+  /// follow the arguments.
   /// Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error, unknown_worker,
   /// not_initialized.
   template <auto F, class... Args>

@@ -44,6 +44,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
   envelope_header header;
   header.kind = envelope_kind::call;
+  header.urgent = how.urgent;
   header.target = hash;
   header.request = remoting_->expect(std::move(pending));
   range.begin(name, self().name, to.info.name,
@@ -111,11 +112,13 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
         engine_->run_handler(unit, [&] { execute(opened, *from, size); });
       } else {
         // Opened again where it runs: an envelope does not move.
-        unit.exec_later(
+        const bool urgent = header.urgent;
+        auto* job =
             make_job([this, again = opened.give_back(), from, size](caf::execution_unit*) mutable {
               opened_envelope message(std::move(again.first), std::move(again.second));
               execute(message, *from, size);
-            }));
+            });
+        urgent ? unit.exec_urgent(job) : unit.exec_later(job);
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);

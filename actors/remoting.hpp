@@ -77,10 +77,10 @@ public:
 
   /// Tells an actor of another node what `write` puts into the body, or throws overloaded_error.
   template <class Write>
-  void tell_at_once(const remote_actor& target, const Write& write) {
+  void tell_at_once(const remote_actor& target, bool urgent, const Write& write) {
     tell_at_once(
-        target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
-        &write);
+        target, urgent,
+        [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); }, &write);
   }
 
   /// Adds a request, whose deadline is its limit from now on. Its id.
@@ -117,7 +117,7 @@ private:
   void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
                pending_request&& pending) noexcept;
 
-  void tell_at_once(const remote_actor& target, void (*write)(encoder&, const void*),
+  void tell_at_once(const remote_actor& target, bool urgent, void (*write)(encoder&, const void*),
                     const void* how);
 
   template <class Write>

@@ -17,6 +17,7 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
     if (!pass) throw not_initialized("the node has been shut down");
     envelope_header header;
     header.kind = envelope_kind::actor_message;
+    header.urgent = pending.urgent;
     header.target = target.id();
     border handles(*this, to);
     letter text(&handles);
@@ -67,12 +68,13 @@ void remoting::request(const remote_actor& target, void (*write)(encoder&, const
   post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
 }
 
-void remoting::tell_at_once(const remote_actor& target, void (*write)(encoder&, const void*),
-                            const void* how) {
+void remoting::tell_at_once(const remote_actor& target, bool urgent,
+                            void (*write)(encoder&, const void*), const void* how) {
   gate::pass pass(gate_);
   if (!pass) throw not_initialized("the node has been shut down");
   envelope_header header;
   header.kind = envelope_kind::actor_message;
+  header.urgent = urgent;
   header.target = target.id();
   border handles(*this, target.home());
   letter text(&handles);

@@ -133,6 +133,10 @@ using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 /// Throws not_initialized after the shutdown of the actor's node.
 std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
 
+inline caf::message_id with_priority(caf::message_id id, const call_options& how) {
+  return how.urgent ? id.with_high_priority() : id.with_normal_priority();
+}
+
 /// The actor as one of another node that is not known to have ended; else nullptr.
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
 
@@ -151,6 +155,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
     pending.function = name;
     pending.limit = limit;
     pending.wait = how.wait;
+    pending.urgent = how.urgent;
     pending.sink = state;
     actors.request(
         *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
@@ -170,10 +175,9 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   caf::actor_config config;
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
       0, target->home_system->node(), target->home_system, config, state, std::move(entry));
-  target->enqueue(
-      caf::make_mailbox_element(std::move(cell), caf::message_id(1).with_normal_priority(), {},
-                                caf::make_message(std::forward<Ts>(message)...)),
-      nullptr);
+  target->enqueue(caf::make_mailbox_element(std::move(cell), with_priority(caf::message_id(1), how),
+                                            {}, caf::make_message(std::forward<Ts>(message)...)),
+                  nullptr);
   return future<answer>(std::move(state));
 }
 
@@ -186,20 +190,21 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   auto* elsewhere = alive_elsewhere(target);
   if (elsewhere && !(how.wait && elsewhere->owner().senders_wait()))
-    elsewhere->owner().tell_at_once(*elsewhere,
+    elsewhere->owner().tell_at_once(*elsewhere, how.urgent,
                                     [&](encoder& out) { put_as_message(out, message...); });
   else
-    target->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {},
+    target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
                                               caf::make_message(std::forward<Ts>(message)...)),
                     nullptr);
 }
 
 }  // namespace detail
 
-/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message, and
-/// `no_wait`: rpc_timeout then names the actor's node, the message and the limit. Without one the
-/// future waits for the answer, the actor's end or the loss of its node; a promise that a handler
-/// has made and kept answers when it is kept or dropped, whether the actor still lives or not.
+/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message, a `priority`
+/// and `no_wait`: rpc_timeout then names the actor's node, the message and the limit. Without one
+/// the future waits for the answer, the actor's end or the loss of its node; a promise that a
+/// handler has made and kept answers when it is kept or dropped, whether the actor still lives or
+/// not.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
   const auto how = detail::options_in(message...);
@@ -214,8 +219,8 @@ auto request(const Handle& receiver, Ts&&... message) {
 
 /// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
 /// it answers is dropped. Waits for room in the window of the actor's node when that is full; with
-/// `no_wait` behind the message it throws overloaded_error instead. Throws invalid_argument for a
-/// handle that names no actor.
+/// `no_wait` behind the message it throws overloaded_error instead. A `priority` may follow as
+/// well. Throws invalid_argument for a handle that names no actor.
 template <class Handle, class... Ts>
 void send(const Handle& receiver, Ts&&... message) {
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);

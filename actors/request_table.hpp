@@ -32,7 +32,8 @@ struct pending_request {
   std::shared_ptr<reply_sink> sink;
   caf::strong_actor_ptr sender;
   caf::message_id mid;
-  bool wait = true;   ///< for room in the window of `peer`, rather than fail
+  bool wait = true;  ///< for room in the window of `peer`, rather than fail
+  bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
 
   explicit operator bool() const noexcept { return sink || sender; }

@@ -8,32 +8,37 @@
 namespace troupe {
 
 /// Work that any thread of a node may take: actors with mail, calls, continuations. One queue for
-/// all threads, so that nothing starves behind a handler that blocks. First in, first out.
+/// all threads, so that nothing starves behind a handler that blocks. First in, first out, and
+/// urgent jobs before all others.
 class run_queue {
 public:
   /// Takes over one reference to `job`.
-  void push(caf::resumable* job) {
+  void push(caf::resumable* job, bool urgent = false) {
     std::lock_guard guard(mutex_);
-    jobs_.push_back(job);
-    size_.store(jobs_.size(), std::memory_order_seq_cst);
+    (urgent ? urgent_ : jobs_).push_back(job);
+    count();
   }
 
   /// Hands over one reference, or nullptr. Without a lock when the queue is empty.
   caf::resumable* try_pop() {
     if (empty()) return nullptr;
     std::lock_guard guard(mutex_);
-    if (jobs_.empty()) return nullptr;
-    auto* job = jobs_.front();
-    jobs_.pop_front();
-    size_.store(jobs_.size(), std::memory_order_seq_cst);
+    auto& from = urgent_.empty() ? jobs_ : urgent_;
+    if (from.empty()) return nullptr;
+    auto* job = from.front();
+    from.pop_front();
+    count();
     return job;
   }
 
   bool empty() const noexcept { return size_.load(std::memory_order_seq_cst) == 0; }
 
 private:
+  void count() { size_.store(jobs_.size() + urgent_.size(), std::memory_order_seq_cst); }
+
   std::mutex mutex_;
   std::deque<caf::resumable*> jobs_;
+  std::deque<caf::resumable*> urgent_;
   std::atomic<std::size_t> size_{0};
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "messages/error.hpp"
@@ -24,17 +25,32 @@ struct timeout {
 struct no_wait_t {};
 inline constexpr no_wait_t no_wait;
 
+/// As the last argument of a call, request or message: whether it passes others where they queue at
+/// the receiver. A call that has to wait for a thread runs before all of normal priority that wait;
+/// a message for an actor passes most of those in its mailbox (after three at most). What runs goes
+/// on, and nothing is faster on its way.
+enum class priority : std::uint8_t { normal, high };
+
 /// How one call is to be made.
 struct call_options {
   std::chrono::milliseconds limit{-1};  ///< 0: none; negative: the node's own
   bool wait = true;                     ///< for room in the receiver's window
+  bool urgent = false;
 };
 
 namespace detail {
 
 template <class T>
-inline constexpr bool is_call_option =
-    std::is_same_v<std::decay_t<T>, timeout> || std::is_same_v<std::decay_t<T>, no_wait_t>;
+inline constexpr bool is_option = false;
+template <>
+inline constexpr bool is_option<timeout> = true;
+template <>
+inline constexpr bool is_option<no_wait_t> = true;
+template <>
+inline constexpr bool is_option<priority> = true;
+
+template <class T>
+inline constexpr bool is_call_option = is_option<std::decay_t<T>>;
 
 /// How many of these, the last ones, say how the call is to be made.
 template <class... Ts>
@@ -47,6 +63,7 @@ call_options options_in(const Ts&... arguments) {
     using type = std::decay_t<decltype(one)>;
     if constexpr (std::is_same_v<type, timeout>) how.limit = one.limit;
     if constexpr (std::is_same_v<type, no_wait_t>) how.wait = false;
+    if constexpr (std::is_same_v<type, priority>) how.urgent = one == priority::high;
   };
   (take(arguments), ...);
   return how;

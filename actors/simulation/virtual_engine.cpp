@@ -43,6 +43,11 @@ void virtual_engine::push(caf::resumable* job) {
   world_.activate(*this);
 }
 
+void virtual_engine::push_urgent(caf::resumable* job) {
+  urgent_.push_back(job);
+  world_.activate(*this);
+}
+
 bool virtual_engine::push_if_open(caf::resumable* job) {
   if (stopped_) return false;
   push(job);
@@ -115,9 +120,8 @@ void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   // first.
   wait_until([&] { return running_ <= (is_own_thread() ? 1 : 0); });
   stopped_ = true;
-  while (!queue_.empty()) {
-    auto* job = queue_.front();
-    queue_.pop_front();
+  while (has_jobs()) {
+    auto* job = take_job(1);
     if (job->subtype() == caf::resumable::function_object)
       run(job);
     else
@@ -129,8 +133,7 @@ void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
 }
 
 bool virtual_engine::quiet() const noexcept {
-  return running_ == (is_own_thread() ? 1 : 0) && queue_.empty() && local_.empty() &&
-         inbox_.empty();
+  return running_ == (is_own_thread() ? 1 : 0) && !has_jobs() && local_.empty() && inbox_.empty();
 }
 
 bool virtual_engine::is_own_thread() const noexcept { return self.owner == this; }
@@ -141,8 +144,8 @@ bool virtual_engine::run_aside(std::function<void()> body) {
 }
 
 bool virtual_engine::has_work() const {
-  return network_ready_ || !queue_.empty() || !local_.empty() || !inbox_.empty() ||
-         !lost_.empty() || timer_ <= world_.now();
+  return network_ready_ || has_jobs() || !local_.empty() || !inbox_.empty() || !lost_.empty() ||
+         timer_ <= world_.now();
 }
 
 // One thing of those that it could do next.
@@ -156,16 +159,22 @@ void virtual_engine::turn() {
     return;
   }
   const bool mail = network_ready_ || !local_.empty() || !inbox_.empty() || !lost_.empty();
-  if (!queue_.empty() && (!mail || world_.random().chance(0.5))) {
-    // Real threads would take them up in about this order.
-    const auto near = std::min<std::size_t>(queue_.size(), 4);
-    const auto place = queue_.begin() + static_cast<long>(world_.random().next() % near);
-    auto* job = *place;
-    queue_.erase(place);
-    run(job);
+  if (has_jobs() && (!mail || world_.random().chance(0.5))) {
+    run(take_job(4));  // real threads would take them up in about this order
   } else {
     poll();
   }
+}
+
+// One of the first `choices`.
+caf::resumable* virtual_engine::take_job(std::size_t choices) {
+  auto& from = urgent_.empty() ? queue_ : urgent_;
+  const auto near = std::min(from.size(), choices);
+  const auto place =
+      from.begin() + static_cast<long>(choices > 1 ? world_.random().next() % near : 0);
+  auto* job = *place;
+  from.erase(place);
+  return job;
 }
 
 void virtual_engine::poll() {

@@ -19,6 +19,7 @@ public:
   void stop(const std::function<void(caf::resumable*)>& drop) override;
   void attach(caf::actor_system& system) override;
   void push(caf::resumable* job) override;
+  void push_urgent(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
   bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
@@ -28,7 +29,7 @@ public:
   void nudge() override {}
   void finish(completion& what) override { what.complete(); }
   bool may_run_inline(const engine_unit&) const noexcept override { return false; }
-  census count() const override { return {0, 0, queue_.empty()}; }
+  census count() const override { return {0, 0, !has_jobs()}; }
   bool quiet() const noexcept override;
   bool is_own_thread() const noexcept override;
   bool simulated() const noexcept override { return true; }
@@ -48,6 +49,8 @@ private:
   template <class Done>
   void wait_until(const Done& done);
   bool has_work() const;
+  bool has_jobs() const noexcept { return !queue_.empty() || !urgent_.empty(); }
+  caf::resumable* take_job(std::size_t choices);
   void turn();
   void poll();
   void run(caf::resumable* job);
@@ -59,6 +62,7 @@ private:
   transport::transport* net_ = nullptr;
   engine_unit unit_;
   std::deque<caf::resumable*> queue_;
+  std::deque<caf::resumable*> urgent_;
   std::deque<transport::incoming_message> inbox_;
   std::deque<transport::incoming_message> local_;
   std::deque<std::pair<transport::rank_t, transport::peer_loss>> lost_;

@@ -64,6 +64,11 @@ void thread_engine::push(caf::resumable* job) {
   summon_runner();
 }
 
+void thread_engine::push_urgent(caf::resumable* job) {
+  queue_.push(job, true);
+  summon_runner();
+}
+
 bool thread_engine::push_if_open(caf::resumable* job) {
   gate::pass pass(entrance_);
   if (!pass) return false;

@@ -51,6 +51,7 @@ public:
   void attach(caf::actor_system& system) override;
   void favour(std::uint64_t actor) override { favourite_.store(actor); }
   void push(caf::resumable* job) override;
+  void push_urgent(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
   bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;

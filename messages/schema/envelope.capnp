@@ -28,7 +28,7 @@ struct Envelope {
   version @0 :UInt16;
   kind @1 :Kind;
   urgent @2 :Bool;
-  # Passes ordinary messages in an actor's mailbox.
+  # Passes ordinary messages in an actor's mailbox, and ordinary calls that wait for a thread.
 
   epoch @3 :UInt32;
   # Of the job's membership, as the sender knows it.

@@ -1,0 +1,145 @@
+// Calls and messages of high priority, and what they pass.
+
+#include "actors/job.hpp"
+#include "actors/run_queue.hpp"
+#include "actors/simulation/simulation.hpp"
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+
+struct item {
+  int number = 0;
+};
+TROUPE_MESSAGE(item, number)
+struct all_items {};
+TROUPE_MESSAGE(all_items)
+
+namespace {
+
+constexpr int urgent = 1000;
+
+std::mutex mutex;
+std::vector<int> order;
+
+int note(int x) {
+  const std::lock_guard guard(mutex);
+  order.push_back(x);
+  return x;
+}
+
+int pass_the_door() {
+  shared_door::current()->pass();
+  return 1;
+}
+
+class priorities : public on_networks {
+protected:
+  priorities() { order.clear(); }
+
+  // As many messages as were sent, and perhaps more, have come to that node.
+  static bool have_come(const node& there, std::uint64_t before, std::uint64_t sent) {
+    return eventually(
+        [&] { return there.debug_info().traffic.messages_received >= before + sent; });
+  }
+};
+TROUPE_ON_NETWORKS(priorities);
+
+TEST_P(priorities, let_a_call_pass_those_that_wait_for_a_thread) {
+  rpc_options options;
+  options.max_threads = 1;
+  auto nodes = start({"a", "b"}, options);
+  const shared_door door;
+  const auto first = nodes[0].rpc_async<&pass_the_door>("b");
+  ASSERT_TRUE(door->wait_for(1));
+  const auto before = nodes[1].debug_info().traffic.messages_received;
+  std::vector<future<int>> calls;
+  for (int i = 0; i < 20; ++i) calls.push_back(nodes[0].rpc_async<&note>("b", i, priority::normal));
+  for (int i = 0; i < 3; ++i)
+    calls.push_back(nodes[0].rpc_async<&note>("b", urgent + i, timeout(10s), priority::high));
+  ASSERT_TRUE(have_come(nodes[1], before, 23));
+  EXPECT_TRUE(order.empty());
+  door->open();
+  EXPECT_EQ(first.get_for(patience), 1);
+  for (const auto& call : calls) call.get_for(patience);
+  ASSERT_EQ(order.size(), 23u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(order[i], urgent + i);
+  shut_down(nodes);
+}
+
+using collector = actor<accepts<item>, answers<all_items, std::vector<int>>>;
+
+// Waits at the door with the first.
+collector::behavior_type collect() {
+  auto seen = std::make_shared<std::vector<int>>();
+  return {[seen, door = shared_door::current()](const item& x) {
+            if (seen->empty()) door->pass();
+            seen->push_back(x.number);
+          },
+          [seen](const all_items&) { return *seen; }};
+}
+
+TEST_P(priorities, let_a_message_pass_those_in_a_mailbox) {
+  auto nodes = start({"a", "b"});
+  for (const int where : {0, 1}) {
+    const shared_door door;
+    const auto there = nodes[0].spawn_on<collect>(where);
+    troupe::send(there, item{0});
+    ASSERT_TRUE(door->wait_for(1));
+    const auto before = nodes[1].debug_info().traffic.messages_received;
+    for (int i = 1; i < 50; ++i) troupe::send(there, item{i});
+    troupe::send(there, item{urgent}, priority::high);
+    troupe::send(there, item{urgent + 1}, priority::high, no_wait);
+    const auto soon = request(there, all_items{}, timeout(10s), priority::high);
+    if (where == 1) {
+      ASSERT_TRUE(have_come(nodes[1], before, 52));
+    }
+    door->open();
+    EXPECT_LT(soon.get().size(), 10u);
+    const auto all = request(there, all_items{}).get();
+    ASSERT_EQ(all.size(), 52u);
+    const auto at = std::find(all.begin(), all.end(), urgent) - all.begin();
+    EXPECT_LE(at, 4) << where;
+    EXPECT_EQ(all[at + 1], urgent + 1);
+  }
+  shut_down(nodes);
+}
+
+// A node that has stood still finds all that has come meanwhile.
+TEST(priorities_in_simulations, are_kept) {
+  std::vector<std::vector<int>> orders;
+  for (int run = 0; run < 2; ++run) {
+    order.clear();
+    simulation lab({.seed = 11});
+    const auto nodes = lab.start(3);
+    lab.hang(1, 1s);
+    std::vector<future<int>> calls;
+    for (int i = 0; i < 100; ++i) calls.push_back(nodes[i % 2 * 2].rpc_async<&note>(1, i));
+    lab.sleep(100ms);
+    calls.push_back(nodes[2].rpc_async<&note>(1, urgent, priority::high));
+    for (const auto& call : calls) call.get();
+    EXPECT_EQ(order.size(), 101u);
+    EXPECT_EQ(order[0], urgent);
+    orders.push_back(order);
+  }
+  EXPECT_EQ(orders[0], orders[1]);
+}
+
+TEST(run_queue, takes_what_is_urgent_first) {
+  run_queue queue;
+  std::vector<int> ran;
+  const auto push = [&](int x, bool urgent) {
+    queue.push(make_job([&ran, x](caf::execution_unit*) { ran.push_back(x); }), urgent);
+  };
+  for (int i = 0; i < 6; ++i) push(i, i % 3 == 2);
+  EXPECT_FALSE(queue.empty());
+  while (auto* job = queue.try_pop()) {
+    job->resume(nullptr, 1);
+    intrusive_ptr_release(job);
+    if (ran.size() == 3) push(6, true);
+  }
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(ran, (std::vector<int>{2, 5, 0, 6, 1, 3, 4}));
+}
+
+}  // namespace
+}  // namespace troupe::test
