@@ -44,9 +44,11 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
     // Nobody needs to hear what everybody knows: the caller is lost, or does not want it any more.
     const bool expected = (told.code == errc::peer_lost && told.node == to_->info.name) ||
                           told.code == errc::cancelled;
+    // An error of this node says more exactly what has failed: of operators, which one.
+    const std::string_view what = told.node == owner.own_name() ? told.function : function_;
     if (!expected)
-      log().warn("{} for {} failed: {}{}{}", function_.empty() ? "a call" : function_,
-                 to_->info.name, told.type, told.type.empty() ? "" : ": ", told.text);
+      log().warn("{} for {} failed: {}{}{}", what.empty() ? "a call" : what, to_->info.name,
+                 told.type, told.type.empty() ? "" : ": ", told.text);
     owner.out().send_fault(*to_, 0, request_, told);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());

@@ -26,7 +26,7 @@ public:
 /// `mid`.
 struct pending_request {
   transport::rank_t peer = 0;
-  std::string_view function;  ///< what was called: a function or a message's type; static text
+  std::string_view function;  ///< what was called, or a message's type; static, or of the sink
   clock::time_point deadline = clock::time_point::max();
   std::chrono::milliseconds limit{0};
   std::shared_ptr<reply_sink> sink;
