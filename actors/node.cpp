@@ -2,6 +2,9 @@
 
 namespace troupe {
 
+// Every program with nodes runs operators for others.
+[[maybe_unused]] static const bool runs_operators = callable<&detail::run_operator>::registered;
+
 node init_rpc(const rpc_options& options) { return node(node_core::join(options)); }
 
 node this_node() {

@@ -4,6 +4,7 @@
 
 #include "actors/current.hpp"
 #include "actors/named_function.hpp"
+#include "actors/operators.hpp"
 #include "actors/request.hpp"
 #include "actors/rref/rref.hpp"
 #include "actors/spawn.hpp"
@@ -197,6 +198,26 @@ public:
 
   /// The references that are here. After a graceful shutdown: those that the program still has.
   std::vector<rref_leak> rrefs() const { return core().actors().rrefs().list(); }
+
+  /// The same for an operator of libtorch, "aten::add.Tensor", or "aten::add" for the overload that
+  /// fits the arguments, among which kw("alpha", 2.0) has a name. Throws unknown_function as well,
+  /// and invalid_argument when no overload fits.
+  template <class... Args>
+  op_result rpc_sync(const destination& to, std::string_view name, const Args&... args) const {
+    return rpc_async(to, name, args...).get();
+  }
+  template <class... Args>
+  future<op_result> rpc_async(const destination& to, std::string_view name,
+                              const Args&... args) const {
+    return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
+  }
+  template <class... Args>
+  rref<op_result> remote(const destination& to, std::string_view name, const Args&... args) const {
+    static_assert(!(detail::is_future<Args> || ...), "a remote operator takes values, no futures");
+    const auto given = detail::values_for_creation(open(), to, {name, args...});
+    return remote<&detail::run_operator>(to, std::string(name), given.positional, given.named,
+                                         detail::options_in(args...));
+  }
 
   /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
   /// class.

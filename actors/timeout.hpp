@@ -48,6 +48,8 @@ template <>
 inline constexpr bool is_option<no_wait_t> = true;
 template <>
 inline constexpr bool is_option<priority> = true;
+template <>
+inline constexpr bool is_option<call_options> = true;
 
 template <class T>
 inline constexpr bool is_call_option = is_option<std::decay_t<T>>;
@@ -61,6 +63,7 @@ call_options options_in(const Ts&... arguments) {
   call_options how;
   [[maybe_unused]] const auto take = [&](const auto& one) {
     using type = std::decay_t<decltype(one)>;
+    if constexpr (std::is_same_v<type, call_options>) how = one;
     if constexpr (std::is_same_v<type, timeout>) how.limit = one.limit;
     if constexpr (std::is_same_v<type, no_wait_t>) how.wait = false;
     if constexpr (std::is_same_v<type, priority>) how.urgent = one == priority::high;
