@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+
 namespace troupe::test {
 
 using namespace std::chrono_literals;
@@ -37,11 +39,19 @@ struct known {
 };
 TROUPE_MESSAGE(known, number, object, value, fails, may_expire)
 
-// What each node keeps for others, by rank and incarnation of those who do.
-std::map<node_core*, std::vector<known>>* pockets = nullptr;
+// What each node keeps for others, in the order in which they came: addresses are no seed's.
+struct pocket_of {
+  node_core* whose;
+  std::vector<known> kept;
+};
+std::deque<pocket_of>* pockets = nullptr;
 std::map<std::uint64_t, int>* executed = nullptr;
 
-std::vector<known>& pocket() { return (*pockets)[current_node()]; }
+std::vector<known>& pocket() {
+  for (auto& one : *pockets)
+    if (one.whose == current_node()) return one.kept;
+  return pockets->emplace_back(pocket_of{current_node(), {}}).kept;
+}
 
 std::int64_t make_number(std::int64_t x, std::uint64_t call) {
   ++(*executed)[call];
@@ -80,7 +90,7 @@ known forward(known one, int ttl) {
 }  // namespace
 
 struct random_rrefs::book {
-  std::map<node_core*, std::vector<known>> pockets;
+  std::deque<pocket_of> pockets;
   std::map<std::uint64_t, int> executed;
   std::uint64_t last_call = 0;
   std::int64_t last_value = 0;

@@ -39,6 +39,33 @@ int ask_another(rank_t whom, int x) {
   return this_node().rpc_sync<&plus_one>(whom, x, timeout(patience));
 }
 
+// A value that others refer to.
+class box {
+public:
+  int add(int x) { return sum_ += x; }
+  future<void> never() { return nobody_keeps_it_.get_future(); }
+
+private:
+  promise<void> nobody_keeps_it_;
+  std::atomic<int> sum_{0};
+};
+
+int plus_one_to(int& x) { return x + 1; }
+
+int add_to_box(rref<box> where, int x) { return where.rpc_sync<&box::add>(x, timeout(patience)); }
+
+// The references that others have given to this process.
+std::mutex kept_mutex;
+std::vector<rref<box>> kept;
+void keep_reference(rref<box> one) {
+  const std::lock_guard lock(kept_mutex);
+  kept.push_back(std::move(one));
+}
+std::vector<rref<box>> kept_references() {
+  const std::lock_guard lock(kept_mutex);
+  return kept;
+}
+
 struct look {};
 TROUPE_MESSAGE(look)
 using watchman = actor<answers<look, std::vector<int>>>;
@@ -80,8 +107,15 @@ public:
     const auto mourning = here_.spawn(mourn, ranks_);
     here_.watch_members(caf::actor_cast<member_watcher>(mourning));
     ask(watching);
-    for (const auto victim : victims_)
-      hanging_.push_back(here_.rpc_async<&never_answer>(victim, timeout(0s)));
+    for (rank_t rank = 0; rank < ranks_; ++rank) {
+      boxes_[rank] = here_.remote<box>(rank);
+      if (rank != here_.rank())
+        here_.rpc_sync<&keep_reference>(rank, here_.make_rref(std::in_place_type<box>));
+    }
+    for (const auto victim : victims_) {
+      hanging_.emplace_back(victim, here_.rpc_async<&never_answer>(victim, timeout(0s)));
+      hanging_.emplace_back(victim, boxes_[victim].rpc_async<&box::never>(timeout(0s)));
+    }
     std::vector<std::thread> working;
     for (int i = 0; i < threads; ++i) working.emplace_back([this, i] { work(i); });
     std::ofstream(folder + "/ready" + std::to_string(here_.rank())) << std::flush;
@@ -100,6 +134,7 @@ public:
         std::this_thread::sleep_for(1ms);
       const auto left = here_.debug_info().calls_in_flight;
       if (left != 0) wrong(std::to_string(left) + " calls are left over");
+      expect_no_references();
     }
     end();
     return failed_ ? 1 : 0;
@@ -131,12 +166,29 @@ private:
     wrong(std::string(what) + " was heard so often:" + text);
   }
 
+  // What the victims held is dropped here, and what they owned is referred to by nothing.
+  void expect_no_references() {
+    boxes_.clear();
+    {
+      const std::lock_guard lock(kept_mutex);
+      kept.clear();
+    }
+    const auto deadline = clock::now() + patience;
+    debug_info left;
+    do {
+      left = here_.debug_info();
+      if (left.owner_rrefs + left.user_rrefs + left.rref_forks == 0) return;
+      std::this_thread::sleep_for(1ms);
+    } while (clock::now() < deadline);
+    wrong(std::to_string(left.owner_rrefs) + " values, " + std::to_string(left.user_rrefs) +
+          " references and " + std::to_string(left.rref_forks) + " forks are left over");
+  }
+
   // Their calls that hang end with the loss, and with nothing else.
   void wait_for_the_loss() {
-    auto victim = victims_.begin();
-    for (auto& call : hanging_) {
+    for (auto& [victim, call] : hanging_) {
       if (!call.wait_for(patience)) {
-        wrong("a call to rank " + std::to_string(*victim) + " has not ended");
+        wrong("a call to rank " + std::to_string(victim) + " has not ended");
         break;
       }
       try {
@@ -145,12 +197,11 @@ private:
       } catch (const peer_lost& e) {
         const bool says_so =
             std::string(e.what()).find("the job ends with it") != std::string::npos;
-        if (e.node() != "worker" + std::to_string(*victim) || says_so != job_ends_)
+        if (e.node() != "worker" + std::to_string(victim) || says_so != job_ends_)
           wrong(std::string("not why the call has ended: ") + e.what());
       } catch (const std::exception& e) {
         wrong(std::string("another error: ") + e.what());
       }
-      ++victim;
     }
     all_lost_ = true;
   }
@@ -188,7 +239,7 @@ private:
       if (all_lost_) ++after;
       const auto to = static_cast<rank_t>((here_.rank() + 1 + below(ranks_ - 1)) % ranks_);
       const auto third = static_cast<rank_t>(below(ranks_));
-      switch (below(6)) {
+      switch (below(10)) {
         case 0:
           ends_rightly({to},
                        [&] { expect(here_.rpc_sync<&plus_one>(to, 1, timeout(patience)), 2); });
@@ -208,6 +259,37 @@ private:
             for (int i = 1; i <= 5; ++i) caf::anon_send(mine.whose, note{i});
             mine.sum += 18;
             expect(request(mine.whose, add{3}, timeout(patience)).get(), mine.sum);
+          });
+          break;
+        case 6:  // it is the owner, and this node a user
+          ends_rightly({to}, [&] {
+            const auto sum = here_.remote<&plus_one>(to, 1, timeout(patience));
+            expect(sum.rpc_sync<&plus_one_to>(timeout(patience)), 3);
+            expect(sum.to_here(timeout(patience)), 2);
+          });
+          break;
+        case 7:
+          ends_rightly({to, third}, [&] {
+            const auto mine = here_.remote<box>(third, timeout(patience));
+            expect(here_.rpc_sync<&add_to_box>(to, mine, 5, timeout(patience)), 5);
+            here_.rpc_sync<&add_to_box>(to, boxes_.at(third), 5, timeout(patience));
+          });
+          break;
+        case 8: {
+          const auto all = kept_references();
+          if (all.empty()) break;
+          const auto& one = all[below(all.size())];
+          ends_rightly({one.owner().id, to}, [&] {
+            one.rpc_sync<&box::add>(1, timeout(patience));
+            here_.rpc_sync<&add_to_box>(to, one, 1, timeout(patience));
+          });
+          break;
+        }
+        case 9:  // values that are fetched from one rank by another
+          ends_rightly({to, third}, [&] {
+            const auto a = here_.remote<&plus_one>(third, 1, timeout(patience));
+            const auto b = here_.remote<&plus_one>(to, a, timeout(patience));
+            expect(b.to_here(timeout(patience)), 3);
           });
           break;
         case 5: {
@@ -254,7 +336,8 @@ private:
   const std::set<rank_t> victims_;
   const std::uint64_t seed_;
   const bool job_ends_;
-  std::vector<future<void>> hanging_;  // a call to each victim, in order
+  std::vector<std::pair<rank_t, future<void>>> hanging_;  // calls to the victims
+  std::map<rank_t, rref<box>> boxes_;                     // on each rank; read only by threads
   std::atomic<bool> all_lost_{false};
   std::atomic<bool> failed_{false};
 };
