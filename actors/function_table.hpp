@@ -17,6 +17,8 @@ struct function_entry {
   std::string_view name;
   /// Reads the arguments, calls, and sees to the answer. Throws what the function throws.
   void (*invoke)(decoder& in, border& handles, reply_token&& reply);
+  /// Reads the arguments and drops them, since what they hold has been given away by the caller.
+  void (*skip)(decoder& in);
 };
 
 /// Enters a function; harmless when it is there already. Throws internal_error when another
@@ -140,6 +142,8 @@ struct callable {
     });
   }
 
+  static void skip(decoder& in) { detail::read_arguments<arguments>(in); }
+
   /// Named wherever F is called from, so that every program that has the call has the entry.
   static const bool registered;
 
@@ -188,7 +192,8 @@ namespace detail {
 /// The one entry of a callable.
 template <class Callable>
 const function_entry& function_entry_of() {
-  static const function_entry entry{Callable::hash(), Callable::name, &Callable::invoke};
+  static const function_entry entry{Callable::hash(), Callable::name, &Callable::invoke,
+                                    &Callable::skip};
   return entry;
 }
 

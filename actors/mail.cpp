@@ -83,11 +83,12 @@ void mail::send_to_self(sealed_envelope&& sealed) {
   engine_.deliver_locally(std::move(message));
 }
 
-void mail::send_fault(peer& to, std::uint64_t order, std::uint64_t request,
-                      const fault& why) noexcept {
+void mail::send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
+                      bool read) noexcept {
   try {
     envelope_header header;
     header.kind = envelope_kind::failure;
+    if (!read) header.request = unread;
     header.target = request;
     send(to, order, header, nullptr, &why);
   } catch (const error&) {

@@ -10,6 +10,9 @@
 
 namespace troupe {
 
+/// The request of a failure's header: what the call's arguments hold has not been taken.
+inline constexpr std::uint64_t unread = 1;
+
 /// Who a node is within its job.
 struct node_identity {
   transport::rank_t rank = 0;
@@ -54,8 +57,10 @@ public:
   void send(peer& to, std::uint64_t order, envelope_header header, letter* text,
             const fault* why = nullptr, const patience& how = {});
 
-  /// Tells whoever asked that it failed. Never throws: a lost peer needs no answer.
-  void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why) noexcept;
+  /// Tells whoever asked that it failed; `read`: the arguments have been read. Never throws: a lost
+  /// peer needs no answer.
+  void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
+                  bool read = true) noexcept;
 
   const node_identity& self() const noexcept { return self_; }
 

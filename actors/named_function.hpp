@@ -39,8 +39,8 @@ bool register_function(const char* name) {
   using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;
   // Never destroyed: calls may arrive while the process ends.
   static const auto* entries =
-      new function_entry[2]{{named::hash(name), name, &callable<F>::invoke},
-                            {named::creating_hash(name), name, &creating::invoke}};
+      new function_entry[2]{{named::hash(name), name, &callable<F>::invoke, &callable<F>::skip},
+                            {named::creating_hash(name), name, &creating::invoke, &creating::skip}};
   return add_function(entries[0]) && add_function(entries[1]);
 }
 

@@ -33,8 +33,9 @@ void node_core::check_open() const {
 
 std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
                                    const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                                   letter& text) {
+                                   letter& text, const border& handles) {
   pending_request pending;
+  pending.references = handles.references();
   pending.peer = to.rank();
   pending.function = name;
   pending.sink = sink;
@@ -162,18 +163,18 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
     why.text = self().name + " has no function that the caller means (hash " +
                std::to_string(header.target) + "): do both run the same program?";
     why.node = self().name;
-    reply.fail(std::make_exception_ptr(unknown_function(std::move(why))));
+    reply.fail_unread(unknown_function(std::move(why)));
     return;
   }
   const served_call call{&from, header.request};
-  if (remoting_->served().remembers(call)) {
-    reply.fail(std::make_exception_ptr(cancelled_error("cancelled before it began")));
-    return;
-  }
   const detail::serving now(call);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
+    if (remoting_->served().remembers(call)) {
+      function->skip(in);
+      throw cancelled_error("cancelled before it began");
+    }
     const detail::callee_range range(function->name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));
     function->invoke(in, handles, std::move(reply));

@@ -93,7 +93,7 @@ public:
       border handles(*remoting_, to);
       letter text(&handles);
       write(text.body());
-      const auto request = send_call(to, hash, name, sink, how, text);
+      const auto request = send_call(to, hash, name, sink, how, text, handles);
       if (request != 0) handles.sent();
       return request;
     } catch (const error& e) {
@@ -158,7 +158,7 @@ private:
   static void destroy(node_core* core) noexcept;
   std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
                           const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                          letter& text);
+                          letter& text, const border& handles);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
   void execute(opened_envelope& message, peer& from, std::size_t size) noexcept;

@@ -223,6 +223,9 @@ public:
   /// confirm.
   claims take_claims() noexcept { return std::move(claims_); }
 
+  /// Those that have been written, until they are sent.
+  const std::vector<detail::written_reference>& references() const noexcept { return references_; }
+
   /// The other node.
   peer& other() const noexcept { return peer_; }
   remoting& actors() const noexcept { return owner_; }

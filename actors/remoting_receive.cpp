@@ -7,6 +7,7 @@
 #include "actors/job.hpp"
 #include "actors/receipt.hpp"
 #include "actors/remoting_internal.hpp"
+#include "actors/rref/rref_table.hpp"
 
 namespace troupe {
 
@@ -102,6 +103,8 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
   auto request = requests_.take(header.target, from.rank());
   if (!request) return;  // late: its call has timed out
   if (header.kind == envelope_kind::failure) {
+    if (header.request == unread)
+      for (const auto& one : request.references) rrefs_->take_back(one, from);
     fault why;
     try {
       why = message.why();

@@ -31,12 +31,17 @@ void reply_token::fail(std::exception_ptr why) noexcept {
   send_failure(*owner, std::move(why));
 }
 
+void reply_token::fail_unread(const error& why) noexcept {
+  if (auto owner = std::exchange(owner_, nullptr))
+    send_failure(*owner, to_exception(why.fault()), false);
+}
+
 void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {
   later_ = true;
   if (!owner_->served().add({to_, request_}, source)) source->cancel();
 }
 
-void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept {
+void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool read) noexcept {
   gate::pass pass(owner.entrance());
   if (!pass) return;
   try {
@@ -49,7 +54,7 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why) noexcept
     if (!expected)
       log().warn("{} for {} failed: {}{}{}", what.empty() ? "a call" : what, to_->info.name,
                  told.type, told.type.empty() ? "" : ": ", told.text);
-    owner.out().send_fault(*to_, 0, request_, told);
+    owner.out().send_fault(*to_, 0, request_, told, read);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());
   }

@@ -45,12 +45,15 @@ public:
 
   void fail(std::exception_ptr why) noexcept;
 
+  /// The call cannot be read here: the caller takes back what is in its arguments.
+  void fail_unread(const error& why) noexcept;
+
   /// What the caller will be told of it. Pre: not answered yet.
   fault described(std::exception_ptr why) const;
 
 private:
   bool send(remoting& owner, letter& text);
-  void send_failure(remoting& owner, std::exception_ptr why) noexcept;
+  void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
 
   std::shared_ptr<remoting> owner_;
   peer* to_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/futex.hpp"
+#include "actors/rref/rref_id.hpp"
 #include "messages/envelope.hpp"
 #include "transport/transport.hpp"
 
@@ -32,6 +33,8 @@ struct pending_request {
   std::shared_ptr<reply_sink> sink;
   caf::strong_actor_ptr sender;
   caf::message_id mid;
+  /// What has been given away in its arguments, which the callee may not have read.
+  std::vector<detail::written_reference> references{};
   bool wait = true;  ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up

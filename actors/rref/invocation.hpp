@@ -92,6 +92,13 @@ public:
     }
   }
 
+  /// Reads the call and drops it.
+  static void skip(decoder& in) {
+    if constexpr (Creates) in.get<std::uint64_t>();
+    if constexpr (!std::is_void_v<Object>) in.get<rref_id>();
+    read_arguments<Wire>(in);
+  }
+
   explicit invocation(reply_token&& reply) : reply_(std::move(reply)) {}
 
 private:
@@ -132,17 +139,26 @@ private:
       after(std::move(awaited), std::move(next));
   }
 
+  // All is read before anything can fail: the references in it have been given away.
   void read(decoder& in, border& handles) {
     auto& table = handles.actors().rrefs();
-    if constexpr (Creates) {
-      const auto number = in.get<std::uint64_t>();
+    std::uint64_t number = 0;
+    if constexpr (Creates) number = in.get<std::uint64_t>();
+    rref_id object;
+    if constexpr (!std::is_void_v<Object>) object = in.get<rref_id>();
+    std::exception_ptr unreadable;
+    try {
+      given_ = read_arguments<Wire>(in);
+    } catch (...) {
+      unreadable = std::current_exception();
+    }
+    if constexpr (Creates)
       created_ = std::static_pointer_cast<future_state<answer>>(
           table.create(number, value_type::of<answer>(), handles.other()));
-    }
+    if (unreadable) std::rethrow_exception(unreadable);
     if constexpr (!std::is_void_v<Object>)
       object_ = std::static_pointer_cast<future_state<Object>>(
-          table.find(in.get<rref_id>(), value_type::of<Object>()));
-    given_ = read_arguments<Wire>(in);
+          table.find(object, value_type::of<Object>()));
   }
 
   template <std::size_t... I>
@@ -258,6 +274,8 @@ struct fetch {
     auto kept = std::make_shared<reply_token>(std::move(reply));
     state->when_ready(make_continuation([state, kept] { answer(*state, *kept); }));
   }
+
+  static void skip(decoder& in) { in.get<rref_id>(); }
 
   static void answer(future_state<T>& state, reply_token& reply) noexcept {
     if (state.failure())

@@ -58,6 +58,28 @@ TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   shut_down(nodes_);
 }
 
+// What the arguments of a call hold that is never read goes back to who has given it.
+TEST_F(odd_messages, that_are_not_read_keep_no_reference) {
+  const char* name = "a_function_that_only_the_caller_has";
+  {
+    const auto mine = nodes_[0].make_rref(1);
+    const auto yours = nodes_[0].remote<&sum>("b", 1, 2);
+    EXPECT_EQ(yours.to_here(), 3);
+    for (const auto& r : {mine, yours}) {
+      auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b(), name);
+      a().call(b(), hash_name(name), name, state, {}, [&](encoder& out) { out.put(r); });
+      EXPECT_THROW(future<int>(state).get_for(patience), unknown_function);
+    }
+    EXPECT_EQ(a().info().rref_forks, 0u);
+  }
+  for (const auto& n : nodes_)
+    EXPECT_TRUE(eventually([&] {
+      const auto left = n.debug_info();
+      return left.owner_rrefs + left.user_rrefs + left.rref_forks == 0;
+    })) << n.name();
+  shut_down(nodes_);
+}
+
 // Notes about references of nobody, by somebody who makes them up.
 TEST_F(odd_messages, about_references_do_no_harm) {
   {
