@@ -2,6 +2,7 @@
 
 #include "actors/answer_state.hpp"
 #include "actors/node_core.hpp"
+#include "actors/retry.hpp"
 #include "actors/timeout.hpp"
 
 // How the calls of `node` and `rref` are put together.
@@ -101,6 +102,13 @@ template <class Parameters, class... Given>
 constexpr void check_count() {
   static_assert(sizeof...(Given) - option_count<Given...> == std::tuple_size_v<Parameters>,
                 "the call has too few or too many arguments for the function");
+}
+
+/// For calls of what may not be made twice.
+template <class... Given>
+constexpr void check_no_retry() {
+  static_assert(!asks_for_retry<Given...>,
+                "retry is for calls of functions, rpc_sync and rpc_async of a node");
 }
 
 template <class Wanted, class T>

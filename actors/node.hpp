@@ -81,15 +81,19 @@ public:
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
-  /// most once: a call is never sent again. The contents of tensors must stay as they are until the
-  /// future is ready. An argument may be a future of the value: the call is made once it is there,
-  /// on a thread of the node, and nothing waits for it (for room in the window, perhaps); its error
-  /// becomes the call's.
+  /// most once: a call is never sent again, unless a `retry` asks for it. The contents of tensors
+  /// must stay as they are until the future is ready. An argument may be a future of the value: the
+  /// call is made once it is there, on a thread of the node, and nothing waits for it (for room in
+  /// the window, perhaps); its error becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
     using target = detail::function_target<F>;
     static_assert(!target::is_member,
                   "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
+    if constexpr (detail::asks_for_retry<Args...>)
+      static_assert(is_idempotent<F>,
+                    "retry may run a function twice: say that this one is made for it, with "
+                    "TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call");
     using parameters = typename target::template parameters<void>;
     using answer = typename callable<F>::answer;
     auto& callee = open().find(to);
@@ -104,13 +108,10 @@ public:
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
       return future<answer>(std::move(out));
+    } else if constexpr (detail::asks_for_retry<Args...>) {
+      return call_again<F>(to, args...);
     } else {
-      detail::check_count<parameters, Args...>();
-      using wire = detail::wire_for<parameters, Args...>;
-      using call = std::conditional_t<std::is_same_v<wire, parameters>, callable<F>,
-                                      detail::invocation<target, void, false, wire>>;
-      (void)call::registered;
-      return send_call<answer, wire>(callee, call::hash(), call::name, args...);
+      return call_once<F>(callee, args...);
     }
   }
 
@@ -136,6 +137,7 @@ public:
   requires std::is_function_v<Signature>
   auto rpc_async(const destination& to, function_label name, const Args&... args) const {
     using named = detail::named_function<Signature>;
+    detail::check_no_retry<Args...>();
     detail::check_count<typename named::parameters, Args...>();
     static_assert(!(detail::is_future<Args> || ...), "a function by name takes values, no futures");
     return send_call<typename named::answer, typename named::parameters>(
@@ -160,6 +162,7 @@ public:
   requires std::is_function_v<Signature>
   auto remote(const destination& to, function_label name, const Args&... args) const {
     using named = detail::named_function<Signature>;
+    detail::check_no_retry<Args...>();
     detail::check_count<typename named::parameters, Args...>();
     using answer = typename named::answer;
     auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
@@ -209,6 +212,7 @@ public:
   template <class... Args>
   future<op_result> rpc_async(const destination& to, std::string_view name,
                               const Args&... args) const {
+    detail::check_no_retry<Args...>();
     return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
   }
   template <class... Args>
@@ -264,6 +268,10 @@ public:
   /// same), and invalid_argument on the leader's node, which can only leave last.
   void leave(std::chrono::milliseconds limit = {}) const { core().leave(limit); }
 
+  /// A future that is ready after so long, for which no thread waits: `co_await` it. Fails with
+  /// not_initialized when the node ends before.
+  future<void> sleep_for(std::chrono::nanoseconds time) const { return open().sleep_for(time); }
+
   /// Does this node belong to its job: neither shut down nor shut out, and the job goes on?
   bool in_job() const { return core().is_open(); }
 
@@ -314,6 +322,41 @@ private:
     return rref<T>(core().actors().rrefs().own(state, detail::value_type::of<T>(), site));
   }
 
+  template <auto F, class... Args>
+  auto call_once(peer& callee, const Args&... args) const {
+    using target = detail::function_target<F>;
+    using parameters = typename target::template parameters<void>;
+    detail::check_count<parameters, Args...>();
+    using wire = detail::wire_for<parameters, Args...>;
+    using call = std::conditional_t<std::is_same_v<wire, parameters>, callable<F>,
+                                    detail::invocation<target, void, false, wire>>;
+    (void)call::registered;
+    return send_call<typename callable<F>::answer, wire>(callee, call::hash(), call::name, args...);
+  }
+
+  template <auto F, class... Args>
+  auto call_again(const destination& to, const Args&... args) const {
+    using answer = typename callable<F>::answer;
+    using parameters = typename callable<F>::arguments;
+    auto why = detail::cancelled_call(open().find(to).info.name, callable<F>::name);
+    auto given = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::make_tuple(detail::keep_argument<parameters, I>(args)...);
+    }
+    (std::index_sequence_for<Args...>());
+    auto out = std::make_shared<detail::retried_state<answer>>(
+        core().driver(), std::move(why),
+        std::make_unique<detail::retry_plan>(detail::retry_in(args...), core(), to,
+                                             callable<F>::name),
+        [to, given = std::move(given)](std::shared_ptr<node_core> core) {
+          const node here(std::move(core));
+          auto& callee = here.open().find(to);
+          return std::apply(
+              [&](const auto&... xs) { return here.call_once<F>(callee, xs...).shared(); }, given);
+        });
+    out->go();
+    return future<answer>(std::move(out));
+  }
+
   std::shared_ptr<node_core> core_;
 };
 
@@ -324,6 +367,10 @@ node init_rpc(const rpc_options& options = {});
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
 /// not_initialized elsewhere.
 node this_node();
+
+/// Of this node: `co_await troupe::sleep_for(10ms)` in a coroutine that began in a handler. Throws
+/// not_initialized elsewhere.
+inline future<void> sleep_for(std::chrono::nanoseconds time) { return this_node().sleep_for(time); }
 
 /// Nodes that live in this process alone, on a network without a wire; for tests and for trying
 /// things.

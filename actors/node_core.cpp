@@ -13,6 +13,7 @@
 #include "actors/rref/rref_table.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
+#include "transport/virtual/random.hpp"
 
 namespace troupe {
 
@@ -186,6 +187,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
 clock::time_point node_core::run_timers(clock::time_point now) {
   auto next = host_ ? host_->clock().run_due() : never;
   if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
+  next = std::min(next, sleepers_.run_due(now));
   for (auto& request : remoting_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;
@@ -197,6 +199,11 @@ clock::time_point node_core::run_timers(clock::time_point now) {
     request.sink->on_fault(std::move(why));
   }
   return next;
+}
+
+// splitmix64, see transport/virtual/random.hpp.
+std::uint64_t node_core::random() noexcept {
+  return transport::virtual_net::mix(random_.fetch_add(0x9e3779b97f4a7c15));
 }
 
 void node_core::prepare_thread() noexcept {

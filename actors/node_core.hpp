@@ -19,6 +19,7 @@
 #include "actors/peers.hpp"
 #include "actors/quiescence.hpp"
 #include "actors/remoting.hpp"
+#include "actors/sleep.hpp"
 #include "actors/timeout.hpp"
 #include "actors/worker_info.hpp"
 #include "messages/storage_pool.hpp"
@@ -136,6 +137,18 @@ public:
   std::uint32_t epoch() const noexcept { return applied_; }
   void watch_members(member_watcher watcher);
 
+  /// Ready after so long; fails with not_initialized when this node ends before.
+  future<void> sleep_for(std::chrono::nanoseconds time) {
+    return sleepers_.add(engine_, time.count() > 0 ? deadline_after(time) : clock::now());
+  }
+
+  /// From the node's own source, which in a simulation depends on its seed.
+  std::uint64_t random() noexcept;
+
+  /// A call begins, or has ended, that is made again if it must be: the job does not end meanwhile.
+  void begin_retries() noexcept { ++retries_; }
+  void end_retries() noexcept { --retries_; }
+
   std::vector<transport::route> routes() const;
   debug_info info() const;
   void set_rpc_timeout(std::chrono::milliseconds limit);
@@ -182,6 +195,7 @@ private:
   void tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch);
   void adopt(const caf::strong_actor_ptr& actor);
   void end_actors();
+  bool waits_for_answers() const { return retries_ > 0 || remoting_->requests().size() > 0; }
 
   // dispatcher
   void dispatch(transport::incoming_message&& message, engine_unit& unit) override;
@@ -211,6 +225,10 @@ private:
   std::atomic<std::uint32_t> applied_{0};
   std::uint32_t joined_ = 0;                       // the epoch in which it came
   std::deque<transport::incoming_message> early_;  // of an epoch to come; of the leading thread
+
+  sleepers sleepers_;
+  std::atomic<std::uint64_t> random_;
+  std::atomic<int> retries_{0};
 
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;

@@ -34,7 +34,7 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
           [&] {
             quiescence::report r;
             r.epoch = applied_;
-            r.idle = engine_->quiet() && remoting_->requests().size() == 0;
+            r.idle = engine_->quiet() && !waits_for_answers();
             const auto members = *peers_.live();
             for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
             // Read last: what is sent meanwhile is then missing at the receiver.
@@ -81,6 +81,7 @@ void node_core::close(bool together) {
   why.node = self().name;
   why.text = "the node has been shut down";
   remoting_->fail_pending(why);
+  sleepers_.end(why);
   engine_->end_waits();
   uses_.close();
   engine_->wait_until_empty(uses_);

@@ -34,6 +34,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
     : identity_(identity),
       rpc_timeout_ms_(options.rpc_timeout.count()),
       pool_(std::make_shared<pool>()),
+      random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
       process_(getpid()) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   engine_ = make_engine(*this);

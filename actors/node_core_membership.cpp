@@ -175,8 +175,7 @@ void node_core::leave(std::chrono::milliseconds limit) {
   // What this node has asked others for comes first, and what it has sent.
   const auto busy = [&] {
     gate::pass pass(uses_);
-    return pass && open_ &&
-           !(engine_->quiet() && remoting_->requests().size() == 0 && net_->delivered());
+    return pass && open_ && !(engine_->quiet() && !waits_for_answers() && net_->delivered());
   };
   completion nothing;
   while (busy() && clock::now() < deadline)

@@ -8,7 +8,7 @@
 #include "actors/answer_state.hpp"
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
-#include "actors/timeout.hpp"
+#include "actors/retry.hpp"
 
 namespace troupe {
 
@@ -207,6 +207,7 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
 /// not.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
+  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
   const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -223,6 +224,7 @@ auto request(const Handle& receiver, Ts&&... message) {
 /// well. Throws invalid_argument for a handle that names no actor.
 template <class Handle, class... Ts>
 void send(const Handle& receiver, Ts&&... message) {
+  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     detail::tell(receiver, detail::options_in(message...),

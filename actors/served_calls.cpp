@@ -1,27 +1,17 @@
 #include "actors/served_calls.hpp"
 
 #include "actors/node_core.hpp"
+#include "transport/virtual/random.hpp"
 
 namespace troupe {
 
-namespace {
-
-// splitmix64's (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): one to
-// one, so that no two requests of a node have the same mark.
-std::uint64_t scramble(std::uint64_t x) noexcept {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
+using transport::virtual_net::mix;
 
 served_calls::~served_calls() { delete recent_.load(); }
 
+// Mixing is one to one: no two requests of a node have the same mark.
 std::uint64_t served_calls::mark_of(const served_call& call) noexcept {
-  const auto caller = scramble(call.from->incarnation) + call.from->rank();
-  return scramble(call.request ^ scramble(caller));
+  return mix(call.request ^ mix(mix(call.from->incarnation) + call.from->rank()));
 }
 
 // Requests that wait at the same time differ in their lower half (see request_table).

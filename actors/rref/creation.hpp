@@ -50,6 +50,7 @@ void send_creation_by(node_core& node, const std::shared_ptr<rref_core>& core,
 template <class Target, class Object, class... Args>
 std::shared_ptr<rref_core> create(node_core& node, peer& owner, const std::source_location& site,
                                   std::shared_ptr<rref_core> object, const Args&... args) {
+  check_no_retry<Args...>();
   using answer = typename answer_of<std::remove_cvref_t<typename Target::result>>::type;
   auto core = node.actors().rrefs().expect(owner, value_type::of<answer>(), site);
   core->keep_object(std::move(object));

@@ -108,6 +108,7 @@ public:
 
   template <auto F, class... Args>
   auto rpc_async(const Args&... args) const {
+    detail::check_no_retry<Args...>();
     using target = detail::function_target<F>;
     using parameters = typename target::template parameters<T>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;

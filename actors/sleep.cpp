@@ -1,0 +1,45 @@
+#include "actors/sleep.hpp"
+
+#include "actors/engine.hpp"
+
+namespace troupe {
+
+future<void> sleepers::add(const std::shared_ptr<engine>& driver, clock::time_point until) {
+  auto made = std::make_shared<detail::future_state<void>>(driver);
+  {
+    const std::lock_guard guard(mutex_);
+    if (!ended_) {
+      waiting_.emplace(until, made);
+      if (until != never) driver->set_timer(until);
+      return future<void>(std::move(made));
+    }
+  }
+  made->set_exception(to_exception(*ended_));
+  return future<void>(std::move(made));
+}
+
+clock::time_point sleepers::run_due(clock::time_point now) {
+  std::vector<state> due;
+  auto next = never;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto end = waiting_.upper_bound(now);
+    for (auto at = waiting_.begin(); at != end; ++at) due.push_back(std::move(at->second));
+    waiting_.erase(waiting_.begin(), end);
+    if (!waiting_.empty()) next = waiting_.begin()->first;
+  }
+  for (const auto& one : due) one->set_value();
+  return next;
+}
+
+void sleepers::end(const fault& why) {
+  std::multimap<clock::time_point, state> waiting;
+  {
+    const std::lock_guard guard(mutex_);
+    ended_ = why;
+    waiting.swap(waiting_);
+  }
+  for (const auto& [until, one] : waiting) one->set_exception(to_exception(why));
+}
+
+}  // namespace troupe
