@@ -67,8 +67,8 @@ task<int> clean_up_at(std::string whom) {
 }
 
 TEST_P(cancelling, ends_the_call_at_once_and_tells_the_coroutine) {
-  auto nodes = start({"a", "b"});
   begin();
+  auto nodes = start({"a", "b"});
   const auto call = nodes[0].rpc_async<&wait_at_gate>("b", 1, timeout(0ms));
   const auto copy = call;
   ASSERT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 1; }));
@@ -87,8 +87,8 @@ TEST_P(cancelling, ends_the_call_at_once_and_tells_the_coroutine) {
 }
 
 TEST_P(cancelling, lets_the_coroutine_clean_up) {
-  auto nodes = start({"a", "b", "c"});
   begin();
+  auto nodes = start({"a", "b", "c"});
   for (const int to : {0, 1}) {
     const auto call = nodes[0].rpc_async<&clean_up_at>(to, std::string("c"));
     ASSERT_TRUE(eventually([&] { return nodes[to].debug_info().calls_served == 1; }));
@@ -130,8 +130,8 @@ task<int> outer() {
 }
 
 TEST_P(cancelling, reaches_the_innermost_of_those_who_wait_for_one_another) {
-  auto nodes = start({"a", "b"});
   begin();
+  auto nodes = start({"a", "b"});
   told.clear();
   const auto call = nodes[0].rpc_async<&outer>("b");
   ASSERT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 1; }));
@@ -154,8 +154,8 @@ task<counter> make_counter() {
 }
 
 TEST_P(cancelling, gives_back_the_handles_of_a_late_answer) {
-  auto nodes = start({"a", "b"});
   begin();
+  auto nodes = start({"a", "b"});
   const auto call = nodes[0].rpc_async<&make_counter>("b");
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   call.cancel();
@@ -179,8 +179,8 @@ int run_until_cancelled() {
 bool is_cancelled() { return call_cancelled(); }
 
 TEST_P(cancelling, is_seen_by_a_function_that_asks) {
-  auto nodes = start({"a", "b"});
   begin();
+  auto nodes = start({"a", "b"});
   EXPECT_FALSE(call_cancelled());
   std::vector<future<int>> calls;
   for (int i = 0; i < 3; ++i) calls.push_back(nodes[0].rpc_async<&run_until_cancelled>("b"));
@@ -204,9 +204,10 @@ int pass_the_door() {
 TEST_P(cancelling, drops_a_call_that_has_not_begun) {
   rpc_options options;
   options.max_threads = 2;
-  auto nodes = start({"a", "b"}, options);
   begin();
+  std::vector<node> nodes;
   const shared_door door;
+  nodes = start({"a", "b"}, options);
   std::vector<future<int>> running;
   for (int i = 0; i < 2; ++i) running.push_back(nodes[0].rpc_async<&pass_the_door>("b"));
   ASSERT_TRUE(door->wait_for(2));
@@ -229,8 +230,8 @@ future<int> at_third(const std::string& whom) {
 }
 
 TEST_P(cancelling, goes_on_to_the_call_that_the_answer_comes_from) {
-  auto nodes = start({"a", "b", "c"});
   begin();
+  auto nodes = start({"a", "b", "c"});
   const auto call = nodes[0].rpc_async<&at_third>("b", std::string("c"));
   ASSERT_TRUE(eventually([&] { return nodes[2].debug_info().calls_served == 1; }));
   call.cancel();
@@ -265,8 +266,8 @@ TEST_P(cancelling, of_what_is_ready_changes_nothing) {
 }
 
 TEST_P(cancelling, ends_a_call_that_waits_for_its_arguments) {
-  auto nodes = start({"a", "b"});
   begin();
+  auto nodes = start({"a", "b"});
   promise<int> argument;
   const auto call = nodes[0].rpc_async<&wait_at_gate>("b", argument.get_future());
   call.cancel();
@@ -369,10 +370,11 @@ task<int> block_then_wait(bool at_first) {
 }
 
 TEST_P(cancelling, reaches_a_coroutine_that_runs_when_it_waits) {
-  auto nodes = start({"a", "b"});
   for (const bool at_first : {true, false}) {
     begin();
+    std::vector<node> nodes;
     const shared_door door;
+    nodes = start({"a", "b"});
     const auto call = nodes[0].rpc_async<&block_then_wait>("b", at_first);
     ASSERT_TRUE(eventually([&] { return arrived == 1; }));
     gate->to.set_value(1);
@@ -382,15 +384,16 @@ TEST_P(cancelling, reaches_a_coroutine_that_runs_when_it_waits) {
     EXPECT_TRUE(eventually([&] { return cleaned == 1; }));
     EXPECT_EQ(heard, 1);
     EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 0; }));
+    shut_down(nodes);
   }
-  shut_down(nodes);
 }
 
 // While the inner one runs, the outer one is told, which waits only afterwards.
 TEST_P(cancelling, is_left_by_an_inner_coroutine_that_waits_no_more_to_the_outer) {
-  auto nodes = start({"a"});
   begin();
+  std::vector<node> nodes;
   const shared_door door;
+  nodes = start({"a"});
   const auto inner_one = [](node n) -> task<int> {
     co_await gate->from;
     shared_door::current()->pass();

@@ -47,8 +47,9 @@ TROUPE_ON_NETWORKS(priorities);
 TEST_P(priorities, let_a_call_pass_those_that_wait_for_a_thread) {
   rpc_options options;
   options.max_threads = 1;
-  auto nodes = start({"a", "b"}, options);
+  std::vector<node> nodes;
   const shared_door door;
+  nodes = start({"a", "b"}, options);
   const auto first = nodes[0].rpc_async<&pass_the_door>("b");
   ASSERT_TRUE(door->wait_for(1));
   const auto before = nodes[1].debug_info().traffic.messages_received;
@@ -79,9 +80,10 @@ collector::behavior_type collect() {
 }
 
 TEST_P(priorities, let_a_message_pass_those_in_a_mailbox) {
-  auto nodes = start({"a", "b"});
   for (const int where : {0, 1}) {
+    std::vector<node> nodes;
     const shared_door door;
+    nodes = start({"a", "b"});
     const auto there = nodes[0].spawn_on<collect>(where);
     troupe::send(there, item{0});
     ASSERT_TRUE(door->wait_for(1));
@@ -100,8 +102,8 @@ TEST_P(priorities, let_a_message_pass_those_in_a_mailbox) {
     const auto at = std::find(all.begin(), all.end(), urgent) - all.begin();
     EXPECT_LE(at, 4) << where;
     EXPECT_EQ(all[at + 1], urgent + 1);
+    shut_down(nodes);
   }
-  shut_down(nodes);
 }
 
 // A node that has stood still finds all that has come meanwhile.
