@@ -1,6 +1,5 @@
 #include "apps/cartpole/learner.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
@@ -14,6 +13,7 @@
 #include "apps/cartpole/numpy_random.hpp"
 #include "apps/cartpole/policy.hpp"
 #include "apps/cartpole/trajectory.hpp"
+#include "apps/common/initial_weights.hpp"
 #include "messages/error.hpp"
 
 namespace cartpole {
@@ -22,16 +22,12 @@ namespace {
 
 constexpr double epsilon = std::numeric_limits<float>::epsilon();
 
-at::Generator make_generator(std::uint64_t seed) {
-  return at::make_generator<at::CPUGeneratorImpl>(seed);
-}
-
 }  // namespace
 
 struct learner::parts {
   explicit parts(const hyperparameters& chosen)
       : gamma(chosen.gamma),
-        network(make_generator(chosen.seed)),
+        network(common::make_generator(chosen.seed)),
         optimizer(network.parameters(), torch::optim::AdamOptions(chosen.learning_rate)) {
     if (chosen.observers == 0) throw troupe::invalid_argument("an agent needs an observer or more");
     numpy_random seeds(chosen.seed);

@@ -6,7 +6,6 @@
 
 #include <exception>
 #include <iostream>
-#include <system_error>
 
 #include "apps/cartpole/job.hpp"
 #include "apps/cartpole/learner.hpp"
@@ -15,6 +14,7 @@
 #include "apps/cartpole/progress.hpp"
 #include "apps/cartpole/reward_plot.hpp"
 #include "apps/cartpole/training.hpp"
+#include "apps/common/files.hpp"
 
 namespace {
 
@@ -22,18 +22,16 @@ using namespace cartpole;
 
 void run(const options& opts, int calls_per_step, const std::function<round_result()>& play_round) {
   for (const auto& path : {opts.plot, opts.json})
-    if (!path.empty()) require_writable(path);
+    if (!path.empty()) common::require_writable(path);
   training_record record{.seed = opts.seed, .observers = opts.observers};
   progress told(std::cout, isatty(STDOUT_FILENO) != 0, opts.log_interval);
   told.begin();
   train(record, {.episodes = opts.episodes, .seconds = opts.max_seconds}, calls_per_step,
         play_round, [&](const training_record& now) { told.update(now); });
   told.end(record);
-  if (!opts.plot.empty()) write_file(opts.plot, reward_plot(record));
-  if (!opts.json.empty()) write_file(opts.json, to_json(record));
-  if (told.failure() != 0)
-    throw std::system_error(told.failure(), std::generic_category(),
-                            "cannot write standard output");
+  if (!opts.plot.empty()) common::write_file(opts.plot, reward_plot(record));
+  if (!opts.json.empty()) common::write_file(opts.json, to_json(record));
+  told.check();
 }
 
 hyperparameters chosen(const options& opts) {

@@ -1,9 +1,6 @@
 #include "apps/cartpole/options.hpp"
 
-#include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
-#include <limits>
+#include "apps/common/number_check.hpp"
 
 namespace cartpole {
 
@@ -17,32 +14,8 @@ Rank 0 is the agent, every other rank may be an observer. An episode in the outp
 episode of every observer, then one update of the policy. The run ends when it has solved the task,
 at a limit given above, or with Ctrl+C.)";
 
-/// The whole of `text` as a number; nothing when it is none or does not fit.
-template <class T>
-std::optional<T> number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && at == end ? std::optional(value) : std::nullopt;
-}
-
-/// Refuses all but numbers of which `good` holds, in words that `wanted` completes.
-template <class T, class Good>
-CLI::Validator require(const std::string& wanted, Good good) {
-  return {[=](std::string& text) {
-            const auto value = number<T>(text);
-            return value && good(*value) ? std::string()
-                                         : "must be " + wanted + ", and not '" + text + "'";
-          },
-          ""};
-}
-
-template <class T>
-CLI::Validator whole_number(T smallest, T largest = std::numeric_limits<T>::max()) {
-  return require<T>(
-      "a whole number from " + std::to_string(smallest) + " to " + std::to_string(largest),
-      [=](T value) { return value >= smallest && value <= largest; });
-}
+using common::require;
+using common::whole_number;
 
 void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--seed", opts.seed, "Seed of the policy, its sampling and the environments")
@@ -57,8 +30,7 @@ void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--episodes", opts.episodes, "Stop after so many episodes (default: no limit)")
       ->check(whole_number(1));
   app.add_option("--max-seconds", opts.max_seconds, "Stop after so long (default: no limit)")
-      ->check(
-          require<double>("a number above 0", [](double s) { return s > 0 && std::isfinite(s); }));
+      ->check(common::positive_number());
   app.add_flag("--local", opts.local, "Run agent and observers in this process, without a network");
 }
 

@@ -2,28 +2,14 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cmath>
+#include "apps/common/initial_weights.hpp"
 
 namespace cartpole {
-
-namespace {
-
-// What torch::nn::Linear's reset_parameters() does: its kaiming_uniform_(a = sqrt(5)) comes to
-// this bound for the weight, too.
-void initialize(torch::nn::Linear& layer, const at::Generator& generator) {
-  const at::NoGradGuard no_grad;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(layer->options.in_features()));
-  layer->weight.uniform_(-bound, bound, generator);
-  layer->bias.uniform_(-bound, bound, generator);
-}
-
-}  // namespace
 
 policy::policy(at::Generator generator)
     : affine1_(register_module("affine1", torch::nn::Linear(inputs, hidden))),
       affine2_(register_module("affine2", torch::nn::Linear(hidden, actions))) {
-  initialize(affine1_, generator);
-  initialize(affine2_, generator);
+  common::draw_weights(*this, generator);
 }
 
 at::Tensor policy::forward(const at::Tensor& states, const at::Tensor& masks) {

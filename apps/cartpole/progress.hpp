@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <iosfwd>
-#include <string>
 
 #include "apps/cartpole/training.hpp"
+#include "apps/common/status_line.hpp"
 
 namespace cartpole {
 
@@ -26,24 +26,17 @@ public:
   /// Says how the run ended.
   void end(const training_record& record);
 
-  /// The errno of the first write that failed, or 0.
-  int failure() const noexcept { return failure_; }
+  /// Throws std::system_error when something could not be written.
+  void check() const { line_.check(); }
 
 private:
   bool due(const training_record& record) const;
-  void flush();
 
-  std::ostream& out_;
-  bool terminal_;
+  common::status_line line_;
   std::size_t log_interval_;
-  bool line_open_ = false;  // a redrawn line waits for its end
-  int failure_ = 0;
   double shown_seconds_ = 0;
   std::int64_t shown_steps_ = 0;
   std::int64_t shown_calls_ = 0;
 };
-
-/// `value` rounded, with commas between thousands: 73,937.
-std::string with_commas(double value);
 
 }  // namespace cartpole

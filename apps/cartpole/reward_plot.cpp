@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "apps/cartpole/environment.hpp"
-#include "apps/cartpole/progress.hpp"
+#include "apps/common/status_line.hpp"
 
 namespace cartpole {
 
@@ -71,7 +71,7 @@ void draw_axes(canvas& picture, double episodes, double highest) {
     const double y = picture.y(reward);
     picture.add(R"(<line x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}" stroke="{}"/>)", left, y, right, y,
                 reward == 0 ? ink : grid);
-    picture.text(left - 10, y + 4, "end", faint, 12, with_commas(reward));
+    picture.text(left - 10, y + 4, "end", faint, 12, common::with_commas(reward));
   }
   const double episode_step = std::max(1.0, nice_step(std::max(episodes, 2.0), 8));
   picture.text(left, bottom + 20, "middle", faint, 12, "1");
@@ -80,7 +80,7 @@ void draw_axes(canvas& picture, double episodes, double highest) {
     if (x < left + 24) continue;  // too close to the first label
     picture.add(R"(<line x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}" stroke="{3}"/>)", x, bottom,
                 bottom + 5, ink);
-    picture.text(x, bottom + 20, "middle", faint, 12, with_commas(episode));
+    picture.text(x, bottom + 20, "middle", faint, 12, common::with_commas(episode));
   }
   picture.add(R"(<line x1="{0}" y1="{1}" x2="{0}" y2="{2}" stroke="{3}"/>)", left, top, bottom,
               ink);
@@ -126,8 +126,9 @@ void draw_title(canvas& picture, const training_record& record) {
   picture.text(
       left, 46, "start", faint, 12,
       fmt::format("{} after {} episodes, {} steps, {:.1f} s; {} {}, seed {}",
-                  record.solved ? "solved" : "not solved", with_commas(double(record.episodes())),
-                  with_commas(double(record.steps)), record.seconds, record.observers,
+                  record.solved ? "solved" : "not solved",
+                  common::with_commas(double(record.episodes())),
+                  common::with_commas(double(record.steps)), record.seconds, record.observers,
                   record.observers == 1 ? "observer" : "observers", record.seed));
 }
 

@@ -43,12 +43,4 @@ void train(training_record& record, const training_limits& limits, int calls_per
 /// The record's numbers as a JSON object, without the curves.
 std::string to_json(const training_record& record);
 
-/// Throws troupe::invalid_argument, naming `path` and the system's reason, when no file can be
-/// opened there; to be asked before a run.
-void require_writable(const std::string& path);
-
-/// Writes `text` to `path`; throws troupe::invalid_argument, naming `path` and the system's reason,
-/// when that fails.
-void write_file(const std::string& path, const std::string& text);
-
 }  // namespace cartpole

@@ -1,11 +1,11 @@
 #include "apps/cartpole/trajectory.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include "apps/common/initial_weights.hpp"
 #include "messages/error.hpp"
 
 namespace cartpole {
@@ -17,8 +17,7 @@ constexpr std::int64_t noise_block = 64;
 
 }  // namespace
 
-trajectory::trajectory(std::uint64_t seed)
-    : generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
+trajectory::trajectory(std::uint64_t seed) : generator_(common::make_generator(seed)) {}
 
 std::int64_t trajectory::act(policy& network, const at::Tensor& state) {
   if (!state.defined() || state.scalar_type() != at::kFloat || state.numel() != policy::inputs)

@@ -3,9 +3,7 @@
 
 #include <sys/wait.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -13,7 +11,6 @@
 #include "apps/cartpole/progress.hpp"
 #include "apps/cartpole/reward_plot.hpp"
 #include "apps/cartpole/training.hpp"
-#include "messages/error.hpp"
 
 namespace {
 
@@ -90,30 +87,6 @@ TEST(training, json_has_the_runs_numbers) {
   EXPECT_EQ(document["observers"], 2);
 }
 
-TEST(training, files_are_written_or_the_failure_names_them) {
-  const std::string path = testing::TempDir() + "cartpole_report_test.txt";
-  require_writable(path);
-  write_file(path, "text");
-  require_writable(path);  // keeps what is there
-  std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "text");
-  std::remove(path.c_str());
-  const auto reason = [](void (*write)(const std::string&), const char* to) -> std::string {
-    try {
-      write(to);
-    } catch (const troupe::invalid_argument& failure) {
-      return failure.what();
-    }
-    return "";
-  };
-  for (const auto& write : {+[](const std::string& p) { require_writable(p); },
-                            +[](const std::string& p) { write_file(p, ""); }})
-    EXPECT_EQ(reason(write, "/no/such/folder/reward.svg"),
-              "cannot write '/no/such/folder/reward.svg': No such file or directory");
-  EXPECT_EQ(reason([](const std::string& p) { write_file(p, "text"); }, "/dev/full"),
-            "cannot write '/dev/full': No space left on device");
-}
-
 TEST(progress, tells_the_threshold_in_the_tutorials_words) {
   std::ostringstream out;
   progress(out, false, 10).begin();
@@ -182,21 +155,6 @@ TEST(progress, local_runs_tell_no_calls) {
   EXPECT_THAT(out.str(), Not(HasSubstr("calls/s")));
 }
 
-TEST(progress, keeps_why_its_output_failed) {
-  std::ofstream full("/dev/full");
-  progress told(full, false, 1);
-  told.begin();
-  EXPECT_EQ(told.failure(), ENOSPC);
-  told.update(record_of(1, 20, 10));
-  errno = 0;
-  told.end(record_of(1, 20, 10));
-  EXPECT_EQ(told.failure(), ENOSPC);
-  std::ostringstream good;
-  progress heard(good, false, 1);
-  heard.begin();
-  EXPECT_EQ(heard.failure(), 0);
-}
-
 TEST(cartpole, fails_when_its_output_is_lost) {
   const std::string command =
       std::string(TROUPE_APPS_DIR) + "/cartpole --local --episodes 1 2>&1 >/dev/full";
@@ -206,14 +164,6 @@ TEST(cartpole, fails_when_its_output_is_lost) {
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) said += static_cast<char>(c);
   EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 1);
   EXPECT_EQ(said, "cartpole: cannot write standard output: No space left on device\n");
-}
-
-TEST(progress, puts_commas_between_thousands) {
-  EXPECT_EQ(with_commas(0), "0");
-  EXPECT_EQ(with_commas(999), "999");
-  EXPECT_EQ(with_commas(999.5), "1,000");
-  EXPECT_EQ(with_commas(1234567), "1,234,567");
-  EXPECT_EQ(with_commas(-1234), "-1,234");
 }
 
 TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {

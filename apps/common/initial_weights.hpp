@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+namespace common {
+
+/// A generator of its own, so that what is drawn depends on nothing else.
+at::Generator make_generator(std::uint64_t seed);
+
+/// Draws the weights of all linear and convolutional layers of `network`, in their order, from
+/// `generator`: uniform in plus and minus 1 / sqrt(inputs of a unit), as their reset_parameters()
+/// does with libtorch's common generator.
+void draw_weights(torch::nn::Module& network, const at::Generator& generator);
+
+}  // namespace common

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "apps/common/status_line.hpp"
+
+namespace common {
+
+/// How far a piece of work has come.
+struct work_done {
+  std::string title;  ///< of the work, "batched"
+  std::string unit;   ///< what is counted, "gradients"
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+  double seconds = 0;  ///< since it began
+};
+
+/// `how` in a line: title, bar, per cent, count, rate over the whole time and, until it is done,
+/// the time left at that rate; then `note`, where there is one.
+std::string bar_text(const work_done& how, const std::string& note = {});
+
+/// Shows a piece of work as it goes on: ten times a second on a terminal, once a second elsewhere.
+class progress_bar {
+public:
+  /// `line` must outlive the object.
+  progress_bar(status_line& line, std::string title, std::string unit, std::int64_t total);
+
+  /// Is it time to show it again? To be asked where a note takes work.
+  bool due(double seconds) const;
+
+  /// Shows it, if it is time to or all is done.
+  void update(std::int64_t done, double seconds, const std::string& note = {});
+
+private:
+  status_line& line_;
+  work_done how_;
+  double shown_seconds_ = 0;
+};
+
+}  // namespace common
