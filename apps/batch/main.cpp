@@ -1,0 +1,52 @@
+/// batch: calls of many that are answered together, by coroutines that wait for one another.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <exception>
+#include <iostream>
+
+#include "apps/batch/options.hpp"
+#include "apps/batch/run.hpp"
+#include "apps/batch/team.hpp"
+#include "apps/common/files.hpp"
+
+namespace {
+
+using namespace batch;
+
+/// Rank 0's part; false when some of those whom it serves have not come to their end.
+bool serve(const troupe::node& node, const options& opts) {
+  if (!opts.json.empty()) common::require_writable(opts.json);
+  common::status_line line(std::cout, isatty(STDOUT_FILENO) != 0);
+  const auto result = opts.job == job_kind::server ? compare_servers(node, opts, line)
+                                                   : compare_agents(node, opts, line);
+  if (!opts.json.empty()) common::write_file(opts.json, to_json(result));
+  line.check();
+  return result.complete();
+}
+
+/// A rank that is silent for the limit is shut out; who waits for it hears of that in time.
+troupe::rpc_options options_of_node(const options& opts) {
+  const auto limit =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(opts.limit));
+  return {.rpc_timeout = 2 * limit, .hang_limit = limit};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    int exit_code = 0;
+    const auto opts = parse_options(argc, argv, exit_code);
+    if (!opts) return exit_code;
+    const auto node = troupe::init_rpc(options_of_node(*opts));
+    homes(node);
+    if (node.rank() == 0 && !serve(node, *opts)) exit_code = 1;
+    node.shutdown();  // the others serve rank 0 until then
+    return exit_code;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "batch: {}\n", failure.what());
+    return 1;
+  }
+}

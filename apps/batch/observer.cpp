@@ -1,0 +1,31 @@
+#include "apps/batch/observer.hpp"
+
+#include "apps/batch/agent.hpp"
+#include "apps/cartpole/episode.hpp"
+#include "apps/cartpole/state_tensor.hpp"
+
+namespace batch {
+
+observation_result observe(const observation_task& task) {
+  const auto node = troupe::this_node();
+  cartpole::environment world(task.seed + 1 + task.observer);
+  observation_result result{};
+  int left = task.steps;
+  while (left > 0) {
+    cartpole::play_episode(
+        world, left,
+        [&](const cartpole::observation& seen) {
+          --left;
+          const auto state = cartpole::to_tensor(seen);
+          return task.together ? node.rpc_sync<&select_action>(task.agent_rank, task.agent,
+                                                               task.observer, state)
+                               : node.rpc_sync<&select_action_alone>(task.agent_rank, task.agent,
+                                                                     task.observer, state);
+        },
+        [](double) {});
+    ++result.episodes;
+  }
+  return result;
+}
+
+}  // namespace batch

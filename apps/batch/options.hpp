@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace batch {
+
+/// Who serves calls in batches.
+enum class job_kind : std::uint8_t { server, agent };
+
+/// What the command line asks for. The defaults are those of the job.
+struct options {
+  job_kind job = job_kind::server;
+  std::size_t members = 0;  ///< trainers or observers
+  int rounds = 0;           ///< calls of each of them
+  std::int64_t width = 0;   ///< of the model's hidden layers
+  int samples = 1;          ///< of which a trainer computes gradients in a round
+  std::uint64_t seed = 1;
+  double limit = 60;  ///< seconds for which a rank may be silent
+  std::string json;   ///< where the numbers go; empty: nowhere
+};
+
+/// Reads the command line; nothing is returned when it asked for help or was wrong, which has been
+/// said by then, and `exit_code` tells which (0 or 2).
+std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code);
+
+}  // namespace batch

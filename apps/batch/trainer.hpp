@@ -1,0 +1,33 @@
+#pragma once
+
+#include "apps/batch/keeper.hpp"
+#include "apps/batch/network.hpp"
+
+namespace batch {
+
+/// What a trainer is to do.
+struct training {
+  keeper server;
+  std::uint32_t server_rank;
+  std::uint32_t trainer;  ///< its number, from 0
+  network_shape shape;
+  std::uint64_t seed;  ///< of the job: of the task to be learnt, and with the number of the samples
+  std::int32_t rounds;
+  std::int32_t samples;  ///< in each round
+  bool together;         ///< with the other trainers, or a step for each gradient
+};
+TROUPE_MESSAGE(training, server, server_rank, trainer, shape, seed, rounds, samples, together)
+
+/// What it came to.
+struct training_result {
+  double first_loss;  ///< mean of the first tenth of the rounds
+  double last_loss;   ///< mean of the last tenth
+};
+TROUPE_MESSAGE(training_result, first_loss, last_loss)
+
+/// Trains on this node, with the model of a server: in each round it computes the gradients of a
+/// few samples and gets the model that has taken them in. The samples are made up: normal inputs,
+/// which a linear function that follows from the seed sorts into classes.
+training_result train(const training& task);
+
+}  // namespace batch
