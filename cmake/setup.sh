@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings this machine to where Troupe builds: installs the Debian packages that are missing and unpacks
-# the wheels that cmake/versions.env pins into .deps/site. Does nothing, quickly, when all is there.
+# the wheels that cmake/versions.env pins into .deps/site, and the digits that a program learns into
+# .deps/digits.csv.gz. Does nothing, quickly, when all is there.
 #   TROUPE_SKIP_APT=1   leave Debian packages alone (they were installed some other way)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # bash and flock come with every Debian; the compiler, CMake, make, git and Python are the user's.
 packages=(
   "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libfmt-dev" "libspdlog-dev"
-  "libcli11-dev" "nlohmann-json3-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
+  "libcli11-dev" "nlohmann-json3-dev" "zlib1g-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
   "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2"
 )
 # Wheel and version; the folder NAME-VERSION.dist-info in .deps/site says that it is there.
@@ -23,6 +24,11 @@ wheels=(
   "libucx-cu13==$LIBUCX_CU13_VERSION"
   "nvidia-nccl-cu13==$NVIDIA_NCCL_CU13_VERSION"
 )
+# The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11: named so, pip
+# also needs each platform tag named.
+wheel_tags=(--no-deps --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
+  --platform manylinux2014_x86_64)
+for glibc in {17..36}; do wheel_tags+=(--platform "manylinux_2_${glibc}_x86_64"); done
 site=.deps/site
 site_mib=2200  # unpacked, and the archives while they are unpacked
 
@@ -50,9 +56,12 @@ site_is_complete() {
   done
 }
 
+digits=.deps/digits.csv.gz
+digits_are_good() { [ -f "$digits" ] && sha256sum --quiet --check --status <<<"$DIGITS_SHA256  $digits"; }
+
 install_packages() {
   [ -z "${TROUPE_SKIP_APT:-}" ] || return 0
-  site_is_complete || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  { site_is_complete && digits_are_good; } || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   command -v dpkg-query >/dev/null ||
     fail "this is not a Debian system." "Install the like of: ${packages[*]}. Then set TROUPE_SKIP_APT=1."
   local missing=() package installed
@@ -70,13 +79,9 @@ install_wheels() {
   need_disk "$site_mib" .deps
   rm -rf .deps/site.new .deps/tmp
   mkdir -p .deps/tmp
-  # The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11: named so, pip
-  # also needs each platform tag named. pip unpacks in TMPDIR and moves: on the same disk, a rename.
-  local pip=(python3 -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-compile
-    --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
-    --platform manylinux2014_x86_64 --target .deps/site.new --root-user-action=ignore)
-  local glibc
-  for glibc in {17..36}; do pip+=(--platform "manylinux_2_${glibc}_x86_64"); done
+  # pip unpacks in TMPDIR and moves: on the same disk, a rename.
+  local pip=(python3 -m pip --disable-pip-version-check install --quiet --no-input --no-compile
+    "${wheel_tags[@]}" --target .deps/site.new --root-user-action=ignore)
   if ! TMPDIR="$PWD/.deps/tmp" "${pip[@]}" "${wheels[@]}"; then
     rm -rf .deps/site.new .deps/tmp
     need_disk "$site_mib" .deps
@@ -90,9 +95,30 @@ install_wheels() {
   site_is_complete || fail "$site lacks some of ${wheels[*]}." "Remove $site and run \`make setup\` again."
 }
 
+install_digits() {
+  ! digits_are_good || return 0
+  say "taking the handwritten digits out of scikit-learn==$SCIKIT_LEARN_VERSION (9 MB to download)"
+  rm -rf .deps/tmp
+  mkdir -p .deps/tmp
+  if ! TMPDIR="$PWD/.deps/tmp" python3 -m pip --disable-pip-version-check download --quiet --no-input \
+    "${wheel_tags[@]}" --dest .deps/tmp "scikit-learn==$SCIKIT_LEARN_VERSION"; then
+    rm -rf .deps/tmp
+    fail "pip could not download scikit-learn==$SCIKIT_LEARN_VERSION (its message is above)." \
+      "Without a network: put sklearn/datasets/data/digits.csv.gz of that wheel to $digits. Then run \`make setup\` again."
+  fi
+  python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' \
+    .deps/tmp/scikit_learn-*.whl sklearn/datasets/data/digits.csv.gz >.deps/tmp/digits.csv.gz ||
+    fail "the wheel of scikit-learn==$SCIKIT_LEARN_VERSION has no digits (Python's message is above)."
+  mv .deps/tmp/digits.csv.gz "$digits"
+  rm -rf .deps/tmp
+  digits_are_good || fail "$digits is not the file that cmake/versions.env pins (DIGITS_SHA256)." \
+    "Remove it, see that SCIKIT_LEARN_VERSION is right, and run \`make setup\` again."
+}
+
 check_machine
 mkdir -p .deps
 exec 9>.deps/lock
 flock -n 9 || { say "waiting for another set-up of this checkout"; flock 9; }
 install_packages
 install_wheels
+install_digits
