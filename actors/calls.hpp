@@ -34,10 +34,12 @@ class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
   /// `function`: static text.
-  call_state(node_core& node, peer& callee, std::string_view function,
+  call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
       : remote_answer_state<T>(node.actors(), callee),
+        node_(node),
         function_(function),
+        limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
   /// Before anybody else has it.
@@ -64,7 +66,14 @@ public:
   }
 
 private:
+  // The request is answered, but the limit goes on: once more as long at the most.
   void set_value_after(border::claims&& claims, stored<T>&& value) {
+    if (limit_.count() > 0) {
+      auto late = node_.sleep_for(limit_);
+      late.state().when_ready(make_continuation([weak = this->weak_from_this()] {
+        if (const auto self = weak.lock()) self->expire();
+      }));
+    }
     auto waiting = std::make_shared<stored<T>>(std::move(value));
     after(std::move(claims),
           [self = this->shared_from_this(), waiting](const std::exception_ptr& failure) {
@@ -75,7 +84,18 @@ private:
           });
   }
 
+  void expire() {
+    if (this->ready()) return;
+    fault why;
+    why.limit = limit_;
+    why.text = "the owner of an rref in the answer has not confirmed it within the limit";
+    if (this->name_callee(why)) why.function = function_;
+    this->set_exception(std::make_exception_ptr(troupe::rpc_timeout(std::move(why))));
+  }
+
+  node_core& node_;  // there for as long as answers come
   const std::string_view function_;
+  const std::chrono::milliseconds limit_;
   std::uint64_t request_ = 0;
   const std::shared_ptr<void> kept_;
 };

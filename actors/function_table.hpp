@@ -128,13 +128,20 @@ struct callable {
   static std::uint64_t hash() { return detail::function_hash<F>(); }
 
   static void invoke(decoder& in, border& handles, reply_token&& reply) {
-    auto args = detail::read_arguments<arguments>(in);
+    std::optional<arguments> args;
+    try {
+      args.emplace(detail::read_arguments<arguments>(in));
+    } catch (...) {
+      return reply.fail_unread(std::current_exception());
+    }
     auto claims = handles.take_claims();
-    if (claims.empty()) return run(std::move(args), std::move(reply));
-    auto kept = std::make_shared<call>(std::move(args), std::move(reply));
+    if (claims.empty()) return run(std::move(*args), std::move(reply));
+    auto kept = std::make_shared<call>(std::move(*args), std::move(reply));
     detail::after(std::move(claims), [kept](const std::exception_ptr& failure) {
+      const detail::serving now(kept->reply.call());
       try {
         if (failure) std::rethrow_exception(failure);
+        if (const auto why = kept->reply.cancelled()) std::rethrow_exception(why);
         run(std::move(kept->args), std::move(kept->reply));
       } catch (...) {
         kept->reply.fail(std::current_exception());

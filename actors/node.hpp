@@ -308,7 +308,8 @@ private:
   template <class Answer, class Wire, class... Args>
   future<Answer> send_call(peer& callee, std::uint64_t hash, std::string_view name,
                            const Args&... args) const {
-    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee, name);
+    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee, name,
+                                                              detail::options_in(args...));
     state->sent_as(core().call(callee, hash, name, state, detail::options_in(args...),
                                [&](encoder& out) { detail::write_arguments<Wire>(out, args...); }));
     return future<Answer>(std::move(state));
@@ -316,7 +317,7 @@ private:
 
   template <class T, class... Args>
   rref<T> own(const std::source_location& site, Args&&... args) const {
-    auto state = std::make_shared<detail::future_state<T>>(open().driver());
+    auto state = std::make_shared<detail::value_state<T>>(open().driver());
     state->set_value(std::forward<Args>(args)...);
     if (state->failure()) std::rethrow_exception(state->failure());
     return rref<T>(core().actors().rrefs().own(state, detail::value_type::of<T>(), site));

@@ -164,7 +164,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
     why.text = self().name + " has no function that the caller means (hash " +
                std::to_string(header.target) + "): do both run the same program?";
     why.node = self().name;
-    reply.fail_unread(unknown_function(std::move(why)));
+    reply.fail_unread(std::make_exception_ptr(unknown_function(std::move(why))));
     return;
   }
   const served_call call{&from, header.request};

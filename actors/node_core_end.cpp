@@ -34,7 +34,7 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
           [&] {
             quiescence::report r;
             r.epoch = applied_;
-            r.idle = engine_->quiet() && !waits_for_answers();
+            r.idle = engine_->quiet() && !waits_for_answers() && remoting_->rrefs().settled();
             const auto members = *peers_.live();
             for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
             // Read last: what is sent meanwhile is then missing at the receiver.

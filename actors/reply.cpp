@@ -31,9 +31,13 @@ void reply_token::fail(std::exception_ptr why) noexcept {
   send_failure(*owner, std::move(why));
 }
 
-void reply_token::fail_unread(const error& why) noexcept {
-  if (auto owner = std::exchange(owner_, nullptr))
-    send_failure(*owner, to_exception(why.fault()), false);
+void reply_token::fail_unread(std::exception_ptr why) noexcept {
+  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner, std::move(why), false);
+}
+
+std::exception_ptr reply_token::cancelled() const {
+  if (!owner_ || !owner_->served().remembers(call())) return nullptr;
+  return std::make_exception_ptr(cancelled_error("cancelled before it began"));
 }
 
 void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {

@@ -46,7 +46,12 @@ public:
   void fail(std::exception_ptr why) noexcept;
 
   /// The call cannot be read here: the caller takes back what is in its arguments.
-  void fail_unread(const error& why) noexcept;
+  void fail_unread(std::exception_ptr why) noexcept;
+
+  /// The call, for who runs it later. Pre: not answered yet.
+  served_call call() const noexcept { return {to_, request_}; }
+  /// Why it need not begin any more; null: it should.
+  std::exception_ptr cancelled() const;
 
   /// What the caller will be told of it. Pre: not answered yet.
   fault described(std::exception_ptr why) const;

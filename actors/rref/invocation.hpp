@@ -85,8 +85,15 @@ public:
       self->read(in, handles);
       auto awaited = handles.take_claims();
       self->await_values(awaited, places);
-      after_all(std::move(awaited),
-                [self](const std::exception_ptr& failure) { run(self, failure); });
+      const auto is_ready = [](const auto& one) { return one->ready(); };
+      if (std::all_of(awaited.begin(), awaited.end(), is_ready)) {
+        run(self, first_failure(awaited));
+      } else {
+        after(std::move(awaited), [self](const std::exception_ptr& failure) {
+          const serving now(self->reply_.call());
+          run(self, failure ? failure : self->reply_.cancelled());
+        });
+      }
     } catch (...) {
       self->fail(std::current_exception());
     }
@@ -129,16 +136,6 @@ private:
     using type = std::tuple<typename value_of<Ts>::type...>;
   };
 
-  // At once where nothing is missing.
-  template <class Next>
-  static void after_all(std::vector<std::shared_ptr<future_core>>&& awaited, Next next) {
-    const auto is_ready = [](const auto& one) { return one->ready(); };
-    if (std::all_of(awaited.begin(), awaited.end(), is_ready))
-      next(first_failure(awaited));
-    else
-      after(std::move(awaited), std::move(next));
-  }
-
   // All is read before anything can fail: the references in it have been given away.
   void read(decoder& in, border& handles) {
     auto& table = handles.actors().rrefs();
@@ -155,7 +152,10 @@ private:
     if constexpr (Creates)
       created_ = std::static_pointer_cast<future_state<answer>>(
           table.create(number, value_type::of<answer>(), handles.other()));
-    if (unreadable) std::rethrow_exception(unreadable);
+    if (unreadable) {
+      unread_ = true;
+      std::rethrow_exception(unreadable);
+    }
     if constexpr (!std::is_void_v<Object>)
       object_ = std::static_pointer_cast<future_state<Object>>(
           table.find(object, value_type::of<Object>()));
@@ -230,6 +230,8 @@ private:
     if constexpr (Creates) {
       if constexpr (std::is_void_v<answer>)
         created_->set_value();
+      else if constexpr (std::is_copy_constructible_v<answer>)
+        created_->set_value(std::as_const(*state.value()));  // others may have the future too
       else
         created_->set_value(std::move(*state.value()));
       reply_.value([](encoder&) {});
@@ -244,10 +246,14 @@ private:
     // What a user of the value hears is the same everywhere, on its owner too.
     const auto told = to_exception(reply_.described(why));
     if (created_) created_->set_exception(told);
-    reply_.fail(told);
+    if (unread_)
+      reply_.fail_unread(told);
+    else
+      reply_.fail(told);
   }
 
   reply_token reply_;
+  bool unread_ = false;  // of the arguments, something
   value_cell object_;
   std::shared_ptr<future_state<answer>> created_;
   Wire given_;

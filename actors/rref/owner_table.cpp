@@ -38,7 +38,7 @@ bool owner_table::arrivals::add(std::uint64_t number) {
 owner_table::record* owner_table::look(const rref_id& id) {
   if (const auto place = records_.find(id); place != records_.end()) return &place->second;
   const auto* creator = peers_.find(id.creator, id.creator_incarnation);
-  if (!creator || !creator->live() || arrivals_[creator].has(id.number)) return nullptr;
+  if (closed_ || !creator || !creator->live() || arrivals_[creator].has(id.number)) return nullptr;
   return &records_[id];
 }
 
@@ -52,6 +52,7 @@ owner_table::dropped owner_table::take(std::unordered_map<rref_id, record>::iter
 void owner_table::own(const rref_id& id, value_cell value, const value_type& type,
                       const peer& holder) {
   const std::lock_guard lock(mutex_);
+  if (closed_) throw not_initialized("the node has been shut down");
   arrivals_[&holder].add(id.number);
   auto& entry = records_[id];
   entry.value = std::move(value);
@@ -65,6 +66,7 @@ value_cell owner_table::create(const rref_id& id, const value_type& type, const 
   value_cell value;
   {
     const std::lock_guard lock(mutex_);
+    if (closed_) throw not_initialized("the node has been shut down");
     if (!creator.live()) throw_gone(id, "is made by a node that is lost");
     if (!arrivals_[&creator].add(id.number)) throw_gone(id, "has been given up by its creator");
     auto& entry = records_[id];
@@ -95,6 +97,7 @@ owner_table::presence owner_table::hold(const rref_id& id, const peer& holder, s
 value_cell owner_table::find(const rref_id& id, const value_type& type) {
   const std::lock_guard lock(mutex_);
   auto* entry = look(id);
+  if (!entry && closed_) throw not_initialized("the node has been shut down");
   if (!entry) throw_gone(id, "exists no more, or has never been created");
   if (entry->failure) std::rethrow_exception(entry->failure);
   if (!entry->value) {
@@ -113,7 +116,9 @@ owner_table::dropped owner_table::drop(const rref_id& id, const peer& holder,
   const auto place = records_.find(id);
   if (place == records_.end()) return {};
   std::erase(place->second.holders, holding{&holder, use});
-  if (!place->second.holders.empty() || !place->second.settled()) return {};
+  auto& entry = place->second;
+  // One that has yet to be created, and that nobody waits for, is made anew when it is.
+  if (!entry.holders.empty() || (!entry.settled() && entry.value)) return {};
   return take(place);
 }
 
@@ -130,7 +135,7 @@ void owner_table::abandon(const rref_id& id, const peer& creator, const std::exc
   value_cell waited_for;
   {
     const std::lock_guard lock(mutex_);
-    if (!arrivals_[&creator].add(id.number)) return;
+    if (closed_ || !arrivals_[&creator].add(id.number)) return;
     // The creator has its reference still, and may be about to use it.
     const auto place = records_.try_emplace(id).first;
     place->second.holders.push_back({&creator, 0});
@@ -158,7 +163,7 @@ std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
         const auto failure = to_exception(std::move(why));
         if (auto waited_for = give_up(place, failure))
           never.emplace_back(std::move(waited_for), failure);
-      } else if (entry.settled() && entry.holders.empty()) {
+      } else if (entry.holders.empty() && (entry.settled() || !entry.value)) {
         out.push_back(take(place));
       }
     }
@@ -167,8 +172,9 @@ std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
   return out;
 }
 
-std::vector<owner_table::dropped> owner_table::clear() {
+std::vector<owner_table::dropped> owner_table::close() {
   const std::lock_guard lock(mutex_);
+  closed_ = true;
   std::vector<dropped> out;
   while (!records_.empty()) out.push_back(take(records_.begin()));
   arrivals_.clear();

@@ -15,6 +15,14 @@
 
 namespace troupe::detail {
 
+/// The state of a value that an rref refers to: others use it too, so nobody cancels it.
+template <class T>
+class value_state final : public future_state<T> {
+public:
+  using future_state<T>::future_state;
+  void cancel() override {}
+};
+
 /// A type that an rref may refer to.
 struct value_type {
   std::uint64_t hash = 0;
@@ -28,7 +36,7 @@ struct value_type {
                            std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::string>;
     return {type_hash<T>(), type_name<T>(), !plain,
             [](const std::shared_ptr<engine>& driver) -> std::shared_ptr<future_core> {
-              return std::make_shared<future_state<T>>(driver);
+              return std::make_shared<value_state<T>>(driver);
             }};
   }
 };
@@ -75,8 +83,8 @@ public:
   /// Lets go for all that `whom` held; what it has not created by now never will be.
   [[nodiscard]] std::vector<dropped> bury(const peer& whom);
 
-  /// Drops everything.
-  [[nodiscard]] std::vector<dropped> clear();
+  /// Drops everything; nothing comes after it.
+  [[nodiscard]] std::vector<dropped> close();
 
   /// The actor that stands for the value of `id`, which `make` makes if there is none. It is held
   /// while the value has holders. Throws rref_gone.
@@ -117,6 +125,7 @@ private:
   const std::shared_ptr<engine> engine_;
   const peer_table& peers_;
   mutable std::mutex mutex_;
+  bool closed_ = false;
   std::unordered_map<rref_id, record> records_;
   std::unordered_map<const peer*, arrivals> arrivals_;
 };

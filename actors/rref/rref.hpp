@@ -22,6 +22,25 @@ namespace detail {
 template <class T>
 rref_owner<T> own_actor(rref<T> of);
 
+/// A future of a copy of the value that has, or gets, this state.
+template <class T>
+future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
+  auto out = std::make_shared<future_state<T>>(state->driver());
+  const auto copy = [state, out] {
+    if (state->failure())
+      out->set_exception(state->failure());
+    else if constexpr (std::is_void_v<T>)
+      out->set_value();
+    else
+      out->set_value(std::as_const(*state->value()));
+  };
+  if (state->ready())
+    copy();
+  else
+    state->when_ready(make_continuation(copy));
+  return future<T>(out);
+}
+
 /// Runs the backward pass of a tensor of this node, without a distributed context.
 void backward(const at::Tensor& root, bool retain_graph);
 
@@ -69,8 +88,6 @@ public:
   /// Throws rpc_timeout, what the creation threw, peer_lost, rref_gone.
   template <class... How>
   T to_here(const How&... how) const {
-    static_assert(std::is_void_v<T> || std::is_copy_constructible_v<detail::stored<T>>,
-                  "a value that cannot be copied stays where it is: call its functions there");
     auto copy = to_here_async(how...);
     if (!is_owner()) return std::move(copy).get();
     const auto given = detail::options_in(how...).limit;
@@ -82,7 +99,10 @@ public:
   template <class... How>
   future<T> to_here_async(const How&... how) const {
     static_assert(detail::option_count<How...> == sizeof...(How), "to_here takes options only");
-    return future<T>(value_state(detail::options_in(how...)));
+    static_assert(std::is_void_v<T> || std::is_copy_constructible_v<detail::stored<T>>,
+                  "a value that cannot be copied stays where it is: call its functions there");
+    auto state = value_state(detail::options_in(how...));
+    return is_owner() ? detail::copy_of(state) : future<T>(std::move(state));
   }
 
   /// The owner's value itself, for as long as a reference is here. Blocks until it is there. Throws
@@ -131,7 +151,8 @@ public:
       using call = detail::invocation<target, T, false, wire>;
       (void)call::registered;
       auto& owner = core_->owner();
-      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name, core_);
+      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name,
+                                                                detail::options_in(args...), core_);
       state->sent_as(node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
                                 [&](encoder& out) {
                                   out.put(id());
@@ -147,7 +168,6 @@ public:
     using target = detail::function_target<F>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
     auto node = checked().actors().rrefs().node();
-    checked().check();
     return rref<answer>(
         detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
   }
@@ -169,8 +189,8 @@ public:
     using call = callable<&detail::own_actor<T>>;
     (void)call::registered;
     using answer = rref_owner<T>;
-    auto state =
-        std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name, core_);
+    auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name,
+                                                              call_options(), core_);
     node->call(core_->owner(), call::hash(), call::name, state, {},
                [&](encoder& out) { out.put(*this); });
     return future<answer>(std::move(state)).get();
@@ -186,7 +206,8 @@ public:
     using call = detail::fetch<T>;
     (void)call::registered;
     auto node = core.actors().rrefs().node();
-    auto state = std::make_shared<detail::call_state<T>>(*node, core.owner(), call::name, core_);
+    auto state =
+        std::make_shared<detail::call_state<T>>(*node, core.owner(), call::name, how, core_);
     state->sent_as(node->call(core.owner(), call::hash(), call::name, state, how,
                               [&](encoder& out) { out.put(core.id()); }));
     return state;

@@ -20,6 +20,12 @@ rref_core::rref_core(std::shared_ptr<remoting> actors, peer& owner, const rref_i
 
 rref_core::~rref_core() {
   auto& table = actors_->rrefs();
+  if (origin_ == origin::creation && !ready()) {  // the owner was never asked
+    fault why;
+    why.code = errc::rref_gone;
+    why.text = to_string(id_) + " was never created";
+    table.failed(*this, why);
+  }
   table.leave(*this);
   table.dropped(*this);
 }
@@ -36,6 +42,9 @@ void rref_core::check() const {
 }
 
 value_cell rref_core::local(const value_type& type) const {
+  if (type.hash != type_.hash)
+    throw invalid_argument(to_string(id_) + " is a " + std::string(type_.name) + ", not a " +
+                           std::string(type.name));
   const std::lock_guard lock(mutex_);
   if (!local_) {
     check();

@@ -111,8 +111,9 @@ value_cell rref_table::find(const rref_id& id, const value_type& type) {
 
 // What a destructor of the program does is nothing for the thread that leads the network.
 void rref_table::let_go(owner_table::dropped&& what) noexcept {
-  if (!what.value || !what.runs_user_code || engine::may_block()) return;
-  auto* job = make_job([value = std::move(what.value)](caf::execution_unit*) {});
+  const bool runs_user_code = what.actor || (what.value && what.runs_user_code);
+  if (!runs_user_code || engine::may_block()) return;
+  auto* job = make_job([all = std::move(what)](caf::execution_unit*) {});
   if (!actors_.driver()->push_if_open(job)) intrusive_ptr_release(job);
 }
 
@@ -302,7 +303,10 @@ void rref_table::bury(const peer& whom) {
 }
 
 void rref_table::close(const fault& why) {
-  for (auto& one : owned_.clear()) let_go(std::move(one));
+  for (auto& one : owned_.close()) {
+    if (one.value) one.value->set_exception(to_exception(why));  // who waits for it hears so
+    let_go(std::move(one));
+  }
   decltype(pins_) pins;
   decltype(claims_) claims;
   {
@@ -318,6 +322,11 @@ rref_table::census rref_table::count() const {
   const auto owned = owned_.size();
   const std::lock_guard lock(mutex_);
   return {owned, used_, pins_.size()};
+}
+
+bool rref_table::settled() const {
+  const std::lock_guard lock(mutex_);
+  return claims_.empty();
 }
 
 std::vector<rref_leak> rref_table::list() const {

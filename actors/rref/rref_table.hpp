@@ -99,6 +99,9 @@ public:
   };
   census count() const;
 
+  /// Does no reference that has come wait for its owner?
+  bool settled() const;
+
   /// The references here.
   std::vector<rref_leak> list() const;
 

@@ -48,7 +48,7 @@ TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
 
 TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   const char* name = "a_function_that_only_the_caller_has";
-  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b(), name);
+  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b(), name, call_options());
   a().call(b(), hash_name(name), name, state, {}, [](encoder& out) { out.put(1); });
   auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
   EXPECT_EQ(why.node, "b");
@@ -66,7 +66,8 @@ TEST_F(odd_messages, that_are_not_read_keep_no_reference) {
     const auto yours = nodes_[0].remote<&sum>("b", 1, 2);
     EXPECT_EQ(yours.to_here(), 3);
     for (const auto& r : {mine, yours}) {
-      auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b(), name);
+      auto state =
+          std::make_shared<troupe::detail::call_state<int>>(a(), b(), name, call_options());
       a().call(b(), hash_name(name), name, state, {}, [&](encoder& out) { out.put(r); });
       EXPECT_THROW(future<int>(state).get_for(patience), unknown_function);
     }

@@ -111,6 +111,7 @@ struct random_rrefs::my_place : place {
     future<known> answer;
   };
   std::vector<gift> gifts;
+  std::vector<future<void>> others;  // that may fail, but must end
 };
 
 random_rrefs::random_rrefs(std::uint64_t seed)
@@ -176,10 +177,10 @@ void random_rrefs::step(my_place& at) {
       break;
     case 6:
     case 7:
-      if (!at.held.empty()) (void)here.rpc_async<&keep>(peer, any());
+      if (!at.held.empty()) at.others.push_back(here.rpc_async<&keep>(peer, any()));
       break;
     case 8: at.gifts.push_back({here.rpc_async<&hand_out>(peer, below(100), timeout(20s))}); break;
-    case 9: (void)here.rpc_async<&forget>(peer, below(100)); break;
+    case 9: at.others.push_back(here.rpc_async<&forget>(peer, below(100))); break;
     case 10:
       if (!at.held.empty())
         at.held.erase(at.held.begin() + static_cast<long>(below(at.held.size())));
@@ -215,8 +216,8 @@ void random_rrefs::use(my_place& at, std::size_t which) {
   const auto one = at.held[which];
   std::int64_t got = 0;
   try {
-    got = one.number ? one.number.to_here(timeout(20s))
-                     : one.object.rpc_sync<&counter_object::number>(timeout(20s));
+    got = one.number ? one.number.to_here(timeout(3s))
+                     : one.object.rpc_sync<&counter_object::number>(timeout(3s));
   } catch (const error& e) {
     const bool expected = (one.fails && e.code() == errc::remote_error) ||
                           (one.may_expire && e.code() == errc::rpc_timeout) || bad_day_;
@@ -265,8 +266,11 @@ void random_rrefs::check_uses() {
           wrong(fmt::format("rank {} was given nothing: {}", at.rank, e.what()));
       }
     }
+    for (auto& call : at.others)
+      if (!call.wait_for(longest)) wrong(fmt::format("a call of rank {} never ended", at.rank));
     at.calls.clear();
     at.gifts.clear();
+    at.others.clear();
   }
   for (const auto& one : places_) {
     auto& at = static_cast<my_place&>(*one);
@@ -290,10 +294,11 @@ void random_rrefs::check_rest() {
       return left.calls_in_flight == 0 && left.owner_rrefs == 0 && left.user_rrefs == 0 &&
              left.rref_forks == 0;
     };
-    if (!lab_->wait_until(nothing_left, 70s))
-      wrong(fmt::format("rank {} is left with {} calls, {} values, {} references, {} forks",
-                        at->rank, left.calls_in_flight, left.owner_rrefs, left.user_rrefs,
-                        left.rref_forks));
+    if (lab_->wait_until(nothing_left, 70s)) continue;
+    for (const auto& one : at->here.rrefs())
+      wrong(fmt::format("{} has {} of {}, {}", one.holder, to_string(one.id), one.owner, one.site));
+    wrong(fmt::format("rank {} is left with {} calls, {} values, {} references, {} forks", at->rank,
+                      left.calls_in_flight, left.owner_rrefs, left.user_rrefs, left.rref_forks));
   }
 }
 

@@ -56,7 +56,7 @@ std::vector<std::string> random_world::run() {
     threads_.push_back(lab_->spawn([this, at] { play(*at); }));
   break_things();
   for (std::size_t i = 0; i < threads_.size(); ++i)
-    if (!threads_[i].wait_for(longest)) wrong(fmt::format("thread {} does not end", i));
+    if (!threads_[i].wait_for(5 * longest)) wrong(fmt::format("thread {} does not end", i));
   for (auto& thread : threads_) {
     if (!thread.ready()) continue;
     try {
