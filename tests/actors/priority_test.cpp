@@ -27,6 +27,11 @@ int note(int x) {
   return x;
 }
 
+std::vector<int> order_so_far() {
+  const std::lock_guard guard(mutex);
+  return order;
+}
+
 int pass_the_door() {
   shared_door::current()->pass();
   return 1;
@@ -58,12 +63,13 @@ TEST_P(priorities, let_a_call_pass_those_that_wait_for_a_thread) {
   for (int i = 0; i < 3; ++i)
     calls.push_back(nodes[0].rpc_async<&note>("b", urgent + i, timeout(10s), priority::high));
   ASSERT_TRUE(have_come(nodes[1], before, 23));
-  EXPECT_TRUE(order.empty());
+  EXPECT_TRUE(order_so_far().empty());
   door->open();
   EXPECT_EQ(first.get_for(patience), 1);
   for (const auto& call : calls) call.get_for(patience);
-  ASSERT_EQ(order.size(), 23u);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(order[i], urgent + i);
+  const auto seen = order_so_far();
+  ASSERT_EQ(seen.size(), 23u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(seen[i], urgent + i);
   shut_down(nodes);
 }
 

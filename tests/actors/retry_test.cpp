@@ -19,8 +19,14 @@ int fail(const std::string& text) {
 }
 
 // Answers some attempts never, as if the answer had been lost.
+std::mutex mutex;
 std::vector<promise<int>> unkept;
+void drop_unkept() {
+  const std::lock_guard guard(mutex);
+  unkept.clear();
+}
 future<int> answer_late(int x) {
+  const std::lock_guard guard(mutex);
   if (++run < answer_from) return unkept.emplace_back().get_future();
   promise<int> now;
   now.set_value(x);
@@ -54,7 +60,7 @@ protected:
   retries() {
     run = 0;
     answer_from = 1;
-    unkept.clear();
+    drop_unkept();
   }
 };
 
@@ -253,15 +259,14 @@ TEST_P(retries_on, make_timed_out_calls_again) {
   auto nodes = start({"a", "b"});
   run = 0;
   answer_from = 3;
-  unkept.clear();
-  unkept.reserve(10);
+  drop_unkept();
   EXPECT_EQ(
       nodes[0]
           .rpc_async<&answer_late>("b", 4, timeout(20ms), retry{.attempts = 3, .first_pause = 1ms})
           .get_for(patience),
       4);
   EXPECT_EQ(run, 3);
-  unkept.clear();
+  drop_unkept();
   shut_down(nodes);
 }
 
