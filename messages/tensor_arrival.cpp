@@ -8,6 +8,7 @@
 
 #include "messages/tensor_arrival_internal.hpp"
 #include "messages/tensor_layout_internal.hpp"
+#include "messages/tensor_moves_internal.hpp"
 #include "messages/tensor_pieces_internal.hpp"
 
 namespace troupe::detail {
@@ -17,11 +18,6 @@ namespace {
 [[noreturn]] void bad_storage(std::size_t index, const std::string& problem) {
   throw decode_error("Storage " + std::to_string(index) +
                      " of a message cannot be read: " + problem + ".");
-}
-
-c10::Device device_of(const memory_place& place) {
-  return place.where == memory_place::kind::cuda ? c10::Device(c10::kCUDA, place.device)
-                                                 : c10::Device(c10::kCPU);
 }
 
 // Storage around memory that `data` owns.
@@ -58,12 +54,19 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
   storages_.reserve(descriptors_.size());
   std::size_t taken = 0;
   bool any_gaps = false;
+  bool any_landing = false;
   std::uint64_t inline_bytes = 0;
   std::uint64_t expanded = 0;
   std::uint64_t packed = 0;
   for (unsigned i = 0; i < descriptors_.size(); ++i) {
     const auto in = descriptors_[i];
     const bool gaps = in.getPieces().size() > 0;
+    if (in.getLanding() > 0) {
+      any_landing = true;
+      if (in.getLanding() > gpu_count())
+        bad_storage(i, "it shall be on cuda:" + std::to_string(in.getLanding() - 1) +
+                           ", and this process can use " + std::to_string(gpu_count()) + " GPUs");
+    }
     std::uint64_t arrived = 0;
     switch (in.which()) {
       case schema::TensorStorage::INLINE: {
@@ -108,6 +111,20 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
   // Only now, with all sizes checked, is memory for gaps taken.
   for (unsigned i = 0; any_gaps && i < descriptors_.size(); ++i)
     if (descriptors_[i].getPieces().size() > 0) storages_[i] = expand(i, storages_[i]);
+  for (unsigned i = 0; any_landing && i < descriptors_.size(); ++i)
+    if (descriptors_[i].getLanding() > 0) land(i);
+}
+
+void arrived_storages::land(std::size_t index) {
+  const auto landing = descriptors_[static_cast<unsigned>(index)].getLanding();
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(landing - 1));
+  auto& storage = storages_[index];
+  if (storage.device() == device) return;
+  try {
+    storage = moved(storage, device);
+  } catch (const c10::Error& e) {
+    bad_storage(index, "it cannot be moved to " + device.str() + ": " + e.what_without_backtrace());
+  }
 }
 
 c10::Storage arrived_storages::expand(std::size_t index, const c10::Storage& packed) {

@@ -39,6 +39,7 @@ public:
 
 private:
   c10::Storage expand(std::size_t index, const c10::Storage& packed);
+  void land(std::size_t index);
 
   capnp::List<schema::TensorEntry>::Reader tensors_;
   capnp::List<schema::TensorStorage>::Reader descriptors_;

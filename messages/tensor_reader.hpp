@@ -19,7 +19,8 @@ namespace troupe {
 ///
 /// The tensors lie in the payloads' own memory, each payload held by the tensors on it; only what
 /// came inside the envelope and views with gaps are copied. They are ordinary tensors: writable,
-/// resizable, in the memory of the place where the payload landed.
+/// resizable, in the memory of the place where the payload landed, or of the GPU that the table
+/// names, to which they are moved.
 ///
 /// The table's message must outlive the reader, not the tensors. One thread.
 class tensor_reader {

@@ -10,9 +10,11 @@
 #include <string>
 #include <utility>
 
+#include "messages/device_route.hpp"
 #include "messages/error.hpp"
 #include "messages/tensor_entry_internal.hpp"
 #include "messages/tensor_layout_internal.hpp"
+#include "messages/tensor_moves_internal.hpp"
 #include "messages/tensor_plan_internal.hpp"
 
 namespace troupe {
@@ -50,6 +52,7 @@ struct tensor_writer::state {
   std::vector<outgoing_payload> payloads;
   std::size_t inline_bytes = 0;
   bool planned = false;
+  const device_route* route = nullptr;
 
   std::uint32_t add(const at::Tensor& t, bool part);
   void add_strided(table_entry& entry, std::uint32_t index);
@@ -60,6 +63,7 @@ struct tensor_writer::state {
   bool travels_inline(const detail::planned_storage& s, const inline_limits& limits,
                       std::size_t used) const;
   void build_storage(detail::planned_storage& s, schema::TensorStorage::Builder out, bool within);
+  void take_to_host(detail::planned_storage& s) const;
 };
 
 std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part) {
@@ -200,6 +204,11 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     out.setPlace(schema::TensorPlace::CUDA);
     out.setDevice(static_cast<std::uint8_t>(t.device().index()));
   }
+  if (route) {
+    const auto landing = route->landing(detail::place_of(t.device()));
+    if (landing.where == memory_place::kind::cuda)
+      out.setLanding(static_cast<std::uint8_t>(landing.device + 1));
+  }
   if (!s.pieces.empty()) {
     auto pieces = out.initPieces(static_cast<unsigned>(s.pieces.size()));
     for (unsigned i = 0; i < s.pieces.size(); ++i) pieces.set(i, s.pieces[i]);
@@ -209,14 +218,28 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     if (size > 0) std::memcpy(bytes.begin(), s.data, size);
     return;
   }
+  if (cuda && route) take_to_host(s);
   out.setPayload(static_cast<std::uint32_t>(payloads.size()));
   auto& payload = payloads.emplace_back();
   payload.data = s.data;
   payload.size = size;
-  if (cuda)
+  if (cuda && !route)
     payload.place = {memory_place::kind::cuda, static_cast<std::int8_t>(t.device().index())};
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
+}
+
+// No transport lands on a GPU yet: what lies on one is copied out of it here, and the receiver
+// moves it on.
+void tensor_writer::state::take_to_host(detail::planned_storage& s) const {
+  const auto& t = entries[s.entry].tensor;
+  try {
+    s.packed = detail::host_copy(s.data, static_cast<std::size_t>(s.sent), t.device());
+  } catch (const c10::Error& e) {
+    throw encode_error(std::string("a tensor cannot be copied out of its GPU: ") +
+                       e.what_without_backtrace());
+  }
+  s.data = static_cast<const std::byte*>(s.packed.storage().data());
 }
 
 tensor_writer::tensor_writer(inline_limits limits) noexcept : limits_(limits) {}
@@ -230,6 +253,8 @@ tensor_writer::state& tensor_writer::made() {
 }
 
 std::uint32_t tensor_writer::add(const at::Tensor& tensor) { return made().add(tensor, false); }
+
+void tensor_writer::set_route(const device_route& route) noexcept { state_->route = &route; }
 
 bool tensor_writer::empty() const noexcept { return !state_ || state_->entries.empty(); }
 
@@ -276,6 +301,7 @@ void tensor_writer::clear() noexcept {
   state_->payloads.clear();
   state_->inline_bytes = 0;
   state_->planned = false;
+  state_->route = nullptr;
 }
 
 }  // namespace troupe

@@ -14,6 +14,8 @@ class Tensor;
 
 namespace troupe {
 
+class device_route;
+
 /// Which storages of a message lie in its envelope instead of beside it, in bytes.
 struct inline_limits {
   std::size_t each = 2 * 1024;
@@ -45,13 +47,21 @@ public:
   /// device and layout, for a tensor that cannot travel.
   std::uint32_t add(const at::Tensor& tensor);
 
+  /// Tensors arrive on the devices that `route` says, which must live until `build` has returned;
+  /// the bytes of those on a GPU travel through host memory. Without a route all arrive where their
+  /// bytes do. Call it when everything was added.
+  void go_by(const device_route& route) noexcept {
+    if (state_) set_route(route);  // the hot path has no tensors
+  }
+
   /// Whether nothing was added.
   bool empty() const noexcept;
 
   /// An upper bound of the 8-byte words that `build` takes in its message. Throws encode_error.
   std::size_t words();
 
-  /// Writes the table. Call it once, when everything was added. Throws encode_error.
+  /// Writes the table. Call it once, when everything was added. Throws encode_error, also for a
+  /// device that the route does not know.
   void build(schema::TensorTable::Builder table);
 
   /// The bytes that travel beside the envelope, in the order in which the table counts them. Call
@@ -64,6 +74,7 @@ public:
 private:
   struct state;
   state& made();
+  void set_route(const device_route& route) noexcept;
 
   inline_limits limits_;
   std::unique_ptr<state> state_;

@@ -21,7 +21,7 @@ struct TensorStorage {
 
   place @1 :TensorPlace;
   device @2 :UInt8;
-  # The sender's. Where the bytes land is the receiver's business.
+  # The sender's.
 
   union {
     inline @3 :Data;
@@ -33,6 +33,9 @@ struct TensorStorage {
   # Empty: the bytes are the storage. Otherwise the storage has gaps that were not sent: the bytes
   # are the elements of these tensors, packed one after the other (see tensor_pieces.hpp), and the
   # receiver puts them into zeroed memory of `size` bytes.
+
+  landing @6 :UInt8;
+  # Where the tensors shall be at the receiver. 0: where their bytes arrive; n + 1: its CUDA device n.
 }
 
 enum TensorType {
