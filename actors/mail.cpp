@@ -47,7 +47,11 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
   if (counted && !to.live()) throw peer_lost(to.loss());
   header.sequence = to.sent.fetch_add(1, std::memory_order_relaxed) + 1;
   std::span<const std::byte> body;
-  if (text) body = text->body().bytes();
+  if (text) {
+    body = text->body().bytes();
+    text->tensors().go_by(header.kind == envelope_kind::response ? to.devices.answers
+                                                                 : to.devices.calls);
+  }
   auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
   const bool windowed =
       header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;

@@ -52,8 +52,8 @@ public:
 
   /// Sends `text` (nullptr: no body). The header's job, incarnation, epoch and sequence are filled
   /// in. Messages of one non-zero `order` arrive in order. A call or a message for an actor waits
-  /// for room in the receiver's window, as `how` says. Throws peer_lost, transport_error, and what
-  /// `flow_control::take` throws.
+  /// for room in the receiver's window, as `how` says. Tensors go by the device maps between the
+  /// two. Throws peer_lost, encode_error, transport_error, and what `flow_control::take` throws.
   void send(peer& to, std::uint64_t order, envelope_header header, letter* text,
             const fault* why = nullptr, const patience& how = {});
 

@@ -50,12 +50,15 @@ class node_core final : public std::enable_shared_from_this<node_core>,
 public:
   /// Blocks until the whole job is there, or has let this node in. Throws rendezvous_error,
   /// transport_error and the like.
-  static std::shared_ptr<node_core> join(const rpc_options& options);
+  static std::shared_ptr<node_core> join(
+      const rpc_options& options,
+      const detail::device_directory& here = detail::device_directory::here());
 
   /// Makes the engine of a node.
   using engine_maker = std::function<std::shared_ptr<engine>(dispatcher&)>;
 
-  /// A node that has yet to be opened. It is one of the members at the `start`.
+  /// A node that has yet to be opened. It is one of the members at the `start`, whose addresses are
+  /// their cards.
   static std::shared_ptr<node_core> make(const node_identity& self, const membership_view& start,
                                          const rpc_options& options,
                                          const engine_maker& make_engine);
@@ -67,7 +70,8 @@ public:
 
   /// Nodes of this process on a network of its own, without a rendezvous: `names.size()` of them.
   static std::vector<std::shared_ptr<node_core>> join_loopback(
-      const std::vector<std::string>& names, const rpc_options& options);
+      const std::vector<std::string>& names, const rpc_options& options,
+      const detail::device_directory& here = detail::device_directory::here());
   ~node_core();
 
   const worker_info& self() const noexcept { return self_->info; }
@@ -162,10 +166,13 @@ private:
   node_core(const node_identity& identity, const membership_view& start, const rpc_options& options,
             const engine_maker& make_engine);
 
-  static std::shared_ptr<node_core> found(const rpc_options& options);
-  static std::shared_ptr<node_core> join_running(const rpc_options& options);
+  static std::shared_ptr<node_core> found(const rpc_options& options,
+                                          const detail::device_directory& here);
+  static std::shared_ptr<node_core> join_running(const rpc_options& options,
+                                                 const detail::device_directory& here);
 
   void add_peer(const member& who);
+  std::string device_problem_of(const application& wish) const;
   void report_leaks() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
@@ -204,6 +211,7 @@ private:
   void prepare_thread() noexcept override;
 
   const node_identity identity_;
+  const detail::device_owner own_devices_;
   const std::shared_ptr<peer_table> table_ = std::make_shared<peer_table>();
   peer_table& peers_ = *table_;
   peer* self_ = nullptr;

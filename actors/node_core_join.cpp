@@ -7,6 +7,7 @@
 #include <set>
 
 #include "actors/membership/note_codec.hpp"
+#include "actors/node_card.hpp"
 #include "actors/node_core.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "actors/threads/thread_engine.hpp"
@@ -32,6 +33,7 @@ struct node_core::pool final : transport::payload_pool {
 node_core::node_core(const node_identity& identity, const membership_view& start,
                      const rpc_options& options, const engine_maker& make_engine)
     : identity_(identity),
+      own_devices_(detail::owner_of(start.members.at(identity.rank))),
       rpc_timeout_ms_(options.rpc_timeout.count()),
       pool_(std::make_shared<pool>()),
       random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
@@ -105,22 +107,32 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 
 }  // namespace
 
-std::shared_ptr<node_core> node_core::join(const rpc_options& options) {
+std::shared_ptr<node_core> node_core::join(const rpc_options& options,
+                                           const detail::device_directory& here) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
-  return options.joins_running ? join_running(options) : found(options);
+  return options.joins_running ? join_running(options, here) : found(options, here);
 }
 
-std::shared_ptr<node_core> node_core::found(const rpc_options& options) {
+std::shared_ptr<node_core> node_core::found(const rpc_options& options,
+                                            const detail::device_directory& here) {
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
   auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
+    // Only here: whatever is wrong with them, the others hear of it.
+    auto devices = detail::read_device_options(options, here);
     const bool one_host = known.all_on_one_host && !options.admits_newcomers;
     net = make_ucx(known.rank, known.secret, one_host, options, *parts);
-    return net->address();
+    return detail::write_card({std::move(devices), net->address()});
   });
   membership_view start;
   for (const auto& one : roster.members)
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
+  try {
+    detail::check_device_maps(start, roster.rank, options.admits_newcomers);
+  } catch (...) {
+    roster.close();
+    throw;
+  }
   auto core = make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation}, start,
                    options, on_threads(options));
   core->leave_ = [roster, &peers = core->peers_](std::chrono::milliseconds limit) mutable {
@@ -138,13 +150,15 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options) {
   return core;
 }
 
-std::shared_ptr<node_core> node_core::join_running(const rpc_options& options) {
+std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
+                                                   const detail::device_directory& here) {
+  const auto devices = detail::read_device_options(options, here);
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
   const auto mine = transport::enter_job(
       meeting_of(options), [&](transport::rank_t rank, const transport::job_secret& secret) {
         net = make_ucx(rank, secret, false, options, *parts);
-        return net->address();
+        return detail::write_card({devices, net->address()});
       });
   membership_view view;
   try {
@@ -158,6 +172,7 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options) {
   if (self == view.members.end())
     throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
                            " in, but does not name it among its members");
+  detail::check_device_maps(view, mine.rank, true);
   auto core =
       make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
   core->open(std::move(net), std::move(parts), view);
@@ -165,7 +180,9 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options) {
 }
 
 std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
-    const std::vector<std::string>& names, const rpc_options& options) {
+    const std::vector<std::string>& names, const rpc_options& options,
+    const detail::device_directory& here) {
+  const auto devices = detail::read_device_options(options, here);
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;
   const auto job = std::uint64_t{random()} << 32 | random();
@@ -184,8 +201,9 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const auto rank = static_cast<transport::rank_t>(nets.size());
     parts.push_back(std::make_unique<late_parts>());
     nets.push_back(transport::make_loopback_transport(network, rank, *parts.back(), *parts.back()));
-    start.members[rank] = {rank, 1, name, nets.back()->address()};
+    start.members[rank] = {rank, 1, name, detail::write_card({devices, nets.back()->address()})};
   }
+  detail::check_device_maps(start, {}, false);
   std::vector<std::shared_ptr<node_core>> cores;
   for (transport::rank_t rank = 0; rank < nets.size(); ++rank) {
     cores.push_back(make({rank, job, 1}, start, options, on_threads(options)));
@@ -204,8 +222,8 @@ void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<
   for (const auto& [rank, who] : start.members) {
     if (rank == identity_.rank) continue;
     try {
-      net_->add_peer(rank, who.address);
-    } catch (const transport_error& e) {
+      connect(who);
+    } catch (const error& e) {
       if (start.epoch == 0) throw;  // a job does not begin without one of its founders
       unreachable.emplace_back(rank, e.what());
     }

@@ -4,6 +4,7 @@
 
 #include "actors/control_channel.hpp"
 #include "actors/membership/note_codec.hpp"
+#include "actors/node_card.hpp"
 #include "actors/node_core.hpp"
 #include "messages/log.hpp"
 #include "transport/rendezvous/worker_name.hpp"
@@ -12,9 +13,17 @@ namespace troupe {
 
 void node_core::add_peer(const member& who) {
   const auto names = transport::worker_names(who.name);
+  detail::device_owner owner{who.rank, names, {}};
+  try {
+    owner = detail::owner_of(who);
+  } catch (const decode_error& e) {
+    // It cannot be connected to either, and is lost in a moment.
+    log().warn("{}: the card of {} cannot be read: {}", self().name, who.name, e.what());
+  }
   auto& added =
       peers_.add(std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
-                                        caf_host::id_of(identity_.job, who.incarnation, who.rank)),
+                                        caf_host::id_of(identity_.job, who.incarnation, who.rank),
+                                        detail::devices_between(own_devices_, owner)),
                  names);
   remoting_->flow()->open(added);
 }
@@ -43,7 +52,9 @@ void node_core::send_note(transport::rank_t to, const membership_note& note) noe
   }
 }
 
-void node_core::connect(const member& who) { net_->add_peer(who.rank, who.address); }
+void node_core::connect(const member& who) {
+  net_->add_peer(who.rank, detail::read_card(who.address).address);
+}
 
 void node_core::fence(const member& who, const fault& why) noexcept {
   if (auto* whom = peers_.find(who.rank, who.incarnation)) fence(*whom, why.text);
@@ -127,7 +138,33 @@ void node_core::job_ended(const fault& why) noexcept {
   quiescence_->leader_lost();
 }
 
+// What is wrong with the device maps between a newcomer and the members, on either side.
+std::string node_core::device_problem_of(const application& wish) const {
+  const auto owner = detail::owner_of({wish.rank.value_or(0), 0, wish.name, wish.address});
+  if (auto problem = detail::own_device_problem(owner); !problem.empty()) return problem;
+  for (const auto* one : peers_.all()) {
+    if (!one->live()) continue;
+    const auto& known = one->devices.owner;
+    for (auto problem : {detail::device_problem_between(owner, known),
+                         detail::device_problem_between(known, owner)})
+      if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
 void node_core::admit(application&& wish, admission&& then) {
+  fault why;
+  why.code = errc::rendezvous_error;
+  try {
+    why.text = device_problem_of(wish);
+  } catch (const decode_error& e) {
+    why.text = "the card of '" + wish.name + "' cannot be read: " + e.fault().text;
+  }
+  if (!why.text.empty()) {
+    log().warn("{} does not let '{}' in: {}", self().name, wish.name, why.text);
+    then(nullptr, why);
+    return;
+  }
   membership_->admit(std::move(wish), std::move(then));
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "actors/device_map.hpp"
 #include "transport/loopback.hpp"
 
 namespace troupe {
@@ -67,6 +69,11 @@ struct rpc_options {
   /// that of a member who has gone, to come back in its place; empty: a new one, whatever the
   /// environment says. `world_size` says nothing.
   bool joins_running = false;
+  /// On which device of a callee tensors on a device of this node arrive, by any of the callee's
+  /// names. Tensors on a GPU go nowhere without; those in host memory arrive in host memory.
+  std::map<std::string, device_map> device_maps{};
+  /// GPUs of this node that calls may use; empty: all.
+  std::vector<std::string> devices{};
 };
 
 }  // namespace troupe

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/node_devices.hpp"
 #include "actors/worker_info.hpp"
 #include "messages/error.hpp"
 #include "transport/transport.hpp"
@@ -40,12 +41,17 @@ public:
   /// Gone: what it held is dropped, and everybody has been told.
   enum class standing : std::uint8_t { live, fenced, gone };
 
-  peer(worker_info who, std::uint64_t incarnation_, caf::node_id node_)
-      : info(std::move(who)), incarnation(incarnation_), node(std::move(node_)) {}
+  peer(worker_info who, std::uint64_t incarnation_, caf::node_id node_,
+       detail::peer_devices devices_ = {})
+      : info(std::move(who)),
+        incarnation(incarnation_),
+        node(std::move(node_)),
+        devices(std::move(devices_)) {}
 
   const worker_info info;
   const std::uint64_t incarnation;
   const caf::node_id node;
+  const detail::peer_devices devices;  ///< its devices, and which of them go with which of ours
 
   transport::rank_t rank() const noexcept { return info.id; }
   bool live() const noexcept { return state_.load(std::memory_order_acquire) == standing::live; }

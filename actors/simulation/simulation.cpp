@@ -1,5 +1,6 @@
 #include "actors/simulation/simulation.hpp"
 
+#include "actors/node_card.hpp"
 #include "actors/simulation/virtual_engine.hpp"
 #include "messages/error.hpp"
 
@@ -12,6 +13,11 @@ transport::virtual_network_options network_of(const simulation_options& options)
   network.seed = options.seed;
   network.self_driven = false;
   return network;
+}
+
+std::vector<std::byte> card_of(const transport::transport& net, const rpc_options& options) {
+  return detail::write_card(
+      {detail::read_device_options(options, detail::device_directory::here()), net.address()});
 }
 
 }  // namespace
@@ -55,8 +61,9 @@ std::vector<node> simulation::start(const std::vector<std::string>& names) {
     const auto rank = static_cast<transport::rank_t>(nets.size());
     parts.push_back(std::make_unique<late_parts>());
     nets.push_back(transport::make_virtual_transport(network_, rank, *parts.back(), *parts.back()));
-    first.members[rank] = {rank, 1, name, nets.back()->address()};
+    first.members[rank] = {rank, 1, name, card_of(*nets.back(), options_.node)};
   }
+  detail::check_device_maps(first, {}, true);
   std::vector<node> nodes;
   for (std::uint32_t rank = 0; rank < nets.size(); ++rank) {
     auto made = make(rank, 1, first);
@@ -78,7 +85,7 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
   auto parts = std::make_unique<late_parts>();
   auto net = transport::make_virtual_transport(network_, place, *parts, *parts);
   auto answer = std::make_shared<promise<membership_view>>();
-  leader->admit({place, name, net->address()},
+  leader->admit({place, name, card_of(*net, options_.node)},
                 [answer](const membership_view* view, const fault& why) {
                   if (view)
                     answer->set_value(*view);

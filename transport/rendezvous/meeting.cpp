@@ -211,8 +211,11 @@ void rendezvous_meeting::learn_addresses(roster& out,
       throw rendezvous_error(fmt::format("the transport's address has {} bytes; {} are possible",
                                          mine.size(), longest_address));
   } catch (const std::exception& e) {
-    addresses().fail(fmt::format("rank {} of {} ({}) has no transport: {}", plan_.rank,
-                                 plan_.world_size, me(), e.what()));
+    const auto* ours = dynamic_cast<const error*>(&e);
+    const bool options = ours && ours->code() == errc::invalid_argument;
+    addresses().fail(fmt::format("rank {} of {} ({}) {}: {}", plan_.rank, plan_.world_size, me(),
+                                 options ? "was told what cannot be" : "has no transport",
+                                 e.what()));
     throw;
   }
   auto all = addresses();

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "actors/membership/view.hpp"
+#include "actors/node_devices.hpp"
+
+// The address that nodes learn of each other when they meet: how the transport reaches the node,
+// and what it has of devices.
+namespace troupe::detail {
+
+struct node_card {
+  node_devices devices;
+  std::vector<std::byte> address;  ///< its transport's
+};
+
+/// Throws invalid_argument when its device maps take more than a member's address may.
+std::vector<std::byte> write_card(const node_card& card);
+
+/// Throws decode_error. What it says of devices makes sense in itself, and perhaps not to others.
+node_card read_card(std::span<const std::byte> bytes);
+
+/// A member's names and devices. Throws decode_error.
+device_owner owner_of(const member& who);
+
+/// Checks the device maps of all members. Throws invalid_argument when those of `self` are wrong
+/// (without one: anybody's), rendezvous_error when another's are, or a card cannot be read. When
+/// one throws, all do.
+void check_device_maps(const membership_view& all, std::optional<transport::rank_t> self,
+                       bool may_come);
+
+}  // namespace troupe::detail
