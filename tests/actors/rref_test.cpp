@@ -331,6 +331,141 @@ TEST_P(rrefs, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetch
   shut_down(nodes);
 }
 
+// ---- What others share, and what ends
+// ---------------------------------------------------------------------------------------
+
+std::unique_ptr<promise<at::Tensor>> round_promise;
+future<at::Tensor> round_result;
+future<at::Tensor> one_for_all() { return round_result; }
+future<int> read_of(rref<int> r) { return r.to_here_async(); }
+
+TEST_P(rrefs, a_future_that_others_have_too_keeps_its_value) {
+  auto nodes = start({"a", "b"});
+  round_promise = std::make_unique<promise<at::Tensor>>();
+  round_result = round_promise->get_future();
+  {
+    const auto first = nodes[0].remote<&one_for_all>("b");
+    const auto second = nodes[0].remote<&one_for_all>("b");
+    round_promise->set_value(at::ones({3}));
+    EXPECT_EQ(first.to_here().numel(), 3);
+    EXPECT_EQ(second.to_here().numel(), 3);
+    EXPECT_EQ(nodes[0].rpc_sync<&one_for_all>("b").numel(), 3);
+    const auto value = nodes[0].remote<&plus>("b", 1, 2);
+    EXPECT_EQ(nodes[0].remote<&read_of>("b", value).to_here(), 3);
+    EXPECT_EQ(value.to_here(), 3);
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(rrefs, giving_up_a_read_leaves_the_value_alone) {
+  auto nodes = start({"a", "b"});
+  {
+    const auto here = nodes[0].remote<&slow>("a", 100);
+    here.to_here_async().cancel();
+    EXPECT_EQ(here.to_here(), 100);
+    const auto there = nodes[0].remote<&slow>("b", 100);
+    there.to_here_async().cancel();
+    nodes[0].rpc_async<&read_of>("b", there).cancel();
+    EXPECT_EQ(there.to_here(), 100);
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+std::atomic<int> told{0};
+void run_until_cancelled(rref<int>) {
+  const auto deadline = clock::now() + patience;
+  while (!call_cancelled() && clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  if (call_cancelled()) ++told;
+}
+void run_until_cancelled_by_value(int) { run_until_cancelled({}); }
+
+TEST_P(rrefs, calls_that_take_references_can_be_cancelled) {
+  auto nodes = start({"a", "b", "c"});
+  told = 0;
+  {
+    const auto r = nodes[0].remote<&plus>("b", 1, 2);
+    const future<void> calls[] = {nodes[0].rpc_async<&run_until_cancelled>("c", r),
+                                  nodes[0].rpc_async<&run_until_cancelled_by_value>("c", r)};
+    std::this_thread::sleep_for(50ms);
+    for (const auto& call : calls) call.cancel();
+    EXPECT_TRUE(eventually([] { return told == 2; }));
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+// Cannot be read.
+struct riddle {
+  int x = 0;
+};
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, riddle& r) {
+  if constexpr (Inspector::writes_state) throw std::length_error("nobody can read this");
+  return f(r.x);
+}
+void solve(riddle, rref<int>, rref<int>) {}
+
+TEST_P(rrefs, behind_an_argument_that_cannot_be_read_are_given_back) {
+  auto nodes = start({"a", "b", "c"});
+  {
+    const auto mine = nodes[0].make_rref(1);
+    const auto other = nodes[0].remote<&plus>("c", 1, 2);
+    EXPECT_EQ(other.to_here(), 3);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_THROW(nodes[0].rpc_sync<&solve>("b", riddle{}, mine, other), error);
+      EXPECT_THROW(nodes[0].remote<&solve>("b", riddle{}, mine, other).to_here(), error);
+    }
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(rrefs, of_nothing_are_refused_and_leave_no_hole) {
+  auto nodes = start({"a", "b"});
+  {
+    EXPECT_THROW(nodes[0].remote<&plus>("b", future<int>(), 1), invalid_argument);
+    EXPECT_EQ(nodes[0].remote<&plus>("b", 1, 2).to_here(), 3);
+    const auto mine = nodes[0].make_rref(1);
+    EXPECT_THROW(rref<double>(mine.core()).local_value(), invalid_argument);
+    EXPECT_THROW(rref<double>(nodes[0].remote<&plus>("b", 1, 2).core()).to_here(),
+                 invalid_argument);
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+std::atomic<int> waiting{0};
+task<> wait_for_value(rref<int> r) {
+  struct counted {
+    counted() { ++waiting; }
+    ~counted() { --waiting; }
+  } const here;
+  co_await r.to_here_async();
+}
+void begin_to_wait(rref<int> r) { (void)wait_for_value(std::move(r)); }
+future<int> never_there() {
+  static promise<int> nobody_keeps_it;
+  return nobody_keeps_it.get_future();
+}
+
+TEST_P(rrefs, end_with_their_owner_and_so_does_what_waits_for_them) {
+  auto nodes = start({"a", "b"});
+  const auto mine = nodes[0].make_rref(3);
+  {
+    const auto open = nodes[0].remote<&never_there>("b", timeout(0s));
+    nodes[0].rpc_sync<&begin_to_wait>("b", open);
+    EXPECT_EQ(waiting, 1);
+  }
+  nodes[0].shutdown(false);
+  EXPECT_THROW(mine.to_here(timeout(5s)), not_initialized);
+  EXPECT_THROW(mine.to_here_async(), not_initialized);
+  nodes[1].shutdown(false);
+  nodes.clear();
+  EXPECT_TRUE(eventually([] { return waiting == 0; }));
+}
+
 // ---- What it costs, what it says
 // ---------------------------------------------------------------------------------------
 
