@@ -51,14 +51,4 @@ std::int64_t agent::draw(std::uint32_t observer, float left) {
   return random_.at(observer).uniform(0, 1) < left ? 0 : 1;
 }
 
-troupe::task<std::int64_t> select_action(const keeper& where, std::uint32_t observer,
-                                         const at::Tensor& state) {
-  return keeper_of<agent>::object(where).select_action(observer, state);
-}
-
-std::int64_t select_action_alone(const keeper& where, std::uint32_t observer,
-                                 const at::Tensor& state) {
-  return keeper_of<agent>::object(where).select_action_alone(observer, state);
-}
-
 }  // namespace batch

@@ -5,7 +5,6 @@
 #include <atomic>
 
 #include "apps/batch/gathering.hpp"
-#include "apps/batch/keeper.hpp"
 #include "apps/batch/network.hpp"
 #include "apps/cartpole/numpy_random.hpp"
 
@@ -41,11 +40,5 @@ private:
   std::atomic<std::int64_t> passes_{0};
   gathering<at::Tensor> gathering_;
 };
-
-/// What observers call on the node of the agent.
-troupe::task<std::int64_t> select_action(const keeper& where, std::uint32_t observer,
-                                         const at::Tensor& state);
-std::int64_t select_action_alone(const keeper& where, std::uint32_t observer,
-                                 const at::Tensor& state);
 
 }  // namespace batch

@@ -8,8 +8,8 @@
 
 #include "apps/batch/options.hpp"
 #include "apps/batch/run.hpp"
-#include "apps/batch/team.hpp"
 #include "apps/common/files.hpp"
+#include "apps/common/team.hpp"
 
 namespace {
 
@@ -26,13 +26,6 @@ bool serve(const troupe::node& node, const options& opts) {
   return result.complete();
 }
 
-/// A rank that is silent for the limit is shut out; who waits for it hears of that in time.
-troupe::rpc_options options_of_node(const options& opts) {
-  const auto limit =
-      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(opts.limit));
-  return {.rpc_timeout = 2 * limit, .hang_limit = limit};
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -40,8 +33,8 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
-    const auto node = troupe::init_rpc(options_of_node(*opts));
-    homes(node);
+    const auto node = troupe::init_rpc(common::options_of_node(opts->limit));
+    common::homes(node);
     if (node.rank() == 0 && !serve(node, *opts)) exit_code = 1;
     node.shutdown();  // the others serve rank 0 until then
     return exit_code;

@@ -11,10 +11,4 @@ at::Tensor network::forward(const at::Tensor& x) {
   return third_(second_(first_(x).relu()).relu());
 }
 
-std::int64_t count_parameters(const torch::nn::Module& module) {
-  std::int64_t count = 0;
-  for (const auto& parameter : module.parameters()) count += parameter.numel();
-  return count;
-}
-
 }  // namespace batch

@@ -29,7 +29,4 @@ private:
   torch::nn::Linear third_;
 };
 
-/// How many numbers the parameters of `module` are.
-std::int64_t count_parameters(const torch::nn::Module& module);
-
 }  // namespace batch

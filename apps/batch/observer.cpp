@@ -1,13 +1,11 @@
 #include "apps/batch/observer.hpp"
 
-#include "apps/batch/agent.hpp"
 #include "apps/cartpole/episode.hpp"
 #include "apps/cartpole/state_tensor.hpp"
 
 namespace batch {
 
 observation_result observe(const observation_task& task) {
-  const auto node = troupe::this_node();
   cartpole::environment world(task.seed + 1 + task.observer);
   observation_result result{};
   int left = task.steps;
@@ -17,10 +15,9 @@ observation_result observe(const observation_task& task) {
         [&](const cartpole::observation& seen) {
           --left;
           const auto state = cartpole::to_tensor(seen);
-          return task.together ? node.rpc_sync<&select_action>(task.agent_rank, task.agent,
-                                                               task.observer, state)
-                               : node.rpc_sync<&select_action_alone>(task.agent_rank, task.agent,
-                                                                     task.observer, state);
+          return task.together
+                     ? task.policy.rpc_sync<&agent::select_action>(task.observer, state)
+                     : task.policy.rpc_sync<&agent::select_action_alone>(task.observer, state);
         },
         [](double) {});
     ++result.episodes;

@@ -1,19 +1,18 @@
 #pragma once
 
-#include "apps/batch/keeper.hpp"
+#include "apps/batch/agent.hpp"
 
 namespace batch {
 
 /// What an observer is to do.
 struct observation_task {
-  keeper agent;
-  std::uint32_t agent_rank;
+  troupe::rref<agent> policy;
   std::uint32_t observer;  ///< its number, from 0
   std::uint64_t seed;      ///< of the job; with the number that of the environment
   std::int32_t steps;
   bool together;  ///< with the other observers, or a forward pass for each state
 };
-TROUPE_MESSAGE(observation_task, agent, agent_rank, observer, seed, steps, together)
+TROUPE_MESSAGE(observation_task, policy, observer, seed, steps, together)
 
 /// What it came to.
 struct observation_result {

@@ -6,13 +6,12 @@
 #include <atomic>
 
 #include "apps/batch/gathering.hpp"
-#include "apps/batch/keeper.hpp"
 #include "apps/batch/network.hpp"
+#include "apps/common/module_tensors.hpp"
 
 namespace batch {
 
-/// The parameters of a model, or their gradients, in the model's order.
-using tensors = std::vector<at::Tensor>;
+using common::tensors;
 
 /// Owns a model and its optimiser (Adam). Thread-safe.
 class parameter_server {
@@ -42,7 +41,6 @@ public:
 private:
   void add(const tensors& gradients);
   void step();
-  tensors parameters() const;
 
   std::mutex mutex_;  // of the model and the optimiser
   network model_;
@@ -52,11 +50,5 @@ private:
   std::atomic<std::int64_t> steps_{0};
   gathering<tensors> gathering_;
 };
-
-/// What trainers call on the node of the server.
-tensors fetch(const keeper& server);
-troupe::task<tensors> update_and_fetch(const keeper& server, std::uint32_t trainer,
-                                       const tensors& gradients);
-tensors update_alone_and_fetch(const keeper& server, const tensors& gradients);
 
 }  // namespace batch

@@ -2,78 +2,45 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
-#include "apps/batch/agent.hpp"
 #include "apps/batch/observer.hpp"
-#include "apps/batch/parameter_server.hpp"
-#include "apps/batch/team.hpp"
 #include "apps/batch/trainer.hpp"
 #include "apps/common/progress_bar.hpp"
+#include "apps/common/team.hpp"
 
 namespace batch {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
-template <class Result>
-using ends = std::vector<member_end<Result>>;
-
-/// Has `members` tasks done by F, all at once, and shows how many calls `calls` counts meanwhile.
-template <auto F, class MakeTask, class Leave, class Count>
-auto run_team(const troupe::node& node, std::size_t members, common::progress_bar& bar, way& how,
-              MakeTask make_task, Leave leave, Count count) {
-  using result = typename troupe::callable<F>::answer;
-  const auto places = homes(node);
-  const auto start = clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(clock::now() - start).count(); };
-  std::vector<troupe::future<member_end<result>>> running;
-  for (std::uint32_t i = 0; i < members; ++i)
-    running.push_back(
-        accompany<F>(node, places[i % places.size()], make_task(i), [leave, i] { leave(i); }));
-  const auto all = troupe::when_all(running);
-  while (!all.wait_for(std::chrono::milliseconds(50))) bar.update(count(), seconds());
-  how.seconds = seconds();
-  how.calls = count();
-  bar.update(how.calls, how.seconds);
-
-  std::vector<result> done;
-  std::map<std::string, std::string> lost;  // who, by why
-  for (std::uint32_t i = 0; i < members; ++i) {
-    const auto& end = all.get()[i];
-    if (end.result) {
-      done.push_back(*end.result);
-    } else {
-      auto& who = lost[end.failure];
-      who += (who.empty() ? "" : ", ") + std::to_string(i);
-    }
-  }
-  for (const auto& [why, who] : lost) how.failures.push_back(who + ": " + why);
-  if (done.empty()) throw troupe::peer_lost("nobody is left; " + how.failures.front());
-  return done;
+template <class Team>
+void take(const Team& team, std::int64_t calls, way& how, common::progress_bar& bar) {
+  how.seconds = team.seconds;
+  how.calls = calls;
+  how.failures = team.failures;
+  bar.update(calls, team.seconds);
 }
 
 way serve_trainers(const troupe::node& node, const options& opts, const network_shape& shape,
                    bool together, common::status_line& line) {
   way how{.name = together ? "batched" : "one by one"};
-  const auto server = std::make_shared<parameter_server>(shape, opts.seed, opts.members);
-  const auto kept = node.spawn<keeper_of<parameter_server>>(server);
+  const auto ref =
+      node.make_rref(std::in_place_type<parameter_server>, shape, opts.seed, opts.members);
+  auto& server = ref.local_value();
   common::progress_bar bar(line, fmt::format("{:<10}", how.name), "gradients",
                            std::int64_t(opts.members) * opts.rounds);
-  const auto results = run_team<&train>(
-      node, opts.members, bar, how,
+  const auto team = common::run_team<&train>(
+      node, opts.members,
       [&](std::uint32_t i) {
-        return training{kept,        node.rank(),  i,       shape, opts.seed,
-                        opts.rounds, opts.samples, together};
+        return training{ref, i, shape, opts.seed, opts.rounds, opts.samples, together};
       },
-      [server](std::uint32_t i) { server->leave(i); }, [&] { return server->gradients(); });
+      [ref](std::uint32_t i) { ref.local_value().leave(i); },
+      [&](double seconds) { bar.update(server.gradients(), seconds); });
+  take(team, server.gradients(), how, bar);
   double first = 0, last = 0;
-  for (const auto& each : results) {
-    first += each.first_loss / double(results.size());
-    last += each.last_loss / double(results.size());
+  for (const auto& each : team.done) {
+    first += each.first_loss / double(team.done.size());
+    last += each.last_loss / double(team.done.size());
   }
-  how.passes = server->steps();
+  how.passes = server.steps();
   how.note = fmt::format("{} optimiser steps, loss {:.2f} to {:.2f}", how.passes, first, last);
   return how;
 }
@@ -81,19 +48,21 @@ way serve_trainers(const troupe::node& node, const options& opts, const network_
 way serve_observers(const troupe::node& node, const options& opts, bool together,
                     common::status_line& line) {
   way how{.name = together ? "batched" : "one by one"};
-  const auto served = std::make_shared<agent>(opts.width, opts.seed, opts.members);
-  const auto kept = node.spawn<keeper_of<agent>>(served);
+  const auto ref = node.make_rref(std::in_place_type<agent>, opts.width, opts.seed, opts.members);
+  auto& served = ref.local_value();
   common::progress_bar bar(line, fmt::format("{:<10}", how.name), "steps",
                            std::int64_t(opts.members) * opts.rounds);
-  const auto results = run_team<&observe>(
-      node, opts.members, bar, how,
+  const auto team = common::run_team<&observe>(
+      node, opts.members,
       [&](std::uint32_t i) {
-        return observation_task{kept, node.rank(), i, opts.seed, opts.rounds, together};
+        return observation_task{ref, i, opts.seed, opts.rounds, together};
       },
-      [served](std::uint32_t i) { served->leave(i); }, [&] { return served->actions(); });
+      [ref](std::uint32_t i) { ref.local_value().leave(i); },
+      [&](double seconds) { bar.update(served.actions(), seconds); });
+  take(team, served.actions(), how, bar);
   std::int64_t episodes = 0;
-  for (const auto& each : results) episodes += each.episodes;
-  how.passes = served->passes();
+  for (const auto& each : team.done) episodes += each.episodes;
+  how.passes = served.passes();
   how.note = fmt::format("{} forward passes, {} episodes", common::with_commas(double(how.passes)),
                          common::with_commas(double(episodes)));
   return how;
@@ -118,8 +87,8 @@ comparison compare_servers(const troupe::node& node, const options& opts,
                            common::status_line& line) {
   const network_shape shape{64, opts.width, 10};
   comparison result{.job = "server", .seed = opts.seed, .members = opts.members};
-  result.parameters = count_parameters(network(shape));
-  homes(node);
+  result.parameters = common::count_parameters(network(shape));
+  common::homes(node);
   say_job(node, result, "trainers", line);
   result.batched = serve_trainers(node, opts, shape, true, line);
   say_end(result.batched, "trainer", line);
@@ -132,8 +101,8 @@ comparison compare_servers(const troupe::node& node, const options& opts,
 comparison compare_agents(const troupe::node& node, const options& opts,
                           common::status_line& line) {
   comparison result{.job = "agent", .seed = opts.seed, .members = opts.members};
-  result.parameters = count_parameters(network({4, opts.width, 2}));
-  homes(node);
+  result.parameters = common::count_parameters(network({4, opts.width, 2}));
+  common::homes(node);
   say_job(node, result, "observers", line);
   result.batched = serve_observers(node, opts, true, line);
   say_end(result.batched, "observer", line);

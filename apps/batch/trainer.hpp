@@ -1,14 +1,12 @@
 #pragma once
 
-#include "apps/batch/keeper.hpp"
-#include "apps/batch/network.hpp"
+#include "apps/batch/parameter_server.hpp"
 
 namespace batch {
 
 /// What a trainer is to do.
 struct training {
-  keeper server;
-  std::uint32_t server_rank;
+  troupe::rref<parameter_server> server;
   std::uint32_t trainer;  ///< its number, from 0
   network_shape shape;
   std::uint64_t seed;  ///< of the job: of the task to be learnt, and with the number of the samples
@@ -16,7 +14,7 @@ struct training {
   std::int32_t samples;  ///< in each round
   bool together;         ///< with the other trainers, or a step for each gradient
 };
-TROUPE_MESSAGE(training, server, server_rank, trainer, shape, seed, rounds, samples, together)
+TROUPE_MESSAGE(training, server, trainer, shape, seed, rounds, samples, together)
 
 /// What it came to.
 struct training_result {

@@ -189,13 +189,13 @@ TEST(batch, makes_exactly_one_pass_for_a_call_of_everyone) {
 
 TEST(batch, trainers_learn) {
   auto nodes = troupe::local_nodes({"server", "first"});
-  const auto server = std::make_shared<parameter_server>(small, 1, 2);
-  const auto kept = nodes[0].spawn<keeper_of<parameter_server>>(server);
+  auto server = nodes[0].make_rref(std::in_place_type<parameter_server>, small, 1u, 2u);
   std::vector<troupe::future<training_result>> trainers;
   for (std::uint32_t i = 0; i < 2; ++i)
-    trainers.push_back(nodes[0].rpc_async<&train>(1, training{kept, 0, i, small, 1, 2000, 8, true},
+    trainers.push_back(nodes[0].rpc_async<&train>(1, training{server, i, small, 1, 2000, 8, true},
                                                   troupe::timeout(0s)));
   for (const auto& each : trainers) EXPECT_LT(each.get().last_loss, 0.7 * each.get().first_loss);
+  server = {};
   shut_down(nodes);
 }
 
@@ -232,17 +232,6 @@ TEST(batch, ends_when_nobody_is_left) {
   common::status_line line(out, false);
   EXPECT_THROW(compare_agents(nodes[0], opts, line), troupe::peer_lost);
   EXPECT_THROW(compare_agents(nodes[0], opts, line), troupe::invalid_argument);
-}
-
-TEST(keeper, is_known_on_its_node_only) {
-  auto nodes = troupe::local_nodes({"server", "other"});
-  const auto server = std::make_shared<parameter_server>(small, 1, 1);
-  const auto kept = nodes[0].spawn<keeper_of<parameter_server>>(server);
-  EXPECT_EQ(nodes[0].rpc_sync<&fetch>(0, kept).size(), 6u);
-  EXPECT_THROW(nodes[0].rpc_sync<&fetch>(1, kept), troupe::error);
-  EXPECT_THROW(nodes[0].rpc_sync<&select_action_alone>(0, kept, 0u, at::zeros({4})), troupe::error);
-  troupe::send(kept, let_go{});
-  shut_down(nodes);
 }
 
 comparison some_comparison() {

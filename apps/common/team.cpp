@@ -1,0 +1,34 @@
+#include "apps/common/team.hpp"
+
+namespace common {
+
+std::vector<troupe::worker_info> homes(const troupe::node& node) {
+  auto others = node.workers().others();
+  if (others.empty())
+    throw troupe::invalid_argument(
+        "rank 0 serves, and there is no other rank for those whom it serves: start 2 ranks or "
+        "more, as with troupe-run -n 3");
+  return others;
+}
+
+troupe::rpc_options options_of_node(double limit_seconds) {
+  const auto limit =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(limit_seconds));
+  return {.rpc_timeout = 2 * limit, .hang_limit = limit};
+}
+
+void add_failure(std::vector<std::string>& failures, std::uint32_t member, const std::string& why) {
+  const auto reason = ": " + why;
+  for (auto& failure : failures)
+    if (failure.ends_with(reason)) {
+      failure.insert(failure.size() - reason.size(), ", " + std::to_string(member));
+      return;
+    }
+  failures.push_back(std::to_string(member) + reason);
+}
+
+void throw_nobody_left(const std::vector<std::string>& failures) {
+  throw troupe::peer_lost("nobody is left; " + failures.front());
+}
+
+}  // namespace common

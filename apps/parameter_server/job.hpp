@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <troupe/troupe.hpp>
+#include <vector>
+
+#include "apps/common/status_line.hpp"
+#include "apps/parameter_server/options.hpp"
+
+namespace hogwild {
+
+/// What a run came to.
+struct training_record {
+  std::uint64_t seed = 0;
+  std::size_t trainers = 0;  ///< 0: without a server
+  std::int64_t steps = 0;
+  double seconds = 0;   ///< of the training alone
+  double accuracy = 0;  ///< the share of the test digits that are taken for what they are
+  std::int64_t tested = 0;
+  std::vector<std::string> failures{};  ///< which trainers did not come to their end, and why
+};
+
+/// Trains on all other nodes with the parameters of this one, and tells of it in `line`. Throws
+/// troupe::invalid_argument when there is no other node or the digits cannot be read, and
+/// troupe::peer_lost when no trainer has come to its end.
+training_record train_on_ranks(const troupe::node& node, const options& opts,
+                               common::status_line& line);
+
+/// The same in this process, by one trainer without a server.
+training_record train_here(const options& opts, common::status_line& line);
+
+/// "98.1 % of 360 test digits, 4.2 s"
+std::string verdict(const training_record& record);
+
+/// The record's numbers as a JSON object.
+std::string to_json(const training_record& record);
+
+}  // namespace hogwild

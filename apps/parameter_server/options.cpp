@@ -1,0 +1,66 @@
+#include "apps/parameter_server/options.hpp"
+
+#include "apps/common/number_check.hpp"
+#include "apps/parameter_server/digits.hpp"
+
+namespace hogwild {
+
+namespace {
+
+using common::whole_number;
+
+constexpr const char* footer = R"(Examples:
+  troupe-run -n 3 build/release/apps/parameter_server
+  build/release/apps/parameter_server --local --seed 3
+
+Rank 0 has the parameters and the digits; trainers take turns on the other ranks, each with its share
+of the digits. The exit code is 0 when all have come to their end, 2 for a wrong command line, and 1
+for any other failure.)";
+
+void add_training_options(CLI::App& app, options& opts) {
+  app.add_option("--trainers", opts.trainers,
+                 "How many there are (default: one on each other rank)")
+      ->check(whole_number<std::size_t>(1, 1024));
+  app.add_option("--epochs", opts.chosen.epochs, "How often each digit is learnt from")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  app.add_option("--batch-size", opts.chosen.batch_size, "Digits in a batch")
+      ->check(whole_number<std::int64_t>(1))
+      ->capture_default_str();
+  app.add_option("--learning-rate", opts.chosen.learning_rate, "How far a gradient goes")
+      ->check(common::positive_number())
+      ->capture_default_str();
+  app.add_option("--seed", opts.chosen.seed, "Seed of the weights and of the order of the digits")
+      ->check(whole_number<std::uint64_t>(0))
+      ->capture_default_str();
+  app.add_flag("--local", opts.local, "Train in this process, without a network");
+}
+
+}  // namespace
+
+std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code) {
+  options opts;
+  opts.data = default_digits_file();
+  CLI::App app("Trainers that change the parameters of one model at once and without locks.",
+               "parameter_server");
+  app.footer(footer);
+  app.set_version_flag("--version", "parameter_server " TROUPE_VERSION,
+                       "Print the version and exit");
+  add_training_options(app, opts);
+  app.add_option("--data", opts.data, "File of digits, which rank 0 reads")->capture_default_str();
+  app.add_option("--limit", opts.limit,
+                 "Seconds for which a rank may be silent before the others go on without it")
+      ->check(common::require<double>("a number from 0.1 to 86400",
+                                      [](double s) { return s >= 0.1 && s <= 86400; }))
+      ->capture_default_str();
+  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& stop) {
+    exit_code = app.exit(stop) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  return opts;
+}
+
+}  // namespace hogwild
