@@ -28,7 +28,7 @@ inline fault cancelled_call(std::string node, std::string_view function) {
   return why;
 }
 
-/// The future of a call: reads the value when the answer comes. What is in `kept` lives until then.
+/// The future of a call: reads the value when the answer comes. What is in `kept` lives as long.
 template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {

@@ -169,6 +169,7 @@ private:
   // What the victims held is dropped here, and what they owned is referred to by nothing.
   void expect_no_references() {
     boxes_.clear();
+    hanging_.clear();  // the future of a call on a reference has it too
     {
       const std::lock_guard lock(kept_mutex);
       kept.clear();
