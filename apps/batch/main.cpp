@@ -33,11 +33,9 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
-    const auto node = troupe::init_rpc(common::options_of_node(opts->limit));
-    common::homes(node);
-    if (node.rank() == 0 && !serve(node, *opts)) exit_code = 1;
-    node.shutdown();  // the others serve rank 0 until then
-    return exit_code;
+    const bool complete =
+        common::run_job(opts->limit, [&](const troupe::node& node) { return serve(node, *opts); });
+    return complete ? 0 : 1;
   } catch (const std::exception& failure) {
     fmt::print(stderr, "batch: {}\n", failure.what());
     return 1;

@@ -11,10 +11,25 @@ std::vector<troupe::worker_info> homes(const troupe::node& node) {
   return others;
 }
 
-troupe::rpc_options options_of_node(double limit_seconds) {
+bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve) {
   const auto limit =
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(limit_seconds));
-  return {.rpc_timeout = 2 * limit, .hang_limit = limit};
+  const auto node = troupe::init_rpc({.rpc_timeout = 2 * limit, .hang_limit = limit});
+  homes(node);
+  bool good = true;
+  if (node.rank() == 0) {
+    try {
+      good = serve(node);
+    } catch (...) {
+      try {  // so that the others do not take this rank for lost
+        node.shutdown(true, std::chrono::seconds(5));
+      } catch (const troupe::error&) {
+      }
+      throw;
+    }
+  }
+  node.shutdown();  // the others serve rank 0 until then
+  return good;
 }
 
 void add_failure(std::vector<std::string>& failures, std::uint32_t member, const std::string& why) {

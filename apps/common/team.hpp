@@ -14,9 +14,13 @@ namespace common {
 /// troupe::invalid_argument, which says what to do, when there are none.
 std::vector<troupe::worker_info> homes(const troupe::node& node);
 
-/// How a node of such a job is made: who is silent for `limit_seconds` is shut out, and who waits
-/// for it hears of that in time.
-troupe::rpc_options options_of_node(double limit_seconds);
+/// A job in which rank 0 has `serve` do all there is to do, and the other ranks do what it asks for
+/// until it has ended, well or not. A rank that is silent for `limit_seconds` is shut out, and who
+/// waits for it hears of that in time. What `serve` returns; true on the other ranks.
+///
+/// Throws what `serve` throws, troupe::invalid_argument when this rank is the only one, and what
+/// init_rpc and the node's shutdown throw.
+bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve);
 
 /// How the work of one member ended.
 template <class Result>

@@ -27,13 +27,9 @@ bool run(const options& opts, const std::function<training_record(common::status
 }
 
 bool run_ranks(const options& opts) {
-  const auto node = troupe::init_rpc(common::options_of_node(opts.limit));
-  common::homes(node);
-  const bool complete = node.rank() != 0 || run(opts, [&](common::status_line& line) {
-                          return train_on_ranks(node, opts, line);
-                        });
-  node.shutdown();  // the others serve rank 0 until then
-  return complete;
+  return common::run_job(opts.limit, [&](const troupe::node& node) {
+    return run(opts, [&](common::status_line& line) { return train_on_ranks(node, opts, line); });
+  });
 }
 
 }  // namespace
