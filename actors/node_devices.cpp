@@ -29,6 +29,7 @@ memory_place parse(const std::string& text, const std::string& where) {
   if (device->is_cpu()) return {};
   if (!device->is_cuda()) refuse("is neither host memory nor a GPU");
   if (!device->has_index()) refuse("does not say which GPU");
+  if (device->str() != text) refuse("is no device");  // libtorch keeps eight bits of the number
   return place_of(*device);
 }
 

@@ -98,7 +98,8 @@ TEST(device_maps_of_a_job, of_ones_own_are_told_first) {
 }
 
 TEST(device_maps_of_a_job, name_devices) {
-  for (const char* text : {"cuda", "gpu:0", "cuda:x", "cuda:-1", "meta", "xpu:0", "", "cuda:999"}) {
+  for (const char* text :
+       {"cuda", "gpu:0", "cuda:x", "cuda:-1", "meta", "xpu:0", "", "cuda:999", "cuda:256"}) {
     SCOPED_TRACE(text);
     const auto why = fault_of<invalid_argument>([&] {
       owner(0, {"a", 1, {{"b", {{text, "cpu"}}}}});
