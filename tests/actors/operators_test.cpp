@@ -428,6 +428,23 @@ TEST(operator_names, stand_in_timeouts_and_in_what_the_node_tells) {
   EXPECT_THROW(nodes[0].rpc_async("ps", "aten::neg", at::ones({2})), not_initialized);
 }
 
+TEST_P(operators, may_be_cancelled) {
+  auto nodes = start({"a", "ps"});
+  promise<at::Tensor> never;
+  const auto waiting = nodes[0].rpc_async("ps", "aten::neg", never.get_future());
+  waiting.cancel();
+  auto why = fault_of<cancelled_error>([&] { waiting.get(); });
+  EXPECT_EQ(why.function, "aten::neg");
+  EXPECT_EQ(why.node, "ps");
+  const auto slow = at::rand({1'000, 1'000}, at::kDouble);
+  const auto running = nodes[0].rpc_async("ps", "aten::linalg_svd", slow);
+  running.cancel();
+  why = fault_of<cancelled_error>([&] { running.get(); });
+  EXPECT_EQ(why.function, "aten::linalg_svd");
+  EXPECT_EQ(why.node, "ps");
+  shut_down(nodes);
+}
+
 TEST(operator_results, are_of_the_type_asked_for) {
   const op_result one({op_value(5)});
   EXPECT_EQ(one.to<int>(), 5);
