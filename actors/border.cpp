@@ -12,6 +12,12 @@ void border::write_reference(encoder& out, const std::shared_ptr<detail::rref_co
   references_.push_back(owner_.rrefs().write(out, one, peer_));
 }
 
+rref_id border::lend(const std::shared_ptr<detail::rref_core>& one) {
+  if (!one) throw invalid_argument("an rref to nothing is given where its value is wanted");
+  references_.push_back(owner_.rrefs().lend(one));
+  return one->id();
+}
+
 std::shared_ptr<detail::rref_core> border::read_reference(decoder& in, std::uint64_t type,
                                                           std::string_view type_name) {
   auto one = owner_.rrefs().read(in, peer_, type, type_name);

@@ -100,16 +100,36 @@ private:
   const std::shared_ptr<void> kept_;
 };
 
-/// What travels for a parameter: a value of its type, or the reference that was given for it.
+/// An argument whose value is a T that the callee fetches from its owner; the caller lends it its
+/// reference.
+template <class T>
+struct loan {
+  rref_id id;
+  friend constexpr auto troupe_fields(const loan*) { return std::make_tuple(&loan::id); }
+};
+
+template <class T>
+inline constexpr bool is_loan = false;
+template <class T>
+inline constexpr bool is_loan<loan<T>> = true;
+
+/// What travels for a parameter: a value of its type, or a loan of the reference that was given for
+/// it.
 template <class Parameter, class Given>
-using wire_of = std::conditional_t<is_rref<Given> && !is_rref<Parameter>, Given, Parameter>;
+struct wire_of {
+  using type = Parameter;
+};
+template <class Parameter, class T>
+requires(!is_rref<Parameter>) struct wire_of<Parameter, rref<T>> {
+  using type = loan<T>;
+};
 
 template <class Parameters, class Given, class Places>
 struct wire_types;
 template <class Parameters, class Given, std::size_t... I>
 struct wire_types<Parameters, Given, std::index_sequence<I...>> {
-  using type =
-      std::tuple<wire_of<std::tuple_element_t<I, Parameters>, std::tuple_element_t<I, Given>>...>;
+  using type = std::tuple<typename wire_of<std::tuple_element_t<I, Parameters>,
+                                           std::tuple_element_t<I, Given>>::type...>;
 };
 
 /// The types that travel when a function with such parameters is called with `Given`, behind which
@@ -132,21 +152,25 @@ constexpr void check_no_retry() {
 }
 
 template <class Wanted, class T>
-void write_argument(encoder& out, const T& x) {
-  static_assert(std::is_convertible_v<const T&, Wanted>,
-                "an argument of the call does not convert to the function's parameter");
-  if constexpr (std::is_same_v<T, Wanted>)
-    out.put(x);
-  else
-    out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
+void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) {
+  if constexpr (is_loan<Wanted>) {
+    out.put(Wanted{handles.lend(x.core())});
+  } else {
+    static_assert(std::is_convertible_v<const T&, Wanted>,
+                  "an argument of the call does not convert to the function's parameter");
+    if constexpr (std::is_same_v<T, Wanted>)
+      out.put(x);
+    else
+      out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
+  }
 }
 
 /// Writes the arguments as `Wire`; options behind them are left out.
 template <class Wire, class... Given>
-void write_arguments(encoder& out, const Given&... given) {
+void write_arguments(encoder& out, border& handles, const Given&... given) {
   const auto all = std::forward_as_tuple(given...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (write_argument<std::tuple_element_t<I, Wire>>(out, std::get<I>(all)), ...);
+    (write_argument<std::tuple_element_t<I, Wire>>(out, handles, std::get<I>(all)), ...);
   }
   (std::make_index_sequence<std::tuple_size_v<Wire>>());
 }

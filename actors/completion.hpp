@@ -7,6 +7,11 @@ namespace troupe {
 /// Something that happens once and can be waited for. Completed by any thread; any number wait.
 class completion {
 public:
+  /// A thread of this node makes it happen, rather than a message that comes: who waits for it
+  /// leaves the network to the node's threads. Before anybody else has it.
+  void made_here() noexcept { made_here_ = true; }
+  bool is_made_here() const noexcept { return made_here_; }
+
   bool ready() const noexcept { return (word_.load(std::memory_order_acquire) & done) != 0; }
 
   /// Marks it as happened and wakes whoever sleeps. No system call when nobody does.
@@ -46,6 +51,7 @@ private:
   static constexpr std::uint32_t poke_step = 4;
 
   std::atomic<std::uint32_t> word_{0};
+  bool made_here_ = false;
 };
 
 }  // namespace troupe

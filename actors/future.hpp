@@ -62,6 +62,9 @@ public:
   /// The actor that must answer: it must not wait for itself.
   void answered_by(std::uint64_t local_actor) noexcept { answerer_ = local_actor; }
 
+  /// A thread of this node makes it, rather than an answer that comes: see completion.
+  void made_here() noexcept { done_.made_here(); }
+
   /// Runs `job` on a thread of `driver`; here, when that is none or has stopped.
   static void run_on(engine* driver, caf::resumable* job);
 

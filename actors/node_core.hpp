@@ -97,7 +97,10 @@ public:
       if (!pass) throw not_initialized("the node has been shut down");
       border handles(*remoting_, to);
       letter text(&handles);
-      write(text.body());
+      if constexpr (std::is_invocable_v<Write&, encoder&, border&>)
+        write(text.body(), handles);
+      else
+        write(text.body());
       const auto request = send_call(to, hash, name, sink, how, text, handles);
       if (request != 0) handles.sent();
       return request;

@@ -213,6 +213,10 @@ public:
   std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
                                                     std::string_view type_name) override;
 
+  /// For a call that wants only the value of a reference: it is kept here until the call has been
+  /// answered. Throws invalid_argument, encode_error, and what has become of the reference.
+  rref_id lend(const std::shared_ptr<detail::rref_core>& one);
+
   /// The message is on its way.
   void sent() noexcept {
     written_.clear();

@@ -10,11 +10,12 @@ template <class Wire, class... Args>
 void send_creation(node_core& node, const std::shared_ptr<rref_core>& core, std::uint64_t hash,
                    std::string_view name, const Args&... args) {
   try {
-    node.call(core->owner(), hash, name, core, options_in(args...), [&](encoder& out) {
-      out.put(core->id().number);
-      if (core->object()) out.put(core->object()->id());
-      write_arguments<Wire>(out, args...);
-    });
+    node.call(core->owner(), hash, name, core, options_in(args...),
+              [&](encoder& out, border& handles) {
+                out.put(core->id().number);
+                if (core->object()) out.put(core->object()->id());
+                write_arguments<Wire>(out, handles, args...);
+              });
   } catch (...) {  // what a type of the program threw as it was written
     core->on_fault(describe(std::current_exception(), {}, std::string(name)));
     throw;

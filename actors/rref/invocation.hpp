@@ -1,7 +1,6 @@
 #pragma once
 
-#include "actors/calls.hpp"
-#include "actors/rref/rref_table.hpp"
+#include "actors/rref/fetch.hpp"
 
 namespace troupe::detail {
 
@@ -62,7 +61,7 @@ struct constructor_target {
 
 /// A call that is more than a function with its arguments: it is for the value of an rref
 /// (`Object`, or void), or its result stays where it is made (`Creates`), or an argument is a
-/// reference whose value is wanted. `Wire` are the types that travel.
+/// loan. `Wire` are the types that travel.
 template <class Target, class Object, bool Creates, class Wire>
 class invocation {
 public:
@@ -84,7 +83,7 @@ public:
     try {
       self->read(in, handles);
       auto awaited = handles.take_claims();
-      self->await_values(awaited, places);
+      self->await_values(handles.actors(), awaited, places);
       const auto is_ready = [](const auto& one) { return one->ready(); };
       if (std::all_of(awaited.begin(), awaited.end(), is_ready)) {
         run(self, first_failure(awaited));
@@ -117,16 +116,15 @@ private:
   static constexpr std::make_index_sequence<count> places{};
 
   template <std::size_t I>
-  static constexpr bool wants_value =
-      is_rref<std::tuple_element_t<I, Wire>> && !is_rref<std::tuple_element_t<I, parameters>>;
+  static constexpr bool is_lent = is_loan<std::tuple_element_t<I, Wire>>;
 
-  // The states of such values, by place.
+  // The states of lent values, by place.
   template <class T>
   struct value_of {
     using type = nothing;
   };
   template <class T>
-  struct value_of<rref<T>> {
+  struct value_of<loan<T>> {
     using type = std::shared_ptr<future_state<T>>;
   };
   template <class>
@@ -162,18 +160,19 @@ private:
   }
 
   template <std::size_t... I>
-  void await_values(std::vector<std::shared_ptr<future_core>>& awaited, std::index_sequence<I...>) {
+  void await_values([[maybe_unused]] remoting& actors,
+                    std::vector<std::shared_ptr<future_core>>& awaited, std::index_sequence<I...>) {
     if (object_) awaited.push_back(object_);
     [[maybe_unused]] const auto await = [&]<std::size_t J>() {
-      if constexpr (wants_value<J>)
-        awaited.push_back(std::get<J>(values_) = std::get<J>(given_).value_state({}));
+      if constexpr (is_lent<J>)
+        awaited.push_back(std::get<J>(values_) = borrow(actors, std::get<J>(given_)));
     };
     (await.template operator()<I>(), ...);
   }
 
   template <std::size_t I>
   decltype(auto) argument() {
-    if constexpr (wants_value<I>)
+    if constexpr (is_lent<I>)
       return std::as_const(*std::get<I>(values_)->value());
     else
       return std::move(std::get<I>(given_));
@@ -263,37 +262,5 @@ private:
 template <class Target, class Object, bool Creates, class Wire>
 const bool invocation<Target, Object, Creates, Wire>::registered =
     add_function(function_entry_of<invocation<Target, Object, Creates, Wire>>());
-
-/// Asks for the value of an rref.
-template <class T>
-struct fetch {
-  static constexpr std::string_view name = "rref::to_here";
-  static std::uint64_t hash() { return type_hash<fetch>(); }
-  static const bool registered;
-
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
-    const auto id = in.get<rref_id>();
-    in.expect_end();
-    auto state = std::static_pointer_cast<future_state<T>>(
-        handles.actors().rrefs().find(id, value_type::of<T>()));
-    if (state->ready()) return answer(*state, reply);
-    auto kept = std::make_shared<reply_token>(std::move(reply));
-    state->when_ready(make_continuation([state, kept] { answer(*state, *kept); }));
-  }
-
-  static void skip(decoder& in) { in.get<rref_id>(); }
-
-  static void answer(future_state<T>& state, reply_token& reply) noexcept {
-    if (state.failure())
-      reply.fail(state.failure());
-    else if constexpr (std::is_void_v<T>)
-      reply.value([](encoder&) {});
-    else
-      reply.value([&](encoder& out) { out.put(*state.value()); });
-  }
-};
-
-template <class T>
-const bool fetch<T>::registered = add_function(function_entry_of<fetch<T>>());
 
 }  // namespace troupe::detail

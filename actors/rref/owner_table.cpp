@@ -1,7 +1,5 @@
 #include "actors/rref/owner_table.hpp"
 
-#include <algorithm>
-
 namespace troupe {
 
 std::string to_string(const rref_id& id) {
@@ -58,7 +56,7 @@ void owner_table::own(const rref_id& id, value_cell value, const value_type& typ
   entry.value = std::move(value);
   entry.type = type;
   entry.created = true;
-  entry.holders.push_back({&holder, 0});
+  entry.holders.insert({&holder, 0});
 }
 
 value_cell owner_table::create(const rref_id& id, const value_type& type, const peer& creator) {
@@ -74,7 +72,7 @@ value_cell owner_table::create(const rref_id& id, const value_type& type, const 
     if (!entry.value) entry.value = type.make(engine_);
     entry.type = type;
     entry.created = true;
-    entry.holders.push_back({&creator, 0});
+    entry.holders.insert({&creator, 0});
     value = entry.value;
   }
   // Somebody has taken it for something else.
@@ -88,9 +86,7 @@ owner_table::presence owner_table::hold(const rref_id& id, const peer& holder, s
   const std::lock_guard lock(mutex_);
   auto* entry = look(id);
   if (!entry) return presence::gone;
-  const holding one{&holder, use};
-  if (std::find(entry->holders.begin(), entry->holders.end(), one) == entry->holders.end())
-    entry->holders.push_back(one);
+  entry->holders.insert({&holder, use});
   return entry->settled() ? presence::here : presence::to_come;
 }
 
@@ -115,7 +111,7 @@ owner_table::dropped owner_table::drop(const rref_id& id, const peer& holder,
   const std::lock_guard lock(mutex_);
   const auto place = records_.find(id);
   if (place == records_.end()) return {};
-  std::erase(place->second.holders, holding{&holder, use});
+  place->second.holders.erase({&holder, use});
   auto& entry = place->second;
   // One that has yet to be created, and that nobody waits for, is made anew when it is.
   if (!entry.holders.empty() || (!entry.settled() && entry.value)) return {};
@@ -138,7 +134,7 @@ void owner_table::abandon(const rref_id& id, const peer& creator, const std::exc
     if (closed_ || !arrivals_[&creator].add(id.number)) return;
     // The creator has its reference still, and may be about to use it.
     const auto place = records_.try_emplace(id).first;
-    place->second.holders.push_back({&creator, 0});
+    place->second.holders.insert({&creator, 0});
     waited_for = give_up(place, why);
   }
   if (waited_for) waited_for->set_exception(why);

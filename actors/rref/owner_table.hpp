@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/actor_control_block.hpp>
+#include <compare>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,7 +20,9 @@ namespace troupe::detail {
 template <class T>
 class value_state final : public future_state<T> {
 public:
-  using future_state<T>::future_state;
+  explicit value_state(std::shared_ptr<engine> driver) : future_state<T>(std::move(driver)) {
+    this->made_here();
+  }
   void cancel() override {}
 };
 
@@ -98,7 +101,7 @@ private:
   struct holding {
     const peer* who;
     std::uint64_t use;
-    bool operator==(const holding&) const = default;
+    auto operator<=>(const holding&) const = default;
   };
   struct record {
     value_cell value;  // none until somebody knows its type
@@ -106,7 +109,7 @@ private:
     bool created = false;
     std::exception_ptr failure;  // why it never will be
     caf::strong_actor_ptr actor;
-    std::vector<holding> holders;
+    std::set<holding> holders;
     bool settled() const noexcept { return created || failure; }
   };
   // Which numbers of a creator have come: all up to `below`, and these.

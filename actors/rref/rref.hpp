@@ -26,6 +26,7 @@ rref_owner<T> own_actor(rref<T> of);
 template <class T>
 future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
   auto out = std::make_shared<future_state<T>>(state->driver());
+  out->made_here();
   const auto copy = [state, out] {
     if (state->failure())
       out->set_exception(state->failure());
@@ -154,9 +155,9 @@ public:
       auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name,
                                                                 detail::options_in(args...), core_);
       state->sent_as(node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
-                                [&](encoder& out) {
+                                [&](encoder& out, border& handles) {
                                   out.put(id());
-                                  detail::write_arguments<wire>(out, args...);
+                                  detail::write_arguments<wire>(out, handles, args...);
                                 }));
       return future<answer>(std::move(state));
     }
@@ -203,14 +204,8 @@ public:
     auto& core = checked();
     if (core.is_owner()) return local_state();
     core.check();
-    using call = detail::fetch<T>;
-    (void)call::registered;
-    auto node = core.actors().rrefs().node();
-    auto state =
-        std::make_shared<detail::call_state<T>>(*node, core.owner(), call::name, how, core_);
-    state->sent_as(node->call(core.owner(), call::hash(), call::name, state, how,
-                              [&](encoder& out) { out.put(core.id()); }));
-    return state;
+    return detail::fetch_value<T>(*core.actors().rrefs().node(), core.owner(), core.id(), how,
+                                  core_);
   }
 
   /// Do they refer to the same value?

@@ -103,8 +103,13 @@ value_cell rref_table::create(std::uint64_t number, const value_type& type, cons
       creator);
 }
 
+peer& rref_table::owner_of(const rref_id& id) const {
+  auto* known = actors_.peers().find(id.owner, id.owner_incarnation);
+  return known ? *known : actors_.peers().departed(id.owner, id.owner_incarnation);
+}
+
 value_cell rref_table::find(const rref_id& id, const value_type& type) {
-  if (id.owner != identity_.rank || id.owner_incarnation != identity_.incarnation)
+  if (!owns(id))
     throw rref_gone(to_string(id) + " was owned by an earlier incarnation of this node");
   return owned_.find(id, type);
 }
@@ -120,6 +125,21 @@ void rref_table::let_go(owner_table::dropped&& what) noexcept {
 // ---- References on their way
 // ---------------------------------------------------------------------------------------
 
+void rref_table::check_sendable(const rref_core& reference) const {
+  if (&reference.actors() != &actors_)
+    throw encode_error("an rref of another node of this process cannot be sent from " +
+                       actors_.own_name() + ": rrefs travel in messages only");
+  reference.check();
+}
+
+written_reference rref_table::lend(const std::shared_ptr<rref_core>& reference) const {
+  check_sendable(*reference);
+  written_reference written;
+  written.id = reference->id();
+  written.lent = reference;
+  return written;
+}
+
 written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_core>& reference,
                                     peer& to) {
   written_reference written;
@@ -127,10 +147,7 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
     out.put(reference_form::null);
     return written;
   }
-  if (&reference->actors() != &actors_)
-    throw encode_error("an rref of another node of this process cannot be sent from " +
-                       actors_.own_name() + ": rrefs travel in messages only");
-  reference->check();
+  check_sendable(*reference);
   const bool grants = &reference->owner() == &self() && reference->ready();
   written.id = reference->id();
   {
@@ -175,19 +192,19 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
   const auto id = in.get<rref_id>();
   const auto its_type = in.get<std::uint64_t>();
   const auto number = in.get<std::uint64_t>();
-  auto* owner = actors_.peers().find(id.owner, id.owner_incarnation);
-  if (form == reference_form::granted && owner != &from)
+  if (form == reference_form::granted &&
+      (id.owner != from.rank() || id.owner_incarnation != from.incarnation))
     throw decode_error(to_string(id) + " was granted by a node that does not own it");
-  if (!owner) owner = &actors_.peers().departed(id.owner, id.owner_incarnation);
+  auto& owner = owner_of(id);
   value_type known;
   known.hash = its_type;
   known.name = type_name;
   std::shared_ptr<rref_core> core;
   if (form == reference_form::granted) {
-    core = make(*owner, id, known, rref_core::origin::grant, number, {});
+    core = make(owner, id, known, rref_core::origin::grant, number, {});
     core->set_value();
   } else {
-    core = make(*owner, id, known, rref_core::origin::claim, next_use(), {});
+    core = make(owner, id, known, rref_core::origin::claim, next_use(), {});
     claim(core, from, number);
   }
   // Only now: what has been given away for it must be given back.
@@ -248,8 +265,7 @@ void rref_table::deliver(decoder& in, peer& from) {
     case note::claim: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
-      const bool ours = id.owner == identity_.rank && id.owner_incarnation == identity_.incarnation;
-      const bool known = ours && owned_.hold(id, from, use) != owner_table::presence::gone;
+      const bool known = owns(id) && owned_.hold(id, from, use) != owner_table::presence::gone;
       tell(from, note::confirm, use, known);
       return;
     }

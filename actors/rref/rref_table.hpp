@@ -41,7 +41,11 @@ namespace detail {
 ///    never will be.
 /// 8. A creation that fails leaves a reference that throws why wherever it is used, at its creator
 ///    and at all to whom it was passed on.
-/// 9. When a node ends, what it owns goes; references to that throw peer_lost.
+/// 9. Who calls a function with a reference of which only the value is wanted lends it: it keeps
+/// its
+///    own until the call has been answered, also when it waits no longer, or the callee is lost.
+///    The callee asks the owner for the value, and is no holder.
+/// 10. When a node ends, what it owns goes; references to that throw peer_lost.
 ///
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
 class rref_table {
@@ -65,6 +69,14 @@ public:
   /// A creation has arrived from `creator`; see owner_table.
   value_cell create(std::uint64_t number, const value_type& type, const peer& creator);
 
+  /// Is that a value of this node?
+  bool owns(const rref_id& id) const noexcept {
+    return id.owner == identity_.rank && id.owner_incarnation == identity_.incarnation;
+  }
+
+  /// The node that owns it, or did. Throws decode_error when too many that never were are named.
+  peer& owner_of(const rref_id& id) const;
+
   /// A value of this node by its id; see owner_table.
   value_cell find(const rref_id& id, const value_type& type);
 
@@ -76,6 +88,9 @@ public:
 
   /// Writes a reference for `to`. Throws why it cannot be used.
   written_reference write(encoder& out, const std::shared_ptr<rref_core>& reference, peer& to);
+
+  /// Keeps a reference for a call. Throws like `write`.
+  written_reference lend(const std::shared_ptr<rref_core>& reference) const;
   void take_back(const written_reference& written, const peer& to) noexcept;
 
   /// Reads a reference that `from` has sent. Until it is ready it must not be used. Throws
@@ -125,6 +140,7 @@ private:
     std::uint64_t pin = 0;
   };
 
+  void check_sendable(const rref_core& reference) const;
   template <class... Ts>
   void tell(peer& to, const Ts&... xs) noexcept;
   std::shared_ptr<rref_core> make(peer& owner, const rref_id& id, const value_type& type,

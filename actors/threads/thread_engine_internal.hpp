@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sched.h>
+
 #include "actors/thread_identity.hpp"
 #include "actors/threads/thread_engine.hpp"
 
@@ -14,14 +16,21 @@ public:
   void forget() noexcept { count_ = 0; }
 
   /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
-  /// the processor after `yield_after`. Looks at the clock once in sixteen.
+  /// the processor after `yield_after`. Looks at the clock once in sixteen, but each time where
+  /// others want the processor: who we wait for may be one of them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();
-    if (++count_ % polls_per_look != 0) return next::poll;
+    if (++count_ % polls_per_look != 0 && !(crowded_ && count_ > polls_per_look)) return next::poll;
     now_ = clock::now();
     if (count_ == polls_per_look) since_ = now_;
     if (now_ - since_ > spin) return next::sleep;
     return now_ - since_ > yield_after ? next::yield : next::poll;
+  }
+
+  /// Lets others use the processor, and sees whether any did.
+  void yield() noexcept {
+    sched_yield();
+    crowded_ = clock::now() - now_ > empty_yield;
   }
 
   /// When it looked last.
@@ -29,6 +38,7 @@ public:
 
 private:
   static constexpr unsigned polls_per_look = 16;
+  static constexpr std::chrono::nanoseconds empty_yield{1500};  // takes less than that
 
   // Leaves the core to its other hyperthread, which may be who we wait for.
   static void pause() noexcept {
@@ -40,6 +50,7 @@ private:
   }
 
   unsigned count_ = 0;
+  bool crowded_ = false;
   clock::time_point since_;
   clock::time_point now_ = clock::time_point::min();
 };

@@ -1,7 +1,6 @@
 // How the thread that leads drives the network, runs handlers, and goes to sleep.
 
 #include <poll.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
@@ -79,7 +78,7 @@ void thread_engine::lead(engine_unit& unit) {
       case empty_polls::next::poll: break;
       case empty_polls::next::yield:
         role_.enter(unit.key_, leader_role::yielding);
-        sched_yield();
+        idle.yield();
         if (role_.resume(unit.key_, leader_role::yielding)) break;
         unit.key_ = 0;
         return;

@@ -48,7 +48,8 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
   if (auto* system = system_.load()) unit.attach(*system);
   unit.awaited_ = &what;
   const auto own_key = is_own_thread() ? self.unit->key_ : 0;
-  bool patient = false;  // let a network thread lead: it can run the handlers that keep arriving
+  bool patient =
+      what.is_made_here();  // let a network thread lead: it can run the handlers that keep arriving
   bool parked = false;
   while (!what.ready() && !waits_.closed()) {
     if (deadline != never && clock::now() >= deadline) break;

@@ -396,6 +396,49 @@ TEST_P(rrefs, calls_that_take_references_can_be_cancelled) {
   shut_down(nodes);
 }
 
+// Rule 9.
+TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answered) {
+  auto nodes = start({"a", "b", "c"});
+  const auto& a = nodes[0];
+  {
+    auto on_b = a.remote<&slow>("b", 200);
+    const auto sum = a.rpc_async<&plus>("c", on_b, 1);
+    auto next = a.remote<&plus>("c", on_b, 2);
+    const auto unheard = a.rpc_async<&plus>("c", on_b, 3, timeout(10ms));
+    on_b = {};
+    EXPECT_EQ(a.debug_info().rref_forks, 0u);
+    EXPECT_EQ(nodes[2].debug_info().user_rrefs, 0u);  // whoever borrows holds nothing
+    EXPECT_EQ(a.debug_info().user_rrefs, 2u);         // what is lent, and `next`
+    EXPECT_THROW(unheard.get(), rpc_timeout);
+    EXPECT_EQ(a.debug_info().user_rrefs, 2u);
+    EXPECT_EQ(sum.get(), 201);
+    EXPECT_EQ(next.to_here(), 202);
+    EXPECT_TRUE(eventually([&] { return a.debug_info().user_rrefs == 1; }));
+    EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().owner_rrefs == 0; }));
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(rrefs, that_are_lent_come_from_where_they_are) {
+  auto nodes = start({"a", "b", "c"});
+  const auto& a = nodes[0];
+  {
+    const auto on_a = a.make_rref(3);
+    const auto on_b = a.remote<&plus>("b", 1, 2);
+    const auto failed = a.remote<&refuse>("b", "no");
+    for (const auto* where : {"a", "b", "c"}) {
+      EXPECT_EQ(a.rpc_sync<&plus>(where, on_a, on_b), 6) << where;
+      EXPECT_THROW(a.rpc_sync<&plus>(where, failed, 1), std::exception) << where;
+      EXPECT_THROW(a.rpc_sync<&plus>(where, rref<int>(), 1), invalid_argument) << where;
+      EXPECT_THROW(a.remote<&plus>(where, rref<int>(), 1).to_here(), invalid_argument) << where;
+      EXPECT_THROW(nodes[1].rpc_sync<&plus>(where, on_a, 1), encode_error) << where;
+    }
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
 // Cannot be read.
 struct riddle {
   int x = 0;

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "actors/calls.hpp"
+#include "actors/rref/rref_table.hpp"
+
+namespace troupe::detail {
+
+/// Asks for the value of an rref.
+template <class T>
+struct fetch {
+  static constexpr std::string_view name = "rref::to_here";
+  static std::uint64_t hash() { return type_hash<fetch>(); }
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    const auto id = in.get<rref_id>();
+    in.expect_end();
+    auto state = std::static_pointer_cast<future_state<T>>(
+        handles.actors().rrefs().find(id, value_type::of<T>()));
+    if (state->ready()) return answer(*state, reply);
+    auto kept = std::make_shared<reply_token>(std::move(reply));
+    state->when_ready(make_continuation([state, kept] { answer(*state, *kept); }));
+  }
+
+  static void skip(decoder& in) { in.get<rref_id>(); }
+
+  static void answer(future_state<T>& state, reply_token& reply) noexcept {
+    if (state.failure())
+      reply.fail(state.failure());
+    else if constexpr (std::is_void_v<T>)
+      reply.value([](encoder&) {});
+    else
+      reply.value([&](encoder& out) { out.put(*state.value()); });
+  }
+};
+
+template <class T>
+const bool fetch<T>::registered = add_function(function_entry_of<fetch<T>>());
+
+/// The state of a copy of the value of `id`. What is in `kept` lives as long.
+template <class T>
+std::shared_ptr<future_state<T>> fetch_value(node_core& node, peer& owner, const rref_id& id,
+                                             const call_options& how,
+                                             std::shared_ptr<rref_core> kept) {
+  using call = fetch<T>;
+  (void)call::registered;
+  auto state = std::make_shared<call_state<T>>(node, owner, call::name, how, std::move(kept));
+  state->sent_as(
+      node.call(owner, call::hash(), call::name, state, how, [&](encoder& out) { out.put(id); }));
+  return state;
+}
+
+/// The state of a lent value, on the callee. Throws rref_gone, peer_lost.
+template <class T>
+std::shared_ptr<future_state<T>> borrow(remoting& actors, const loan<T>& of) {
+  auto& table = actors.rrefs();
+  if (table.owns(of.id))
+    return std::static_pointer_cast<future_state<T>>(table.find(of.id, value_type::of<T>()));
+  return fetch_value<T>(*table.node(), table.owner_of(of.id), of.id, {}, nullptr);
+}
+
+}  // namespace troupe::detail
