@@ -189,15 +189,14 @@ def rref_remote_to_here():
 
 
 def values_here():
-    return int(rpc.api._rref_context_get_debug_info()["num_owner_rrefs"])
+    return int(torch._C._distributed_rpc._rref_context_get_debug_info()["num_owner_rrefs"])
 
 
 def rref_churn(together=1000):
     def batch():
         references = [rpc.remote(PEER, one) for _ in range(together)]
-        for reference in references:
-            reference.to_here()
-        del references[:], reference
+        references[-1].to_here()
+        references.clear()
         while rpc.rpc_sync(PEER, values_here) > 0:
             pass
 
