@@ -1,5 +1,6 @@
 #include "messages/error.hpp"
 
+#include <c10/util/Exception.h>
 #include <cxxabi.h>
 
 #include <atomic>
@@ -131,7 +132,9 @@ fault describe(std::exception_ptr thrown, std::string node, std::string function
     if (out.function.empty()) out.function = std::move(function);
     return out;
   } catch (const std::exception& e) {
-    const char* text = e.what();
+    // The calls that led to an error of libtorch are no part of what it says.
+    const auto* torchs = dynamic_cast<const c10::Error*>(&e);
+    const char* text = torchs ? torchs->what_without_backtrace() : e.what();
     out.text = text ? text : "";
     if (out.text.size() > longest_text) out.text = out.text.substr(0, longest_text) + "...";
     out.type = demangle(typeid(e).name());
