@@ -68,15 +68,18 @@ public:
 private:
   // The request is answered, but the limit goes on: once more as long at the most.
   void set_value_after(border::claims&& claims, stored<T>&& value) {
-    if (limit_.count() > 0) {
-      auto late = node_.sleep_for(limit_);
-      late.state().when_ready(make_continuation([weak = this->weak_from_this()] {
+    std::optional<future<void>> late;
+    const auto end = limit_.count() > 0 ? deadline_after(limit_) : never;
+    if (end != never) {
+      late = node_.wake_at(end);
+      late->state().when_ready(make_continuation([weak = this->weak_from_this()] {
         if (const auto self = weak.lock()) self->expire();
       }));
     }
     auto waiting = std::make_shared<stored<T>>(std::move(value));
     after(std::move(claims),
-          [self = this->shared_from_this(), waiting](const std::exception_ptr& failure) {
+          [self = this->shared_from_this(), waiting, late, end](const std::exception_ptr& failure) {
+            if (late) self->driver()->run_if_open([&] { self->node_.forget(*late, end); });
             if (failure)
               self->set_exception(failure);
             else

@@ -149,6 +149,10 @@ public:
     return sleepers_.add(engine_, time.count() > 0 ? deadline_after(time) : clock::now());
   }
 
+  /// The same at `until`, for who may want to `forget` it before.
+  future<void> wake_at(clock::time_point until) { return sleepers_.add(engine_, until); }
+  void forget(const future<void>& one, clock::time_point until) { sleepers_.remove(one, until); }
+
   /// From the node's own source, which in a simulation depends on its seed.
   std::uint64_t random() noexcept;
 

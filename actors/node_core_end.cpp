@@ -60,6 +60,8 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
 // its use, or a circle.
 void node_core::report_leaks() const {
   constexpr std::size_t most = 10;
+  // What was lent to calls that were not answered in time is none of the program's.
+  remoting_->requests().take_late();
   auto left = remoting_->rrefs().list();
   std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
   for (std::size_t i = 0; i < std::min(most, left.size()); ++i)

@@ -64,6 +64,14 @@ std::vector<pending_request> request_table::take_all() {
   return out;
 }
 
+std::vector<pending_request> request_table::take_late() {
+  std::lock_guard guard(mutex_);
+  std::vector<pending_request> out;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].request && slots_[i].request.late) out.push_back(empty(i));
+  return out;
+}
+
 std::vector<pending_request> request_table::take_expired(clock::time_point now,
                                                          clock::time_point& next) {
   std::lock_guard guard(mutex_);

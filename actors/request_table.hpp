@@ -61,6 +61,9 @@ public:
 
   std::vector<pending_request> take_all();
 
+  /// Those that nobody waits for any more.
+  std::vector<pending_request> take_late();
+
   /// All whose deadline has passed; `next` becomes the earliest deadline of the others. They stay
   /// in the table, as late ones, until their answer or the end of their peer.
   std::vector<pending_request> take_expired(clock::time_point now, clock::time_point& next);

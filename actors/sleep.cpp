@@ -18,6 +18,18 @@ future<void> sleepers::add(const std::shared_ptr<engine>& driver, clock::time_po
   return future<void>(std::move(made));
 }
 
+void sleepers::remove(const future<void>& one, clock::time_point until) {
+  state last;  // its continuations go outside of the lock
+  const std::lock_guard guard(mutex_);
+  const auto [begin, end] = waiting_.equal_range(until);
+  for (auto at = begin; at != end; ++at) {
+    if (at->second != one.shared()) continue;
+    last = std::move(at->second);
+    waiting_.erase(at);
+    return;
+  }
+}
+
 clock::time_point sleepers::run_due(clock::time_point now) {
   std::vector<state> due;
   auto next = never;

@@ -13,6 +13,9 @@ public:
   /// Ready at `until`, or fails when the node ends; `driver` is the node's.
   future<void> add(const std::shared_ptr<engine>& driver, clock::time_point until);
 
+  /// Forgets one that was to be ready at `until`: nobody waits for it any more.
+  void remove(const future<void>& one, clock::time_point until);
+
   /// Completes those that are due; returns when the next is, or `never`.
   clock::time_point run_due(clock::time_point now);
 

@@ -50,13 +50,31 @@ std::shared_ptr<future_state<T>> fetch_value(node_core& node, peer& owner, const
   return state;
 }
 
-/// The state of a lent value, on the callee. Throws rref_gone, peer_lost.
+/// The state of a lent value, on the callee, which is a holder meanwhile if it `holds`. Without a
+/// limit: the call's is its caller's affair. Throws rref_gone.
 template <class T>
-std::shared_ptr<future_state<T>> borrow(remoting& actors, const loan<T>& of) {
+std::shared_ptr<future_state<T>> borrow(remoting& actors, const loan<T>& of, bool holds) {
   auto& table = actors.rrefs();
-  if (table.owns(of.id))
-    return std::static_pointer_cast<future_state<T>>(table.find(of.id, value_type::of<T>()));
-  return fetch_value<T>(*table.node(), table.owner_of(of.id), of.id, {}, nullptr);
+  const auto type = value_type::of<T>();
+  if (table.owns(of.id)) return std::static_pointer_cast<future_state<T>>(table.find(of.id, type));
+  auto& owner = table.owner_of(of.id);
+  call_options how;
+  how.limit = std::chrono::milliseconds(0);
+  return fetch_value<T>(*table.node(), owner, of.id, how,
+                        holds ? table.hold(owner, of.id, type) : nullptr);
 }
+
+/// What a call waits for before it begins. Who gives it up gives up all of that.
+class awaited_values final : public future_core {
+public:
+  awaited_values(std::shared_ptr<engine> driver, std::vector<std::shared_ptr<future_core>> all)
+      : future_core(std::move(driver)), all_(std::move(all)) {}
+  void cancel() override {
+    for (const auto& one : all_) one->cancel();
+  }
+
+private:
+  const std::vector<std::shared_ptr<future_core>> all_;
+};
 
 }  // namespace troupe::detail

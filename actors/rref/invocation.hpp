@@ -88,7 +88,9 @@ public:
       if (std::all_of(awaited.begin(), awaited.end(), is_ready)) {
         run(self, first_failure(awaited));
       } else {
-        after(std::move(awaited), [self](const std::exception_ptr& failure) {
+        const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), awaited);
+        self->reply_.comes_from(given_up);
+        after(std::move(awaited), [self, given_up](const std::exception_ptr& failure) {
           const serving now(self->reply_.call());
           run(self, failure ? failure : self->reply_.cancelled());
         });
@@ -165,7 +167,7 @@ private:
     if (object_) awaited.push_back(object_);
     [[maybe_unused]] const auto await = [&]<std::size_t J>() {
       if constexpr (is_lent<J>)
-        awaited.push_back(std::get<J>(values_) = borrow(actors, std::get<J>(given_)));
+        awaited.push_back(std::get<J>(values_) = borrow(actors, std::get<J>(given_), Creates));
     };
     (await.template operator()<I>(), ...);
   }

@@ -11,6 +11,9 @@ namespace detail {
 
 namespace {
 
+// By so many numbers may a reference be ahead of the creations that have come.
+constexpr std::uint64_t most_ahead = 1 << 20;
+
 [[noreturn]] void throw_gone(const rref_id& id, const std::string& why) {
   throw rref_gone(to_string(id) + ' ' + why);
 }
@@ -36,7 +39,10 @@ bool owner_table::arrivals::add(std::uint64_t number) {
 owner_table::record* owner_table::look(const rref_id& id) {
   if (const auto place = records_.find(id); place != records_.end()) return &place->second;
   const auto* creator = peers_.find(id.creator, id.creator_incarnation);
-  if (closed_ || !creator || !creator->live() || arrivals_[creator].has(id.number)) return nullptr;
+  if (closed_ || !creator || !creator->live()) return nullptr;
+  const auto& come = arrivals_[creator];
+  // Its window keeps an honest creator from being far ahead.
+  if (come.has(id.number) || id.number - come.below > most_ahead) return nullptr;
   return &records_[id];
 }
 
@@ -49,14 +55,21 @@ owner_table::dropped owner_table::take(std::unordered_map<rref_id, record>::iter
 
 void owner_table::own(const rref_id& id, value_cell value, const value_type& type,
                       const peer& holder) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) throw not_initialized("the node has been shut down");
-  arrivals_[&holder].add(id.number);
-  auto& entry = records_[id];
-  entry.value = std::move(value);
-  entry.type = type;
-  entry.created = true;
-  entry.holders.insert({&holder, 0});
+  value_cell guessed;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw not_initialized("the node has been shut down");
+    arrivals_[&holder].add(id.number);
+    auto& entry = records_[id];
+    guessed = std::exchange(entry.value, std::move(value));
+    entry.type = type;
+    entry.created = true;
+    entry.holders.insert({&holder, 0});
+  }
+  // Nobody can have had a reference to it.
+  if (guessed)
+    guessed->set_exception(
+        std::make_exception_ptr(rref_gone(to_string(id) + " was asked for before it was made")));
 }
 
 value_cell owner_table::create(const rref_id& id, const value_type& type, const peer& creator) {

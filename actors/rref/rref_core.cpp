@@ -65,13 +65,15 @@ void rref_core::on_value(opened_envelope&) noexcept {
 }
 
 void rref_core::on_fault(fault&& why) noexcept {
-  actors_->rrefs().failed(*this, why);
-  release_object();
+  auto told = why;
   if (why.code == errc::rpc_timeout)
-    why.text =
+    told.text =
         "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner "
         "node does not exist.";
-  set_exception(to_exception(std::move(why)));
+  // First: the owner, once told, may answer that it was given up, which is no news.
+  set_exception(to_exception(std::move(told)));
+  actors_->rrefs().failed(*this, why);
+  release_object();
 }
 
 }  // namespace troupe::detail

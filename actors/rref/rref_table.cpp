@@ -103,6 +103,14 @@ value_cell rref_table::create(std::uint64_t number, const value_type& type, cons
       creator);
 }
 
+std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
+                                            const value_type& type) {
+  auto core = make(owner, id, type, rref_core::origin::grant, next_use(), {});
+  core->set_value();
+  tell(owner, note::hold, id, core->use());
+  return core;
+}
+
 peer& rref_table::owner_of(const rref_id& id) const {
   auto* known = actors_.peers().find(id.owner, id.owner_incarnation);
   return known ? *known : actors_.peers().departed(id.owner, id.owner_incarnation);
@@ -267,6 +275,12 @@ void rref_table::deliver(decoder& in, peer& from) {
       const auto use = in.get<std::uint64_t>();
       const bool known = owns(id) && owned_.hold(id, from, use) != owner_table::presence::gone;
       tell(from, note::confirm, use, known);
+      return;
+    }
+    case note::hold: {
+      const auto id = in.get<rref_id>();
+      const auto use = in.get<std::uint64_t>();
+      if (owns(id)) (void)owned_.hold(id, from, use);
       return;
     }
     case note::confirm: {

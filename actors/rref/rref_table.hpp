@@ -41,10 +41,10 @@ namespace detail {
 ///    never will be.
 /// 8. A creation that fails leaves a reference that throws why wherever it is used, at its creator
 ///    and at all to whom it was passed on.
-/// 9. Who calls a function with a reference of which only the value is wanted lends it: it keeps
-/// its
-///    own until the call has been answered, also when it waits no longer, or the callee is lost.
-///    The callee asks the owner for the value, and is no holder.
+/// 9. Who calls a function with a reference of which only the value is wanted lends it: the lender
+///    keeps its own until the call is answered, also when it waits no longer, or until the callee
+///    is lost. The callee asks the owner for the value. While it does, it is a holder itself if it
+///    creates a value, which others than the lender may want; the lender's end ends other calls.
 /// 10. When a node ends, what it owns goes; references to that throw peer_lost.
 ///
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
@@ -73,6 +73,10 @@ public:
   bool owns(const rref_id& id) const noexcept {
     return id.owner == identity_.rank && id.owner_incarnation == identity_.incarnation;
   }
+
+  /// A use of somebody else's value whose owner is told of it and does not answer: it holds the
+  /// value if that is still there by then.
+  std::shared_ptr<rref_core> hold(peer& owner, const rref_id& id, const value_type& type);
 
   /// The node that owns it, or did. Throws decode_error when too many that never were are named.
   peer& owner_of(const rref_id& id) const;
@@ -125,6 +129,7 @@ private:
 
   enum class note : std::uint8_t {
     claim,    // id, use: this node has a reference now
+    hold,     // id, use: the same, and no answer is wanted
     confirm,  // use, whether there is a value, or will be
     unpin,    // pin: the receiver is known to the owner
     drop,     // id, use

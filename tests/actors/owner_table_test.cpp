@@ -65,6 +65,19 @@ TEST_F(owner_tables, what_has_not_come_yet_is_to_come) {  // rule 6
   EXPECT_THROW(table.create(id(1, 2), number, at(1)), rref_gone);
 }
 
+TEST_F(owner_tables, what_nobody_can_have_a_reference_to_is_bounded_and_told) {
+  EXPECT_EQ(table.hold(id(1, std::uint64_t{1} << 40), at(2), 1), owner_table::presence::gone);
+  EXPECT_TRUE(gone(id(1, std::uint64_t{1} << 40)));
+  EXPECT_EQ(table.size(), 0u);
+  // Asked for by its number before its owner has made it.
+  const auto guessed = table.find(id(0, 1), number);
+  const auto made = number.make(nullptr);
+  table.own(id(0, 1), made, number, at(0));
+  EXPECT_TRUE(guessed->ready());
+  EXPECT_THROW(std::rethrow_exception(guessed->failure()), rref_gone);
+  EXPECT_EQ(table.find(id(0, 1), number), made);
+}
+
 TEST_F(owner_tables, what_its_creator_gives_up_says_why) {  // rule 8
   EXPECT_EQ(table.hold(id(1, 1), at(2), 1), owner_table::presence::to_come);
   const auto waiting = table.find(id(1, 1), number);

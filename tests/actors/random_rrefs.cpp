@@ -154,7 +154,7 @@ void random_rrefs::step(my_place& at) {
   const auto call = ++book_->last_call;
   const auto value = ++book_->last_value;
   const auto any = [&]() -> known { return at.held[below(at.held.size())]; };
-  switch (below(14)) {
+  switch (below(15)) {
     case 0:
     case 1: {
       known made{.value = value, .fails = value % 7 == 0, .may_expire = once_in(8)};
@@ -204,6 +204,19 @@ void random_rrefs::step(my_place& at) {
             {here.rpc_async<&read_for_me>(peer, about, timeout(40s)), about.value, 0, about});
       }
       break;
+    case 13: {
+      // The same in a call, which may be given up.
+      if (at.held.empty()) break;
+      const auto a = any(), b = any();
+      if (!a.number || !b.number) break;
+      known about{.value = a.value + b.value,
+                  .fails = a.fails || b.fails,
+                  .may_expire = a.may_expire || b.may_expire || once_in(3)};
+      auto answer = here.rpc_async<&add_numbers>(peer, a.number, b.number, call, timeout(40s));
+      if (about.may_expire && once_in(2)) answer.cancel();
+      at.calls.push_back({std::move(answer), about.value, call, about});
+      break;
+    }
     default:
       if (!at.held.empty())
         at.gifts.push_back(
@@ -284,11 +297,11 @@ void random_rrefs::check_uses() {
 // Nothing that nobody has a reference to stays.
 void random_rrefs::check_rest() {
   for (const auto& one : places_) static_cast<my_place&>(*one).held.clear();
-  book_->pockets.clear();
   for (const auto& at : places_) {
     if (at->crashed || at->left) continue;
     debug_info left;
     const auto nothing_left = [&] {
+      book_->pockets.clear();  // a call that its caller has given up may still fill one
       if (!at->here.in_job()) return true;
       left = at->here.debug_info();
       return left.calls_in_flight == 0 && left.owner_rrefs == 0 && left.user_rrefs == 0 &&

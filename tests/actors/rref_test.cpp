@@ -420,6 +420,82 @@ TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answe
   shut_down(nodes);
 }
 
+std::atomic<bool> gate_open;
+int when_open(int x) {
+  while (!gate_open) std::this_thread::sleep_for(1ms);
+  return x;
+}
+
+TEST_P(rrefs, a_lender_that_ends_ends_no_creation_that_others_know_of) {
+  rpc_options narrow;
+  narrow.window.messages = 2;
+  narrow.max_threads = 4;
+  auto nodes = start({"d", "a", "b", "c"}, narrow);
+  gate_open = false;
+  std::vector<future<int>> busy;
+  std::thread flood;
+  {
+    const auto lent = nodes[1].remote<&plus>("b", 1, 2);
+    EXPECT_EQ(lent.to_here(), 3);
+    // Whatever c asks of b waits, the value of `lent` too.
+    flood = std::thread([&] {
+      for (int i = 0; i < 8; ++i)
+        busy.push_back(nodes[3].rpc_async<&when_open>("b", i, timeout(patience)));
+    });
+    std::this_thread::sleep_for(100ms);
+    const auto made = nodes[1].remote<&plus>("c", lent, 10);
+    nodes[1].rpc_sync<&keep>("d", made);
+    // c has told b that it wants it.
+    EXPECT_TRUE(eventually([&] { return nodes[3].debug_info().user_rrefs > 0; }));
+    std::this_thread::sleep_for(100ms);
+  }
+  nodes[1].shutdown(false);
+  EXPECT_TRUE(eventually([&] { return nodes[2].world_size() == 3; }));
+  gate_open = true;
+  EXPECT_EQ(nodes[0].rpc_sync<&use_kept>("d"), 13);
+  nodes[0].rpc_sync<&let_go>("d");
+  flood.join();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(busy[static_cast<std::size_t>(i)].get(), i);
+  busy.clear();
+  nodes.erase(nodes.begin() + 1);
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(rrefs, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
+  rpc_options hasty;
+  hasty.rpc_timeout = 50ms;
+  auto nodes = start({"a", "b", "c"}, hasty);
+  {
+    const auto r = nodes[0].remote<&slow>("b", 300, timeout(0ms));
+    EXPECT_EQ(nodes[0].rpc_sync<&plus>("c", r, 1, timeout(0ms)), 301);
+    EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(patience)).to_here(), 301);
+    // A call that is cancelled waits for nothing any more.
+    gate_open = false;
+    auto never = nodes[0].remote<&when_open>("b", 1, timeout(0ms));
+    const auto call = nodes[0].rpc_async<&plus>("c", never, 1, timeout(0ms));
+    EXPECT_TRUE(eventually([&] { return nodes[2].debug_info().calls_in_flight == 1; }));
+    call.cancel();
+    EXPECT_TRUE(eventually([&] { return nodes[2].debug_info().calls_in_flight == 0; }));
+    gate_open = true;
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(rrefs, creations_that_time_out_say_so_and_nothing_else) {
+  auto nodes = start({"a", "b"});
+  for (int i = 0; i < 300; ++i) {
+    const auto r = nodes[0].remote<&slow>(i % 2 == 0 ? "a" : "b", 1, timeout(1ms));
+    try {
+      EXPECT_EQ(r.to_here(), 1);
+    } catch (const rpc_timeout&) {
+    }
+  }
+  expect_nothing_left(nodes);
+  shut_down(nodes);
+}
+
 TEST_P(rrefs, that_are_lent_come_from_where_they_are) {
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
