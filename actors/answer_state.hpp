@@ -2,6 +2,7 @@
 
 #include "actors/engine.hpp"
 #include "actors/future.hpp"
+#include "actors/recording.hpp"
 #include "actors/remoting.hpp"
 
 namespace troupe::detail {
@@ -43,6 +44,7 @@ protected:
     try {
       border handles(actors_, peer_);
       decoder in(answer.body(), answer.tensors(), &handles);
+      (void)receive_crossing(actors_, answer, in, peer_);
       if constexpr (std::is_invocable_v<const Read&, decoder&, border&>)
         read(in, handles);
       else

@@ -22,8 +22,17 @@ struct served_call {
   bool operator==(const served_call&) const = default;
 };
 
+/// What a thread works for: a call, a distributed autograd context, both, or neither. Goes along
+/// with a coroutine, from call to call, and back with their answers.
+struct errand {
+  served_call call{};
+  std::uint64_t context = 0;  ///< 0: none
+};
+
+errand current_errand() noexcept;
+
 /// The call for which the calling thread runs a function or coroutine; empty: none.
-served_call current_call() noexcept;
+inline served_call current_call() noexcept { return current_errand().call; }
 
 /// Has the caller given up the call that the calling thread serves? For functions that other nodes
 /// call, their coroutines, and the tasks that these begin. False elsewhere.
@@ -33,20 +42,20 @@ namespace detail {
 
 void set_current_node(node_core* node) noexcept;
 void set_current_actor(std::uint64_t id) noexcept;
-void set_current_call(const served_call& call) noexcept;
+void set_current_errand(const errand& what) noexcept;
 
-/// While it lives, the calling thread serves that call, or none.
+/// While it lives, the calling thread works for that.
 class serving {
 public:
-  explicit serving(const served_call& call) noexcept : before_(current_call()) {
-    set_current_call(call);
+  explicit serving(const errand& what) noexcept : before_(current_errand()) {
+    set_current_errand(what);
   }
-  ~serving() { set_current_call(before_); }
+  ~serving() { set_current_errand(before_); }
   serving(const serving&) = delete;
   serving& operator=(const serving&) = delete;
 
 private:
-  const served_call before_;
+  const errand before_;
 };
 
 }  // namespace detail

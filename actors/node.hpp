@@ -295,11 +295,13 @@ public:
   /// and the shutdown waits a second for such threads to end before it leaves CAF's system behind.
   caf::actor_system& system() const { return open().system(); }
 
-private:
+  /// What is behind it, for other rooms. Throws not_initialized when there is nothing.
   node_core& core() const {
     if (!core_) throw not_initialized("RPC has not been initialized. Call init_rpc first.");
     return *core_;
   }
+
+private:
   node_core& open() const {
     core().check_open();
     return *core_;

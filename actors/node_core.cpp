@@ -10,6 +10,7 @@
 #include "actors/membership/note_codec.hpp"
 #include "actors/profiling.hpp"
 #include "actors/receipt.hpp"
+#include "actors/recorder.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/log.hpp"
@@ -34,7 +35,8 @@ void node_core::check_open() const {
 
 std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
                                    const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                                   letter& text, const border& handles) {
+                                   letter& text, const border& handles,
+                                   detail::recording& context) {
   pending_request pending;
   pending.references = handles.references();
   pending.peer = to.rank();
@@ -48,11 +50,13 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   header.kind = envelope_kind::call;
   header.urgent = how.urgent;
   header.target = hash;
+  context.finish(header);
   header.request = remoting_->expect(std::move(pending));
   range.begin(name, self().name, to.info.name,
               detail::range_number(identity_.rank, header.request));
   try {
     remoting_->out().send(to, 0, header, &text, nullptr, until);
+    context.sent();
     return header.request;
   } catch (...) {
     // Unless somebody else has answered it already.
@@ -168,10 +172,16 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
     return;
   }
   const served_call call{&from, header.request};
-  const detail::serving now(call);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
+    try {
+      reply.in_context(detail::receive_crossing(*remoting_, message, in, from));
+    } catch (const unknown_context&) {
+      function->skip(in);
+      throw;
+    }
+    const detail::serving now(reply.errand());
     if (remoting_->served().remembers(call)) {
       function->skip(in);
       throw cancelled_error("cancelled before it began");
@@ -210,7 +220,7 @@ void node_core::prepare_thread() noexcept {
   clean_thread_state();
   detail::set_current_node(this);
   detail::set_current_actor(0);
-  detail::set_current_call({});
+  detail::set_current_errand({});
 }
 
 // On the thread that has made the actor.
@@ -246,6 +256,11 @@ debug_info node_core::info() const {
   out.owner_rrefs = rrefs.owned;
   out.user_rrefs = rrefs.used;
   out.rref_forks = rrefs.forks;
+  if (const auto* records = remoting_->records()) {
+    const auto contexts = records->count();
+    out.autograd_contexts = contexts.contexts;
+    out.backward_passes = contexts.passes;
+  }
   out.traffic = net_->count();
   return out;
 }

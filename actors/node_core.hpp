@@ -31,13 +31,15 @@ namespace troupe {
 struct debug_info {
   unsigned threads = 0;
   unsigned idle_threads = 0;
-  std::size_t calls_in_flight = 0;  ///< requests of this node that wait for an answer
-  std::size_t calls_served = 0;     ///< calls to this node that it will answer later
-  std::size_t actors_held = 0;      ///< actors here that other nodes have handles of
-  std::size_t remote_handles = 0;   ///< handles here of other nodes' actors
-  std::size_t owner_rrefs = 0;      ///< values here that rrefs refer to
-  std::size_t user_rrefs = 0;       ///< rrefs here, whoever owns the value; copies count as one
-  std::size_t rref_forks = 0;       ///< rrefs on their way to other nodes, not yet confirmed
+  std::size_t calls_in_flight = 0;    ///< requests of this node that wait for an answer
+  std::size_t calls_served = 0;       ///< calls to this node that it will answer later
+  std::size_t actors_held = 0;        ///< actors here that other nodes have handles of
+  std::size_t remote_handles = 0;     ///< handles here of other nodes' actors
+  std::size_t owner_rrefs = 0;        ///< values here that rrefs refer to
+  std::size_t user_rrefs = 0;         ///< rrefs here, whoever owns the value; copies count as one
+  std::size_t rref_forks = 0;         ///< rrefs on their way to other nodes, not yet confirmed
+  std::size_t autograd_contexts = 0;  ///< distributed ones, in which this node takes part
+  std::size_t backward_passes = 0;    ///< in those, under way
   transport::counters traffic;
 };
 
@@ -97,11 +99,12 @@ public:
       if (!pass) throw not_initialized("the node has been shut down");
       border handles(*remoting_, to);
       letter text(&handles);
+      detail::recording context(*remoting_, current_errand().context, to, text);
       if constexpr (std::is_invocable_v<Write&, encoder&, border&>)
         write(text.body(), handles);
       else
         write(text.body());
-      const auto request = send_call(to, hash, name, sink, how, text, handles);
+      const auto request = send_call(to, hash, name, sink, how, text, handles, context);
       if (request != 0) handles.sent();
       return request;
     } catch (const error& e) {
@@ -185,7 +188,7 @@ private:
   static void destroy(node_core* core) noexcept;
   std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
                           const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                          letter& text, const border& handles);
+                          letter& text, const border& handles, detail::recording& context);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
   void execute(opened_envelope& message, peer& from, std::size_t size) noexcept;

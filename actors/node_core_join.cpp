@@ -42,6 +42,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   engine_ = make_engine(*this);
   remoting_ =
       std::make_shared<remoting>(identity_, engine_, table_, options.window, options.overload);
+  remoting_->set_recorder(detail::make_recorder(*this));
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;
   remoting_->out().set_epoch(start.epoch);

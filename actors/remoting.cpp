@@ -1,5 +1,6 @@
 #include "actors/remoting.hpp"
 
+#include "actors/recorder.hpp"
 #include "actors/remoting_internal.hpp"
 #include "actors/rref/rref_table.hpp"
 
@@ -36,6 +37,10 @@ remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
       rrefs_(std::make_unique<detail::rref_table>(*this, self)) {}
 
 remoting::~remoting() = default;
+
+void remoting::set_recorder(std::unique_ptr<detail::recorder> records) {
+  records_ = std::move(records);
+}
 
 void remoting::attach(caf::actor_system& system) { system_ = &system; }
 
@@ -125,6 +130,7 @@ void remoting::bury(const peer& whom) {
   for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
   for (auto& watchers : orphans) tell(watchers, why, nullptr);
   exports_->release_all(whom.rank());
+  if (records_) records_->bury(whom);
   rrefs_->bury(whom);
 }
 
@@ -142,6 +148,7 @@ void remoting::fail_pending(const fault& why) {
     pins.swap(pins_);
   }
   exports_->clear();
+  if (records_) records_->close();
   rrefs_->close(why);
 }
 

@@ -22,6 +22,7 @@ class receipt;
 
 namespace detail {
 class future_core;
+class recorder;
 class rref_table;
 }  // namespace detail
 
@@ -96,6 +97,10 @@ public:
   served_calls& served() noexcept { return served_; }
   export_table& exports() noexcept { return *exports_; }
   detail::rref_table& rrefs() noexcept { return *rrefs_; }
+
+  /// nullptr: none has been provided.
+  detail::recorder* records() const noexcept { return records_.get(); }
+  void set_recorder(std::unique_ptr<detail::recorder> records);
   mail& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
 
@@ -172,6 +177,7 @@ private:
   served_calls served_;
   std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
   std::unique_ptr<detail::rref_table> rrefs_;
+  std::unique_ptr<detail::recorder> records_;
 
   struct key {
     transport::rank_t rank;

@@ -10,13 +10,15 @@ reply_token::~reply_token() {
 }
 
 // False: the node has been shut down, and the caller hears that it is lost.
-bool reply_token::send(remoting& owner, letter& text) {
+bool reply_token::send(remoting& owner, letter& text, detail::recording& context) {
   gate::pass pass(owner.entrance());
   if (!pass) return false;
   envelope_header header;
   header.kind = envelope_kind::response;
   header.target = request_;
+  context.finish(header);
   owner.out().send(*to_, 0, header, &text);
+  context.sent();
   return true;
 }
 
@@ -36,7 +38,7 @@ void reply_token::fail_unread(std::exception_ptr why) noexcept {
 }
 
 std::exception_ptr reply_token::cancelled() const {
-  if (!owner_ || !owner_->served().remembers(call())) return nullptr;
+  if (!owner_ || !owner_->served().remembers({to_, request_})) return nullptr;
   return std::make_exception_ptr(cancelled_error("cancelled before it began"));
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string_view>
 
+#include "actors/recording.hpp"
 #include "actors/remoting.hpp"
 
 namespace troupe {
@@ -36,8 +37,9 @@ public:
     try {
       border handles(*owner, *to_);
       letter text(&handles);
+      detail::recording context(*owner, context_, *to_, text);
       write(text.body());
-      if (send(*owner, text)) handles.sent();
+      if (send(*owner, text, context)) handles.sent();
     } catch (...) {
       send_failure(*owner, std::current_exception());
     }
@@ -48,8 +50,13 @@ public:
   /// The call cannot be read here: the caller takes back what is in its arguments.
   void fail_unread(std::exception_ptr why) noexcept;
 
-  /// The call, for who runs it later. Pre: not answered yet.
-  served_call call() const noexcept { return {to_, request_}; }
+  /// The call belongs to that autograd context, and so does the answer; 0: to none.
+  void in_context(std::uint64_t context) noexcept { context_ = context; }
+
+  /// The call and its context, for who runs it later. Pre: not answered yet.
+  struct errand errand() const noexcept {
+    return {{to_, request_}, context_};
+  }
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;
 
@@ -57,13 +64,14 @@ public:
   fault described(std::exception_ptr why) const;
 
 private:
-  bool send(remoting& owner, letter& text);
+  bool send(remoting& owner, letter& text, detail::recording& context);
   void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
 
   std::shared_ptr<remoting> owner_;
   peer* to_;
   std::uint64_t request_;
   std::string_view function_;
+  std::uint64_t context_ = 0;
   bool later_ = false;
 };
 

@@ -8,8 +8,8 @@ namespace troupe::detail {
 /// A coroutine that waits: whoever takes this resumes it, or ends it by letting go.
 class suspended {
 public:
-  suspended(std::coroutine_handle<> who, const served_call& call, std::exception_ptr& thrown)
-      : who_(who.address()), call_(call), thrown_(thrown) {}
+  suspended(std::coroutine_handle<> who, const errand& what, std::exception_ptr& thrown)
+      : who_(who.address()), works_for_(what), thrown_(thrown) {}
   suspended(const suspended&) = delete;
   suspended& operator=(const suspended&) = delete;
   ~suspended() {
@@ -27,7 +27,7 @@ public:
   void resume() {
     auto who = take();
     if (!who) return;
-    const serving as(call_);
+    const serving as(works_for_);
     who.resume();
   }
 
@@ -36,12 +36,12 @@ public:
     auto who = take();
     if (!who) return nullptr;
     thrown_ = std::move(why);
-    return std::make_shared<suspended>(who, call_, thrown_);
+    return std::make_shared<suspended>(who, works_for_, thrown_);
   }
 
 private:
   std::atomic<void*> who_;
-  const served_call call_;
+  const errand works_for_;
   std::exception_ptr& thrown_;  // the coroutine's
 };
 
@@ -53,8 +53,9 @@ std::shared_ptr<engine> current_driver() {
 bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
              coroutine_control* control, std::exception_ptr& thrown) {
   const auto waiting =
-      std::make_shared<suspended>(who, control ? control->call() : served_call(), thrown);
+      std::make_shared<suspended>(who, control ? current_errand() : errand(), thrown);
   const auto driver = control ? control->driver() : nullptr;
+  const auto threads_own = control ? control->began_for() : current_errand();
   if (control) {
     if (auto why = control->begin_wait(waiting, what)) {
       thrown = std::move(why);
@@ -70,6 +71,8 @@ bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
     // What it knows of its node is gone with it.
     if (!driver->push_if_open(job)) intrusive_ptr_release(job);
   });
+  // What it works for since it began, a context say, is its own business.
+  set_current_errand(threads_own);
   what->when_ready(next, &waiting->who());
   return true;
 }

@@ -78,6 +78,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setVersion(protocol_version);
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
+  root.setRecorded(header.recorded);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -173,6 +174,7 @@ void opened_envelope::read() {
   auto root = reader_->root;
   header_ = {checked_kind(root.getVersion(), static_cast<unsigned>(root.getKind())),
              root.getUrgent(),
+             root.getRecorded(),
              root.getEpoch(),
              root.getJob(),
              root.getIncarnation(),

@@ -24,6 +24,7 @@ enum class envelope_kind : std::uint8_t { actor_message, response, failure, call
 struct envelope_header {
   envelope_kind kind = envelope_kind::control;
   bool urgent = false;
+  bool recorded = false;
   std::uint32_t epoch = 0;
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;

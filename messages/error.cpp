@@ -57,6 +57,7 @@ const char* name_of(errc code) noexcept {
     case errc::overloaded: return "overloaded";
     case errc::rref_gone: return "rref gone";
     case errc::cancelled: return "cancelled";
+    case errc::unknown_context: return "unknown context";
   }
   return nullptr;
 }
@@ -100,6 +101,7 @@ std::exception_ptr to_exception(fault f) {
     case errc::overloaded: return std::make_exception_ptr(overloaded_error(std::move(f)));
     case errc::rref_gone: return std::make_exception_ptr(rref_gone(std::move(f)));
     case errc::cancelled: return std::make_exception_ptr(cancelled_error(std::move(f)));
+    case errc::unknown_context: return std::make_exception_ptr(unknown_context(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }

@@ -29,6 +29,7 @@ enum class errc : std::uint8_t {
   overloaded,        ///< the receiver's window is full
   rref_gone,         ///< what the rref referred to exists no more, or never did
   cancelled,         ///< the caller has given the call up
+  unknown_context,   ///< the autograd context has ended, or never was
 };
 
 /// The name of `code`, as in the list above.
@@ -98,6 +99,7 @@ using fenced_error = error_of<errc::fenced>;
 using overloaded_error = error_of<errc::overloaded>;
 using rref_gone = error_of<errc::rref_gone>;
 using cancelled_error = error_of<errc::cancelled>;
+using unknown_context = error_of<errc::unknown_context>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

@@ -184,6 +184,13 @@ tensor_reader::tensor_reader(schema::TensorTable::Reader table,
 
 std::size_t tensor_reader::size() const noexcept { return state_->made.size(); }
 
+std::vector<at::Tensor> tensor_reader::requiring_grad() {
+  std::vector<at::Tensor> out;
+  for (std::uint32_t i = 0; i < size(); ++i)
+    if (state_->tensors[i].getRequiresGrad()) out.push_back(get(i));
+  return out;
+}
+
 at::Tensor tensor_reader::get(std::uint32_t index) {
   return reading("A message's table of tensors", [&] { return state_->get(index); });
 }

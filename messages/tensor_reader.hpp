@@ -41,6 +41,9 @@ public:
   /// field.
   at::Tensor get(std::uint32_t index);
 
+  /// Those that require gradients, in the order of the sender's. Throws decode_error.
+  std::vector<at::Tensor> requiring_grad();
+
 private:
   struct state;
   std::unique_ptr<state> state_;

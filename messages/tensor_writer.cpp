@@ -256,6 +256,15 @@ std::uint32_t tensor_writer::add(const at::Tensor& tensor) { return made().add(t
 
 void tensor_writer::set_route(const device_route& route) noexcept { state_->route = &route; }
 
+std::vector<at::Tensor> tensor_writer::requiring_grad() const {
+  std::vector<at::Tensor> out;
+  if (!state_) return out;
+  for (const auto& entry : state_->entries)
+    if (!entry.part && entry.tensor.defined() && entry.tensor.requires_grad())
+      out.push_back(entry.tensor);
+  return out;
+}
+
 bool tensor_writer::empty() const noexcept { return !state_ || state_->entries.empty(); }
 
 std::size_t tensor_writer::words() {

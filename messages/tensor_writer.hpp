@@ -54,6 +54,9 @@ public:
     if (state_) set_route(route);  // the hot path has no tensors
   }
 
+  /// Those that were added and require gradients, in that order.
+  std::vector<at::Tensor> requiring_grad() const;
+
   /// Whether nothing was added.
   bool empty() const noexcept;
 

@@ -91,7 +91,7 @@ public:
         const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), awaited);
         self->reply_.comes_from(given_up);
         after(std::move(awaited), [self, given_up](const std::exception_ptr& failure) {
-          const serving now(self->reply_.call());
+          const serving now(self->reply_.errand());
           run(self, failure ? failure : self->reply_.cancelled());
         });
       }

@@ -55,4 +55,8 @@ struct Envelope {
 
   tensors @12 :TensorTable;
   fault @13 :Fault;
+
+  recorded @14 :Bool;
+  # Belongs to a distributed autograd context, of which the body's first two words tell: the context
+  # and the message's number in it.
 }

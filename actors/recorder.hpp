@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace troupe {
+
+class node_core;
+class peer;
+
+namespace detail {
+
+/// The place of a message in a distributed autograd context.
+struct crossing {
+  std::uint64_t context = 0;
+  std::uint64_t number = 0;  ///< among the sender's messages; 0: none of its tensors is recorded
+};
+
+/// Keeps a node's part in distributed autograd contexts, on behalf of the calls and answers that
+/// belong to them. Room autograd has it. Thread-safe.
+class recorder {
+public:
+  virtual ~recorder() = default;
+
+  /// A message of `context` is being written for `to`, which takes part in it from now on. Throws
+  /// unknown_context.
+  virtual crossing begin(std::uint64_t context, peer& to) = 0;
+
+  /// Those of its tensors that require gradients, in the order in which it names them. Throws
+  /// unknown_context.
+  virtual void record(const crossing& where, peer& to, std::vector<at::Tensor>&& sent) = 0;
+
+  /// It has not been sent.
+  virtual void forget(const crossing& where) noexcept = 0;
+
+  /// A message has come, a call (which may be the first that this node hears of the context) or an
+  /// answer. Its tensors that require gradients become results of what `from` has recorded. Throws
+  /// unknown_context.
+  virtual void receive(const crossing& where, peer& from, bool is_call,
+                       const std::vector<at::Tensor>& received) = 0;
+
+  /// `whom` is gone, and with it the contexts that it has opened.
+  virtual void bury(const peer& whom) = 0;
+
+  /// The node ends.
+  virtual void close() = 0;
+
+  struct census {
+    std::size_t contexts = 0;
+    std::size_t passes = 0;  ///< backward passes under way
+  };
+  virtual census count() const = 0;
+};
+
+/// Every node that is made from now on has one that `make` makes. Once, by room autograd.
+using recorder_maker = std::unique_ptr<recorder> (*)(node_core&);
+bool provide_recorder(recorder_maker make) noexcept;
+
+/// nullptr: this program has none.
+std::unique_ptr<recorder> make_recorder(node_core& node);
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "actors/current.hpp"
+#include "actors/mail.hpp"
+#include "actors/recorder.hpp"
+
+namespace troupe {
+
+class opened_envelope;
+class remoting;
+
+namespace detail {
+
+/// A call or an answer that is being written, in its context if it has one: `text` gets the place
+/// in it first, then the message's own words. What is recorded is forgotten unless it is `sent`.
+/// Outside of a context it costs a comparison.
+class recording {
+public:
+  recording(remoting& actors, std::uint64_t context, peer& to, letter& text)
+      : actors_(actors), to_(to), text_(text) {
+    if (context != 0) begin(context);
+  }
+  ~recording() {
+    if (recorded_) forget();
+  }
+  recording(const recording&) = delete;
+  recording& operator=(const recording&) = delete;
+
+  /// All has been written. Throws unknown_context.
+  void finish(envelope_header& header) {
+    if (where_.context != 0) record(header);
+  }
+  void sent() noexcept { recorded_ = false; }
+
+private:
+  void begin(std::uint64_t context);
+  void record(envelope_header& header);
+  void forget() noexcept;
+
+  remoting& actors_;
+  peer& to_;
+  letter& text_;
+  crossing where_;
+  bool recorded_ = false;
+};
+
+/// Takes the place in its context off a message that has come. Returns the context; 0: it has none.
+/// Throws unknown_context, decode_error.
+std::uint64_t receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
+
+}  // namespace detail
+
+}  // namespace troupe
