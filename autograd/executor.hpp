@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "autograd/backward_error.hpp"
+#include "autograd/backward_options.hpp"
+#include "autograd/backward_plan.hpp"
+
+namespace troupe::autograd {
+
+/// One backward pass over the part of a graph that is on this node, in steps: gradients arrive at
+/// the plan's entries one after the other, and run() calls the nodes that have all of theirs. Nodes
+/// and hooks are called as libtorch's engine calls them (Engine::evaluate_function of torch 2.11:
+/// the same order, checks, sums, streams and thread state), so results are those of the engine, to
+/// the last bit if every gradient arrives, in the order of its roots, before the first run().
+///
+/// Gradients of leaves go to the sink, never into .grad. The hooks of the leaf and of its
+/// AccumulateGrad run around that; the node itself does not.
+///
+/// Different from the engine:
+/// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
+///   hook) are refused with an invalid_argument: no .grad is written.
+/// - No node learns of the pass. Engine::queue_callback throws, and the error says to use
+///   run_in_engine; get_current_graph_task_id() is -1, get_current_graph_task_keep_graph() true,
+///   and every output counts as needed (task_should_compute_output); get_current_node() is null,
+///   so nodes made by a pass in anomaly mode know no parent.
+/// - Engine::is_checkpoint_valid() is what it is for backward(): true. A backward() that a node
+///   starts is a pass of the engine and writes .grad, as it does within the engine.
+/// - Nodes of all devices are called on the thread that calls run(), each on its own stream.
+///   Warnings appear when they are raised.
+///
+/// One thread at a time. Several executors may run at once over graphs that share leaves, and
+/// nodes if all keep the graph: nodes lock themselves; hooks of tensors are the user's, and may be
+/// called by both at once.
+class executor {
+public:
+  /// Thread-local settings (autocast, profiler, hooks of saved tensors, ...) of this thread hold
+  /// for the pass, as those of the thread that calls backward() do. Throws invalid_argument for a
+  /// plan without entries, or a leaf with a hook as said above.
+  executor(backward_plan plan, backward_options options, gradient_sink sink);
+  /// Not from within run(). Drops what has arrived.
+  ~executor();
+  executor(const executor&) = delete;
+  executor& operator=(const executor&) = delete;
+
+  /// All gradients for the entry of that number, one for each of its inputs; undefined ones stand
+  /// for zeros, as in the engine. They must be there on the current stream of their device, and
+  /// are summed up at once, but nothing runs. May be called by a node that run() calls. A moved-in
+  /// gradient that nobody else holds may be written to.
+  /// Throws, changing nothing: the pass' backward_error if it has failed; invalid_argument for an
+  /// entry that is not there or has its gradients, a wrong number of them, or one that does not
+  /// fit (shape, dtype, device).
+  void arrive(std::size_t entry, std::vector<at::Tensor> gradients);
+
+  /// Calls every node that has all its gradients, the one created last first, until there is none;
+  /// returns done(). Afterwards the current streams of this thread wait for the streams on which
+  /// leaves and other ends of the graph were computed.
+  /// Throws a backward_error for what a node, a hook or the sink throws: the pass has failed then,
+  /// what it held is dropped, and every further call throws the same. Throws invalid_argument,
+  /// changing nothing, if called from within itself, or by a node or hook within a pass of
+  /// libtorch's engine, whose choice of what to compute would be taken for this pass'.
+  bool run();
+
+  /// Every node of the plan has run.
+  bool done() const noexcept;
+  /// The numbers of the entries whose gradients have not arrived, ascending.
+  std::vector<std::size_t> awaited() const;
+  /// Why the pass has failed; null: it has not.
+  const backward_error* failure() const noexcept;
+
+private:
+  class pass;
+  std::unique_ptr<pass> pass_;
+};
+
+}  // namespace troupe::autograd

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/input_buffer.h>
+
+#include <optional>
+#include <vector>
+
+#include "autograd/backward_options.hpp"
+#include "autograd/backward_plan.hpp"
+
+// What libtorch's engine does at one node (engine.cpp of torch 2.11), in functions that need no
+// GraphTask. Grad mode, stream and thread state are set by the caller.
+namespace troupe::autograd::detail {
+
+using torch::autograd::AccumulateGrad;
+using torch::autograd::InputBuffer;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+/// The stream that work on `t` would now be queued to; none for tensors on the CPU.
+std::optional<c10::Stream> current_stream(const at::Tensor& t);
+
+/// Has `on`, or where a gradient lives elsewhere the current stream there, wait for the gradients.
+void wait_for(const InputBuffer& gradients, const std::optional<c10::Stream>& on);
+
+/// `gradients` as the hooks of the tensors that the node has made leave them.
+variable_list call_tensor_hooks(Node& node, variable_list gradients);
+
+/// Calls the node and its own hooks with gradients that have been through call_tensor_hooks.
+/// Returns one gradient per edge, checked against what the edges lead to.
+variable_list call(Node& node, variable_list gradients, const backward_options& options);
+
+/// Hands the gradient of a leaf, which has been through call_tensor_hooks, to the sink, with the
+/// node's own hooks around it. Nothing is handed over if it is undefined.
+void hand_over(AccumulateGrad& leaf, variable_list gradients, const gradient_sink& sink);
+
+/// Throws invalid_argument for a leaf with a hook that needs .grad.
+void refuse_hooks_on_grad(Node& leaf);
+
+/// Throws invalid_argument unless `gradients` is one fit gradient per input of the entry; converts
+/// those that fit after a conversion (a dtype, a broadcast), as the engine does with its roots'.
+void fit(const entry& at, variable_list& gradients);
+
+}  // namespace troupe::autograd::detail
