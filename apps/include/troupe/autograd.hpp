@@ -1,0 +1,4 @@
+#pragma once
+
+// Backward passes over the nodes of a job.
+#include "autograd/context.hpp"

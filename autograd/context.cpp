@@ -1,0 +1,72 @@
+#include "autograd/context.hpp"
+
+#include <fmt/format.h>
+
+#include "autograd/context_table.hpp"
+
+namespace troupe::autograd {
+
+namespace {
+
+// Whoever opens one has the table that every node needs.
+[[maybe_unused]] const bool provided = detail::provided;
+
+detail::context_table& table_of(const node& here) { return detail::context_table::of(here.core()); }
+
+std::uint64_t enter(std::uint64_t context) noexcept {
+  auto now = current_errand();
+  const auto before = std::exchange(now.context, context);
+  troupe::detail::set_current_errand(now);
+  return before;
+}
+
+}  // namespace
+
+std::uint64_t current_context() noexcept { return current_errand().context; }
+
+within::within(std::uint64_t context) noexcept : before_(enter(context)) {}
+within::~within() { enter(before_); }
+
+context::context(const node& here, const context_options& how)
+    : here_(here), part_(table_of(here).open()), before_(enter(part_->id())) {
+  if (how.timeout.count() <= 0) return;
+  auto* table = &table_of(here);
+  auto late = here.sleep_for(how.timeout);
+  late.state().when_ready(
+      troupe::detail::make_continuation([table, late, id = part_->id(), limit = how.timeout] {
+        if (late.state().failure()) return;  // the node has ended
+        table->end(id, fmt::format("its limit of {} ms has passed", limit.count()));
+      }));
+}
+
+context::~context() {
+  if (current_context() == id()) enter(before_);
+  if (here_.core().is_open()) table_of(here_).end(id(), "its scope has ended");
+}
+
+void context::backward(const std::vector<at::Tensor>& roots, const pass_options& how) const {
+  backward_async(roots, how).get();
+}
+
+future<void> context::backward_async(const std::vector<at::Tensor>& roots,
+                                     const pass_options& how) const {
+  const within none(0);
+  return detail::run_pass(here_, table_of(here_).find(id()), roots, how);
+}
+
+void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
+              const pass_options& how) {
+  backward_async(here, context, roots, how).get();
+}
+
+future<void> backward_async(const node& here, std::uint64_t context,
+                            const std::vector<at::Tensor>& roots, const pass_options& how) {
+  const within none(0);
+  return detail::run_pass(here, table_of(here).find(context), roots, how);
+}
+
+gradients get_gradients(const node& here, std::uint64_t context) {
+  return table_of(here).find(context)->all_gradients();
+}
+
+}  // namespace troupe::autograd

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <span>
+
+#include "autograd/distributed_pass.hpp"
+
+namespace troupe::autograd {
+
+/// How a context is opened.
+struct context_options {
+  /// After so long it ends by itself, with an error for whoever comes late. 0: never.
+  std::chrono::milliseconds timeout{0};
+};
+
+/// A distributed autograd context: while it is open on a thread, the tensors that require gradients
+/// and go from node to node in calls, answers and rrefs' values are recorded, on all nodes that the
+/// calls come to; a backward pass follows them home. Gradients gather in the context, on the node
+/// that has the leaf, and never in `.grad`.
+///
+/// It belongs to the thread or coroutine that opens it, and goes along with its calls; several may
+/// be open at once, on one thread one inside of the other, over the same parameters. What other
+/// threads do is recorded if they say so (`within`). It ends on all nodes with its scope, or when
+/// its opener is lost. `backward` and `get_gradients` are thread-safe.
+class context {
+public:
+  /// Throws not_initialized.
+  explicit context(const node& here, const context_options& how = {});
+  ~context();
+  context(const context&) = delete;
+  context& operator=(const context&) = delete;
+
+  /// Names it in the whole job: the opener's rank in the upper 16 bits.
+  std::uint64_t id() const noexcept { return part_->id(); }
+
+  /// Runs a backward pass from the sum of `roots`, scalars of this node, until all gradients are
+  /// there. Throws invalid_argument; the error of the node where it fails; peer_lost;
+  /// unknown_context when the context has ended.
+  void backward(const std::vector<at::Tensor>& roots, const pass_options& how = {}) const;
+  future<void> backward_async(const std::vector<at::Tensor>& roots,
+                              const pass_options& how = {}) const;
+
+  /// Those of this node's leaves, so far.
+  gradients get_gradients() const { return part_->all_gradients(); }
+
+private:
+  const node here_;
+  const std::shared_ptr<detail::participant> part_;
+  const std::uint64_t before_;
+};
+
+/// While it lives, the calling thread works for that context, which somebody else has opened.
+class within {
+public:
+  explicit within(std::uint64_t context) noexcept;
+  explicit within(const autograd::context& of) noexcept : within(of.id()) {}
+  ~within();
+  within(const within&) = delete;
+  within& operator=(const within&) = delete;
+
+private:
+  const std::uint64_t before_;
+};
+
+/// The context for which the calling thread works; 0: none.
+std::uint64_t current_context() noexcept;
+
+/// The same by its id, on any node that takes part in it. Throws unknown_context, and like
+/// `context::backward`.
+void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
+              const pass_options& how = {});
+future<void> backward_async(const node& here, std::uint64_t context,
+                            const std::vector<at::Tensor>& roots, const pass_options& how = {});
+gradients get_gradients(const node& here, std::uint64_t context);
+
+}  // namespace troupe::autograd

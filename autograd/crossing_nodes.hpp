@@ -1,0 +1,73 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include "actors/peers.hpp"
+
+namespace troupe::autograd::detail {
+
+/// What a message stands for in the graph of its sender: its inputs are the gradients of the
+/// message's tensors, which come from the receiver, and it hands them on.
+class send_node final : public torch::autograd::Node {
+public:
+  /// `sent`: its tensors that require gradients.
+  explicit send_node(const std::vector<at::Tensor>& sent);
+
+  std::string name() const override { return "troupe::send"; }
+
+private:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
+};
+
+/// Who takes the gradients that a pass has for tensors of other nodes: the pass that the calling
+/// thread runs. Undefined ones stand for zeros.
+class gradient_taker {
+public:
+  virtual void take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) = 0;
+
+  /// While it lives, `taker` is the calling thread's.
+  class scope {
+  public:
+    explicit scope(gradient_taker& taker) noexcept;
+    ~scope();
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+
+  private:
+    gradient_taker* const before_;
+  };
+
+  /// Throws invalid_argument when the thread has none: who asks then ran libtorch's own backward
+  /// pass, which ends at the node.
+  static gradient_taker& current(const peer& wanted_for);
+
+protected:
+  ~gradient_taker() = default;
+};
+
+/// What a message stands for in the graph of its receiver: the node whose results its tensors are.
+class receive_node final : public torch::autograd::Node {
+public:
+  /// `number`: of the message, at its sender. Makes `received`, leaves that require gradients, its
+  /// results: `own` does, once the node is shared.
+  receive_node(peer& from, std::uint64_t number) : from_(from), number_(number) {}
+  static void own(const std::shared_ptr<receive_node>& self,
+                  const std::vector<at::Tensor>& received);
+
+  peer& from() const noexcept { return from_; }
+  std::uint64_t number() const noexcept { return number_; }
+  std::string name() const override { return "troupe::receive"; }
+
+private:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    gradient_taker::current(from_).take(from_, number_, std::move(gradients));
+    return {};
+  }
+
+  peer& from_;
+  const std::uint64_t number_;
+};
+
+}  // namespace troupe::autograd::detail

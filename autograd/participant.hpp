@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "actors/node.hpp"
+#include "autograd/crossing_nodes.hpp"
+#include "autograd/gradients.hpp"
+#include "autograd/pass_messages.hpp"
+
+namespace troupe::autograd::detail {
+
+/// One node's part in a context: what it has sent in it and to whom, and the gradients of its own
+/// leaves. Thread-safe; the backward passes are its actor's.
+class participant {
+public:
+  participant(std::uint64_t id, peer& opener) : id_(id), opener_(opener) {}
+
+  std::uint64_t id() const noexcept { return id_; }
+  peer& opener() const noexcept { return opener_; }
+
+  /// `whom` takes part too.
+  void know(peer& whom);
+  std::vector<peer*> known() const;
+
+  /// The message's tensors that require gradients.
+  void add_send(std::uint64_t number, const std::vector<at::Tensor>& sent);
+  void remove_send(std::uint64_t number);
+
+  /// Null: there is none of that number.
+  std::shared_ptr<send_node> find_send(std::uint64_t number) const;
+  std::map<std::uint64_t, std::shared_ptr<send_node>> sends() const;
+
+  /// Adds to the gradient of a leaf of this node.
+  void add_gradient(const at::Tensor& of, at::Tensor&& gradient);
+  gradients all_gradients() const;
+
+  /// The actor that runs its passes, which `make` makes at the first call.
+  pass_actor actor(const std::function<pass_actor()>& make);
+
+  /// Lets go of the graph, and ends the actor: what is under way fails.
+  void end();
+
+private:
+  const std::uint64_t id_;
+  peer& opener_;
+  mutable std::mutex mutex_;
+  std::set<peer*> known_;
+  std::map<std::uint64_t, std::shared_ptr<send_node>> sends_;
+  gradients gradients_;
+  pass_actor actor_;
+  bool ended_ = false;
+};
+
+}  // namespace troupe::autograd::detail

@@ -1,0 +1,128 @@
+#include "autograd/pass_runner.hpp"
+
+#include <ATen/ops/ones_like.h>
+
+#include "autograd/context_table.hpp"
+#include "autograd/distributed_pass.hpp"
+#include "autograd/engine_run.hpp"
+
+namespace troupe::autograd::detail {
+
+pass_part::pass_part(node_core& node, std::shared_ptr<participant> part, const pass_info& what)
+    : node_(node), part_(std::move(part)), what_(what) {
+  context_table::of(node_).pass_begins();
+}
+
+pass_part::~pass_part() { context_table::of(node_).pass_ends(); }
+
+// ---- Planning
+
+void pass_part::add_roots(const std::vector<at::Tensor>& roots,
+                          const backward_plan::visitor& reached) {
+  for (const auto& root : roots)
+    roots_.push_back(
+        plan_.add({root.grad_fn(), {static_cast<std::uint32_t>(root.output_nr())}}, reached));
+}
+
+void pass_part::add_send(std::uint64_t number, const backward_plan::visitor& reached) {
+  if (sends_.contains(number)) return;
+  const auto send = part_->find_send(number);
+  if (!send)
+    throw invalid_argument("the backward pass wants the gradients of message " +
+                           std::to_string(number) + " of " + node_.self().name +
+                           ", which was not recorded there");
+  sends_.emplace(number, plan_.add({send, {}}, reached));
+}
+
+void pass_part::walk(const std::vector<at::Tensor>& roots, calls& under_way) {
+  std::vector<std::shared_ptr<receive_node>> found;
+  add_roots(roots, collect(found));
+  ask(found, under_way);
+}
+
+void pass_part::walk(const std::vector<std::uint64_t>& numbers, calls& under_way) {
+  if (executor_)
+    throw invalid_argument("a walk of a backward pass that runs already on " + node_.self().name);
+  std::vector<std::shared_ptr<receive_node>> found;
+  for (const auto number : numbers) add_send(number, collect(found));
+  ask(found, under_way);
+}
+
+void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, calls& under_way) {
+  std::map<std::uint32_t, mark_sends> questions;
+  for (const auto& one : found) {
+    auto& question = questions[one->from().rank()];
+    question.pass = what_;
+    question.numbers.push_back(one->number());
+  }
+  for (auto& [rank, question] : questions)
+    under_way.push_back(ask_for_marks(node_, rank, std::move(question)));
+}
+
+// ---- Running
+
+// In fast mode all messages take part that there are by now.
+void pass_part::complete_plan() {
+  if (std::exchange(planned_, true) || what_.mode != pass_mode::fast) return;
+  for (const auto& [number, send] : part_->sends()) add_send(number, {});
+}
+
+void pass_part::run(const std::vector<at::Tensor>& roots, calls& under_way) {
+  if (roots_.empty()) add_roots(roots, {});
+  complete_plan();
+  std::vector<std::vector<at::Tensor>> ones;
+  for (const auto& root : roots) ones.push_back({at::ones_like(root)});
+  ++arrivals_;
+  arrive(0, std::move(ones), under_way);
+}
+
+void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, calls& under_way) {
+  complete_plan();
+  const auto place = sends_.find(number);
+  if (place == sends_.end())
+    throw invalid_argument("gradients of message " + std::to_string(number) + " of " +
+                           node_.self().name +
+                           " have come, which the backward pass has not asked "
+                           "for");
+  ++arrivals_;
+  std::vector<std::vector<at::Tensor>> all;
+  all.push_back(std::move(gradients));
+  arrive(place->second, std::move(all), under_way);
+}
+
+// What waits for nobody runs in libtorch's engine, all else step by step.
+void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
+                       calls& under_way) {
+  const backward_options how{what_.keep_graph, what_.create_graph};
+  const auto to_leaf = [part = part_](const at::Tensor& leaf, at::Tensor gradient) {
+    part->add_gradient(leaf, std::move(gradient));
+  };
+  // What others are sent belongs to the context if it shall be differentiated itself.
+  const troupe::detail::serving now({{}, what_.create_graph ? part_->id() : 0});
+  if (!executor_ && plan_.ends().empty() && gradients.size() == plan_.entries().size()) {
+    run_in_engine(plan_, std::move(gradients), how, to_leaf);
+    done_ = true;
+    return;
+  }
+  if (!executor_) executor_ = std::make_unique<executor>(plan_, how, to_leaf);
+  for (auto& one : gradients) executor_->arrive(first++, std::move(one));
+  const scope taker(*this);
+  under_way_ = &under_way;
+  done_ = executor_->run();
+}
+
+void pass_part::take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) {
+  under_way_->push_back(send_gradients(node_, from, {what_, number, std::move(gradients)}));
+}
+
+pass_standing pass_part::standing() const {
+  pass_standing out{node_.self().id, arrivals_, {}};
+  if (done_ || !executor_) return out;
+  const auto awaited = executor_->awaited();
+  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
+  for (const auto& [number, entry] : sends_)
+    if (missing.contains(entry)) out.awaited.push_back(number);
+  return out;
+}
+
+}  // namespace troupe::autograd::detail

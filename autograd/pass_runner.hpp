@@ -1,0 +1,65 @@
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "autograd/executor.hpp"
+#include "autograd/participant.hpp"
+
+namespace troupe::autograd::detail {
+
+class context_table;
+
+/// The part of one node in one backward pass. One thread at a time.
+class pass_part final : private gradient_taker {
+public:
+  using calls = std::vector<future<pass_report>>;
+
+  pass_part(node_core& node, std::shared_ptr<participant> part, const pass_info& what);
+  ~pass_part();
+  pass_part(const pass_part&) = delete;
+  pass_part& operator=(const pass_part&) = delete;
+
+  /// Walks from roots, or from messages of this node. Appends the questions to those nodes of whose
+  /// messages it finds results, which no walk has found before. Throws invalid_argument for a
+  /// message that was not recorded.
+  void walk(const std::vector<at::Tensor>& roots, calls& under_way);
+  void walk(const std::vector<std::uint64_t>& numbers, calls& under_way);
+
+  /// Gradients are there; runs what they set free. Appends the calls that send others on. Throws
+  /// backward_error, invalid_argument.
+  void run(const std::vector<at::Tensor>& roots, calls& under_way);
+  void run(std::uint64_t number, std::vector<at::Tensor>&& gradients, calls& under_way);
+
+  pass_standing standing() const;
+
+  /// All that was planned has run.
+  bool done() const noexcept { return done_; }
+
+private:
+  void take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) override;
+  void add_roots(const std::vector<at::Tensor>& roots, const backward_plan::visitor& reached);
+  void add_send(std::uint64_t number, const backward_plan::visitor& reached);
+  void complete_plan();
+  void ask(const std::vector<std::shared_ptr<receive_node>>& found, calls& under_way);
+  void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
+              calls& under_way);
+
+  node_core& node_;
+  const std::shared_ptr<participant> part_;
+  const pass_info what_;
+  backward_plan plan_;
+  std::vector<std::size_t> roots_;                        // their entries
+  std::unordered_map<std::uint64_t, std::size_t> sends_;  // entries by number
+  std::unique_ptr<executor> executor_;                    // since the first arrival
+  calls* under_way_ = nullptr;                            // while it runs
+  std::uint64_t arrivals_ = 0;
+  bool planned_ = false;
+  bool done_ = false;
+};
+
+/// What the actor of a participant does.
+pass_actor::behavior_type run_passes(pass_actor::pointer self, node_core* node,
+                                     std::shared_ptr<participant> part);
+
+}  // namespace troupe::autograd::detail

@@ -1,0 +1,346 @@
+// Distributed autograd contexts: what they record, backward passes through them, and their end.
+
+#include <torch/torch.h>
+
+#include <troupe/autograd.hpp>
+
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+using autograd::context;
+using autograd::pass_mode;
+
+class contexts : public on_networks {};
+TROUPE_ON_NETWORKS(contexts);
+
+at::Tensor multiply(const at::Tensor& a, const at::Tensor& b) { return a * b; }
+at::Tensor twice(const at::Tensor& a) { return 2 * a; }
+
+// Leaves of this node.
+at::Tensor leaf(double value, std::int64_t n = 3) {
+  return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
+}
+
+// A parameter of whichever node it is asked on.
+rref<at::Tensor> own_weight(double value) { return this_node().make_rref(leaf(value)); }
+at::Tensor times_weight(const at::Tensor& x, const rref<at::Tensor>& w) {
+  return x * w.local_value();
+}
+at::Tensor gradient_here(std::uint64_t id, const rref<at::Tensor>& of) {
+  return autograd::get_gradients(this_node(), id)[of.local_value()];
+}
+std::size_t gradients_here(std::uint64_t id) {
+  return autograd::get_gradients(this_node(), id).size();
+}
+// Through all nodes of the job, each once.
+at::Tensor around(const at::Tensor& x, int left) {
+  if (left == 0) return x * x;
+  const auto here = this_node();
+  const auto next = (here.rank() + 1) % here.world_size();
+  return 3 * here.rpc_sync<&around>(next, 2 * x, left - 1);
+}
+task<at::Tensor> around_later(at::Tensor x, int left) {
+  if (left == 0) co_return x* x;
+  const auto here = this_node();
+  const auto next = (here.rank() + 1) % here.world_size();
+  co_return 3 * co_await here.rpc_async<&around_later>(next, 2 * x, left - 1);
+}
+std::uint64_t context_here() { return autograd::current_context(); }
+std::pair<at::Tensor, at::Tensor> both(const at::Tensor& x) { return {x * 2, x * 3}; }
+
+void expect_no_contexts(const std::vector<node>& nodes) {
+  for (const auto& n : nodes)
+    EXPECT_TRUE(eventually([&] {
+      const auto left = n.debug_info();
+      return left.autograd_contexts == 0 && left.backward_passes == 0;
+    })) << n.name()
+        << ": " << n.debug_info().autograd_contexts << " contexts, "
+        << n.debug_info().backward_passes << " passes";
+}
+
+at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
+
+constexpr pass_mode both_modes[] = {pass_mode::smart, pass_mode::fast};
+
+TEST_P(contexts, a_call_is_gone_through_backwards) {
+  auto nodes = start({"a", "b"});
+  for (const auto mode : both_modes) {
+    const auto x = leaf(3), y = leaf(5);
+    const context c(nodes[0]);
+    EXPECT_EQ(c.id() >> 48, 0u);
+    const auto z = nodes[0].rpc_sync<&multiply>("b", x, y);
+    EXPECT_TRUE(torch::equal(z, all(15)));
+    c.backward({(2 * z).sum()}, {.mode = mode});
+    const auto g = c.get_gradients();
+    EXPECT_EQ(g.size(), 2u);
+    EXPECT_TRUE(torch::equal(g[x], all(10)));
+    EXPECT_TRUE(torch::equal(g[y], all(6)));
+    EXPECT_FALSE(x.grad().defined());
+    EXPECT_EQ(nodes[0].rpc_sync<&gradients_here>("b", c.id()), 0u);
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, gradients_stay_where_the_leaf_is) {
+  auto nodes = start({"a", "b", "c"});
+  for (const auto mode : both_modes) {
+    const context c(nodes[2]);
+    EXPECT_EQ(c.id() >> 48, 2u);
+    const auto w = nodes[2].rpc_sync<&own_weight>("b", 7.0);
+    const auto x = leaf(2);
+    const auto y = nodes[2].rpc_sync<&times_weight>("b", x, w);
+    c.backward({y.sum()}, {.mode = mode});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(7)));
+    EXPECT_TRUE(torch::equal(nodes[2].rpc_sync<&gradient_here>("b", c.id(), w), all(2)));
+    EXPECT_EQ(c.get_gradients().size(), 1u);
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, nested_calls_coroutines_and_calls_to_oneself) {
+  auto nodes = start({"a", "b", "c"});
+  for (const auto mode : both_modes)
+    for (const int hops : {0, 1, 2, 3, 5, 7}) {
+      const auto x = leaf(2), local = leaf(2);
+      auto wanted = local;
+      for (int i = 0; i < hops; ++i) wanted = 2 * wanted;
+      wanted = wanted * wanted;
+      for (int i = 0; i < hops; ++i) wanted = 3 * wanted;
+      wanted.sum().backward();
+      {
+        const context c(nodes[0]);
+        c.backward({nodes[0].rpc_sync<&around>("a", x, hops).sum()}, {.mode = mode});
+        EXPECT_TRUE(torch::equal(c.get_gradients()[x], local.grad())) << hops;
+      }
+      const context c(nodes[0]);
+      c.backward({nodes[0].rpc_sync<&around_later>("b", x, hops).sum()}, {.mode = mode});
+      EXPECT_TRUE(torch::equal(c.get_gradients()[x], local.grad())) << hops;
+    }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, remote_references_and_lent_values) {
+  auto nodes = start({"a", "b", "c"});
+  for (const auto mode : both_modes) {
+    const auto x = leaf(2), y = leaf(5);
+    const context c(nodes[0]);
+    const auto on_b = nodes[0].remote<&multiply>("b", x, y);
+    const auto on_c = nodes[0].remote<&multiply>("c", on_b, on_b);
+    const auto on_a = nodes[0].remote<&twice>("a", on_c);
+    c.backward({on_a.to_here().sum()}, {.mode = mode});  // 2 (x y)^2
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(4 * 2 * 25)));
+    EXPECT_TRUE(torch::equal(c.get_gradients()[y], all(4 * 4 * 5)));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, smart_passes_leave_out_what_the_roots_do_not_use) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(2), y = leaf(5);
+  {
+    const context c(nodes[0]);
+    const auto used = nodes[0].rpc_sync<&both>("b", x).first;
+    const auto unused = nodes[0].rpc_sync<&multiply>("b", used, y);
+    c.backward({used.sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
+    EXPECT_FALSE(c.get_gradients().contains(y));
+    // The rest is left for a second loss, which adds to what is there.
+    c.backward({nodes[0].rpc_sync<&twice>("b", x).sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(4)));
+  }
+  {
+    const context c(nodes[0]);
+    const auto used = nodes[0].rpc_sync<&twice>("b", x);
+    const auto unused = nodes[0].rpc_sync<&multiply>("b", used, y);
+    try {
+      c.backward({used.sum()}, {.mode = pass_mode::fast});
+      FAIL() << "a pass that cannot be completed";
+    } catch (const invalid_argument& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("pass_mode::smart"));
+      EXPECT_THAT(e.what(), testing::HasSubstr(" b "));
+    }
+    EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().backward_passes == 0; }));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, several_roots_several_passes_several_contexts) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(2), y = leaf(5);
+  {
+    const context outer(nodes[0]);
+    const auto z = nodes[0].rpc_sync<&multiply>("b", x, y);
+    {
+      const context inner(nodes[0]);
+      EXPECT_EQ(autograd::current_context(), inner.id());
+      EXPECT_EQ(nodes[0].rpc_sync<&context_here>("b"), inner.id());
+      inner.backward({nodes[0].rpc_sync<&multiply>("b", x, x).sum()});
+      EXPECT_TRUE(torch::equal(inner.get_gradients()[x], all(4)));
+    }
+    EXPECT_EQ(autograd::current_context(), outer.id());
+    for (int i = 1; i <= 3; ++i) {
+      outer.backward({z.sum(), (z * z).sum()}, {.retain_graph = i < 3});
+      EXPECT_TRUE(torch::equal(outer.get_gradients()[x], all(i * (5 + 2 * 10 * 5))));
+    }
+    EXPECT_THROW(outer.backward({z.sum()}), error);  // the graph has been let go of
+  }
+  EXPECT_EQ(autograd::current_context(), 0u);
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, wrong_roots_are_told) {
+  auto nodes = start({"a", "b"});
+  {
+    const context c(nodes[0]);
+    const auto x = leaf(2);
+    const auto text = [&](const std::vector<at::Tensor>& roots) -> std::string {
+      try {
+        c.backward(roots);
+      } catch (const invalid_argument& e) {
+        return e.what();
+      }
+      return "";
+    };
+    EXPECT_THAT(text({}), testing::HasSubstr("No tensors provided for gradient computation"));
+    EXPECT_THAT(text({all(1)}), testing::HasSubstr("requires_grad not set on"));
+    EXPECT_THAT(text({at::Tensor()}), testing::HasSubstr("requires_grad not set on"));
+    EXPECT_THAT(text({x * 2}), testing::HasSubstr("is not a scalar, all roots need to be scalar"));
+    EXPECT_THAT(text({leaf(1, 1)}), testing::HasSubstr("does not have a valid gradient function"));
+    c.backward({(x * x).sum()});  // nothing of other nodes in it
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(4)));
+  }
+  EXPECT_THROW(autograd::backward(nodes[0], 12345, {leaf(1).sum()}), unknown_context);
+  EXPECT_THROW(autograd::get_gradients(nodes[0], 12345), unknown_context);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, what_comes_after_the_end_is_told) {
+  auto nodes = start({"a", "b"});
+  std::uint64_t id = 0;
+  const auto x = leaf(2);
+  {
+    const context c(nodes[0]);
+    id = c.id();
+    nodes[0].rpc_sync<&twice>("b", x);
+  }
+  expect_no_contexts(nodes);
+  const autograd::within late(id);
+  try {
+    nodes[0].rpc_sync<&twice>("b", x);
+    FAIL() << "a call in a context that has ended";
+  } catch (const unknown_context& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("Could not find autograd context with id"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("its scope has ended"));
+  }
+  EXPECT_EQ(nodes[1].debug_info().autograd_contexts, 0u);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, end_after_a_while_if_asked) {
+  auto nodes = start({"a", "b"});
+  {
+    const context c(nodes[0], {.timeout = 50ms});
+    const auto x = leaf(2);
+    const auto y = nodes[0].rpc_sync<&twice>("b", x);
+    expect_no_contexts(nodes);
+    EXPECT_THROW(c.backward({y.sum()}), unknown_context);
+  }
+  shut_down(nodes);
+}
+
+TEST_P(contexts, without_gradients_nothing_is_recorded_but_the_context_travels) {
+  auto nodes = start({"a", "b"});
+  {
+    const context c(nodes[0]);
+    const auto y = nodes[0].rpc_sync<&twice>("b", all(1));
+    EXPECT_FALSE(y.requires_grad());
+    EXPECT_EQ(nodes[1].debug_info().autograd_contexts, 1u);
+    const at::NoGradGuard off;
+    const auto z = nodes[0].rpc_sync<&twice>("b", leaf(1));
+    EXPECT_TRUE(z.is_leaf());
+  }
+  expect_no_contexts(nodes);
+  const auto w = nodes[0].rpc_sync<&twice>("b", leaf(1));  // outside of any
+  EXPECT_TRUE(w.is_leaf());
+  shut_down(nodes);
+}
+
+// Fails on its way back.
+struct refusing : torch::autograd::Function<refusing> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list) {
+    throw std::domain_error("no way back");
+  }
+};
+at::Tensor one_way(const at::Tensor& x) { return refusing::apply(x); }
+at::Tensor through_c(const at::Tensor& x) { return this_node().rpc_sync<&one_way>("c", x * 2); }
+
+TEST_P(contexts, a_pass_that_fails_says_where_and_why) {
+  auto nodes = start({"a", "b", "c"});
+  const auto x = leaf(2);
+  for (const auto mode : both_modes) {
+    const context c(nodes[0]);
+    const auto y = nodes[0].rpc_sync<&through_c>("b", x);
+    const auto z = nodes[0].rpc_sync<&twice>("b", x);
+    try {
+      c.backward({y.sum() + z.sum()}, {.retain_graph = true, .mode = mode});
+      FAIL() << "a pass through what throws";
+    } catch (const error& e) {
+      EXPECT_EQ(e.node(), "c");
+      EXPECT_THAT(e.what(), testing::HasSubstr("no way back"));
+      EXPECT_THAT(e.what(), testing::HasSubstr("refusing"));
+    }
+    for (const auto& n : nodes)
+      EXPECT_TRUE(eventually([&] { return n.debug_info().backward_passes == 0; })) << n.name();
+    c.backward({z.sum()}, {.retain_graph = true});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, second_derivatives_cross_nodes) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(2);
+  {
+    const context c(nodes[0]);
+    const auto y = nodes[0].rpc_sync<&multiply>("b", x, nodes[0].rpc_sync<&multiply>("b", x, x));
+    c.backward({y.sum()}, {.create_graph = true});  // x^3
+    const auto first = c.get_gradients()[x];
+    EXPECT_TRUE(torch::equal(first, all(12)));
+    c.backward({first.sum()});
+    EXPECT_TRUE(torch::allclose(c.get_gradients()[x], all(12 + 12)));  // added to the first
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, of_a_lost_opener_end_everywhere) {
+  auto nodes = start({"a", "b", "c"});
+  {
+    const autograd::within none(0);
+    const context c(nodes[1]);
+    nodes[1].rpc_sync<&around>("c", leaf(2), 3);
+    EXPECT_EQ(nodes[0].debug_info().autograd_contexts, 1u);
+    EXPECT_EQ(nodes[2].debug_info().autograd_contexts, 1u);
+    nodes[1].shutdown(false);
+  }
+  for (const auto i : {0u, 2u})
+    EXPECT_TRUE(eventually([&] { return nodes[i].debug_info().autograd_contexts == 0; }));
+  nodes.erase(nodes.begin() + 1);
+  shut_down(nodes);
+}
+
+}  // namespace
+}  // namespace troupe::test
