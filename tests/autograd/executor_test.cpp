@@ -216,6 +216,59 @@ TEST(executors, pass_undefined_gradients_on) {
   EXPECT_TRUE(got[1].equal(torch::zeros({2}))) << "this function asks for zeros";
 }
 
+// Says what is done with it.
+struct logging_node : ta::Node {
+  explicit logging_node(std::vector<std::string>& log) : log(log) {}
+  void will_release_variables() override { log.push_back("will release"); }
+  void release_variables() override { log.push_back("release"); }
+  std::vector<std::string>& log;
+
+protected:
+  variable_list apply(variable_list&& g) override {
+    log.push_back("apply");
+    return std::move(g);
+  }
+};
+
+struct logging_hook : ta::FunctionPreHook, ta::FunctionPostHook {
+  logging_hook(std::vector<std::string>& log, std::string what) : log(log), what(std::move(what)) {}
+  variable_list operator()(const variable_list& g) override {
+    log.push_back(what);
+    return g;
+  }
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    log.push_back(what);
+    return outputs;
+  }
+  std::vector<std::string>& log;
+  std::string what;
+};
+
+TEST(executors, do_all_at_a_node_in_the_engines_order) {
+  const auto x = torch::ones({2}, torch::requires_grad());
+  std::vector<std::string> log;
+  const std::shared_ptr<logging_node> node(new logging_node(log), ta::deleteNode);
+  node->set_next_edges(ta::collect_next_edges(x));
+  auto y = torch::ones({2});
+  ta::create_gradient_edge(y, node);
+  node->add_retains_grad_hook(std::make_unique<logging_hook>(log, "retain"), 0);
+  node->add_post_hook(std::make_unique<logging_hook>(log, "post"));
+  node->add_pre_hook(std::make_unique<logging_hook>(log, "pre"));
+  node->add_tensor_pre_hook(std::make_unique<logging_hook>(log, "tensor"));
+  x.register_hook([&](at::Tensor) { log.push_back("leaf"); });
+  for (const bool keep : {true, false}) {
+    log.clear();
+    y.backward(torch::ones({2}), keep);
+    const auto of_engine = log;
+    ASSERT_GE(of_engine.size(), 6u);
+    log.clear();
+    executor pass(plan_of({y}), {keep, false}, ignore);
+    pass.arrive(0, {torch::ones({2})});
+    EXPECT_TRUE(pass.run());
+    EXPECT_EQ(log, of_engine);
+  }
+}
+
 TEST(executors, give_gradients_away_without_a_copy) {
   const auto x = torch::ones({2}, torch::requires_grad());
   const auto root = x + torch::ones({2});
@@ -258,11 +311,13 @@ TEST(executors, fail_with_what_a_node_throws_and_its_name) {
   const callback here([] { throw lost_disk("no disk"); });
   const auto failing = calls_back::apply(x + 1);
   int sunk = 0;
-  executor pass(plan_of({failing, late, late + failing}), {},
+  const auto waiting = y * 3;
+  executor pass(plan_of({failing, late, late + failing, waiting, waiting}), {},
                 [&](const at::Tensor&, at::Tensor) { ++sunk; });
   auto held = torch::ones({2});
   pass.arrive(0, {held});
   pass.arrive(1, {held});
+  pass.arrive(3, {held});
   EXPECT_GT(held.use_count(), 1u);
   EXPECT_FALSE(pass.run());
   pass.arrive(2, {torch::ones({2})});
@@ -439,7 +494,7 @@ TEST(executors, go_through_deep_graphs_and_let_go_of_them) {
 }
 
 TEST(executors, run_side_by_side_over_the_same_leaves_and_nodes) {
-  constexpr int rounds = 40, threads = 2;
+  constexpr int rounds = 300, threads = 2;
   const auto x = torch::randn({8, 8}, at::kDouble).requires_grad_();
   const auto w = torch::randn({8, 8}, at::kDouble).requires_grad_();
   const auto forward = [&](int i) { return torch::tanh(x.matmul(w) * (i + 1)) * w + x.exp(); };
