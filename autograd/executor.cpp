@@ -90,15 +90,20 @@ void executor::pass::arrive(std::size_t nr, variable_list gradients) {
   if (has_arrived_[nr])
     throw invalid_argument("the gradients for entry " + std::to_string(nr) + " (" +
                            at.node->name() + ") have arrived before");
-  const at::AutoGradMode grad_mode(options_.create_graph);
+  const at::ThreadLocalStateGuard locals(locals_);
   fit(at, gradients);
-  auto& buffer = buffer_of(*at.node);
-  const auto consumer = at.node->stream();
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const auto producer = current_stream(gradients[i]);
-    buffer.add(at.inputs[i], std::move(gradients[i]), producer, consumer, at.node.get());
-  }
   has_arrived_[nr] = true;
+  try {
+    auto& buffer = buffer_of(*at.node);
+    const auto consumer = at.node->stream();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const auto producer = current_stream(gradients[i]);
+      buffer.add(at.inputs[i], std::move(gradients[i]), producer, consumer, at.node.get());
+    }
+  } catch (...) {  // a sum that cannot be made
+    fail(*at.node);
+    throw *failure_;
+  }
   take_one_off(*at.node);
 }
 
@@ -123,8 +128,8 @@ void executor::pass::run() {
         run_one(std::move(next));
       } catch (...) {
         fail(node);
-        throw *failure_;
       }
+      if (failure_) throw *failure_;
     }
   }
   wait_for_ends();
@@ -189,9 +194,10 @@ void executor::pass::wait_for_ends() {
 }
 
 void executor::pass::fail(Node& node) noexcept {
-  failure_.emplace(node.name(), std::current_exception());
   ready_.clear();
   buffers_.clear();
+  if (failure_) return;  // of arrive(), called by a node
+  failure_.emplace(node.name(), std::current_exception());
   if (!torch::autograd::AnomalyMode::is_enabled()) return;
   try {
     node.metadata()->print_stack(node.name());

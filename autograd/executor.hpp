@@ -51,7 +51,8 @@ public:
   /// gradient that nobody else holds may be written to.
   /// Throws, changing nothing: the pass' backward_error if it has failed; invalid_argument for an
   /// entry that is not there or has its gradients, a wrong number of them, or one that does not
-  /// fit (shape, dtype, device).
+  /// fit (shape, dtype, device). Throws a backward_error, and the pass has failed, if libtorch
+  /// cannot sum them up.
   void arrive(std::size_t entry, std::vector<at::Tensor> gradients);
 
   /// Calls every node that has all its gradients, the one created last first, until there is none;

@@ -365,6 +365,17 @@ TEST(executors, keep_an_error_of_ours_and_fail_with_hooks_and_sinks_too) {
   EXPECT_THROW(std::rethrow_exception(sunk.cause()), lost_disk);
 }
 
+TEST(executors, fail_with_sums_that_libtorch_cannot_make) {
+  const auto x = torch::ones({2, 2}, at::kHalf).requires_grad_();
+  const auto y = x * 1;
+  const auto half = [] { return torch::ones({2, 2}).to_sparse().to(at::kHalf); };
+  executor pass(plan_of({y, y}), {}, ignore);
+  pass.arrive(0, {half()});
+  EXPECT_THROW(pass.arrive(1, {half()}), backward_error);
+  EXPECT_THROW(pass.run(), backward_error);
+  EXPECT_NE(pass.failure(), nullptr);
+}
+
 struct wrong_shape : ta::Function<wrong_shape> {
   static at::Tensor forward(ta::AutogradContext*, at::Tensor x) { return x * 2; }
   static variable_list backward(ta::AutogradContext*, variable_list) { return {torch::ones({7})}; }
