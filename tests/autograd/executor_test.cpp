@@ -475,10 +475,20 @@ TEST(executors, take_the_settings_of_the_thread_that_made_them) {
   bool inference = true;
   const callback here([&] { inference = c10::InferenceMode::is_enabled(); });
   executor pass(plan_of({calls_back::apply(x)}), {}, ignore);
+  int sunk = 0;
+  executor sum(plan_of({x, x}), {}, [&](const at::Tensor&, at::Tensor g) {
+    ++sunk;
+    EXPECT_FALSE(g.is_inference());
+  });
+  const auto gradient = torch::ones({2});
   const c10::InferenceMode on;
   pass.arrive(0, {torch::ones({2})});
   EXPECT_TRUE(pass.run());
   EXPECT_FALSE(inference);
+  sum.arrive(0, {gradient});
+  sum.arrive(1, {gradient});
+  EXPECT_TRUE(sum.run());
+  EXPECT_EQ(sunk, 1);
   EXPECT_TRUE(c10::InferenceMode::is_enabled());
 }
 
