@@ -28,9 +28,9 @@ bool provide_recorder(recorder_maker make) noexcept {
 
 std::unique_ptr<recorder> make_recorder(node_core& node) { return maker ? maker(node) : nullptr; }
 
-void recording::begin(std::uint64_t context) {
+void recording::begin(std::uint64_t context, bool of_tensors) {
   where_ = recorder_of(actors_, context).begin(context, to_);
-  if (!at::GradMode::is_enabled()) where_.number = 0;
+  if (!of_tensors || !at::GradMode::is_enabled()) where_.number = 0;
   text_.body().put(where_.context);
   text_.body().put(where_.number);
 }
@@ -46,9 +46,8 @@ void recording::record(envelope_header& header) {
 
 void recording::forget() noexcept { actors_.records()->forget(where_); }
 
-std::uint64_t receive_crossing(remoting& actors, opened_envelope& message, decoder& in,
-                               peer& from) {
-  if (!message.header().recorded) return 0;
+crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from) {
+  if (!message.header().recorded) return {};
   crossing where;
   where.context = in.get<std::uint64_t>();
   where.number = in.get<std::uint64_t>();
@@ -58,7 +57,7 @@ std::uint64_t receive_crossing(remoting& actors, opened_envelope& message, decod
     received = tensors->requiring_grad();
   recorder_of(actors, where.context)
       .receive(where, from, message.header().kind == envelope_kind::call, received);
-  return where.context;
+  return where;
 }
 
 }  // namespace troupe::detail

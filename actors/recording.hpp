@@ -16,9 +16,10 @@ namespace detail {
 /// Outside of a context it costs a comparison.
 class recording {
 public:
-  recording(remoting& actors, std::uint64_t context, peer& to, letter& text)
+  /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
+  recording(remoting& actors, std::uint64_t context, peer& to, letter& text, bool of_tensors = true)
       : actors_(actors), to_(to), text_(text) {
-    if (context != 0) begin(context);
+    if (context != 0) begin(context, of_tensors);
   }
   ~recording() {
     if (recorded_) forget();
@@ -33,7 +34,7 @@ public:
   void sent() noexcept { recorded_ = false; }
 
 private:
-  void begin(std::uint64_t context);
+  void begin(std::uint64_t context, bool of_tensors);
   void record(envelope_header& header);
   void forget() noexcept;
 
@@ -44,9 +45,9 @@ private:
   bool recorded_ = false;
 };
 
-/// Takes the place in its context off a message that has come. Returns the context; 0: it has none.
-/// Throws unknown_context, decode_error.
-std::uint64_t receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
+/// Takes the place in its context off a message that has come: empty if it has none. Throws
+/// unknown_context, decode_error.
+crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
 
 }  // namespace detail
 

@@ -37,7 +37,7 @@ public:
     try {
       border handles(*owner, *to_);
       letter text(&handles);
-      detail::recording context(*owner, context_, *to_, text);
+      detail::recording context(*owner, context_, *to_, text, records_);
       write(text.body());
       if (send(*owner, text, context)) handles.sent();
     } catch (...) {
@@ -50,8 +50,12 @@ public:
   /// The call cannot be read here: the caller takes back what is in its arguments.
   void fail_unread(std::exception_ptr why) noexcept;
 
-  /// The call belongs to that autograd context, and so does the answer; 0: to none.
-  void in_context(std::uint64_t context) noexcept { context_ = context; }
+  /// Where the call stands in an autograd context, to which the answer belongs too. The tensors of
+  /// both are recorded, or of neither.
+  void in_context(const detail::crossing& call) noexcept {
+    context_ = call.context;
+    records_ = call.number != 0;
+  }
 
   /// The call and its context, for who runs it later. Pre: not answered yet.
   struct errand errand() const noexcept {
@@ -72,6 +76,7 @@ private:
   std::uint64_t request_;
   std::string_view function_;
   std::uint64_t context_ = 0;
+  bool records_ = false;
   bool later_ = false;
 };
 

@@ -112,8 +112,20 @@ task<void> run_pass(node here, std::shared_ptr<participant> part, std::vector<at
   const auto actor = table.actor_of(part);
   std::exception_ptr failure;
   try {
-    if (how.mode == pass_mode::smart) co_await request(actor, walk_from_roots{pass, roots});
-    check_complete(co_await request(actor, run_from_roots{pass, std::move(roots)}), core);
+    // Nothing is made within a co_await's expression: g++ 12 destroys such aggregates twice.
+    if (how.mode == pass_mode::smart) {
+      walk_from_roots first;
+      first.pass = pass;
+      first.roots = roots;
+      const auto walked = request(actor, std::move(first));
+      co_await walked;
+    }
+    run_from_roots second;
+    second.pass = pass;
+    second.roots = std::move(roots);
+    const auto run = request(actor, std::move(second));
+    const pass_report report = co_await run;
+    check_complete(report, core);
   } catch (...) {
     failure = std::current_exception();
   }
