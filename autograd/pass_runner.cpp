@@ -4,7 +4,7 @@
 
 #include "autograd/context_table.hpp"
 #include "autograd/distributed_pass.hpp"
-#include "autograd/engine_run.hpp"
+#include "autograd/local/engine_run.hpp"
 
 namespace troupe::autograd::detail {
 

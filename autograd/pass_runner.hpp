@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "autograd/executor.hpp"
+#include "autograd/local/executor.hpp"
 #include "autograd/participant.hpp"
 
 namespace troupe::autograd::detail {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/executor.hpp"
+#include "autograd/local/executor.hpp"
 
 namespace troupe::test {
 

@@ -1,7 +1,7 @@
 // A whole backward pass in libtorch's engine: what it promises besides the engine's results
 // (executor_random_test).
 
-#include "autograd/engine_run.hpp"
+#include "autograd/local/engine_run.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/engine.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "autograd/engine_run.hpp"
+#include "autograd/local/engine_run.hpp"
 #include "tests/autograd/backward_graphs.hpp"
 
 namespace troupe::test {

@@ -1,6 +1,6 @@
 // The backward executor: what it promises besides the engine's results (executor_random_test).
 
-#include "autograd/executor.hpp"
+#include "autograd/local/executor.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "autograd/engine_run.hpp"
+#include "autograd/local/engine_run.hpp"
 #include "tests/autograd/backward_graphs.hpp"
 
 namespace troupe::test {

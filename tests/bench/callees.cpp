@@ -66,6 +66,8 @@ std::size_t resident_bytes() {
 
 std::size_t values_here() { return this_node().debug_info().owner_rrefs; }
 
+std::size_t contexts_here() { return this_node().debug_info().autograd_contexts; }
+
 namespace {
 
 // Of those that wait; replaced when they are released.

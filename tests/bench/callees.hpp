@@ -32,6 +32,9 @@ std::size_t resident_bytes();
 /// Values of this node that rrefs refer to.
 std::size_t values_here();
 
+/// Distributed autograd contexts in which this node takes part.
+std::size_t contexts_here();
+
 /// Waits, without a thread, for `release_all`.
 troupe::task<std::int64_t> wait_for_release(std::int64_t x);
 /// How many do.

@@ -159,6 +159,29 @@ ROWS = (
         targets=(at_most(64 * MIB, "64 MiB"),),
     ),
     Row(
+        "autograd_context",
+        "a context: a call of a small linear layer, backward, gradients of both nodes read",
+        targets=(times(20),),
+    ),
+    Row(
+        "autograd_chain",
+        "four calls of it over four nodes, one after the other, and backward",
+        ranks=(4,),
+        targets=(times(15),),
+    ),
+    Row(
+        "autograd_overhead",
+        "what a context adds to forward and backward of a local model of about 10 ms",
+        peers=(),
+        targets=(at_most(0.02, "2 %"),),
+    ),
+    Row(
+        "context_churn",
+        "growth of both nodes' memory over 1,000 contexts with a call and a pass each",
+        peers=(),
+        targets=(at_most(MIB, "1 MiB"),),
+    ),
+    Row(
         "kill_to_error",
         "time from kill -9 of a process to the error of a call that waits for it",
         peers=(),

@@ -15,6 +15,7 @@ from collections import deque
 warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
+import torch.distributed.autograd as autograd  # noqa: E402
 import torch.distributed.rpc as rpc  # noqa: E402
 
 from timing import call_times, now, percentile, rate_of, times_of, write  # noqa: E402
@@ -252,12 +253,53 @@ def coroutines_in_flight(calls=10_000):
     return [{"unit": "bytes", "value": max(used - before, 0)}]
 
 
+WEIGHT = torch.full((16, 16), 0.01, requires_grad=True)
+BIAS = torch.full((1, 16), 0.01, requires_grad=True)
+
+
+def linear_here(x):
+    return torch.addmm(BIAS, x, WEIGHT)
+
+
+def gradients_there(context):
+    return len(autograd.get_gradients(context))
+
+
+def autograd_context():
+    x = torch.full((4, 16), 1.0)
+    w = torch.full((16, 16), 0.01, requires_grad=True)
+
+    def one():
+        with autograd.context() as context:
+            y = rpc.rpc_sync(PEER, linear_here, args=(torch.matmul(x, w),))
+            autograd.backward(context, [y.sum()])
+            assert len(autograd.get_gradients(context)) == 1
+            assert rpc.rpc_sync(PEER, gradients_there, args=(context,)) == 2
+
+    return [times_of(call_times(one))]
+
+
+def autograd_chain():
+    x = torch.full((4, 16), 1.0, requires_grad=True)
+
+    def one():
+        with autograd.context() as context:
+            y = x
+            for rank in range(1, RANKS + 1):
+                y = rpc.rpc_sync(name_of(rank % RANKS), linear_here, args=(y,))
+            autograd.backward(context, [y.sum()])
+            assert x in autograd.get_gradients(context)
+
+    return [times_of(call_times(one))]
+
+
 ROWS = {
     row.__name__: row
     for row in (
         call_actor, call_function, identity, ops200, calls_in_flight, calls_threads,
         long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
+        autograd_context, autograd_chain,
     )
 }  # fmt: skip
 

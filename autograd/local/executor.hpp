@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/backward_error.hpp"
-#include "autograd/backward_options.hpp"
-#include "autograd/backward_plan.hpp"
+#include "autograd/local/backward_error.hpp"
+#include "autograd/local/backward_options.hpp"
+#include "autograd/local/backward_plan.hpp"
 
 namespace troupe::autograd {
 

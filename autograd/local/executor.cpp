@@ -1,4 +1,4 @@
-#include "autograd/executor.hpp"
+#include "autograd/local/executor.hpp"
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/record_function.h>
@@ -13,7 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "autograd/node_call_internal.hpp"
+#include "autograd/local/node_call_internal.hpp"
 
 namespace troupe::autograd {
 

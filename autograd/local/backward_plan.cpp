@@ -1,4 +1,4 @@
-#include "autograd/backward_plan.hpp"
+#include "autograd/local/backward_plan.hpp"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>

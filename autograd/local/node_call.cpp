@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "autograd/node_call_internal.hpp"
+#include "autograd/local/node_call_internal.hpp"
 #include "messages/error.hpp"
 
 namespace troupe::autograd::detail {
