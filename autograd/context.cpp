@@ -65,6 +65,22 @@ future<void> backward_async(const node& here, std::uint64_t context,
   return detail::run_pass(here, table_of(here).find(context), roots, how);
 }
 
+namespace {
+
+task<void> backward_here(rref<at::Tensor> root, std::uint64_t context, pass_options how) {
+  const auto scalar = root.local_value();
+  auto pass = backward_async(this_node(), context, {scalar}, how);
+  co_await pass;
+}
+
+}  // namespace
+
+void backward_on_owner(const rref<at::Tensor>& root, const context& of, const pass_options& how) {
+  const within none(0);
+  of.owner().rpc_sync<&backward_here>(root.owner(), root, of.id(), how,
+                                      timeout(std::chrono::milliseconds(0)));
+}
+
 gradients get_gradients(const node& here, std::uint64_t context) {
   return table_of(here).find(context)->all_gradients();
 }

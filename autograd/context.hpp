@@ -39,6 +39,9 @@ public:
   future<void> backward_async(const std::vector<at::Tensor>& roots,
                               const pass_options& how = {}) const;
 
+  /// The node that has opened it.
+  const node& owner() const noexcept { return here_; }
+
   /// Those of this node's leaves, so far.
   gradients get_gradients() const { return part_->all_gradients(); }
 
@@ -60,6 +63,10 @@ public:
 private:
   const std::uint64_t before_;
 };
+
+/// What `rref::backward` does: a pass from a scalar of its owner, which takes part in the context.
+void backward_on_owner(const rref<at::Tensor>& root, const context& of,
+                       const pass_options& how = {});
 
 /// The context for which the calling thread works; 0: none.
 std::uint64_t current_context() noexcept;

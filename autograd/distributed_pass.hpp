@@ -12,6 +12,8 @@ struct pass_options {
   pass_mode mode = pass_mode::smart;
 };
 
+TROUPE_MESSAGE(pass_options, retain_graph, create_graph, mode)
+
 namespace detail {
 
 /// Starts at the `roots`, scalars of this node that require gradients, on all nodes that the graph

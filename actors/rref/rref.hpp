@@ -182,6 +182,15 @@ public:
     detail::backward(local_value(), retain_graph);
   }
 
+  /// On any node: the backward pass of a scalar within a distributed autograd context, which begins
+  /// on the owner. Options and errors as for `autograd::context::backward`.
+  template <class Context, class... How>
+  requires(std::is_same_v<T, at::Tensor> &&
+           !std::is_same_v<Context, bool>) void backward(const Context& context,
+                                                         const How&... how) const {
+    backward_on_owner(*this, context, how...);  // of room autograd
+  }
+
   /// The actor that owns the value, to ask or monitor by CAF's means. A handle of it keeps the
   /// value, like an rref. Throws like a call.
   rref_owner<T> owner_actor() const {

@@ -140,6 +140,25 @@ TEST_P(contexts, remote_references_and_lent_values) {
   shut_down(nodes);
 }
 
+TEST_P(contexts, passes_begin_at_values_of_other_nodes) {
+  auto nodes = start({"a", "b", "c"});
+  const auto x = leaf(2, 1), y = leaf(5, 1);
+  {
+    const context c(nodes[0]);
+    const auto on_b = nodes[0].remote<&multiply>("b", x, y);
+    const auto on_c = nodes[0].remote<&multiply>("c", on_b, x);
+    on_c.backward(c, autograd::pass_options{.retain_graph = true});  // x^2 y
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(20, 1)));
+    on_c.backward(c);
+    EXPECT_TRUE(torch::equal(c.get_gradients()[y], all(8, 1)));
+    const auto number = nodes[0].remote<&multiply>("b", all(1, 2), all(1, 2));
+    EXPECT_THROW(number.backward(c), invalid_argument);
+    EXPECT_THROW(on_c.backward(), invalid_argument);  // no context, and not the owner
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
 TEST_P(contexts, smart_passes_leave_out_what_the_roots_do_not_use) {
   auto nodes = start({"a", "b"});
   const auto x = leaf(2), y = leaf(5);
@@ -307,6 +326,69 @@ TEST_P(contexts, a_pass_that_fails_says_where_and_why) {
     EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
   }
   expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+std::atomic<bool> on_its_way;
+
+// Takes a while on its way back.
+struct slow_return : torch::autograd::Function<slow_return> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    on_its_way = true;
+    std::this_thread::sleep_for(300ms);
+    return gradients;
+  }
+};
+at::Tensor slow_way(const at::Tensor& x) { return slow_return::apply(x); }
+at::Tensor slow_through_c(const at::Tensor& x) { return this_node().rpc_sync<&slow_way>("c", x); }
+
+TEST_P(contexts, a_node_that_is_lost_fails_the_pass_and_no_other) {
+  auto nodes = start({"a", "b", "c"});
+  const auto x = leaf(2);
+  {
+    const context c(nodes[0]);
+    const auto y = nodes[0].rpc_sync<&slow_through_c>("b", x);
+    const auto z = nodes[0].rpc_sync<&twice>("b", x);
+    on_its_way = false;
+    const auto pass = c.backward_async({y.sum()});
+    EXPECT_TRUE(eventually([] { return on_its_way.load(); }));
+    nodes[2].shutdown(false);
+    try {
+      pass.get();
+      FAIL() << "a pass through a lost node";
+    } catch (const peer_lost& e) {
+      EXPECT_EQ(e.node(), "c");
+    }
+    EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().backward_passes == 0; }));
+    c.backward({z.sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
+  }
+  nodes.pop_back();
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, a_context_that_ends_ends_its_passes) {
+  auto nodes = start({"a", "b"});
+  for (int i = 0; i < 3; ++i) {
+    future<void> pass = [&] {
+      const context c(nodes[0]);
+      const auto y = nodes[0].rpc_sync<&slow_way>("b", leaf(2));
+      on_its_way = false;
+      auto under_way = c.backward_async({y.sum()});
+      if (i > 0) eventually([] { return on_its_way.load(); });
+      return under_way;
+    }();
+    try {
+      pass.get();
+    } catch (const error&) {
+    }
+    expect_no_contexts(nodes);
+  }
   shut_down(nodes);
 }
 
