@@ -16,7 +16,7 @@ recorder& recorder_of(remoting& actors, std::uint64_t context) {
   if (auto* found = actors.records()) return *found;
   throw unknown_context("Could not find autograd context with id: " + std::to_string(context) +
                         ": the program of " + actors.own_name() +
-                        " has no distributed autograd; include troupe/troupe.hpp in it");
+                        " knows no distributed autograd: include <troupe/autograd.hpp> in it");
 }
 
 }  // namespace

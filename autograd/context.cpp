@@ -8,9 +8,6 @@ namespace troupe::autograd {
 
 namespace {
 
-// Whoever opens one has the table that every node needs.
-[[maybe_unused]] const bool provided = detail::provided;
-
 detail::context_table& table_of(const node& here) { return detail::context_table::of(here.core()); }
 
 std::uint64_t enter(std::uint64_t context) noexcept {

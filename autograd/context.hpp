@@ -6,6 +6,14 @@
 
 namespace troupe::autograd {
 
+namespace detail {
+
+// A program that includes this has the table of contexts, also if it only serves others.
+extern const bool provided;
+[[gnu::used]] static const bool* const wanted = &provided;
+
+}  // namespace detail
+
 /// How a context is opened.
 struct context_options {
   /// After so long it ends by itself, with an error for whoever comes late. 0: never.

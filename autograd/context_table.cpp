@@ -1,5 +1,7 @@
 #include "autograd/context_table.hpp"
 
+#include "autograd/context.hpp"
+
 #include "autograd/distributed_pass.hpp"
 
 namespace troupe::autograd::detail {

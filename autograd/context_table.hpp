@@ -73,7 +73,4 @@ private:
   std::deque<std::uint64_t> order_of_ends_;
 };
 
-/// Named by whoever uses contexts, so that the program has the table.
-extern const bool provided;
-
 }  // namespace troupe::autograd::detail
