@@ -27,18 +27,23 @@ within::~within() { enter(before_); }
 context::context(const node& here, const context_options& how)
     : here_(here), part_(table_of(here).open()), before_(enter(part_->id())) {
   if (how.timeout.count() <= 0) return;
-  auto* table = &table_of(here);
-  auto late = here.sleep_for(how.timeout);
-  late.state().when_ready(
-      troupe::detail::make_continuation([table, late, id = part_->id(), limit = how.timeout] {
-        if (late.state().failure()) return;  // the node has ended
+  limit_ = deadline_after(how.timeout);
+  alarm_ = here.core().wake_at(limit_);
+  // Not held by what it runs.
+  const std::weak_ptr alarm = alarm_->shared();
+  alarm_->state().when_ready(troupe::detail::make_continuation(
+      [table = &table_of(here), alarm, id = part_->id(), limit = how.timeout] {
+        const auto state = alarm.lock();
+        if (!state || state->failure()) return;  // the node has ended
         table->end(id, fmt::format("its limit of {} ms has passed", limit.count()));
       }));
 }
 
 context::~context() {
   if (current_context() == id()) enter(before_);
-  if (here_.core().is_open()) table_of(here_).end(id(), "its scope has ended");
+  if (!here_.core().is_open()) return;
+  if (alarm_) here_.core().forget(*alarm_, limit_);
+  table_of(here_).end(id(), "its scope has ended");
 }
 
 void context::backward(const std::vector<at::Tensor>& roots, const pass_options& how) const {

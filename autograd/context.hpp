@@ -57,6 +57,8 @@ private:
   const node here_;
   const std::shared_ptr<detail::participant> part_;
   const std::uint64_t before_;
+  clock::time_point limit_ = never;
+  std::optional<future<void>> alarm_;
 };
 
 /// While it lives, the calling thread works for that context, which somebody else has opened.
