@@ -80,10 +80,11 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     random_values random(seed);
     const auto body = bytes_of(seed == 1 ? 0 : seed == 2 ? 4096 : random.bits() % 4097);
-    const envelope_header sent{
-        every_kind[seed % 5], random.make<bool>(), random.make<std::uint32_t>(),
-        random.bits(),        random.bits(),       random.bits(),
-        random.bits(),        random.bits(),       random.bits()};
+    const envelope_header sent{every_kind[seed % 5], random.make<bool>(),
+                               random.make<bool>(),  random.make<std::uint32_t>(),
+                               random.bits(),        random.bits(),
+                               random.bits(),        random.bits(),
+                               random.bits(),        random.bits()};
     const auto sealed = seal(sent, body);
     const auto expected = by_the_builder(sent, body);
     ASSERT_TRUE(std::ranges::equal(sealed.bytes.bytes(), expected)) << body.size() << " bytes";
@@ -92,7 +93,7 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
 }
 
 TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
-  const envelope_header sent{envelope_kind::call, true, 7, 1, 2, 3, 4, 5, 6};
+  const envelope_header sent{envelope_kind::call, true, false, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
   // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
@@ -141,9 +142,10 @@ TEST(envelope, keeps_its_header) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
     for (const auto kind : every_kind) {
       random_values random(seed);
-      const envelope_header sent{kind,          random.make<bool>(), random.make<std::uint32_t>(),
-                                 random.bits(), random.bits(),       random.bits(),
-                                 random.bits(), random.bits(),       random.bits()};
+      const envelope_header sent{
+          kind,          random.make<bool>(), random.make<bool>(), random.make<std::uint32_t>(),
+          random.bits(), random.bits(),       random.bits(),       random.bits(),
+          random.bits(), random.bits()};
       const auto opened = open(seal(sent, {}));
       const auto& got = opened.header();
       EXPECT_EQ(got.kind, sent.kind);
