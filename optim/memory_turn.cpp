@@ -1,0 +1,86 @@
+#include "optim/memory_turn.hpp"
+
+#include <c10/core/impl/COW.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <shared_mutex>
+
+namespace troupe::detail {
+
+namespace {
+
+std::array<std::shared_mutex, 64>& locks() {
+  static std::array<std::shared_mutex, 64> all;
+  return all;
+}
+
+std::size_t place_of(const c10::Storage& storage) {
+  // Addresses are multiples of 16.
+  return (std::hash<const void*>()(storage.unsafeGetStorageImpl()) >> 4) % locks().size();
+}
+
+}  // namespace
+
+memory_turn::memory_turn(const std::vector<at::Tensor>& whose, how which) : which_(which) {
+  for (const auto& one : whose) {
+    if (!one.defined() || !one.has_storage()) continue;
+    storages_.push_back(one.storage());
+    places_.push_back(place_of(storages_.back()));
+  }
+  std::sort(places_.begin(), places_.end());
+  places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
+  take();
+}
+
+memory_turn::~memory_turn() {
+  if (mine_) give_up();
+}
+
+void memory_turn::give_up() {
+  mine_ = false;
+  unlock(which_);
+}
+
+void memory_turn::take() {
+  lock(which_);
+  while (which_ == how::side_by_side && copy_lazy_storages(true)) {
+    unlock(which_);
+    lock(how::alone);
+    copy_lazy_storages(false);
+    unlock(how::alone);
+    lock(which_);
+  }
+  mine_ = true;
+}
+
+void memory_turn::lock(how which) {
+  for (const auto i : places_) {
+    if (which == how::alone)
+      locks()[i].lock();
+    else
+      locks()[i].lock_shared();
+  }
+}
+
+void memory_turn::unlock(how which) {
+  for (const auto i : places_) {
+    if (which == how::alone)
+      locks()[i].unlock();
+    else
+      locks()[i].unlock_shared();
+  }
+}
+
+bool memory_turn::copy_lazy_storages(bool only_look) const {
+  bool any = false;
+  for (const auto& one : storages_) {
+    if (!c10::impl::cow::is_cow_data_ptr(one.data_ptr())) continue;
+    any = true;
+    if (!only_look) (void)one.unsafeGetStorageImpl()->mutable_data();
+  }
+  return any;
+}
+
+}  // namespace troupe::detail
