@@ -158,6 +158,7 @@ const std::map<std::string, row>& bench_rows() {
     rows.insert(reliability_rows().begin(), reliability_rows().end());
     rows.insert(rref_rows().begin(), rref_rows().end());
     rows.insert(autograd_rows().begin(), autograd_rows().end());
+    rows.insert(optim_rows().begin(), optim_rows().end());
     return rows;
   }();
   return all;

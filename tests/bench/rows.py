@@ -170,6 +170,11 @@ ROWS = (
         targets=(times(15),),
     ),
     Row(
+        "optimizer_step",
+        "step of SGD with a small parameter on each of two nodes, its gradients there already",
+        targets=(times(20),),
+    ),
+    Row(
         "autograd_overhead",
         "what a context adds to forward and backward of a local model of about 10 ms",
         peers=(),

@@ -17,6 +17,7 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 import torch.distributed.autograd as autograd  # noqa: E402
 import torch.distributed.rpc as rpc  # noqa: E402
+from torch.distributed.optim import DistributedOptimizer  # noqa: E402
 
 from timing import call_times, now, percentile, rate_of, times_of, write  # noqa: E402
 
@@ -293,13 +294,37 @@ def autograd_chain():
     return [times_of(call_times(one))]
 
 
+def weight_here():
+    return rpc.RRef(torch.full((16, 16), 0.01, requires_grad=True))
+
+
+def product_here(x, weight):
+    return torch.matmul(x, weight.local_value())
+
+
+def sum_here(weight):
+    return weight.local_value().sum().item()
+
+
+def optimizer_step():
+    mine, other = weight_here(), rpc.rpc_sync(PEER, weight_here)
+    optimizer = DistributedOptimizer(torch.optim.SGD, [mine, other], lr=1e-6)
+    with autograd.context() as context:
+        y = product_here(torch.full((4, 16), 1.0), mine)
+        autograd.backward(context, [rpc.rpc_sync(PEER, product_here, args=(y, other)).sum()])
+        taken = call_times(lambda: optimizer.step(context))
+    before = 16 * 16 * 0.01
+    assert sum_here(mine) < before and rpc.rpc_sync(PEER, sum_here, args=(other,)) < before
+    return [times_of(taken)]
+
+
 ROWS = {
     row.__name__: row
     for row in (
         call_actor, call_function, identity, ops200, calls_in_flight, calls_threads,
         long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
-        autograd_context, autograd_chain,
+        autograd_context, autograd_chain, optimizer_step,
     )
 }  # fmt: skip
 
