@@ -1,0 +1,56 @@
+#pragma once
+
+#include <troupe/autograd.hpp>
+#include <troupe/troupe.hpp>
+#include <vector>
+
+namespace rnn {
+
+/// The square of a gradient's norm; that of none is 0. A sparse one is taken as what it is the sum
+/// of.
+double squared_norm(const at::Tensor& gradient);
+
+/// What all gradients are multiplied with so that their norm together is at most `largest`: what
+/// libtorch's clip_grad_norm_ takes.
+double clip_factor(const std::vector<double>& squared_norms, double largest);
+
+/// Makes them smaller by that, in place; undefined ones are left out.
+void scale(const std::vector<at::Tensor>& gradients, double factor);
+
+/// The gradients that a context has of some parameters of one node.
+class gradient_share {
+public:
+  /// Throws troupe::invalid_argument for a parameter of another node.
+  explicit gradient_share(const std::vector<troupe::rref<at::Tensor>>& parameters);
+
+  /// In the order of the parameters.
+  std::vector<double> squared_norms(std::uint64_t context) const;
+  void scale(std::uint64_t context, double factor) const;
+
+private:
+  std::vector<at::Tensor> gradients(std::uint64_t context) const;
+
+  std::vector<at::Tensor> parameters_;
+};
+
+/// Clips gradients by the norm of all of them together, wherever they are. No gradient travels: the
+/// nodes tell their norms, and are told the factor.
+class clipper {
+public:
+  clipper(const troupe::node& here, const std::vector<troupe::rref<at::Tensor>>& parameters,
+          double largest);
+
+  /// Throws like a call; troupe::unknown_context where a node has no part in it.
+  void clip(const troupe::autograd::context& context) const;
+
+private:
+  struct part {
+    troupe::rref<gradient_share> share;
+    std::vector<std::size_t> places;  // of its parameters in the whole list
+  };
+  std::vector<part> parts_;
+  std::size_t count_;
+  double largest_;
+};
+
+}  // namespace rnn

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "apps/rnn/hyperparameters.hpp"
+
+namespace rnn {
+
+/// What the command line asks for.
+struct options {
+  hyperparameters chosen;
+  std::int64_t max_steps = 0;  ///< after so many the training ends; 0: after the epochs
+  std::string text;            ///< the file that is learnt from
+  double limit = 60;           ///< seconds for which a rank may be silent
+  std::string json;            ///< where the run's numbers go; empty: nowhere
+  std::string losses;          ///< where the loss of each step goes; empty: nowhere
+  bool local = false;          ///< in this process, without a network
+};
+
+/// Reads the command line; nothing is returned when it asked for help or was wrong, which has been
+/// said by then, and `exit_code` tells which (0 or 2).
+std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code);
+
+}  // namespace rnn

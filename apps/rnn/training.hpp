@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <troupe/troupe.hpp>
+
+#include "apps/common/status_line.hpp"
+#include "apps/rnn/options.hpp"
+#include "apps/rnn/record.hpp"
+
+namespace rnn {
+
+/// Trains with the LSTM on this node, the embedding table on the next and the decoder on the last,
+/// and tells of it in `line`. Throws troupe::invalid_argument when there is no other node or the
+/// text does not do, and troupe::peer_lost when a node is lost.
+training_record train_on_ranks(const troupe::node& node, const options& opts,
+                               common::status_line& line);
+
+/// The same in this process, step by step with the same numbers.
+training_record train_here(const options& opts, common::status_line& line);
+
+}  // namespace rnn
