@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings this machine to where Troupe builds: installs the Debian packages that are missing and unpacks
-# the wheels that cmake/versions.env pins into .deps/site, and the digits that a program learns into
-# .deps/digits.csv.gz. Does nothing, quickly, when all is there.
+# the wheels that cmake/versions.env pins into .deps/site, the digits that a program learns into
+# .deps/digits.csv.gz, and the text that another reads into .deps/bible.txt. Does nothing, quickly, when
+# all is there.
 #   TROUPE_SKIP_APT=1   leave Debian packages alone (they were installed some other way)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -59,9 +60,13 @@ site_is_complete() {
 digits=.deps/digits.csv.gz
 digits_are_good() { [ -f "$digits" ] && sha256sum --quiet --check --status <<<"$DIGITS_SHA256  $digits"; }
 
+text=.deps/bible.txt
+text_is_good() { [ -f "$text" ] && sha256sum --quiet --check --status <<<"$BIBLE_TEXT_SHA256  $text"; }
+
 install_packages() {
   [ -z "${TROUPE_SKIP_APT:-}" ] || return 0
   { site_is_complete && digits_are_good; } || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  text_is_good || packages+=(bible-kjv)
   command -v dpkg-query >/dev/null ||
     fail "this is not a Debian system." "Install the like of: ${packages[*]}. Then set TROUPE_SKIP_APT=1."
   local missing=() package installed
@@ -115,6 +120,21 @@ install_digits() {
     "Remove it, see that SCIKIT_LEARN_VERSION is right, and run \`make setup\` again."
 }
 
+# The whole text, a verse in a line, without the verses' numbers.
+write_text() {
+  ! text_is_good || return 0
+  if ! command -v bible >/dev/null; then  # only where apt is left alone
+    say "without the text of apps/rnn: there is no \`bible\` (Debian's package bible-kjv); its --text takes any other"
+    return 0
+  fi
+  say "writing the text of Debian's package bible-kjv to $text"
+  bible -f Gen1:1-Rev22:21 </dev/null | sed 's/^[^ ]* //' >"$text.new" ||
+    fail "\`bible\` could not print its text (its message is above)." "Reinstall bible-kjv and bible-kjv-text."
+  mv "$text.new" "$text"
+  text_is_good || fail "$text is not the text that cmake/versions.env pins (BIBLE_TEXT_SHA256)." \
+    "Reinstall bible-kjv and bible-kjv-text of Debian 12, remove $text, and run \`make setup\` again."
+}
+
 check_machine
 mkdir -p .deps
 exec 9>.deps/lock
@@ -122,3 +142,4 @@ flock -n 9 || { say "waiting for another set-up of this checkout"; flock 9; }
 install_packages
 install_wheels
 install_digits
+write_text
