@@ -13,6 +13,9 @@ from pathlib import Path
 
 RUN_LIMIT = 600  # seconds for one run of one program
 
+# What programs that are no benchmarks call their rate in the one object that they write.
+RATES = {"steps_per_second": "steps/s", "tokens_per_second": "tokens/s"}
+
 
 @dataclass
 class Series:
@@ -66,14 +69,11 @@ class Results:
 def parse(text, row, ranks):
     """The measurements of `row` in a program's output."""
     document = json.loads(text)
-    if isinstance(document, dict):  # the CartPole program writes one object of its own
+    if isinstance(document, dict):
         document = [
-            {
-                "row": row.name,
-                "unit": "steps/s",
-                "value": document["steps_per_second"],
-                "ranks": ranks,
-            }
+            {"row": row.name, "unit": unit, "value": document[name], "ranks": ranks}
+            for name, unit in RATES.items()
+            if name in document
         ]
     for each in document:
         if "not_here" in each:

@@ -51,10 +51,40 @@ def cartpole(setup, row, ranks, output):
     return launched(setup, ranks, [setup.build / "apps" / "cartpole", *limits, "--json", output])
 
 
+RNN_SIZES = {  # vocabulary, streams, steps
+    "rnn_tokens": (2000, 5, 800),
+    "rnn_tokens_large": (4000, 10, 500),
+}
+
+
+def rnn_arguments(row):
+    """The same for both sides: model, text, batches, number of steps."""
+    vocabulary, streams, steps = RNN_SIZES[row.name]
+    sizes = {
+        "vocabulary": vocabulary, "embedding": 64, "hidden": 64, "layers": 1,
+        "batch-size": streams, "length": 20, "max-steps": steps,
+    }  # fmt: skip
+    named = [part for name, value in sizes.items() for part in (f"--{name}", str(value))]
+    return ["--text", REPOSITORY / ".deps" / "bible.txt", *named]
+
+
+def rnn(setup, row, ranks, output):
+    program = setup.build / "apps" / "rnn"
+    return launched(setup, ranks, [program, *rnn_arguments(row), "--json", output])
+
+
+SCRIPTS = {
+    "cartpole_steps": "cartpole_torch.py",
+    "rnn_tokens": "rnn_torch.py",
+    "rnn_tokens_large": "rnn_torch.py",
+}
+
+
 def torch_peer(setup, row, ranks, output):
-    script = "cartpole_torch.py" if row.name == "cartpole_steps" else "torch_rpc.py"
+    script = HERE / "peers" / SCRIPTS.get(row.name, "torch_rpc.py")
+    more = rnn_arguments(row) if row.program == "rnn" else []
     return launched(
-        setup, ranks, [setup.python, HERE / "peers" / script, "--row", row.name, "--json", output]
+        setup, ranks, [setup.python, script, "--row", row.name, *more, "--json", output]
     )
 
 
@@ -70,7 +100,11 @@ def perftest_peer(setup, row, ranks, output):
     return [setup.python, str(script), "--row", row.name, "--json", str(output)]
 
 
-OURS = {"bench": Program("troupe", bench), "cartpole": Program("troupe", cartpole)}
+OURS = {
+    "bench": Program("troupe", bench),
+    "cartpole": Program("troupe", cartpole),
+    "rnn": Program("troupe", rnn),
+}
 PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
     rows.UCX: Program(rows.UCX, perftest_peer),

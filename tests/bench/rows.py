@@ -187,6 +187,19 @@ ROWS = (
         targets=(at_most(MIB, "1 MiB"),),
     ),
     Row(
+        "rnn_tokens",
+        "tokens a second of the language model over two nodes, 2,000 words, layers of 64, 5 x 20",
+        targets=(times(3),),
+        seconds=12,
+        program="rnn",
+    ),
+    Row(
+        "rnn_tokens_large",
+        "the same with 4,000 words and 10 x 20: mostly the time that libtorch computes",
+        seconds=20,
+        program="rnn",
+    ),
+    Row(
         "kill_to_error",
         "time from kill -9 of a process to the error of a call that waits for it",
         peers=(),

@@ -174,6 +174,21 @@ class HarnessTest(unittest.TestCase):
             (line,) = self.lines(hangs, fake(PEER, [measurement(1)], code=1))
         self.assertIn("took more than 0.3 s", line["note"])
 
+    def test_reads_the_language_model(self):
+        row = next(row for row in rows.ROWS if row.name == "rnn_tokens")
+        (found,) = measure.parse('{"tokens_per_second": 5e4, "perplexity": 70.1}', row, 2)
+        self.assertEqual((found["unit"], found["value"]), ("tokens/s", 50_000))
+
+    def test_both_language_models_get_the_same_arguments(self):
+        for row in (row for row in rows.ROWS if row.program == "rnn"):
+            output = self.folder / "measured.json"
+            ours = programs.rnn(self.setup, row, 2, output)
+            torch = programs.torch_peer(self.setup, row, 2, output)
+            first = ours.index("--text")
+            shared = ours[first : ours.index("--json")]
+            self.assertEqual(torch[torch.index("--text") : torch.index("--json")], shared)
+            self.assertIn("--vocabulary", shared)
+
     def test_reads_the_cartpole_program(self):
         row = next(row for row in rows.ROWS if row.name == "cartpole_steps")
         (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
@@ -258,7 +273,10 @@ class TableTest(unittest.TestCase):
             self.assertIn(row.program, programs.OURS)
             for peer in row.peers:
                 self.assertIn(peer, programs.PEERS)
-                if peer == rows.TORCH and row.name != "cartpole_steps":
+                if peer == rows.TORCH and row.name in programs.SCRIPTS:
+                    script = programs.HERE / "peers" / programs.SCRIPTS[row.name]
+                    self.assertTrue(script.is_file(), script)
+                elif peer == rows.TORCH:
                     self.assertIn(row.name, torch_rows)
                 if peer == rows.UCX:
                     self.assertIn(f'"{row.name}"', perftest)
