@@ -184,7 +184,13 @@ void future_core::run_on(engine* driver, caf::resumable* job) {
 }
 
 caf::resumable* make_continuation(std::function<void()> body) {
-  return make_job([body = std::move(body)](caf::execution_unit*) { body(); });
+  const auto context = current_errand().context;
+  return make_job([body = std::move(body), context](caf::execution_unit*) {
+    auto now = current_errand();
+    now.context = context;
+    const serving here(now);
+    body();
+  });
 }
 
 }  // namespace troupe::detail

@@ -159,6 +159,40 @@ TEST_P(contexts, passes_begin_at_values_of_other_nodes) {
   shut_down(nodes);
 }
 
+TEST_P(contexts, go_along_with_futures_as_arguments_and_what_follows_them) {
+  auto nodes = start({"a", "b"});
+  for (const auto mode : both_modes) {
+    const auto x = leaf(2), w = leaf(5);
+    const context c(nodes[0]);
+    const auto doubled = nodes[0].rpc_async<&twice>("b", x);
+    const auto y = nodes[0].rpc_async<&multiply>("b", doubled, w);
+    const auto z = doubled.then([&](const at::Tensor& t) {
+      EXPECT_EQ(autograd::current_context(), c.id());
+      return 2 * t;
+    });
+    c.backward({(y.get() + z.get()).sum()}, {.mode = mode});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2 * 5 + 4)));
+    EXPECT_TRUE(torch::equal(c.get_gradients()[w], all(4)));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(contexts, are_for_what_was_asked_for_in_them) {
+  auto nodes = start({"a"});
+  const auto where = [](int) { return autograd::current_context(); };
+  promise<int> value;
+  const auto outside = value.get_future().then(where);
+  const context c(nodes[0]);
+  const auto inside = value.get_future().then(where);
+  const context other(nodes[0]);
+  value.set_value(1);  // both run here
+  EXPECT_EQ(outside.get(), 0u);
+  EXPECT_EQ(inside.get(), c.id());
+  EXPECT_EQ(autograd::current_context(), other.id());
+  shut_down(nodes);
+}
+
 TEST_P(contexts, smart_passes_leave_out_what_the_roots_do_not_use) {
   auto nodes = start({"a", "b"});
   const auto x = leaf(2), y = leaf(5);
