@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "actors/node.hpp"
 #include "autograd/crossing_nodes.hpp"
@@ -44,10 +45,17 @@ public:
   void end();
 
 private:
+  // Not by address, so that a simulation does the same each time.
+  struct by_rank {
+    bool operator()(const peer* a, const peer* b) const noexcept {
+      return std::pair(a->rank(), a->incarnation) < std::pair(b->rank(), b->incarnation);
+    }
+  };
+
   const std::uint64_t id_;
   peer& opener_;
   mutable std::mutex mutex_;
-  std::set<peer*> known_;
+  std::set<peer*, by_rank> known_;
   std::map<std::uint64_t, std::shared_ptr<send_node>> sends_;
   gradients gradients_;
   pass_actor actor_;
