@@ -147,7 +147,7 @@ void thread_engine::thread_main() {
     }
     if (occupied) occupied_.fetch_sub(1);
   }
-  run_what_is_left(unit);
+  if (stopping_) run_what_is_left(unit);  // one that retires leaves it to the others
   self = {};
   thread_count_.fetch_sub(1);
 }
