@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "tests/autograd/random_program.hpp"
+#include "tests/autograd/program_generator.hpp"
 
 namespace troupe::test {
 

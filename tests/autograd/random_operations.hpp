@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/autograd/random_program.hpp"
+#include "tests/autograd/program_generator.hpp"
 
 namespace troupe::test {
 

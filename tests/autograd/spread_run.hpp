@@ -2,7 +2,7 @@
 
 #include <troupe/autograd.hpp>
 
-#include "tests/autograd/random_program.hpp"
+#include "tests/autograd/program_generator.hpp"
 
 namespace troupe::test {
 

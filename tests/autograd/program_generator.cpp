@@ -1,4 +1,4 @@
-#include "tests/autograd/random_program.hpp"
+#include "tests/autograd/program_generator.hpp"
 
 #include <c10/core/ScalarType.h>
 
