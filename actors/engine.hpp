@@ -17,6 +17,30 @@ class resumable;
 namespace troupe {
 
 class engine;
+class opened_envelope;
+
+/// Calls that a thread, while it waits, runs itself, rather than leave them to another thread that
+/// has to be woken for them: they belong to what it waits for. Where the wait does not drive the
+/// network they run elsewhere as usual.
+class expected_calls {
+public:
+  virtual bool contain(const opened_envelope& call) const noexcept = 0;
+
+  /// While it lives, these are the calling thread's.
+  class scope {
+  public:
+    explicit scope(const expected_calls& calls) noexcept;
+    ~scope();
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+
+  private:
+    const expected_calls* const before_;
+  };
+
+protected:
+  ~expected_calls() = default;
+};
 
 /// The execution unit of one thread: what an actor or call runs on. Work that it makes ready goes
 /// to the node's run queue, except for one actor that the leader is about to run itself.
@@ -34,6 +58,9 @@ public:
 
   void attach(caf::actor_system& system) noexcept { system_ = &system; }
 
+  /// Which calls the thread would run that waits with this unit; nullptr: none.
+  const expected_calls* expected() const noexcept { return expected_; }
+
 private:
   friend class thread_engine;
 
@@ -42,6 +69,7 @@ private:
   bool collecting_ = false;
   unsigned handed_on_ = 0;
   const completion* awaited_ = nullptr;  // what this thread waits for while it leads
+  const expected_calls* expected_ = nullptr;
   std::uint64_t key_ = 0;                // this thread's claim to the role, while it has one
 };
 
@@ -149,6 +177,14 @@ public:
     end_handler(unit);
   }
 
+  /// Runs `body`, a call that the waiting thread of `unit` has expected, on its stack; the network
+  /// goes to another thread if it takes long. The thread's own state is kept.
+  template <class F>
+  void run_expected(engine_unit& unit, F&& body) {
+    run_expected(
+        unit, [](void* f) { (*static_cast<std::remove_reference_t<F>*>(f))(); }, &body);
+  }
+
   /// While it lives, what the calling thread does counts as work for the network, not for the
   /// handler that it runs: sending a large tensor shall not cost it the network.
   class network_work {
@@ -193,6 +229,7 @@ public:
 protected:
   virtual void begin_handler(engine_unit& unit) = 0;
   virtual void end_handler(engine_unit& unit) = 0;
+  virtual void run_expected(engine_unit&, void (*body)(void*), void* what) { body(what); }
   virtual std::uint64_t begin_network_work() noexcept { return 0; }
   virtual void end_network_work(std::uint64_t) noexcept {}
 };

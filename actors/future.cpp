@@ -104,19 +104,34 @@ void future_core::run_all(link* last) {
   while (first) {
     const std::unique_ptr<link> mine(first);
     first = mine->next;
-    run_on(engine_.get(), mine->job);
+    run(*mine);
   }
 }
 
+void future_core::run(const link& one) const {
+  if (one.at_once)
+    here_and_now::run(one.job);
+  else
+    run_on(engine_.get(), one.job);
+}
+
 void future_core::when_ready(caf::resumable* next, const std::atomic<void*>* who) {
-  auto mine = std::make_unique<link>(link{next, who, next_.load(std::memory_order_acquire)});
+  add(std::make_unique<link>(link{next, who, nullptr, false}));
+}
+
+void future_core::when_ready_at_once(caf::resumable* next) {
+  add(std::make_unique<link>(link{next, nullptr, nullptr, true}));
+}
+
+void future_core::add(std::unique_ptr<link> mine) {
+  mine->next = next_.load(std::memory_order_acquire);
   while (mine->next != &closed) {
     if (next_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel)) {
       (void)mine.release();
       return;
     }
   }
-  run_on(engine_.get(), next);
+  run(*mine);
 }
 
 bool future_core::set_exception(std::exception_ptr why) {

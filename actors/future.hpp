@@ -43,6 +43,10 @@ public:
   /// as long as `who`, which belongs to `next`, is not null.
   void when_ready(caf::resumable* next, const std::atomic<void*>* who = nullptr);
 
+  /// The same on the thread that makes it ready, which may drive a network: for what is short, and
+  /// neither waits nor runs code of the program.
+  void when_ready_at_once(caf::resumable* next);
+
   /// One of those who wait does so no more: what is left of such ones is dropped now and then.
   void abandoned();
 
@@ -94,9 +98,12 @@ private:
     caf::resumable* job;
     const std::atomic<void*>* who;
     link* next;
+    bool at_once = false;
   };
   static link closed;
 
+  void add(std::unique_ptr<link> mine);
+  void run(const link& one) const;
   void prune();
   void run_all(link* last);
 

@@ -116,6 +116,8 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     } else if (header.kind == envelope_kind::call) {
       if (may_run_inline && engine_->may_run_inline(unit)) {
         engine_->run_handler(unit, [&] { execute(opened, *from, size); });
+      } else if (may_run_inline && unit.expected() && unit.expected()->contain(opened)) {
+        engine_->run_expected(unit, [&] { execute(opened, *from, size); });
       } else {
         // Opened again where it runs: an envelope does not move.
         const bool urgent = header.urgent;

@@ -48,13 +48,13 @@ struct without_self<std::tuple<Self*, Args...>> {
   static constexpr bool takes_self = true;
 };
 
-template <class F, class... Args>
+template <caf::spawn_options How = caf::no_spawn_options, class F, class... Args>
 auto spawn_function(node_core& node, F f, Args... args) {
   using impl = caf::infer_impl_from_fun_t<F>;
   using handle = caf::infer_handle_from_fun_t<F>;
   (void)interface_registration<handle>::done;
   return node.spawn([&](caf::actor_system& system) -> handle {
-    return system.spawn(
+    return system.spawn<How>(
         // The unit is there because CAF would take arguments out of nothing if there were none.
         [f](impl* self, caf::unit_t, Args... xs) {
           answer_exceptions(self);

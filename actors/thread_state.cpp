@@ -1,9 +1,5 @@
 #include "actors/thread_state.hpp"
 
-#include <c10/core/AutogradState.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
 namespace troupe {
 
 namespace {
@@ -14,15 +10,37 @@ struct torch_state {
   c10::impl::PODLocalDispatchKeySet& keys = c10::impl::raw_local_dispatch_key_set;
 };
 
+torch_state& state_here() noexcept {
+  thread_local torch_state state;
+  return state;
+}
+
 }  // namespace
 
 void clean_thread_state() noexcept {
-  thread_local const torch_state state;
+  auto& state = state_here();
   state.autograd = c10::AutogradState(/*grad_mode=*/true, /*inference_mode=*/false,
                                       /*fw_grad_mode=*/true, /*multithreading_enabled=*/true);
   state.keys = {};  // a new thread's, which stands for the default sets
   if (c10::ThreadLocalDebugInfo::current())
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
+}
+
+kept_thread::kept_thread() noexcept
+    : autograd_(state_here().autograd),
+      keys_(state_here().keys),
+      debug_(c10::ThreadLocalDebugInfo::current()) {
+  clean_thread_state();
+}
+
+kept_thread::~kept_thread() {
+  auto& state = state_here();
+  state.autograd = autograd_;
+  state.keys = keys_;
+  if (debug_ || c10::ThreadLocalDebugInfo::current())
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(debug_);
+  detail::set_current_actor(actor_);
+  detail::set_current_node(node_);
 }
 
 }  // namespace troupe

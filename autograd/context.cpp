@@ -47,24 +47,26 @@ context::~context() {
 }
 
 void context::backward(const std::vector<at::Tensor>& roots, const pass_options& how) const {
-  backward_async(roots, how).get();
+  const within none(0);
+  detail::run_pass(here_, table_of(here_).find(id()), roots, how);
 }
 
 future<void> context::backward_async(const std::vector<at::Tensor>& roots,
                                      const pass_options& how) const {
   const within none(0);
-  return detail::run_pass(here_, table_of(here_).find(id()), roots, how);
+  return detail::run_pass_aside(here_, table_of(here_).find(id()), roots, how);
 }
 
 void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
               const pass_options& how) {
-  backward_async(here, context, roots, how).get();
+  const within none(0);
+  detail::run_pass(here, table_of(here).find(context), roots, how);
 }
 
 future<void> backward_async(const node& here, std::uint64_t context,
                             const std::vector<at::Tensor>& roots, const pass_options& how) {
   const within none(0);
-  return detail::run_pass(here, table_of(here).find(context), roots, how);
+  return detail::run_pass_aside(here, table_of(here).find(context), roots, how);
 }
 
 namespace {

@@ -50,6 +50,12 @@ std::shared_ptr<participant> context_table::find(std::uint64_t context) const {
   throw_unknown(context, node_.self().name + " has never heard of it");
 }
 
+std::shared_ptr<participant> context_table::look_up(std::uint64_t context) const {
+  const std::shared_lock lock(mutex_);
+  const auto place = all_.find(context);
+  return place == all_.end() ? nullptr : place->second;
+}
+
 // Out of the table, and remembered.
 std::shared_ptr<participant> context_table::take(std::uint64_t context, const std::string& why) {
   const std::unique_lock lock(mutex_);
@@ -68,8 +74,9 @@ void context_table::end(std::uint64_t context, const std::string& why) {
   const auto part = take(context, why);
   if (!part) return;
   for (auto* whom : part->known())
-    if (whom->rank() != node_.self().id) tell_end(node_, *whom, context, why);
-  part->end();
+    if (whom->rank() != node_.self().id && whom != &part->opener())
+      tell_end(node_, *whom, context, why);
+  part->end(node_, why);
 }
 
 pass_actor context_table::actor_of(const std::shared_ptr<participant>& part) {
@@ -121,13 +128,19 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from, b
 
 void context_table::bury(const peer& whom) {
   std::vector<std::uint64_t> orphans;
+  std::vector<std::shared_ptr<participant>> others;
   {
     const std::shared_lock lock(mutex_);
     for (const auto& [id, part] : all_)
-      if (&part->opener() == &whom) orphans.push_back(id);
+      if (&part->opener() == &whom)
+        orphans.push_back(id);
+      else
+        others.push_back(part);
   }
+  for (const auto& part : others) part->bury(whom);
+  const auto why = "its opener " + whom.info.name + " is lost";
   for (const auto id : orphans)
-    if (const auto part = take(id, "its opener " + whom.info.name + " is lost")) part->end();
+    if (const auto part = take(id, why)) part->end(node_, why);
 }
 
 void context_table::close() {
@@ -137,7 +150,7 @@ void context_table::close() {
     closed_ = true;
     all.swap(all_);
   }
-  for (const auto& [id, part] : all) part->end();
+  for (const auto& [id, part] : all) part->end(node_, "the node has been shut down");
 }
 
 context_table::census context_table::count() const {

@@ -27,6 +27,9 @@ public:
   /// Throws unknown_context, saying what has become of it.
   std::shared_ptr<participant> find(std::uint64_t context) const;
 
+  /// nullptr: it is not here.
+  std::shared_ptr<participant> look_up(std::uint64_t context) const;
+
   /// Ends it here, and on all nodes to which it has gone from here; nothing if it has ended. `why`
   /// is told to whoever comes late.
   void end(std::uint64_t context, const std::string& why);

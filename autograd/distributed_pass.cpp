@@ -3,39 +3,107 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include "actors/lent_thread.hpp"
 #include "autograd/context_table.hpp"
+#include "autograd/pass_watch.hpp"
+#include "messages/error_codec.hpp"
 #include "messages/log.hpp"
 
 namespace troupe::autograd::detail {
 
 namespace {
 
+const timeout no_limit{std::chrono::milliseconds(0)};
+
+node as_node(node_core& core) { return node(core.shared_from_this()); }
+
+// Calls `next` with the report of a step, or why it has failed, on the thread that hears of it.
+template <class Next>
+void when_over(const future<step_report>& step, const Next& next) {
+  const auto state = step.shared();
+  state->when_ready_at_once(troupe::detail::make_continuation(
+      [state, next] { next(state->failure() ? nullptr : &*state->value(), state->failure()); }));
+}
+
+// ---- What the starter of a pass hears
+
+std::shared_ptr<pass_watch> watch_of(node_core& here, const pass_info& pass) {
+  const auto part = context_table::of(here).look_up(pass.context);
+  return part ? part->watch_of(pass.number) : nullptr;
+}
+
+void serve_report(pass_info pass, step_report report) {
+  if (const auto watch = watch_of(*current_node(), pass)) watch->add(std::move(report));
+}
+
+void serve_failure(pass_info pass, caf::error why) {
+  if (const auto watch = watch_of(*current_node(), pass))
+    watch->fail(to_exception(to_fault(std::move(why))));
+}
+
+// Of a step that is over, or has failed. Nobody needs to hear it if the starter is lost.
+void tell_starter(node_core& here, const pass_info& pass, step_report* report,
+                  const std::exception_ptr& failure) noexcept {
+  try {
+    const troupe::detail::serving nothing({});
+    if (pass.starter == here.self().id) {
+      if (const auto watch = watch_of(here, pass))
+        failure ? watch->fail(failure) : watch->add(step_report(*report));
+    } else if (failure) {
+      const auto why = to_caf(describe(failure, here.self().name, {}));
+      (void)as_node(here).rpc_async<&serve_failure>(pass.starter, pass, why, no_limit);
+    } else {
+      (void)as_node(here).rpc_async<&serve_report>(pass.starter, pass, *report, no_limit);
+    }
+  } catch (const std::exception& e) {
+    log().debug("{} could not tell rank {} of a step: {}", here.self().name, pass.starter,
+                e.what());
+  }
+}
+
 // ---- What others ask of this node
 
+// The answer is for the one who asks, and enough if that is the starter.
 template <class Message>
-future<pass_report> pass_on(std::uint64_t context, Message what) {
-  auto& table = context_table::of(*current_node());
-  return request(table.actor_of(table.find(context)), std::move(what));
+future<step_report> serve_step(Message what) {
+  auto& here = *current_node();
+  auto& table = context_table::of(here);
+  const auto pass = what.pass;
+  const bool asked_by_starter = current_call().from->rank() == pass.starter;
+  auto step =
+      troupe::detail::request_here(here, table.actor_of(table.find(pass.context)), std::move(what));
+  if (!asked_by_starter)
+    when_over(step, [weak = here.weak_from_this(), pass](step_report* report,
+                                                         const std::exception_ptr& failure) {
+      if (const auto node = weak.lock()) tell_starter(*node, pass, report, failure);
+    });
+  return step;
 }
 
-future<pass_report> serve_marks(mark_sends what) {
-  return pass_on(what.pass.context, std::move(what));
-}
+future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
+future<step_report> serve_gradients(gradients_arrive what) { return serve_step(std::move(what)); }
 
-future<pass_report> serve_gradients(gradients_arrive what) {
-  return pass_on(what.pass.context, std::move(what));
+// Begins a step on another node. If that fails the starter hears of it from here.
+template <auto F, class Message>
+void begin_step(node_core& here, const destination& to, const Message& what) {
+  const auto pass = what.pass;
+  when_over(as_node(here).rpc_async<F>(to, what, no_limit),
+            [weak = here.weak_from_this(), pass](step_report* report,
+                                                 const std::exception_ptr& failure) {
+              const auto node = weak.lock();
+              if (node && (failure || pass.starter == node->self().id))
+                tell_starter(*node, pass, report, failure);
+            });
 }
 
 void serve_forget(std::uint64_t context, std::uint64_t pass) {
   auto& table = context_table::of(*current_node());
-  send(table.actor_of(table.find(context)), forget_pass{pass});
+  if (const auto part = table.look_up(context)) send(table.actor_of(part), forget_pass{pass});
 }
 
 void serve_end(std::uint64_t context, std::string why) {
   context_table::of(*current_node()).end(context, why);
 }
-
-node as_node(node_core& core) { return node(core.shared_from_this()); }
 
 // For what nobody waits for, and which a lost node need not hear.
 template <auto F, class... Args>
@@ -67,27 +135,18 @@ void check_roots(const std::vector<at::Tensor>& roots) {
   }
 }
 
-// In fast mode all messages take part, and those that the roots do not use get no gradients.
-void check_complete(const pass_report& report, node_core& here) {
-  for (const auto& one : report.all()) {
-    if (one.awaited.empty()) continue;
-    throw invalid_argument(fmt::format(
-        "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
-        "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
-        "pass_mode::smart, which leaves such messages out",
-        here.actors().peers().name_of(one.rank), one.awaited.size()));
-  }
-}
-
 }  // namespace
 
-future<pass_report> ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what) {
-  return as_node(here).rpc_async<&serve_marks>(rank, what, timeout(std::chrono::milliseconds(0)));
+next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what) {
+  what.step = context_table::of(here).next_number();
+  begin_step<&serve_marks>(here, rank, what);
+  return {what.step, rank};
 }
 
-future<pass_report> send_gradients(node_core& here, peer& to, gradients_arrive what) {
-  return as_node(here).rpc_async<&serve_gradients>(to.info, what,
-                                                   timeout(std::chrono::milliseconds(0)));
+next_step send_gradients(node_core& here, peer& to, gradients_arrive what) {
+  what.step = context_table::of(here).next_number();
+  begin_step<&serve_gradients>(here, to.info, what);
+  return {what.step, to.rank()};
 }
 
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept {
@@ -98,39 +157,122 @@ void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::str
   tell<&serve_end>(here, whom, context, why);
 }
 
-task<void> run_pass(node here, std::shared_ptr<participant> part, std::vector<at::Tensor> roots,
-                    pass_options how) {
+namespace {
+
+// A pass as its starter runs it, in rounds: the walk, if there is one, and the gradients.
+class started_pass {
+public:
+  started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how)
+      : here_(here.core()), part_(std::move(part)), actor_(context_table::of(here_).actor_of(part_)) {
+    pass_.context = part_->id();
+    pass_.number = context_table::of(here_).next_number();
+    pass_.starter = here_.self().id;
+    pass_.mode = how.mode;
+    pass_.create_graph = how.create_graph;
+    pass_.keep_graph = how.retain_graph || how.create_graph;
+  }
+  ~started_pass() { part_->watch(pass_.number, nullptr); }
+  started_pass(const started_pass&) = delete;
+  started_pass& operator=(const started_pass&) = delete;
+
+  /// Begins a round by its first step. Ready when all that follows from it is over.
+  template <class Message>
+  future<void> begin(const std::vector<at::Tensor>& roots, bool on_this_thread) {
+    watch_ = std::make_shared<pass_watch>(here_.driver(), pass_.number, pass_.starter);
+    part_->watch(pass_.number, watch_);
+    Message first;
+    first.pass = pass_;
+    first.roots = roots;
+    when_over(on_this_thread ? troupe::detail::request_here(here_, actor_, std::move(first))
+                             : request(actor_, std::move(first)),
+              [watch = watch_](step_report* report, const std::exception_ptr& failure) {
+                failure ? watch->fail(failure) : watch->add(step_report(*report));
+              });
+    return watch_->over();
+  }
+
+  // In fast mode all messages take part, and those that the roots do not use get no gradients.
+  void check_complete() const {
+    for (const auto& [rank, one] : watch_->standings()) {
+      if (one.awaited.empty()) continue;
+      throw invalid_argument(fmt::format(
+          "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
+          "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
+          "pass_mode::smart, which leaves such messages out",
+          here_.actors().peers().name_of(rank), one.awaited.size()));
+    }
+  }
+
+  void forget() const { send(actor_, forget_pass{pass_.number}); }
+
+private:
+  node_core& here_;
+  const std::shared_ptr<participant> part_;
+  const pass_actor actor_;
+  pass_info pass_;
+  std::shared_ptr<pass_watch> watch_;
+};
+
+// What others send the starter of a pass, while it waits for its end.
+class steps_of final : public expected_calls {
+public:
+  explicit steps_of(std::uint64_t context) : context_(context) {}
+
+  bool contain(const opened_envelope& call) const noexcept override {
+    static const std::uint64_t all[] = {
+        callable<&serve_marks>::hash(), callable<&serve_gradients>::hash(),
+        callable<&serve_report>::hash(), callable<&serve_failure>::hash()};
+    if (std::find(std::begin(all), std::end(all), call.header().target) == std::end(all))
+      return false;
+    try {
+      decoder in(call.body(), nullptr, nullptr);
+      return in.get<std::uint64_t>() == context_;  // the first field of the pass
+    } catch (const decode_error&) {
+      return false;  // whoever runs it tells
+    }
+  }
+
+private:
+  const std::uint64_t context_;
+};
+
+}  // namespace
+
+void run_pass(const node& here, const std::shared_ptr<participant>& part,
+              const std::vector<at::Tensor>& roots, const pass_options& how) {
   check_roots(roots);
-  auto& core = here.core();
-  auto& table = context_table::of(core);
-  pass_info pass;
-  pass.context = part->id();
-  pass.number = table.next_number();
-  pass.mode = how.mode;
-  pass.create_graph = how.create_graph;
-  pass.keep_graph = how.retain_graph || how.create_graph;
-  const auto actor = table.actor_of(part);
+  started_pass pass(here, part, how);
+  const steps_of these(part->id());
+  const expected_calls::scope serves(these);
+  try {
+    if (how.mode == pass_mode::smart) pass.begin<walk_from_roots>(roots, true).get();
+    pass.begin<run_from_roots>(roots, true).get();
+    pass.check_complete();
+  } catch (...) {
+    pass.forget();
+    throw;
+  }
+}
+
+task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
+                          std::vector<at::Tensor> roots, pass_options how) {
+  check_roots(roots);
+  started_pass pass(here, std::move(part), how);
   std::exception_ptr failure;
   try {
     // Nothing is made within a co_await's expression: g++ 12 destroys such aggregates twice.
     if (how.mode == pass_mode::smart) {
-      walk_from_roots first;
-      first.pass = pass;
-      first.roots = roots;
-      const auto walked = request(actor, std::move(first));
-      co_await walked;
+      const auto walk = pass.begin<walk_from_roots>(roots, false);
+      co_await walk;
     }
-    run_from_roots second;
-    second.pass = pass;
-    second.roots = std::move(roots);
-    const auto run = request(actor, std::move(second));
-    const pass_report report = co_await run;
-    check_complete(report, core);
+    const auto run = pass.begin<run_from_roots>(roots, false);
+    co_await run;
+    pass.check_complete();
   } catch (...) {
     failure = std::current_exception();
   }
   if (!failure) co_return;
-  send(actor, forget_pass{pass.number});
+  pass.forget();
   std::rethrow_exception(failure);
 }
 

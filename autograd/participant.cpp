@@ -1,22 +1,9 @@
 #include "autograd/participant.hpp"
 
-#include <caf/exit_reason.hpp>
-#include <caf/send.hpp>
+#include "actors/lent_thread.hpp"
+#include "autograd/pass_watch.hpp"
 
 namespace troupe::autograd::detail {
-
-void pass_report::add(pass_standing&& one) {
-  for (auto& known : all_)
-    if (known.rank == one.rank) {
-      if (known.arrivals < one.arrivals) known = std::move(one);
-      return;
-    }
-  all_.push_back(std::move(one));
-}
-
-void pass_report::merge(pass_report&& other) {
-  for (auto& one : other.all_) add(std::move(one));
-}
 
 void participant::know(peer& whom) {
   const std::lock_guard lock(mutex_);
@@ -70,18 +57,49 @@ pass_actor participant::actor(const std::function<pass_actor()>& make) {
   return actor_;
 }
 
-void participant::end() {
+void participant::watch(std::uint64_t pass, const std::shared_ptr<pass_watch>& watch) {
+  const std::lock_guard lock(mutex_);
+  if (!watch)
+    watches_.erase(pass);
+  else if (ended_)
+    throw unknown_context("Could not find autograd context with id: " + std::to_string(id_) +
+                          ": it has just ended");
+  else
+    watches_[pass] = watch;
+}
+
+std::shared_ptr<pass_watch> participant::watch_of(std::uint64_t pass) const {
+  const std::lock_guard lock(mutex_);
+  const auto place = watches_.find(pass);
+  return place == watches_.end() ? nullptr : place->second;
+}
+
+void participant::bury(const peer& whom) {
+  decltype(watches_) watches;
+  {
+    const std::lock_guard lock(mutex_);
+    watches = watches_;
+  }
+  for (const auto& [number, watch] : watches) watch->bury(whom);
+}
+
+void participant::end(node_core& here, const std::string& why) {
   decltype(sends_) sends;
+  decltype(watches_) watches;
   gradients last;
   pass_actor actor;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     sends.swap(sends_);
+    watches.swap(watches_);
     std::swap(last, gradients_);
     std::swap(actor, actor_);
   }
-  if (actor) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  for (const auto& [number, watch] : watches)
+    watch->fail(std::make_exception_ptr(unknown_context(
+        "Could not find autograd context with id: " + std::to_string(id_) + ": " + why)));
+  if (actor) troupe::detail::end_here(here, caf::actor_cast<caf::strong_actor_ptr>(actor));
 }
 
 }  // namespace troupe::autograd::detail

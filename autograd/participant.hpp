@@ -13,6 +13,8 @@
 
 namespace troupe::autograd::detail {
 
+class pass_watch;
+
 /// One node's part in a context: what it has sent in it and to whom, and the gradients of its own
 /// leaves. Thread-safe; the backward passes are its actor's.
 class participant {
@@ -41,8 +43,16 @@ public:
   /// The actor that runs its passes, which `make` makes at the first call.
   pass_actor actor(const std::function<pass_actor()>& make);
 
-  /// Lets go of the graph, and ends the actor: what is under way fails.
-  void end();
+  /// The passes that this node has started, by number. `watch`: of its latest round; nullptr: it is
+  /// over.
+  void watch(std::uint64_t pass, const std::shared_ptr<pass_watch>& watch);
+  std::shared_ptr<pass_watch> watch_of(std::uint64_t pass) const;
+
+  /// A node is lost.
+  void bury(const peer& whom);
+
+  /// Lets go of the graph, and ends the actor: what is under way fails for that reason.
+  void end(node_core& here, const std::string& why);
 
 private:
   // Not by address, so that a simulation does the same each time.
@@ -58,6 +68,7 @@ private:
   std::set<peer*, by_rank> known_;
   std::map<std::uint64_t, std::shared_ptr<send_node>> sends_;
   gradients gradients_;
+  std::map<std::uint64_t, std::shared_ptr<pass_watch>> watches_;
   pass_actor actor_;
   bool ended_ = false;
 };

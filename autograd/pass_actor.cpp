@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "actors/spawn.hpp"
 #include "autograd/context_table.hpp"
 #include "autograd/distributed_pass.hpp"
 #include "autograd/pass_runner.hpp"
@@ -11,54 +12,28 @@ namespace troupe::autograd::detail {
 
 namespace {
 
-using report_promise = caf::typed_response_promise<pass_report>;
-
 /// What the actor knows. Gone with the actor.
 class pass_desk {
 public:
-  pass_desk(pass_actor::pointer self, node_core& node, std::shared_ptr<participant> part)
-      : self_(self), node_(node), part_(std::move(part)) {}
+  pass_desk(node_core& node, std::shared_ptr<participant> part)
+      : node_(node), part_(std::move(part)) {}
 
-  /// Does a step of a pass, and answers when the calls have ended that it makes.
   template <class Work>
-  report_promise step(const pass_info& what, bool begins, const Work& work) {
-    auto promise = self_->make_response_promise<pass_report>();
-    pass_part::calls under_way;
-    pass_report report;
+  caf::result<step_report> step(const pass_info& what, std::uint64_t number, bool begins,
+                                const Work& work) {
     try {
       auto& pass = pass_of(what, begins);
-      work(pass, under_way);
-      report.add(pass.standing());
+      step_report report;
+      report.step = number;
+      work(pass, report.caused);
+      report.standing = pass.standing();
       if (pass.done()) passes_.erase(what.number);
+      return report;
     } catch (...) {
       const auto why = describe(std::current_exception(), node_.self().name, {});
       forget(what.number);
-      promise.deliver(to_caf(why));
-      return promise;
+      return to_caf(why);
     }
-    if (under_way.empty()) {
-      promise.deliver(std::move(report));
-      return promise;
-    }
-    const auto number = ++last_step_;
-    steps_.emplace(number, waiting_step{promise, std::move(report), under_way.size()});
-    for (const auto& call : under_way) tell_of_end(call, number);
-    return promise;
-  }
-
-  void call_has_ended(call_ended& how) {
-    const auto place = steps_.find(how.step);
-    if (place == steps_.end()) return;
-    auto& step = place->second;
-    if (how.failure) {
-      step.promise.deliver(std::move(how.failure));
-      steps_.erase(place);
-      return;
-    }
-    step.report.merge(std::move(how.report));
-    if (--step.left > 0) return;
-    step.promise.deliver(std::move(step.report));
-    steps_.erase(place);
   }
 
   /// Each node tells those that it knows, once.
@@ -75,11 +50,6 @@ public:
   }
 
 private:
-  struct waiting_step {
-    report_promise promise;
-    pass_report report;
-    std::size_t left;
-  };
   static constexpr std::size_t most_forgotten = 1024;
 
   pass_part& pass_of(const pass_info& what, bool begins) {
@@ -97,63 +67,46 @@ private:
     return *place;
   }
 
-  void tell_of_end(const future<pass_report>& call, std::uint64_t step) {
-    const auto state = call.shared();
-    state->when_ready(troupe::detail::make_continuation(
-        [state, step, me = pass_actor(self_), name = node_.self().name] {
-          call_ended how;
-          how.step = step;
-          if (state->failure())
-            how.failure = to_caf(describe(state->failure(), name, {}));
-          else
-            how.report = std::move(*state->value());
-          send(me, std::move(how));
-        }));
-  }
-
-  const pass_actor::pointer self_;
   node_core& node_;
   const std::shared_ptr<participant> part_;
   std::unordered_map<std::uint64_t, std::unique_ptr<pass_part>> passes_;
-  std::unordered_map<std::uint64_t, waiting_step> steps_;
-  std::uint64_t last_step_ = 0;
   std::unordered_set<std::uint64_t> forgotten_;
   std::deque<std::uint64_t> order_;
 };
 
 }  // namespace
 
-pass_actor::behavior_type run_passes(pass_actor::pointer self, node_core* node,
+pass_actor::behavior_type run_passes(pass_actor::pointer, node_core* node,
                                      std::shared_ptr<participant> part) {
-  const auto desk = std::make_shared<pass_desk>(self, *node, std::move(part));
+  using steps = pass_part::steps;
+  const auto desk = std::make_shared<pass_desk>(*node, std::move(part));
   return {
       [desk](const walk_from_roots& what) {
-        return desk->step(what.pass, true, [&](pass_part& pass, pass_part::calls& calls) {
-          pass.walk(what.roots, calls);
+        return desk->step(what.pass, what.pass.number, true, [&](pass_part& pass, steps& caused) {
+          pass.walk(what.roots, caused);
         });
       },
       [desk](const mark_sends& what) {
-        return desk->step(what.pass, true, [&](pass_part& pass, pass_part::calls& calls) {
-          pass.walk(what.numbers, calls);
+        return desk->step(what.pass, what.step, true, [&](pass_part& pass, steps& caused) {
+          pass.walk(what.numbers, caused);
         });
       },
       [desk](const run_from_roots& what) {
-        return desk->step(what.pass, true, [&](pass_part& pass, pass_part::calls& calls) {
-          pass.run(what.roots, calls);
+        return desk->step(what.pass, what.pass.number, true, [&](pass_part& pass, steps& caused) {
+          pass.run(what.roots, caused);
         });
       },
       [desk](gradients_arrive& what) {
-        return desk->step(what.pass, false, [&](pass_part& pass, pass_part::calls& calls) {
-          pass.run(what.number, std::move(what.gradients), calls);
+        return desk->step(what.pass, what.step, false, [&](pass_part& pass, steps& caused) {
+          pass.run(what.number, std::move(what.gradients), caused);
         });
       },
       [desk](const forget_pass& what) { desk->forget(what.number); },
-      [desk](call_ended& how) { desk->call_has_ended(how); },
   };
 }
 
 pass_actor spawn_pass_actor(node_core& node, std::shared_ptr<participant> part) {
-  return troupe::detail::spawn_function(node, &run_passes, &node, std::move(part));
+  return troupe::detail::spawn_function<caf::lazy_init>(node, &run_passes, &node, std::move(part));
 }
 
 }  // namespace troupe::autograd::detail

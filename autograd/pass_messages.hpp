@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "actors/node.hpp"
 
 namespace troupe::autograd {
@@ -20,11 +22,12 @@ namespace detail {
 struct pass_info {
   std::uint64_t context = 0;
   std::uint64_t number = 0;  ///< in the whole job
+  std::uint32_t starter = 0;  ///< the rank that hears of each step
   pass_mode mode = pass_mode::smart;
   bool keep_graph = false;
   bool create_graph = false;
 };
-TROUPE_MESSAGE(pass_info, context, number, mode, keep_graph, create_graph)
+TROUPE_MESSAGE(pass_info, context, number, starter, mode, keep_graph, create_graph)
 
 /// Where a node stands in a pass.
 struct pass_standing {
@@ -34,49 +37,55 @@ struct pass_standing {
 };
 TROUPE_MESSAGE(pass_standing, rank, arrivals, awaited)
 
-/// The latest of each node.
-class pass_report {
-public:
-  void add(pass_standing&& one);
-  void merge(pass_report&& other);
-  const std::vector<pass_standing>& all() const noexcept { return all_; }
-
-private:
-  friend constexpr auto troupe_fields(const pass_report*) {
-    return std::make_tuple(&pass_report::all_);
-  }
-  std::vector<pass_standing> all_;
+/// A step of a pass that another one has caused, on the node of that rank.
+struct next_step {
+  std::uint64_t step = 0;  ///< its number, in the whole job
+  std::uint32_t rank = 0;
 };
+TROUPE_MESSAGE(next_step, step, rank)
 
-/// The roots, of this node's graph. Never leaves the node. Answered when all nodes know which of
-/// their messages take part.
+/// A step is over.
+struct step_report {
+  std::uint64_t step = 0;
+  std::vector<next_step> caused;
+  pass_standing standing;
+};
+TROUPE_MESSAGE(step_report, step, caused, standing)
+
+// Steps. The first one has the number of the pass. Each is answered when it is over itself; what
+// it has caused may go on.
+
+/// The roots, of this node's graph: which of the node's messages do they depend on? Never leaves
+/// the node.
 struct walk_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
 };
 TROUPE_MESSAGE(walk_from_roots, pass, roots)
 
-/// These of the node's messages take part. Answered like `walk_from_roots`.
+/// These of the node's messages take part.
 struct mark_sends {
   pass_info pass;
+  std::uint64_t step = 0;
   std::vector<std::uint64_t> numbers;
 };
-TROUPE_MESSAGE(mark_sends, pass, numbers)
+TROUPE_MESSAGE(mark_sends, pass, step, numbers)
 
-/// The roots' gradients are one. Never leaves the node. Answered when all that follows has run.
+/// The roots' gradients are one. Never leaves the node.
 struct run_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
 };
 TROUPE_MESSAGE(run_from_roots, pass, roots)
 
-/// The gradients of a message of this node have come. Answered like `run_from_roots`.
+/// The gradients of a message of this node have come.
 struct gradients_arrive {
   pass_info pass;
+  std::uint64_t step = 0;
   std::uint64_t number = 0;
   std::vector<at::Tensor> gradients;
 };
-TROUPE_MESSAGE(gradients_arrive, pass, number, gradients)
+TROUPE_MESSAGE(gradients_arrive, pass, step, number, gradients)
 
 /// The pass has failed somewhere.
 struct forget_pass {
@@ -84,19 +93,11 @@ struct forget_pass {
 };
 TROUPE_MESSAGE(forget_pass, number)
 
-/// A call of this actor's to another node has an answer.
-struct call_ended {
-  std::uint64_t step = 0;
-  pass_report report;
-  caf::error failure;
-};
-TROUPE_MESSAGE(call_ended, step, report, failure)
-
 /// Runs one node's part in the passes of a context.
 using pass_actor =
-    actor<answers<walk_from_roots, pass_report>, answers<mark_sends, pass_report>,
-          answers<run_from_roots, pass_report>, answers<gradients_arrive, pass_report>,
-          accepts<forget_pass>, accepts<call_ended>>;
+    actor<answers<walk_from_roots, step_report>, answers<mark_sends, step_report>,
+          answers<run_from_roots, step_report>, answers<gradients_arrive, step_report>,
+          accepts<forget_pass>>;
 
 }  // namespace detail
 

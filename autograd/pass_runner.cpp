@@ -34,21 +34,21 @@ void pass_part::add_send(std::uint64_t number, const backward_plan::visitor& rea
   sends_.emplace(number, plan_.add({send, {}}, reached));
 }
 
-void pass_part::walk(const std::vector<at::Tensor>& roots, calls& under_way) {
+void pass_part::walk(const std::vector<at::Tensor>& roots, steps& caused) {
   std::vector<std::shared_ptr<receive_node>> found;
   add_roots(roots, collect(found));
-  ask(found, under_way);
+  ask(found, caused);
 }
 
-void pass_part::walk(const std::vector<std::uint64_t>& numbers, calls& under_way) {
+void pass_part::walk(const std::vector<std::uint64_t>& numbers, steps& caused) {
   if (executor_)
     throw invalid_argument("a walk of a backward pass that runs already on " + node_.self().name);
   std::vector<std::shared_ptr<receive_node>> found;
   for (const auto number : numbers) add_send(number, collect(found));
-  ask(found, under_way);
+  ask(found, caused);
 }
 
-void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, calls& under_way) {
+void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused) {
   std::map<std::uint32_t, mark_sends> questions;
   for (const auto& one : found) {
     auto& question = questions[one->from().rank()];
@@ -56,7 +56,7 @@ void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, cal
     question.numbers.push_back(one->number());
   }
   for (auto& [rank, question] : questions)
-    under_way.push_back(ask_for_marks(node_, rank, std::move(question)));
+    caused.push_back(ask_for_marks(node_, rank, std::move(question)));
 }
 
 // ---- Running
@@ -67,16 +67,16 @@ void pass_part::complete_plan() {
   for (const auto& [number, send] : part_->sends()) add_send(number, {});
 }
 
-void pass_part::run(const std::vector<at::Tensor>& roots, calls& under_way) {
+void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
   if (roots_.empty()) add_roots(roots, {});
   complete_plan();
   std::vector<std::vector<at::Tensor>> ones;
   for (const auto& root : roots) ones.push_back({at::ones_like(root)});
   ++arrivals_;
-  arrive(0, std::move(ones), under_way);
+  arrive(0, std::move(ones), caused);
 }
 
-void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, calls& under_way) {
+void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, steps& caused) {
   complete_plan();
   const auto place = sends_.find(number);
   if (place == sends_.end())
@@ -87,12 +87,12 @@ void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, c
   ++arrivals_;
   std::vector<std::vector<at::Tensor>> all;
   all.push_back(std::move(gradients));
-  arrive(place->second, std::move(all), under_way);
+  arrive(place->second, std::move(all), caused);
 }
 
 // What waits for nobody runs in libtorch's engine, all else step by step.
 void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
-                       calls& under_way) {
+                       steps& caused) {
   const backward_options how{what_.keep_graph, what_.create_graph};
   const auto to_leaf = [part = part_](const at::Tensor& leaf, at::Tensor gradient) {
     part->add_gradient(leaf, std::move(gradient));
@@ -107,12 +107,12 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
   if (!executor_) executor_ = std::make_unique<executor>(plan_, how, to_leaf);
   for (auto& one : gradients) executor_->arrive(first++, std::move(one));
   const scope taker(*this);
-  under_way_ = &under_way;
+  caused_ = &caused;
   done_ = executor_->run();
 }
 
 void pass_part::take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) {
-  under_way_->push_back(send_gradients(node_, from, {what_, number, std::move(gradients)}));
+  caused_->push_back(send_gradients(node_, from, {what_, 0, number, std::move(gradients)}));
 }
 
 pass_standing pass_part::standing() const {

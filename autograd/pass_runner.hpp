@@ -13,23 +13,23 @@ class context_table;
 /// The part of one node in one backward pass. One thread at a time.
 class pass_part final : private gradient_taker {
 public:
-  using calls = std::vector<future<pass_report>>;
+  using steps = std::vector<next_step>;
 
   pass_part(node_core& node, std::shared_ptr<participant> part, const pass_info& what);
   ~pass_part();
   pass_part(const pass_part&) = delete;
   pass_part& operator=(const pass_part&) = delete;
 
-  /// Walks from roots, or from messages of this node. Appends the questions to those nodes of whose
+  /// Walks from roots, or from messages of this node. Appends the steps of those nodes of whose
   /// messages it finds results, which no walk has found before. Throws invalid_argument for a
   /// message that was not recorded.
-  void walk(const std::vector<at::Tensor>& roots, calls& under_way);
-  void walk(const std::vector<std::uint64_t>& numbers, calls& under_way);
+  void walk(const std::vector<at::Tensor>& roots, steps& caused);
+  void walk(const std::vector<std::uint64_t>& numbers, steps& caused);
 
-  /// Gradients are there; runs what they set free. Appends the calls that send others on. Throws
-  /// backward_error, invalid_argument.
-  void run(const std::vector<at::Tensor>& roots, calls& under_way);
-  void run(std::uint64_t number, std::vector<at::Tensor>&& gradients, calls& under_way);
+  /// Gradients are there; runs what they set free. Appends the steps of those to whom it sends
+  /// gradients. Throws backward_error, invalid_argument.
+  void run(const std::vector<at::Tensor>& roots, steps& caused);
+  void run(std::uint64_t number, std::vector<at::Tensor>&& gradients, steps& caused);
 
   pass_standing standing() const;
 
@@ -41,9 +41,8 @@ private:
   void add_roots(const std::vector<at::Tensor>& roots, const backward_plan::visitor& reached);
   void add_send(std::uint64_t number, const backward_plan::visitor& reached);
   void complete_plan();
-  void ask(const std::vector<std::shared_ptr<receive_node>>& found, calls& under_way);
-  void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
-              calls& under_way);
+  void ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused);
+  void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients, steps& caused);
 
   node_core& node_;
   const std::shared_ptr<participant> part_;
@@ -52,7 +51,7 @@ private:
   std::vector<std::size_t> roots_;                        // their entries
   std::unordered_map<std::uint64_t, std::size_t> sends_;  // entries by number
   std::unique_ptr<executor> executor_;                    // since the first arrival
-  calls* under_way_ = nullptr;                            // while it runs
+  steps* caused_ = nullptr;                               // while it runs
   std::uint64_t arrivals_ = 0;
   bool planned_ = false;
   bool done_ = false;

@@ -33,8 +33,9 @@ struct engine_options {
 /// The threads of a node and how they share its network.
 ///
 /// One thread at a time leads: it progresses the transport and runs handlers inline, with no hop to
-/// another thread. A thread that waits for a completion leads while it waits, but never runs user
-/// code on its stack: it queues what it finds. When a handler runs longer than `takeover`, a second
+/// another thread. A thread that waits for a completion leads while it waits, but runs no user code
+/// on its stack, except for calls that belong to what it waits for (see expected_calls): it queues
+/// what it finds. When a handler runs longer than `takeover`, a second
 /// thread takes the network from its thread. One thread minds the timers; spares sleep. Threads are
 /// added when all are blocked, so any number of handlers may wait for one another's answers.
 ///
@@ -87,6 +88,7 @@ private:
   void run(caf::resumable* job, engine_unit& unit);
   void begin_handler(engine_unit& unit) override;
   void end_handler(engine_unit& unit) override;
+  void run_expected(engine_unit& unit, void (*body)(void*), void* what) override;
   std::uint64_t begin_network_work() noexcept override;
   void end_network_work(std::uint64_t key) noexcept override;
 

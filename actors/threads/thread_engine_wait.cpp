@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "actors/thread_state.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 #include "messages/error.hpp"
 
@@ -47,7 +48,11 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
   engine_unit unit(*this);
   if (auto* system = system_.load()) unit.attach(*system);
   unit.awaited_ = &what;
-  const auto own_key = is_own_thread() ? self.unit->key_ : 0;
+  unit.expected_ = self.expected;
+  const auto* const host = self.host && &self.host->owner_ == this ? self.host
+                           : is_own_thread()                      ? self.unit
+                                                                  : nullptr;
+  const auto own_key = host ? host->key_ : 0;
   bool patient =
       what.is_made_here();  // let a network thread lead: it can run the handlers that keep arriving
   bool parked = false;
@@ -86,6 +91,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
   if (have_jobs()) summon_runner();
   for (;;) {
     auto events = poll(unit);
+    if (unit.key_ == 0) return;
     if (what.ready() || waits_.closed()) break;
     if (unit.handed_on_ >= 2 && occupied_.load() < options_.max_threads) {
       handed_over_.store(true);
@@ -107,6 +113,26 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     }
   }
   hand_back(unit);
+}
+
+void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* what) {
+  handler_number_.fetch_add(1, std::memory_order_relaxed);
+  running_.fetch_add(1, std::memory_order_relaxed);
+  auto* const host = std::exchange(self.host, &unit);
+  const auto* const expected = std::exchange(self.expected, nullptr);
+  role_.enter(unit.key_, leader_role::handler);
+  arm_takeover();
+  {
+    const kept_thread kept;
+    client_.prepare_thread();
+    self.may_block = true;
+    body(what);
+    self.may_block = false;
+  }
+  self.expected = expected;
+  self.host = host;
+  running_.fetch_sub(1, std::memory_order_release);
+  if (!role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
 }
 
 // A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
