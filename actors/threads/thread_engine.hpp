@@ -13,6 +13,7 @@
 #include "actors/engine.hpp"
 #include "actors/gate.hpp"
 #include "actors/run_queue.hpp"
+#include "actors/threads/processor.hpp"
 #include "actors/threads/role.hpp"
 #include "transport/transport.hpp"
 
@@ -20,10 +21,13 @@ namespace troupe {
 
 struct engine_options {
   std::chrono::microseconds spin{50};  ///< polls this long after traffic before it sleeps
+  /// The same once a sleep was shorter than this, as long as nobody else wants the processor.
+  std::chrono::microseconds spin_busy{400};
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling
-  /// A handler that runs longer loses the network; up to eight times as long after many short ones.
+  /// A handler that runs longer loses the network. Up to sixteen times as long after short ones, and
+  /// where it was taken in vain: the handler ended soon after.
   std::chrono::microseconds takeover{50};
   /// That lead or run handlers. One more minds the timers, so that calls end even where all others
   /// wait.
@@ -88,6 +92,7 @@ private:
   void run(caf::resumable* job, engine_unit& unit);
   void begin_handler(engine_unit& unit) override;
   void end_handler(engine_unit& unit) override;
+  void resume_after_handler(engine_unit& unit);
   void run_expected(engine_unit& unit, void (*body)(void*), void* what) override;
   std::uint64_t begin_network_work() noexcept override;
   void end_network_work(std::uint64_t key) noexcept override;
@@ -99,7 +104,9 @@ private:
   void run_aside_of_handlers(engine_unit& unit);
   leader_role::snapshot mind(engine_unit& unit);
   leader_role::snapshot on_takeover_timer(engine_unit& unit);
-  void look_at_network(engine_unit& unit, leader_role::snapshot seen);
+  unsigned look_at_network(engine_unit& unit, leader_role::snapshot seen);
+  void look_less_often() noexcept;
+  void rate_takeover() noexcept;
   void on_deadline_timer();
   void arm_takeover();
   void arm_takeover(int patience);
@@ -126,6 +133,8 @@ private:
   std::atomic<int> wanted_{0};            // waiters who would rather lead themselves
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};
+  std::atomic<bool> short_sleeps_{false};
+  processor processor_;
 
   // What a lost peer has said comes before its loss: it may be why it has gone.
   struct arrival {
@@ -169,7 +178,10 @@ private:
   int poke_ = -1;
   std::atomic<bool> takeover_armed_{false};
   std::atomic<int> takeover_patience_{1};  // times `options_.takeover`
-  bool second_look_ = false;               // the minder's
+  std::atomic<int> least_patience_{1};     // as it has learned
+  std::atomic<clock::rep> taken_over_{0};  // when, from a handler that still runs; 0: none
+  bool second_look_ = false;               // the minder's, as is the next one
+  leader_role::snapshot glanced_at_ = 0;   // as it has left the role
   std::atomic<std::uint64_t> armed_for_handler_{0};
   std::mutex timer_mutex_;
   std::atomic<clock::rep> next_timer_{clock::time_point::max().time_since_epoch().count()};

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sched.h>
-
 #include "actors/thread_identity.hpp"
 #include "actors/threads/thread_engine.hpp"
 
@@ -13,6 +11,8 @@ class empty_polls {
 public:
   enum class next { poll, yield, sleep };
 
+  explicit empty_polls(processor& where) noexcept : processor_(where) {}
+
   void forget() noexcept { count_ = 0; }
 
   /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
@@ -20,25 +20,22 @@ public:
   /// others want the processor: who we wait for may be one of them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();
-    if (++count_ % polls_per_look != 0 && !(crowded_ && count_ > polls_per_look)) return next::poll;
+    const bool crowded = processor_.crowded();
+    if (++count_ % polls_per_look != 0 && !(crowded && count_ > polls_per_look)) return next::poll;
     now_ = clock::now();
     if (count_ == polls_per_look) since_ = now_;
     if (now_ - since_ > spin) return next::sleep;
     return now_ - since_ > yield_after ? next::yield : next::poll;
   }
 
-  /// Lets others use the processor, and sees whether any did.
-  void yield() noexcept {
-    sched_yield();
-    crowded_ = clock::now() - now_ > empty_yield;
-  }
+  /// Lets others use the processor.
+  void yield() noexcept { processor_.yield(now_); }
 
   /// When it looked last.
   clock::time_point now() const noexcept { return now_; }
 
 private:
   static constexpr unsigned polls_per_look = 16;
-  static constexpr std::chrono::nanoseconds empty_yield{1500};  // takes less than that
 
   // Leaves the core to its other hyperthread, which may be who we wait for.
   static void pause() noexcept {
@@ -49,8 +46,8 @@ private:
 #endif
   }
 
+  processor& processor_;
   unsigned count_ = 0;
-  bool crowded_ = false;
   clock::time_point since_;
   clock::time_point now_ = clock::time_point::min();
 };

@@ -57,7 +57,7 @@ unsigned thread_engine::poll(engine_unit& unit) {
 }
 
 void thread_engine::lead(engine_unit& unit) {
-  empty_polls idle;
+  empty_polls idle(processor_);
   while (!stopping_.load(std::memory_order_relaxed)) {
     auto events = poll(unit);
     if (unit.key_ == 0) return;
@@ -109,7 +109,9 @@ void thread_engine::find_leader() {
 }
 
 std::chrono::microseconds thread_engine::spin() const {
-  return net_->idle() ? options_.spin : options_.spin_sending;
+  if (!net_->idle()) return options_.spin_sending;
+  return short_sleeps_.load(std::memory_order_relaxed) && !processor_.crowded() ? options_.spin_busy
+                                                                                : options_.spin;
 }
 
 // False: the role is lost.
@@ -121,7 +123,9 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
                     (network_thread && have_jobs()) || (unit.awaited_ && unit.awaited_->ready());
   if (!work) {
     pollfd ready{net_->event_fd(), POLLIN, 0};
+    const auto since = clock::now();
     ::poll(&ready, 1, milliseconds_until(deadline));
+    short_sleeps_.store(clock::now() - since < options_.spin_busy, std::memory_order_relaxed);
   }
   if (role_.resume(unit.key_, leader_role::asleep)) return true;
   unit.key_ = 0;
@@ -141,7 +145,13 @@ void thread_engine::begin_handler(engine_unit& unit) {
 void thread_engine::end_handler(engine_unit& unit) {
   self.may_block = false;
   running_.fetch_sub(1, std::memory_order_release);
-  if (unit.key_ != 0 && !role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
+  if (unit.key_ != 0) resume_after_handler(unit);
+}
+
+void thread_engine::resume_after_handler(engine_unit& unit) {
+  if (role_.resume(unit.key_, leader_role::handler)) return;
+  unit.key_ = 0;
+  rate_takeover();
 }
 
 std::uint64_t thread_engine::begin_network_work() noexcept {

@@ -15,7 +15,7 @@ namespace troupe {
 namespace {
 
 constexpr auto retire_after = std::chrono::seconds(10);
-constexpr int most_patience = 8;  // times `takeover`
+constexpr int most_patience = 16;  // times `takeover`
 constexpr std::chrono::microseconds longest_pause(5'000);
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
@@ -214,17 +214,35 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   drain(takeover_timer_);
   takeover_armed_.store(false, std::memory_order_seq_cst);
   auto seen = role_.look();
+  bool free = leader_role::state_of(seen) == leader_role::free;
   const bool in_handler = leader_role::state_of(seen) == leader_role::handler;
   const bool same = handler_number_.load(std::memory_order_relaxed) ==
                     armed_for_handler_.load(std::memory_order_relaxed);
-  if (leader_role::state_of(seen) == leader_role::free || (in_handler && same)) {
-    takeover_patience_.store(1, std::memory_order_relaxed);
+  if (free && seen != glanced_at_) {
+    // Who waits now and then leads meanwhile, and need not win the role back each time.
+    if (look_at_network(unit, seen) == 0) {
+      glanced_at_ = role_.look();
+      look_less_often();
+      return 0;
+    }
+    seen = role_.look();
+    free = leader_role::state_of(seen) == leader_role::free;
+  }
+  if (free || (in_handler && same)) {
+    takeover_patience_.store(least_patience_.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
     second_look_ = false;
     if (occupy()) {
       const auto key = role_.take(seen, leader_role::network_thread);
-      if (key == 0) occupied_.fetch_sub(1);
+      if (key == 0)
+        occupied_.fetch_sub(1);
+      else if (in_handler)
+        taken_over_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
       return key;
     }
+    // While handlers have all other threads: one of those that wait shall lead; if all compute,
+    // this thread looks at the network now and then.
+    takeover_patience_.store(most_patience, std::memory_order_relaxed);
     look_at_network(unit, seen);
     return 0;
   }
@@ -232,13 +250,29 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   // moment may be a long one, which is seen soon.
   second_look_ = in_handler && !second_look_;
   if (second_look_) {
-    arm_takeover(1);
+    arm_takeover(least_patience_.load(std::memory_order_relaxed));
   } else {
-    const auto patience = std::min(2 * takeover_patience_.load(), most_patience);
-    takeover_patience_.store(patience, std::memory_order_relaxed);
+    look_less_often();
     if (in_handler) arm_takeover();
   }
   return 0;
+}
+
+void thread_engine::look_less_often() noexcept {
+  takeover_patience_.store(std::min(2 * takeover_patience_.load(), most_patience),
+                           std::memory_order_relaxed);
+}
+
+// A handler has ended that had lost the network, if to a takeover: was that worth it? A hop to
+// another thread costs more than a short wait.
+void thread_engine::rate_takeover() noexcept {
+  const auto taken = taken_over_.exchange(0, std::memory_order_relaxed);
+  if (taken == 0) return;
+  const auto since = clock::now().time_since_epoch() - clock::duration(taken);
+  const bool in_vain = since < options_.takeover * most_patience;
+  const auto least = least_patience_.load(std::memory_order_relaxed);
+  least_patience_.store(in_vain ? std::min(2 * least, most_patience) : 1,
+                        std::memory_order_relaxed);
 }
 
 void thread_engine::on_deadline_timer() {
@@ -274,14 +308,13 @@ leader_role::snapshot thread_engine::mind(engine_unit& unit) {
   return 0;
 }
 
-// While handlers have all other threads: one of those that wait shall lead; if all compute, this
-// thread looks at the network now and then.
-void thread_engine::look_at_network(engine_unit& unit, leader_role::snapshot seen) {
+// Once, and hands on what it finds.
+unsigned thread_engine::look_at_network(engine_unit& unit, leader_role::snapshot seen) {
   unit.key_ = role_.take(seen, leader_role::waiter);
-  if (unit.key_ == 0) return;
-  takeover_patience_.store(most_patience, std::memory_order_relaxed);
-  poll(unit);
+  if (unit.key_ == 0) return 0;
+  const auto events = poll(unit);
   if (unit.key_ != 0) hand_back(unit);
+  return events;
 }
 
 // While handlers have all other threads.

@@ -1,8 +1,6 @@
 // How a thread waits: it leads while it does, parks beside others, or is released by the node's
 // end.
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "actors/thread_state.hpp"
@@ -86,7 +84,7 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
 // or it turns out that this node serves others meanwhile.
 void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
                                        engine_unit& unit) {
-  empty_polls idle;
+  empty_polls idle(processor_);
   // What this thread's own handler has left to itself goes to others now.
   if (have_jobs()) summon_runner();
   for (;;) {
@@ -109,7 +107,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
       if (!sleep_in_network(unit, deadline)) return;
       idle.forget();
     } else if (next == empty_polls::next::yield) {
-      sched_yield();
+      idle.yield();
     }
   }
   hand_back(unit);
@@ -132,7 +130,7 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
   self.expected = expected;
   self.host = host;
   running_.fetch_sub(1, std::memory_order_release);
-  if (!role_.resume(unit.key_, leader_role::handler)) unit.key_ = 0;
+  resume_after_handler(unit);
 }
 
 // A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that

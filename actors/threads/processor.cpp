@@ -1,0 +1,56 @@
+#include "actors/threads/processor.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace troupe {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds empty_yield{1'500};  // takes less than that
+constexpr unsigned most_in_a_row = 20;
+// Of two that find each other on one processor only one shall move, so the times are spread.
+constexpr clock::rep shortest_pause = 200'000;
+constexpr clock::rep longest_pause = 1'000'000'000;
+
+}  // namespace
+
+void processor::yield(clock::time_point now) noexcept {
+  sched_yield();
+  const auto after = clock::now();
+  const bool crowded = after - now > empty_yield;
+  if (crowded != crowded_.load(std::memory_order_relaxed))
+    crowded_.store(crowded, std::memory_order_relaxed);
+  if (crowded) {
+    const auto times = in_a_row_.load(std::memory_order_relaxed) + 1;
+    in_a_row_.store(times, std::memory_order_relaxed);
+    if (times > most_in_a_row) move_away(after);
+  } else if (in_a_row_.load(std::memory_order_relaxed) != 0) {
+    in_a_row_.store(0, std::memory_order_relaxed);
+  }
+}
+
+// The thread's own mask stays as it was. Less and less often if it does not help.
+void processor::move_away(clock::time_point now) noexcept {
+  const auto ticks = now.time_since_epoch().count();
+  const auto due = next_move_.load(std::memory_order_relaxed);
+  if (ticks < due) return;
+  auto pause = pause_.load(std::memory_order_relaxed);
+  const bool helped = ticks - due > 10 * pause;
+  pause = helped ? shortest_pause : std::min(2 * pause, longest_pause);
+  pause_.store(pause, std::memory_order_relaxed);
+  next_move_.store(ticks + pause / 2 + ticks % pause, std::memory_order_relaxed);
+  in_a_row_.store(0, std::memory_order_relaxed);
+  cpu_set_t mine, others;
+  const int here = sched_getcpu();
+  if (here < 0 || sched_getaffinity(0, sizeof mine, &mine) != 0) return;
+  others = mine;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  sched_setaffinity(0, sizeof mine, &mine);
+}
+
+}  // namespace troupe
