@@ -81,6 +81,7 @@ future<step_report> serve_step(Message what) {
 }
 
 future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
+future<step_report> serve_resume(resume what) { return serve_step(std::move(what)); }
 future<step_report> serve_gradients(gradients_arrive what) { return serve_step(std::move(what)); }
 
 // Begins a step on another node. If that fails the starter hears of it from here.
@@ -143,6 +144,12 @@ next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what) {
   return {what.step, rank};
 }
 
+next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what) {
+  what.step = context_table::of(here).next_number();
+  begin_step<&serve_resume>(here, rank, what);
+  return {what.step, rank};
+}
+
 next_step send_gradients(node_core& here, peer& to, gradients_arrive what) {
   what.step = context_table::of(here).next_number();
   begin_step<&serve_gradients>(here, to.info, what);
@@ -159,11 +166,16 @@ void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::str
 
 namespace {
 
-// A pass as its starter runs it, in rounds: the walk, if there is one, and the gradients.
+// A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then, since
+// the roots do not depend on all messages, a walk that finds those that take part, and the rest.
 class started_pass {
 public:
-  started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how)
-      : here_(here.core()), part_(std::move(part)), actor_(context_table::of(here_).actor_of(part_)) {
+  started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how,
+               bool on_this_thread)
+      : here_(here.core()),
+        part_(std::move(part)),
+        actor_(context_table::of(here_).actor_of(part_)),
+        on_this_thread_(on_this_thread) {
     pass_.context = part_->id();
     pass_.number = context_table::of(here_).next_number();
     pass_.starter = here_.self().id;
@@ -175,15 +187,45 @@ public:
   started_pass(const started_pass&) = delete;
   started_pass& operator=(const started_pass&) = delete;
 
-  /// Begins a round by its first step. Ready when all that follows from it is over.
-  template <class Message>
-  future<void> begin(const std::vector<at::Tensor>& roots, bool on_this_thread) {
+  future<void> run(const std::vector<at::Tensor>& roots) {
+    return begin<run_from_roots>([&](auto& first) { first.roots = roots; });
+  }
+  future<void> walk(const std::vector<at::Tensor>& roots) {
+    return begin<walk_from_roots>([&](auto& first) { first.roots = roots; });
+  }
+  future<void> resume() {
+    return begin<resume_all>([&](auto& first) { first.ranks = blocked_; });
+  }
+
+  /// After the first round: are there others to come? Throws invalid_argument in fast mode.
+  bool blocked() {
+    for (const auto& [rank, one] : watch_->standings()) {
+      if (one.awaited.empty()) continue;
+      leaves_out_ = true;
+      if (pass_.mode == pass_mode::fast) throw_incomplete(rank, one.awaited.size());
+      if (one.blocked) blocked_.push_back(rank);
+    }
+    std::sort(blocked_.begin(), blocked_.end());
+    return !blocked_.empty();
+  }
+
+  /// The pass is over. Where it has left messages out nodes still wait for those.
+  void end() const {
+    if (leaves_out_) forget();
+  }
+  void forget() const { send(actor_, forget_pass{pass_.number}); }
+
+private:
+  // Begins a round by its first step, on this thread if asked. Ready when all that follows from it
+  // is over.
+  template <class Message, class Fill>
+  future<void> begin(const Fill& fill) {
     watch_ = std::make_shared<pass_watch>(here_.driver(), pass_.number, pass_.starter);
     part_->watch(pass_.number, watch_);
     Message first;
     first.pass = pass_;
-    first.roots = roots;
-    when_over(on_this_thread ? troupe::detail::request_here(here_, actor_, std::move(first))
+    fill(first);
+    when_over(on_this_thread_ ? troupe::detail::request_here(here_, actor_, std::move(first))
                              : request(actor_, std::move(first)),
               [watch = watch_](step_report* report, const std::exception_ptr& failure) {
                 failure ? watch->fail(failure) : watch->add(step_report(*report));
@@ -192,25 +234,22 @@ public:
   }
 
   // In fast mode all messages take part, and those that the roots do not use get no gradients.
-  void check_complete() const {
-    for (const auto& [rank, one] : watch_->standings()) {
-      if (one.awaited.empty()) continue;
-      throw invalid_argument(fmt::format(
-          "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
-          "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
-          "pass_mode::smart, which leaves such messages out",
-          here_.actors().peers().name_of(rank), one.awaited.size()));
-    }
+  [[noreturn]] void throw_incomplete(std::uint32_t rank, std::size_t awaited) const {
+    throw invalid_argument(fmt::format(
+        "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
+        "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
+        "pass_mode::smart, which leaves such messages out",
+        here_.actors().peers().name_of(rank), awaited));
   }
 
-  void forget() const { send(actor_, forget_pass{pass_.number}); }
-
-private:
   node_core& here_;
   const std::shared_ptr<participant> part_;
   const pass_actor actor_;
   pass_info pass_;
+  const bool on_this_thread_;
   std::shared_ptr<pass_watch> watch_;
+  std::vector<std::uint32_t> blocked_;  // ranks
+  bool leaves_out_ = false;
 };
 
 // What others send the starter of a pass, while it waits for its end.
@@ -221,7 +260,7 @@ public:
   bool contain(const opened_envelope& call) const noexcept override {
     static const std::uint64_t all[] = {
         callable<&serve_marks>::hash(), callable<&serve_gradients>::hash(),
-        callable<&serve_report>::hash(), callable<&serve_failure>::hash()};
+        callable<&serve_resume>::hash(), callable<&serve_report>::hash(), callable<&serve_failure>::hash()};
     if (std::find(std::begin(all), std::end(all), call.header().target) == std::end(all))
       return false;
     try {
@@ -241,13 +280,16 @@ private:
 void run_pass(const node& here, const std::shared_ptr<participant>& part,
               const std::vector<at::Tensor>& roots, const pass_options& how) {
   check_roots(roots);
-  started_pass pass(here, part, how);
+  started_pass pass(here, part, how, true);
   const steps_of these(part->id());
   const expected_calls::scope serves(these);
   try {
-    if (how.mode == pass_mode::smart) pass.begin<walk_from_roots>(roots, true).get();
-    pass.begin<run_from_roots>(roots, true).get();
-    pass.check_complete();
+    pass.run(roots).get();
+    if (pass.blocked()) {
+      pass.walk(roots).get();
+      pass.resume().get();
+    }
+    pass.end();
   } catch (...) {
     pass.forget();
     throw;
@@ -257,17 +299,19 @@ void run_pass(const node& here, const std::shared_ptr<participant>& part,
 task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
                           std::vector<at::Tensor> roots, pass_options how) {
   check_roots(roots);
-  started_pass pass(here, std::move(part), how);
+  started_pass pass(here, std::move(part), how, false);
   std::exception_ptr failure;
   try {
     // Nothing is made within a co_await's expression: g++ 12 destroys such aggregates twice.
-    if (how.mode == pass_mode::smart) {
-      const auto walk = pass.begin<walk_from_roots>(roots, false);
-      co_await walk;
-    }
-    const auto run = pass.begin<run_from_roots>(roots, false);
+    const auto run = pass.run(roots);
     co_await run;
-    pass.check_complete();
+    if (pass.blocked()) {
+      const auto walk = pass.walk(roots);
+      co_await walk;
+      const auto rest = pass.resume();
+      co_await rest;
+    }
+    pass.end();
   } catch (...) {
     failure = std::current_exception();
   }

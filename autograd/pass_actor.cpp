@@ -19,10 +19,9 @@ public:
       : node_(node), part_(std::move(part)) {}
 
   template <class Work>
-  caf::result<step_report> step(const pass_info& what, std::uint64_t number, bool begins,
-                                const Work& work) {
+  caf::result<step_report> step(const pass_info& what, std::uint64_t number, const Work& work) {
     try {
-      auto& pass = pass_of(what, begins);
+      auto& pass = pass_of(what);
       step_report report;
       report.step = number;
       work(pass, report.caused);
@@ -52,18 +51,11 @@ public:
 private:
   static constexpr std::size_t most_forgotten = 1024;
 
-  pass_part& pass_of(const pass_info& what, bool begins) {
+  pass_part& pass_of(const pass_info& what) {
     if (forgotten_.contains(what.number))
       throw invalid_argument("the backward pass has failed on another node");
     auto& place = passes_[what.number];
-    if (!place) {
-      if (!begins && what.mode == pass_mode::smart) {
-        passes_.erase(what.number);
-        throw invalid_argument("gradients of a backward pass that " + node_.self().name +
-                               " has no part in");
-      }
-      place = std::make_unique<pass_part>(node_, part_, what);
-    }
+    if (!place) place = std::make_unique<pass_part>(node_, part_, what);
     return *place;
   }
 
@@ -82,24 +74,33 @@ pass_actor::behavior_type run_passes(pass_actor::pointer, node_core* node,
   const auto desk = std::make_shared<pass_desk>(*node, std::move(part));
   return {
       [desk](const walk_from_roots& what) {
-        return desk->step(what.pass, what.pass.number, true, [&](pass_part& pass, steps& caused) {
+        return desk->step(what.pass, what.pass.number, [&](pass_part& pass, steps& caused) {
           pass.walk(what.roots, caused);
         });
       },
       [desk](const mark_sends& what) {
-        return desk->step(what.pass, what.step, true, [&](pass_part& pass, steps& caused) {
+        return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {
           pass.walk(what.numbers, caused);
         });
       },
       [desk](const run_from_roots& what) {
-        return desk->step(what.pass, what.pass.number, true, [&](pass_part& pass, steps& caused) {
+        return desk->step(what.pass, what.pass.number, [&](pass_part& pass, steps& caused) {
           pass.run(what.roots, caused);
         });
       },
       [desk](gradients_arrive& what) {
-        return desk->step(what.pass, what.step, false, [&](pass_part& pass, steps& caused) {
+        return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {
           pass.run(what.number, std::move(what.gradients), caused);
         });
+      },
+      [desk, node](const resume_all& what) {
+        return desk->step(what.pass, what.pass.number, [&](pass_part&, steps& caused) {
+          for (const auto rank : what.ranks) caused.push_back(ask_to_resume(*node, rank, {what.pass}));
+        });
+      },
+      [desk](const resume& what) {
+        return desk->step(what.pass, what.step,
+                          [&](pass_part& pass, steps& caused) { pass.resume(caused); });
       },
       [desk](const forget_pass& what) { desk->forget(what.number); },
   };

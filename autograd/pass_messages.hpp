@@ -8,8 +8,8 @@ namespace troupe::autograd {
 
 /// How a backward pass finds out which messages take part in it.
 enum class pass_mode : std::uint8_t {
-  /// All nodes work out first on which messages the roots really depend. Always right; takes a walk
-  /// over the nodes before the pass.
+  /// The messages take part on which the roots really depend. Always right. Where the roots leave
+  /// some out, and parts of a graph wait for those, a walk over the nodes finds out.
   smart,
   /// All messages of the context take part. A pass from roots that leave some of them out is not
   /// completed, and fails.
@@ -34,8 +34,9 @@ struct pass_standing {
   std::uint32_t rank = 0;
   std::uint64_t arrivals = 0;          ///< of gradients, so far: the greatest is the latest word
   std::vector<std::uint64_t> awaited;  ///< messages whose gradients have not come
+  bool blocked = false;                ///< something has some of its gradients, and waits for others
 };
-TROUPE_MESSAGE(pass_standing, rank, arrivals, awaited)
+TROUPE_MESSAGE(pass_standing, rank, arrivals, awaited, blocked)
 
 /// A step of a pass that another one has caused, on the node of that rank.
 struct next_step {
@@ -71,6 +72,21 @@ struct mark_sends {
 };
 TROUPE_MESSAGE(mark_sends, pass, step, numbers)
 
+/// The walk is over: gradients come for marked messages only. To all that are blocked. Never leaves
+/// the node.
+struct resume_all {
+  pass_info pass;
+  std::vector<std::uint32_t> ranks;
+};
+TROUPE_MESSAGE(resume_all, pass, ranks)
+
+/// The same for one of them.
+struct resume {
+  pass_info pass;
+  std::uint64_t step = 0;
+};
+TROUPE_MESSAGE(resume, pass, step)
+
 /// The roots' gradients are one. Never leaves the node.
 struct run_from_roots {
   pass_info pass;
@@ -97,6 +113,7 @@ TROUPE_MESSAGE(forget_pass, number)
 using pass_actor =
     actor<answers<walk_from_roots, step_report>, answers<mark_sends, step_report>,
           answers<run_from_roots, step_report>, answers<gradients_arrive, step_report>,
+          answers<resume_all, step_report>, answers<resume, step_report>,
           accepts<forget_pass>>;
 
 }  // namespace detail

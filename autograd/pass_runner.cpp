@@ -17,34 +17,38 @@ pass_part::~pass_part() { context_table::of(node_).pass_ends(); }
 
 // ---- Planning
 
-void pass_part::add_roots(const std::vector<at::Tensor>& roots,
-                          const backward_plan::visitor& reached) {
+namespace {
+
+void add_roots(backward_plan& to, const std::vector<at::Tensor>& roots,
+               const backward_plan::visitor& reached) {
   for (const auto& root : roots)
-    roots_.push_back(
-        plan_.add({root.grad_fn(), {static_cast<std::uint32_t>(root.output_nr())}}, reached));
+    to.add({root.grad_fn(), {static_cast<std::uint32_t>(root.output_nr())}}, reached);
 }
 
-void pass_part::add_send(std::uint64_t number, const backward_plan::visitor& reached) {
-  if (sends_.contains(number)) return;
+}  // namespace
+
+std::size_t pass_part::add_send(backward_plan& to, std::uint64_t number,
+                                const backward_plan::visitor& reached) const {
   const auto send = part_->find_send(number);
   if (!send)
     throw invalid_argument("the backward pass wants the gradients of message " +
                            std::to_string(number) + " of " + node_.self().name +
                            ", which was not recorded there");
-  sends_.emplace(number, plan_.add({send, {}}, reached));
+  return to.add({send, {}}, reached);
 }
 
 void pass_part::walk(const std::vector<at::Tensor>& roots, steps& caused) {
+  if (!walked_) walked_.emplace();
   std::vector<std::shared_ptr<receive_node>> found;
-  add_roots(roots, collect(found));
+  add_roots(*walked_, roots, collect(found));
   ask(found, caused);
 }
 
 void pass_part::walk(const std::vector<std::uint64_t>& numbers, steps& caused) {
-  if (executor_)
-    throw invalid_argument("a walk of a backward pass that runs already on " + node_.self().name);
+  if (!walked_) walked_.emplace();
   std::vector<std::shared_ptr<receive_node>> found;
-  for (const auto number : numbers) add_send(number, collect(found));
+  for (const auto number : numbers)
+    if (marked_.insert(number).second) add_send(*walked_, number, collect(found));
   ask(found, caused);
 }
 
@@ -61,14 +65,18 @@ void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, ste
 
 // ---- Running
 
-// In fast mode all messages take part that there are by now.
+// All messages take part that there are by now, as far as is known.
 void pass_part::complete_plan() {
-  if (std::exchange(planned_, true) || what_.mode != pass_mode::fast) return;
-  for (const auto& [number, send] : part_->sends()) add_send(number, {});
+  if (std::exchange(planned_, true)) return;
+  for (const auto& [number, send] : part_->sends())
+    sends_.emplace(number, plan_.add({send, {}}));
 }
 
 void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
-  if (roots_.empty()) add_roots(roots, {});
+  // A call of this node to itself may have been quicker.
+  if (planned_)
+    throw internal_error("gradients have come before the roots' of a backward pass");
+  add_roots(plan_, roots, {});
   complete_plan();
   std::vector<std::vector<at::Tensor>> ones;
   for (const auto& root : roots) ones.push_back({at::ones_like(root)});
@@ -90,6 +98,18 @@ void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, s
   arrive(place->second, std::move(all), caused);
 }
 
+void pass_part::resume(steps& caused) {
+  if (!executor_) throw invalid_argument("a backward pass goes on that has not begun");
+  ++arrivals_;
+  std::vector<std::size_t> out;
+  const auto awaited = executor_->awaited();
+  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
+  for (const auto& [number, entry] : sends_)
+    if (missing.contains(entry) && !marked_.contains(number)) out.push_back(entry);
+  executor_->leave_out(out);
+  run_executor(caused);
+}
+
 // What waits for nobody runs in libtorch's engine, all else step by step.
 void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
                        steps& caused) {
@@ -97,15 +117,20 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
   const auto to_leaf = [part = part_](const at::Tensor& leaf, at::Tensor gradient) {
     part->add_gradient(leaf, std::move(gradient));
   };
-  // What others are sent belongs to the context if it shall be differentiated itself.
-  const troupe::detail::serving now({{}, what_.create_graph ? part_->id() : 0});
   if (!executor_ && plan_.ends().empty() && gradients.size() == plan_.entries().size()) {
+    const troupe::detail::serving now(works_for());
     run_in_engine(plan_, std::move(gradients), how, to_leaf);
     done_ = true;
     return;
   }
-  if (!executor_) executor_ = std::make_unique<executor>(plan_, how, to_leaf);
+  if (!executor_) executor_ = std::make_unique<executor>(std::move(plan_), how, to_leaf);
+  const troupe::detail::serving now(works_for());
   for (auto& one : gradients) executor_->arrive(first++, std::move(one));
+  run_executor(caused);
+}
+
+void pass_part::run_executor(steps& caused) {
+  const troupe::detail::serving now(works_for());
   const scope taker(*this);
   caused_ = &caused;
   done_ = executor_->run();
@@ -116,8 +141,9 @@ void pass_part::take(peer& from, std::uint64_t number, std::vector<at::Tensor>&&
 }
 
 pass_standing pass_part::standing() const {
-  pass_standing out{node_.self().id, arrivals_, {}};
+  pass_standing out{node_.self().id, arrivals_, {}, false};
   if (done_ || !executor_) return out;
+  out.blocked = executor_->blocked();
   const auto awaited = executor_->awaited();
   const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
   for (const auto& [number, entry] : sends_)

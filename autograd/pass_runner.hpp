@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -31,24 +32,31 @@ public:
   void run(const std::vector<at::Tensor>& roots, steps& caused);
   void run(std::uint64_t number, std::vector<at::Tensor>&& gradients, steps& caused);
 
+  /// The walk is over: for messages that it has not found no gradients will come.
+  void resume(steps& caused);
+
   pass_standing standing() const;
 
   /// All that was planned has run.
   bool done() const noexcept { return done_; }
 
 private:
+  // What others are sent belongs to the context if it shall be differentiated itself.
+  errand works_for() const noexcept { return {{}, what_.create_graph ? part_->id() : 0}; }
   void take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) override;
-  void add_roots(const std::vector<at::Tensor>& roots, const backward_plan::visitor& reached);
-  void add_send(std::uint64_t number, const backward_plan::visitor& reached);
+  std::size_t add_send(backward_plan& to, std::uint64_t number,
+                       const backward_plan::visitor& reached) const;
   void complete_plan();
+  void run_executor(steps& caused);
   void ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused);
   void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients, steps& caused);
 
   node_core& node_;
   const std::shared_ptr<participant> part_;
   const pass_info what_;
-  backward_plan plan_;
-  std::vector<std::size_t> roots_;                        // their entries
+  backward_plan plan_;  // until there is an executor
+  std::optional<backward_plan> walked_;
+  std::unordered_set<std::uint64_t> marked_;  // messages
   std::unordered_map<std::uint64_t, std::size_t> sends_;  // entries by number
   std::unique_ptr<executor> executor_;                    // since the first arrival
   steps* caused_ = nullptr;                               // while it runs

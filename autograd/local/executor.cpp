@@ -47,8 +47,10 @@ public:
   }
 
   void arrive(std::size_t entry, variable_list gradients);
+  void leave_out(const std::vector<std::size_t>& entries);
   void run();
 
+  bool blocked() const noexcept { return !buffers_.empty(); }
   bool done() const noexcept { return left_ == 0; }
   const backward_error* failure() const noexcept { return failure_ ? &*failure_ : nullptr; }
   std::vector<std::size_t> awaited() const {
@@ -62,7 +64,8 @@ private:
   InputBuffer& buffer_of(Node& node) {
     return buffers_.try_emplace(&node, node.num_inputs()).first->second;
   }
-  void take_one_off(Node& node);
+  void check_awaited(std::size_t entry) const;
+  void take_off(Node& node, std::size_t count);
   ready_node pop();
   void run_one(ready_node next);
   void wait_for_ends();
@@ -74,22 +77,27 @@ private:
   at::ThreadLocalState locals_;
   std::unordered_map<Node*, InputBuffer> buffers_;
   std::vector<ready_node> ready_;  // a heap
-  std::vector<bool> has_arrived_;
+  std::vector<bool> has_arrived_;  // or was left out
+  std::unordered_set<std::size_t> left_out_;
   std::size_t left_;                               // nodes that have not run
   std::unordered_set<c10::Stream> ends_computed_;  // streams that the caller's must wait for
   std::optional<backward_error> failure_;
   bool is_running_ = false;
 };
 
-void executor::pass::arrive(std::size_t nr, variable_list gradients) {
-  if (failure_) throw *failure_;
+void executor::pass::check_awaited(std::size_t nr) const {
   if (nr >= has_arrived_.size())
     throw invalid_argument("no entry " + std::to_string(nr) + " in a backward pass of " +
                            std::to_string(has_arrived_.size()));
-  const auto& at = plan_.entries()[nr];
   if (has_arrived_[nr])
     throw invalid_argument("the gradients for entry " + std::to_string(nr) + " (" +
-                           at.node->name() + ") have arrived before");
+                           plan_.entries()[nr].node->name() + ") have arrived before");
+}
+
+void executor::pass::arrive(std::size_t nr, variable_list gradients) {
+  if (failure_) throw *failure_;
+  check_awaited(nr);
+  const auto& at = plan_.entries()[nr];
   const at::ThreadLocalStateGuard locals(locals_);
   fit(at, gradients);
   has_arrived_[nr] = true;
@@ -104,7 +112,31 @@ void executor::pass::arrive(std::size_t nr, variable_list gradients) {
     fail(*at.node);
     throw *failure_;
   }
-  take_one_off(*at.node);
+  take_off(*at.node, 1);
+}
+
+// Each node waits for as many less as a plan without those entries would have it wait for.
+void executor::pass::leave_out(const std::vector<std::size_t>& entries) {
+  if (failure_) throw *failure_;
+  for (const auto nr : entries) check_awaited(nr);
+  for (const auto nr : entries) has_arrived_[nr] = true;
+  const std::unordered_set<std::size_t> out(entries.begin(), entries.end());
+  backward_plan all, kept;
+  std::vector<node_ptr> nodes;
+  for (std::size_t i = 0; i < plan_.entries().size(); ++i) {
+    if (left_out_.contains(i)) continue;
+    all.add(plan_.entries()[i], [&](const node_ptr& node) { nodes.push_back(node); });
+    if (!out.contains(i)) kept.add(plan_.entries()[i]);
+  }
+  left_out_.insert(out.begin(), out.end());
+  for (const auto& node : nodes) {
+    if (!kept.contains(node.get())) {
+      --left_;
+      plan_.awaited_.erase(node.get());
+    } else if (const auto less = all.awaited(node.get()) - kept.awaited(node.get()); less > 0) {
+      take_off(*node, less);
+    }
+  }
 }
 
 void executor::pass::run() {
@@ -157,18 +189,18 @@ void executor::pass::run_one(ready_node next) {
     if (!edge.is_valid()) continue;
     auto& to = *edge.function;
     buffer_of(to).add(edge.input_nr, std::move(outputs[i]), stream, to.stream(), &to);
-    take_one_off(to);
+    take_off(to, 1);
   }
   --left_;
 }
 
 // Of the gradients that `node` waits for.
-void executor::pass::take_one_off(Node& node) {
+void executor::pass::take_off(Node& node, std::size_t count) {
   const auto it = plan_.awaited_.find(&node);
-  if (it == plan_.awaited_.end() || it->second == 0)
+  if (it == plan_.awaited_.end() || it->second < count)
     throw internal_error("the graph has changed since the backward pass was planned: " +
                          node.name() + " got one gradient too many");
-  if (--it->second > 0) return;
+  if ((it->second -= count) > 0) return;
   auto buffer = buffers_.extract(&node);
   ready_.push_back({&node, std::move(buffer.mapped())});
   std::push_heap(ready_.begin(), ready_.end(), is_later);
@@ -213,6 +245,10 @@ executor::~executor() = default;
 void executor::arrive(std::size_t entry, std::vector<at::Tensor> gradients) {
   pass_->arrive(entry, std::move(gradients));
 }
+
+void executor::leave_out(const std::vector<std::size_t>& entries) { pass_->leave_out(entries); }
+
+bool executor::blocked() const noexcept { return pass_->blocked(); }
 
 bool executor::run() {
   pass_->run();

@@ -64,7 +64,15 @@ public:
   /// libtorch's engine, whose choice of what to compute would be taken for this pass'.
   bool run();
 
-  /// Every node of the plan has run.
+  /// No gradients will come for these entries: what only they reach does not run, and what has all
+  /// its other gradients will at the next run(). Throws, changing nothing: the pass' backward_error
+  /// if it has failed; invalid_argument for an entry that is not there or has its gradients.
+  void leave_out(const std::vector<std::size_t>& entries);
+
+  /// Is there a node that has some of its gradients and waits for others?
+  bool blocked() const noexcept;
+
+  /// Every node of the plan has run, but for those that were left out.
   bool done() const noexcept;
   /// The numbers of the entries whose gradients have not arrived, ascending.
   std::vector<std::size_t> awaited() const;
