@@ -1,0 +1,20 @@
+#pragma once
+
+#include <troupe/troupe.hpp>
+
+#include "apps/common/status_line.hpp"
+#include "apps/pipeline/options.hpp"
+#include "apps/pipeline/record.hpp"
+
+namespace pipeline {
+
+/// Trains the network in this process and with a stage on each other node, in all ways that are
+/// asked for, and tells of it in `line`. Throws troupe::invalid_argument when there is no other
+/// node, too few layers for them, or no digits, and troupe::peer_lost when a node is lost.
+run_record compare_on_ranks(const troupe::node& node, const options& opts,
+                            common::status_line& line);
+
+/// In this process alone.
+run_record train_here(const options& opts, common::status_line& line);
+
+}  // namespace pipeline

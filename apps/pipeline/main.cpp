@@ -1,0 +1,52 @@
+/// pipeline: a deep network whose stages are on other nodes, and work on micro-batches at once.
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <exception>
+#include <iostream>
+
+#include "apps/common/files.hpp"
+#include "apps/common/team.hpp"
+#include "apps/pipeline/comparison.hpp"
+
+namespace {
+
+using namespace pipeline;
+
+/// Trains by `how`; false when losses are not those of one process.
+bool run(const options& opts, const std::function<run_record(common::status_line&)>& how) {
+  for (const auto& path : {opts.json, opts.losses})
+    if (!path.empty()) common::require_writable(path);
+  common::status_line line(std::cout, isatty(STDOUT_FILENO) != 0);
+  const auto record = how(line);
+  if (!opts.json.empty()) common::write_file(opts.json, to_json(record));
+  if (!opts.losses.empty()) common::write_file(opts.losses, losses_text(record));
+  line.check();
+  return record.is_exact();
+}
+
+bool run_ranks(const options& opts) {
+  return common::run_job(opts.limit, [&](const troupe::node& node) {
+    return run(opts, [&](common::status_line& line) { return compare_on_ranks(node, opts, line); });
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    int exit_code = 0;
+    const auto opts = parse_options(argc, argv, exit_code);
+    if (!opts) return exit_code;
+    at::set_num_threads(1);  // a stage has one core: what is gained is the pipeline's
+    const bool exact =
+        opts->local ? run(*opts, [&](common::status_line& line) { return train_here(*opts, line); })
+                    : run_ranks(*opts);
+    return exact ? 0 : 1;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "pipeline: {}\n", failure.what());
+    return 1;
+  }
+}
