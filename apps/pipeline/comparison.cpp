@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "apps/common/initial_weights.hpp"
 #include "apps/common/progress_bar.hpp"
@@ -41,7 +42,7 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double one = std::abs(double(a[i]) - double(b[i]));
-    if (!(one <= largest)) largest = one;  // not a number is the largest
+    largest = std::isnan(one) ? std::numeric_limits<double>::infinity() : std::max(largest, one);
   }
   return largest;
 }
@@ -132,8 +133,8 @@ private:
       one.losses = losses;
       one.accuracy = accuracy(*network, data_.test);
     }
-    const double difference = largest_difference(losses, one_process(one.how.in_flight).losses);
-    if (!(difference <= one.difference)) one.difference = difference;
+    one.difference =
+        std::max(one.difference, largest_difference(losses, one_process(one.how.in_flight).losses));
   }
 
   void show(const way& how, double loss, double speed) {
