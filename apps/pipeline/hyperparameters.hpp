@@ -7,11 +7,11 @@ namespace pipeline {
 /// How large the network is, and how it is trained.
 struct hyperparameters {
   std::uint64_t seed = 1;    ///< of the weights and of the order of the digits
-  std::int64_t width = 48;   ///< channels of the network's first half; twice as many in the second
+  std::int64_t width = 32;   ///< channels of all layers
   std::int64_t blocks = 12;  ///< of two convolutions each
-  std::int64_t batch_size = 128;
+  std::int64_t batch_size = 256;
   std::int64_t steps = 24;
-  double learning_rate = 0.05;
+  double learning_rate = 0.02;
   double momentum = 0.5;
 };
 

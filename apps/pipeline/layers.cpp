@@ -28,18 +28,17 @@ at::Tensor draw_uniform(at::IntArrayRef sizes, const at::Generator& generator) {
   return weights.uniform_(-bound, bound, generator);
 }
 
-/// Square filters without a bias: what follows them has one.
+/// Filters of 3 by 3 pixels without a bias: the norm that follows them has one.
 struct filters {
-  std::int64_t in, out, size, stride;
-  std::int64_t out_side;
+  std::int64_t in, out;
 
   at::Tensor draw(const at::Generator& generator) const {
-    return draw_uniform({out, in, size, size}, generator);
+    return draw_uniform({out, in, 3, 3}, generator);
   }
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& weights) const {
-    return at::conv2d(x, weights, {}, stride, size / 2);
+    return at::conv2d(x, weights, {}, 1, 1);
   }
-  double operations() const { return 2.0 * double(in * size * size * out * out_side * out_side); }
+  double operations() const { return 2.0 * double(in * 3 * 3 * out * side * side); }
 };
 
 at::Tensor norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) {
@@ -48,7 +47,7 @@ at::Tensor norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& 
 
 class first_layer final : public layer {
 public:
-  explicit first_layer(std::int64_t width) : filters_{1, width, 3, 1, side} {}
+  explicit first_layer(std::int64_t width) : filters_{1, width} {}
 
   std::vector<at::Tensor> draw(const at::Generator& generator) const override {
     return {filters_.draw(generator), at::ones({filters_.out}), at::zeros({filters_.out})};
@@ -64,36 +63,25 @@ private:
 
 class residual_block final : public layer {
 public:
-  residual_block(std::int64_t in, std::int64_t out, std::int64_t in_side)
-      : first_{in, out, 3, out / in, in_side * in / out},
-        second_{out, out, 3, 1, first_.out_side},
-        around_{in, out, 1, first_.stride, first_.out_side} {}
+  explicit residual_block(std::int64_t width) : filters_{width, width} {}
 
   // The second norm begins at zero, and with it the block as what does nothing (Goyal et al.,
   // "Accurate, large minibatch SGD", 2017, section 5.1).
   std::vector<at::Tensor> draw(const at::Generator& generator) const override {
-    const auto channels = first_.out;
-    std::vector<at::Tensor> out{first_.draw(generator), at::ones({channels}),
-                                at::zeros({channels}),  second_.draw(generator),
-                                at::zeros({channels}),  at::zeros({channels})};
-    if (changes_size()) out.push_back(around_.draw(generator));
-    return out;
+    const auto width = filters_.out;
+    return {filters_.draw(generator), at::ones({width}),  at::zeros({width}),
+            filters_.draw(generator), at::zeros({width}), at::zeros({width})};
   }
 
   at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> w) const override {
-    const auto inner = at::relu(norm(first_(x, w[0]), w[1], w[2]));
-    const auto change = norm(second_(inner, w[3]), w[4], w[5]);
-    return at::relu(change + (changes_size() ? around_(x, w[6]) : x));
+    const auto inner = at::relu(norm(filters_(x, w[0]), w[1], w[2]));
+    return at::relu(x + norm(filters_(inner, w[3]), w[4], w[5]));
   }
 
-  double operations() const override {
-    return first_.operations() + second_.operations() + (changes_size() ? around_.operations() : 0);
-  }
+  double operations() const override { return 2 * filters_.operations(); }
 
 private:
-  bool changes_size() const { return first_.stride != 1; }
-
-  const filters first_, second_, around_;
+  const filters filters_;
 };
 
 /// Scores of the digits from all channels of all pixels.
@@ -119,15 +107,12 @@ std::vector<std::unique_ptr<const layer>> make_layers(const network_shape& shape
   if (shape.width < norm_group || shape.width % norm_group != 0)
     throw troupe::invalid_argument(
         fmt::format("a width is a multiple of {}, and not {}", norm_group, shape.width));
-  if (shape.blocks < 2) throw troupe::invalid_argument("a network has two blocks or more");
+  if (shape.blocks < 1) throw troupe::invalid_argument("a network has a block or more");
   std::vector<std::unique_ptr<const layer>> out;
   out.push_back(std::make_unique<first_layer>(shape.width));
-  const auto half = shape.blocks / 2;
   for (std::int64_t i = 0; i < shape.blocks; ++i)
-    out.push_back(std::make_unique<residual_block>(shape.width * (i > half ? 2 : 1),
-                                                   shape.width * (i >= half ? 2 : 1),
-                                                   i > half ? side / 2 : side));
-  out.push_back(std::make_unique<last_layer>(2 * shape.width * side * side / 4));
+    out.push_back(std::make_unique<residual_block>(shape.width));
+  out.push_back(std::make_unique<last_layer>(shape.width * side * side));
   return out;
 }
 

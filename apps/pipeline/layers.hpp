@@ -13,7 +13,7 @@ namespace pipeline {
 
 /// How large a network is, and where its random numbers begin.
 struct network_shape {
-  std::int64_t width = 0;   ///< channels of the first half, in fours
+  std::int64_t width = 0;   ///< channels, in fours
   std::int64_t blocks = 0;  ///< residual ones
   std::uint64_t seed = 0;
 };
@@ -41,11 +41,10 @@ public:
 };
 
 /// A residual network for pictures of 8 by 8 pixels: a convolution, `blocks` residual blocks (He et
-/// al., "Deep residual learning", 2015) and a linear layer that gives scores [n, 10]. The second
-/// half of the blocks has a quarter of the pixels and twice the channels, so that all blocks cost
-/// about the same. Where theirs has batch norm, this has group norm (Wu and He, 2018), which looks
-/// at one image at a time. Throws troupe::invalid_argument for a width that is not in fours, and
-/// for less than two blocks.
+/// al., "Deep residual learning for image recognition", 2015), all alike, and a linear layer that
+/// gives scores [n, 10]. Where theirs has batch norm, this has group norm (Wu and He, 2018), which
+/// looks at one image at a time. Throws troupe::invalid_argument for a width that is not in fours,
+/// and for no block.
 std::vector<std::unique_ptr<const layer>> make_layers(const network_shape& shape);
 
 }  // namespace pipeline

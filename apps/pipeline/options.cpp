@@ -13,7 +13,7 @@ using common::whole_number;
 
 constexpr const char* footer = R"(Examples:
   troupe-run -n 3 build/release/apps/pipeline
-  troupe-run -n 4 build/release/apps/pipeline --micro-batches 4,16 --batch-size 128
+  troupe-run -n 4 build/release/apps/pipeline --micro-batches 4,16 --blocks 24
   build/release/apps/pipeline --local --steps 230
 
 Rank 0 has the digits and the loss; each other rank has a stage of the network. The exit code is 0 when
@@ -21,9 +21,9 @@ all losses are those of one process, 2 for a wrong command line, and 1 for any o
 
 void add_network_options(CLI::App& app, hyperparameters& chosen) {
   app.add_option("--blocks", chosen.blocks, "Residual blocks, of two convolutions each")
-      ->check(whole_number<std::int64_t>(2, 1024))
+      ->check(whole_number<std::int64_t>(1, 1024))
       ->capture_default_str();
-  app.add_option("--width", chosen.width, "Channels of the first half of the blocks")
+  app.add_option("--width", chosen.width, "Channels of all layers")
       ->check(common::require<std::int64_t>(
           "a multiple of 4 from 4 to 4096",
           [](std::int64_t n) { return n >= 4 && n <= 4096 && n % 4 == 0; }))

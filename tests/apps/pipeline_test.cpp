@@ -59,14 +59,14 @@ TEST(pipeline_cut, gives_all_stages_about_the_same) {
   const auto costs = layer_costs({chosen.width, chosen.blocks, 0});
   const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
   for (const std::size_t stages : {2, 3})
-    EXPECT_LT(dearest(costs, cut(costs, stages)), 1.06 * total / double(stages));
+    EXPECT_LT(dearest(costs, cut(costs, stages)), 1.03 * total / double(stages));
 }
 
 // ---- The network
 
 hyperparameters small() {
   at::set_num_threads(1);
-  return {.seed = 3, .width = 8, .blocks = 4, .batch_size = 12, .steps = 12};
+  return {.seed = 3, .width = 8, .blocks = 4, .batch_size = 12, .steps = 12, .learning_rate = 0.01};
 }
 
 // Blots whose place tells the class. A number that batches of 12 do not divide.
@@ -105,7 +105,7 @@ TEST(pipeline_network, begins_alike_however_it_is_cut) {
 
 TEST(pipeline_network, comes_in_some_sizes_only) {
   EXPECT_THROW(make_layers({6, 4, 1}), troupe::invalid_argument);
-  EXPECT_THROW(make_layers({8, 1, 1}), troupe::invalid_argument);
+  EXPECT_THROW(make_layers({8, 0, 1}), troupe::invalid_argument);
 }
 
 // ---- The order of things
@@ -422,7 +422,7 @@ TEST(pipeline_options, refuse_what_makes_no_sense) {
   const std::vector<std::pair<std::vector<const char*>, std::string>> wrong{
       {{"word"}, "word"},
       {{"--width", "6"}, "a multiple of 4"},
-      {{"--blocks", "1"}, "from 2 to 1024"},
+      {{"--blocks", "0"}, "from 1 to 1024"},
       {{"--momentum", "1"}, "from 0 to below 1"},
       {{"--in-flight", "0"}, "from 1 to 64"},
       {{"--micro-batches", "2,x"}, "not 'x'"},
