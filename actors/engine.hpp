@@ -70,7 +70,7 @@ private:
   unsigned handed_on_ = 0;
   const completion* awaited_ = nullptr;  // what this thread waits for while it leads
   const expected_calls* expected_ = nullptr;
-  std::uint64_t key_ = 0;                // this thread's claim to the role, while it has one
+  std::uint64_t key_ = 0;  // this thread's claim to the role, while it has one
 };
 
 /// What a node does with what arrives.

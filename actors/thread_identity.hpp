@@ -8,8 +8,8 @@ namespace troupe {
 struct thread_identity {
   engine* owner = nullptr;
   engine_unit* unit = nullptr;
-  waiting_place* place = nullptr;  ///< where it waits for what no network brings
-  bool may_block = true;           ///< it runs a handler, or code of the program
+  waiting_place* place = nullptr;            ///< where it waits for what no network brings
+  bool may_block = true;                     ///< it runs a handler, or code of the program
   const expected_calls* expected = nullptr;  ///< which it runs itself while it waits
   engine_unit* host = nullptr;               ///< with which it waits, while it runs one of those
 };

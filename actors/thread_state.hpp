@@ -15,8 +15,8 @@ namespace troupe {
 /// what the one before it on the same thread left behind. A few thread-local stores.
 void clean_thread_state() noexcept;
 
-/// While it lives, the calling thread is as clean as a new one; then it is again what it was before:
-/// libtorch's state, and for whom it runs what.
+/// While it lives, the calling thread is as clean as a new one; then it is again what it was
+/// before: libtorch's state, and for whom it runs what.
 class kept_thread {
 public:
   kept_thread() noexcept;

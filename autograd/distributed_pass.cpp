@@ -88,13 +88,13 @@ future<step_report> serve_gradients(gradients_arrive what) { return serve_step(s
 template <auto F, class Message>
 void begin_step(node_core& here, const destination& to, const Message& what) {
   const auto pass = what.pass;
-  when_over(as_node(here).rpc_async<F>(to, what, no_limit),
-            [weak = here.weak_from_this(), pass](step_report* report,
-                                                 const std::exception_ptr& failure) {
-              const auto node = weak.lock();
-              if (node && (failure || pass.starter == node->self().id))
-                tell_starter(*node, pass, report, failure);
-            });
+  when_over(
+      as_node(here).rpc_async<F>(to, what, no_limit),
+      [weak = here.weak_from_this(), pass](step_report* report, const std::exception_ptr& failure) {
+        const auto node = weak.lock();
+        if (node && (failure || pass.starter == node->self().id))
+          tell_starter(*node, pass, report, failure);
+      });
 }
 
 void serve_forget(std::uint64_t context, std::uint64_t pass) {
@@ -166,8 +166,9 @@ void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::str
 
 namespace {
 
-// A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then, since
-// the roots do not depend on all messages, a walk that finds those that take part, and the rest.
+// A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then,
+// since the roots do not depend on all messages, a walk that finds those that take part, and the
+// rest.
 class started_pass {
 public:
   started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how,
@@ -226,7 +227,7 @@ private:
     first.pass = pass_;
     fill(first);
     when_over(on_this_thread_ ? troupe::detail::request_here(here_, actor_, std::move(first))
-                             : request(actor_, std::move(first)),
+                              : request(actor_, std::move(first)),
               [watch = watch_](step_report* report, const std::exception_ptr& failure) {
                 failure ? watch->fail(failure) : watch->add(step_report(*report));
               });
@@ -260,7 +261,8 @@ public:
   bool contain(const opened_envelope& call) const noexcept override {
     static const std::uint64_t all[] = {
         callable<&serve_marks>::hash(), callable<&serve_gradients>::hash(),
-        callable<&serve_resume>::hash(), callable<&serve_report>::hash(), callable<&serve_failure>::hash()};
+        callable<&serve_resume>::hash(), callable<&serve_report>::hash(),
+        callable<&serve_failure>::hash()};
     if (std::find(std::begin(all), std::end(all), call.header().target) == std::end(all))
       return false;
     try {

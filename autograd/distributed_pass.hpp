@@ -29,8 +29,8 @@ task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
 /// The actor of a participant of this node.
 pass_actor spawn_pass_actor(node_core& node, std::shared_ptr<participant> part);
 
-// What nodes of a context ask of each other. The first three begin a step of a pass on another node,
-// whose starter hears of its end, or of why it cannot be done.
+// What nodes of a context ask of each other. The first three begin a step of a pass on another
+// node, whose starter hears of its end, or of why it cannot be done.
 
 next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what);
 next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what);

@@ -74,19 +74,16 @@ pass_actor::behavior_type run_passes(pass_actor::pointer, node_core* node,
   const auto desk = std::make_shared<pass_desk>(*node, std::move(part));
   return {
       [desk](const walk_from_roots& what) {
-        return desk->step(what.pass, what.pass.number, [&](pass_part& pass, steps& caused) {
-          pass.walk(what.roots, caused);
-        });
+        return desk->step(what.pass, what.pass.number,
+                          [&](pass_part& pass, steps& caused) { pass.walk(what.roots, caused); });
       },
       [desk](const mark_sends& what) {
-        return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {
-          pass.walk(what.numbers, caused);
-        });
+        return desk->step(what.pass, what.step,
+                          [&](pass_part& pass, steps& caused) { pass.walk(what.numbers, caused); });
       },
       [desk](const run_from_roots& what) {
-        return desk->step(what.pass, what.pass.number, [&](pass_part& pass, steps& caused) {
-          pass.run(what.roots, caused);
-        });
+        return desk->step(what.pass, what.pass.number,
+                          [&](pass_part& pass, steps& caused) { pass.run(what.roots, caused); });
       },
       [desk](gradients_arrive& what) {
         return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {
@@ -95,7 +92,8 @@ pass_actor::behavior_type run_passes(pass_actor::pointer, node_core* node,
       },
       [desk, node](const resume_all& what) {
         return desk->step(what.pass, what.pass.number, [&](pass_part&, steps& caused) {
-          for (const auto rank : what.ranks) caused.push_back(ask_to_resume(*node, rank, {what.pass}));
+          for (const auto rank : what.ranks)
+            caused.push_back(ask_to_resume(*node, rank, {what.pass}));
         });
       },
       [desk](const resume& what) {

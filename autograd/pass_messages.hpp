@@ -21,7 +21,7 @@ namespace detail {
 /// A backward pass, as all nodes of the context know it.
 struct pass_info {
   std::uint64_t context = 0;
-  std::uint64_t number = 0;  ///< in the whole job
+  std::uint64_t number = 0;   ///< in the whole job
   std::uint32_t starter = 0;  ///< the rank that hears of each step
   pass_mode mode = pass_mode::smart;
   bool keep_graph = false;
@@ -34,7 +34,7 @@ struct pass_standing {
   std::uint32_t rank = 0;
   std::uint64_t arrivals = 0;          ///< of gradients, so far: the greatest is the latest word
   std::vector<std::uint64_t> awaited;  ///< messages whose gradients have not come
-  bool blocked = false;                ///< something has some of its gradients, and waits for others
+  bool blocked = false;  ///< something has some of its gradients, and waits for others
 };
 TROUPE_MESSAGE(pass_standing, rank, arrivals, awaited, blocked)
 
@@ -113,8 +113,7 @@ TROUPE_MESSAGE(forget_pass, number)
 using pass_actor =
     actor<answers<walk_from_roots, step_report>, answers<mark_sends, step_report>,
           answers<run_from_roots, step_report>, answers<gradients_arrive, step_report>,
-          answers<resume_all, step_report>, answers<resume, step_report>,
-          accepts<forget_pass>>;
+          answers<resume_all, step_report>, answers<resume, step_report>, accepts<forget_pass>>;
 
 }  // namespace detail
 

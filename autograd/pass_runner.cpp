@@ -68,14 +68,12 @@ void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, ste
 // All messages take part that there are by now, as far as is known.
 void pass_part::complete_plan() {
   if (std::exchange(planned_, true)) return;
-  for (const auto& [number, send] : part_->sends())
-    sends_.emplace(number, plan_.add({send, {}}));
+  for (const auto& [number, send] : part_->sends()) sends_.emplace(number, plan_.add({send, {}}));
 }
 
 void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
   // A call of this node to itself may have been quicker.
-  if (planned_)
-    throw internal_error("gradients have come before the roots' of a backward pass");
+  if (planned_) throw internal_error("gradients have come before the roots' of a backward pass");
   add_roots(plan_, roots, {});
   complete_plan();
   std::vector<std::vector<at::Tensor>> ones;

@@ -56,7 +56,7 @@ private:
   const pass_info what_;
   backward_plan plan_;  // until there is an executor
   std::optional<backward_plan> walked_;
-  std::unordered_set<std::uint64_t> marked_;  // messages
+  std::unordered_set<std::uint64_t> marked_;              // messages
   std::unordered_map<std::uint64_t, std::size_t> sends_;  // entries by number
   std::unique_ptr<executor> executor_;                    // since the first arrival
   steps* caused_ = nullptr;                               // while it runs

@@ -13,9 +13,9 @@ namespace troupe::autograd::detail {
 ///
 /// Who runs a step tells when it is over, and which steps it has caused on other nodes. These words
 /// come in any order. The pass is over when all steps that were caused are over: as long as one is
-/// not, either it is known to be under way, or the one that has caused it has not told of it yet, and
-/// is under way itself as far as is known here; and so on back to the first one, which is known from
-/// the beginning.
+/// not, either it is known to be under way, or the one that has caused it has not told of it yet,
+/// and is under way itself as far as is known here; and so on back to the first one, which is known
+/// from the beginning.
 class pass_watch {
 public:
   /// Begins with the step `first` of this node.

@@ -9,9 +9,9 @@
 namespace troupe {
 
 /// What a node knows of the processor on which it polls: do others want it? Then it sleeps earlier,
-/// yields at each poll, and moves away if that goes on. Some kernels pack threads onto one processor
-/// while others are idle, when they wake each other; polling ones they leave there, where each step
-/// of a conversation costs a switch. Thread-safe; used by whoever polls.
+/// yields at each poll, and moves away if that goes on. Some kernels pack threads onto one
+/// processor while others are idle, when they wake each other; polling ones they leave there, where
+/// each step of a conversation costs a switch. Thread-safe; used by whoever polls.
 class processor {
 public:
   /// As the last yield has found.

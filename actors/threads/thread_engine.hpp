@@ -26,8 +26,8 @@ struct engine_options {
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling
-  /// A handler that runs longer loses the network. Up to sixteen times as long after short ones, and
-  /// where it was taken in vain: the handler ended soon after.
+  /// A handler that runs longer loses the network. Up to sixteen times as long after short ones,
+  /// and where it was taken in vain: the handler ended soon after.
   std::chrono::microseconds takeover{50};
   /// That lead or run handlers. One more minds the timers, so that calls end even where all others
   /// wait.

@@ -48,8 +48,8 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
   unit.awaited_ = &what;
   unit.expected_ = self.expected;
   const auto* const host = self.host && &self.host->owner_ == this ? self.host
-                           : is_own_thread()                      ? self.unit
-                                                                  : nullptr;
+                           : is_own_thread()                       ? self.unit
+                                                                   : nullptr;
   const auto own_key = host ? host->key_ : 0;
   bool patient =
       what.is_made_here();  // let a network thread lead: it can run the handlers that keep arriving

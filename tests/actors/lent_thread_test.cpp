@@ -139,8 +139,7 @@ TEST_P(lent_thread, runs_what_it_expects_while_it_waits) {
   const these<&thread_here> expected;
   const expected_calls::scope serves(expected);
   int mine = 0;
-  for (int i = 0; i < 200; ++i)
-    mine += nodes[0].rpc_sync<&call_back>("b", "a", 3) == this_thread();
+  for (int i = 0; i < 200; ++i) mine += nodes[0].rpc_sync<&call_back>("b", "a", 3) == this_thread();
   EXPECT_GT(mine, 20);
 }
 
