@@ -87,7 +87,7 @@ pass_actor::behavior_type run_passes(pass_actor::pointer, node_core* node,
       },
       [desk](gradients_arrive& what) {
         return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {
-          pass.run(what.number, std::move(what.gradients), caused);
+          pass.run(std::move(what), caused);
         });
       },
       [desk, node](const resume_all& what) {

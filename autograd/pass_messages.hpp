@@ -72,8 +72,8 @@ struct mark_sends {
 };
 TROUPE_MESSAGE(mark_sends, pass, step, numbers)
 
-/// The walk is over: gradients come for marked messages only. To all that are blocked. Never leaves
-/// the node.
+/// The walk is over: those that are blocked go on, and who gets gradients from them knows it too.
+/// Never leaves the node.
 struct resume_all {
   pass_info pass;
   std::vector<std::uint32_t> ranks;
@@ -99,9 +99,10 @@ struct gradients_arrive {
   pass_info pass;
   std::uint64_t step = 0;
   std::uint64_t number = 0;
+  bool walked = false;  ///< gradients come for marked messages only
   std::vector<at::Tensor> gradients;
 };
-TROUPE_MESSAGE(gradients_arrive, pass, step, number, gradients)
+TROUPE_MESSAGE(gradients_arrive, pass, step, number, walked, gradients)
 
 /// The pass has failed somewhere.
 struct forget_pass {

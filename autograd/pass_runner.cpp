@@ -68,7 +68,19 @@ void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, ste
 // All messages take part that there are by now, as far as is known.
 void pass_part::complete_plan() {
   if (std::exchange(planned_, true)) return;
-  for (const auto& [number, send] : part_->sends()) sends_.emplace(number, plan_.add({send, {}}));
+  for (const auto& [number, send] : part_->sends())
+    if (!knows_walk_ || marked_.contains(number)) sends_.emplace(number, plan_.add({send, {}}));
+}
+
+// They wait for nothing that will not come, from now on.
+void pass_part::leave_out_unmarked() {
+  if (std::exchange(knows_walk_, true) || !executor_) return;
+  std::vector<std::size_t> out;
+  const auto awaited = executor_->awaited();
+  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
+  for (const auto& [number, entry] : sends_)
+    if (missing.contains(entry) && !marked_.contains(number)) out.push_back(entry);
+  executor_->leave_out(out);
 }
 
 void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
@@ -82,29 +94,24 @@ void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
   arrive(0, std::move(ones), caused);
 }
 
-void pass_part::run(std::uint64_t number, std::vector<at::Tensor>&& gradients, steps& caused) {
+void pass_part::run(gradients_arrive&& what, steps& caused) {
+  if (what.walked) leave_out_unmarked();
   complete_plan();
-  const auto place = sends_.find(number);
+  const auto place = sends_.find(what.number);
   if (place == sends_.end())
-    throw invalid_argument("gradients of message " + std::to_string(number) + " of " +
+    throw invalid_argument("gradients of message " + std::to_string(what.number) + " of " +
                            node_.self().name +
-                           " have come, which the backward pass has not asked "
-                           "for");
+                           " have come, which the backward pass has not asked for");
   ++arrivals_;
   std::vector<std::vector<at::Tensor>> all;
-  all.push_back(std::move(gradients));
+  all.push_back(std::move(what.gradients));
   arrive(place->second, std::move(all), caused);
 }
 
 void pass_part::resume(steps& caused) {
-  if (!executor_) throw invalid_argument("a backward pass goes on that has not begun");
+  if (!executor_) return;  // gradients of one that went on have been quicker: it is done
   ++arrivals_;
-  std::vector<std::size_t> out;
-  const auto awaited = executor_->awaited();
-  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
-  for (const auto& [number, entry] : sends_)
-    if (missing.contains(entry) && !marked_.contains(number)) out.push_back(entry);
-  executor_->leave_out(out);
+  leave_out_unmarked();
   run_executor(caused);
 }
 
@@ -135,7 +142,8 @@ void pass_part::run_executor(steps& caused) {
 }
 
 void pass_part::take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) {
-  caused_->push_back(send_gradients(node_, from, {what_, 0, number, std::move(gradients)}));
+  caused_->push_back(
+      send_gradients(node_, from, {what_, 0, number, knows_walk_, std::move(gradients)}));
 }
 
 pass_standing pass_part::standing() const {

@@ -30,9 +30,9 @@ public:
   /// Gradients are there; runs what they set free. Appends the steps of those to whom it sends
   /// gradients. Throws backward_error, invalid_argument.
   void run(const std::vector<at::Tensor>& roots, steps& caused);
-  void run(std::uint64_t number, std::vector<at::Tensor>&& gradients, steps& caused);
+  void run(gradients_arrive&& what, steps& caused);
 
-  /// The walk is over: for messages that it has not found no gradients will come.
+  /// The walk is over.
   void resume(steps& caused);
 
   pass_standing standing() const;
@@ -47,6 +47,7 @@ private:
   std::size_t add_send(backward_plan& to, std::uint64_t number,
                        const backward_plan::visitor& reached) const;
   void complete_plan();
+  void leave_out_unmarked();
   void run_executor(steps& caused);
   void ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused);
   void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients, steps& caused);
@@ -62,6 +63,7 @@ private:
   steps* caused_ = nullptr;                               // while it runs
   std::uint64_t arrivals_ = 0;
   bool planned_ = false;
+  bool knows_walk_ = false;  // for messages that it has not marked no gradients will come
   bool done_ = false;
 };
 
