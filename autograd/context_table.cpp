@@ -3,6 +3,7 @@
 #include "autograd/context.hpp"
 
 #include "autograd/distributed_pass.hpp"
+#include "autograd/pass_steps.hpp"
 
 namespace troupe::autograd::detail {
 

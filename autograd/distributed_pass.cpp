@@ -1,123 +1,17 @@
 #include "autograd/distributed_pass.hpp"
 
-#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "actors/lent_thread.hpp"
 #include "autograd/context_table.hpp"
+#include "autograd/pass_steps.hpp"
 #include "autograd/pass_watch.hpp"
-#include "messages/error_codec.hpp"
-#include "messages/log.hpp"
 
 namespace troupe::autograd::detail {
 
 namespace {
-
-const timeout no_limit{std::chrono::milliseconds(0)};
-
-node as_node(node_core& core) { return node(core.shared_from_this()); }
-
-// Calls `next` with the report of a step, or why it has failed, on the thread that hears of it.
-template <class Next>
-void when_over(const future<step_report>& step, const Next& next) {
-  const auto state = step.shared();
-  state->when_ready_at_once(troupe::detail::make_continuation(
-      [state, next] { next(state->failure() ? nullptr : &*state->value(), state->failure()); }));
-}
-
-// ---- What the starter of a pass hears
-
-std::shared_ptr<pass_watch> watch_of(node_core& here, const pass_info& pass) {
-  const auto part = context_table::of(here).look_up(pass.context);
-  return part ? part->watch_of(pass.number) : nullptr;
-}
-
-void serve_report(pass_info pass, step_report report) {
-  if (const auto watch = watch_of(*current_node(), pass)) watch->add(std::move(report));
-}
-
-void serve_failure(pass_info pass, caf::error why) {
-  if (const auto watch = watch_of(*current_node(), pass))
-    watch->fail(to_exception(to_fault(std::move(why))));
-}
-
-// Of a step that is over, or has failed. Nobody needs to hear it if the starter is lost.
-void tell_starter(node_core& here, const pass_info& pass, step_report* report,
-                  const std::exception_ptr& failure) noexcept {
-  try {
-    const troupe::detail::serving nothing({});
-    if (pass.starter == here.self().id) {
-      if (const auto watch = watch_of(here, pass))
-        failure ? watch->fail(failure) : watch->add(step_report(*report));
-    } else if (failure) {
-      const auto why = to_caf(describe(failure, here.self().name, {}));
-      (void)as_node(here).rpc_async<&serve_failure>(pass.starter, pass, why, no_limit);
-    } else {
-      (void)as_node(here).rpc_async<&serve_report>(pass.starter, pass, *report, no_limit);
-    }
-  } catch (const std::exception& e) {
-    log().debug("{} could not tell rank {} of a step: {}", here.self().name, pass.starter,
-                e.what());
-  }
-}
-
-// ---- What others ask of this node
-
-// The answer is for the one who asks, and enough if that is the starter.
-template <class Message>
-future<step_report> serve_step(Message what) {
-  auto& here = *current_node();
-  auto& table = context_table::of(here);
-  const auto pass = what.pass;
-  const bool asked_by_starter = current_call().from->rank() == pass.starter;
-  auto step =
-      troupe::detail::request_here(here, table.actor_of(table.find(pass.context)), std::move(what));
-  if (!asked_by_starter)
-    when_over(step, [weak = here.weak_from_this(), pass](step_report* report,
-                                                         const std::exception_ptr& failure) {
-      if (const auto node = weak.lock()) tell_starter(*node, pass, report, failure);
-    });
-  return step;
-}
-
-future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
-future<step_report> serve_resume(resume what) { return serve_step(std::move(what)); }
-future<step_report> serve_gradients(gradients_arrive what) { return serve_step(std::move(what)); }
-
-// Begins a step on another node. If that fails the starter hears of it from here.
-template <auto F, class Message>
-void begin_step(node_core& here, const destination& to, const Message& what) {
-  const auto pass = what.pass;
-  when_over(
-      as_node(here).rpc_async<F>(to, what, no_limit),
-      [weak = here.weak_from_this(), pass](step_report* report, const std::exception_ptr& failure) {
-        const auto node = weak.lock();
-        if (node && (failure || pass.starter == node->self().id))
-          tell_starter(*node, pass, report, failure);
-      });
-}
-
-void serve_forget(std::uint64_t context, std::uint64_t pass) {
-  auto& table = context_table::of(*current_node());
-  if (const auto part = table.look_up(context)) send(table.actor_of(part), forget_pass{pass});
-}
-
-void serve_end(std::uint64_t context, std::string why) {
-  context_table::of(*current_node()).end(context, why);
-}
-
-// For what nobody waits for, and which a lost node need not hear.
-template <auto F, class... Args>
-void tell(node_core& here, peer& whom, const Args&... args) noexcept {
-  const troupe::detail::serving nothing({});
-  try {
-    if (whom.live()) (void)as_node(here).rpc_async<F>(whom.info, args...);
-  } catch (const std::exception& e) {
-    log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
-  }
-}
-
-// ---- What a pass wants
 
 void check_roots(const std::vector<at::Tensor>& roots) {
   if (roots.empty()) throw invalid_argument("No tensors provided for gradient computation.");
@@ -135,36 +29,6 @@ void check_roots(const std::vector<at::Tensor>& roots) {
       throw invalid_argument("a root does not have a valid gradient function: it is a leaf itself");
   }
 }
-
-}  // namespace
-
-next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what) {
-  what.step = context_table::of(here).next_number();
-  begin_step<&serve_marks>(here, rank, what);
-  return {what.step, rank};
-}
-
-next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what) {
-  what.step = context_table::of(here).next_number();
-  begin_step<&serve_resume>(here, rank, what);
-  return {what.step, rank};
-}
-
-next_step send_gradients(node_core& here, peer& to, gradients_arrive what) {
-  what.step = context_table::of(here).next_number();
-  begin_step<&serve_gradients>(here, to.info, what);
-  return {what.step, to.rank()};
-}
-
-void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept {
-  tell<&serve_forget>(here, whom, context, pass);
-}
-
-void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept {
-  tell<&serve_end>(here, whom, context, why);
-}
-
-namespace {
 
 // A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then,
 // since the roots do not depend on all messages, a walk that finds those that take part, and the
@@ -223,6 +87,8 @@ private:
   future<void> begin(const Fill& fill) {
     watch_ = std::make_shared<pass_watch>(here_.driver(), pass_.number, pass_.starter);
     part_->watch(pass_.number, watch_);
+    // A hook of a pass cannot wait for another pass of its context, which would come after it.
+    watch_->over().state().answered_by(caf::actor_cast<caf::strong_actor_ptr>(actor_)->id());
     Message first;
     first.pass = pass_;
     fill(first);
@@ -257,20 +123,8 @@ private:
 class steps_of final : public expected_calls {
 public:
   explicit steps_of(std::uint64_t context) : context_(context) {}
-
   bool contain(const opened_envelope& call) const noexcept override {
-    static const std::uint64_t all[] = {
-        callable<&serve_marks>::hash(), callable<&serve_gradients>::hash(),
-        callable<&serve_resume>::hash(), callable<&serve_report>::hash(),
-        callable<&serve_failure>::hash()};
-    if (std::find(std::begin(all), std::end(all), call.header().target) == std::end(all))
-      return false;
-    try {
-      decoder in(call.body(), nullptr, nullptr);
-      return in.get<std::uint64_t>() == context_;  // the first field of the pass
-    } catch (const decode_error&) {
-      return false;  // whoever runs it tells
-    }
+    return is_step_of(context_, call);
   }
 
 private:

@@ -29,15 +29,6 @@ task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
 /// The actor of a participant of this node.
 pass_actor spawn_pass_actor(node_core& node, std::shared_ptr<participant> part);
 
-// What nodes of a context ask of each other. The first three begin a step of a pass on another
-// node, whose starter hears of its end, or of why it cannot be done.
-
-next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what);
-next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what);
-next_step send_gradients(node_core& here, peer& to, gradients_arrive what);
-void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept;
-void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept;
-
 }  // namespace detail
 
 }  // namespace troupe::autograd

@@ -6,6 +6,7 @@
 #include "autograd/context_table.hpp"
 #include "autograd/distributed_pass.hpp"
 #include "autograd/pass_runner.hpp"
+#include "autograd/pass_steps.hpp"
 #include "messages/error_codec.hpp"
 
 namespace troupe::autograd::detail {

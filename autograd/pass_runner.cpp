@@ -3,8 +3,8 @@
 #include <ATen/ops/ones_like.h>
 
 #include "autograd/context_table.hpp"
-#include "autograd/distributed_pass.hpp"
 #include "autograd/local/engine_run.hpp"
+#include "autograd/pass_steps.hpp"
 
 namespace troupe::autograd::detail {
 
