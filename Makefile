@@ -23,7 +23,8 @@ build: setup $(BUILD)/build.ninja ## Build everything (PRESET=release, JOBS=n)
 test: build format-check ## Set up, build, check the format and run every test
 	@ctest --preset $(PRESET)
 
-demo: build ## Solve CartPole with an agent and two observers, on three nodes
+demo: setup $(BUILD)/build.ninja ## Solve CartPole with an agent and two observers, on three nodes
+	@cmake --build --preset $(PRESET) $(PARALLEL) --target troupe-run cartpole
 	$(BUILD)/apps/troupe-run -n 3 $(BUILD)/apps/cartpole --plot build/cartpole.svg
 
 bench: build ## Measure against the peers (ROWS=call_actor,identity for some rows)
