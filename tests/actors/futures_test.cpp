@@ -54,6 +54,25 @@ TEST(chains, may_be_longer_than_the_stack_when_they_are_dropped) {
   EXPECT_THROW(end.get(), remote_error);
 }
 
+TEST(continuations, run_where_the_future_becomes_ready_if_that_is_asked_for) {
+  for (const bool before : {true, false}) {
+    promise<int> made;
+    std::thread::id ran_on;
+    const auto attach = [&] {
+      made.get_future().state().when_ready_at_once(
+          detail::make_continuation([&] { ran_on = std::this_thread::get_id(); }));
+    };
+    if (before) attach();
+    std::thread::id completed_on;
+    std::thread([&] {
+      completed_on = std::this_thread::get_id();
+      made.set_value(1);
+    }).join();
+    if (!before) attach();
+    EXPECT_EQ(ran_on, before ? completed_on : std::this_thread::get_id());
+  }
+}
+
 TEST_P(futures, of_a_failure_throw_it_each_time) {
   auto nodes = start({"a", "b"});
   auto f = nodes[0].rpc_async<&fail>("b", "x");
