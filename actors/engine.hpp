@@ -17,6 +17,7 @@ class resumable;
 namespace troupe {
 
 class engine;
+class node_core;
 class opened_envelope;
 
 /// Calls that a thread, while it waits, runs itself, rather than leave them to another thread that
@@ -201,6 +202,26 @@ public:
     std::uint64_t key_;  // 0: this thread does not lead
   };
 
+  /// While it lives, the calling thread runs work of this engine, whosever thread it is.
+  class guest {
+  public:
+    explicit guest(engine& of) noexcept;
+    ~guest();
+    guest(const guest&) = delete;
+    guest& operator=(const guest&) = delete;
+
+  private:
+    friend class engine;
+    engine& of_;
+    const guest* const before_;
+    const node_core* const node_;  // for which the thread ran an actor meanwhile, and which
+    const std::uint64_t actor_;
+  };
+
+  /// Does the calling thread run that actor of that node, be it on behalf of others by now? Then
+  /// the actor can answer nothing until this thread goes back.
+  static bool runs_actor(const node_core& node, std::uint64_t actor) noexcept;
+
   struct census {
     unsigned threads = 0;
     unsigned idle = 0;
@@ -213,6 +234,10 @@ public:
 
   /// Is the caller a thread of this engine?
   virtual bool is_own_thread() const noexcept = 0;
+
+  /// Does the caller run work of this engine, on a thread of it or as a guest? Then it cannot wait
+  /// for the engine's end.
+  bool runs_here() const noexcept;
 
   /// Blocks until nobody is inside of `what`, which is closed, and lets those leave.
   virtual void wait_until_empty(const gate& what) { what.wait_until_empty(); }
@@ -230,6 +255,8 @@ protected:
   virtual void begin_handler(engine_unit& unit) = 0;
   virtual void end_handler(engine_unit& unit) = 0;
   virtual void run_expected(engine_unit&, void (*body)(void*), void* what) { body(what); }
+  virtual void guest_comes() noexcept = 0;
+  virtual void guest_goes() noexcept = 0;
   virtual std::uint64_t begin_network_work() noexcept { return 0; }
   virtual void end_network_work(std::uint64_t) noexcept {}
 };

@@ -73,12 +73,13 @@ void flow_control::wake(const peer* whom) noexcept {
 void flow_control::wait_for_room(peer& to, std::int64_t bytes, const patience& how) {
   // Who found it full may have made others find it full for a moment.
   if (to.out.waiting.load() > 0) wake(&to);
-  if (!how.wait) throw overloaded_error(too_much(to, window_));
-  if (!engine::may_block()) {  // a timer's message, say: it goes, and later ones wait for it
+  // What may not block, a timer's message say, goes, and later ones wait for it.
+  if (how.overdraws || (how.wait && !engine::may_block())) {
     to.out.messages.fetch_sub(1);
     to.out.bytes.fetch_sub(bytes);
     return;
   }
+  if (!how.wait) throw overloaded_error(too_much(to, window_));
   const bool handler = self.owner == &engine_;
   auto pause = first_probe;
   for (;;) {

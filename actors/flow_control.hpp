@@ -15,6 +15,7 @@ struct patience {
   bool wait = true;                    ///< else overloaded_error at once
   clock::time_point deadline = never;  ///< rpc_timeout then
   std::chrono::milliseconds limit{0};  ///< as the error says it
+  bool overdraws = false;              ///< goes at once, and later ones wait for the room
 };
 
 /// Keeps a slow receiver from being flooded: what has been sent to a node and not been taken up

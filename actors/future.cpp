@@ -109,10 +109,9 @@ void future_core::run_all(link* last) {
 }
 
 void future_core::run(const link& one) const {
-  if (one.at_once)
-    here_and_now::run(one.job);
-  else
-    run_on(engine_.get(), one.job);
+  if (!one.at_once) return run_on(engine_.get(), one.job);
+  one.job->resume(nullptr, 1);
+  intrusive_ptr_release(one.job);
 }
 
 void future_core::when_ready(caf::resumable* next, const std::atomic<void*>* who) {

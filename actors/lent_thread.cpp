@@ -32,6 +32,7 @@ void lent_thread::run() {
   if (!job) return;
   caf::resumable::resume_result left;
   {
+    const engine::guest here(*node_.driver());
     const kept_thread kept;
     set_current_node(&node_);
     set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());

@@ -44,7 +44,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.sink = sink;
   detail::caller_range range(pending.sink);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
-  patience until{how.wait && remoting_->senders_wait(), never, pending.limit};
+  patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
   envelope_header header;
   header.kind = envelope_kind::call;

@@ -21,7 +21,7 @@ constexpr auto farewell = std::chrono::seconds(5);
 
 void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   if (closed_) return;
-  if (engine_->is_own_thread())
+  if (engine_->runs_here())
     throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
   engine_->lock(shutdown_mutex_);
   std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
@@ -138,7 +138,7 @@ node_core::~node_core() {
 void node_core::destroy(node_core* core) noexcept {
   // The node of the process that forked this one: its threads are not here.
   if (core->process_ != getpid()) return;
-  if (!core->engine_->is_own_thread()) {
+  if (!core->engine_->runs_here()) {
     delete core;
     return;
   }

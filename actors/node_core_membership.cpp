@@ -206,7 +206,7 @@ void node_core::let_in(std::uint32_t rank, const std::string& name,
 
 void node_core::leave(std::chrono::milliseconds limit) {
   check_open();
-  if (engine_->is_own_thread())
+  if (engine_->runs_here())
     throw deadlock_error("leave was called inside of a handler, which it would wait for");
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   // What this node has asked others for comes first, and what it has sent.

@@ -11,6 +11,7 @@ struct thread_identity {
   waiting_place* place = nullptr;            ///< where it waits for what no network brings
   bool may_block = true;                     ///< it runs a handler, or code of the program
   const expected_calls* expected = nullptr;  ///< which it runs itself while it waits
+  const engine::guest* guest = nullptr;      ///< whose work it runs, the latest one's first
   engine_unit* host = nullptr;               ///< with which it waits, while it runs one of those
 };
 inline constinit thread_local thread_identity self;

@@ -1,8 +1,10 @@
 #include "autograd/distributed_pass.hpp"
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "actors/lent_thread.hpp"
 #include "autograd/context_table.hpp"
@@ -30,6 +32,10 @@ void check_roots(const std::vector<at::Tensor>& roots) {
   }
 }
 
+caf::actor_id id_of(const pass_actor& actor) {
+  return caf::actor_cast<caf::strong_actor_ptr>(actor)->id();
+}
+
 // A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then,
 // since the roots do not depend on all messages, a walk that finds those that take part, and the
 // rest.
@@ -51,6 +57,16 @@ public:
   ~started_pass() { part_->watch(pass_.number, nullptr); }
   started_pass(const started_pass&) = delete;
   started_pass& operator=(const started_pass&) = delete;
+
+  /// Throws deadlock_error in a hook of a pass of the same context here, which comes first.
+  void refuse_within_itself() const {
+    if (engine::runs_actor(here_, id_of(actor_)))
+      throw deadlock_error(
+          "a hook of a backward pass waits for another pass of its context, which can only begin "
+          "after the one that the hook belongs to");
+  }
+
+  const pass_info& info() const noexcept { return pass_; }
 
   future<void> run(const std::vector<at::Tensor>& roots) {
     return begin<run_from_roots>([&](auto& first) { first.roots = roots; });
@@ -85,10 +101,8 @@ private:
   // is over.
   template <class Message, class Fill>
   future<void> begin(const Fill& fill) {
-    watch_ = std::make_shared<pass_watch>(here_.driver(), pass_.number, pass_.starter);
+    watch_ = std::make_shared<pass_watch>(here_, pass_.number);
     part_->watch(pass_.number, watch_);
-    // A hook of a pass cannot wait for another pass of its context, which would come after it.
-    watch_->over().state().answered_by(caf::actor_cast<caf::strong_actor_ptr>(actor_)->id());
     Message first;
     first.pass = pass_;
     fill(first);
@@ -122,13 +136,13 @@ private:
 // What others send the starter of a pass, while it waits for its end.
 class steps_of final : public expected_calls {
 public:
-  explicit steps_of(std::uint64_t context) : context_(context) {}
+  explicit steps_of(const pass_info& pass) : pass_(pass) {}
   bool contain(const opened_envelope& call) const noexcept override {
-    return is_step_of(context_, call);
+    return is_step_of(pass_, call);
   }
 
 private:
-  const std::uint64_t context_;
+  const pass_info& pass_;
 };
 
 }  // namespace
@@ -136,9 +150,13 @@ private:
 void run_pass(const node& here, const std::shared_ptr<participant>& part,
               const std::vector<at::Tensor>& roots, const pass_options& how) {
   check_roots(roots);
-  started_pass pass(here, part, how, true);
-  const steps_of these(part->id());
-  const expected_calls::scope serves(these);
+  // In a pass of libtorch's engine, that of a hook say, there cannot be another one on this thread.
+  const bool on_this_thread = torch::autograd::get_current_graph_task_id() == -1;
+  started_pass pass(here, part, how, on_this_thread);
+  pass.refuse_within_itself();
+  const steps_of these(pass.info());
+  std::optional<expected_calls::scope> serves;
+  if (on_this_thread) serves.emplace(these);
   try {
     pass.run(roots).get();
     if (pass.blocked()) {
@@ -152,8 +170,10 @@ void run_pass(const node& here, const std::shared_ptr<participant>& part,
   }
 }
 
-task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
-                          std::vector<at::Tensor> roots, pass_options how) {
+namespace {
+
+task<void> run_aside(node here, std::shared_ptr<participant> part, std::vector<at::Tensor> roots,
+                     pass_options how) {
   check_roots(roots);
   started_pass pass(here, std::move(part), how, false);
   std::exception_ptr failure;
@@ -174,6 +194,16 @@ task<void> run_pass_aside(node here, std::shared_ptr<participant> part,
   if (!failure) co_return;
   pass.forget();
   std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>& part,
+                            const std::vector<at::Tensor>& roots, const pass_options& how) {
+  const auto actor = context_table::of(here.core()).actor_of(part);
+  future<void> over = run_aside(here, part, roots, how);
+  over.state().answered_by(id_of(actor));
+  return over;
 }
 
 }  // namespace troupe::autograd::detail

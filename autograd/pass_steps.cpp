@@ -12,7 +12,9 @@ namespace troupe::autograd::detail {
 
 namespace {
 
-const timeout no_limit{std::chrono::milliseconds(0)};
+// Steps must neither wait nor be refused where a window is full, nor must what is said of them:
+// there are no more of them than messages of the context.
+const call_options always{.limit = std::chrono::milliseconds(0), .overdraws = true};
 
 node as_node(node_core& core) { return node(core.shared_from_this()); }
 
@@ -42,11 +44,11 @@ void tell_starter(node_core& here, const pass_info& pass, step_report* report,
         failure ? watch->fail(failure) : watch->add(step_report(*report));
     } else if (failure) {
       const auto why = to_caf(describe(failure, here.self().name, {}));
-      (void)as_node(here).rpc_async<&serve_failure>(pass.starter, pass, why, no_limit);
+      (void)as_node(here).rpc_async<&serve_failure>(pass.starter, pass, why, always);
     } else {
-      (void)as_node(here).rpc_async<&serve_report>(pass.starter, pass, *report, no_limit);
+      (void)as_node(here).rpc_async<&serve_report>(pass.starter, pass, *report, always);
     }
-  } catch (const std::exception& e) {
+  } catch (const std::exception& e) {  // it is lost
     log().debug("{} could not tell rank {} of a step: {}", here.self().name, pass.starter,
                 e.what());
   }
@@ -80,7 +82,7 @@ template <auto F, class Message>
 void begin_step(node_core& here, const destination& to, const Message& what) {
   const auto pass = what.pass;
   when_over(
-      as_node(here).rpc_async<F>(to, what, no_limit),
+      as_node(here).rpc_async<F>(to, what, always),
       [weak = here.weak_from_this(), pass](step_report* report, const std::exception_ptr& failure) {
         const auto node = weak.lock();
         if (node && (failure || pass.starter == node->self().id))
@@ -102,7 +104,7 @@ template <auto F, class... Args>
 void tell(node_core& here, peer& whom, const Args&... args) noexcept {
   const troupe::detail::serving nothing({});
   try {
-    if (whom.live()) (void)as_node(here).rpc_async<F>(whom.info, args...);
+    if (whom.live()) (void)as_node(here).rpc_async<F>(whom.info, args..., always);
   } catch (const std::exception& e) {
     log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
   }
@@ -136,7 +138,7 @@ void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::str
   tell<&serve_end>(here, whom, context, why);
 }
 
-bool is_step_of(std::uint64_t context, const opened_envelope& call) noexcept {
+bool is_step_of(const pass_info& pass, const opened_envelope& call) noexcept {
   static const std::uint64_t all[] = {
       callable<&serve_marks>::hash(), callable<&serve_gradients>::hash(),
       callable<&serve_resume>::hash(), callable<&serve_report>::hash(),
@@ -145,7 +147,8 @@ bool is_step_of(std::uint64_t context, const opened_envelope& call) noexcept {
     return false;
   try {
     decoder in(call.body(), nullptr, nullptr);
-    return in.get<std::uint64_t>() == context;  // the first field of the pass
+    const auto context = in.get<std::uint64_t>();  // the pass begins with these
+    return context == pass.context && in.get<std::uint64_t>() == pass.number;
   } catch (const decode_error&) {
     return false;  // whoever runs it tells
   }

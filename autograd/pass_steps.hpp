@@ -19,8 +19,8 @@ next_step send_gradients(node_core& here, peer& to, gradients_arrive what);
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept;
 void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept;
 
-/// Does that call begin a step of a pass of this context, or tell of one?
-bool is_step_of(std::uint64_t context, const opened_envelope& call) noexcept;
+/// Does that call begin a step of this pass, or tell of one?
+bool is_step_of(const pass_info& pass, const opened_envelope& call) noexcept;
 
 /// Calls `next` with the report of a step, or why it has failed, on the thread that hears of it.
 template <class Next>

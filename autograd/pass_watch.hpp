@@ -2,7 +2,6 @@
 
 #include <mutex>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/pass_messages.hpp"
 
@@ -19,9 +18,10 @@ namespace troupe::autograd::detail {
 class pass_watch {
 public:
   /// Begins with the step `first` of this node.
-  pass_watch(std::shared_ptr<engine> driver, std::uint64_t first, std::uint32_t here);
+  pass_watch(node_core& here, std::uint64_t first);
 
-  /// A step is over. Who waits hears of it at once when it was the last.
+  /// A step is over. Who waits hears of it at once when it was the last. What comes twice, or after
+  /// the end, is nothing new.
   void add(step_report&& one);
 
   /// It has failed.
@@ -39,15 +39,22 @@ public:
   }
 
 private:
-  struct way {
-    std::uint32_t from;
-    std::uint32_t to;
+  struct step {
+    bool caused = false;  // as somebody has told
+    bool over = false;
+    std::uint32_t from = 0;  // ranks, when it was caused
+    std::uint32_t to = 0;
+    bool under_way() const noexcept { return caused && !over; }
   };
 
+  void caused(std::uint64_t number, std::uint32_t from, std::uint32_t to);
+
+  const peer_table& peers_;
   const future<void> over_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, way> under_way_;
-  std::unordered_set<std::uint64_t> early_;  // over, but not known to have been caused
+  bool ended_ = false;
+  std::unordered_map<std::uint64_t, step> steps_;
+  std::size_t open_ = 0;  // steps that are over or caused, but not both
   std::unordered_map<std::uint32_t, pass_standing> standings_;
 };
 

@@ -43,6 +43,8 @@ private:
   void on_message(transport::incoming_message&& message) override;
   void on_peer_lost(transport::rank_t peer, transport::peer_loss why) override;
   void begin_handler(engine_unit&) override {}
+  void guest_comes() noexcept override { ++running_; }
+  void guest_goes() noexcept override { --running_; }
   void end_handler(engine_unit&) override {}
 
   // For the world.

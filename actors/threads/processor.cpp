@@ -3,6 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "messages/log.hpp"
 
 namespace troupe {
 
@@ -33,7 +37,8 @@ void processor::yield(clock::time_point now) noexcept {
   }
 }
 
-// The thread's own mask stays as it was. Less and less often if it does not help.
+// Less and less often if it does not help. The thread's own mask stays as it was: who changes it at
+// the same moment from another thread may find it changed back.
 void processor::move_away(clock::time_point now) noexcept {
   const auto ticks = now.time_since_epoch().count();
   const auto due = next_move_.load(std::memory_order_relaxed);
@@ -50,7 +55,9 @@ void processor::move_away(clock::time_point now) noexcept {
   others = mine;
   CPU_CLR(here, &others);
   if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
-  sched_setaffinity(0, sizeof mine, &mine);
+  if (sched_setaffinity(0, sizeof mine, &mine) != 0)  // its processors have been taken from it
+    log().warn("a thread that was moved off processor {} cannot go back to it: {}", here,
+               std::strerror(errno));
 }
 
 }  // namespace troupe

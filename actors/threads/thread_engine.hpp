@@ -94,6 +94,8 @@ private:
   void end_handler(engine_unit& unit) override;
   void resume_after_handler(engine_unit& unit);
   void run_expected(engine_unit& unit, void (*body)(void*), void* what) override;
+  void guest_comes() noexcept override { running_.fetch_add(1, std::memory_order_relaxed); }
+  void guest_goes() noexcept override { running_.fetch_sub(1, std::memory_order_release); }
   std::uint64_t begin_network_work() noexcept override;
   void end_network_work(std::uint64_t key) noexcept override;
 

@@ -115,12 +115,12 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
 
 void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* what) {
   handler_number_.fetch_add(1, std::memory_order_relaxed);
-  running_.fetch_add(1, std::memory_order_relaxed);
   auto* const host = std::exchange(self.host, &unit);
   const auto* const expected = std::exchange(self.expected, nullptr);
   role_.enter(unit.key_, leader_role::handler);
   arm_takeover();
   {
+    const guest here(*this);
     const kept_thread kept;
     client_.prepare_thread();
     self.may_block = true;
@@ -129,7 +129,6 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
   }
   self.expected = expected;
   self.host = host;
-  running_.fetch_sub(1, std::memory_order_release);
   resume_after_handler(unit);
 }
 

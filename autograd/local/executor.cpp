@@ -42,7 +42,6 @@ public:
         has_arrived_(plan_.entries().size()),
         left_(plan_.size()) {
     if (plan_.entries().empty()) throw invalid_argument("a backward pass needs an entry");
-    for (const auto& leaf : plan_.leaves()) refuse_hooks_on_grad(*leaf);
     locals_.set_grad_mode(options.create_graph);
   }
 

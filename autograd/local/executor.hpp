@@ -21,7 +21,7 @@ namespace troupe::autograd {
 ///
 /// Different from the engine:
 /// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
-///   hook) are refused with an invalid_argument: no .grad is written.
+///   hook) fail the pass that comes to the leaf: no .grad is written.
 /// - No node learns of the pass. Engine::queue_callback throws, and the error says to use
 ///   run_in_engine; get_current_graph_task_id() is -1, get_current_graph_task_keep_graph() true,
 ///   and every output counts as needed (task_should_compute_output); get_current_node() is null,

@@ -16,8 +16,9 @@ TROUPE_MESSAGE(stay)
 struct place {
   std::uint64_t thread = 0;
   bool clean = false;
+  bool counted = false;
 };
-TROUPE_MESSAGE(place, thread, clean)
+TROUPE_MESSAGE(place, thread, clean, counted)
 
 namespace {
 
@@ -32,7 +33,9 @@ dweller::behavior_type dwell(dweller::pointer self) {
   return {
       [self](const where_am_i&) {
         const bool known = current_node() != nullptr && current_actor() == self->id();
-        return place{this_thread(), known && c10::GradMode::is_enabled()};
+        const auto& driver = *current_node()->driver();
+        return place{this_thread(), known && c10::GradMode::is_enabled(),
+                     driver.runs_here() && (driver.is_own_thread() || !driver.quiet())};
       },
       [](const stay&) { shared_door::current()->pass(); },
   };
@@ -51,6 +54,8 @@ TEST_P(lent_thread, runs_an_idle_actor_here_and_gets_its_state_back) {
     ASSERT_TRUE(answer.ready());
     EXPECT_EQ(answer.get().thread, this_thread());
     EXPECT_TRUE(answer.get().clean);
+    EXPECT_TRUE(answer.get().counted) << "a shutdown would not wait for it";
+    EXPECT_FALSE(nodes[0].core().driver()->runs_here());
     EXPECT_FALSE(c10::GradMode::is_enabled());
     EXPECT_EQ(current_node(), nullptr);
     EXPECT_EQ(current_actor(), 0u);

@@ -14,6 +14,21 @@ using namespace troupe::test;
 
 constexpr std::uint64_t first = 1000;
 
+class pass_watches : public testing::Test {
+protected:
+  void TearDown() override { shut_down(nodes); }
+
+  const peer& lose(std::uint32_t rank) {
+    auto& out = *here.actors().peers().find(rank);
+    nodes[rank].shutdown(false);
+    EXPECT_TRUE(eventually([&] { return !out.live(); }));
+    return out;
+  }
+
+  std::vector<node> nodes = local_nodes({"a", "b", "c", "d", "e"});
+  node_core& here = nodes[0].core();
+};
+
 step_report report(std::uint64_t step, std::uint32_t rank, std::vector<next_step> caused = {}) {
   step_report out;
   out.step = step;
@@ -34,12 +49,12 @@ std::vector<step_report> random_pass(std::mt19937& random) {
   return all;
 }
 
-TEST(pass_watch, hears_the_last_step_in_any_order) {
+TEST_F(pass_watches, hears_the_last_step_in_any_order) {
   for (unsigned seed = 0; seed < 2000; ++seed) {
     std::mt19937 random(seed);
     auto all = random_pass(random);
     std::shuffle(all.begin(), all.end(), random);
-    pass_watch watch(nullptr, first, 0);
+    pass_watch watch(here, first);
     for (auto& one : all) {
       ASSERT_FALSE(watch.over().ready()) << "seed " << seed;
       watch.add(std::move(one));
@@ -49,18 +64,34 @@ TEST(pass_watch, hears_the_last_step_in_any_order) {
   }
 }
 
-TEST(pass_watch, is_told_by_many_threads) {
+TEST_F(pass_watches, hears_nothing_new_in_what_comes_again) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    auto all = random_pass(random);
+    std::shuffle(all.begin(), all.end(), random);
+    pass_watch watch(here, first);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_FALSE(watch.over().ready()) << "seed " << seed;
+      watch.add(step_report(all[i]));
+      watch.add(step_report(all[random() % (i + 1)]));
+    }
+    watch.over().get();
+    watch.add(step_report(all[0]));
+  }
+}
+
+TEST_F(pass_watches, is_told_by_many_threads) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     auto all = random_pass(random);
-    pass_watch watch(nullptr, first, 0);
+    pass_watch watch(here, first);
     all_at_once(all, [&](step_report& one) { watch.add(std::move(one)); });
     ASSERT_TRUE(watch.over().ready());
   }
 }
 
-TEST(pass_watch, keeps_the_latest_standing_of_each_node) {
-  pass_watch watch(nullptr, first, 0);
+TEST_F(pass_watches, keeps_the_latest_standing_of_each_node) {
+  pass_watch watch(here, first);
   auto one = report(first, 0, {{first + 1, 2}, {first + 2, 2}});
   auto late = report(first + 2, 2);
   late.standing.arrivals = 2;
@@ -75,8 +106,8 @@ TEST(pass_watch, keeps_the_latest_standing_of_each_node) {
   EXPECT_TRUE(watch.standings().at(2).awaited.empty());
 }
 
-TEST(pass_watch, fails_once) {
-  pass_watch watch(nullptr, first, 0);
+TEST_F(pass_watches, fails_once) {
+  pass_watch watch(here, first);
   watch.fail(std::make_exception_ptr(invalid_argument("one")));
   watch.fail(std::make_exception_ptr(invalid_argument("two")));
   watch.add(report(first, 0));
@@ -84,36 +115,46 @@ TEST(pass_watch, fails_once) {
 }
 
 // A loss matters where a step of the lost node is under way, or may have gone lost with it.
-TEST(pass_watch, fails_with_a_node_that_matters) {
-  auto nodes = local_nodes({"a", "b", "c"});
-  auto& peers = nodes[0].core().actors().peers();
-  nodes[2].shutdown(false);
-  auto* lost = peers.find(2);
-  ASSERT_TRUE(eventually([&] { return !lost->live(); }));
-
-  pass_watch of_others(nullptr, first, 0);
+TEST_F(pass_watches, fails_with_a_node_that_matters) {
+  pass_watch of_others(here, first);
   of_others.add(report(first, 0, {{first + 1, 1}}));
-  of_others.bury(*lost);
+  pass_watch there(here, first);
+  there.add(report(first, 0, {{first + 1, 2}}));
+  pass_watch from_there(here, first);
+  from_there.add(report(first, 0, {{first + 1, 2}}));
+  from_there.add(report(first + 1, 2, {{first + 2, 1}}));
+  pass_watch done_there(here, first);
+  done_there.add(report(first, 0, {{first + 1, 2}, {first + 2, 1}}));
+  done_there.add(report(first + 1, 2));
+
+  const auto& lost = lose(2);
+  for (auto* one : {&of_others, &there, &from_there, &done_there}) one->bury(lost);
   EXPECT_FALSE(of_others.over().ready());
   of_others.add(report(first + 1, 1));
   of_others.over().get();
-
-  pass_watch there(nullptr, first, 0);
-  there.add(report(first, 0, {{first + 1, 2}}));
-  there.bury(*lost);
   EXPECT_THROW(there.over().get(), peer_lost);
-
-  pass_watch from_there(nullptr, first, 0);
-  from_there.add(report(first, 0, {{first + 1, 2}}));
-  from_there.add(report(first + 1, 2, {{first + 2, 1}}));
-  from_there.bury(*lost);
   EXPECT_THROW(from_there.over().get(), peer_lost);
-
-  pass_watch done_there(nullptr, first, 0);
-  done_there.add(report(first, 0, {{first + 1, 2}, {first + 2, 1}}));
-  done_there.add(report(first + 1, 2));
-  done_there.bury(*lost);
   EXPECT_FALSE(done_there.over().ready());
+}
+
+// It was buried when nothing here was known to go there.
+TEST_F(pass_watches, fails_with_a_node_that_is_lost_already) {
+  const auto& lost = lose(2);
+
+  pass_watch to(here, first);
+  to.bury(lost);
+  to.add(report(first, 0, {{first + 1, 1}, {first + 2, 2}}));
+  EXPECT_THROW(to.over().get(), peer_lost);
+
+  pass_watch from(here, first);
+  from.add(report(first, 0, {{first + 1, 1}}));
+  from.add(report(first + 1, 2, {{first + 2, 3}}));
+  EXPECT_THROW(from.over().get(), peer_lost);
+
+  pass_watch done(here, first);
+  done.add(report(first + 1, 2));
+  done.add(report(first, 0, {{first + 1, 2}}));
+  done.over().get();
 }
 
 }  // namespace
