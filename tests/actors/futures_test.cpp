@@ -60,7 +60,7 @@ TEST(continuations, run_where_the_future_becomes_ready_if_that_is_asked_for) {
     std::thread::id ran_on;
     const auto attach = [&] {
       made.get_future().state().when_ready_at_once(
-          detail::make_continuation([&] { ran_on = std::this_thread::get_id(); }));
+          troupe::detail::make_continuation([&] { ran_on = std::this_thread::get_id(); }));
     };
     if (before) attach();
     std::thread::id completed_on;
