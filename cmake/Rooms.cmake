@@ -91,14 +91,16 @@ endfunction()
 #     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
 #   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
 #   other *.cpp     a library that all of them link
+# PRECOMPILE: most of them use much of libtorch. Tests are optimised a little only, since they run once.
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
 function(troupe_test room folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "PRECOMPILE" "" "DEPENDS")
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   set(out "${PROJECT_BINARY_DIR}/tests/${room}")
 
   add_library(troupe_test_${room}_base INTERFACE)
   target_link_libraries(troupe_test_${room}_base INTERFACE troupe_settings ${arg_DEPENDS})
+  target_compile_options(troupe_test_${room}_base INTERFACE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(
     troupe_test_${room}_base
     INTERFACE "TROUPE_TEST_PROGRAM_DIR=\"${out}\"" "TROUPE_TEST_SOURCE_DIR=\"${folder}\""
@@ -110,6 +112,9 @@ function(troupe_test room folder)
   if(helpers)
     add_library(troupe_test_${room} STATIC ${helpers})
     target_link_libraries(troupe_test_${room} PUBLIC ${base})
+    if(arg_PRECOMPILE)
+      troupe_precompile(troupe_test_${room})
+    endif()
     list(APPEND base troupe_test_${room})
   endif()
 
@@ -123,14 +128,15 @@ function(troupe_test room folder)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
     list(APPEND program_targets ${name})
   endforeach()
-  get_property(apps GLOBAL PROPERTY TROUPE_APP_PROGRAMS)
-
   list(FILTER sources INCLUDE REGEX "_test\\.cpp$")
   foreach(source IN LISTS sources)
     get_filename_component(name "${source}" NAME_WE)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE ${base} GTest::gtest_main troupe_sanitizer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
+    if(arg_PRECOMPILE)
+      troupe_precompile(${name})
+    endif()
     if(program_targets)
       add_dependencies(${name} ${program_targets})
     endif()
