@@ -128,7 +128,9 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
     done_ = true;
     return;
   }
-  if (!executor_) executor_ = std::make_unique<executor>(std::move(plan_), how, to_leaf);
+  if (!executor_)  // on clean threads
+    executor_ =
+        std::make_unique<executor>(std::move(plan_), how, to_leaf, executor::settings::of_caller);
   const troupe::detail::serving now(works_for());
   for (auto& one : gradients) executor_->arrive(first++, std::move(one));
   run_executor(caused);

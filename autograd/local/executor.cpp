@@ -24,25 +24,31 @@ namespace {
 struct ready_node {
   Node* node;
   InputBuffer gradients;
+  bool is_end;
 };
+
+// Ends hand gradients to somebody else, who may be waiting; they change nothing for the others.
+bool is_end(const Node& node) {
+  return node.num_outputs() == 0 && !dynamic_cast<const AccumulateGrad*>(&node);
+}
 
 // The engine's order. Among equals the heap decides, so it is that of std::priority_queue.
 constexpr auto is_later = [](const ready_node& a, const ready_node& b) {
-  return a.node->sequence_nr() < b.node->sequence_nr();
+  return a.is_end == b.is_end ? a.node->sequence_nr() < b.node->sequence_nr() : b.is_end;
 };
 
 }  // namespace
 
 class executor::pass {
 public:
-  pass(backward_plan plan, backward_options options, gradient_sink sink)
+  pass(backward_plan plan, backward_options options, gradient_sink sink, settings which)
       : plan_(std::move(plan)),
         options_(options),
         sink_(std::move(sink)),
         has_arrived_(plan_.entries().size()),
         left_(plan_.size()) {
     if (plan_.entries().empty()) throw invalid_argument("a backward pass needs an entry");
-    locals_.set_grad_mode(options.create_graph);
+    if (which == settings::of_maker) locals_.emplace();
   }
 
   void arrive(std::size_t entry, variable_list gradients);
@@ -60,6 +66,20 @@ public:
   }
 
 private:
+  // The thread has the settings of the pass.
+  class as_set {
+  public:
+    explicit as_set(const pass& of) : grad_mode_(of.options_.create_graph) {
+      if (!of.locals_) return;
+      locals_.emplace(*of.locals_);
+      at::GradMode::set_enabled(of.options_.create_graph);
+    }
+
+  private:
+    const at::AutoGradMode grad_mode_;
+    std::optional<at::ThreadLocalStateGuard> locals_;
+  };
+
   InputBuffer& buffer_of(Node& node) {
     return buffers_.try_emplace(&node, node.num_inputs()).first->second;
   }
@@ -73,7 +93,7 @@ private:
   backward_plan plan_;  // its awaited_: how many gradients each node still waits for
   const backward_options options_;
   const gradient_sink sink_;
-  at::ThreadLocalState locals_;
+  std::optional<at::ThreadLocalState> locals_;  // of the maker; setting them takes a microsecond
   std::unordered_map<Node*, InputBuffer> buffers_;
   std::vector<ready_node> ready_;  // a heap
   std::vector<bool> has_arrived_;  // or was left out
@@ -97,7 +117,7 @@ void executor::pass::arrive(std::size_t nr, variable_list gradients) {
   if (failure_) throw *failure_;
   check_awaited(nr);
   const auto& at = plan_.entries()[nr];
-  const at::ThreadLocalStateGuard locals(locals_);
+  const as_set here(*this);
   fit(at, gradients);
   has_arrived_[nr] = true;
   try {
@@ -151,7 +171,7 @@ void executor::pass::run() {
     bool& flag_;
   } const is_running(is_running_);
   {
-    const at::ThreadLocalStateGuard locals(locals_);
+    const as_set here(*this);
     while (!ready_.empty()) {
       auto next = pop();
       auto& node = *next.node;
@@ -201,7 +221,7 @@ void executor::pass::take_off(Node& node, std::size_t count) {
                          node.name() + " got one gradient too many");
   if ((it->second -= count) > 0) return;
   auto buffer = buffers_.extract(&node);
-  ready_.push_back({&node, std::move(buffer.mapped())});
+  ready_.push_back({&node, std::move(buffer.mapped()), is_end(node)});
   std::push_heap(ready_.begin(), ready_.end(), is_later);
 }
 
@@ -236,8 +256,8 @@ void executor::pass::fail(Node& node) noexcept {
   }
 }
 
-executor::executor(backward_plan plan, backward_options options, gradient_sink sink)
-    : pass_(std::make_unique<pass>(std::move(plan), options, std::move(sink))) {}
+executor::executor(backward_plan plan, backward_options options, gradient_sink sink, settings which)
+    : pass_(std::make_unique<pass>(std::move(plan), options, std::move(sink), which)) {}
 
 executor::~executor() = default;
 

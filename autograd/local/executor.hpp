@@ -20,6 +20,7 @@ namespace troupe::autograd {
 /// AccumulateGrad run around that; the node itself does not.
 ///
 /// Different from the engine:
+/// - Nodes from which no edge leads on, other than those of leaves, are called first.
 /// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
 ///   hook) fail the pass that comes to the leaf: no .grad is written.
 /// - No node learns of the pass. Engine::queue_callback throws, and the error says to use
@@ -36,10 +37,14 @@ namespace troupe::autograd {
 /// called by both at once.
 class executor {
 public:
-  /// Thread-local settings (autocast, profiler, hooks of saved tensors, ...) of this thread hold
-  /// for the pass, as those of the thread that calls backward() do. Throws invalid_argument for a
-  /// plan without entries, or a leaf with a hook as said above.
-  executor(backward_plan plan, backward_options options, gradient_sink sink);
+  /// Whose thread-local settings (autocast, profiler, hooks of saved tensors, ...) hold for the
+  /// pass: those of the thread that makes it, as those of the thread that calls backward() do, or
+  /// those of whoever calls it, which saves the time to set them.
+  enum class settings : std::uint8_t { of_maker, of_caller };
+
+  /// Throws invalid_argument for a plan without entries.
+  executor(backward_plan plan, backward_options options, gradient_sink sink,
+           settings which = settings::of_maker);
   /// Not from within run(). Drops what has arrived.
   ~executor();
   executor(const executor&) = delete;
