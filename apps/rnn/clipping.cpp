@@ -32,26 +32,33 @@ gradient_share::gradient_share(const std::vector<troupe::rref<at::Tensor>>& para
   for (const auto& one : parameters) parameters_.push_back(one.local_value());
 }
 
-std::vector<at::Tensor> gradient_share::gradients(std::uint64_t context) const {
-  const auto all = troupe::autograd::get_gradients(troupe::this_node(), context);
+std::vector<at::Tensor> gradient_share::mine(const troupe::autograd::gradients& all) const {
   std::vector<at::Tensor> out;
   for (const auto& one : parameters_) out.push_back(all[one]);
   return out;
 }
 
-std::vector<double> gradient_share::squared_norms(std::uint64_t context) const {
+std::vector<double> gradient_share::squared_norms_in(const troupe::autograd::gradients& all) const {
   std::vector<double> out;
-  for (const auto& gradient : gradients(context)) out.push_back(squared_norm(gradient));
+  for (const auto& gradient : mine(all)) out.push_back(squared_norm(gradient));
   return out;
 }
 
+void gradient_share::scale_in(const troupe::autograd::gradients& all, double factor) const {
+  rnn::scale(mine(all), factor);
+}
+
+std::vector<double> gradient_share::squared_norms(std::uint64_t context) const {
+  return squared_norms_in(troupe::autograd::get_gradients(troupe::this_node(), context));
+}
+
 void gradient_share::scale(std::uint64_t context, double factor) const {
-  rnn::scale(gradients(context), factor);
+  scale_in(troupe::autograd::get_gradients(troupe::this_node(), context), factor);
 }
 
 clipper::clipper(const troupe::node& here, const std::vector<troupe::rref<at::Tensor>>& parameters,
                  double largest)
-    : count_(parameters.size()), largest_(largest) {
+    : rank_(here.rank()), count_(parameters.size()), largest_(largest) {
   std::map<std::uint32_t, std::vector<std::size_t>> by_owner;
   for (std::size_t i = 0; i < count_; ++i) by_owner[parameters[i].owner().id].push_back(i);
   for (auto& [owner, places] : by_owner) {
@@ -61,19 +68,38 @@ clipper::clipper(const troupe::node& here, const std::vector<troupe::rref<at::Te
   }
 }
 
-void clipper::clip(const troupe::autograd::context& context) const {
-  std::vector<troupe::future<std::vector<double>>> asked;
+// The other nodes are asked first, and do it while this one does its own part here.
+template <class Ask, class Do>
+void clipper::for_all(const Ask& ask, const Do& do_here) const {
   for (const auto& part : parts_)
-    asked.push_back(part.share.rpc_async<&gradient_share::squared_norms>(context.id()));
+    if (part.share.owner().id != rank_) ask(part);
+  for (const auto& part : parts_)
+    if (part.share.owner().id == rank_) do_here(part, part.share.local_value());
+}
+
+void clipper::clip(const troupe::autograd::context& context) const {
   std::vector<double> norms(count_);
-  for (std::size_t i = 0; i < parts_.size(); ++i)
-    for (std::size_t k = 0; k < parts_[i].places.size(); ++k)
-      norms[parts_[i].places[k]] = asked[i].get()[k];
+  const auto note = [&](const part& of, const std::vector<double>& squares) {
+    for (std::size_t k = 0; k < squares.size(); ++k) norms[of.places[k]] = squares[k];
+  };
+  const auto mine = context.get_gradients();
+  std::vector<std::pair<const part*, troupe::future<std::vector<double>>>> asked;
+  for_all(
+      [&](const part& one) {
+        asked.emplace_back(&one, one.share.rpc_async<&gradient_share::squared_norms>(context.id()));
+      },
+      [&](const part& one, const gradient_share& share) {
+        note(one, share.squared_norms_in(mine));
+      });
+  for (const auto& [of, squares] : asked) note(*of, squares.get());
   const double factor = clip_factor(norms, largest_);
   if (factor == 1) return;
   std::vector<troupe::future<void>> told;
-  for (const auto& part : parts_)
-    told.push_back(part.share.rpc_async<&gradient_share::scale>(context.id(), factor));
+  for_all(
+      [&](const part& one) {
+        told.push_back(one.share.rpc_async<&gradient_share::scale>(context.id(), factor));
+      },
+      [&](const part&, const gradient_share& share) { share.scale_in(mine, factor); });
   for (const auto& one : told) one.get();
 }
 

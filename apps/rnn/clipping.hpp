@@ -27,8 +27,12 @@ public:
   std::vector<double> squared_norms(std::uint64_t context) const;
   void scale(std::uint64_t context, double factor) const;
 
+  /// The same on a thread that is none of the node's.
+  std::vector<double> squared_norms_in(const troupe::autograd::gradients& all) const;
+  void scale_in(const troupe::autograd::gradients& all, double factor) const;
+
 private:
-  std::vector<at::Tensor> gradients(std::uint64_t context) const;
+  std::vector<at::Tensor> mine(const troupe::autograd::gradients& all) const;
 
   std::vector<at::Tensor> parameters_;
 };
@@ -48,6 +52,10 @@ private:
     troupe::rref<gradient_share> share;
     std::vector<std::size_t> places;  // of its parameters in the whole list
   };
+  template <class Ask, class Do>
+  void for_all(const Ask& ask, const Do& do_here) const;
+
+  std::uint32_t rank_;
   std::vector<part> parts_;
   std::size_t count_;
   double largest_;
