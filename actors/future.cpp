@@ -8,6 +8,7 @@
 #include "actors/current.hpp"
 #include "actors/engine.hpp"
 #include "actors/job.hpp"
+#include "actors/node_core.hpp"
 #include "actors/thread_identity.hpp"
 
 namespace troupe::detail {
@@ -42,6 +43,12 @@ private:
   }
 };
 
+// Does this thread run that actor of the engine's node, perhaps below others?
+bool runs_here(const engine* driver, std::uint64_t actor) noexcept {
+  const auto* const node = current_node();
+  return node && node->driver().get() == driver && engine::runs_actor(*node, actor);
+}
+
 // Of a handler.
 constexpr auto long_wait = std::chrono::milliseconds(20);
 
@@ -73,7 +80,7 @@ future_core::~future_core() {
 
 bool future_core::wait_until(clock::time_point deadline) {
   if (ready()) return true;
-  if (answerer_ != 0 && answerer_ == current_actor())
+  if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;

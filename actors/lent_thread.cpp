@@ -30,9 +30,9 @@ void lent_thread::run() {
   constexpr std::size_t most_messages = 64;
   auto* job = std::exchange(job_, nullptr);
   if (!job) return;
+  const engine::guest here(*node_.driver());  // until what is left of it is in the queue
   caf::resumable::resume_result left;
   {
-    const engine::guest here(*node_.driver());
     const kept_thread kept;
     set_current_node(&node_);
     set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());

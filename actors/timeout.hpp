@@ -36,7 +36,7 @@ struct call_options {
   std::chrono::milliseconds limit{-1};  ///< 0: none; negative: the node's own
   bool wait = true;                     ///< for room in the receiver's window
   bool urgent = false;
-  bool overdraws = false;  ///< goes also where the window is full, which later ones wait for
+  bool overdraws = false;  ///< a call goes also where the window is full; later ones wait for that
 };
 
 namespace detail {

@@ -128,7 +128,7 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
     done_ = true;
     return;
   }
-  if (!executor_)  // on clean threads
+  if (!executor_)  // no thread here has settings for the gradients of others
     executor_ =
         std::make_unique<executor>(std::move(plan_), how, to_leaf, executor::settings::of_caller);
   const troupe::detail::serving now(works_for());

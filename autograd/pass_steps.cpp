@@ -12,8 +12,8 @@ namespace troupe::autograd::detail {
 
 namespace {
 
-// Steps must neither wait nor be refused where a window is full, nor must what is said of them:
-// there are no more of them than messages of the context.
+// Steps must neither wait nor be refused where a window is full, nor must what is said of them. A
+// pass has a few of them for each message of its context.
 const call_options always{.limit = std::chrono::milliseconds(0), .overdraws = true};
 
 node as_node(node_core& core) { return node(core.shared_from_this()); }
@@ -104,7 +104,8 @@ template <auto F, class... Args>
 void tell(node_core& here, peer& whom, const Args&... args) noexcept {
   const troupe::detail::serving nothing({});
   try {
-    if (whom.live()) (void)as_node(here).rpc_async<F>(whom.info, args..., always);
+    if (whom.live())
+      (void)as_node(here).rpc_async<F>(whom.info, args..., call_options{.overdraws = true});
   } catch (const std::exception& e) {
     log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
   }

@@ -2,9 +2,12 @@
 # sources need them.
 
 # ccache takes a compilation with a precompiled header for another one each time.
-set(_default ON)
+set(_default ${PROJECT_IS_TOP_LEVEL})
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
   set(_default OFF)
+  if(TROUPE_PRECOMPILE)
+    message(STATUS "ccache is of no use while TROUPE_PRECOMPILE is on")
+  endif()
 endif()
 option(TROUPE_PRECOMPILE "Read libtorch's headers once (800 MB on the disk); of no use with ccache" ${_default})
 if(NOT TROUPE_PRECOMPILE)
