@@ -91,7 +91,7 @@ endfunction()
 #     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
 #   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
 #   other *.cpp     a library that all of them link
-# PRECOMPILE: most of them use much of libtorch. Tests are optimised a little only, since they run once.
+# PRECOMPILE: most of them use much of libtorch.
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
 function(troupe_test room folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "PRECOMPILE" "" "DEPENDS")
@@ -100,7 +100,6 @@ function(troupe_test room folder)
 
   add_library(troupe_test_${room}_base INTERFACE)
   target_link_libraries(troupe_test_${room}_base INTERFACE troupe_settings ${arg_DEPENDS})
-  target_compile_options(troupe_test_${room}_base INTERFACE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(
     troupe_test_${room}_base
     INTERFACE "TROUPE_TEST_PROGRAM_DIR=\"${out}\"" "TROUPE_TEST_SOURCE_DIR=\"${folder}\""
