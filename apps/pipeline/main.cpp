@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <exception>
-#include <iostream>
 
-#include "apps/common/files.hpp"
+#include "apps/common/recorded_run.hpp"
 #include "apps/common/team.hpp"
 #include "apps/pipeline/comparison.hpp"
 
@@ -19,14 +17,7 @@ using namespace pipeline;
 
 /// Trains by `how`; false when losses are not those of one process.
 bool run(const options& opts, const std::function<run_record(common::status_line&)>& how) {
-  for (const auto& path : {opts.json, opts.losses})
-    if (!path.empty()) common::require_writable(path);
-  common::status_line line(std::cout, isatty(STDOUT_FILENO) != 0);
-  const auto record = how(line);
-  if (!opts.json.empty()) common::write_file(opts.json, to_json(record));
-  if (!opts.losses.empty()) common::write_file(opts.losses, losses_text(record));
-  line.check();
-  return record.is_exact();
+  return common::run_recorded(opts, how).is_exact();
 }
 
 bool run_ranks(const options& opts) {

@@ -2,12 +2,10 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <exception>
-#include <iostream>
 
-#include "apps/common/files.hpp"
+#include "apps/common/recorded_run.hpp"
 #include "apps/common/team.hpp"
 #include "apps/rnn/training.hpp"
 
@@ -16,13 +14,7 @@ namespace {
 using namespace rnn;
 
 void run(const options& opts, const std::function<training_record(common::status_line&)>& how) {
-  for (const auto& path : {opts.json, opts.losses})
-    if (!path.empty()) common::require_writable(path);
-  common::status_line line(std::cout, isatty(STDOUT_FILENO) != 0);
-  const auto record = how(line);
-  if (!opts.json.empty()) common::write_file(opts.json, to_json(record));
-  if (!opts.losses.empty()) common::write_file(opts.losses, losses_text(record));
-  line.check();
+  common::run_recorded(opts, how);
 }
 
 void run_ranks(const options& opts) {
