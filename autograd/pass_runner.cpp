@@ -76,10 +76,8 @@ void pass_part::complete_plan() {
 void pass_part::leave_out_unmarked() {
   if (std::exchange(knows_walk_, true) || !executor_) return;
   std::vector<std::size_t> out;
-  const auto awaited = executor_->awaited();
-  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
-  for (const auto& [number, entry] : sends_)
-    if (missing.contains(entry) && !marked_.contains(number)) out.push_back(entry);
+  for (const auto number : awaited())
+    if (!marked_.contains(number)) out.push_back(sends_.at(number));
   executor_->leave_out(out);
 }
 
@@ -152,10 +150,16 @@ pass_standing pass_part::standing() const {
   pass_standing out{node_.self().id, arrivals_, {}, false};
   if (done_ || !executor_) return out;
   out.blocked = executor_->blocked();
-  const auto awaited = executor_->awaited();
-  const std::unordered_set<std::size_t> missing(awaited.begin(), awaited.end());
+  out.awaited = awaited();
+  return out;
+}
+
+std::vector<std::uint64_t> pass_part::awaited() const {
+  std::vector<std::uint64_t> out;
+  const auto entries = executor_->awaited();
+  const std::unordered_set<std::size_t> missing(entries.begin(), entries.end());
   for (const auto& [number, entry] : sends_)
-    if (missing.contains(entry)) out.awaited.push_back(number);
+    if (missing.contains(entry)) out.push_back(number);
   return out;
 }
 

@@ -49,6 +49,7 @@ private:
   void complete_plan();
   void leave_out_unmarked();
   void run_executor(steps& caused);
+  std::vector<std::uint64_t> awaited() const;  // messages whose gradients have not come
   void ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused);
   void arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients, steps& caused);
 
