@@ -14,7 +14,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds empty_yield{1'500};  // takes less than that
+constexpr nanoseconds empty_yield{1'500};   // takes less than that
+constexpr nanoseconds short_turn{200'000};  // of others, who poll and run a short handler
 constexpr unsigned most_in_a_row = 20;
 // Of two that find each other on one processor only one shall move, so the times are spread.
 constexpr clock::rep shortest_pause = 200'000;
@@ -25,9 +26,12 @@ constexpr clock::rep longest_pause = 1'000'000'000;
 void processor::yield(clock::time_point now) noexcept {
   sched_yield();
   const auto after = clock::now();
+  const auto note = [](std::atomic<bool>& what, bool is) {
+    if (is != what.load(std::memory_order_relaxed)) what.store(is, std::memory_order_relaxed);
+  };
   const bool crowded = after - now > empty_yield;
-  if (crowded != crowded_.load(std::memory_order_relaxed))
-    crowded_.store(crowded, std::memory_order_relaxed);
+  note(crowded_, crowded);
+  note(taken_, after - now > short_turn);
   if (crowded) {
     const auto times = in_a_row_.load(std::memory_order_relaxed) + 1;
     in_a_row_.store(times, std::memory_order_relaxed);

@@ -31,6 +31,9 @@ public:
   /// Lets others use the processor.
   void yield() noexcept { processor_.yield(now_); }
 
+  /// When they began.
+  clock::time_point since() const noexcept { return since_; }
+
   /// When it looked last.
   clock::time_point now() const noexcept { return now_; }
 

@@ -12,6 +12,10 @@ namespace troupe {
 
 namespace {
 
+// A few messages at once, as an idle node gets now and then, are no reason to go on polling.
+constexpr unsigned busy_from = 4;
+constexpr unsigned most_short_waits = 8;
+
 int milliseconds_until(clock::time_point deadline) {
   if (deadline == never) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
@@ -83,7 +87,7 @@ void thread_engine::lead(engine_unit& unit) {
         unit.key_ = 0;
         return;
       case empty_polls::next::sleep:
-        if (!sleep_in_network(unit, never)) return;
+        if (!sleep_in_network(unit, never, idle.since())) return;
         idle.forget();
         break;
     }
@@ -110,12 +114,13 @@ void thread_engine::find_leader() {
 
 std::chrono::microseconds thread_engine::spin() const {
   if (!net_->idle()) return options_.spin_sending;
-  return short_sleeps_.load(std::memory_order_relaxed) && !processor_.crowded() ? options_.spin_busy
-                                                                                : options_.spin;
+  const bool busy = short_waits_.load(std::memory_order_relaxed) >= busy_from;
+  return busy && !processor_.taken() ? options_.spin_busy : options_.spin;
 }
 
 // False: the role is lost.
-bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadline) {
+bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadline,
+                                     clock::time_point waits_since) {
   if (!net_->arm()) return true;
   role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
@@ -123,9 +128,11 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
                     (network_thread && have_jobs()) || (unit.awaited_ && unit.awaited_->ready());
   if (!work) {
     pollfd ready{net_->event_fd(), POLLIN, 0};
-    const auto since = clock::now();
     ::poll(&ready, 1, milliseconds_until(deadline));
-    short_sleeps_.store(clock::now() - since < options_.spin_busy, std::memory_order_relaxed);
+    const bool brief = clock::now() - waits_since < options_.spin_busy;
+    const auto so_far = short_waits_.load(std::memory_order_relaxed);
+    short_waits_.store(brief ? std::min(so_far + 1, most_short_waits) : so_far / 2,
+                       std::memory_order_relaxed);
   }
   if (role_.resume(unit.key_, leader_role::asleep)) return true;
   unit.key_ = 0;

@@ -104,7 +104,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     const auto next = idle.one_more(spin(), options_.yield_after);
     if (idle.now() >= deadline) break;
     if (next == empty_polls::next::sleep) {
-      if (!sleep_in_network(unit, deadline)) return;
+      if (!sleep_in_network(unit, deadline, idle.since())) return;
       idle.forget();
     } else if (next == empty_polls::next::yield) {
       idle.yield();

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <stdlib.h>
 
 #include <exception>
 
@@ -26,16 +25,6 @@ bool run_ranks(const options& opts) {
   });
 }
 
-// What a layer makes of a batch lives for a moment. To have its pages from the system and to clear
-// them each time, on whichever thread it is, would take about as long as the layer's work.
-void keep_memory() {
-  setenv("THP_MEM_ALLOC_ENABLE", "0", 1);  // against troupe-run, before libtorch looks
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -43,7 +32,7 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
-    keep_memory();
+    mallopt(M_ARENA_MAX, 1);  // whichever thread runs a stage finds the memory of the one before
     at::set_num_threads(1);  // a stage has one core: what is gained is the pipeline's
     const bool exact =
         opts->local ? run(*opts, [&](common::status_line& line) { return train_here(*opts, line); })

@@ -19,9 +19,11 @@ constexpr const char* footer = R"(Examples:
 
 Each rank finds in its environment: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
 MASTER_PORT, TROUPE_JOB_ID, TROUPE_JOB_SECRET, OMP_NUM_THREADS and MKL_NUM_THREADS (cores over
-ranks, unless already set or given by --threads), and THP_MEM_ALLOC_ENABLE (1 unless already set:
-libtorch puts large tensors on huge pages, which travel faster). Rank 0 reads standard input, the
-others nothing.
+ranks, unless already set or given by --threads). Unless already set, or --plain-memory is given,
+also THP_MEM_ALLOC_ENABLE=1, with which libtorch puts large tensors on huge pages, which travel
+faster, and MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_, with which libc keeps
+up to 256 MiB that tensors have left for the next ones: new pages cost more than most operations.
+Rank 0 reads standard input, the others nothing.
 
 A job of several machines needs one secret on all of them: 64 hexadecimal digits, made for example
 by `openssl rand -hex 32`, in TROUPE_JOB_SECRET or in a file that only you can read (--secret-file).
@@ -71,6 +73,9 @@ void add_running_options(CLI::App& app, run_options& options, double& grace) {
                  "Threads of each rank's tensor operations (default: cores / ranks)")
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
+  app.add_flag_callback(
+      "--plain-memory", [&options] { options.keeps_memory = false; },
+      "Leave memory to libc's and libtorch's defaults");
   app.add_option("--grace", grace, "Time between SIGTERM and SIGKILL, as in 5s, 500ms or 2m")
       ->transform(CLI::AsNumberWithUnit(
                       std::map<std::string, double>{{"ms", 1e-3}, {"s", 1.0}, {"m", 60.0}},

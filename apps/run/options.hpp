@@ -19,6 +19,7 @@ struct run_options {
   std::string secret_file;  ///< empty: from the environment, or a fresh one
   std::string job_id;       ///< empty: made up
   std::optional<int> threads;
+  bool keeps_memory = true;  ///< ranks keep freed memory, and large tensors on huge pages
   std::chrono::milliseconds grace{5000};
   bool prefix = true;
   colour_mode colour = colour_mode::automatic;

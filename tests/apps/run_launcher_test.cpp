@@ -134,11 +134,16 @@ TEST(launcher, keeps_thread_counts_that_the_user_has_chosen) {
   EXPECT_EQ(run_launcher({"--threads", "3", "sh", "-c", script}, chosen).out, "[0] 3 3\n");
 }
 
-TEST(launcher, asks_for_huge_pages_unless_the_user_has_chosen) {
-  unsetenv("THP_MEM_ALLOC_ENABLE");
-  const char* script = "echo $THP_MEM_ALLOC_ENABLE";
-  EXPECT_EQ(run_launcher(shell(1, script)).out, "[0] 1\n");
-  EXPECT_EQ(run_launcher(shell(1, script), {"THP_MEM_ALLOC_ENABLE=0"}).out, "[0] 0\n");
+TEST(launcher, keeps_memory_for_tensors_unless_the_user_has_chosen) {
+  for (const char* name : {"THP_MEM_ALLOC_ENABLE", "MALLOC_MMAP_THRESHOLD_",
+                           "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"})
+    unsetenv(name);
+  const char* script =
+      "echo $THP_MEM_ALLOC_ENABLE,$MALLOC_MMAP_THRESHOLD_,$MALLOC_TRIM_THRESHOLD_,$MALLOC_TOP_PAD_";
+  EXPECT_EQ(run_launcher(shell(1, script)).out, "[0] 1,268435456,268435456,16777216\n");
+  EXPECT_EQ(run_launcher(shell(1, script), {"THP_MEM_ALLOC_ENABLE=0", "MALLOC_TOP_PAD_=1"}).out,
+            "[0] 0,268435456,268435456,1\n");
+  EXPECT_EQ(run_launcher({"--plain-memory", "sh", "-c", script}).out, "[0] ,,,\n");
 }
 
 TEST(launcher, passes_arguments_on_as_they_are) {

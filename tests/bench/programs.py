@@ -35,9 +35,9 @@ class Program:
     environment: Callable[[Setup], Dict[str, str]] = lambda setup: {}
 
 
-def launched(setup, ranks, command):
+def launched(setup, ranks, command, *options):
     # Both sides get the same: one thread for tensor operations, whatever the user has set.
-    return [setup.launcher, "-n", str(ranks), "--threads", "1", *map(str, command)]
+    return [setup.launcher, "-n", str(ranks), "--threads", "1", *options, *map(str, command)]
 
 
 def bench(setup, row, ranks, output):
@@ -83,16 +83,13 @@ SCRIPTS = {
 def torch_peer(setup, row, ranks, output):
     script = HERE / "peers" / SCRIPTS.get(row.name, "torch_rpc.py")
     more = rnn_arguments(row) if row.program == "rnn" else []
-    return launched(
-        setup, ranks, [setup.python, script, "--row", row.name, *more, "--json", output]
-    )
+    command = [setup.python, script, "--row", row.name, *more, "--json", output]
+    return launched(setup, ranks, command, "--plain-memory")
 
 
 def torch_environment(setup):
     loopback = {"TP_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
-    # libtorch's default, not the one that troupe-run sets for its ranks.
-    pages = {"THP_MEM_ALLOC_ENABLE": os.environ.get("THP_MEM_ALLOC_ENABLE", "0")}
-    return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback, **pages}
+    return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback}
 
 
 def perftest_peer(setup, row, ranks, output):
