@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "actors/thread_identity.hpp"
 #include "actors/threads/thread_engine.hpp"
 
@@ -13,19 +15,24 @@ public:
 
   explicit empty_polls(processor& where) noexcept : processor_(where) {}
 
-  void forget() noexcept { count_ = 0; }
+  void forget() noexcept {
+    count_ = 0;
+    looked_ = false;
+  }
 
   /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
-  /// the processor after `yield_after`. Looks at the clock once in sixteen, but each time where
-  /// others want the processor: who we wait for may be one of them.
+  /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want the
+  /// processor soon, at each poll from then on, and gives way at once: who we wait for may be one of
+  /// them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();
     const bool crowded = processor_.crowded();
-    if (++count_ % polls_per_look != 0 && !(crowded && count_ > polls_per_look)) return next::poll;
+    ++count_;
+    if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
     now_ = clock::now();
-    if (count_ == polls_per_look) since_ = now_;
+    if (!std::exchange(looked_, true)) since_ = now_;
     if (now_ - since_ > spin) return next::sleep;
-    return now_ - since_ > yield_after ? next::yield : next::poll;
+    return crowded || now_ - since_ > yield_after ? next::yield : next::poll;
   }
 
   /// Lets others use the processor.
@@ -39,6 +46,7 @@ public:
 
 private:
   static constexpr unsigned polls_per_look = 16;
+  static constexpr unsigned polls_if_crowded = 3;
 
   // Leaves the core to its other hyperthread, which may be who we wait for.
   static void pause() noexcept {
@@ -51,6 +59,7 @@ private:
 
   processor& processor_;
   unsigned count_ = 0;
+  bool looked_ = false;
   clock::time_point since_;
   clock::time_point now_ = clock::time_point::min();
 };
