@@ -10,9 +10,9 @@ namespace troupe {
 
 /// What a node knows of the processor on which it polls: do others want it? Then it yields at each
 /// poll, and moves away if that goes on. If they compute there it sleeps earlier: who polls among
-/// them gets its turn too late. Some kernels pack threads onto one
-/// processor while others are idle, when they wake each other; polling ones they leave there, where
-/// each step of a conversation costs a switch. Thread-safe; used by whoever polls.
+/// them gets its turn too late. Some kernels pack threads onto one processor while others are idle,
+/// when they wake each other; polling ones they leave there, where each step of a conversation
+/// costs a switch. Thread-safe; used by whoever polls.
 class processor {
 public:
   /// As the last yield has found.

@@ -14,6 +14,7 @@
 #include "actors/gate.hpp"
 #include "actors/run_queue.hpp"
 #include "actors/threads/processor.hpp"
+#include "actors/threads/recent_waits.hpp"
 #include "actors/threads/role.hpp"
 #include "transport/transport.hpp"
 
@@ -21,8 +22,8 @@ namespace troupe {
 
 struct engine_options {
   std::chrono::microseconds spin{50};  ///< polls this long after traffic before it sleeps
-  /// The same once waits have been shorter than this, unless others compute on the processor. What
-  /// comes later than that loses less than a fiftieth of its time to a wake-up.
+  /// The same where waits have been shorter than this of late, unless others compute on the
+  /// processor. What comes later loses little of its time to a wake-up.
   std::chrono::microseconds spin_busy{2'000};
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
@@ -137,7 +138,7 @@ private:
   std::atomic<int> wanted_{0};            // waiters who would rather lead themselves
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};
-  std::atomic<unsigned> short_waits_{0};  // of late; half of them are forgotten at a long one
+  recent_waits waits_of_late_{options_.spin_busy};
   processor processor_;
 
   // What a lost peer has said comes before its loss: it may be why it has gone.

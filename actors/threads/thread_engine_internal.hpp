@@ -22,7 +22,7 @@ public:
 
   /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
   /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want the
-  /// processor soon, at each poll from then on, and gives way at once: who we wait for may be one of
+  /// processor, at each after the first two, and gives way at once: who we wait for may be one of
   /// them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();

@@ -12,10 +12,6 @@ namespace troupe {
 
 namespace {
 
-// A few messages at once, as an idle node gets now and then, are no reason to go on polling.
-constexpr unsigned busy_from = 4;
-constexpr unsigned most_short_waits = 8;
-
 int milliseconds_until(clock::time_point deadline) {
   if (deadline == never) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
@@ -113,9 +109,9 @@ void thread_engine::find_leader() {
 }
 
 std::chrono::microseconds thread_engine::spin() const {
-  if (!net_->idle()) return options_.spin_sending;
-  const bool busy = short_waits_.load(std::memory_order_relaxed) >= busy_from;
-  return busy && !processor_.taken() ? options_.spin_busy : options_.spin;
+  const auto usual =
+      waits_of_late_.are_brief() && !processor_.taken() ? options_.spin_busy : options_.spin;
+  return net_->idle() ? usual : std::max(usual, options_.spin_sending);
 }
 
 // False: the role is lost.
@@ -126,15 +122,12 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
   const bool network_thread = may_run_inline(unit);
   const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
                     (network_thread && have_jobs()) || (unit.awaited_ && unit.awaited_->ready());
-  if (!work) {
-    pollfd ready{net_->event_fd(), POLLIN, 0};
-    ::poll(&ready, 1, milliseconds_until(deadline));
-    const bool brief = clock::now() - waits_since < options_.spin_busy;
-    const auto so_far = short_waits_.load(std::memory_order_relaxed);
-    short_waits_.store(brief ? std::min(so_far + 1, most_short_waits) : so_far / 2,
-                       std::memory_order_relaxed);
+  pollfd ready{net_->event_fd(), POLLIN, 0};
+  const bool heard = !work && ::poll(&ready, 1, milliseconds_until(deadline)) > 0;
+  if (role_.resume(unit.key_, leader_role::asleep)) {
+    if (heard) waits_of_late_.add(clock::now() - waits_since);
+    return true;
   }
-  if (role_.resume(unit.key_, leader_role::asleep)) return true;
   unit.key_ = 0;
   return false;
 }

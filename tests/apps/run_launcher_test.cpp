@@ -140,9 +140,9 @@ TEST(launcher, keeps_memory_for_tensors_unless_the_user_has_chosen) {
     unsetenv(name);
   const char* script =
       "echo $THP_MEM_ALLOC_ENABLE,$MALLOC_MMAP_THRESHOLD_,$MALLOC_TRIM_THRESHOLD_,$MALLOC_TOP_PAD_";
-  EXPECT_EQ(run_launcher(shell(1, script)).out, "[0] 1,268435456,268435456,16777216\n");
+  EXPECT_EQ(run_launcher(shell(1, script)).out, "[0] 1,33554432,268435456,16777216\n");
   EXPECT_EQ(run_launcher(shell(1, script), {"THP_MEM_ALLOC_ENABLE=0", "MALLOC_TOP_PAD_=1"}).out,
-            "[0] 0,268435456,268435456,1\n");
+            "[0] 0,33554432,268435456,1\n");
   EXPECT_EQ(run_launcher({"--plain-memory", "sh", "-c", script}).out, "[0] ,,,\n");
 }
 
