@@ -7,9 +7,9 @@
 namespace troupe {
 
 /// Whether a node has waited briefly for the network of late, so that to poll is better than to
-/// sleep. A few messages at once, as an idle node gets now and then, are no reason for that: several
-/// brief waits in a row are, half of which a longer one forgets, and a far longer one all. Used by
-/// whoever leads; what two of them note at once may count once.
+/// sleep. A few messages at once, as an idle node gets now and then, are no reason for that:
+/// several brief waits in a row are, half of which a longer one forgets, and a far longer one all.
+/// Used by whoever leads; what two of them note at once may count once.
 class recent_waits {
 public:
   explicit recent_waits(std::chrono::microseconds brief) noexcept : brief_(brief) {}

@@ -21,9 +21,9 @@ public:
   }
 
   /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
-  /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want the
-  /// processor, at each after the first two, and gives way at once: who we wait for may be one of
-  /// them.
+  /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want
+  /// the processor, at each after the first two, and gives way at once: who we wait for may be one
+  /// of them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();
     const bool crowded = processor_.crowded();

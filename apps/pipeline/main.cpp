@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     const auto opts = parse_options(argc, argv, exit_code);
     if (!opts) return exit_code;
     mallopt(M_ARENA_MAX, 1);  // whichever thread runs a stage finds the memory of the one before
-    at::set_num_threads(1);  // a stage has one core: what is gained is the pipeline's
+    at::set_num_threads(1);   // a stage has one core: what is gained is the pipeline's
     const bool exact =
         opts->local ? run(*opts, [&](common::status_line& line) { return train_here(*opts, line); })
                     : run_ranks(*opts);
