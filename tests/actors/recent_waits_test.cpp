@@ -9,16 +9,20 @@ namespace {
 using namespace std::chrono_literals;
 using troupe::recent_waits;
 
+void converse(recent_waits& waits) {
+  for (int i = 0; i < 20; ++i) waits.add(300us);
+}
+
 TEST(recent_waits, are_brief_in_a_conversation) {
   recent_waits waits(2ms);
   EXPECT_FALSE(waits.are_brief());
-  for (int i = 0; i < 20; ++i) waits.add(300us);
+  converse(waits);
   EXPECT_TRUE(waits.are_brief());
 }
 
 TEST(recent_waits, are_brief_still_after_one_long_step) {
   recent_waits waits(2ms);
-  for (int i = 0; i < 20; ++i) waits.add(300us);
+  converse(waits);
   waits.add(5ms);
   EXPECT_TRUE(waits.are_brief());
   waits.add(5ms);
@@ -27,7 +31,7 @@ TEST(recent_waits, are_brief_still_after_one_long_step) {
 
 TEST(recent_waits, are_forgotten_after_a_pause) {
   recent_waits waits(2ms);
-  for (int i = 0; i < 20; ++i) waits.add(300us);
+  converse(waits);
   waits.add(20ms);
   EXPECT_FALSE(waits.are_brief());
 }
