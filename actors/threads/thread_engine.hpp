@@ -115,6 +115,8 @@ private:
   void on_deadline_timer();
   void arm_takeover();
   void arm_takeover(int patience);
+  void set_takeover(clock::time_point now, clock::duration span);
+  void put_off_takeover(clock::time_point now);
   void summon_runner();
   bool ask_for_role(completion& what, leader_role::snapshot& key);
   void park_waiter(completion& what, clock::time_point deadline);
@@ -182,6 +184,7 @@ private:
   int deadline_timer_ = -1;
   int poke_ = -1;
   std::atomic<bool> takeover_armed_{false};
+  std::atomic<clock::rep> takeover_due_{0};
   std::atomic<int> takeover_patience_{1};  // times `options_.takeover`
   std::atomic<int> least_patience_{1};     // as it has learned
   std::atomic<clock::rep> taken_over_{0};  // when, from a handler that still runs; 0: none

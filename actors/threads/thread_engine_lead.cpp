@@ -77,6 +77,7 @@ void thread_engine::lead(engine_unit& unit) {
     switch (idle.one_more(spin(), options_.yield_after)) {
       case empty_polls::next::poll: break;
       case empty_polls::next::yield:
+        put_off_takeover(idle.now());
         role_.enter(unit.key_, leader_role::yielding);
         idle.yield();
         if (role_.resume(unit.key_, leader_role::yielding)) break;

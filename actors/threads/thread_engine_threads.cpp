@@ -193,9 +193,26 @@ void thread_engine::arm_takeover(int patience) {
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
+  set_takeover(clock::now(), options_.takeover * patience);
+}
+
+void thread_engine::set_takeover(clock::time_point now, clock::duration span) {
+  takeover_due_.store((now + span).time_since_epoch().count(), std::memory_order_relaxed);
   itimerspec when{};
-  when.it_value = to_timespec(options_.takeover * patience);
+  when.it_value = to_timespec(span);
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
+}
+
+// By the leader, whom nobody has to watch until its next handler, where others want the processor:
+// they would pay for the minder's wake-up. Who finds the timer armed has seen a role that is not
+// free any more, so it loses nothing.
+void thread_engine::put_off_takeover(clock::time_point now) {
+  if (!processor_.crowded() || !takeover_armed_.load(std::memory_order_relaxed)) return;
+  const auto due = clock::duration(takeover_due_.load(std::memory_order_relaxed));
+  const auto span = options_.takeover * takeover_patience_.load(std::memory_order_relaxed);
+  if (due - now.time_since_epoch() > span / 4) return;
+  look_less_often();
+  set_takeover(now, options_.takeover * takeover_patience_.load(std::memory_order_relaxed));
 }
 
 void thread_engine::set_timer(clock::time_point when) {

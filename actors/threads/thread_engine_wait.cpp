@@ -107,6 +107,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
       if (!sleep_in_network(unit, deadline, idle.since())) return;
       idle.forget();
     } else if (next == empty_polls::next::yield) {
+      put_off_takeover(idle.now());
       idle.yield();
     }
   }
