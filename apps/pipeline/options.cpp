@@ -12,7 +12,7 @@ namespace {
 using common::whole_number;
 
 constexpr const char* footer = R"(Examples:
-  troupe-run -n 3 build/release/apps/pipeline
+  troupe-run -n 3 build/release/apps/pipeline --plot losses.svg
   troupe-run -n 4 build/release/apps/pipeline --micro-batches 4,16 --blocks 24
   build/release/apps/pipeline --local --steps 230
 
@@ -100,6 +100,7 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
   app.add_option("--losses", opts.losses,
                  "Write the loss of each step to this file: a line each, a column for each way");
+  app.add_option("--plot", opts.plot, "Write the loss by step, of each way, to this file, as SVG");
   try {
     app.parse(argc, argv);
     require_images_for_all(opts);

@@ -19,6 +19,7 @@ struct options {
   double limit = 60;        ///< seconds for which a rank may be silent
   std::string json;         ///< where the numbers go; empty: nowhere
   std::string losses;       ///< where the losses go; empty: nowhere
+  std::string plot;         ///< where the picture goes; empty: nowhere
   bool local = false;       ///< in this process, without a network
 };
 

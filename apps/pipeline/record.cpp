@@ -4,11 +4,31 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/line_plot.hpp"
 #include "apps/common/status_line.hpp"
 
 namespace pipeline {
+
+namespace {
+
+common::line_plot::points by_step(const std::vector<float>& losses) {
+  common::line_plot::points out;
+  for (const float loss : losses) out.push_back({double(out.size() + 1), loss});
+  return out;
+}
+
+double highest_loss(const run_record& run) {
+  double highest = 0;
+  for (const auto& one : run.ways)
+    for (const float loss : one.losses)
+      if (std::isfinite(loss)) highest = std::max<double>(highest, loss);
+  return highest;
+}
+
+}  // namespace
 
 std::string name_of(const way& how) {
   auto name = how.is_local()           ? std::string("one process")
@@ -52,6 +72,27 @@ std::string verdict(const run_record& run) {
     return fmt::format("the losses are those of one process to {:.1e}", run.difference());
   return fmt::format("losses differ from those of one process by up to {:.1e}, more than {:g}",
                      run.difference(), run.tolerance);
+}
+
+std::string to_svg(const run_record& run) {
+  common::line_plot picture(
+      "Pipeline: loss by step",
+      fmt::format("{} stage{}, {} parameters, {} digits in a batch, seed {}", run.stages.size(),
+                  run.stages.size() == 1 ? "" : "s", common::with_commas(double(run.parameters)),
+                  run.batch_size, run.seed),
+      {.name = "Step", .first = 1, .last = double(run.ways[0].losses.size())},
+      {.name = "Loss", .first = 0, .last = 1.05 * highest_loss(run)});
+  for (auto one = run.ways.begin(); one != run.ways.end(); ++one) {
+    // Wider than those that lie on top of it.
+    const auto on_top = std::count_if(one + 1, run.ways.end(), [&](const way_record& other) {
+      return other.how.in_flight == one->how.in_flight;
+    });
+    picture.add_line(
+        fmt::format("{}: {} images/s", name_of(one->how), common::with_commas(one->speed())),
+        common::plot_color(std::size_t(one - run.ways.begin())), by_step(one->losses),
+        1.5 + 2.0 * double(on_top));
+  }
+  return picture.svg();
 }
 
 std::string to_json(const run_record& run) {

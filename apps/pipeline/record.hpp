@@ -52,6 +52,10 @@ std::string table(const run_record& run);
 /// "the losses are those of one process to 4.8e-07", or by how much too much they differ.
 std::string verdict(const run_record& run);
 
+/// The losses of all ways by step, as a picture: where they are the same, the lines lie on one
+/// another.
+std::string to_svg(const run_record& run);
+
 /// The run's numbers as a JSON object, without the losses.
 std::string to_json(const run_record& run);
 

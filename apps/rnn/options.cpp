@@ -11,6 +11,7 @@ using common::whole_number;
 
 constexpr const char* footer = R"(Examples:
   troupe-run -n 2 build/release/apps/rnn
+  troupe-run -n 2 build/release/apps/rnn --plot perplexity.svg
   build/release/apps/rnn --local --text book.txt
 
 Rank 0 reads the text, has the LSTM and trains; the embedding table is on rank 1, the decoder on the
@@ -82,6 +83,7 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
       ->capture_default_str();
   app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
   app.add_option("--losses", opts.losses, "Write the loss of each step to this file, a line each");
+  app.add_option("--plot", opts.plot, "Write the perplexity by step to this file, as SVG");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& stop) {

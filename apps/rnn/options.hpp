@@ -15,6 +15,7 @@ struct options {
   double limit = 60;           ///< seconds for which a rank may be silent
   std::string json;            ///< where the run's numbers go; empty: nowhere
   std::string losses;          ///< where the loss of each step goes; empty: nowhere
+  std::string plot;            ///< where the picture goes; empty: nowhere
   bool local = false;          ///< in this process, without a network
 };
 

@@ -3,12 +3,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/line_plot.hpp"
 #include "apps/common/status_line.hpp"
 
 namespace rnn {
+
+namespace {
+
+using points = common::line_plot::points;
+
+// In so many points: a step's own loss says little.
+points smoothed(const std::vector<float>& losses) {
+  const std::size_t together = std::max<std::size_t>(losses.size() / 300, 1);
+  points out;
+  for (std::size_t first = 0; first + together <= losses.size(); first += together) {
+    double sum = 0;
+    for (auto i = first; i < first + together; ++i) sum += losses[i];
+    out.push_back({double(first + together), std::exp(sum / double(together))});
+  }
+  return out;
+}
+
+points tests(const std::vector<epoch_record>& epochs) {
+  points out;
+  for (const auto& one : epochs) out.push_back({double(one.steps), one.perplexity});
+  return out;
+}
+
+// Of what is finite, and of the level.
+std::pair<double, double> range(const std::vector<points>& curves, double level) {
+  double lowest = level, highest = level;
+  for (const auto& curve : curves)
+    for (const auto& p : curve)
+      if (std::isfinite(p.y)) {
+        lowest = std::min(lowest, p.y);
+        highest = std::max(highest, p.y);
+      }
+  return {0.9 * lowest, 1.1 * highest};
+}
+
+}  // namespace
 
 double training_record::perplexity() const {
   double best = std::numeric_limits<double>::infinity();
@@ -28,6 +66,26 @@ std::string verdict(const training_record& record) {
                      record.perplexity(), record.unigram_perplexity,
                      common::with_commas(double(record.tokens)), record.seconds,
                      common::with_commas(record.tokens_per_second()));
+}
+
+std::string to_svg(const training_record& record) {
+  const auto learnt = smoothed(record.losses);
+  const auto tested = tests(record.epochs);
+  const auto [lowest, highest] = range({learnt, tested}, record.unigram_perplexity);
+  common::line_plot picture(
+      "Language model: perplexity by step",
+      fmt::format("{} parameters on {} rank{}, {} tokens learnt in {:.1f} s, seed {}",
+                  common::with_commas(double(record.parameters)), record.ranks,
+                  record.ranks == 1 ? "" : "s", common::with_commas(double(record.tokens)),
+                  record.seconds, record.seed),
+      {.name = "Step", .first = 0, .last = double(record.losses.size())},
+      {.name = "Perplexity", .first = lowest, .last = highest, .logarithmic = true});
+  picture.add_level(fmt::format("unigram model: {:.1f}", record.unigram_perplexity),
+                    common::plot_color(2), record.unigram_perplexity);
+  picture.add_line("in training", common::plot_color(0), learnt, 1.5);
+  picture.add_line("", common::plot_color(1), tested);
+  picture.add_dots("text held out, after each epoch", common::plot_color(1), tested);
+  return picture.svg();
 }
 
 std::string to_json(const training_record& record) {

@@ -12,6 +12,7 @@ struct epoch_record {
   double train_perplexity = 0;  ///< of the words as they were learnt
   double perplexity = 0;        ///< of the test, after it
   double tokens_per_second = 0;
+  std::int64_t steps = 0;  ///< until its end, of all epochs so far
 };
 
 /// What a run came to.
@@ -38,6 +39,9 @@ std::string epoch_text(const training_record& record);
 
 /// "perplexity 62.1, of a unigram model 310.4; 5,382,120 tokens in 88.2 s, 61,022/s"
 std::string verdict(const training_record& record);
+
+/// The perplexity of each step and of the test, as a picture.
+std::string to_svg(const training_record& record);
 
 /// The record's numbers as a JSON object, without the losses.
 std::string to_json(const training_record& record);

@@ -109,7 +109,8 @@ private:
     record_.epochs.push_back({.learning_rate = rate,
                               .train_perplexity = mean.perplexity(),
                               .perplexity = test(model),
-                              .tokens_per_second = double(tokens) / seconds});
+                              .tokens_per_second = double(tokens) / seconds,
+                              .steps = std::int64_t(record_.losses.size())});
   }
 
   double test(language_model& model) const {

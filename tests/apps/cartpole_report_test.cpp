@@ -183,10 +183,10 @@ TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {
 }
 
 TEST(reward_plot, puts_rewards_where_they_belong) {
-  // 0 lies on the axis at 388, 510 at the top at 64; two episodes span 70 to 776.
+  // 0 lies on the axis at 408, 520.2 at the top at 84; two episodes span 70 to 776.
   training_record record{.last_rewards = {0, 510}, .running_rewards = {0, 510}};
   const auto picture = reward_plot(record);
-  EXPECT_THAT(picture, HasSubstr("points=\"70.0,388.0 776.0,70.4"));
+  EXPECT_THAT(picture, HasSubstr("points=\"70.0,408.0 776.0,90.4"));
   EXPECT_THAT(picture, Not(HasSubstr("nan")));
 }
 

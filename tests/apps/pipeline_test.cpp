@@ -359,83 +359,6 @@ TEST(pipeline, needs_ranks_layers_and_digits) {
   shut_down(many);
 }
 
-TEST(pipeline, tells_its_numbers) {
-  run_record run{.seed = 7, .parameters = 1000, .batch_size = 64, .stages = {0.5, 0.5}};
-  run.tolerance = 1e-5;
-  run.ways.push_back(
-      {.how = {}, .speeds = {110, 100, 90}, .losses = {2.25F, 0.1F}, .accuracy = 0.5});
-  run.ways.push_back({.how = {4, 2}, .speeds = {160, 1620}, .losses = {2.25F, 0.2F}});
-  EXPECT_EQ(run.ways[0].speed(), 100);
-  EXPECT_EQ(run.ways[1].speed(), 890);
-  EXPECT_EQ(run.times_faster(run.ways[1]), 8.9);
-  EXPECT_THAT(table(run), testing::ContainsRegex("one process +100  90 to 110 +1.00 +0 +50.0 %"));
-  EXPECT_THAT(table(run),
-              testing::ContainsRegex("4 micro-batches, 2 in flight +890  160 to 1,620"));
-  EXPECT_EQ(losses_text(run), "2.25 2.25\n0.1 0.2\n");
-  EXPECT_THAT(verdict(run), HasSubstr("the losses are those of one process"));
-  run.ways[1].difference = 0.1;
-  EXPECT_EQ(verdict(run),
-            "losses differ from those of one process by up to 1.0e-01, more than 1e-05");
-  EXPECT_FALSE(run.is_exact());
-  const auto document = nlohmann::json::parse(to_json(run));
-  EXPECT_EQ(document["steps"], 2);
-  EXPECT_EQ(document["repeats"], 3);
-  EXPECT_EQ(document["ways"][1]["times_faster"], 8.9);
-  EXPECT_EQ(document["ways"][1]["in_flight"], 2);
-}
-
-std::optional<options> parse(std::vector<const char*> arguments, int& exit_code) {
-  arguments.insert(arguments.begin(), "pipeline");
-  return parse_options(static_cast<int>(arguments.size()), arguments.data(), exit_code);
-}
-
-TEST(pipeline_options, are_read) {
-  int exit_code = -1;
-  auto opts = parse({}, exit_code);
-  ASSERT_TRUE(opts);
-  EXPECT_EQ(opts->micro_batches, (std::vector<std::int64_t>{1, 2, 4, 8}));
-  EXPECT_EQ(opts->in_flight, 2u);
-  EXPECT_EQ(opts->data, hogwild::default_digits_file());
-  EXPECT_FALSE(opts->local);
-  opts = parse({"--blocks",   "6",    "--width",         "8",     "--seed",          "4",
-                "--steps",    "5",    "--batch-size",    "7",     "--learning-rate", "0.5",
-                "--momentum", "0.25", "--micro-batches", "3,5",   "--in-flight",     "1",
-                "--repeats",  "9",    "--tolerance",     "0.125", "--data",          "d",
-                "--limit",    "2",    "--json",          "j",     "--losses",        "l",
-                "--local"},
-               exit_code);
-  ASSERT_TRUE(opts);
-  const auto& chosen = opts->chosen;
-  EXPECT_EQ((std::vector{chosen.blocks, chosen.width, chosen.steps, chosen.batch_size}),
-            (std::vector<std::int64_t>{6, 8, 5, 7}));
-  EXPECT_EQ((std::vector{chosen.learning_rate, chosen.momentum, opts->tolerance, opts->limit}),
-            (std::vector{0.5, 0.25, 0.125, 2.0}));
-  EXPECT_EQ(chosen.seed, 4u);
-  EXPECT_EQ(opts->micro_batches, (std::vector<std::int64_t>{3, 5}));
-  EXPECT_EQ(opts->in_flight, 1u);
-  EXPECT_EQ(opts->repeats, 9);
-  EXPECT_EQ(opts->data + opts->json + opts->losses, "djl");
-  EXPECT_TRUE(opts->local);
-}
-
-TEST(pipeline_options, refuse_what_makes_no_sense) {
-  const std::vector<std::pair<std::vector<const char*>, std::string>> wrong{
-      {{"word"}, "word"},
-      {{"--width", "6"}, "a multiple of 4"},
-      {{"--blocks", "0"}, "from 1 to 1024"},
-      {{"--momentum", "1"}, "from 0 to below 1"},
-      {{"--in-flight", "0"}, "from 1 to 64"},
-      {{"--micro-batches", "2,x"}, "not 'x'"},
-      {{"--batch-size", "4", "--micro-batches", "2,8"}, "a batch of 4 cannot be cut into 8"}};
-  for (const auto& [arguments, why] : wrong) {
-    int exit_code = 0;
-    testing::internal::CaptureStderr();
-    EXPECT_FALSE(parse(arguments, exit_code));
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(why));
-    EXPECT_EQ(exit_code, 2);
-  }
-}
-
 std::vector<std::string> command(int ranks, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
                    {"-n", std::to_string(ranks), std::string(TROUPE_APPS_DIR) + "/pipeline"});
@@ -451,10 +374,10 @@ TEST(pipeline_program, has_the_losses_of_one_process) {
   const digit_file data;
   const auto folder = testing::TempDir() + "pipeline_program." + std::to_string(getpid());
   std::filesystem::create_directory(folder);
-  const auto json = folder + "/run.json", losses = folder + "/losses";
-  const auto result = troupe::test::run_launcher(
-      command(4, {"--data", data.path(), "--width", "8", "--blocks", "4", "--batch-size", "16",
-                  "--steps", "8", "--repeats", "1", "--json", json, "--losses", losses}));
+  const auto json = folder + "/run.json", losses = folder + "/losses", plot = folder + "/plot.svg";
+  const auto result = troupe::test::run_launcher(command(
+      4, {"--data", data.path(), "--width", "8", "--blocks", "4", "--batch-size", "16", "--steps",
+          "8", "--repeats", "1", "--json", json, "--losses", losses, "--plot", plot}));
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out_lines().back(), HasSubstr("the losses are those of one process"));
   const auto document = nlohmann::json::parse(content(json));
@@ -462,6 +385,7 @@ TEST(pipeline_program, has_the_losses_of_one_process) {
   EXPECT_EQ(document["stages"].size(), 3u);
   EXPECT_EQ(document["ways"].size(), 7u);
   EXPECT_EQ(std::ranges::count(content(losses), '\n'), 8);
+  EXPECT_THAT(content(plot), HasSubstr(">Pipeline: loss by step<"));
   std::filesystem::remove_all(folder);
 }
 

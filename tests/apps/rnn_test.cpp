@@ -1,12 +1,15 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -207,6 +210,24 @@ TEST(rnn, tells_its_numbers) {
   EXPECT_EQ(document["epochs"][1]["perplexity"], 95);
 }
 
+TEST(rnn, draws_its_curves) {
+  training_record record{.unigram_perplexity = 100};
+  for (int i = 0; i < 600; ++i) record.losses.push_back(i < 2 ? std::log(400.0F) : std::log(50.0F));
+  record.epochs = {{20, 80, 64, 600, 300}, {20, 50, 45, 600, 600}};
+  const auto svg = to_svg(record);
+  for (const char* part : {">unigram model: 100.0<", ">in training<", ">text held out", ">Step<",
+                           ">Perplexity<", ">600<", ">50<", ">200<"})
+    EXPECT_THAT(svg, testing::HasSubstr(part));
+  EXPECT_THAT(svg, testing::HasSubstr("M423.0 "));  // the first epoch ends in the middle
+  EXPECT_THAT(svg, testing::HasSubstr("M776.0 "));
+  // Pairs of steps: the first is at 400, on an axis from 40.5 to 440.
+  const double first = 408 - 324 * std::log(400 / 40.5) / std::log(440 / 40.5);
+  EXPECT_THAT(svg, testing::HasSubstr(fmt::format("points=\"72.4,{:.1f} ", first)));
+  record.losses.assign(3, std::numeric_limits<float>::quiet_NaN());  // a training that went wrong
+  record.epochs = {{20, NAN, NAN, 600, 3}};
+  EXPECT_THAT(to_svg(record), testing::Not(testing::HasSubstr("nan")));
+}
+
 std::optional<options> parse(std::vector<const char*> arguments, int& exit_code) {
   arguments.insert(arguments.begin(), "rnn");
   return parse_options(static_cast<int>(arguments.size()), arguments.data(), exit_code);
@@ -249,7 +270,9 @@ TEST(rnn_options, are_read) {
                 "--json",
                 "j",
                 "--losses",
-                "l"},
+                "l",
+                "--plot",
+                "p"},
                exit_code);
   ASSERT_TRUE(opts);
   const auto& chosen = opts->chosen;
@@ -261,7 +284,7 @@ TEST(rnn_options, are_read) {
             (std::vector<std::int64_t>{11, 12, 2}));
   EXPECT_EQ(chosen.seed, 4u);
   EXPECT_EQ(chosen.epochs, 3);
-  EXPECT_EQ(opts->text + opts->json + opts->losses, "tjl");
+  EXPECT_EQ(opts->text + opts->json + opts->losses + opts->plot, "tjlp");
   EXPECT_TRUE(opts->local);
 }
 
@@ -293,9 +316,10 @@ TEST(rnn_program, beats_a_unigram_model_on_a_real_text) {
     GTEST_SKIP() << default_text_file() << " is not there: `make setup` fetches it";
   const auto folder = testing::TempDir() + "rnn_program." + std::to_string(getpid());
   std::filesystem::create_directory(folder);
-  const auto json = folder + "/run.json", losses = folder + "/losses";
-  const auto result = launched(2, {"--vocabulary", "1000", "--embedding", "16", "--hidden", "32",
-                                   "--max-steps", "300", "--json", json, "--losses", losses});
+  const auto json = folder + "/run.json", losses = folder + "/losses", plot = folder + "/plot.svg";
+  const auto result =
+      launched(2, {"--vocabulary", "1000", "--embedding", "16", "--hidden", "32", "--max-steps",
+                   "300", "--json", json, "--losses", losses, "--plot", plot});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out_lines().back(),
               testing::ContainsRegex("perplexity [0-9.]+, of a unigram model [0-9.]+; "));
@@ -306,6 +330,7 @@ TEST(rnn_program, beats_a_unigram_model_on_a_real_text) {
   EXPECT_EQ(document["vocabulary"], 1000);
   EXPECT_GT(document["tokens_per_second"], 0);
   EXPECT_EQ(std::ranges::count(content(losses), '\n'), 300);
+  EXPECT_THAT(content(plot), testing::HasSubstr(">300<"));
   std::filesystem::remove_all(folder);
 }
 
