@@ -37,6 +37,8 @@ struct call_options {
   bool wait = true;                     ///< for room in the receiver's window
   bool urgent = false;
   bool overdraws = false;  ///< a call goes also where the window is full; later ones wait for that
+  bool goes_back =
+      false;  ///< a call's tensors go by the callee's device map, as those of answers do
 };
 
 namespace detail {

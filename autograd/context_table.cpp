@@ -122,7 +122,7 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from, b
   if (!part) part = find(where.context);  // which throws
   part->know(from);
   if (received.empty()) return;
-  const std::shared_ptr<receive_node> node(new receive_node(from, where.number),
+  const std::shared_ptr<receive_node> node(new receive_node(from, where.number, is_call),
                                            torch::autograd::deleteNode);
   receive_node::own(node, received);
 }

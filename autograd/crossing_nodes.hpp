@@ -21,11 +21,13 @@ private:
   }
 };
 
+class receive_node;
+
 /// Who takes the gradients that a pass has for tensors of other nodes: the pass that the calling
 /// thread runs. Undefined ones stand for zeros.
 class gradient_taker {
 public:
-  virtual void take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) = 0;
+  virtual void take(const receive_node& of, std::vector<at::Tensor>&& gradients) = 0;
 
   /// While it lives, `taker` is the calling thread's.
   class scope {
@@ -50,24 +52,27 @@ protected:
 /// What a message stands for in the graph of its receiver: the node whose results its tensors are.
 class receive_node final : public torch::autograd::Node {
 public:
-  /// `number`: of the message, at its sender. Makes `received`, leaves that require gradients, its
-  /// results: `own` does, once the node is shared.
-  receive_node(peer& from, std::uint64_t number) : from_(from), number_(number) {}
+  /// `number`: of the message, at its sender; `of_call`: it is no answer. Makes `received`, leaves
+  /// that require gradients, its results: `own` does, once the node is shared.
+  receive_node(peer& from, std::uint64_t number, bool of_call)
+      : from_(from), number_(number), of_call_(of_call) {}
   static void own(const std::shared_ptr<receive_node>& self,
                   const std::vector<at::Tensor>& received);
 
   peer& from() const noexcept { return from_; }
   std::uint64_t number() const noexcept { return number_; }
+  bool of_call() const noexcept { return of_call_; }
   std::string name() const override { return "troupe::receive"; }
 
 private:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    gradient_taker::current(from_).take(from_, number_, std::move(gradients));
+    gradient_taker::current(from_).take(*this, std::move(gradients));
     return {};
   }
 
   peer& from_;
   const std::uint64_t number_;
+  const bool of_call_;
 };
 
 }  // namespace troupe::autograd::detail

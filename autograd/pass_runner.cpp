@@ -92,6 +92,21 @@ void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
   arrive(0, std::move(ones), caused);
 }
 
+namespace {
+
+// Tensors of several devices may have been sent to one, from where no map leads back to all of
+// them.
+void put_beside_tensors(const send_node& sent, std::vector<at::Tensor>& gradients, bool recorded) {
+  const at::AutoGradMode records(recorded);
+  for (std::size_t i = 0; i < gradients.size() && i < sent.num_inputs(); ++i) {
+    const auto device = sent.input_metadata(i).device();
+    if (gradients[i].defined() && gradients[i].device() != device)
+      gradients[i] = gradients[i].to(device);
+  }
+}
+
+}  // namespace
+
 void pass_part::run(gradients_arrive&& what, steps& caused) {
   if (what.walked) leave_out_unmarked();
   complete_plan();
@@ -101,6 +116,8 @@ void pass_part::run(gradients_arrive&& what, steps& caused) {
                            node_.self().name +
                            " have come, which the backward pass has not asked for");
   ++arrivals_;
+  if (const auto node = part_->find_send(what.number))
+    put_beside_tensors(*node, what.gradients, what_.create_graph);
   std::vector<std::vector<at::Tensor>> all;
   all.push_back(std::move(what.gradients));
   arrive(place->second, std::move(all), caused);
@@ -141,9 +158,9 @@ void pass_part::run_executor(steps& caused) {
   done_ = executor_->run();
 }
 
-void pass_part::take(peer& from, std::uint64_t number, std::vector<at::Tensor>&& gradients) {
+void pass_part::take(const receive_node& of, std::vector<at::Tensor>&& gradients) {
   caused_->push_back(
-      send_gradients(node_, from, {what_, 0, number, knows_walk_, std::move(gradients)}));
+      send_gradients(node_, of, {what_, 0, of.number(), knows_walk_, std::move(gradients)}));
 }
 
 pass_standing pass_part::standing() const {

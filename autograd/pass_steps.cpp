@@ -79,10 +79,11 @@ future<step_report> serve_gradients(gradients_arrive what) { return serve_step(s
 
 // Begins a step on another node. If that fails the starter hears of it from here.
 template <auto F, class Message>
-void begin_step(node_core& here, const destination& to, const Message& what) {
+void begin_step(node_core& here, const destination& to, const Message& what,
+                const call_options& how = always) {
   const auto pass = what.pass;
   when_over(
-      as_node(here).rpc_async<F>(to, what, always),
+      as_node(here).rpc_async<F>(to, what, how),
       [weak = here.weak_from_this(), pass](step_report* report, const std::exception_ptr& failure) {
         const auto node = weak.lock();
         if (node && (failure || pass.starter == node->self().id))
@@ -125,10 +126,12 @@ next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what) {
   return {what.step, rank};
 }
 
-next_step send_gradients(node_core& here, peer& to, gradients_arrive what) {
+next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what) {
   what.step = context_table::of(here).next_number();
-  begin_step<&serve_gradients>(here, to.info, what);
-  return {what.step, to.rank()};
+  auto how = always;
+  how.goes_back = of.of_call();
+  begin_step<&serve_gradients>(here, of.from().info, what, how);
+  return {what.step, of.from().rank()};
 }
 
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept {

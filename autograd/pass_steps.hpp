@@ -15,7 +15,9 @@ namespace troupe::autograd::detail {
 
 next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what);
 next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what);
-next_step send_gradients(node_core& here, peer& to, gradients_arrive what);
+/// To the sender of `of`. Their devices are those from which its tensors have come, by the device
+/// map of their message.
+next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what);
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept;
 void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept;
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "messages/tensor_moves_internal.hpp"
-#include "tests/actors/job.hpp"
+#include "tests/actors/nodes_with_devices.hpp"
 #include "tests/messages/pretended_tensor.hpp"
 
 namespace troupe::test {
@@ -17,56 +17,8 @@ std::string device_of(const at::Tensor& x) { return x.device().str(); }
 at::Tensor on_gpu(int index) { return on_pretended_gpu({100}, index); }
 int seven() { return 7; }
 
-struct given {
-  std::string name;
-  int gpus = 0;
-  std::map<std::string, device_map> maps{};
-  std::vector<std::string> devices{};
-};
-
-rpc_options options_of(const given& what) {
-  rpc_options options;
-  options.name = what.name;
-  options.device_maps = what.maps;
-  options.devices = what.devices;
-  options.init_timeout = patience;
-  return options;
-}
-
-node become(const rpc_options& options, int gpus) {
-  return node(node_core::join(options, {static_cast<std::uint8_t>(gpus)}));
-}
-
-/// Nodes that meet in a file, each with devices and maps of its own.
-class device_maps : public testing::Test {
+class device_maps : public nodes_with_devices {
 protected:
-  std::vector<std::future<node>> begin(const std::vector<given>& all, bool dynamic = false) {
-    std::vector<std::future<node>> coming;
-    for (const auto& one : all) {
-      auto options = options_of(one);
-      options.rank = static_cast<std::uint32_t>(coming.size());
-      options.world_size = static_cast<std::uint32_t>(all.size());
-      options.init_method = method_;
-      options.admits_newcomers = dynamic;
-      coming.push_back(std::async(std::launch::async,
-                                  [options, gpus = one.gpus] { return become(options, gpus); }));
-    }
-    return coming;
-  }
-
-  std::vector<node> start(const std::vector<given>& all, bool dynamic = false) {
-    std::vector<node> nodes;
-    for (auto& one : begin(all, dynamic)) nodes.push_back(one.get());
-    return nodes;
-  }
-
-  node join(const given& what) {
-    auto options = options_of(what);
-    options.init_method = method_;
-    options.joins_running = true;
-    return become(options, what.gpus);
-  }
-
   /// The job does not begin: `giver`, whose map is wrong, and the others say why, and soon.
   void expect_refused(const std::vector<given>& all, std::size_t giver, const std::string& why) {
     SCOPED_TRACE(why);
@@ -79,9 +31,6 @@ protected:
     }
     EXPECT_LT(clock::now() - start, 10s);
   }
-
-  temporary_folder folder_;
-  const std::string method_ = "file://" + (folder_.path() / "meet").string();
 };
 
 TEST_F(device_maps, that_are_wrong_are_refused_at_the_start_on_every_node) {
