@@ -49,8 +49,8 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
   std::span<const std::byte> body;
   if (text) {
     body = text->body().bytes();
-    const bool back = header.kind == envelope_kind::response || text->goes_back();
-    text->tensors().go_by(back ? to.devices.answers : to.devices.calls);
+    header.goes_back |= header.kind == envelope_kind::response;
+    text->tensors().go_by(header.goes_back ? to.devices.answers : to.devices.calls);
   }
   auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
   const bool windowed =

@@ -32,13 +32,7 @@ public:
   encoder& body() noexcept { return *body_; }
   tensor_writer& tensors() noexcept { return tensors_; }
 
-  /// Its tensors go by the device map of the receiver, the other way: to where it has asked for
-  /// them, or has sent them from. So do those of every answer.
-  void go_back() noexcept { goes_back_ = true; }
-  bool goes_back() const noexcept { return goes_back_; }
-
 private:
-  bool goes_back_ = false;
   tensor_writer tensors_;
   encoder* body_;
 };

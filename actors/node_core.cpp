@@ -49,7 +49,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   envelope_header header;
   header.kind = envelope_kind::call;
   header.urgent = how.urgent;
-  if (how.goes_back) text.go_back();
+  header.goes_back = how.goes_back;
   header.target = hash;
   context.finish(header);
   header.request = remoting_->expect(std::move(pending));

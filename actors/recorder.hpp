@@ -11,6 +11,7 @@ class Tensor;
 
 namespace troupe {
 
+struct envelope_header;
 class node_core;
 class peer;
 
@@ -40,9 +41,10 @@ public:
   virtual void forget(const crossing& where) noexcept = 0;
 
   /// A message has come, a call (which may be the first that this node hears of the context) or an
-  /// answer. Its tensors that require gradients become results of what `from` has recorded. Throws
+  /// answer. Its tensors that require gradients become results of what `from` has recorded; their
+  /// gradients go the other way than they have (see call_options::goes_back). Throws
   /// unknown_context.
-  virtual void receive(const crossing& where, peer& from, bool is_call,
+  virtual void receive(const crossing& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;
 
   /// `whom` is gone, and with it the contexts that it has opened.

@@ -55,8 +55,7 @@ crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& i
   std::vector<at::Tensor> received;
   if (auto* tensors = message.tensors(); tensors && where.number != 0)
     received = tensors->requiring_grad();
-  recorder_of(actors, where.context)
-      .receive(where, from, message.header().kind == envelope_kind::call, received);
+  recorder_of(actors, where.context).receive(where, from, message.header(), received);
   return where;
 }
 

@@ -103,14 +103,15 @@ void context_table::forget(const troupe::detail::crossing& where) noexcept {
   }
 }
 
-void context_table::receive(const troupe::detail::crossing& where, peer& from, bool is_call,
+void context_table::receive(const troupe::detail::crossing& where, peer& from,
+                            const envelope_header& header,
                             const std::vector<at::Tensor>& received) {
   std::shared_ptr<participant> part;
   {
     const std::unique_lock lock(mutex_);
     if (const auto place = all_.find(where.context); place != all_.end()) {
       part = place->second;
-    } else if (is_call && !closed_ && !ended_.contains(where.context)) {
+    } else if (header.kind == envelope_kind::call && !closed_ && !ended_.contains(where.context)) {
       const auto rank = static_cast<transport::rank_t>(where.context >> rank_shift);
       auto* opener = node_.actors().peers().find(rank);
       if (!opener || !opener->live())
@@ -122,7 +123,7 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from, b
   if (!part) part = find(where.context);  // which throws
   part->know(from);
   if (received.empty()) return;
-  const std::shared_ptr<receive_node> node(new receive_node(from, where.number, is_call),
+  const std::shared_ptr<receive_node> node(new receive_node(from, where.number, header.goes_back),
                                            torch::autograd::deleteNode);
   receive_node::own(node, received);
 }

@@ -50,7 +50,7 @@ public:
   void record(const troupe::detail::crossing& where, peer& to,
               std::vector<at::Tensor>&& sent) override;
   void forget(const troupe::detail::crossing& where) noexcept override;
-  void receive(const troupe::detail::crossing& where, peer& from, bool is_call,
+  void receive(const troupe::detail::crossing& where, peer& from, const envelope_header& header,
                const std::vector<at::Tensor>& received) override;
   void bury(const peer& whom) override;
   void close() override;

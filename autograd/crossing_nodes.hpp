@@ -52,16 +52,16 @@ protected:
 /// What a message stands for in the graph of its receiver: the node whose results its tensors are.
 class receive_node final : public torch::autograd::Node {
 public:
-  /// `number`: of the message, at its sender; `of_call`: it is no answer. Makes `received`, leaves
-  /// that require gradients, its results: `own` does, once the node is shared.
-  receive_node(peer& from, std::uint64_t number, bool of_call)
-      : from_(from), number_(number), of_call_(of_call) {}
+  /// `number`: of the message, at its sender; `came_back`: see call_options::goes_back. Makes
+  /// `received`, leaves that require gradients, its results: `own` does, once the node is shared.
+  receive_node(peer& from, std::uint64_t number, bool came_back)
+      : from_(from), number_(number), came_back_(came_back) {}
   static void own(const std::shared_ptr<receive_node>& self,
                   const std::vector<at::Tensor>& received);
 
   peer& from() const noexcept { return from_; }
   std::uint64_t number() const noexcept { return number_; }
-  bool of_call() const noexcept { return of_call_; }
+  bool came_back() const noexcept { return came_back_; }
   std::string name() const override { return "troupe::receive"; }
 
 private:
@@ -72,7 +72,7 @@ private:
 
   peer& from_;
   const std::uint64_t number_;
-  const bool of_call_;
+  const bool came_back_;
 };
 
 }  // namespace troupe::autograd::detail

@@ -99,9 +99,10 @@ namespace {
 void put_beside_tensors(const send_node& sent, std::vector<at::Tensor>& gradients, bool recorded) {
   const at::AutoGradMode records(recorded);
   for (std::size_t i = 0; i < gradients.size() && i < sent.num_inputs(); ++i) {
-    const auto device = sent.input_metadata(i).device();
-    if (gradients[i].defined() && gradients[i].device() != device)
-      gradients[i] = gradients[i].to(device);
+    const auto& wanted = sent.input_metadata(i);
+    auto& one = gradients[i];
+    if (one.defined() && one.device() != wanted.device() && wanted.is_same_shape(one))
+      one = one.to(wanted.device());
   }
 }
 

@@ -129,7 +129,7 @@ next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what) {
 next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what) {
   what.step = context_table::of(here).next_number();
   auto how = always;
-  how.goes_back = of.of_call();
+  how.goes_back = !of.came_back();
   begin_step<&serve_gradients>(here, of.from().info, what, how);
   return {what.step, of.from().rank()};
 }

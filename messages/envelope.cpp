@@ -79,6 +79,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
+  root.setGoesBack(header.goes_back);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -175,6 +176,7 @@ void opened_envelope::read() {
   header_ = {checked_kind(root.getVersion(), static_cast<unsigned>(root.getKind())),
              root.getUrgent(),
              root.getRecorded(),
+             root.getGoesBack(),
              root.getEpoch(),
              root.getJob(),
              root.getIncarnation(),

@@ -25,6 +25,7 @@ struct envelope_header {
   envelope_kind kind = envelope_kind::control;
   bool urgent = false;
   bool recorded = false;
+  bool goes_back = false;  ///< its tensors go by the receiver's device map, the other way
   std::uint32_t epoch = 0;
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;

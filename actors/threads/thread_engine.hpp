@@ -188,8 +188,8 @@ private:
   std::atomic<int> takeover_patience_{1};  // times `options_.takeover`
   std::atomic<int> least_patience_{1};     // as it has learned
   std::atomic<clock::rep> taken_over_{0};  // when, from a handler that still runs; 0: none
-  bool second_look_ = false;               // the minder's, as is the next one
-  leader_role::snapshot glanced_at_ = 0;   // as it has left the role
+  std::atomic<bool> second_look_{false};
+  leader_role::snapshot glanced_at_ = 0;  // the minder's: as it has left the role
   std::atomic<std::uint64_t> armed_for_handler_{0};
   std::mutex timer_mutex_;
   std::atomic<clock::rep> next_timer_{clock::time_point::max().time_since_epoch().count()};

@@ -85,6 +85,7 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
 void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
                                        engine_unit& unit) {
   empty_polls idle(processor_);
+  unsigned busy = 0;
   // What this thread's own handler has left to itself goes to others now.
   if (have_jobs()) summon_runner();
   for (;;) {
@@ -99,6 +100,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     }
     if (events > 0) {
       idle.forget();
+      if (++busy % 16 == 0 && deadline != never && clock::now() >= deadline) break;
       continue;
     }
     const auto next = idle.one_more(spin(), options_.yield_after);

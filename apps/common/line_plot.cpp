@@ -35,7 +35,8 @@ double nice_step(double range, int most) {
 }
 
 std::string label(double value) {
-  return value == std::round(value) ? with_commas(value) : fmt::format("{:g}", value);
+  const bool plain = std::abs(value) < 1e7 && value == std::round(value);
+  return plain ? with_commas(value) : fmt::format("{:g}", value);
 }
 
 std::string escaped(const std::string& text) {
@@ -54,36 +55,55 @@ std::string escaped(const std::string& text) {
 // An axis as it is drawn, which has a length whatever the run was.
 class scale {
 public:
-  explicit scale(const line_plot::axis& what) : log_(what.logarithmic), first_(what.first) {
-    last_ = what.last > first_ ? what.last : log_ ? first_ * 10 : first_ + 1;
+  explicit scale(const line_plot::axis& what) : log_(what.logarithmic) {
+    const bool usable = std::isfinite(what.first) && (!log_ || what.first > 0);
+    first_ = usable ? what.first : log_ ? 1 : 0;
+    const double least = log_ ? first_ * 1.000001 : first_;  // no shorter has a length
+    const double other = log_ ? first_ * 10 : first_ + std::max(1.0, std::abs(first_));
+    last_ = std::isfinite(what.last) && what.last > least ? what.last : other;
   }
+
+  double first() const { return first_; }
 
   // From 0 at the axis' first value to 1 at its last.
   std::optional<double> at(double value) const {
     if (!std::isfinite(value)) return std::nullopt;
     const double clamped = std::clamp(value, first_, last_);
-    return log_ ? std::log(clamped / first_) / std::log(last_ / first_)
-                : (clamped - first_) / (last_ - first_);
+    if (!log_) return (clamped - first_) / (last_ - first_);
+    return (std::log(clamped) - std::log(first_)) / (std::log(last_) - std::log(first_));
   }
 
-  // Labelled: multiples of a nice step, or 1, 2 and 5 times powers of ten.
+  // Labelled. Powers of ten are all that is told apart where there are many.
   std::vector<double> marks(int most) const {
-    std::vector<double> out;
-    if (log_) {
-      for (double power = std::pow(10, std::floor(std::log10(first_))); power <= last_; power *= 10)
-        for (const double factor : {1.0, 2.0, 5.0}) out.push_back(factor * power);
-    } else {
-      const double step = nice_step(last_ - first_, most);
-      for (double n = std::ceil(first_ / step - 1e-9); n * step <= last_ + 1e-9 * step; ++n)
-        out.push_back(n * step);
-    }
-    std::erase_if(out, [this](double x) { return x < first_ * (1 - 1e-9) || x > last_; });
-    return out;
+    auto out = log_ ? powers(most) : std::vector<double>();
+    std::erase_if(out, [this](double x) { return x < first_ || x > last_; });
+    return out.size() < 2 ? multiples(most) : out;
   }
 
 private:
+  // Of a nice step.
+  std::vector<double> multiples(int most) const {
+    std::vector<double> out;
+    const double step = nice_step(last_ - first_, most);
+    const double from = std::ceil(first_ / step - 1e-9);
+    for (int i = 0; i <= most + 1 && (from + i) * step <= last_ + 1e-9 * step; ++i)
+      out.push_back((from + i) * step);
+    return out;
+  }
+
+  // Of ten; also 2 and 5 times them where there are few.
+  std::vector<double> powers(int most) const {
+    std::vector<double> out;
+    const int lowest = int(std::floor(std::log10(first_))), highest = int(std::log10(last_));
+    const int step = std::max(1, (highest - lowest + most) / most);
+    for (int n = lowest; n <= highest; n += step)
+      for (const double factor : {1.0, 2.0, 5.0})
+        if (factor == 1 || highest - lowest <= 3) out.push_back(factor * std::pow(10, n));
+    return out;
+  }
+
   const bool log_;
-  const double first_;
+  double first_;
   double last_;
 };
 
@@ -158,7 +178,7 @@ private:
       text(left - 10, y + 4, "end", faint, 12, label(value));
     }
     auto marks = x_.marks(8);
-    const double first = plot_.x_.first;
+    const double first = x_.first();
     if (marks.empty() || marks.front() != first) marks.insert(marks.begin(), first);
     double last_end = -1e9;
     for (const double value : marks) {

@@ -6,14 +6,16 @@
 namespace common {
 
 /// What a run looked like: lines, points and levels over two axes, as a self-contained SVG picture
-/// 800 units wide. Points that are not finite are left out, those beyond an axis lie at its end.
+/// 800 units wide. Points that are not finite are left out, those beyond an axis lie at its end. An
+/// axis whose ends make none (not finite, in the wrong order, or below 0 on a logarithmic one) is
+/// given others.
 class line_plot {
 public:
   struct axis {
     std::string name;
     double first = 0;
     double last = 1;
-    bool logarithmic = false;  ///< both ends above 0
+    bool logarithmic = false;
   };
   struct point {
     double x, y;

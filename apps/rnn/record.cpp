@@ -18,12 +18,14 @@ using points = common::line_plot::points;
 
 // In so many points: a step's own loss says little.
 points smoothed(const std::vector<float>& losses) {
-  const std::size_t together = std::max<std::size_t>(losses.size() / 300, 1);
+  const std::size_t together = (losses.size() + 299) / 300;
   points out;
-  for (std::size_t first = 0; first + together <= losses.size(); first += together) {
+  for (std::size_t first = 0; first < losses.size();) {
+    const auto end = std::min(first + together, losses.size());
     double sum = 0;
-    for (auto i = first; i < first + together; ++i) sum += losses[i];
-    out.push_back({double(first + together), std::exp(sum / double(together))});
+    for (auto i = first; i < end; ++i) sum += losses[i];
+    out.push_back({double(end), std::exp(sum / double(end - first))});
+    first = end;
   }
   return out;
 }
@@ -34,8 +36,9 @@ points tests(const std::vector<epoch_record>& epochs) {
   return out;
 }
 
-// Of what is finite, and of the level.
-std::pair<double, double> range(const std::vector<points>& curves, double level) {
+// Of what is finite, and of the level. What is far worse than a guess among all words, as where a
+// training has gone wrong, may lie beyond.
+std::pair<double, double> range(const std::vector<points>& curves, double level, double words) {
   double lowest = level, highest = level;
   for (const auto& curve : curves)
     for (const auto& p : curve)
@@ -43,7 +46,7 @@ std::pair<double, double> range(const std::vector<points>& curves, double level)
         lowest = std::min(lowest, p.y);
         highest = std::max(highest, p.y);
       }
-  return {0.9 * lowest, 1.1 * highest};
+  return {0.9 * lowest, 1.1 * std::min(highest, 100 * std::max(words, level))};
 }
 
 }  // namespace
@@ -71,7 +74,8 @@ std::string verdict(const training_record& record) {
 std::string to_svg(const training_record& record) {
   const auto learnt = smoothed(record.losses);
   const auto tested = tests(record.epochs);
-  const auto [lowest, highest] = range({learnt, tested}, record.unigram_perplexity);
+  const auto [lowest, highest] =
+      range({learnt, tested}, record.unigram_perplexity, double(record.words));
   common::line_plot picture(
       "Language model: perplexity by step",
       fmt::format("{} parameters on {} rank{}, {} tokens learnt in {:.1f} s, seed {}",

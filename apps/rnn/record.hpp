@@ -40,7 +40,7 @@ std::string epoch_text(const training_record& record);
 /// "perplexity 62.1, of a unigram model 310.4; 5,382,120 tokens in 88.2 s, 61,022/s"
 std::string verdict(const training_record& record);
 
-/// The perplexity of each step and of the test, as a picture.
+/// The perplexity in training, of up to 300 pieces of the run, and of the tests, as a picture.
 std::string to_svg(const training_record& record);
 
 /// The record's numbers as a JSON object, without the losses.

@@ -130,8 +130,8 @@ job make_job(const run_options& options) {
 
 // Large tensors on huge pages: the kernel copies them to another rank at up to twice the speed. But
 // it clears them whenever they are new, and libc gives back what is freed at the end of its memory:
-// a copy of 4 MB, made anew each time, takes 1.6 ms then, and 0.12 ms where libc keeps it. Above 32
-// MiB libc maps each by itself: holes of that size would rarely fit again (and glibc before 2.35
+// a copy of 4 MB, made anew each time, takes 1.6 ms then, and 0.12 ms where libc keeps it. From 32
+// MiB on libc maps each by itself: holes of that size would rarely fit again (and glibc before 2.35
 // takes no higher threshold).
 constexpr std::pair<const char*, const char*> memory_settings[] = {
     {"THP_MEM_ALLOC_ENABLE", "1"},

@@ -22,9 +22,9 @@ MASTER_PORT, TROUPE_JOB_ID, TROUPE_JOB_SECRET, OMP_NUM_THREADS and MKL_NUM_THREA
 ranks, unless already set or given by --threads). Unless already set, or --plain-memory is given,
 also THP_MEM_ALLOC_ENABLE=1, with which libtorch puts large tensors on huge pages, which travel
 faster, and MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_, with which libc keeps
-what tensors of up to 32 MiB have left for the next ones: new pages cost more than most operations.
-A rank may then hold some hundred MiB that it does not use. Rank 0 reads standard input, the others
-nothing.
+what tensors below 32 MiB have left for the next ones: new pages cost more than most operations. A
+rank may then hold some hundred MiB that it does not use, and more where many threads make tensors.
+Rank 0 reads standard input, the others nothing.
 
 A job of several machines needs one secret on all of them: 64 hexadecimal digits, made for example
 by `openssl rand -hex 32`, in TROUPE_JOB_SECRET or in a file that only you can read (--secret-file).

@@ -59,4 +59,7 @@ struct Envelope {
   recorded @14 :Bool;
   # Belongs to a distributed autograd context, of which the body's first two words tell: the context
   # and the message's number in it.
+
+  goesBack @15 :Bool;
+  # Its tensors have gone by the receiver's device map, the other way, as those of answers do.
 }

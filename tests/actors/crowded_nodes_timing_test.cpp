@@ -2,7 +2,9 @@
 // the turn of one that has something to do.
 #include <dirent.h>
 #include <sched.h>
+#include <time.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "tests/actors/job.hpp"
@@ -14,11 +16,11 @@ class crowded_nodes : public on_networks {
 protected:
   // The threads of nodes begin where the one that starts them may run.
   crowded_nodes() {
-    sched_getaffinity(0, sizeof mine_, &mine_);
+    EXPECT_EQ(sched_getaffinity(0, sizeof mine_, &mine_), 0);
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
-    sched_setaffinity(0, sizeof one, &one);
+    EXPECT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   }
   ~crowded_nodes() override { sched_setaffinity(0, sizeof mine_, &mine_); }
 
@@ -29,8 +31,10 @@ TROUPE_ON_NETWORKS(crowded_nodes);
 
 int twice(int x) { return 2 * x; }
 
+std::atomic<bool> may_end{false};
+
 int sleep_long(int x) {
-  std::this_thread::sleep_for(500ms);
+  while (!may_end) std::this_thread::sleep_for(1ms);
   return x;
 }
 
@@ -56,25 +60,44 @@ void call_for(const node& caller, std::chrono::milliseconds span) {
     ASSERT_EQ(caller.rpc_sync<&twice>("b", 21), 42);
 }
 
+// Of all threads of this process.
+std::chrono::nanoseconds computed() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 TEST_P(crowded_nodes, are_not_woken_to_see_that_handlers_are_short) {
   auto nodes = start({"a", "b"});
   call_for(nodes[0], 100ms);
-  const auto before = sleeps_of_node_threads();
-  call_for(nodes[0], 1s);
-  EXPECT_LT(sleeps_of_node_threads() - before, 100);
+  long fewest = -1;
+  for (int window = 0; window < 20; ++window) {
+    const auto begun = clock::now();
+    const auto time = computed();
+    const auto before = sleeps_of_node_threads();
+    call_for(nodes[0], 100ms);
+    const auto sleeps = sleeps_of_node_threads() - before;
+    // Where others compute on the processor nodes have to sleep.
+    if (computed() - time < 0.95 * (clock::now() - begun)) continue;
+    fewest = fewest < 0 ? sleeps : std::min(fewest, sleeps);
+  }
+  if (fewest < 0) GTEST_SKIP() << "others compute on this processor";
+  EXPECT_LT(fewest, 20);
 }
 
 TEST_P(crowded_nodes, answer_while_a_handler_sleeps) {
   auto nodes = start({"a", "b"});
   for (int round = 0; round < 3; ++round) {
     call_for(nodes[0], 100ms);
+    may_end = false;
     auto asleep = nodes[0].rpc_async<&sleep_long>("b", round);
     for (int i = 0; i < 20; ++i) {
       const auto begun = clock::now();
       EXPECT_EQ(nodes[0].rpc_sync<&twice>("b", i), 2 * i);
-      EXPECT_LT(clock::now() - begun, 100ms);
+      EXPECT_LT(clock::now() - begun, 1s);
     }
     EXPECT_FALSE(asleep.ready());
+    may_end = true;
     EXPECT_EQ(asleep.get_for(patience), round);
   }
 }

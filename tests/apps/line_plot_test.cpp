@@ -1,5 +1,6 @@
 #include "apps/common/line_plot.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,6 +80,39 @@ TEST(line_plot, draws_axes_that_have_no_length) {
     EXPECT_THAT(svg, HasSubstr("points=\"70.0,408.0 \""));
     EXPECT_THAT(svg, Not(HasSubstr("nan")));
   }
+}
+
+std::size_t labels_in(double first, double last, bool logarithmic) {
+  auto picture = picture_of(
+      {.name = "x"}, {.name = "y", .first = first, .last = last, .logarithmic = logarithmic});
+  const auto svg = picture.svg();
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("9,223,372")));
+  return count(svg, "text-anchor=\"end\"");
+}
+
+TEST(line_plot, has_some_labels_whatever_its_axis_is) {
+  const double most = std::numeric_limits<double>::max(), none = std::nan("");
+  for (const auto& [first, last] : std::vector<std::pair<double, double>>{{225, 473},
+                                                                          {1, 1e4},
+                                                                          {0.5, 2e9},
+                                                                          {1e-300, 1e300},
+                                                                          {40, most},
+                                                                          {1e15, 1e15 + 2},
+                                                                          {0, 1e26},
+                                                                          {0, 0},
+                                                                          {-3, 5},
+                                                                          {5, -3},
+                                                                          {none, none},
+                                                                          {0, none},
+                                                                          {1, HUGE_VAL},
+                                                                          {-HUGE_VAL, HUGE_VAL}})
+    for (const bool logarithmic : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} to {}{}", first, last, logarithmic ? ", logarithmic" : ""));
+      const auto labels = labels_in(first, last, logarithmic);
+      EXPECT_GE(labels, 2u);
+      EXPECT_LE(labels, 15u);
+    }
 }
 
 TEST(line_plot, has_a_legend_of_as_many_rows_as_it_needs) {

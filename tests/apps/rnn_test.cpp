@@ -223,6 +223,8 @@ TEST(rnn, draws_its_curves) {
   // Pairs of steps: the first is at 400, on an axis from 40.5 to 440.
   const double first = 408 - 324 * std::log(400 / 40.5) / std::log(440 / 40.5);
   EXPECT_THAT(svg, testing::HasSubstr(fmt::format("points=\"72.4,{:.1f} ", first)));
+  record.losses[1] = 709.7F;  // of which the mean alone is finite
+  EXPECT_THAT(to_svg(record), testing::HasSubstr(">10,000<"));
   record.losses.assign(3, std::numeric_limits<float>::quiet_NaN());  // a training that went wrong
   record.epochs = {{20, NAN, NAN, 600, 3}};
   EXPECT_THAT(to_svg(record), testing::Not(testing::HasSubstr("nan")));

@@ -70,6 +70,23 @@ TEST_F(gradient_devices, of_answers_are_those_that_they_came_from) {
   shut_down(nodes);
 }
 
+at::Tensor cube(const at::Tensor& x) { return x * x * x; }
+
+// What they are sent by has gone back itself.
+TEST_F(gradient_devices, of_gradients_go_forth_again) {
+  auto nodes = start({{"a"}, {"b", 1, {{"a", {{"cuda:0", "cpu"}}}}}});
+  {
+    const autograd::context context(nodes[0]);
+    const auto x = weight();
+    context.backward({nodes[0].rpc_sync<&cube>("b", x).sum()}, {.create_graph = true});
+    const auto first = context.get_gradients()[x];
+    EXPECT_TRUE(first.equal(3 * x * x));
+    context.backward({first.sum()});
+    EXPECT_TRUE(context.get_gradients()[x].equal(3 * x * x + 6 * x));
+  }
+  shut_down(nodes);
+}
+
 class gradient_devices_on_a_gpu : public on_networks {
 protected:
   void SetUp() override {

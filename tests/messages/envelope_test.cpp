@@ -62,6 +62,7 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
+  root.setGoesBack(header.goes_back);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -80,11 +81,17 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     random_values random(seed);
     const auto body = bytes_of(seed == 1 ? 0 : seed == 2 ? 4096 : random.bits() % 4097);
-    const envelope_header sent{every_kind[seed % 5], random.make<bool>(),
-                               random.make<bool>(),  random.make<std::uint32_t>(),
-                               random.bits(),        random.bits(),
-                               random.bits(),        random.bits(),
-                               random.bits(),        random.bits()};
+    const envelope_header sent{every_kind[seed % 5],
+                               random.make<bool>(),
+                               random.make<bool>(),
+                               random.make<bool>(),
+                               random.make<std::uint32_t>(),
+                               random.bits(),
+                               random.bits(),
+                               random.bits(),
+                               random.bits(),
+                               random.bits(),
+                               random.bits()};
     const auto sealed = seal(sent, body);
     const auto expected = by_the_builder(sent, body);
     ASSERT_TRUE(std::ranges::equal(sealed.bytes.bytes(), expected)) << body.size() << " bytes";
@@ -93,7 +100,7 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
 }
 
 TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
-  const envelope_header sent{envelope_kind::call, true, false, 7, 1, 2, 3, 4, 5, 6};
+  const envelope_header sent{envelope_kind::call, true, false, true, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
   // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
@@ -108,6 +115,7 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
     EXPECT_EQ(plain->kind, static_cast<std::uint16_t>(root.getKind()));
     EXPECT_EQ(plain->header.urgent, root.getUrgent());
     EXPECT_EQ(plain->header.recorded, root.getRecorded());
+    EXPECT_EQ(plain->header.goes_back, root.getGoesBack());
     EXPECT_EQ(plain->header.epoch, root.getEpoch());
     EXPECT_EQ(plain->header.job, root.getJob());
     EXPECT_EQ(plain->header.incarnation, root.getIncarnation());
@@ -142,15 +150,23 @@ TEST(envelope, keeps_its_header) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
     for (const auto kind : every_kind) {
       random_values random(seed);
-      const envelope_header sent{
-          kind,          random.make<bool>(), random.make<bool>(), random.make<std::uint32_t>(),
-          random.bits(), random.bits(),       random.bits(),       random.bits(),
-          random.bits(), random.bits()};
+      const envelope_header sent{kind,
+                                 random.make<bool>(),
+                                 random.make<bool>(),
+                                 random.make<bool>(),
+                                 random.make<std::uint32_t>(),
+                                 random.bits(),
+                                 random.bits(),
+                                 random.bits(),
+                                 random.bits(),
+                                 random.bits(),
+                                 random.bits()};
       const auto opened = open(seal(sent, {}));
       const auto& got = opened.header();
       EXPECT_EQ(got.kind, sent.kind);
       EXPECT_EQ(got.urgent, sent.urgent);
       EXPECT_EQ(got.recorded, sent.recorded);
+      EXPECT_EQ(got.goes_back, sent.goes_back);
       EXPECT_EQ(got.epoch, sent.epoch);
       EXPECT_EQ(got.job, sent.job);
       EXPECT_EQ(got.incarnation, sent.incarnation);
