@@ -53,6 +53,20 @@ std::string complaint(F&& f) {
   EXPECT_NE(complaint([&] { (void)(call); }).find(part), std::string::npos) \
       << complaint([&] { (void)(call); })
 
+envelope_header any_header(envelope_kind kind, random_values& random) {
+  return {kind,
+          random.make<bool>(),
+          random.make<bool>(),
+          random.make<bool>(),
+          random.make<std::uint32_t>(),
+          random.bits(),
+          random.bits(),
+          random.bits(),
+          random.bits(),
+          random.bits(),
+          random.bits()};
+}
+
 // What Cap'n Proto itself makes of a header and a body.
 std::vector<std::byte> by_the_builder(const envelope_header& header,
                                       std::span<const std::byte> body) {
@@ -81,17 +95,7 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     random_values random(seed);
     const auto body = bytes_of(seed == 1 ? 0 : seed == 2 ? 4096 : random.bits() % 4097);
-    const envelope_header sent{every_kind[seed % 5],
-                               random.make<bool>(),
-                               random.make<bool>(),
-                               random.make<bool>(),
-                               random.make<std::uint32_t>(),
-                               random.bits(),
-                               random.bits(),
-                               random.bits(),
-                               random.bits(),
-                               random.bits(),
-                               random.bits()};
+    const auto sent = any_header(every_kind[seed % 5], random);
     const auto sealed = seal(sent, body);
     const auto expected = by_the_builder(sent, body);
     ASSERT_TRUE(std::ranges::equal(sealed.bytes.bytes(), expected)) << body.size() << " bytes";
@@ -150,17 +154,7 @@ TEST(envelope, keeps_its_header) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed)
     for (const auto kind : every_kind) {
       random_values random(seed);
-      const envelope_header sent{kind,
-                                 random.make<bool>(),
-                                 random.make<bool>(),
-                                 random.make<bool>(),
-                                 random.make<std::uint32_t>(),
-                                 random.bits(),
-                                 random.bits(),
-                                 random.bits(),
-                                 random.bits(),
-                                 random.bits(),
-                                 random.bits()};
+      const auto sent = any_header(kind, random);
       const auto opened = open(seal(sent, {}));
       const auto& got = opened.header();
       EXPECT_EQ(got.kind, sent.kind);
