@@ -92,13 +92,15 @@ void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
 
 bool thread_engine::wake_parked() {
   if (parked_count_.load(std::memory_order_seq_cst) == 0) return false;
-  std::lock_guard guard(threads_mutex_);
+  std::unique_lock guard(threads_mutex_);
   if (parked_.empty()) return false;
   auto* thread = parked_.back();
   parked_.pop_back();
   parked_count_.fetch_sub(1);
-  thread->awake.store(1);
-  futex_wake(thread->awake);
+  auto& word = thread->awake;
+  word.store(1);
+  guard.unlock();
+  futex_wake(word);
   return true;
 }
 
