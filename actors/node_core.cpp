@@ -13,6 +13,7 @@
 #include "actors/recorder.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "actors/thread_state.hpp"
+#include "actors/unanswered.hpp"
 #include "messages/log.hpp"
 #include "transport/virtual/random.hpp"
 
@@ -37,6 +38,18 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
                                    const std::shared_ptr<reply_sink>& sink, const call_options& how,
                                    letter& text, const border& handles,
                                    detail::recording& context) {
+  envelope_header header;
+  header.kind = envelope_kind::call;
+  header.urgent = how.urgent;
+  header.goes_back = how.goes_back;
+  header.target = hash;
+  context.finish(header);
+  if (sink == detail::nobody()) {
+    const patience until{how.wait && remoting_->senders_wait(), never, {}, how.overdraws};
+    remoting_->out().send(to, 0, header, &text, nullptr, until);
+    context.sent();
+    return 0;
+  }
   pending_request pending;
   pending.references = handles.references();
   pending.peer = to.rank();
@@ -46,12 +59,6 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
-  envelope_header header;
-  header.kind = envelope_kind::call;
-  header.urgent = how.urgent;
-  header.goes_back = how.goes_back;
-  header.target = hash;
-  context.finish(header);
   header.request = remoting_->expect(std::move(pending));
   range.begin(name, self().name, to.info.name,
               detail::range_number(identity_.rank, header.request));

@@ -9,8 +9,10 @@ reply_token::~reply_token() {
   if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
 }
 
-// False: the node has been shut down, and the caller hears that it is lost.
+// False: nothing was sent. Nobody wants it, or the node has been shut down, and the caller hears
+// that it is lost.
 bool reply_token::send(remoting& owner, letter& text, detail::recording& context) {
+  if (request_ == 0) return false;
   gate::pass pass(owner.entrance());
   if (!pass) return false;
   envelope_header header;
@@ -43,6 +45,7 @@ std::exception_ptr reply_token::cancelled() const {
 }
 
 void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {
+  if (request_ == 0) return;  // which nobody can cancel
   later_ = true;
   if (!owner_->served().add({to_, request_}, source)) source->cancel();
 }
@@ -60,7 +63,7 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool rea
     if (!expected)
       log().warn("{} for {} failed: {}{}{}", what.empty() ? "a call" : what, to_->info.name,
                  told.type, told.type.empty() ? "" : ": ", told.text);
-    owner.out().send_fault(*to_, 0, request_, told, read);
+    if (request_ != 0) owner.out().send_fault(*to_, 0, request_, told, read);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());
   }
