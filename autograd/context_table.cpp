@@ -2,7 +2,6 @@
 
 #include "autograd/context.hpp"
 
-#include "autograd/distributed_pass.hpp"
 #include "autograd/pass_steps.hpp"
 
 namespace troupe::autograd::detail {
@@ -23,7 +22,7 @@ std::unique_ptr<troupe::detail::recorder> make_table(node_core& node) {
 const bool provided = troupe::detail::provide_recorder(&make_table);
 
 context_table::context_table(node_core& node)
-    : node_(node), last_context_(node.random() & (low_bits >> 1)) {}
+    : node_(node), workers_(node), last_context_(node.random() & (low_bits >> 1)) {}
 
 context_table& context_table::of(node_core& node) {
   return static_cast<context_table&>(*node.actors().records());
@@ -76,13 +75,17 @@ void context_table::end(std::uint64_t context, const std::string& why) {
   if (!part) return;
   for (auto* whom : part->known())
     if (whom->rank() != node_.self().id && whom != &part->opener())
-      tell_end(node_, *whom, context, why);
-  part->end(node_, why);
+      tell_end(node_, *whom, context, why, part->opener().rank() == node_.self().id);
+  end(*part, why);
+}
+
+void context_table::end(participant& part, const std::string& why) {
+  if (auto worker = part.end(why); worker.actor) workers_.take_back(std::move(worker));
 }
 
 pass_actor context_table::actor_of(const std::shared_ptr<participant>& part) {
-  auto found = part->actor([&] { return spawn_pass_actor(node_, part); });
-  if (!found) throw_unknown(part->id(), "it has just ended");
+  auto found = part->actor([&] { return workers_.take(part); });
+  if (!found) throw_ended(part->id());
   return found;
 }
 
@@ -142,7 +145,7 @@ void context_table::bury(const peer& whom) {
   for (const auto& part : others) part->bury(whom);
   const auto why = "its opener " + whom.info.name + " is lost";
   for (const auto id : orphans)
-    if (const auto part = take(id, why)) part->end(node_, why);
+    if (const auto part = take(id, why)) end(*part, why);
 }
 
 void context_table::close() {
@@ -152,7 +155,8 @@ void context_table::close() {
     closed_ = true;
     all.swap(all_);
   }
-  for (const auto& [id, part] : all) part->end(node_, "the node has been shut down");
+  workers_.close();
+  for (const auto& [id, part] : all) end(*part, "the node has been shut down");
 }
 
 context_table::census context_table::count() const {

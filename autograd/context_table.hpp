@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "actors/recorder.hpp"
-#include "autograd/participant.hpp"
+#include "autograd/pass_desk.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -34,7 +34,7 @@ public:
   /// is told to whoever comes late.
   void end(std::uint64_t context, const std::string& why);
 
-  /// The actor of a context, which is made if need be. Throws unknown_context.
+  /// The actor of a context. Throws unknown_context.
   pass_actor actor_of(const std::shared_ptr<participant>& part);
 
   /// A number for a message or a pass, which no other of the job's has.
@@ -64,7 +64,10 @@ private:
   std::uint64_t prefix() const noexcept;
   std::shared_ptr<participant> take(std::uint64_t context, const std::string& why);
 
+  void end(participant& part, const std::string& why);
+
   node_core& node_;
+  pass_actors workers_;
   std::atomic<std::uint64_t> last_context_;
   std::atomic<std::uint64_t> last_number_{0};
   std::atomic<std::size_t> passes_{0};

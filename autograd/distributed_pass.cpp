@@ -94,7 +94,7 @@ public:
   void end() const {
     if (leaves_out_) forget();
   }
-  void forget() const { send(actor_, forget_pass{pass_.number}); }
+  void forget() const { send(actor_, forget_pass{pass_.context, pass_.number}); }
 
 private:
   // Begins a round by its first step, on this thread if asked. Ready when all that follows from it
@@ -203,6 +203,8 @@ future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>
   const auto actor = context_table::of(here.core()).actor_of(part);
   future<void> over = run_aside(here, part, roots, how);
   over.state().answered_by(id_of(actor));
+  // It works for no other context meanwhile: whoever waits there would seem to wait for itself.
+  over.state().when_ready(troupe::detail::make_continuation([actor] {}));
   return over;
 }
 

@@ -26,9 +26,6 @@ void run_pass(const node& here, const std::shared_ptr<participant>& part,
 future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>& part,
                             const std::vector<at::Tensor>& roots, const pass_options& how);
 
-/// The actor of a participant of this node.
-pass_actor spawn_pass_actor(node_core& node, std::shared_ptr<participant> part);
-
 }  // namespace detail
 
 }  // namespace troupe::autograd

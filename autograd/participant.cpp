@@ -1,9 +1,13 @@
 #include "autograd/participant.hpp"
 
-#include "actors/lent_thread.hpp"
 #include "autograd/pass_watch.hpp"
 
 namespace troupe::autograd::detail {
+
+void throw_ended(std::uint64_t context) {
+  throw unknown_context("Could not find autograd context with id: " + std::to_string(context) +
+                        ": it has just ended");
+}
 
 void participant::know(peer& whom) {
   const std::lock_guard lock(mutex_);
@@ -51,10 +55,10 @@ gradients participant::all_gradients() const {
   return gradients_;
 }
 
-pass_actor participant::actor(const std::function<pass_actor()>& make) {
+pass_actor participant::actor(const std::function<pass_worker()>& hire) {
   const std::lock_guard lock(mutex_);
-  if (!actor_ && !ended_) actor_ = make();
-  return actor_;
+  if (!worker_.actor && !ended_) worker_ = hire();
+  return worker_.actor;
 }
 
 void participant::watch(std::uint64_t pass, const std::shared_ptr<pass_watch>& watch) {
@@ -62,8 +66,7 @@ void participant::watch(std::uint64_t pass, const std::shared_ptr<pass_watch>& w
   if (!watch)
     watches_.erase(pass);
   else if (ended_)
-    throw unknown_context("Could not find autograd context with id: " + std::to_string(id_) +
-                          ": it has just ended");
+    throw_ended(id_);
   else
     watches_[pass] = watch;
 }
@@ -83,23 +86,23 @@ void participant::bury(const peer& whom) {
   for (const auto& [number, watch] : watches) watch->bury(whom);
 }
 
-void participant::end(node_core& here, const std::string& why) {
+pass_worker participant::end(const std::string& why) {
   decltype(sends_) sends;
   decltype(watches_) watches;
   gradients last;
-  pass_actor actor;
+  pass_worker worker;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     sends.swap(sends_);
     watches.swap(watches_);
     std::swap(last, gradients_);
-    std::swap(actor, actor_);
+    std::swap(worker, worker_);
   }
   for (const auto& [number, watch] : watches)
     watch->fail(std::make_exception_ptr(unknown_context(
         "Could not find autograd context with id: " + std::to_string(id_) + ": " + why)));
-  if (actor) troupe::detail::end_here(here, caf::actor_cast<caf::strong_actor_ptr>(actor));
+  return worker;
 }
 
 }  // namespace troupe::autograd::detail

@@ -13,7 +13,17 @@
 
 namespace troupe::autograd::detail {
 
+class pass_desk;
 class pass_watch;
+
+/// An actor that runs passes, and what it knows.
+struct pass_worker {
+  pass_actor actor;
+  std::shared_ptr<pass_desk> desk;
+};
+
+/// Throws unknown_context.
+[[noreturn]] void throw_ended(std::uint64_t context);
 
 /// One node's part in a context: what it has sent in it and to whom, and the gradients of its own
 /// leaves. Thread-safe; the backward passes are its actor's.
@@ -40,8 +50,8 @@ public:
   void add_gradient(const at::Tensor& of, at::Tensor&& gradient);
   gradients all_gradients() const;
 
-  /// The actor that runs its passes, which `make` makes at the first call.
-  pass_actor actor(const std::function<pass_actor()>& make);
+  /// The actor that runs its passes, which `hire` finds at the first call. Null: it has ended.
+  pass_actor actor(const std::function<pass_worker()>& hire);
 
   /// The passes that this node has started, by number. `watch`: of its latest round; nullptr: it is
   /// over.
@@ -51,8 +61,8 @@ public:
   /// A node is lost.
   void bury(const peer& whom);
 
-  /// Lets go of the graph, and ends the actor: what is under way fails for that reason.
-  void end(node_core& here, const std::string& why);
+  /// Lets go of the graph: what is under way fails for that reason. Returns its actor, if any.
+  pass_worker end(const std::string& why);
 
 private:
   // Not by address, so that a simulation does the same each time.
@@ -69,7 +79,7 @@ private:
   std::map<std::uint64_t, std::shared_ptr<send_node>> sends_;
   gradients gradients_;
   std::map<std::uint64_t, std::shared_ptr<pass_watch>> watches_;
-  pass_actor actor_;
+  pass_worker worker_;
   bool ended_ = false;
 };
 

@@ -106,15 +106,21 @@ TROUPE_MESSAGE(gradients_arrive, pass, step, number, walked, gradients)
 
 /// The pass has failed somewhere.
 struct forget_pass {
+  std::uint64_t context = 0;
   std::uint64_t number = 0;
 };
-TROUPE_MESSAGE(forget_pass, number)
+TROUPE_MESSAGE(forget_pass, context, number)
+
+/// The context is over. Never leaves the node.
+struct leave_context {};
+TROUPE_MESSAGE(leave_context)
 
 /// Runs one node's part in the passes of a context.
 using pass_actor =
     actor<answers<walk_from_roots, step_report>, answers<mark_sends, step_report>,
           answers<run_from_roots, step_report>, answers<gradients_arrive, step_report>,
-          answers<resume_all, step_report>, answers<resume, step_report>, accepts<forget_pass>>;
+          answers<resume_all, step_report>, answers<resume, step_report>, accepts<forget_pass>,
+          accepts<leave_context>>;
 
 }  // namespace detail
 

@@ -9,8 +9,6 @@
 
 namespace troupe::autograd::detail {
 
-class context_table;
-
 /// The part of one node in one backward pass. One thread at a time.
 class pass_part final : private gradient_taker {
 public:
@@ -67,9 +65,5 @@ private:
   bool knows_walk_ = false;  // for messages that it has not marked no gradients will come
   bool done_ = false;
 };
-
-/// What the actor of a participant does.
-pass_actor::behavior_type run_passes(pass_actor::pointer self, node_core* node,
-                                     std::shared_ptr<participant> part);
 
 }  // namespace troupe::autograd::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/lent_thread.hpp"
+#include "actors/unanswered.hpp"
 #include "autograd/context_table.hpp"
 #include "autograd/pass_watch.hpp"
 #include "messages/error_codec.hpp"
@@ -44,9 +45,11 @@ void tell_starter(node_core& here, const pass_info& pass, step_report* report,
         failure ? watch->fail(failure) : watch->add(step_report(*report));
     } else if (failure) {
       const auto why = to_caf(describe(failure, here.self().name, {}));
-      (void)as_node(here).rpc_async<&serve_failure>(pass.starter, pass, why, always);
+      troupe::detail::call_for_nobody<&serve_failure>(here, here.find(pass.starter), always, pass,
+                                                      why);
     } else {
-      (void)as_node(here).rpc_async<&serve_report>(pass.starter, pass, *report, always);
+      troupe::detail::call_for_nobody<&serve_report>(here, here.find(pass.starter), always, pass,
+                                                     *report);
     }
   } catch (const std::exception& e) {  // it is lost
     log().debug("{} could not tell rank {} of a step: {}", here.self().name, pass.starter,
@@ -93,7 +96,8 @@ void begin_step(node_core& here, const destination& to, const Message& what,
 
 void serve_forget(std::uint64_t context, std::uint64_t pass) {
   auto& table = context_table::of(*current_node());
-  if (const auto part = table.look_up(context)) send(table.actor_of(part), forget_pass{pass});
+  if (const auto part = table.look_up(context))
+    send(table.actor_of(part), forget_pass{context, pass});
 }
 
 void serve_end(std::uint64_t context, std::string why) {
@@ -105,8 +109,7 @@ template <auto F, class... Args>
 void tell(node_core& here, peer& whom, const Args&... args) noexcept {
   const troupe::detail::serving nothing({});
   try {
-    if (whom.live())
-      (void)as_node(here).rpc_async<F>(whom.info, args..., call_options{.overdraws = true});
+    if (whom.live()) troupe::detail::call_for_nobody<F>(here, whom, {.overdraws = true}, args...);
   } catch (const std::exception& e) {
     log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
   }
@@ -138,8 +141,19 @@ void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64
   tell<&serve_forget>(here, whom, context, pass);
 }
 
-void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept {
-  tell<&serve_end>(here, whom, context, why);
+// Who passes the word on waits for an answer before it leaves the job; if the opener goes, others
+// hear of that.
+void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why,
+              bool is_opener) noexcept {
+  if (is_opener) return tell<&serve_end>(here, whom, context, why);
+  const troupe::detail::serving nothing({});
+  try {
+    if (whom.live())
+      (void)as_node(here).rpc_async<&serve_end>(whom.info, context, why,
+                                                call_options{.overdraws = true});
+  } catch (const std::exception& e) {
+    log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
+  }
 }
 
 bool is_step_of(const pass_info& pass, const opened_envelope& call) noexcept {

@@ -19,7 +19,8 @@ next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what);
 /// map of their message.
 next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what);
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept;
-void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why) noexcept;
+void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why,
+              bool is_opener) noexcept;
 
 /// Does that call begin a step of this pass, or tell of one?
 bool is_step_of(const pass_info& pass, const opened_envelope& call) noexcept;
