@@ -57,10 +57,11 @@ class scale {
 public:
   explicit scale(const line_plot::axis& what) : log_(what.logarithmic) {
     const bool usable = std::isfinite(what.first) && (!log_ || what.first > 0);
-    first_ = usable ? what.first : log_ ? 1 : 0;
-    const double least = log_ ? first_ * 1.000001 : first_;  // no shorter has a length
+    first_ = usable ? within_reach(what.first) : log_ ? 1 : 0;
+    const double shortest = std::max(log_ ? 1e-6 * first_ : 0, least_span);
     const double other = log_ ? first_ * 10 : first_ + std::max(1.0, std::abs(first_));
-    last_ = std::isfinite(what.last) && what.last > least ? what.last : other;
+    const double last = std::isfinite(what.last) ? within_reach(what.last) : first_;
+    last_ = last - first_ > shortest ? last : other;
   }
 
   double first() const { return first_; }
@@ -81,6 +82,13 @@ public:
   }
 
 private:
+  // Beyond these, differences of the ends or their logarithms are no numbers.
+  static constexpr double farthest = 1e300, least_span = 1e-300;
+
+  double within_reach(double end) const {
+    return std::clamp(end, log_ ? least_span : -farthest, farthest);
+  }
+
   // Of a nice step.
   std::vector<double> multiples(int most) const {
     std::vector<double> out;
