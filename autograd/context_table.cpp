@@ -22,7 +22,10 @@ std::unique_ptr<troupe::detail::recorder> make_table(node_core& node) {
 const bool provided = troupe::detail::provide_recorder(&make_table);
 
 context_table::context_table(node_core& node)
-    : node_(node), workers_(node), last_context_(node.random() & (low_bits >> 1)) {}
+    : node_(node),
+      workers_(node),
+      last_context_(node.random() & (low_bits >> 1)),
+      last_number_(node.random() & (low_bits >> 1)) {}
 
 context_table& context_table::of(node_core& node) {
   return static_cast<context_table&>(*node.actors().records());

@@ -37,7 +37,8 @@ public:
   /// The actor of a context. Throws unknown_context.
   pass_actor actor_of(const std::shared_ptr<participant>& part);
 
-  /// A number for a message or a pass, which no other of the job's has.
+  /// A number for a message or a pass, which no other of the job's has, and none of the node's that
+  /// had this one's rank before it.
   std::uint64_t next_number() noexcept { return prefix() | (++last_number_ & low_bits); }
 
   void pass_begins() noexcept { ++passes_; }
@@ -69,7 +70,7 @@ private:
   node_core& node_;
   pass_actors workers_;
   std::atomic<std::uint64_t> last_context_;
-  std::atomic<std::uint64_t> last_number_{0};
+  std::atomic<std::uint64_t> last_number_;
   std::atomic<std::size_t> passes_{0};
 
   mutable std::shared_mutex mutex_;

@@ -4,6 +4,7 @@
 
 #include <troupe/autograd.hpp>
 
+#include "autograd/context_table.hpp"
 #include "tests/actors/job.hpp"
 
 namespace troupe::test {
@@ -200,12 +201,13 @@ TEST_P(contexts, smart_passes_leave_out_what_the_roots_do_not_use) {
     const context c(nodes[0]);
     const auto used = nodes[0].rpc_sync<&both>("b", x).first;
     const auto unused = nodes[0].rpc_sync<&multiply>("b", used, y);
-    c.backward({used.sum()});
+    c.backward({used.sum()}, {.retain_graph = true});
     EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
     EXPECT_FALSE(c.get_gradients().contains(y));
     // The rest is left for a second loss, which adds to what is there.
-    c.backward({nodes[0].rpc_sync<&twice>("b", x).sum()});
-    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(4)));
+    c.backward({unused.sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2 + 2 * 5)));
+    EXPECT_TRUE(torch::equal(c.get_gradients()[y], all(4)));
   }
   {
     const context c(nodes[0]);
@@ -297,6 +299,20 @@ TEST_P(contexts, what_comes_after_the_end_is_told) {
   shut_down(nodes);
 }
 
+// Nodes that have the same rank one after the other number their contexts and passes differently.
+TEST_P(contexts, are_not_numbered_like_those_of_another_node) {
+  const auto numbers = [&] {
+    auto nodes = start({"a"});
+    auto& table = autograd::detail::context_table::of(nodes[0].core());
+    const std::pair out(context(nodes[0]).id(), table.next_number());
+    shut_down(nodes);
+    return out;
+  };
+  const auto one = numbers(), other = numbers();
+  EXPECT_NE(one.first, other.first);
+  EXPECT_NE(one.second, other.second);
+}
+
 TEST_P(contexts, end_after_a_while_if_asked) {
   auto nodes = start({"a", "b"});
   {
@@ -337,28 +353,35 @@ struct refusing : torch::autograd::Function<refusing> {
   }
 };
 at::Tensor one_way(const at::Tensor& x) { return refusing::apply(x); }
-at::Tensor through_c(const at::Tensor& x) { return this_node().rpc_sync<&one_way>("c", x * 2); }
+// From b through c; it refuses on the way out where `where` is.
+at::Tensor refuse_at(const at::Tensor& x, const std::string& where) {
+  const auto here = this_node();
+  const auto y = here.name() == where ? one_way(x) : x * 2;
+  if (here.name() == "c") return y;
+  return here.rpc_sync<&refuse_at>(here.name() == "a" ? "b" : "c", y, where);
+}
 
 TEST_P(contexts, a_pass_that_fails_says_where_and_why) {
   auto nodes = start({"a", "b", "c"});
   const auto x = leaf(2);
-  for (const auto mode : both_modes) {
-    const context c(nodes[0]);
-    const auto y = nodes[0].rpc_sync<&through_c>("b", x);
-    const auto z = nodes[0].rpc_sync<&twice>("b", x);
-    try {
-      c.backward({y.sum() + z.sum()}, {.retain_graph = true, .mode = mode});
-      FAIL() << "a pass through what throws";
-    } catch (const error& e) {
-      EXPECT_EQ(e.node(), "c");
-      EXPECT_THAT(e.what(), testing::HasSubstr("no way back"));
-      EXPECT_THAT(e.what(), testing::HasSubstr("refusing"));
+  for (const std::string where : {"a", "b", "c"})
+    for (const auto mode : both_modes) {
+      const context c(nodes[0]);
+      const auto y = nodes[0].rpc_sync<&refuse_at>("a", x, where);
+      const auto z = nodes[0].rpc_sync<&twice>("b", x);
+      try {
+        c.backward({y.sum() + z.sum()}, {.retain_graph = true, .mode = mode});
+        FAIL() << "a pass through what throws";
+      } catch (const error& e) {
+        EXPECT_EQ(e.node(), where);
+        EXPECT_THAT(e.what(), testing::HasSubstr("no way back"));
+        EXPECT_THAT(e.what(), testing::HasSubstr("refusing"));
+      }
+      for (const auto& n : nodes)
+        EXPECT_TRUE(eventually([&] { return n.debug_info().backward_passes == 0; })) << n.name();
+      c.backward({z.sum()}, {.retain_graph = true});
+      EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
     }
-    for (const auto& n : nodes)
-      EXPECT_TRUE(eventually([&] { return n.debug_info().backward_passes == 0; })) << n.name();
-    c.backward({z.sum()}, {.retain_graph = true});
-    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
-  }
   expect_no_contexts(nodes);
   shut_down(nodes);
 }
