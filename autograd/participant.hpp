@@ -16,10 +16,10 @@ namespace troupe::autograd::detail {
 class pass_desk;
 class pass_watch;
 
-/// An actor that runs passes, and what it knows.
+/// An actor that runs passes, and what it knows, which goes when it ends.
 struct pass_worker {
   pass_actor actor;
-  std::shared_ptr<pass_desk> desk;
+  std::weak_ptr<pass_desk> desk;
 };
 
 /// Throws unknown_context.

@@ -58,12 +58,13 @@ pass_worker pass_actors::take(std::shared_ptr<participant> part) {
       idle_.pop_back();
     }
   }
-  if (one.actor && !one.desk->is_free()) one = {};  // it has ended, and has not heard
-  if (!one.actor) {
-    one.desk = std::make_shared<pass_desk>(node_);
-    one.actor = troupe::detail::spawn_function<caf::lazy_init>(node_, &run_passes, one.desk);
+  auto desk = one.desk.lock();
+  if (!desk || !desk->is_free()) {  // it has ended, and has not heard
+    desk = std::make_shared<pass_desk>(node_);
+    one.actor = troupe::detail::spawn_function<caf::lazy_init>(node_, &run_passes, desk);
+    one.desk = desk;
   }
-  one.desk->sit_down(std::move(part));
+  desk->sit_down(std::move(part));
   return one;
 }
 
@@ -78,7 +79,8 @@ void pass_actors::take_back(pass_worker&& one) noexcept {
       idle_.push_back(std::move(one));
       return;
     }
-  } catch (const std::bad_alloc&) {  // one less
+  } catch (const std::bad_alloc&) {
+    return;  // it ends when nobody has its handle any more
   }
   troupe::detail::end_here(node_, handle_of(one));
 }
