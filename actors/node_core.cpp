@@ -45,6 +45,8 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   header.target = hash;
   context.finish(header);
   if (sink == detail::nobody()) {
+    if (handles.holds_any())
+      throw invalid_argument("what nobody waits for can carry no handles and no references");
     const patience until{how.wait && remoting_->senders_wait(), never, {}, how.overdraws};
     remoting_->out().send(to, 0, header, &text, nullptr, until);
     context.sent();

@@ -89,7 +89,8 @@ public:
   bool is_open() const noexcept { return open_; }
 
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
-  /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed.
+  /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed,
+  /// or has none, since `sink` is nobody.
   template <class Write>
   std::uint64_t call(peer& to, std::uint64_t hash, std::string_view name,
                      std::shared_ptr<reply_sink> sink, const call_options& how, Write&& write) {

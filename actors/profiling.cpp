@@ -45,6 +45,7 @@ std::string range_name(std::string_view what, std::string_view function, std::st
 }  // namespace
 
 std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept {
+  if (request == 0) return -1;  // libtorch's for none
   constexpr std::uint64_t low = 0xffffff;
   const auto place = request & low, generation = request >> 32 & low;
   return static_cast<std::int64_t>((std::uint64_t{caller} & 0x7fff) << 48 | generation << 24 |

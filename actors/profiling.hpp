@@ -12,7 +12,7 @@ struct RecordFunction;
 namespace troupe::detail {
 
 /// The number by which libtorch's profiler tells which two ranges belong to one call: the sequence
-/// number of both.
+/// number of both. -1 where nobody waits for an answer.
 std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept;
 
 /// A range of libtorch's profiler from a call to its answer: "rpc_async#add(a -> b)", or rpc_remote

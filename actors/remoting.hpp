@@ -206,7 +206,7 @@ public:
 
   border(remoting& owner, peer& other) : owner_(owner), peer_(other) {}
   ~border() {
-    if (!written_.empty() || !references_.empty()) take_back();
+    if (holds_any()) take_back();
   }
   border(const border&) = delete;
   border& operator=(const border&) = delete;
@@ -232,6 +232,9 @@ public:
   /// What has been read may be used when these are ready: references that their owners have yet to
   /// confirm.
   claims take_claims() noexcept { return std::move(claims_); }
+
+  /// Has anything been written that has not been sent?
+  bool holds_any() const noexcept { return !written_.empty() || !references_.empty(); }
 
   /// Those that have been written, until they are sent.
   const std::vector<detail::written_reference>& references() const noexcept { return references_; }

@@ -10,8 +10,8 @@ const std::shared_ptr<reply_sink>& nobody();
 
 /// Calls F on another node, or this one, for nobody: what goes wrong before it is sent, a lost peer
 /// or a full window, nobody hears either. A graceful shutdown waits for it. F returns nothing, and
-/// at once: nobody waits for what it would do later. Pre: the arguments hold no handles and no
-/// references, which would be taken back from the callee.
+/// at once: nobody waits for what it would do later. Not sent if the arguments hold handles or
+/// references: who has been given them is told by answers.
 template <auto F, class... Args>
 void call_for_nobody(node_core& here, peer& to, call_options how, const Args&... args) {
   using parameters = typename function_target<F>::template parameters<void>;

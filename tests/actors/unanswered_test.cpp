@@ -109,6 +109,25 @@ TEST_P(unanswered, a_result_that_nobody_wants_leaves_nothing_behind) {
   shut_down(nodes);
 }
 
+void take_dwellers(const std::vector<dweller>& some) { runs += static_cast<int>(some.size()); }
+void take_references(const std::vector<rref<int>>& some) { runs += static_cast<int>(some.size()); }
+
+// Who is given a handle is told by the answer that it may keep it.
+TEST_P(unanswered, what_holds_handles_is_not_sent) {
+  auto nodes = start({"a", "b"});
+  auto& b = at(nodes[0], "b");
+  runs = 0;
+  auto& a = nodes[0].core();
+  call_for_nobody<&take_dwellers>(a, b, {}, std::vector{nodes[0].spawn(&dwell)});
+  call_for_nobody<&take_references>(a, b, {}, std::vector{nodes[0].make_rref(7)});
+  call_for_nobody<&take_dwellers>(a, b, {}, std::vector<dweller>{});
+  call_for_nobody<&run>(a, b, {}, 1);
+  EXPECT_TRUE(eventually([] { return runs == 1; }));
+  EXPECT_TRUE(eventually([&] { return nodes[0].debug_info().actors_held == 0; }));
+  shut_down(nodes);
+  EXPECT_EQ(runs, 1);
+}
+
 TEST_P(unanswered, a_graceful_shutdown_waits_for_it) {
   auto nodes = start({"a", "b"});
   runs = 0;
