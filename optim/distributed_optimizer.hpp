@@ -47,7 +47,8 @@ public:
   /// Throws, once all have ended, the first error in the order of `owners()`: unknown_context when
   /// this node has no part in the context either, or it has ended; invalid_argument, which names
   /// node and parameter, for a gradient of another shape or dtype, or for one that is missing if
-  /// the settings say that all are needed; peer_lost, actor_down when an owner is lost; what
+  /// the settings say that all are needed (the node alone, if the context has not come to it);
+  /// peer_lost, actor_down when an owner is lost; what
   /// libtorch throws, as remote_error. Throws invalid_argument when no parameter has a gradient.
   using optimizer_front::step;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <unordered_set>
 
 #include "optim/asking_internal.hpp"
@@ -11,13 +12,14 @@ namespace troupe::detail {
 
 namespace {
 
-bool is_unknown_context(const std::exception_ptr& why) {
+// Has the failure come from a node that does not know the context? Its name.
+std::optional<std::string> without_context(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
-  } catch (const unknown_context&) {
-    return true;
+  } catch (const unknown_context& e) {
+    return e.node();
   } catch (...) {
-    return false;
+    return std::nullopt;
   }
 }
 
@@ -116,6 +118,7 @@ struct optimizer_front::asked_step {
   // Of what has gone wrong, once all have answered.
   std::exception_ptr failure() const {
     std::exception_ptr first, unknown;
+    std::string without;
     std::uint64_t stepped = 0;
     for (const auto& one : all) {
       const auto& why = one.state().failure();
@@ -123,12 +126,18 @@ struct optimizer_front::asked_step {
         stepped += one.get();
         continue;
       }
-      auto& place = is_unknown_context(why) ? unknown : first;
-      if (!place) place = why;
+      const auto stranger = without_context(why);
+      auto& place = stranger ? unknown : first;
+      if (place) continue;
+      place = why;
+      if (stranger) without = *stranger;
     }
     if (first) return first;
     // A node that has no part in a context which goes on has no gradients in it.
-    if (unknown && (needs_all_gradients || !takes_part(node, context))) return unknown;
+    if (unknown && !takes_part(node, context)) return unknown;
+    if (unknown && needs_all_gradients)
+      return std::make_exception_ptr(invalid_argument(fmt::format(
+          "no parameter on {} has a gradient in the context, which has not come there", without)));
     if (stepped > 0) return nullptr;
     return std::make_exception_ptr(invalid_argument(
         fmt::format("none of the optimizer's {} parameters has a gradient in the context: has its "
