@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <troupe/autograd.hpp>
 #include <troupe/remote_module.hpp>
 
 #include "tests/actors/job.hpp"
@@ -74,6 +75,63 @@ TEST_P(remote_modules, any_types_go_in_and_out_and_other_functions_by_the_rref) 
     EXPECT_FALSE(module.module_rref().rpc_sync<&scaled_sum::training>());
     module.train();
     EXPECT_TRUE(module.module_rref().rpc_sync<&scaled_sum::training>());
+  }
+  shut_down(nodes);
+}
+
+// What behaves otherwise in training: batch norm keeps means of what it has seen, and dropout
+// draws.
+class restless : public torch::nn::Module {
+public:
+  restless() {
+    const at::NoGradGuard off;
+    linear_ = register_module("linear", torch::nn::Linear(4, 6));
+    norm_ = register_module("norm", torch::nn::BatchNorm1d(6));
+    dropout_ = register_module("dropout", torch::nn::Dropout(0.5));
+    linear_->weight.copy_(torch::linspace(-1, 1, 24).view({6, 4}));
+    linear_->bias.fill_(0.1);
+  }
+  at::Tensor forward(const at::Tensor& x) { return dropout_(norm_(linear_(x).relu())); }
+  at::Tensor mean_seen() const { return norm_->running_mean; }
+  at::Tensor gradient_of(std::int64_t i, std::uint64_t id) const {
+    return autograd::get_gradients(this_node(), id)[parameters().at(i)];
+  }
+
+private:
+  torch::nn::Linear linear_{nullptr};
+  torch::nn::BatchNorm1d norm_{nullptr};
+  torch::nn::Dropout dropout_{nullptr};
+};
+
+TEST_P(remote_modules, train_and_evaluate_as_they_do_here) {
+  auto nodes = start({"a", "b"});
+  {
+    restless here;
+    const remote_module<restless> there(nodes[0], "b");
+    const auto there_alone = there.module_rref();
+    for (int step = 0; step < 6; ++step) {
+      const bool training = step % 3 != 2;
+      here.train(training);
+      there.train(training);
+      const auto x = torch::rand({8, 4}), w = torch::rand({8, 6});
+      const auto mine = x.clone().requires_grad_(), theirs = x.clone().requires_grad_();
+      here.zero_grad();
+      torch::manual_seed(step);  // both nodes draw from this process' generator
+      const auto y = here.forward(mine);
+      (y * w).sum().backward();
+      torch::manual_seed(step);
+      const autograd::context c(nodes[0]);
+      const auto z = there.forward(theirs);
+      EXPECT_TRUE(torch::equal(y, z)) << step;
+      c.backward({(z * w).sum()});
+      EXPECT_TRUE(torch::equal(c.get_gradients()[theirs], mine.grad())) << step;
+      const auto parameters = here.parameters();
+      for (std::size_t i = 0; i < parameters.size(); ++i)
+        EXPECT_TRUE(torch::equal(there_alone.rpc_sync<&restless::gradient_of>(i, c.id()),
+                                 parameters[i].grad()))
+            << step << ", parameter " << i;
+      EXPECT_TRUE(torch::equal(there_alone.rpc_sync<&restless::mean_seen>(), here.mean_seen()));
+    }
   }
   shut_down(nodes);
 }
