@@ -11,7 +11,7 @@
 namespace troupe::test {
 namespace {
 
-constexpr std::uint64_t usual_seeds = 240;
+constexpr std::uint64_t usual_seeds = 420;
 
 class random_distributed_graphs : public on_networks {};
 TROUPE_ON_NETWORKS(random_distributed_graphs);
@@ -43,9 +43,10 @@ TEST(random_distributed_graphs, hold_what_is_to_be_tested) {
     std::cout << times << " have " << what << '\n';
     EXPECT_GE(times, 15) << what;
   }
+  // Fast passes must succeed in the last.
   for (const auto* what : {"calls", "nested calls", "references as arguments", "shared parameters",
-                           "messages that all roots use", "gradients of equal bits"})
-    EXPECT_GE(count[what], 100) << what;
+                           "gradients of equal bits", "messages that all roots use"})
+    EXPECT_GE(count[what], 200) << what;
 }
 
 }  // namespace
