@@ -217,8 +217,35 @@ TEST_P(rounds, leave_out_what_cannot_be_run) {
   const auto unused = nodes[0].rpc_sync<&nothing_of>("b", other * 2);
   c.backward({y.sum()});
   EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(12)));
-  EXPECT_THROW(c.backward({unused.sum()}), error);
+  EXPECT_THAT(fault_of<error>([&] { c.backward({unused.sum()}); }).text,
+              testing::HasSubstr("writes no .grad: remove the hook"));
   EXPECT_EQ(written, 0);
+  shut_down(nodes);
+}
+
+TEST_P(rounds, are_not_those_of_libtorchs_own_pass) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(1);
+  const context c(nodes[0]);
+  const auto y = nodes[0].rpc_sync<&nothing_of>("b", x);
+  EXPECT_THAT(fault_of<invalid_argument>([&] { y.sum().backward({}, true); }).text,
+              testing::HasSubstr("from b, where it ends: use troupe::autograd::context::backward"));
+  EXPECT_FALSE(x.grad().defined());
+  c.backward({y.sum()});
+  EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(0.5)));
+  shut_down(nodes);
+}
+
+// The sum of the gradients of a thousand passes; what passes leave behind would be seen, too.
+TEST_P(rounds, may_be_a_thousand_over_one_graph) {
+  auto nodes = start({"a", "b", "c"});
+  const auto x = leaf(1);
+  const context c(nodes[0]);
+  const auto y = nodes[0].rpc_sync<&around_with_waste>("b", x, 2).sum();
+  for (int i = 1; i <= 1000; ++i) c.backward({y}, {.retain_graph = true});
+  EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(72'000)));
+  for (const auto& n : nodes)
+    EXPECT_TRUE(eventually([&] { return n.debug_info().backward_passes == 0; })) << n.name();
   shut_down(nodes);
 }
 
