@@ -118,7 +118,6 @@ struct optimizer_front::asked_step {
   // Of what has gone wrong, once all have answered.
   std::exception_ptr failure() const {
     std::exception_ptr first, unknown;
-    std::string without;
     std::uint64_t stepped = 0;
     for (const auto& one : all) {
       const auto& why = one.state().failure();
@@ -126,18 +125,16 @@ struct optimizer_front::asked_step {
         stepped += one.get();
         continue;
       }
-      const auto stranger = without_context(why);
-      auto& place = stranger ? unknown : first;
-      if (place) continue;
-      place = why;
-      if (stranger) without = *stranger;
+      auto& place = without_context(why) ? unknown : first;
+      if (!place) place = why;
     }
     if (first) return first;
     // A node that has no part in a context which goes on has no gradients in it.
     if (unknown && !takes_part(node, context)) return unknown;
     if (unknown && needs_all_gradients)
-      return std::make_exception_ptr(invalid_argument(fmt::format(
-          "no parameter on {} has a gradient in the context, which has not come there", without)));
+      return std::make_exception_ptr(invalid_argument(
+          fmt::format("no parameter on {} has a gradient in the context, which has not come there",
+                      *without_context(unknown))));
     if (stepped > 0) return nullptr;
     return std::make_exception_ptr(invalid_argument(
         fmt::format("none of the optimizer's {} parameters has a gradient in the context: has its "
