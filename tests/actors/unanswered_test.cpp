@@ -13,7 +13,6 @@ class unanswered : public on_networks {};
 TROUPE_ON_NETWORKS(unanswered);
 
 std::atomic<int> runs{0};
-std::atomic<bool> may_run{false};
 
 int run_once(int x) {
   ++runs;
@@ -21,7 +20,7 @@ int run_once(int x) {
 }
 void run(int) { ++runs; }
 void run_at_door() {
-  while (!may_run) std::this_thread::sleep_for(1ms);
+  shared_door::current()->pass();
   ++runs;
 }
 void run_late() {
@@ -37,16 +36,13 @@ peer& at(const node& here, const char* who) { return here.core().find(who); }
 
 TEST_P(unanswered, it_runs_and_nothing_is_kept_of_it_here) {
   auto nodes = start({"a", "b"});
-  const struct opener {
-    ~opener() { may_run = true; }
-  } in_any_case;
-  may_run = false;
+  const shared_door door;
   runs = 0;
   for (int i = 0; i < 10; ++i)
     call_for_nobody<&run_at_door>(nodes[0].core(), at(nodes[0], "b"), {});
   EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
   EXPECT_EQ(runs, 0);
-  may_run = true;
+  door->open();
   EXPECT_TRUE(eventually([] { return runs == 10; }));
   shut_down(nodes);
 }
