@@ -21,7 +21,8 @@ at::Tensor twice_at(const at::Tensor& x, const std::string& whom) {
   return this_node().rpc_sync<&twice>(whom, 2 * x);
 }
 
-// What a test opens, so that a handler, or a hook, goes on.
+// What a test opens, so that a handler, or a hook, goes on. In a simulation one waits for futures
+// only, so the door of job.hpp will not do.
 struct door {
   promise<void> key;
   future<void> opened = key.get_future();
