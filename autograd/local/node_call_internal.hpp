@@ -19,6 +19,11 @@ using torch::autograd::InputBuffer;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
+/// Does it hand gradients to somebody else, and not to a leaf?
+inline bool is_end(const Node& node) {
+  return node.num_outputs() == 0 && !dynamic_cast<const AccumulateGrad*>(&node);
+}
+
 /// The stream that work on `t` would now be queued to; none for tensors on the CPU.
 std::optional<c10::Stream> current_stream(const at::Tensor& t);
 

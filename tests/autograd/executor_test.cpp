@@ -12,6 +12,7 @@
 
 #include "autograd/local/engine_run.hpp"
 #include "tests/autograd/backward_graphs.hpp"
+#include "tests/autograd/received.hpp"
 
 namespace troupe::test {
 namespace {
@@ -21,17 +22,6 @@ using autograd::backward_error;
 using autograd::backward_plan;
 using autograd::executor;
 using ta::variable_list;
-
-autograd::entry entry_of(const at::Tensor& t) {
-  const auto edge = ta::impl::gradient_edge(t);
-  return {edge.function, {edge.input_nr}};
-}
-
-backward_plan plan_of(const std::vector<at::Tensor>& roots) {
-  backward_plan out;
-  for (const auto& one : roots) out.add(entry_of(one));
-  return out;
-}
 
 void ignore(const at::Tensor&, at::Tensor) {}
 
@@ -49,26 +39,6 @@ struct calls_back : ta::Function<calls_back> {
 struct callback {
   explicit callback(std::function<void()> f) { in_backward = std::move(f); }
   ~callback() { in_backward = nullptr; }
-};
-
-// Stands for a message that was received: keeps what it is given.
-struct receive_node : ta::Node {
-  std::string name() const override { return "receive"; }
-  variable_list got;
-  int calls = 0;
-
-protected:
-  variable_list apply(variable_list&& g) override {
-    ++calls;
-    got = std::move(g);
-    return {};
-  }
-};
-
-struct received {
-  std::shared_ptr<receive_node> node{new receive_node, ta::deleteNode};
-  at::Tensor tensor = torch::full({2}, 3.0);
-  received() { ta::create_gradient_edge(tensor, node); }
 };
 
 template <class F>
