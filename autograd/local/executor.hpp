@@ -22,12 +22,13 @@ namespace troupe::autograd {
 /// Different from the engine:
 /// - Nodes from which no edge leads on, other than those of leaves, are called first.
 /// - Nor do these wait for gradients of weights: while one is left, a product with weights that
-///   takes long (addmm, mm, convolution, of some 2^20 multiplications for the weights' gradient) is
-///   called for the gradients that lead on, as a node made like it; once nothing else is ready, or
-///   something else adds to them, for those of its weights. A profiler sees it twice. Not where the
-///   node has hooks or its saved tensors have, with create_graph, in anomaly mode, for weights that
-///   more lies between than a transpose or the like right before, and for what gradients of more
-///   than 64 MiB would wait.
+///   takes long (addmm, mm, convolution, of 2^22 multiplications for the weights' gradient or more)
+///   is called for the gradients that lead on, and once nothing else is ready, or something else
+///   adds to them, for those of its weights and bias. Both are new nodes like it, so a profiler
+///   sees two, with this thread as that of the forward call. What waits keeps at most 256 MiB. Such
+///   a product is called once, as it is, if the node or what it has saved has hooks, with
+///   create_graph, in anomaly mode, and if sums could be made in another order otherwise: where
+///   more than what was made right before lies between it and weights that others add to, too.
 /// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
 ///   hook) fail the pass that comes to the leaf: no .grad is written.
 /// - No node learns of the pass. Engine::queue_callback throws, and the error says to use

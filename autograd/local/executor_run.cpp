@@ -109,8 +109,13 @@ void executor::pass::run_rest() {
   };
   auto next = rests_.pop();
   const only_this now(*this);
-  ready_.push_back({next.node.get(), InputBuffer(std::move(next.gradients)), false});
-  run_ready();
+  try {
+    ready_.push_back({next.node.get(), InputBuffer(std::move(next.gradients)), false});
+    run_ready();
+  } catch (...) {
+    fail(*next.node);
+    throw *failure_;
+  }
 }
 
 void executor::pass::pass_on(const Node& from, variable_list&& gradients,

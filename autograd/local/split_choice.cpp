@@ -15,25 +15,18 @@ using torch::autograd::Node;
 
 namespace {
 
-/// Multiplications for the gradient of the weights; below, two calls cost more than they win: some
-/// 3 us, where this many take some 20 us of one core.
-constexpr double fewest_multiplications = 1 << 20;
-/// Gradients (and what the nodes have saved, which is about as much) live longer if they wait.
-constexpr std::size_t most_waiting = std::size_t(64) << 20;
+/// For the gradient of the weights. Below, two calls cost more than they win: some 3 us, and 10
+/// more in a deep graph, where what the second needs has left the caches.
+constexpr double fewest_multiplications = 1 << 22;
+/// Gradients, and what nodes have saved, live longer if they wait.
+constexpr std::size_t most_waiting = std::size_t(256) << 20;
+/// Nodes of which it is found out where they lead. Of others it is taken for granted: what is split
+/// in vain does no harm.
+constexpr std::size_t most_looked_at = 4096;
 /// Of what lies between a product and its weights: transposed, a view, a cast.
 constexpr int longest_path_to_leaf = 4;
 
 bool has_hooks(const Node& node) { return !node.pre_hooks().empty() || !node.post_hooks().empty(); }
-
-// A row of the gradient, or a position, times the weights of each of its `size(1)` numbers.
-double multiplications(const at::Tensor& gradient, const Edge& to_weights) {
-  if (gradient.dim() < 2 || gradient.numel() == 0) return 0;
-  double weights = 1;
-  for (const auto& size :
-       to_weights.function->input_metadata(to_weights.input_nr).shape_as_dim_vector())
-    weights *= double(size.guard_int(__FILE__, __LINE__));
-  return double(gradient.numel()) * weights / double(gradient.size(1));
-}
 
 }  // namespace
 
@@ -43,8 +36,7 @@ std::optional<two_calls> split_choice::choose(Node& node, const std::vector<at::
     return std::nullopt;
   const auto& gradient = gradients[0];
   if (has_hooks(node) || gradient.layout() != at::kStrided) return std::nullopt;
-  if (waiting + gradient.nbytes() > most_waiting || torch::autograd::AnomalyMode::is_enabled())
-    return std::nullopt;
+  if (torch::autograd::AnomalyMode::is_enabled()) return std::nullopt;
   std::vector<bool> is_rest(node.num_outputs());
   path rest_leads_to;
   bool takes_long = false, is_awaited = false;
@@ -52,7 +44,7 @@ std::optional<two_calls> split_choice::choose(Node& node, const std::vector<at::
     const auto& edge = node.next_edge(i);
     if (!edge.is_valid()) continue;
     is_rest[i] = leads_to_leaf(node, *edge.function, rest_leads_to);
-    takes_long |= is_rest[i] && multiplications(gradient, edge) >= fewest_multiplications;
+    takes_long |= is_rest[i] && multiplications(node, i, gradient) >= fewest_multiplications;
   }
   if (!takes_long) return std::nullopt;
   for (std::size_t i = 0; i < is_rest.size(); ++i) {
@@ -61,13 +53,15 @@ std::optional<two_calls> split_choice::choose(Node& node, const std::vector<at::
   }
   if (!is_awaited) return std::nullopt;
   auto parts = split(node, gradient, [&](std::size_t edge) { return !is_rest[edge]; });
-  if (!parts) return std::nullopt;
-  return two_calls{std::move(parts->first),
-                   {std::move(parts->rest), gradients, std::move(rest_leads_to)}};
+  if (!parts || waiting + parts->rest_keeps > most_waiting) return std::nullopt;
+  return two_calls{
+      std::move(parts->first),
+      {std::move(parts->rest), gradients, parts->rest_keeps, std::move(rest_leads_to)}};
 }
 
 // Depth first, with a path of its own; finds the same for every node it comes through.
 bool split_choice::leads_to_end(const Node& node) {
+  if (leads_to_end_.size() > most_looked_at) return true;
   struct place {
     const Node* node;
     std::size_t next_edge;
@@ -79,6 +73,7 @@ bool split_choice::leads_to_end(const Node& node) {
   };
   enter(node);
   while (!path.empty()) {
+    if (leads_to_end_.size() > most_looked_at) return true;
     auto& [at, next] = path.back();
     const auto& edges = at->next_edges();
     if (next < edges.size()) {

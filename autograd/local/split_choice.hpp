@@ -31,7 +31,7 @@ public:
 
   /// The node in two parts, whose rest has the edges that lead to leaves only; none: it is called
   /// as it is, as every node with hooks, and in anomaly mode. To be asked when the node's turn has
-  /// come, with the gradients for it, and the bytes of those that rests wait with. Looks at the
+  /// come, with the gradients for it, and the bytes that rests keep already. Looks at the
   /// graph only for a product that takes long. Throws as split() does.
   std::optional<two_calls> choose(torch::autograd::Node& node,
                                   const std::vector<at::Tensor>& gradients, std::size_t waiting);

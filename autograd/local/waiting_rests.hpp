@@ -16,6 +16,7 @@ namespace troupe::autograd::detail {
 struct waiting_rest {
   node_ptr node;
   std::vector<at::Tensor> gradients;
+  std::size_t bytes;                                   ///< that it keeps
   std::vector<const torch::autograd::Node*> leads_to;  ///< every node that it reaches
 };
 
@@ -23,13 +24,13 @@ struct waiting_rest {
 class waiting_rests {
 public:
   bool empty() const noexcept { return all_.empty(); }
-  /// Bytes of the gradients that are kept for them.
+  /// That they keep.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Does one of them lead there?
   bool lead_to(const torch::autograd::Node& node) const { return targets_.contains(&node); }
 
   void push(waiting_rest one) {
-    bytes_ += one.gradients.at(0).nbytes();
+    bytes_ += one.bytes;
     for (const auto* node : one.leads_to) ++targets_[node];
     all_.push_back(std::move(one));
   }
@@ -37,7 +38,7 @@ public:
   waiting_rest pop() {
     auto one = std::move(all_.front());
     all_.pop_front();
-    bytes_ -= one.gradients[0].nbytes();
+    bytes_ -= one.bytes;
     for (const auto* node : one.leads_to)
       if (const auto it = targets_.find(node); --it->second == 0) targets_.erase(it);
     return one;

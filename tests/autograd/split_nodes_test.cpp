@@ -19,6 +19,7 @@ namespace ta = torch::autograd;
 using autograd::backward_error;
 using autograd::executor;
 using steps = std::vector<std::string>;
+using ta::variable_list;
 
 at::Tensor weights(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   return (torch::randn(sizes) * 0.1).to(dtype).requires_grad_();
@@ -48,7 +49,7 @@ struct journal {
 
 // Two layers of `width` over a message of as many rows.
 struct two_layers {
-  explicit two_layers(std::int64_t width = 128)
+  explicit two_layers(std::int64_t width = 192)
       : message(torch::randn({width, width})), u(weights({width, width})), v(u.clone()) {
     v = weights({width, width});
     log.names = {{u.unsafeGetTensorImpl(), "u"}, {v.unsafeGetTensorImpl(), "v"}};
@@ -89,7 +90,7 @@ TEST(split_nodes, are_none_where_products_are_small) {
 
 TEST(split_nodes, are_none_where_nobody_waits) {
   two_layers it;
-  const auto x = weights({128, 128});
+  const auto x = weights({192, 192});
   it.log.names[x.unsafeGetTensorImpl()] = "x";
   it.log.run({x.mm(it.u).tanh().mm(it.v)});
   const auto v = std::find(it.log.lines.begin(), it.log.lines.end(), "v");
@@ -99,8 +100,8 @@ TEST(split_nodes, are_none_where_nobody_waits) {
 
 TEST(split_nodes, are_none_on_ways_to_leaves_only) {
   two_layers it;
-  const auto x = weights({128, 128});
-  const auto w = weights({128, 128});
+  const auto x = weights({192, 192});
+  const auto w = weights({192, 192});
   it.log.names[x.unsafeGetTensorImpl()] = "x";
   it.log.names[w.unsafeGetTensorImpl()] = "w";
   const auto beside = x.mm(w).tanh().mm(w);  // nobody waits for it
@@ -116,21 +117,21 @@ TEST(split_nodes, are_none_on_ways_to_leaves_only) {
 // Of one weight that many products share, split ones and others.
 TEST(split_nodes, leave_the_order_of_sums_as_it_is) {
   for (int turn = 0; turn < 20; ++turn) {
-    const auto w = weights({128, 128});
+    const auto w = weights({192, 192});
     const auto through = [&](const at::Tensor& x) {
       const auto once = x.mm(w).tanh();
       const auto twice = once.mm(w.t()).relu() + (w * 3).tanh();
       const auto small = x.slice(0, 0, 4).mm(w).sum();
       return twice.mm(w) + at::linear(once, w) + (w * 3) + small;
     };
-    const received message(torch::randn({128, 128}));
+    const received message(torch::randn({192, 192}));
     journal log;
     log.hear(message);
     log.names = {{w.unsafeGetTensorImpl(), "w"}};
     log.run({through(message.tensor)});
     EXPECT_EQ(log.lines, (steps{"message", "w"}));
     const auto x = message.tensor.detach().clone().requires_grad_();
-    const auto wanted = ta::grad({through(x)}, {x, w}, {torch::ones({128, 128})});
+    const auto wanted = ta::grad({through(x)}, {x, w}, {torch::ones({192, 192})});
     EXPECT_TRUE(same_bits(message.node->got.at(0), wanted[0]));
     EXPECT_TRUE(same_bits(log.gradients.at("w"), wanted[1]));
   }
@@ -138,7 +139,7 @@ TEST(split_nodes, leave_the_order_of_sums_as_it_is) {
 
 // As in a pipeline: the same layers for one message after the other.
 TEST(split_nodes, come_first_for_each_of_many_messages) {
-  const auto u = weights({128, 128}), v = weights({128, 128});
+  const auto u = weights({192, 192}), v = weights({192, 192});
   journal log;
   log.names = {{u.unsafeGetTensorImpl(), "u"}, {v.unsafeGetTensorImpl(), "v"}};
   const auto through = [&](const at::Tensor& x) {
@@ -152,7 +153,7 @@ TEST(split_nodes, come_first_for_each_of_many_messages) {
   std::vector<received> messages;
   std::vector<at::Tensor> xs, roots, wanted_roots, ones;
   for (int i = 0; i < 3; ++i) {
-    messages.emplace_back(torch::randn({64, 128}));
+    messages.emplace_back(torch::randn({128, 192}));
     log.hear(messages.back());
     xs.push_back(messages.back().tensor.detach().clone().requires_grad_());
     roots.push_back(through(messages.back().tensor));
@@ -315,28 +316,146 @@ TEST(split_nodes, fail_the_pass_with_what_their_rest_throws) {
 }
 
 TEST(split_nodes, do_not_wait_with_more_than_fits) {
-  constexpr int layers = 12, rows = 1 << 14;  // gradients of 8 MiB
-  const received message(torch::randn({rows, 128}));
+  constexpr int layers = 7, rows = 1 << 17;  // a gradient and an input of 32 MiB each
+  const received message(torch::randn({rows, 64}));
   journal log;
   log.hear(message);
   std::vector<at::Tensor> all;
   auto x = message.tensor;
   for (int i = 0; i < layers; ++i) {
-    all.push_back(weights({128, 128}));
+    all.push_back(weights({64, 64}));
     log.names[all.back().unsafeGetTensorImpl()] = std::to_string(i);
     x = x.mm(all.back());
   }
   log.run({x});
-  EXPECT_EQ(log.lines,
-            (steps{"3", "2", "1", "message", "0", "11", "10", "9", "8", "7", "6", "5", "4"}))
-      << "64 MiB wait, the others do not";
+  EXPECT_EQ(log.lines, (steps{"2", "1", "message", "0", "6", "5", "4", "3"}))
+      << "256 MiB wait, the others do not";
+}
+
+// Views count with what they keep alive.
+TEST(split_nodes, do_not_wait_with_slices_of_more_than_fits) {
+  const received message(torch::randn({192, 192}));
+  const auto w = weights({192, 192});
+  journal log;
+  log.hear(message);
+  log.names = {{w.unsafeGetTensorImpl(), "w"}};
+  for (const std::int64_t kept : {192, 1 << 19}) {
+    const auto out = message.tensor.mm(w);
+    executor pass(plan_of({out}), {}, log.sink());
+    const auto gradient = torch::empty({192, kept}).slice(1, 0, 192).fill_(1);
+    pass.arrive(0, {gradient});
+    const called_nodes nodes;
+    EXPECT_TRUE(pass.run());
+    const auto names = nodes.names();
+    EXPECT_EQ(std::count(names.begin(), names.end(), "MmBackward0"), kept == 192 ? 2 : 1);
+    EXPECT_TRUE(same_bits(log.gradients.at("w"), message.tensor.detach().t().mm(gradient)));
+  }
+}
+
+// Changes what it is given, as nodes and hooks should not.
+struct writes : ta::Function<writes> {
+  static at::Tensor forward(ta::AutogradContext*, at::Tensor x) { return x.clone(); }
+  static variable_list backward(ta::AutogradContext*, variable_list g) {
+    g[0].mul_(3);
+    return {g[0]};
+  }
+};
+
+TEST(split_nodes, keep_their_gradient_from_others) {
+  const received message(torch::randn({192, 192}));
+  const auto x = torch::randn({192, 192}), w = weights({192, 192});
+  journal log;
+  log.names = {{w.unsafeGetTensorImpl(), "w"}};
+  const auto out = at::addmm(writes::apply(message.tensor), x, w);
+  log.run({out});
+  EXPECT_TRUE(same_bits(log.gradients.at("w"), x.t().mm(torch::ones({192, 192}))));
+}
+
+TEST(split_nodes, need_only_what_they_compute_with) {
+  const received message(torch::randn({192, 192}));
+  const auto w = weights({192, 192}), u = weights({192, 192}), b = weights({192});
+  const auto of_w = w * 2;
+  const auto out = at::addmm(b, message.tensor.mm(u), of_w);
+  const auto square = of_w.square().sum();
+  leaf_gradients got;
+  const auto into = sink_into(got, {w, u, b});
+  executor pass(plan_of({out, square}), {},
+                [&](const at::Tensor& leaf, const at::Tensor& gradient) {
+                  into(leaf, gradient);
+                  const at::NoGradGuard no_grad;
+                  leaf.sub_(gradient);  // a step
+                });
+  pass.arrive(0, {torch::ones_like(out)});
+  pass.arrive(1, {torch::ones_like(square)});
+  EXPECT_TRUE(pass.run());
+  for (const auto& one : got) EXPECT_TRUE(one.defined());
+}
+
+// libtorch makes the gradients of a convolution's weights and bias at once, if one is asked for.
+TEST(split_nodes, are_none_where_an_output_would_be_made_twice) {
+  const received message(torch::randn({8, 16, 16, 18}));
+  const auto w = weights({16, 16, 3, 3}), b = weights({16});
+  journal log;
+  log.hear(message);
+  log.names = {{w.unsafeGetTensorImpl(), "w"}, {b.unsafeGetTensorImpl(), "b"}};
+  const auto through = [&](const at::Tensor& bias) {
+    return at::conv2d(message.tensor, w, bias, 1, 1);
+  };
+  const auto calls_for = [&](const at::Tensor& root) {
+    log.lines.clear();
+    const called_nodes nodes;
+    log.run({root});
+    const auto names = nodes.names();
+    return std::count(names.begin(), names.end(), "ConvolutionBackward0");
+  };
+  const auto shared = b * 2;  // its gradient comes from two
+  EXPECT_EQ(calls_for(through(shared) + through(shared)), 3) << "the last to add to it may wait";
+  EXPECT_EQ(calls_for(through(b)), 2);
+}
+
+// w[a, b] times x[b, c] and the other way round: a * b * c multiplications.
+TEST(split_nodes, are_chosen_by_their_multiplications) {
+  const auto splits = [](std::int64_t a, std::int64_t b, std::int64_t c, bool left) {
+    const received message(left ? torch::randn({b, c}) : torch::randn({a, b}));
+    const auto w = left ? weights({a, b}) : weights({b, c});
+    journal log;
+    log.hear(message);
+    log.names = {{w.unsafeGetTensorImpl(), "w"}};
+    const auto out = left ? w.mm(message.tensor) : message.tensor.mm(w);
+    const called_nodes nodes;
+    log.run({out});
+    const auto names = nodes.names();
+    return std::count(names.begin(), names.end(), "MmBackward0") == 2;
+  };
+  for (const bool left : {true, false}) {
+    EXPECT_TRUE(splits(2, 64, 1 << 15, left));
+    EXPECT_TRUE(splits(1 << 15, 64, 2, left));
+    EXPECT_TRUE(splits(64, 1 << 15, 2, left));
+    EXPECT_FALSE(splits(64, 64, 1000, left));
+    EXPECT_FALSE(splits(1 << 15, 1, 64, left));
+  }
+}
+
+TEST(split_nodes, find_their_way_in_deep_graphs) {
+  two_layers it;
+  const auto x = torch::ones({2}).requires_grad_();
+  it.log.names[x.unsafeGetTensorImpl()] = "x";
+  auto deep = x;
+  for (int i = 0; i < 20000; ++i) deep = deep + 1;
+  const received other(torch::randn({192, 192}));
+  it.log.hear(other);
+  const auto scaled = other.tensor * deep.sum();  // far from its end
+  it.log.run({it.out, scaled.mm(it.v)});
+  EXPECT_EQ(it.message.node->calls, 1);
+  EXPECT_EQ(other.node->calls, 1);
+  EXPECT_EQ(std::count(it.log.lines.begin(), it.log.lines.end(), "x"), 1);
 }
 
 TEST(split_nodes, wait_for_no_end_that_was_left_out) {
   two_layers it;
-  const auto w = weights({128, 128});
+  const auto w = weights({192, 192});
   it.log.names[w.unsafeGetTensorImpl()] = "w";
-  const auto other = torch::full({128, 128}, 2.0).requires_grad_();
+  const auto other = torch::full({192, 192}, 2.0).requires_grad_();
   it.log.names[other.unsafeGetTensorImpl()] = "other";
   const auto sent = other.mm(w);
   executor pass(plan_of({it.out, sent}), {}, it.log.sink());
@@ -348,8 +467,8 @@ TEST(split_nodes, wait_for_no_end_that_was_left_out) {
 }
 
 TEST(split_nodes, run_at_once_on_threads_that_keep_the_graph) {
-  const received message(torch::randn({128, 128}));
-  const auto w = weights({128, 128}), u = weights({128, 128});
+  const received message(torch::randn({192, 192}));
+  const auto w = weights({192, 192}), u = weights({192, 192});
   const auto out = message.tensor.mm(w).tanh().mm(u);
   const auto x = message.tensor.detach().clone().requires_grad_();
   const auto wanted = ta::grad({x.mm(w).tanh().mm(u)}, {w, u}, {torch::ones_like(out)});
@@ -385,28 +504,28 @@ struct random_layers {
       return leaves.back();
     };
     std::vector<at::Tensor> transposed;  // made long before they are used
-    for (int i = 0; i < 4; ++i) transposed.push_back(leaf({128, 128}).t());
+    for (int i = 0; i < 4; ++i) transposed.push_back(leaf({192, 192}).t());
     const int count = 4 + any(6);
     for (int i = 0; i < count; ++i) {
       auto x = earlier();
       switch (any(8)) {
-        case 0: x = x.mm(leaf({128, 128})); break;
-        case 1: x = x.mm(leaf({128, 128}).t()); break;
-        case 2: x = at::linear(x, leaf({128, 128}), leaf({128})); break;
-        case 3: x = at::addmm(earlier(), x, leaf({128, 128}), 2, 0.5); break;
-        case 4: x = leaf({128, 128}).mm(x.tanh()); break;
+        case 0: x = x.mm(leaf({192, 192})); break;
+        case 1: x = x.mm(leaf({192, 192}).t()); break;
+        case 2: x = at::linear(x, leaf({192, 192}), leaf({192})); break;
+        case 3: x = at::addmm(earlier(), x, leaf({192, 192}), 2, 0.5); break;
+        case 4: x = leaf({192, 192}).mm(x.tanh()); break;
         case 5: x = x.mm(transposed[std::size_t(any(4))]); break;
         case 6:
-          x = at::conv2d(x.view({8, 16, 8, 16}), leaf({16, 16, 3, 3}), leaf({16}), 1, 1)
-                  .reshape({128, 128});
+          x = at::conv2d(x.view({8, 16, 16, 18}), leaf({16, 16, 3, 3}), leaf({16}), 1, 1)
+                  .reshape({192, 192});
           break;
-        default: x = x.tanh() + earlier() * leaf({128, 128}).to(dtype);
+        default: x = x.tanh() + earlier() * leaf({192, 192}).to(dtype);
       }
       if (any(6) == 0) x.register_hook([](const at::Tensor& g) { return g * 0.5; });
       seen.push_back(x);
     }
     root = seen.back() + seen[seen.size() / 2];
-    if (any(2) == 0) root = root.mm(leaf({128, 128}));
+    if (any(2) == 0) root = root.mm(leaf({192, 192}));
   }
   std::vector<at::Tensor> leaves;
   at::Tensor root;
@@ -423,7 +542,7 @@ TEST_P(split_random_layers, give_the_engines_bits) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     torch::manual_seed(seed);
-    const auto value = torch::randn({128, 128}).to(GetParam());
+    const auto value = torch::randn({192, 192}).to(GetParam());
     const auto x = value.clone().requires_grad_();
     const random_layers a(seed, GetParam(), x);
     auto inputs = a.leaves;
