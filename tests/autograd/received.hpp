@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ inline autograd::backward_plan plan_of(const std::vector<at::Tensor>& roots) {
   return out;
 }
 
-/// Stands for a message that was received: keeps what it is given.
+/// Stands for a message that was received: keeps what it is given. Threads may call it at once.
 struct receive_node : torch::autograd::Node {
   std::string name() const override { return "receive"; }
   torch::autograd::variable_list got;
@@ -34,11 +35,15 @@ struct receive_node : torch::autograd::Node {
 
 protected:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& g) override {
+    const std::lock_guard lock(mutex_);
     ++calls;
     got = std::move(g);
     if (when_called) when_called();
     return {};
   }
+
+private:
+  std::mutex mutex_;
 };
 
 /// A tensor that such a message has brought.
