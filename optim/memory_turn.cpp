@@ -4,21 +4,23 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cstdint>
 #include <shared_mutex>
 
 namespace troupe::detail {
 
 namespace {
 
-std::array<std::shared_mutex, 64>& locks() {
-  static std::array<std::shared_mutex, 64> all;
+std::array<std::shared_mutex, 1024>& locks() {
+  static std::array<std::shared_mutex, 1024> all;
   return all;
 }
 
+// Storages that threads have made in the same way are at the same places of their arenas, so that
+// all bits of an address have to count (Knuth's multiplicative hashing).
 std::size_t place_of(const c10::Storage& storage) {
-  // Addresses are multiples of 16.
-  return (std::hash<const void*>()(storage.unsafeGetStorageImpl()) >> 4) % locks().size();
+  const auto address = std::uint64_t(std::uintptr_t(storage.unsafeGetStorageImpl()));
+  return std::size_t((address >> 4) * 0x9e3779b97f4a7c15 >> 54) % locks().size();
 }
 
 }  // namespace
