@@ -1,31 +1,56 @@
-# The headers of libtorch that take longest to read are read once, for the targets most of whose
-# sources need them.
+# The headers that take longest to read are read once: `base` has the standard library's, CAF's and
+# libtorch's tensor, for everything; `torch` has libtorch's modules and autograd as well. Tests have the
+# same two with GoogleTest, and are compiled with other options.
 
-# ccache takes a compilation with a precompiled header for another one each time.
-set(_default ${PROJECT_IS_TOP_LEVEL})
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
-  set(_default OFF)
-  if(TROUPE_PRECOMPILE)
-    message(STATUS "ccache is of no use while TROUPE_PRECOMPILE is on")
-  endif()
-endif()
-option(TROUPE_PRECOMPILE "Read libtorch's headers once (800 MB on the disk); of no use with ccache" ${_default})
+option(TROUPE_PRECOMPILE "Read the large headers once (1.5 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
+
 if(NOT TROUPE_PRECOMPILE)
   function(troupe_precompile target)
   endfunction()
   return()
 endif()
 
+# ccache takes precompiled headers when it may read their names in the preprocessor's output and
+# overlook what they define (ccache's manual, "Precompiled headers").
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+  add_compile_options(-fpch-preprocess)
+  list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
+endif()
+
 # One for all: a program's objects are as independent of their position as a library's.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})
 
-set(_source "${PROJECT_BINARY_DIR}/generated/precompiled.cpp")
-file(CONFIGURE OUTPUT "${_source}" CONTENT "// What is precompiled needs a source that is compiled with it.\n")
-add_library(troupe_precompiled STATIC "${_source}")
-target_link_libraries(troupe_precompiled PRIVATE troupe_settings torch::cpu caf::core fmt::fmt spdlog::spdlog Threads::Threads)
-target_precompile_headers(troupe_precompiled PRIVATE <torch/torch.h>)
+set(_base
+    <algorithm> <array> <atomic> <charconv> <chrono> <condition_variable> <cstdint> <cstring> <deque> <filesystem>
+    <functional> <map> <memory> <mutex> <optional> <random> <set> <span> <sstream> <string> <string_view> <thread>
+    <tuple> <unordered_map> <unordered_set> <utility> <variant> <vector>
+    <ATen/core/Tensor.h> <caf/all.hpp> <fmt/format.h> <spdlog/spdlog.h>)
+set(_torch ${_base} <torch/csrc/autograd/engine.h> <torch/nn/module.h>)
 
-# troupe_precompile(TARGET): what it compiles begins with those headers.
-function(troupe_precompile target)
-  target_precompile_headers(${target} REUSE_FROM troupe_precompiled)
+# _troupe_precompiled(NAME HEADERS...): what troupe_precompile(... NAME) uses. It compiles a source of its
+# own, since a precompiled header belongs to a target that compiles something.
+function(_troupe_precompiled name)
+  set(source "${PROJECT_BINARY_DIR}/generated/precompiled_${name}.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "// What is precompiled needs a source that is compiled with it.\n")
+  add_library(troupe_precompiled_${name} STATIC EXCLUDE_FROM_ALL "${source}")
+  target_link_libraries(troupe_precompiled_${name} PRIVATE troupe_settings torch::cpu caf::core fmt::fmt spdlog::spdlog
+                                                           Threads::Threads)
+  target_precompile_headers(troupe_precompiled_${name} PRIVATE ${ARGN})
+endfunction()
+_troupe_precompiled(base ${_base})
+_troupe_precompiled(torch ${_torch})
+if(TROUPE_TESTS)
+  _troupe_precompiled(base_tests ${_base} <gmock/gmock.h> <gtest/gtest.h>)
+  _troupe_precompiled(torch_tests ${_torch} <gmock/gmock.h> <gtest/gtest.h>)
+  target_link_libraries(troupe_precompiled_base_tests PRIVATE troupe_test_settings)
+  target_link_libraries(troupe_precompiled_torch_tests PRIVATE troupe_test_settings)
+endif()
+
+# troupe_precompile(TARGET NAME): what TARGET compiles begins with the headers of NAME; none is nothing.
+function(troupe_precompile target name)
+  if(name STREQUAL "none")
+    return()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM troupe_precompiled_${name})
 endfunction()

@@ -7,20 +7,33 @@ add_library(troupe_settings INTERFACE)
 target_include_directories(troupe_settings INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/apps/include")
 target_compile_features(troupe_settings INTERFACE cxx_std_20)
 if(PROJECT_IS_TOP_LEVEL)
-  # g++ 12 sees overlaps in std::string where there are none (GCC bug 105329).
-  target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict)
+  # g++ 12 sees overlaps and overruns in std::string where there are none (GCC bugs 105329, 105651).
+  target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict -Wno-stringop-overread)
   if(TROUPE_WERROR)
     target_compile_options(troupe_settings INTERFACE -Werror)
   endif()
 endif()
 
-# troupe_room(NAME [DEPENDS targets...]): the static library troupe_NAME of a room's sources, which
-# other rooms link by that name. A room that has only headers is an interface library.
+macro(_troupe_default_precompile)
+  if(NOT arg_PRECOMPILE)
+    set(arg_PRECOMPILE base)
+  endif()
+endmacro()
+
+# Settings of the tests. What they instantiate is compiled once and run a few times.
+add_library(troupe_test_settings INTERFACE)
+target_compile_options(troupe_test_settings INTERFACE $<$<CONFIG:Release>:-O1>)
+
+# troupe_room(NAME [PRECOMPILE headers] [DEPENDS targets...]): the static library troupe_NAME of a room's
+# sources, which other rooms link by that name. A room that has only headers is an interface library.
+# PRECOMPILE, here and below: base, torch or none, of Precompiled.cmake; base if left out.
 function(troupe_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILE" "DEPENDS")
+  _troupe_default_precompile()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   if(sources)
     add_library(troupe_${name} STATIC ${sources})
+    troupe_precompile(troupe_${name} ${arg_PRECOMPILE})
     set(scope PUBLIC)
   else()
     add_library(troupe_${name} INTERFACE)
@@ -59,11 +72,12 @@ function(troupe_schemas name folder)
   target_link_libraries(${name} ${scope} capnp::capnp)
 endfunction()
 
-# troupe_program(NAME FOLDER [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
+# troupe_program(NAME FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
 # The folder's other sources are the library troupe_app_NAME, which tests/apps links as well. All of
 # them find the project's version in TROUPE_VERSION.
 function(troupe_program name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE" "DEPENDS")
+  _troupe_default_precompile()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   set(version "TROUPE_VERSION=\"${PROJECT_VERSION}\"")
   set(mains ${sources})
@@ -73,6 +87,7 @@ function(troupe_program name folder)
     add_library(troupe_app_${name} STATIC ${sources})
     target_link_libraries(troupe_app_${name} PUBLIC troupe_settings ${arg_DEPENDS})
     target_compile_definitions(troupe_app_${name} PRIVATE "${version}")
+    troupe_precompile(troupe_app_${name} ${arg_PRECOMPILE})
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_LIBRARIES troupe_app_${name})
     list(APPEND arg_DEPENDS troupe_app_${name})
   endif()
@@ -80,26 +95,27 @@ function(troupe_program name folder)
     add_executable(${name} ${mains})
     target_link_libraries(${name} PRIVATE troupe_settings troupe_sanitizer ${arg_DEPENDS})
     target_compile_definitions(${name} PRIVATE "${version}")
+    troupe_precompile(${name} ${arg_PRECOMPILE})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/apps")
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_PROGRAMS ${name})
   endif()
 endfunction()
 
-# troupe_test(ROOM FOLDER [DEPENDS targets...]): the tests of a folder.
+# troupe_test(ROOM FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the tests of a folder.
 #   *_test.cpp      a GoogleTest program each; every case is a test of CTest, labelled with the room
 #     *_timing_test.cpp  the same, run while no other test runs, labelled "timing" too
 #     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
 #   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
 #   other *.cpp     a library that all of them link
-# PRECOMPILE: most of them use much of libtorch.
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
 function(troupe_test room folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "PRECOMPILE" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE" "DEPENDS")
+  _troupe_default_precompile()
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   set(out "${PROJECT_BINARY_DIR}/tests/${room}")
 
   add_library(troupe_test_${room}_base INTERFACE)
-  target_link_libraries(troupe_test_${room}_base INTERFACE troupe_settings ${arg_DEPENDS})
+  target_link_libraries(troupe_test_${room}_base INTERFACE troupe_settings troupe_test_settings ${arg_DEPENDS})
   target_compile_definitions(
     troupe_test_${room}_base
     INTERFACE "TROUPE_TEST_PROGRAM_DIR=\"${out}\"" "TROUPE_TEST_SOURCE_DIR=\"${folder}\""
@@ -111,9 +127,7 @@ function(troupe_test room folder)
   if(helpers)
     add_library(troupe_test_${room} STATIC ${helpers})
     target_link_libraries(troupe_test_${room} PUBLIC ${base})
-    if(arg_PRECOMPILE)
-      troupe_precompile(troupe_test_${room})
-    endif()
+    troupe_precompile(troupe_test_${room} ${arg_PRECOMPILE}_tests)
     list(APPEND base troupe_test_${room})
   endif()
 
@@ -124,6 +138,7 @@ function(troupe_test room folder)
     get_filename_component(name "${source}" NAME_WE)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE ${base} troupe_sanitizer)
+    troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
     list(APPEND program_targets ${name})
   endforeach()
@@ -133,9 +148,7 @@ function(troupe_test room folder)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE ${base} GTest::gtest_main troupe_sanitizer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
-    if(arg_PRECOMPILE)
-      troupe_precompile(${name})
-    endif()
+    troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
     if(program_targets)
       add_dependencies(${name} ${program_targets})
     endif()
