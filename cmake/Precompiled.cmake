@@ -43,8 +43,8 @@ _troupe_precompiled(torch ${_torch})
 if(TROUPE_TESTS)
   _troupe_precompiled(base_tests ${_base} <gmock/gmock.h> <gtest/gtest.h>)
   _troupe_precompiled(torch_tests ${_torch} <gmock/gmock.h> <gtest/gtest.h>)
-  target_link_libraries(troupe_precompiled_base_tests PRIVATE troupe_test_settings)
-  target_link_libraries(troupe_precompiled_torch_tests PRIVATE troupe_test_settings)
+  target_link_libraries(troupe_precompiled_base_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
+  target_link_libraries(troupe_precompiled_torch_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
 endif()
 
 # troupe_precompile(TARGET NAME): what TARGET compiles begins with the headers of NAME; none is nothing.
