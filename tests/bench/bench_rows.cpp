@@ -36,6 +36,19 @@ std::vector<measurement> identity(const node& here) {
   return measured;
 }
 
+// What a tensor costs that is the first of its size: memory that neither side has had before.
+std::vector<measurement> identity_first(const node& here) {
+  call_times([&] { here.rpc_sync<&nothing>(peer); }, {.seconds = 0.5});
+  std::vector<measurement> measured;
+  for (const auto size : {mib, 4 * mib, 64 * mib, std::size_t{400'000'000}}) {
+    const auto tensor = at::ones({static_cast<std::int64_t>(size / 4)});
+    const effort once{.seconds = 0, .least = 1, .most = 1, .warm_up = 0};
+    measured.push_back(
+        times_of(call_times([&] { here.rpc_sync<&echo>(peer, tensor); }, once), size));
+  }
+  return measured;
+}
+
 // One way, with some under way, as `ucp_am_bw` does it: the time of one.
 std::vector<measurement> perftest_am(const node& here) {
   constexpr std::size_t window = 4;
@@ -146,6 +159,7 @@ const std::map<std::string, row>& bench_rows() {
         {"call_actor", call_actor},
         {"call_function", call_function},
         {"identity", identity},
+        {"identity_first", identity_first},
         {"ops200", ops200},
         {"calls_in_flight", calls_in_flight},
         {"calls_threads", calls_threads},

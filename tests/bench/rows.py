@@ -99,6 +99,7 @@ ROWS = (
         ),
         seconds=30,
     ),
+    Row("identity_first", "the first such round trip of each size", seconds=4),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
     Row(
         "calls_in_flight",

@@ -114,6 +114,17 @@ def identity():
     return measured
 
 
+def identity_first():
+    call_times(lambda: rpc.rpc_sync(PEER, nothing), seconds=0.5)
+    measured = []
+    for size in (1 << 20, 4 << 20, 64 << 20, 400_000_000):
+        tensor = torch.ones(size // 4)
+        once = {"seconds": 0, "least": 1, "most": 1, "warm_up": 0}
+        taken = call_times(lambda: rpc.rpc_sync(PEER, echo, args=(tensor,)), **once)
+        measured.append({"bytes": size, **times_of(taken)})
+    return measured
+
+
 def ops200():
     measured = []
     for size, least in ((4_000_000, 3), (400_000_000, 1)):
@@ -321,7 +332,7 @@ def optimizer_step():
 ROWS = {
     row.__name__: row
     for row in (
-        call_actor, call_function, identity, ops200, calls_in_flight, calls_threads,
+        call_actor, call_function, identity, identity_first, ops200, calls_in_flight, calls_threads,
         long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
         autograd_context, autograd_chain, optimizer_step,
