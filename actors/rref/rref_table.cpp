@@ -81,9 +81,62 @@ std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& typ
 
 // The last copy of a reference is gone.
 void rref_table::dropped(rref_core& one) noexcept {
-  if (&one.owner() != &self()) return tell(one.owner(), note::drop, one.id(), one.use());
+  if (&one.owner() != &self()) {
+    if (!one.owner().live()) return;  // it knows, or there is nothing left of it
+    drop_queue::message some;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_) return;
+      auto& waiting = drops_[&one.owner()];
+      waiting.add(one.id(), one.use());
+      some = waiting.take();
+    }
+    if (!some.empty()) tell(one.owner(), note::drop, one.owner().incarnation, some);
+    return;
+  }
   let_go(owned_.drop(one.id(), self(), one.use()));
   let_go({std::move(one.local_), true});
+}
+
+// As many messages as may be under way now.
+void rref_table::send_drops(peer& owner) noexcept {
+  for (;;) {
+    drop_queue::message some;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto place = drops_.find(&owner);
+      if (place == drops_.end()) return;
+      some = place->second.take();
+    }
+    if (some.empty()) return;
+    tell(owner, note::drop, owner.incarnation, some);
+  }
+}
+
+void rref_table::take_drops(decoder& in, peer& from) {
+  const auto incarnation = in.get<std::uint64_t>();
+  const auto all = in.get<drop_queue::message>();
+  std::uint64_t uses = 0;
+  for (const auto& some : all) uses += some.count;
+  if (uses > drop_queue::most_uses)
+    throw decode_error("a note claims that " + std::to_string(uses) + " references were dropped");
+  rref_id id{0, identity_.rank, 0, incarnation, 0};
+  for (const auto& some : all) {
+    id.creator = some.creator;
+    id.creator_incarnation = some.creator_incarnation;
+    for (std::uint32_t i = 0; i < some.count; ++i) {
+      id.number = some.first + i;
+      let_go(owned_.drop(id, from, some.use));
+    }
+  }
+  const bool tells = [&] {
+    const std::lock_guard lock(mutex_);
+    auto& taken = drops_taken_[&from];
+    if (++taken < drop_queue::told_after) return false;
+    taken = 0;
+    return true;
+  }();
+  if (tells) tell(from, note::dropped, drop_queue::told_after);
 }
 
 // Its creation has failed, perhaps before the owner has heard of it (rule 8).
@@ -295,15 +348,21 @@ void rref_table::deliver(decoder& in, peer& from) {
       return;
     }
     case note::unpin: return unpin(in.get<std::uint64_t>(), from);
-    case note::drop: {
-      const auto id = in.get<rref_id>();
-      return let_go(owned_.drop(id, from, in.get<std::uint64_t>()));
-    }
+    case note::drop: return take_drops(in, from);
     case note::abandon: {
       const auto number = in.get<std::uint64_t>();
       owned_.abandon({from.rank(), identity_.rank, from.incarnation, identity_.incarnation, number},
                      from, to_exception(to_fault(in.get<caf::error>())));
       return;
+    }
+    case note::dropped: {
+      const auto messages = in.get<std::uint32_t>();
+      {
+        const std::lock_guard lock(mutex_);
+        if (const auto place = drops_.find(&from); place != drops_.end())
+          place->second.taken_up(messages);
+      }
+      return send_drops(from);
     }
   }
   throw decode_error("an rref's note of unknown kind");
@@ -318,6 +377,8 @@ void rref_table::bury(const peer& whom) {
   std::vector<claimed> lost;
   {
     const std::lock_guard lock(mutex_);
+    drops_.erase(&whom);
+    drops_taken_.erase(&whom);
     std::erase_if(pins_, [&](auto& entry) {
       if (entry.second.receiver != &whom && &entry.second.what->owner() != &whom) return false;
       unpinned.push_back(std::move(entry.second.what));
@@ -344,6 +405,7 @@ void rref_table::close(const fault& why) {
     closed_ = true;
     pins.swap(pins_);
     claims.swap(claims_);
+    drops_.clear();
   }
   for (auto& [use, one] : claims) one.what->set_exception(to_exception(why));
 }
@@ -351,7 +413,9 @@ void rref_table::close(const fault& why) {
 rref_table::census rref_table::count() const {
   const auto owned = owned_.size();
   const std::lock_guard lock(mutex_);
-  return {owned, used_, pins_.size()};
+  std::size_t drops = 0;
+  for (const auto& [owner, queue] : drops_) drops += queue.waiting();
+  return {owned, used_, pins_.size(), drops};
 }
 
 bool rref_table::settled() const {

@@ -3,6 +3,7 @@
 #include <source_location>
 #include <unordered_map>
 
+#include "actors/rref/drop_queue.hpp"
 #include "actors/rref/owner_table.hpp"
 #include "actors/rref/rref_core.hpp"
 
@@ -46,6 +47,9 @@ namespace detail {
 ///    is lost. The callee asks the owner for the value. While it does, it is a holder itself if it
 ///    creates a value, which others than the lender may want; the lender's end ends other calls.
 /// 10. When a node ends, what it owns goes; references to that throw peer_lost.
+///
+/// 11. Owners are told of references that have gone in few messages when many go, and of no more at
+///     once than they take up; what waits meanwhile takes next to no memory.
 ///
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
 class rref_table {
@@ -115,6 +119,7 @@ public:
     std::size_t owned = 0;  ///< values of this node
     std::size_t used = 0;   ///< references here
     std::size_t forks = 0;  ///< references on their way to others
+    std::size_t drops = 0;  ///< what owners have yet to be told, in entries of few bytes
   };
   census count() const;
 
@@ -132,8 +137,9 @@ private:
     hold,     // id, use: the same, and no answer is wanted
     confirm,  // use, whether there is a value, or will be
     unpin,    // pin: the receiver is known to the owner
-    drop,     // id, use
+    drop,     // the owner's incarnation, and what has been dropped
     abandon,  // number, fault: it will not be created
+    dropped,  // number of notes of the kind `drop` that have been taken up
   };
   struct pinned {
     std::shared_ptr<rref_core> what;
@@ -154,6 +160,8 @@ private:
   void enter(rref_core& one);
   void leave(rref_core& one) noexcept;
   void dropped(rref_core& one) noexcept;
+  void send_drops(peer& owner) noexcept;
+  void take_drops(decoder& in, peer& from);
   void failed(const rref_core& one, const fault& why) noexcept;
   void claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin);
   void settle(claimed&& one, std::exception_ptr denied);
@@ -177,7 +185,9 @@ private:
   std::uint64_t last_pin_ = 0;
   std::unordered_map<const peer*, std::uint64_t> last_number_;  // by owner
   std::unordered_map<std::uint64_t, pinned> pins_;
-  std::unordered_map<std::uint64_t, claimed> claims_;  // by use
+  std::unordered_map<std::uint64_t, claimed> claims_;           // by use
+  std::unordered_map<const peer*, drop_queue> drops_;           // by owner
+  std::unordered_map<const peer*, std::uint32_t> drops_taken_;  // not told yet; by holder
 };
 
 }  // namespace detail

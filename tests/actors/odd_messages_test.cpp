@@ -89,7 +89,7 @@ TEST_F(odd_messages, about_references_do_no_harm) {
     std::mt19937_64 random(1);
     for (int i = 0; i < 3'000; ++i) {
       letter text(nullptr);
-      text.body().put(static_cast<std::uint8_t>(random() % 6));
+      text.body().put(static_cast<std::uint8_t>(random() % 7));
       auto id = r.id();
       id.number = random() % 4 + (i % 2);
       if (random() % 3 == 0) id.creator = static_cast<std::uint32_t>(random() % 5);
@@ -99,6 +99,23 @@ TEST_F(odd_messages, about_references_do_no_harm) {
       rest.put(id);
       rest.put(random() % 8 + 1);
       text.body().raw(rest.bytes().data(), random() % (rest.bytes().size() + 1));
+      envelope_header header;
+      header.target = rref_channel;
+      a().actors().out().send(b(), 0, header, &text);
+    }
+    // Uses that were never there, and more than there can be.
+    for (int i = 0; i < 1'000; ++i) {
+      letter text(nullptr);
+      text.body().put(std::uint8_t{4});
+      text.body().put(random() % 9 == 0 ? random() : r.id().owner_incarnation);
+      detail::drop_queue::message all(random() % 4);
+      for (auto& some : all) {
+        some = {0, static_cast<std::uint32_t>(random() % 9'000), r.id().creator_incarnation,
+                random() % 4, random() % 8 + 1};
+        if (random() % 5 == 0) some.count = ~std::uint32_t{0};
+        if (random() % 5 == 0) some.first = ~std::uint64_t{0} - random() % 4;
+      }
+      text.body().put(all);
       envelope_header header;
       header.target = rref_channel;
       a().actors().out().send(b(), 0, header, &text);
