@@ -13,19 +13,22 @@ namespace troupe {
 
 /// A function that other nodes may call.
 struct function_entry {
-  std::uint64_t hash;
+  std::uint64_t
+      hash;  ///< its identity: of its name, and of what its arguments and answer are made of
   std::string_view name;
   /// Reads the arguments, calls, and sees to the answer. Throws what the function throws.
   void (*invoke)(decoder& in, border& handles, reply_token&& reply);
   /// Reads the arguments and drops them, since what they hold has been given away by the caller.
   void (*skip)(decoder& in);
+  std::string (*structure)();  ///< see type_structure
 };
 
 /// Enters a function; harmless when it is there already. Throws internal_error when another
 /// function has the same name and type (two static functions of different files, say).
 bool add_function(const function_entry& entry);
 
-/// nullptr: this program has no such function.
+/// nullptr: this program has no function of such a name and type. The one that is found takes or
+/// answers other types, of the same names, if its hash is not the same.
 const function_entry* find_function(std::uint64_t hash) noexcept;
 
 namespace detail {
@@ -67,8 +70,8 @@ struct signature<R (C::*)(Args...) const noexcept> : signature<R (C::*)(Args...)
 template <captureless F>
 struct signature<F> : signature<decltype(&F::operator())> {};
 
-/// What stands for the function F on the wire. Lambdas look alike to the compiler's pretty names,
-/// so theirs are the ones that the linker knows.
+/// What the function F is called by: the hash of its name and type. Lambdas look alike to the
+/// compiler's pretty names, so theirs are the ones that the linker knows.
 template <auto F>
 std::uint64_t function_hash() {
   using type = std::remove_const_t<decltype(F)>;
@@ -78,6 +81,17 @@ std::uint64_t function_hash() {
   } else {
     constexpr auto hash = hash_name(type_name<type>(), hash_name(function_name<F>()));
     return hash;
+  }
+}
+
+/// The identity of a callable, which costs something once.
+template <class Callable>
+std::uint64_t kept_identity() {
+  if constexpr (Callable::structure::any) {
+    static const auto identity = Callable::structure::identity(Callable::name_hash());
+    return identity;
+  } else {
+    return identity_of(Callable::name_hash(), 0);
   }
 }
 
@@ -125,7 +139,9 @@ struct callable {
   using arguments = typename function::arguments;
 
   static constexpr std::string_view name = function_name<F>();
-  static std::uint64_t hash() { return detail::function_hash<F>(); }
+  using structure = detail::structure<arguments, answer>;
+  static std::uint64_t hash() { return detail::kept_identity<callable>(); }
+  static std::uint64_t name_hash() { return detail::function_hash<F>(); }
 
   static void invoke(decoder& in, border& handles, reply_token&& reply) {
     std::optional<arguments> args;
@@ -200,7 +216,7 @@ namespace detail {
 template <class Callable>
 const function_entry& function_entry_of() {
   static const function_entry entry{Callable::hash(), Callable::name, &Callable::invoke,
-                                    &Callable::skip};
+                                    &Callable::skip, &Callable::structure::text};
   return entry;
 }
 

@@ -41,7 +41,7 @@ auto request_here(node_core& node, const Handle& receiver, Message&& message) {
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
       0, target->home_system->node(), target->home_system, config, state, local_request());
   auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
-                                            caf::make_message(std::forward<Message>(message)));
+                                            message_of(std::forward<Message>(message)));
   if (!lent_thread::tell(node, target, std::move(question)))
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));

@@ -16,7 +16,7 @@ struct member_event {
   std::uint64_t incarnation = 0;
   std::string cause;  ///< of a death, for people
 };
-TROUPE_MESSAGE(member_event, epoch, what, who, incarnation, cause)
+TROUPE_MESSAGE_EXTERN(member_event, epoch, what, who, incarnation, cause)
 
 /// An actor that hears of them.
 using member_watcher = actor<accepts<member_event>>;

@@ -13,11 +13,21 @@ struct named_function<R(Args...)> {
   using parameters = std::tuple<std::decay_t<Args>...>;
 
   static std::uint64_t hash(std::string_view name) {
-    return hash_name(name, hash_name(type_name<answer>(), type_hash<parameters>()));
+    return with_structure<parameters, answer>(name_hash(name));
   }
   /// Of the entry whose result stays.
   static std::uint64_t creating_hash(std::string_view name) {
-    return hash_name("remote", hash(name));
+    return with_structure<parameters>(hash_name("remote", name_hash(name)));
+  }
+
+private:
+  static std::uint64_t name_hash(std::string_view name) {
+    return hash_name(name, hash_name(type_name<answer>(), type_hash<parameters>()));
+  }
+  template <class... Ts>
+  static std::uint64_t with_structure(std::uint64_t hash) {
+    static const auto of_types = structure<Ts...>::identity(0);
+    return identity_of(hash, of_types);
   }
 };
 
@@ -39,8 +49,10 @@ bool register_function(const char* name) {
   using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;
   // Never destroyed: calls may arrive while the process ends.
   static const auto* entries =
-      new function_entry[2]{{named::hash(name), name, &callable<F>::invoke, &callable<F>::skip},
-                            {named::creating_hash(name), name, &creating::invoke, &creating::skip}};
+      new function_entry[2]{{named::hash(name), name, &callable<F>::invoke, &callable<F>::skip,
+                             &callable<F>::structure::text},
+                            {named::creating_hash(name), name, &creating::invoke, &creating::skip,
+                             &creating::structure::text}};
   return add_function(entries[0]) && add_function(entries[1]);
 }
 

@@ -56,6 +56,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.references = handles.references();
   pending.peer = to.rank();
   pending.function = name;
+  pending.target = hash;
   pending.sink = sink;
   detail::caller_range range(pending.sink);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
@@ -181,6 +182,11 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
                std::to_string(header.target) + "): do both run the same program?";
     why.node = self().name;
     reply.fail_unread(std::make_exception_ptr(unknown_function(std::move(why))));
+    return;
+  }
+  if (function->hash != header.target) {
+    auto why = mismatch_of(function->name, from.info.name, self().name, function->structure());
+    reply.fail_unread(std::make_exception_ptr(type_mismatch(std::move(why))));
     return;
   }
   const served_call call{&from, header.request};

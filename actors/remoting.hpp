@@ -214,6 +214,7 @@ public:
   void write(encoder& out, const caf::strong_actor_ptr& handle) override {
     owner_.write_handle(out, handle, peer_, written_);
   }
+  node_names nodes() const override { return {peer_.info.name, owner_.own_name()}; }
   caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
   void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& one) override;
   std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,

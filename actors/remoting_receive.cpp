@@ -3,6 +3,7 @@
 #include <caf/make_actor.hpp>
 #include <caf/message_builder.hpp>
 
+#include "actors/function_table.hpp"
 #include "actors/future.hpp"
 #include "actors/job.hpp"
 #include "actors/receipt.hpp"
@@ -41,6 +42,15 @@ private:
   caf::message content_;
   receipt taken_;
 };
+
+// What this node takes for the type or function that is not the same where it was sent to.
+std::string meant_by(const pending_request& request, const fault& why) {
+  const auto name = name_in_mismatch(why);
+  const auto* type = find_type(hash_name(name));
+  if (type && type->name == name) return type->structure();
+  const auto* function = find_function(request.target);
+  return function ? function->structure() : std::string();
+}
 
 }  // namespace
 
@@ -112,6 +122,7 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
       why = e.fault();
     }
     if (why.function.empty()) why.function = request.function;
+    if (why.code == errc::type_mismatch) complete_mismatch(why, own_name(), meant_by(request, why));
     answer(std::move(request), std::move(why), unit);
   } else if (request.sink) {
     request.sink->on_value(message);

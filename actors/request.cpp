@@ -31,4 +31,9 @@ remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
   return remote && !remote->ended() ? remote : nullptr;
 }
 
+void throw_stays_here(const remote_actor& receiver, std::string_view message) {
+  throw invalid_argument("a " + std::string(message) + " never leaves its node, and actor " +
+                         std::to_string(receiver.id()) + " is on " + receiver.home().info.name);
+}
+
 }  // namespace troupe::detail

@@ -140,6 +140,12 @@ inline caf::message_id with_priority(caf::message_id id, const call_options& how
 /// The actor as one of another node that is not known to have ended; else nullptr.
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
 
+/// Does one of them never leave its node?
+template <class... Ts>
+inline constexpr bool stays_here = (local_message<std::decay_t<Ts>> || ...);
+
+[[noreturn]] void throw_stays_here(const remote_actor& receiver, std::string_view message);
+
 template <class Handle, class... Ts>
 auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   const auto limit = std::max(how.limit, std::chrono::milliseconds(0));
@@ -148,7 +154,10 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   (void)interface_registration<Handle>::done;
   if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
-  if (auto* elsewhere = alive_elsewhere(target)) {
+  auto* const elsewhere = alive_elsewhere(target);
+  if constexpr (stays_here<answer, Ts...>) {
+    if (elsewhere) throw_stays_here(*elsewhere, name);
+  } else if (elsewhere) {
     auto& actors = elsewhere->owner();
     auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home());
     pending_request pending;
@@ -176,7 +185,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
       0, target->home_system->node(), target->home_system, config, state, std::move(entry));
   target->enqueue(caf::make_mailbox_element(std::move(cell), with_priority(caf::message_id(1), how),
-                                            {}, caf::make_message(std::forward<Ts>(message)...)),
+                                            {}, message_of(std::forward<Ts>(message)...)),
                   nullptr);
   return future<answer>(std::move(state));
 }
@@ -189,13 +198,15 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   auto* elsewhere = alive_elsewhere(target);
-  if (elsewhere && !(how.wait && elsewhere->owner().senders_wait()))
-    elsewhere->owner().tell_at_once(*elsewhere, how.urgent,
-                                    [&](encoder& out) { put_as_message(out, message...); });
-  else
-    target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
-                                              caf::make_message(std::forward<Ts>(message)...)),
-                    nullptr);
+  if constexpr (stays_here<Ts...>) {
+    if (elsewhere) throw_stays_here(*elsewhere, type_name<std::decay_t<Ts>...>());
+  } else if (elsewhere && !(how.wait && elsewhere->owner().senders_wait())) {
+    return elsewhere->owner().tell_at_once(*elsewhere, how.urgent,
+                                           [&](encoder& out) { put_as_message(out, message...); });
+  }
+  target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
+                                            message_of(std::forward<Ts>(message)...)),
+                  nullptr);
 }
 
 }  // namespace detail

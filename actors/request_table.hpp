@@ -35,7 +35,8 @@ struct pending_request {
   caf::message_id mid;
   /// What has been given away in its arguments, which the callee may not have read.
   std::vector<detail::written_reference> references{};
-  bool wait = true;  ///< for room in the window of `peer`, rather than fail
+  std::uint64_t target = 0;  ///< of a call: what the function goes by
+  bool wait = true;          ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
 

@@ -26,7 +26,7 @@ struct worker_info {
     return out << "worker_info{name: " << w.name << ", id: " << w.id << '}';
   }
 };
-TROUPE_MESSAGE(worker_info, name, id)
+TROUPE_MESSAGE_EXTERN(worker_info, name, id)
 
 /// Where a call goes: a worker's name, its worker_info or its rank. Remembers the line that says
 /// so.

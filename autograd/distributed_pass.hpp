@@ -12,7 +12,7 @@ struct pass_options {
   pass_mode mode = pass_mode::smart;
 };
 
-TROUPE_MESSAGE(pass_options, retain_graph, create_graph, mode)
+TROUPE_MESSAGE_EXTERN(pass_options, retain_graph, create_graph, mode)
 
 namespace detail {
 

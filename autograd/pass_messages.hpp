@@ -27,7 +27,7 @@ struct pass_info {
   bool keep_graph = false;
   bool create_graph = false;
 };
-TROUPE_MESSAGE(pass_info, context, number, starter, mode, keep_graph, create_graph)
+TROUPE_MESSAGE_EXTERN(pass_info, context, number, starter, mode, keep_graph, create_graph)
 
 /// Where a node stands in a pass.
 struct pass_standing {
@@ -36,14 +36,14 @@ struct pass_standing {
   std::vector<std::uint64_t> awaited;  ///< messages whose gradients have not come
   bool blocked = false;  ///< something has some of its gradients, and waits for others
 };
-TROUPE_MESSAGE(pass_standing, rank, arrivals, awaited, blocked)
+TROUPE_MESSAGE_EXTERN(pass_standing, rank, arrivals, awaited, blocked)
 
 /// A step of a pass that another one has caused, on the node of that rank.
 struct next_step {
   std::uint64_t step = 0;  ///< its number, in the whole job
   std::uint32_t rank = 0;
 };
-TROUPE_MESSAGE(next_step, step, rank)
+TROUPE_MESSAGE_EXTERN(next_step, step, rank)
 
 /// A step is over.
 struct step_report {
@@ -51,18 +51,17 @@ struct step_report {
   std::vector<next_step> caused;
   pass_standing standing;
 };
-TROUPE_MESSAGE(step_report, step, caused, standing)
+TROUPE_MESSAGE_EXTERN(step_report, step, caused, standing)
 
 // Steps. The first one has the number of the pass. Each is answered when it is over itself; what
 // it has caused may go on.
 
-/// The roots, of this node's graph: which of the node's messages do they depend on? Never leaves
-/// the node.
+/// The roots, of this node's graph: which of the node's messages do they depend on?
 struct walk_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
 };
-TROUPE_MESSAGE(walk_from_roots, pass, roots)
+TROUPE_LOCAL_MESSAGE(walk_from_roots)
 
 /// These of the node's messages take part.
 struct mark_sends {
@@ -70,29 +69,28 @@ struct mark_sends {
   std::uint64_t step = 0;
   std::vector<std::uint64_t> numbers;
 };
-TROUPE_MESSAGE(mark_sends, pass, step, numbers)
+TROUPE_MESSAGE_EXTERN(mark_sends, pass, step, numbers)
 
 /// The walk is over: those that are blocked go on, and who gets gradients from them knows it too.
-/// Never leaves the node.
 struct resume_all {
   pass_info pass;
   std::vector<std::uint32_t> ranks;
 };
-TROUPE_MESSAGE(resume_all, pass, ranks)
+TROUPE_LOCAL_MESSAGE(resume_all)
 
 /// The same for one of them.
 struct resume {
   pass_info pass;
   std::uint64_t step = 0;
 };
-TROUPE_MESSAGE(resume, pass, step)
+TROUPE_MESSAGE_EXTERN(resume, pass, step)
 
-/// The roots' gradients are one. Never leaves the node.
+/// The roots' gradients are one.
 struct run_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
 };
-TROUPE_MESSAGE(run_from_roots, pass, roots)
+TROUPE_LOCAL_MESSAGE(run_from_roots)
 
 /// The gradients of a message of this node have come.
 struct gradients_arrive {
@@ -102,18 +100,18 @@ struct gradients_arrive {
   bool walked = false;  ///< gradients come for marked messages only
   std::vector<at::Tensor> gradients;
 };
-TROUPE_MESSAGE(gradients_arrive, pass, step, number, walked, gradients)
+TROUPE_MESSAGE_EXTERN(gradients_arrive, pass, step, number, walked, gradients)
 
 /// The pass has failed somewhere.
 struct forget_pass {
   std::uint64_t context = 0;
   std::uint64_t number = 0;
 };
-TROUPE_MESSAGE(forget_pass, context, number)
+TROUPE_MESSAGE_EXTERN(forget_pass, context, number)
 
-/// The context is over. Never leaves the node.
+/// The context is over.
 struct leave_context {};
-TROUPE_MESSAGE(leave_context)
+TROUPE_LOCAL_MESSAGE(leave_context)
 
 /// Runs one node's part in the passes of a context.
 using pass_actor =

@@ -38,6 +38,11 @@ void decoder::get_message(caf::message& x) {
     if (!entry)
       throw decode_error("a message holds a type that this program does not know (hash " +
                          std::to_string(hash) + "): do all nodes run the same program?");
+    if (entry->hash != hash) {
+      const auto [sender, receiver] =
+          handles_ ? handles_->nodes() : handle_translator::node_names();
+      throw type_mismatch(mismatch_of(entry->name, sender, receiver, entry->structure()));
+    }
     return *entry;
   };
   if (count == 0) {

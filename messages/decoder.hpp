@@ -58,6 +58,13 @@ public:
   template <class T>
   void get_into(T& x);
 
+  /// The fields of TROUPE_MESSAGE, in turn. What `get_into` does with such a type, in the end.
+  template <class T>
+  void get_fields(T& x) {
+    nesting level(depth_);
+    std::apply([&](auto... field) { (get_into(x.*field), ...); }, troupe_fields(&x));
+  }
+
   /// Throws unless everything has been read.
   void expect_end() const {
     if (at_ != end_)
@@ -188,8 +195,10 @@ void decoder::get_into(T& x) {
     nesting level(depth_);
     get_error(x);
   } else if constexpr (as == form::fields) {
-    nesting level(depth_);
-    std::apply([&](auto... field) { (get_into(x.*field), ...); }, troupe_fields(&x));
+    if constexpr (has_extern_code<T>)
+      troupe_read(*this, x);
+    else
+      get_fields(x);
   } else if constexpr (as == form::inspected) {
     nesting level(depth_);
     if (auto failure = inspect(*this, x))

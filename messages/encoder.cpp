@@ -34,7 +34,8 @@ void encoder::put_message(const caf::message& x) {
       throw encode_error("a message element of type " +
                          (type.second ? std::string(type.second->name())
                                       : "number " + std::to_string(type.first)) +
-                         " cannot be sent: use TROUPE_MESSAGE for it, or a typed actor handle");
+                         " cannot be sent to another node: use TROUPE_MESSAGE for it, or a typed "
+                         "actor handle");
     }
     put(entry->hash);
     entry->encode(*this, x.get(i));

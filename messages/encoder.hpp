@@ -52,6 +52,13 @@ public:
   template <class T>
   void put(const T& x);
 
+  /// The fields of TROUPE_MESSAGE, in turn. What `put` does with such a type, in the end.
+  template <class T>
+  void put_fields(const T& x) {
+    nesting level(depth_);
+    std::apply([&](auto... field) { (put(x.*field), ...); }, troupe_fields(&x));
+  }
+
   // CAF's inspector protocol.
   using result_type = caf::error;
   static constexpr bool reads_state = true;
@@ -116,8 +123,10 @@ void encoder::put(const T& x) {
     nesting level(depth_);
     put_error(x);
   } else if constexpr (as == form::fields) {
-    nesting level(depth_);
-    std::apply([&](auto... field) { (put(x.*field), ...); }, troupe_fields(&x));
+    if constexpr (has_extern_code<T>)
+      troupe_write(*this, x);
+    else
+      put_fields(x);
   } else if constexpr (as == form::inspected) {
     nesting level(depth_);
     if (auto failure = inspect(*this, const_cast<T&>(x)))

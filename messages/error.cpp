@@ -58,6 +58,7 @@ const char* name_of(errc code) noexcept {
     case errc::rref_gone: return "rref gone";
     case errc::cancelled: return "cancelled";
     case errc::unknown_context: return "unknown context";
+    case errc::type_mismatch: return "type mismatch";
   }
   return nullptr;
 }
@@ -102,6 +103,7 @@ std::exception_ptr to_exception(fault f) {
     case errc::rref_gone: return std::make_exception_ptr(rref_gone(std::move(f)));
     case errc::cancelled: return std::make_exception_ptr(cancelled_error(std::move(f)));
     case errc::unknown_context: return std::make_exception_ptr(unknown_context(std::move(f)));
+    case errc::type_mismatch: return std::make_exception_ptr(type_mismatch(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }

@@ -30,6 +30,7 @@ enum class errc : std::uint8_t {
   rref_gone,         ///< what the rref referred to exists no more, or never did
   cancelled,         ///< the caller has given the call up
   unknown_context,   ///< the autograd context has ended, or never was
+  type_mismatch,     ///< a type has other fields on the other node
 };
 
 /// The name of `code`, as in the list above.
@@ -44,6 +45,7 @@ struct fault {
   std::string type;      ///< remote_error: the type of the callee's exception, demangled
   std::chrono::milliseconds limit{0};  ///< rpc_timeout: the limit that passed
   /// remote_error: the calls that led to it on the callee, one a line, if that is a debug build.
+  /// type_mismatch: what differs, and what it is made of on the node.
   std::string trace{};
 };
 
@@ -100,6 +102,7 @@ using overloaded_error = error_of<errc::overloaded>;
 using rref_gone = error_of<errc::rref_gone>;
 using cancelled_error = error_of<errc::cancelled>;
 using unknown_context = error_of<errc::unknown_context>;
+using type_mismatch = error_of<errc::type_mismatch>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

@@ -1,13 +1,56 @@
 #pragma once
 
+#include <caf/fwd.hpp>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
 #include <tuple>
 
 /// Makes a struct sendable: `TROUPE_MESSAGE(select_action, state)` names the struct and its fields.
 /// Stands in the struct's own namespace, after it; up to 32 fields, each of a sendable type.
-#define TROUPE_MESSAGE(Type, ...)                                                   \
-  [[maybe_unused]] constexpr auto troupe_fields(const Type*) {                      \
-    return std::make_tuple(__VA_OPT__(TROUPE_EACH(Type, __VA_ARGS__)));             \
-  }                                                                                 \
+#define TROUPE_MESSAGE(Type, ...)  \
+  TROUPE_FIELDS(Type, __VA_ARGS__) \
+  TROUPE_REGISTERED(Type)
+
+/// The same for a header that many sources include: what writes, reads and makes such messages is
+/// compiled once, in the source that says TROUPE_MESSAGE_CODE(Type).
+#define TROUPE_MESSAGE_EXTERN(Type, ...)                                            \
+  TROUPE_FIELDS(Type, __VA_ARGS__)                                                  \
+  [[maybe_unused]] constexpr const Type* troupe_extern(const Type* x) { return x; } \
+  void troupe_write(::troupe::encoder&, const Type&);                               \
+  void troupe_read(::troupe::decoder&, Type&);                                      \
+  ::caf::message troupe_message(Type&&);                                            \
+  const ::troupe::type_entry& troupe_entry(const Type*);                            \
+  std::uint64_t troupe_identity(const Type*);                                       \
+  void troupe_describe(::troupe::type_structure&, const Type*);
+
+/// In one source, in the namespace of a type of TROUPE_MESSAGE_EXTERN.
+#define TROUPE_MESSAGE_CODE(Type)                                                         \
+  void troupe_write(::troupe::encoder& out, const Type& x) { out.put_fields(x); }         \
+  void troupe_read(::troupe::decoder& in, Type& x) { in.get_fields(x); }                  \
+  ::caf::message troupe_message(Type&& x) { return ::caf::make_message(::std::move(x)); } \
+  const ::troupe::type_entry& troupe_entry(const Type*) {                                 \
+    return ::troupe::detail::own_entry_of<Type>();                                        \
+  }                                                                                       \
+  std::uint64_t troupe_identity(const Type* x) { return troupe_entry(x).hash; }           \
+  void troupe_describe(::troupe::type_structure& out, const Type*) {                      \
+    ::troupe::detail::describe_fields<Type>(out);                                         \
+  }                                                                                       \
+  TROUPE_REGISTERED(Type)
+
+/// Makes a struct a message that actors of one node may send one another, and that never leaves the
+/// node: its fields may be of any type. Asking an actor of another node throws invalid_argument.
+#define TROUPE_LOCAL_MESSAGE(Type) \
+  [[maybe_unused]] constexpr const Type* troupe_stays_here(const Type* x) { return x; }
+
+#define TROUPE_FIELDS(Type, ...)                                                \
+  [[maybe_unused]] constexpr auto troupe_fields(const Type*) {                  \
+    return std::make_tuple(__VA_OPT__(TROUPE_EACH(Type, __VA_ARGS__)));         \
+  }                                                                             \
+  [[maybe_unused]] constexpr std::string_view troupe_field_names(const Type*) { \
+    return #__VA_ARGS__;                                                        \
+  }
+#define TROUPE_REGISTERED(Type)                                                     \
   [[maybe_unused]] static const bool TROUPE_JOIN(troupe_registered_, __COUNTER__) = \
       ::troupe::register_message_type<Type>();
 
@@ -27,6 +70,11 @@
 
 namespace troupe {
 
+class encoder;
+class decoder;
+struct type_entry;
+class type_structure;
+
 /// Enters T into the table of types that may arrive. Called by TROUPE_MESSAGE.
 template <class T>
 bool register_message_type();
@@ -35,6 +83,24 @@ bool register_message_type();
 template <class T>
 concept has_fields = requires(const T* x) {
   troupe_fields(x);
+};
+
+/// Are its fields' names known? Others have a `troupe_fields` of their own.
+template <class T>
+concept has_field_names = requires(const T* x) {
+  troupe_field_names(x);
+};
+
+/// Has TROUPE_MESSAGE_EXTERN been used for T, and not just for a base of it?
+template <class T>
+concept has_extern_code = requires(const T* x) {
+  { troupe_extern(x) } -> std::same_as<const T*>;
+};
+
+/// Has TROUPE_LOCAL_MESSAGE been used for T, and not just for a base of it?
+template <class T>
+concept local_message = requires(const T* x) {
+  { troupe_stays_here(x) } -> std::same_as<const T*>;
 };
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <caf/fwd.hpp>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace troupe {
@@ -23,6 +24,13 @@ class decoder;
 class handle_translator {
 public:
   virtual ~handle_translator() = default;
+
+  /// Who sends and who receives what is read, for errors.
+  struct node_names {
+    std::string sender = "its sender";
+    std::string receiver = "its receiver";
+  };
+  virtual node_names nodes() const { return {}; }
 
   /// `handle` may be null. Throws encode_error.
   virtual void write(encoder& out, const caf::strong_actor_ptr& handle) = 0;

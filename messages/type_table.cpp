@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 struct tables {
-  link_table<type_entry> by_hash;
+  link_table<type_entry> by_name;
   link_table<type_entry> by_type;
   std::array<std::atomic<const type_entry*>, caf::type_nrs> by_number{};
 };
@@ -23,6 +23,9 @@ tables& all() {
   static auto* instance = new tables;
   return *instance;
 }
+
+// The table does without the lowest bit.
+std::uint64_t key_of(std::uint64_t hash) { return name_part(hash) << 1; }
 
 std::uint64_t address_key(const std::type_info* type) {
   auto bits = reinterpret_cast<std::uintptr_t>(type);
@@ -46,9 +49,8 @@ bool add_all() {
 }  // namespace
 
 bool add_type(const type_entry& entry) {
-  const auto* present = all().by_hash.insert(entry.hash, &entry);
+  const auto* present = all().by_name.insert(key_of(entry.hash), &entry);
   if (!present) throw internal_error("more than 16,384 message types");
-  // The table's keys are a bit shorter than hashes.
   if (present->name != entry.name)
     throw internal_error("the message types " + std::string(present->name) + " and " +
                          std::string(entry.name) + " have one hash: rename one of them");
@@ -64,8 +66,7 @@ bool add_type(const type_entry& entry) {
 }
 
 const type_entry* find_type(std::uint64_t hash) noexcept {
-  const auto* entry = all().by_hash.find(hash);
-  return entry && entry->hash == hash ? entry : nullptr;
+  return all().by_name.find(key_of(hash));
 }
 
 const type_entry* find_type(caf::rtti_pair type) noexcept {

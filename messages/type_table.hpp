@@ -6,18 +6,20 @@
 #include <typeinfo>
 
 #include "messages/archive.hpp"
+#include "messages/structure.hpp"
 
 namespace troupe {
 
 /// How values of one type travel as elements of CAF messages.
 struct type_entry {
-  std::uint64_t hash;
+  std::uint64_t hash;  ///< its identity: of its name and its structure
   std::string_view name;
   const std::type_info* type;
   std::uint16_t number;  ///< CAF's, for its built-in types; else 0
   void (*encode)(encoder&, const void*);
   caf::type_erased_value_ptr (*decode)(decoder&);
   caf::message (*decode_message)(decoder&);  ///< a message of just this element
+  std::string (*structure)();                ///< see type_structure
 };
 
 /// Enters a type; harmless when it is there already. `entry` is kept by reference, for the life of
@@ -25,7 +27,8 @@ struct type_entry {
 /// 16,384.
 bool add_type(const type_entry& entry);
 
-/// nullptr when no such type may travel.
+/// nullptr when no type of such a name may travel. The one that is found is another one, of the
+/// same name, if its hash is not the same.
 const type_entry* find_type(std::uint64_t hash) noexcept;
 const type_entry* find_type(caf::rtti_pair type) noexcept;
 
@@ -43,13 +46,13 @@ requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) struct canonical<T> 
 
 template <class T>
 std::uint64_t element_hash() {
-  return type_hash<typename canonical<T>::type>();
+  return type_identity<typename canonical<T>::type>();
 }
 
 template <class T>
-const type_entry& entry_of() {
+const type_entry& own_entry_of() {
   static const type_entry entry{
-      type_hash<T>(),
+      structure<T>::identity(type_hash<T>()),
       type_name<T>(),
       &typeid(T),
       caf::type_nr<T>::value,
@@ -58,8 +61,26 @@ const type_entry& entry_of() {
         return caf::type_erased_value_ptr(new caf::detail::type_erased_value_impl<T>(in.get<T>()));
       },
       [](decoder& in) { return caf::make_message(in.get<T>()); },
+      &structure<T>::text,
   };
   return entry;
+}
+
+template <class T>
+const type_entry& entry_of() {
+  if constexpr (has_extern_code<T>)
+    return troupe_entry(static_cast<const T*>(nullptr));
+  else
+    return own_entry_of<T>();
+}
+
+/// `caf::make_message(xs...)`.
+template <class... Ts>
+caf::message message_of(Ts&&... xs) {
+  if constexpr (sizeof...(Ts) == 1 && (has_extern_code<std::decay_t<Ts>> && ...))
+    return (troupe_message(std::decay_t<Ts>(std::forward<Ts>(xs))), ...);
+  else
+    return caf::make_message(std::forward<Ts>(xs)...);
 }
 
 /// Registers T before main in every program in which this is named.
@@ -78,14 +99,14 @@ struct register_signature<
     caf::typed_mpi<caf::detail::type_list<In...>, caf::output_tuple<Out...>>> {
   static bool run() {
     bool all = true;
-    ((all = all && type_registration<In>::done), ...);
-    ((all = all && output<Out>()), ...);
+    ((all = all && element<In>()), ...);
+    ((all = all && element<Out>()), ...);
     return all;
   }
 
   template <class T>
-  static bool output() {
-    if constexpr (std::is_void_v<T>)
+  static bool element() {
+    if constexpr (std::is_void_v<T> || local_message<T>)
       return true;
     else
       return type_registration<T>::done;
@@ -121,7 +142,7 @@ namespace detail {
 
 // Types that CAF's own serialisation cannot take, but ours can.
 template <class T>
-struct own_codec : std::bool_constant<has_fields<T>> {};
+struct own_codec : std::bool_constant<has_fields<T> || local_message<T>> {};
 template <>
 struct own_codec<at::Tensor> : std::true_type {};
 template <class T>

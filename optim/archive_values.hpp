@@ -19,7 +19,7 @@ namespace troupe::detail {
 struct number_tuple {
   std::vector<double> numbers;
 };
-TROUPE_MESSAGE(number_tuple, numbers)
+TROUPE_MESSAGE_EXTERN(number_tuple, numbers)
 
 using archive_value =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, at::Tensor, number_tuple,

@@ -13,7 +13,7 @@ struct evaluated_loss {
   std::uint64_t context = 0;
   at::Tensor loss;
 };
-TROUPE_MESSAGE(evaluated_loss, context, loss)
+TROUPE_MESSAGE_EXTERN(evaluated_loss, context, loss)
 
 /// Where the caller of a step with a closure waits, on its own thread, for the shard to ask for the
 /// loss. Thread-safe.

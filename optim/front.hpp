@@ -14,7 +14,7 @@ struct shard_handle {
   std::string node;
   std::vector<std::uint64_t> parameters;  ///< indexes, in the shard's order
 };
-TROUPE_MESSAGE(shard_handle, actor, node, parameters)
+TROUPE_MESSAGE_EXTERN(shard_handle, actor, node, parameters)
 
 /// All of a distributed optimizer that does not depend on libtorch's class: see
 /// distributed_optimizer. Thread-safe, but for the stand-in.

@@ -31,7 +31,7 @@ struct optimizer_settings {
   /// stepped. Otherwise it stays as it is, and only that no parameter has one is an error.
   bool needs_all_gradients = false;
 };
-TROUPE_MESSAGE(optimizer_settings, mode, needs_all_gradients)
+TROUPE_MESSAGE_EXTERN(optimizer_settings, mode, needs_all_gradients)
 
 /// Parameters with options of their own; without them, with those of the optimizer.
 template <class Options>

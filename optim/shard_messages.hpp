@@ -14,7 +14,7 @@ struct parameter_place {
   std::uint32_t group = 0;
   rref<at::Tensor> parameter;
 };
-TROUPE_MESSAGE(parameter_place, index, group, parameter)
+TROUPE_MESSAGE_EXTERN(parameter_place, index, group, parameter)
 
 /// What a shard is made from. A group may have no parameter here.
 struct shard_plan {
@@ -23,7 +23,7 @@ struct shard_plan {
   std::vector<archive_values> groups;
   optimizer_settings how;
 };
-TROUPE_MESSAGE(shard_plan, parameters, defaults, groups, how)
+TROUPE_MESSAGE_EXTERN(shard_plan, parameters, defaults, groups, how)
 
 /// Step with the gradients that the context has here. `rates`: of the groups, first; empty: as they
 /// are. Answered with how many parameters had gradients.
@@ -31,20 +31,20 @@ struct take_step {
   std::uint64_t context = 0;
   std::vector<double> rates;
 };
-TROUPE_MESSAGE(take_step, context, rates)
+TROUPE_MESSAGE_EXTERN(take_step, context, rates)
 
 /// Step, and ask for the loss and its gradients there. Answered with the first loss.
 struct take_closure_step {
   rref<closure_desk> desk;
   std::vector<double> rates;
 };
-TROUPE_MESSAGE(take_closure_step, desk, rates)
+TROUPE_MESSAGE_EXTERN(take_closure_step, desk, rates)
 
 /// The groups' learning rates from now on.
 struct set_rates {
   std::vector<double> rates;
 };
-TROUPE_MESSAGE(set_rates, rates)
+TROUPE_MESSAGE_EXTERN(set_rates, rates)
 
 /// What an optimizer knows of one parameter, if anything yet.
 struct parameter_state {
@@ -53,43 +53,42 @@ struct parameter_state {
   std::string dtype;
   std::optional<archive_values> state;
 };
-TROUPE_MESSAGE(parameter_state, index, shape, dtype, state)
+TROUPE_MESSAGE_EXTERN(parameter_state, index, shape, dtype, state)
 
 /// What a shard knows, all of it.
 struct shard_state {
   std::vector<archive_values> groups;  ///< options
   std::vector<parameter_state> parameters;
 };
-TROUPE_MESSAGE(shard_state, groups, parameters)
+TROUPE_MESSAGE_EXTERN(shard_state, groups, parameters)
 
 struct get_state {};
-TROUPE_MESSAGE(get_state)
+TROUPE_MESSAGE_EXTERN(get_state)
 
 /// Goes on from that state. Nothing is changed unless all of it fits.
 struct put_state {
   shard_state state;
 };
-TROUPE_MESSAGE(put_state, state)
+TROUPE_MESSAGE_EXTERN(put_state, state)
 
 /// Asks for the shard itself, so that steps of its own node need no message.
 struct get_shard {};
-TROUPE_MESSAGE(get_shard)
+TROUPE_LOCAL_MESSAGE(get_shard)
 
 class shard;
 
-/// None for other nodes: nothing of it travels.
 struct found_shard {
   std::weak_ptr<shard> here;
 };
-TROUPE_MESSAGE(found_shard)
+TROUPE_LOCAL_MESSAGE(found_shard)
 
-/// A step has ended that ran outside of the actor's turn. Never leaves the node.
+/// A step has ended that ran outside of the actor's turn.
 struct step_ended {
   std::uint64_t step = 0;
   std::uint64_t stepped = 0;
   caf::error failure;
 };
-TROUPE_MESSAGE(step_ended, step, stepped, failure)
+TROUPE_LOCAL_MESSAGE(step_ended)
 
 /// The part of a distributed optimizer on one node.
 using shard_actor = actor<answers<take_step, std::uint64_t>, answers<take_closure_step, at::Tensor>,

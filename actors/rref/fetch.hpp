@@ -9,7 +9,9 @@ namespace troupe::detail {
 template <class T>
 struct fetch {
   static constexpr std::string_view name = "rref::to_here";
-  static std::uint64_t hash() { return type_hash<fetch>(); }
+  using structure = detail::structure<T>;
+  static std::uint64_t hash() { return kept_identity<fetch>(); }
+  static std::uint64_t name_hash() { return type_hash<fetch>(); }
   static const bool registered;
 
   static void invoke(decoder& in, border& handles, reply_token&& reply) {

@@ -70,9 +70,13 @@ public:
   using parameters = typename Target::template parameters<Object>;
 
   static constexpr std::string_view name = Target::name;
+  using structure = detail::structure<Wire, std::conditional_t<Creates, void, answer>>;
   static std::uint64_t hash() {
-    static const auto hash = hash_name(type_name<kind<Object, Creates, Wire>>(), Target::hash());
-    return hash;
+    static const auto identity = structure::identity(name_hash());
+    return identity;
+  }
+  static std::uint64_t name_hash() {
+    return hash_name(type_name<kind<Object, Creates, Wire>>(), Target::hash());
   }
 
   /// Named wherever such a call is made, so that every program that has it has the entry.

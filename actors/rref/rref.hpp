@@ -10,7 +10,7 @@ class rref;
 
 /// What an owner answers with the value.
 struct get_value {};
-TROUPE_MESSAGE(get_value)
+TROUPE_MESSAGE_EXTERN(get_value)
 
 /// The actor that owns a value which is sent: it lives while the value has a reference anywhere, or
 /// the actor a handle; who monitors it hears of the value's end.

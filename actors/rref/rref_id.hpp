@@ -26,7 +26,7 @@ struct rref_id {
                << ", number=" << id.number << ')';
   }
 };
-TROUPE_MESSAGE(rref_id, creator, owner, creator_incarnation, owner_incarnation, number)
+TROUPE_MESSAGE_EXTERN(rref_id, creator, owner, creator_incarnation, owner_incarnation, number)
 
 /// As an ostream would print it.
 std::string to_string(const rref_id& id);

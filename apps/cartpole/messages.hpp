@@ -14,25 +14,25 @@ struct select_action {
   std::uint32_t observer;  ///< who asks, counted from 0
   at::Tensor state;
 };
-TROUPE_MESSAGE(select_action, observer, state)
+TROUPE_MESSAGE_EXTERN(select_action, observer, state)
 
 /// Observer to agent: what the last action earned.
 struct report_reward {
   std::uint32_t observer;
   double reward;
 };
-TROUPE_MESSAGE(report_reward, observer, reward)
+TROUPE_MESSAGE_EXTERN(report_reward, observer, reward)
 
 /// To an observer: play one episode of at most so many steps. Answered with its total reward.
 struct run_episode {
   int max_steps;
 };
-TROUPE_MESSAGE(run_episode, max_steps)
+TROUPE_MESSAGE_EXTERN(run_episode, max_steps)
 
 /// To the agent, when every observer has played: update the policy. Answered with round_result.
 struct finish_episode {};
-TROUPE_MESSAGE(finish_episode)
+TROUPE_MESSAGE_EXTERN(finish_episode)
 
-TROUPE_MESSAGE(round_result, last_reward, running_reward, steps)
+TROUPE_MESSAGE_EXTERN(round_result, last_reward, running_reward, steps)
 
 }  // namespace cartpole

@@ -8,21 +8,21 @@ namespace troupe::test {
 struct add {
   int amount = 0;
 };
-TROUPE_MESSAGE(add, amount)
+TROUPE_MESSAGE_EXTERN(add, amount)
 
 struct total {};
-TROUPE_MESSAGE(total)
+TROUPE_MESSAGE_EXTERN(total)
 
 struct where {};
-TROUPE_MESSAGE(where)
+TROUPE_MESSAGE_EXTERN(where)
 
 struct note {
   int amount = 0;
 };
-TROUPE_MESSAGE(note, amount)
+TROUPE_MESSAGE_EXTERN(note, amount)
 
 struct leave {};
-TROUPE_MESSAGE(leave)
+TROUPE_MESSAGE_EXTERN(leave)
 
 /// Adds up; tells the name of its node; ends when told to leave.
 using counter = actor<answers<add, int>, answers<total, int>, answers<where, std::string>,

@@ -62,14 +62,14 @@ struct step {
   bool later = false;      ///< the caller goes on meanwhile
   bool stays = false;      ///< the result is a reference to where it was made
 };
-TROUPE_MESSAGE(step, what, operands, op, detail, number, where, how, coroutine, later, stays)
+TROUPE_MESSAGE_EXTERN(step, what, operands, op, detail, number, where, how, coroutine, later, stays)
 
 struct block {
   std::uint32_t arguments = 0;
   std::vector<step> steps;
   std::vector<std::uint32_t> results;
 };
-TROUPE_MESSAGE(block, arguments, steps, results)
+TROUPE_MESSAGE_EXTERN(block, arguments, steps, results)
 
 /// A leaf.
 struct parameter {
@@ -78,7 +78,7 @@ struct parameter {
   bool trains = true;
   bool is_table = false;
 };
-TROUPE_MESSAGE(parameter, home, shape, trains, is_table)
+TROUPE_MESSAGE_EXTERN(parameter, home, shape, trains, is_table)
 
 struct random_program {
   std::uint64_t seed = 0;
@@ -91,8 +91,8 @@ struct random_program {
   std::uint32_t starter = 0;              ///< of main block and passes
   std::vector<std::vector<bool>> passes;  ///< which roots each has
 };
-TROUPE_MESSAGE(random_program, seed, nodes, dtype, size, parameters, blocks, opener, starter,
-               passes)
+TROUPE_MESSAGE_EXTERN(random_program, seed, nodes, dtype, size, parameters, blocks, opener, starter,
+                      passes)
 
 struct program_kind {
   std::uint32_t nodes = 2;

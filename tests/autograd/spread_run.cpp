@@ -5,6 +5,8 @@
 
 namespace troupe::test {
 
+TROUPE_MESSAGE_CODE(spread_program)
+
 namespace {
 
 using tensors = std::vector<at::Tensor>;

@@ -11,7 +11,7 @@ struct spread_program {
   random_program what;
   std::vector<rref<at::Tensor>> parameters;
 };
-TROUPE_MESSAGE(spread_program, what, parameters)
+TROUPE_MESSAGE_EXTERN(spread_program, what, parameters)
 
 /// Makes the parameters, of these values, but for the first ones that there are already.
 spread_program spread(const node& from, const random_program& program,

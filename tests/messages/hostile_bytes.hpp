@@ -18,13 +18,13 @@ namespace troupe::testing {
 
 using byte_vector = std::vector<std::byte>;
 
-/// Reads bytes that may be anything. Throws decode_error, or returns.
+/// Reads bytes that may be anything. Throws decode_error or type_mismatch, or returns.
 using byte_reader = std::function<void(std::span<const std::byte>)>;
 
 /// What a reader may allocate for `size` bytes, in all: also 65,536 elements without content.
 inline std::size_t allowance(std::size_t size) { return 128 * size + (std::size_t{4} << 20); }
 
-/// Whether `read` takes the bytes; false: it threw decode_error. Anything else fails the test. The
+/// Whether `read` takes the bytes; false: it threw one of these. Anything else fails the test. The
 /// bytes lie in memory of their own, so that a sanitizer sees a read beyond them.
 inline bool takes(const byte_reader& read, const byte_vector& bytes, const std::string& what) {
   const byte_vector exact(bytes);
@@ -34,6 +34,7 @@ inline bool takes(const byte_reader& read, const byte_vector& bytes, const std::
     read(exact);
     taken = true;
   } catch (const decode_error&) {
+  } catch (const type_mismatch&) {
   } catch (const std::exception& e) {
     ADD_FAILURE() << what << ": not a decode_error but " << e.what();
   }

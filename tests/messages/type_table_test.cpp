@@ -51,6 +51,37 @@ TEST(type_table, knows_integers_by_size_and_sign) {
   EXPECT_NE(detail::element_hash<bool>(), detail::element_hash<std::uint8_t>());
 }
 
+TEST(type_structure, says_what_types_are_made_of) {
+  EXPECT_EQ((detail::structure<int, std::vector<std::string>, void, at::Tensor>::text()), "");
+  EXPECT_EQ(detail::structure<point>::text(),
+            "troupe::testing::point\t{double x, float y, troupe::testing::colour tint}\n"
+            "troupe::testing::colour\tan enum of unsigned char");
+  // Each once, wherever it is.
+  EXPECT_EQ((detail::structure<std::map<int, std::vector<point>>, std::optional<point>>::text()),
+            detail::structure<point>::text());
+  EXPECT_EQ(
+      detail::structure<tree>::text(),
+      "troupe::testing::tree\t{short int value, std::vector<troupe::testing::tree> children}");
+  EXPECT_EQ(detail::structure<inspected>::text(),
+            "troupe::testing::inspected\t" + std::to_string(sizeof(inspected)) + " bytes");
+}
+
+TEST(type_structure, finds_where_two_differ) {
+  EXPECT_EQ(difference("a\t{int x}\nb\t{int y}", "w1", "a\t{int x}\nb\t{long y}\nc\t1 bytes", "w0"),
+            "b is {int y} on w1 and {long y} on w0");
+  EXPECT_EQ(difference("a\t{}", "w1", "a\t{}", "w0"), "");
+  EXPECT_EQ(difference("", "w1", "a\t{}", "w0"), "");
+  EXPECT_NO_THROW((void)difference("garbage\n\n\t\tx", "w1", "\ty\n", "w0"));
+}
+
+TEST(type_identity, comes_from_the_name_and_what_it_is_made_of) {
+  EXPECT_EQ(name_part(type_identity<point>()), name_part(type_hash<point>()));
+  EXPECT_EQ(type_identity<int>(), identity_of(type_hash<int>(), 0));
+  EXPECT_NE(type_identity<point>(), identity_of(type_hash<point>(), 0));
+  const auto other = structure_hash("troupe::testing::point\t{double x, float y}");
+  EXPECT_NE(type_identity<point>(), identity_of(type_hash<point>(), other));
+}
+
 TEST(type_name, is_what_the_compiler_writes) {
   EXPECT_EQ(type_name<int>(), "int");
   EXPECT_EQ(type_name<point>(), "troupe::testing::point");
