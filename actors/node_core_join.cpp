@@ -75,12 +75,47 @@ node_core::engine_maker on_threads(const rpc_options& options) {
   return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 
-std::unique_ptr<transport::transport> make_ucx(transport::rank_t rank,
-                                               const transport::job_secret& secret, bool one_host,
-                                               const rpc_options& options, late_parts& parts) {
+// Who may join later is reckoned with when shared memory is divided.
+constexpr unsigned likely_newcomers = 8;
+
+bool trusts_network(const rpc_options& options) {
+  return options.trusted_network ||
+         transport::read_trusted_network(transport::process_environment());
+}
+
+// Nobody's address is exchanged then: all ranks say so, before anything listens.
+void check_hosts(const transport::pre_roster& known, const rpc_options& options) {
+  if (known.all_on_one_host || trusts_network(options)) return;
+  const auto& here = known.members.at(known.rank);
+  for (const auto& other : known.members)
+    if (other.host_id != here.host_id)
+      throw transport_error(
+          "rank " + std::to_string(known.rank) + " runs on " + here.host + ", rank " +
+          std::to_string(other.rank) + " on " + other.host +
+          ": UCX's protocol between hosts lets whoever reaches its port write into a rank, without "
+          "the job's secret, so it is refused. If nobody else can reach the network between these "
+          "hosts, set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+}
+
+transport::ucx_options founders_network(const transport::pre_roster& known,
+                                        const rpc_options& options, bool others_may_come) {
   transport::ucx_options ucx;
-  ucx.rank = rank;
-  ucx.one_host = one_host;
+  ucx.rank = known.rank;
+  ucx.one_host = known.all_on_one_host && !others_may_come;
+  const auto& self = known.members.at(known.rank);
+  ucx.neighbours = options.admits_newcomers ? likely_newcomers : 0;
+  for (const auto& other : known.members) {
+    if (other.rank == known.rank || other.host_id != self.host_id) continue;
+    ++ucx.neighbours;
+    if (other.rank < known.rank) ucx.speaks_for_host = false;
+  }
+  return ucx;
+}
+
+std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
+                                               const transport::job_secret& secret,
+                                               const rpc_options& options, late_parts& parts) {
+  ucx.trusted_network = trusts_network(options);
   ucx.net_devices = options.net_devices;
   ucx.keepalive = options.keepalive;
   ucx.tcp_limit = options.keepalive * 5 / 2;
@@ -118,11 +153,15 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
                                             const detail::device_directory& here) {
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
-  auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
+  const auto meet = meeting_of(options);
+  auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
     // Only here: whatever is wrong with them, the others hear of it.
     auto devices = detail::read_device_options(options, here);
-    const bool one_host = known.all_on_one_host && !options.admits_newcomers;
-    net = make_ucx(known.rank, known.secret, one_host, options, *parts);
+    check_hosts(known, options);
+    const bool others_may_come =
+        options.admits_newcomers && !transport::meets_on_this_host_alone(meet);
+    net =
+        make_ucx(founders_network(known, options, others_may_come), known.secret, options, *parts);
     return detail::write_card({std::move(devices), net->address()});
   });
   membership_view start;
@@ -156,9 +195,14 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
   const auto devices = detail::read_device_options(options, here);
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
-  const auto mine = transport::enter_job(
-      meeting_of(options), [&](transport::rank_t rank, const transport::job_secret& secret) {
-        net = make_ucx(rank, secret, false, options, *parts);
+  const auto meet = meeting_of(options);
+  const auto mine =
+      transport::enter_job(meet, [&](transport::rank_t rank, const transport::job_secret& secret) {
+        transport::ucx_options ucx;
+        ucx.rank = rank;
+        ucx.one_host = transport::meets_on_this_host_alone(meet);
+        ucx.neighbours = likely_newcomers;
+        net = make_ucx(std::move(ucx), secret, options, *parts);
         return detail::write_card({devices, net->address()});
       });
   membership_view view;

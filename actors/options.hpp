@@ -16,7 +16,7 @@ namespace troupe {
 enum class backend : std::uint8_t {
   automatic,      ///< UCX: shared memory on one host, the best network between hosts
   shared_memory,  ///< UCX, one host only
-  tcp,            ///< UCX over TCP, also on one host
+  tcp,            ///< UCX over TCP, also on one host; needs `trusted_network`
 };
 
 /// How much a node may have under way to another one before that has taken it up. 0: no limit.
@@ -48,6 +48,11 @@ struct rpc_options {
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;
+  /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
+  /// and on its hosts the ports of other users. UCX's own protocol, which nodes of several hosts
+  /// speak, lets whoever connects to a node write anywhere in it; without this, or
+  /// TROUPE_TRUSTED_NETWORK=1, it is not used, and no port of UCX is open.
+  bool trusted_network = false;
   std::string net_devices{};  ///< interfaces to use between hosts; empty: all
   std::string job{};          ///< empty: the launcher's
   flow_window window{};       ///< of each other node towards this one; the same on all nodes
@@ -62,8 +67,8 @@ struct rpc_options {
   unsigned max_threads = 1024;
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
-  /// long as it leads the job. Listens on the network (see `net_devices`) also where all founders
-  /// are on one host.
+  /// long as it leads the job. Newcomers of other hosts need `trusted_network`; then founders that
+  /// are all on one host listen on the network too, unless they meet at a loopback address.
   bool admits_newcomers = false;
   /// Joins a job that runs already, and admits newcomers. Finds it as its founders do. `rank` is
   /// that of a member who has gone, to come back in its place; empty: a new one, whatever the

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "messages/error.hpp"
+#include "transport/rendezvous/environment.hpp"
+
 namespace troupe::info {
 
 namespace {
@@ -77,11 +80,13 @@ std::string names(const std::vector<lane>& lanes, Wanted wanted, Name name) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
+// Segments of System V, which UCX opens to the user's group, are not used.
 std::string within_host(const std::vector<lane>& lanes) {
   const std::string shared = names(
-      lanes, [](const lane& each) { return each.type == UCT_DEVICE_TYPE_SHM; },
+      lanes,
+      [](const lane& each) { return each.type == UCT_DEVICE_TYPE_SHM && each.transport != "sysv"; },
       [](const lane& each) { return each.transport; });
-  return shared.empty() ? "tcp, since there is no shared memory" : shared;
+  return shared.empty() ? "nothing, since there is no shared memory" : shared;
 }
 
 bool is_tcp(const lane& each) { return each.transport == "tcp"; }
@@ -100,6 +105,22 @@ std::string between_hosts(const std::vector<lane>& lanes) {
                      : tcp + ", since there is no RDMA device";
 }
 
+bool trusts_network() {
+  try {
+    return transport::read_trusted_network(transport::process_environment());
+  } catch (const error&) {
+    return false;  // a job says what is wrong with it
+  }
+}
+
+std::string open_ports(bool trusted) {
+  const std::string store = "rank 0's store, which hears only who proves to know the secret";
+  return trusted ? store +
+                       "; in a job on several hosts, or of transport tcp, a port of UCX for each "
+                       "rank, where whoever connects can write anywhere in it"
+                 : store + "; none of UCX";
+}
+
 }  // namespace
 
 report transports() {
@@ -108,8 +129,12 @@ report transports() {
   for (const lane& each : lanes)
     rows.push_back(
         {{"transport", each.transport}, {"device", each.device}, {"kind", type_name(each.type)}});
+  const bool trusted = trusts_network();
   return {{"within_this_host", within_host(lanes)},
-          {"between_hosts", between_hosts(lanes)},
+          {"between_hosts",
+           trusted ? between_hosts(lanes)
+                   : "refused: TROUPE_TRUSTED_NETWORK is not 1; with it " + between_hosts(lanes)},
+          {"open_ports", open_ports(trusted)},
           {"ucx_lanes", rows}};
 }
 

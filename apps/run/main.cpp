@@ -11,6 +11,7 @@
 #include "apps/run/standard_streams.hpp"
 #include "apps/run/supervisor.hpp"
 #include "messages/error.hpp"
+#include "transport/leftovers.hpp"
 
 namespace {
 
@@ -30,7 +31,10 @@ int main(int argc, char** argv) {
     if (!options) return exit_code;
     const std::string path = find_program(options->command.front());
     const job job = make_job(*options);
-    return guarded([&](int control) { return supervisor(*options, job, path, control).run(); });
+    exit_code =
+        guarded([&](int control) { return supervisor(*options, job, path, control).run(); });
+    troupe::transport::remove_leftovers();  // of ranks that were killed while they started
+    return exit_code;
   } catch (const program_error& failure) {
     return say(failure, failure.code());
   } catch (const troupe::invalid_argument& failure) {

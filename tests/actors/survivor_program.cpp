@@ -365,6 +365,7 @@ int main(int, char** argv) {
     options.init_method = "file://" + folder + "/meet";
     options.transport =
         std::string(argv[7]) == "tcp" ? troupe::backend::tcp : troupe::backend::shared_memory;
+    options.trusted_network = true;
     if (elects) options.on_leader_loss = troupe::leader_loss::elect;
     return survivor(troupe::init_rpc(options), victims, seed, victims.contains(0) && !elects)
         .run(folder);

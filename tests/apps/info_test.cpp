@@ -42,6 +42,22 @@ TEST(info, tells_what_the_machine_offers) {
   EXPECT_THAT(lanes, testing::Contains("posix"));
 }
 
+TEST(info, tells_what_is_open) {
+  const auto transports = [] {
+    return nlohmann::json::parse(run_troupe("info --json").out)["transports"];
+  };
+  unsetenv("TROUPE_TRUSTED_NETWORK");
+  auto report = transports();
+  EXPECT_THAT(report["within_this_host"], testing::Not(testing::HasSubstr("sysv")));
+  EXPECT_THAT(report["between_hosts"], testing::StartsWith("refused: TROUPE_TRUSTED_NETWORK"));
+  EXPECT_THAT(report["open_ports"], testing::EndsWith("none of UCX"));
+  setenv("TROUPE_TRUSTED_NETWORK", "1", 1);
+  report = transports();
+  unsetenv("TROUPE_TRUSTED_NETWORK");
+  EXPECT_THAT(report["between_hosts"], testing::Not(testing::HasSubstr("refused")));
+  EXPECT_THAT(report["open_ports"], testing::HasSubstr("a port of UCX for each rank"));
+}
+
 TEST(info, takes_thread_counts_from_the_environment) {
   setenv("OMP_NUM_THREADS", "1", 1);
   const auto report = nlohmann::json::parse(run_troupe("info --json").out);

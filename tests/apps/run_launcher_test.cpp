@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -245,6 +246,15 @@ TEST(launcher, tells_its_version) {
   const auto result = run_launcher({"--version"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, testing::MatchesRegex("troupe-run [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(launcher, removes_what_a_killed_rank_has_left_in_shared_memory) {
+  const auto segment = fmt::format("/dev/shm/ucx_shm_posix_{:x}", getpid());
+  const auto result =
+      run_launcher(shell(1, "exec 9>" + segment + "; echo content >&9; kill -KILL $$"));
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_FALSE(std::filesystem::exists(segment));
+  std::filesystem::remove(segment);
 }
 
 }  // namespace

@@ -206,6 +206,7 @@ int main(int argc, char** argv) {
                                  65536, 1 << 18, 1 << 20, 4 << 20, 64 << 20};
   ucx_options options;
   options.one_host = true;
+  options.neighbours = 1;
   bool unpinned = false;
   app.add_option("--kind", kind)->check(CLI::IsMember({"automatic", "shared_memory", "tcp"}));
   app.add_option("--bulk", bulk)->check(CLI::IsMember({"automatic", "copies", "cma"}));
@@ -217,6 +218,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (kind == "shared_memory") options.kind = ucx_kind::shared_memory;
   if (kind == "tcp") options.kind = ucx_kind::tcp;
+  options.trusted_network = kind == "tcp";
   if (bulk == "copies") options.bulk = ucx_bulk::copies;
   if (bulk == "cma") options.bulk = ucx_bulk::cma;
   for (const auto& s : settings) {

@@ -47,9 +47,13 @@ inline ucx_options options_of(backend b, rank_t rank) {
   o.key.fill(std::byte{42});
   if (b == backend::ucx_cma) o.bulk = ucx_bulk::cma;
   if (b == backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
-  if (b == backend::ucx_tcp) o.kind = ucx_kind::tcp;
+  if (b == backend::ucx_tcp) {
+    o.kind = ucx_kind::tcp;
+    o.trusted_network = true;
+  }
   if (b == backend::ucx_between_hosts) {
     o.one_host = false;
+    o.trusted_network = true;
     const char* devices = std::getenv("TROUPE_TEST_NET_DEVICES");
     if (devices) o.net_devices = devices;
   }

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 class raw_sender {
 public:
   raw_sender(backend kind, const std::vector<std::byte>& ucx_address)
-      : worker_(options_of(kind, 9)) {
+      : worker_(options_of(kind, 9), ucx::reach::all, ucx::common_shape) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params.address = reinterpret_cast<const ucp_address_t*>(ucx_address.data());

@@ -69,11 +69,24 @@ TEST_P(ucx_listens, on_nothing_outside_when_all_are_on_one_host) {
   for (const auto& local : found) EXPECT_TRUE(on_loopback(local)) << local;
 }
 
+TEST(ucx_listen, on_nothing_where_the_network_is_not_trusted) {
+  recorder heard;
+  counting_pool pool;
+  ucx_options options = options_of(backend::ucx, 0);
+  options.one_host = false;
+  options.net_devices = "lo";
+  options.settings = {{"TLS", "all"}, {"NET_DEVICES", "lo"}};
+  const auto net = make_ucx_transport(options, heard, pool);
+  const auto found = listening();
+  EXPECT_TRUE(found.empty()) << found.front();
+}
+
 TEST(ucx_listen, on_named_interfaces_alone) {
   recorder heard;
   counting_pool pool;
   ucx_options options = options_of(backend::ucx, 0);
   options.one_host = false;
+  options.trusted_network = true;
   options.net_devices = "lo";
   const auto net = make_ucx_transport(options, heard, pool);
   const auto found = listening();

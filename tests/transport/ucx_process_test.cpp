@@ -85,6 +85,48 @@ TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
       << a.heard.lost[0].second.text;
 }
 
+// The first sign of either is that UCX cannot open the peer's memory; it says so on standard
+// output.
+class ucx_neighbours : public ucx_processes {
+protected:
+  void SetUp() override { testing::internal::CaptureStdout(); }
+
+  // Too long to go into the queue itself: goes where the peer keeps messages, not yet opened here.
+  void send_what_needs_its_memory() {
+    try {
+      a->send(1, 0, patterned_frame(1500, 1));
+    } catch (const peer_lost& e) {
+      EXPECT_EQ(std::string(e.what()).find("memory"), std::string::npos) << e.what();
+    }
+  }
+
+  void expect_told(loss_kind kind, const std::string& text) {
+    expect_lost();
+    EXPECT_EQ(a.heard.lost[0].second.kind, kind);
+    EXPECT_EQ(a.heard.lost[0].second.text, text);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(each, ucx_neighbours, testing::Values(backend::ucx, backend::ucx_cma),
+                         backend_name);
+
+TEST_P(ucx_neighbours, that_are_killed_are_told_as_ended) {
+  start("echo");
+  exchange_one();
+  other->kill(SIGKILL);
+  send_what_needs_its_memory();
+  expect_told(loss_kind::ended, "its process has ended");
+}
+
+TEST_P(ucx_neighbours, that_leave_are_told_as_having_left) {
+  start("echo");
+  exchange_one();
+  other->end_input();
+  EXPECT_EQ(other->wait(), 0);
+  send_what_needs_its_memory();
+  expect_told(loss_kind::left, "it closed the connection");
+}
+
 TEST_P(ucx_processes, a_kill_is_noticed_while_polling) {
   start("echo");
   exchange_one();

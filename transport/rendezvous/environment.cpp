@@ -181,4 +181,9 @@ chosen_secret read_job_secret(const environment& env, std::string_view job) {
   }
 }
 
+bool read_trusted_network(const environment& env) {
+  return read_number(env, "TROUPE_TRUSTED_NETWORK", 0, 1,
+                     "1 if nobody else can reach the network") == 1;
+}
+
 }  // namespace troupe::transport

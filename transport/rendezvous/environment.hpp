@@ -70,6 +70,10 @@ struct chosen_secret {
 /// when the variable is malformed.
 chosen_secret read_job_secret(const environment& env, std::string_view job);
 
+/// TROUPE_TRUSTED_NETWORK: 1 for a network on which UCX's own protocol may be used, 0 or none for
+/// any other. Throws rendezvous_error for anything else.
+bool read_trusted_network(const environment& env);
+
 /// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for
 /// what is none.
 std::string first_slurm_host(std::string_view list);

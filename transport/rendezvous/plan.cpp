@@ -1,11 +1,13 @@
 #include "transport/rendezvous/plan.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <charconv>
 #include <string_view>
 
 #include "messages/error.hpp"
+#include "transport/rendezvous/environment.hpp"
 #include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport {
@@ -168,6 +170,18 @@ rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method
   }
   if (method) check_port(plan);
   return plan;
+}
+
+bool meets_on_this_host_alone(const rendezvous_options& given) {
+  const auto plan = make_newcomers_plan(given, true);
+  if (plan.how != rendezvous_plan::way::tcp || plan.listen_address) return false;
+  if (plan.master.host == "localhost") return true;
+  // A name may be a loopback address on its own machine alone.
+  in_addr v4;
+  in6_addr v6;
+  if (inet_pton(AF_INET, plan.master.host.c_str(), &v4) == 1)
+    return (ntohl(v4.s_addr) >> 24) == 127;
+  return inet_pton(AF_INET6, plan.master.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 }  // namespace troupe::transport

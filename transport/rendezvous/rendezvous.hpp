@@ -86,6 +86,10 @@ struct roster : pre_roster {
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
+/// Do ranks, and newcomers, that meet like this surely run on one host? They do where rank 0
+/// listens on a loopback address. Throws rendezvous_error like `rendezvous`.
+bool meets_on_this_host_alone(const rendezvous_options& options);
+
 /// The address of this node's transport, which can depend on who else there is.
 using address_function = std::function<std::vector<std::byte>(const pre_roster&)>;
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -70,7 +71,7 @@ unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>&
     const socket_address* refused = nullptr;
     int error = 0;
     for (const auto& address : addresses) {
-      auto result = listen_on(address);
+      auto result = listen_on(address, plan.all_local);
       if (result.fd) return std::move(result.fd);
       // Of several addresses, one that this machine has tells more than one that it has not.
       if (!refused || error == EADDRNOTAVAIL) {
@@ -87,6 +88,15 @@ unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>&
   }
 }
 
+// Strangers shall not take the descriptors that the rank itself needs.
+tcp_store_server::limits limits_here() {
+  tcp_store_server::limits limits;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0)
+    limits.strangers = std::clamp<std::size_t>(descriptors.rlim_cur / 8, 8, limits.strangers);
+  return limits;
+}
+
 }  // namespace
 
 meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,
@@ -97,8 +107,8 @@ meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& op
     const auto addresses = listen_addresses(plan, deadline);
     if (auto fd = listen(plan, addresses, deadline)) {
       const auto here = local_address(fd.get());
-      out.server = std::make_shared<tcp_store_server>(
-          std::move(fd), plan.secret.secret, tcp_store_server::limits{}, std::move(contents));
+      out.server = std::make_shared<tcp_store_server>(std::move(fd), plan.secret.secret,
+                                                      limits_here(), std::move(contents));
       where.port = out.server->port();
       if (plan.listen_address) where.host = *plan.listen_address;
       if (here.is_any()) where.host = "127.0.0.1";

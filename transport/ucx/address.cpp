@@ -5,6 +5,7 @@
 #include <string>
 
 #include "messages/error.hpp"
+#include "transport/ucx/queue_shape.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -14,7 +15,7 @@ namespace {
 struct head {
   std::uint32_t magic;
   std::uint16_t version;
-  std::uint16_t reserved;
+  std::uint16_t shape;
   std::uint32_t rank;
   std::uint32_t any_size;
   std::uint32_t network_size;
@@ -35,7 +36,7 @@ std::vector<std::byte> encode(const address& a, const job_key& key) {
                           " bytes is too long; name fewer network devices");
   const head h{magic,
                wire_version,
-               0,
+               a.shape,
                a.rank,
                static_cast<std::uint32_t>(a.any.size()),
                static_cast<std::uint32_t>(a.network.size()),
@@ -67,8 +68,10 @@ address decode(std::span<const std::byte> bytes, const job_key& key) {
   const auto covered = bytes.first(bytes.size() - sizeof(proof));
   if (!proven(key, purpose, covered, bytes.last<sizeof(proof)>()))
     throw decode_error("a UCX address that is damaged or from another job");
+  if (h.shape >= queue_shapes.size()) throw decode_error("a UCX address with a shape unknown here");
   address a;
   a.rank = h.rank;
+  a.shape = h.shape;
   a.id = h.id;
   a.process = h.process;
   const auto rest = covered.subspan(sizeof h);

@@ -14,6 +14,7 @@ namespace troupe::transport::ucx {
 /// UCX, which trusts an address blindly, never sees damaged or foreign bytes.
 struct address {
   rank_t rank = 0;
+  std::uint16_t shape = 0;  ///< number of the best queue_shape that it can afford
   nonce id{};
   process_identity process;
   std::vector<std::byte> any;      ///< UCX's worker address

@@ -14,13 +14,14 @@
 #include "messages/log.hpp"
 #include "transport/ucx/lanes.hpp"
 #include "transport/ucx/neighbours.hpp"
+#include "transport/ucx/permitted.hpp"
 #include "transport/ucx/say.hpp"
 
 namespace troupe::transport {
 
 std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool) {
   ucx::start_proofs();
-  return std::make_unique<ucx::backend>(std::move(options), to, pool);
+  return std::make_unique<ucx::backend>(ucx::prepare(std::move(options)), to, pool);
 }
 
 namespace ucx {
@@ -30,17 +31,21 @@ namespace {
 // How long the end of a transport may take. Over TCP a peer must be progressing to agree to it.
 constexpr std::chrono::milliseconds longest_goodbye{200};
 
-// Shared memory is all that such a node has.
-bool without_network(const ucx_options& o) {
-  return o.kind == ucx_kind::shared_memory || (o.kind == ucx_kind::automatic && o.one_host);
-}
-
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
+
+[[noreturn]] void throw_apart(rank_t rank, const peer& p) {
+  throw transport_error(
+      "cannot connect to " + rank_name(rank) + ": it is in " + p.place +
+      ", and there is no network for the two: UCX's protocol lets whoever reaches its port write "
+      "into this process, so it is used only where rpc_options::trusted_network or "
+      "TROUPE_TRUSTED_NETWORK=1 says, on every node, that nobody else can reach the network");
+}
 
 }  // namespace
 
-backend::backend(ucx_options options, sink& to, payload_pool& pool)
-    : options_(std::move(options)),
+backend::backend(preparation first, sink& to, payload_pool& pool)
+    : options_(std::move(first.options)),
+      shape_(first.shape),
       sink_(to),
       pool_(pool),
       id_(make_nonce()),
@@ -48,7 +53,7 @@ backend::backend(ucx_options options, sink& to, payload_pool& pool)
       sends_([this](const send_slot& slot, ucs_status_t status) {
         broke(*slot.to, slot.connection, "a send failed", status);
       }),
-      common_(std::make_unique<queue>(*this, options_)) {
+      common_(std::make_unique<queue>(*this, options_, reach::all, common_shape)) {
   start_events();
   set_handlers(*common_);
   neighbours::begin(id_);
@@ -96,10 +101,11 @@ void backend::start_events() {
 std::vector<std::byte> backend::address() const {
   ucx::address a;
   a.rank = options_.rank;
+  a.shape = shape_;
   a.id = id_;
   a.process = process_;
   a.any = common_->from.address(false);
-  if (!without_network(options_)) a.network = common_->from.address(true);
+  if (uses_network(options_)) a.network = common_->from.address(true);
   return encode(a, options_.key);
 }
 
@@ -148,9 +154,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   p->same_host = p->place.empty();
   p->shared = p->same_host && options_.kind != ucx_kind::tcp;
   const bool network = !p->same_host;
-  if (network && (without_network(options_) || there.network.empty()))
-    throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p->place +
-                          ", and the network is not to be used");
+  if (network && (!uses_network(options_) || there.network.empty())) throw_apart(rank, *p);
+  p->shape = queue_shapes[std::max(shape_, there.shape)];
   if (p->same_host) {
     p->place = "same host";
     if (there.process == process_) {
@@ -213,13 +218,14 @@ ucs_status_t backend::say_hello(peer& p) {
 void backend::describe_lanes(peer& p) {
   const lanes l = lanes_of(p.ep);
   p.lanes = l.text;
-  const bool shared_memory = !l.shared_memory.empty();
-  if (shared_memory && options_.bulk != ucx_bulk::cma)
-    p.copy_limit = std::min(options_.copy_limit, longest_chunked);
+  // Where a piece does not fit into one place, UCX would cut it once more: better to read it.
+  const bool reads = options_.bulk == ucx_bulk::cma ||
+                     (options_.bulk == ucx_bulk::automatic && l.cma && p.shape.bytes < chunk_size);
+  if (l.shared_memory && !reads) p.copy_limit = std::min(options_.copy_limit, longest_chunked);
   p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
   std::string slow;
-  if (p.shared && shared_memory && p.id != id_) slow = make_own_queue(p, l.shared_memory);
-  if (p.shared && !shared_memory)
+  if (p.shared && l.shared_memory && p.id != id_) slow = make_own_queue(p);
+  if (p.shared && !l.shared_memory)
     slow = "shared memory cannot be used";
   else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
     slow = "process_vm_readv is not permitted, so large payloads are copied twice";

@@ -17,6 +17,7 @@
 #include "transport/ucx/address.hpp"
 #include "transport/ucx/peer.hpp"
 #include "transport/ucx/pending_sends.hpp"
+#include "transport/ucx/prepare.hpp"
 #include "transport/ucx/process_watch.hpp"
 #include "transport/ucx/ucx_transport.hpp"
 #include "transport/ucx/worker.hpp"
@@ -31,7 +32,7 @@ namespace troupe::transport::ucx {
 /// it work through `orders_` and `troubles_`.
 class backend final : public transport {
 public:
-  backend(ucx_options options, sink& to, payload_pool& pool);
+  backend(preparation first, sink& to, payload_pool& pool);
   ~backend() override;
 
   std::vector<std::byte> address() const override;
@@ -76,6 +77,7 @@ private:
     peer_loss why;
     /// Of this connection alone: a new one may do.
     std::optional<std::uint64_t> number;
+    bool ucx = false;  ///< UCX's word, perhaps the first sign of the peer's end
   };
 
   // backend.cpp
@@ -86,7 +88,7 @@ private:
   void describe_lanes(peer& p);
 
   // own_queue.cpp
-  std::string make_own_queue(peer& p, const std::string& memory);
+  std::string make_own_queue(peer& p);
   void say_way(peer& p);
   static ucs_status_t on_way(void* on, const void* header, std::size_t header_size, void* data,
                              std::size_t size, const ucp_am_recv_param_t* param);
@@ -114,7 +116,7 @@ private:
   static void say_goodbye(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
   void has_left(peer& p);
-  void trouble_with(peer& p, peer_loss why);
+  void trouble_with(peer& p, peer_loss why, bool ucx = false);
   void trouble_with(std::shared_ptr<connection> c, peer_loss why);
 
   // receive.cpp
@@ -163,6 +165,10 @@ private:
   unsigned attend_to_links();
   bool set_alarm();
 
+  // suspects.cpp
+  void suspect(peer& p, const peer_loss& why);
+  unsigned attend_to_suspects();
+
   // progress.cpp
   unsigned poll_queues();
   unsigned carry_out_orders();
@@ -181,6 +187,7 @@ private:
   bool something_to_do() const;
 
   const ucx_options options_;
+  const std::uint16_t shape_;
   sink& sink_;
   payload_pool& pool_;
   const nonce id_;
@@ -211,6 +218,12 @@ private:
     std::chrono::steady_clock::time_point until;
   };
   std::vector<closing> closing_;  // until their sends are done, or cannot be
+  struct suspicion {
+    peer* whom;
+    peer_loss why;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::vector<suspicion> suspects_;  // until their end is known, or seems not to come
   std::vector<ucs_status_ptr_t> closes_;
   std::vector<std::shared_ptr<connection>> goodbyes_;
   std::vector<queue*> own_queues_;                  // those of the peers

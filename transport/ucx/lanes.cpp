@@ -20,7 +20,7 @@ lanes lanes_of(ucp_ep_h ep) {
   for (unsigned i = 0; i < attributes.transports.num_entries; ++i) {
     const std::string_view name = entries[i].transport_name;
     const std::string lane = std::string(name) + "/" + entries[i].device_name;
-    if (name == "posix" || name == "sysv") result.shared_memory = name;
+    if (name == "posix") result.shared_memory = true;
     if (name == "cma") result.cma = true;
     if (result.text.find(lane) != std::string::npos) continue;
     if (!result.text.empty()) result.text += ", ";

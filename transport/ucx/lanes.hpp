@@ -8,8 +8,8 @@ namespace troupe::transport::ucx {
 
 /// What UCX has chosen for an endpoint.
 struct lanes {
-  std::string text;           ///< "sysv/memory, cma/memory"
-  std::string shared_memory;  ///< "posix" or "sysv"; empty: none
+  std::string text;  ///< "posix/memory, cma/memory"
+  bool shared_memory = false;
   bool cma = false;
 };
 

@@ -30,11 +30,10 @@ constexpr int most_turns = 4096;
 
 }  // namespace
 
-// For what comes from `p`, by this kind of shared memory. Returns why not, where there is none.
-std::string backend::make_own_queue(peer& p, const std::string& memory) {
+// For what comes from `p`. Returns why not, where there is none.
+std::string backend::make_own_queue(peer& p) {
   try {
-    auto own =
-        std::make_unique<queue>(*this, options_, memory == "posix" ? reach::posix : reach::sysv);
+    auto own = std::make_unique<queue>(*this, options_, reach::shared_memory, p.shape);
     set_handlers(*own);
     epoll_event event{};
     event.events = EPOLLIN;
@@ -59,7 +58,7 @@ void backend::say_way(peer& p) try {
     std::copy_n(way.begin() + static_cast<std::ptrdiff_t>(offset),
                 std::min(way_header::part, way.size() - offset), h.bytes.begin());
     if (const auto status = say(p.ep, am_way, h); status != UCS_OK) {
-      trouble_with(p, broken("the way to a queue could not be told", status));
+      trouble_with(p, broken("the way to a queue could not be told", status), true);
       return;
     }
   }
@@ -75,13 +74,15 @@ void backend::go_over(connection& c) {
   if (p.first_ep) return;
   const auto address = address_in(options_.key, c.token, c.way);
   if (!p.shared || address.empty()) throw decode_error("the way to its queue makes no sense");
+  c.way_known = false;
+  // The common queue has another shape, and goes on serving.
+  if (!p.own) return;
   const ucp_ep_h first = p.ep;
   // Where that fails it has ended, which others tell, or the common queue goes on serving.
-  if (const auto status = open_endpoint(p, p.own ? *p.own : *common_, address); status == UCS_OK)
+  if (const auto status = open_endpoint(p, *p.own, address); status == UCS_OK)
     p.first_ep = first;
   else
     log().debug("rank {}: its queue cannot be used: {}", p.rank, ucs_status_string(status));
-  c.way_known = false;
 }
 
 // What a peer has sent before it went may still lie in the queues.

@@ -39,8 +39,9 @@ struct peer {
   std::size_t copy_limit = chunk_size;  ///< payloads up to here go in pieces
   bool can_read = false;                ///< by CMA, where copies are slow
   copy_speed copies;
-  bool admitted = false;      ///< of the progressing thread: what comes from it is taken
-  std::unique_ptr<link> net;  ///< null where an endpoint ends only with its process
+  queue_shape shape = common_shape;  ///< of the queues of these two for each other
+  bool admitted = false;             ///< of the progressing thread: what comes from it is taken
+  std::unique_ptr<link> net;         ///< null where an endpoint ends only with its process
   /// All its messages below `expected` are here, and it has been told of those below `told`. Both
   /// stay 0 for a peer that wants no acknowledgements.
   std::atomic<std::uint64_t> expected{0};

@@ -40,6 +40,7 @@ unsigned backend::progress() {
   if (!ready_.empty()) n += deliver();
   n += sends_.release();
   if (any_troubles_.load(std::memory_order_acquire)) n += attend_to_troubles();
+  if (!suspects_.empty()) n += attend_to_suspects();
   if (!unlinked_.empty() || alarm_set_) n += attend_to_links();
   if (!closing_.empty() || any_closes_ || !retiring_.empty()) n += finish_closing();
   return n;
@@ -68,7 +69,7 @@ bool backend::something_to_do() const {
 bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
-  if (!(unlinked_.empty() && closing_.empty()) && !set_alarm()) return false;
+  if (!(unlinked_.empty() && closing_.empty() && suspects_.empty()) && !set_alarm()) return false;
   if (ucp_worker_arm(common_->from.get()) == UCS_ERR_BUSY) {
     common_looks_ = common_looks_after_use;
     return false;
@@ -198,6 +199,10 @@ unsigned backend::attend_to_troubles() {
       if (*t.number == p->net->number.load()) out_of_reach(*p, t.why);
       continue;
     }
+    if (t.ucx && p->same_host && !p->net && p->status.load() == peer::state::live) {
+      suspect(*p, t.why);
+      continue;
+    }
     if (t.why.kind != loss_kind::broken && p->status.load() == peer::state::live)
       take_what_is_left(*p);
     lose(*p, t.why);
@@ -211,6 +216,7 @@ void backend::lose(peer& p, const peer_loss& why) {
   if (before == peer::state::gone) return;
   silence(p);
   std::erase_if(closing_, [&](const closing& one) { return one.whom == &p; });
+  std::erase_if(suspects_, [&](const suspicion& one) { return one.whom == &p; });
   say_goodbye(p);  // it may be alive and know nothing of this
   close_endpoint(p, true);
   if (before == peer::state::live) sink_.on_peer_lost(p.rank, why);

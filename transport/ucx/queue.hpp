@@ -8,8 +8,8 @@ class backend;
 
 /// A worker with what its callbacks need. Each has a queue in shared memory of its own.
 struct queue {
-  queue(backend& to, const ucx_options& options, reach by = reach::all)
-      : owner(&to), from(options, by) {}
+  queue(backend& to, const ucx_options& options, reach by, const queue_shape& shape)
+      : owner(&to), from(options, by, shape) {}
 
   backend* owner;
   worker from;

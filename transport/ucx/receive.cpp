@@ -203,19 +203,23 @@ void backend::on_received(void* request, ucs_status_t status, std::size_t, void*
 void backend::received(receive& r, ucs_status_t status) {
   ++events_;
   const auto c = r.from;
+  constexpr const char* failed = "a payload could not be received";
   if (status != UCS_OK && c->keeps) {
     // It is sent again over a new connection, which may be there already.
-    if (c->back && !ending_) broke(*c->back, r.number, "a payload could not be received", status);
+    if (c->back && !ending_) broke(*c->back, r.number, failed, status);
   } else if (!c->over && !ending_) {
-    try {
-      if (status != UCS_OK)
-        throw transport_error(std::string("a payload could not be received: ") +
-                              ucs_status_string(status));
-      add(bytes_received_, r.payload.size);
-      c->parts.payload(r.sequence, r.index, std::move(r.payload), out(*c));
-      if (c->network) arrived(c, r.payload.size);
-    } catch (const std::exception& e) {
-      trouble_with(c, {loss_kind::broken, e.what()});
+    if (status != UCS_OK && c->back) {
+      trouble_with(*c->back, broken(failed, status), true);
+    } else if (status != UCS_OK) {
+      trouble_with(c, broken(failed, status));
+    } else {
+      try {
+        add(bytes_received_, r.payload.size);
+        c->parts.payload(r.sequence, r.index, std::move(r.payload), out(*c));
+        if (c->network) arrived(c, r.payload.size);
+      } catch (const std::exception& e) {
+        trouble_with(c, {loss_kind::broken, e.what()});
+      }
     }
   }
   receives_.erase(r.place);

@@ -154,8 +154,8 @@ unsigned backend::attend_to_links() {
   return n;
 }
 
-// Wakes the sleep that follows when a peer is to be called again, or has had its time to be closed;
-// false: that is now.
+// Wakes the sleep that follows when a peer is to be called again, or has had its time to be closed
+// or to be gone; false: that is now.
 bool backend::set_alarm() {
   auto next = link::clock::time_point::max();
   for (const peer* p : unlinked_) {
@@ -163,6 +163,7 @@ bool backend::set_alarm() {
     next = std::min({next, p->net->retry_at, p->net->silent_from + options_.tcp_limit});
   }
   for (const auto& one : closing_) next = std::min(next, one.until);
+  for (const auto& one : suspects_) next = std::min(next, one.until);
   const auto left = next - link::clock::now();
   if (left <= 0ns) return false;
   itimerspec in{};

@@ -12,7 +12,9 @@ namespace {
 
 [[noreturn]] void throw_lost(const peer& p) {
   fault f;
-  f.text = "rank " + std::to_string(p.rank) + " is lost: " + p.reason();
+  const auto reason = p.reason();
+  f.text = "rank " + std::to_string(p.rank) + " is lost: " +
+           (reason.empty() ? "it has left or ended, or cannot be reached any more" : reason);
   throw troupe::peer_lost(std::move(f));
 }
 
@@ -210,7 +212,7 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
   if (UCS_PTR_IS_ERR(result)) {
     pending_sends::end(slot);
     // A message that is missing would hold up all that follow.
-    trouble_with(p, broken("a send failed", UCS_PTR_STATUS(result)));
+    trouble_with(p, broken("a send failed", UCS_PTR_STATUS(result)), true);
     wake();
     throw_lost(p);
   }
@@ -228,7 +230,7 @@ void backend::wake() { ucp_worker_signal(common_->from.get()); }
 void backend::on_endpoint_error(void* p, ucp_ep_h ep, ucs_status_t status) {
   auto& about = *static_cast<peer*>(p);
   if (!about.net)
-    about.owner->trouble_with(about, broken("the connection broke", status));
+    about.owner->trouble_with(about, broken("the connection broke", status), true);
   else if (ep == about.ep)
     about.owner->broke(about, about.net->number.load(), "the connection broke", status);
 }
@@ -236,12 +238,12 @@ void backend::on_endpoint_error(void* p, ucp_ep_h ep, ucs_status_t status) {
 // Connection `number` to `p` is of no use any more. On any thread that calls UCX.
 void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_t status) {
   if (!p.net) {
-    trouble_with(p, broken(what, status));
+    trouble_with(p, broken(what, status), true);
     return;
   }
   if (number != p.net->number.load()) return;  // it was closed for a new one
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({&p, nullptr, broken(what, status), number});
+  troubles_.push_back({&p, nullptr, broken(what, status), number, true});
   any_troubles_.store(true, std::memory_order_release);
 }
 
@@ -251,17 +253,17 @@ void backend::has_left(peer& p) {
   wake();
 }
 
-void backend::trouble_with(peer& p, peer_loss why) {
-  p.set_reason(why.text);
+void backend::trouble_with(peer& p, peer_loss why, bool ucx) {
+  if (!ucx) p.set_reason(why.text);
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({&p, nullptr, std::move(why), {}});
+  troubles_.push_back({&p, nullptr, std::move(why), {}, ucx});
   any_troubles_.store(true, std::memory_order_release);
 }
 
 void backend::trouble_with(std::shared_ptr<connection> c, peer_loss why) {
   c->over = true;
   const std::lock_guard lock(trouble_mutex_);
-  troubles_.push_back({nullptr, std::move(c), std::move(why), {}});
+  troubles_.push_back({nullptr, std::move(c), std::move(why), {}, false});
   any_troubles_.store(true, std::memory_order_release);
 }
 

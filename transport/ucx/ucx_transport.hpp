@@ -32,8 +32,18 @@ struct ucx_options {
   rank_t rank = 0;
   ucx_kind kind = ucx_kind::automatic;
   ucx_bulk bulk = ucx_bulk::automatic;
-  /// All peers are on this host: no socket listens outside the loopback interface.
+  /// Whoever can reach this host by the network may be believed. UCX's protocol proves nobody: who
+  /// can connect to its port writes anywhere in this process. Without this, no port is opened:
+  /// peers on other hosts cannot be added, and `ucx_kind::tcp` is refused.
+  bool trusted_network = false;
+  /// All peers are on this host: no socket listens outside the loopback interface, and none at all
+  /// but for `ucx_kind::tcp`.
   bool one_host = false;
+  /// How many other nodes this host will have, about; how much shared memory each of them may take
+  /// follows from that.
+  unsigned neighbours = 7;
+  /// Says for all of this host when they have little of it.
+  bool speaks_for_host = true;
   /// Network interfaces to use and to listen on, separated by commas; empty: all.
   std::string net_devices;
   /// The job's key; only nodes that have it are heard.
@@ -55,7 +65,7 @@ struct ucx_options {
 };
 
 /// A node on UCX. `to` and `pool` must outlive it. Throws transport_error when UCX cannot be
-/// started with these options.
+/// started with these options, or shared memory is too small.
 ///
 /// Peers on this host are watched through the kernel, so their end is noticed at once; others by
 /// UCX, within `tcp_limit`. What a peer over TCP has not acknowledged is kept, payloads by

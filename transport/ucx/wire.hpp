@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "headers are little-en
 
 /// Version of everything in this file and of the address; nodes of different versions do not
 /// connect.
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 
 /// What distinguishes a transport object from all others, ever.
 using nonce = std::array<std::byte, 16>;

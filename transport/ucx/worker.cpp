@@ -6,7 +6,8 @@
 #include <memory>
 
 #include "messages/error.hpp"
-#include "transport/ucx/wire.hpp"
+#include "transport/ucx/permitted.hpp"
+#include "transport/ucx/ucx_log.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -36,28 +37,43 @@ std::string in_milliseconds(std::chrono::milliseconds t) {
 
 void choose_transports(config& c, const ucx_options& o, reach by) {
   // Somebody who sets UCX_TLS knows what they want.
-  const bool chosen = std::getenv("UCX_TLS") != nullptr;
-  if (by != reach::all)
-    c.set("TLS", by == reach::posix ? "^tcp,ib,gga,sysv" : "^tcp,ib,gga,posix");
-  else if (o.kind == ucx_kind::tcp)
-    c.set("TLS", "^sm,ib,gga,self");
-  else if (o.kind == ucx_kind::shared_memory)
-    c.set("TLS", "^tcp");
-  else if (o.one_host && !chosen)
-    c.set("TLS", "^tcp");
-  if (!o.net_devices.empty())
+  std::string wanted;
+  if (const char* tls = std::getenv("UCX_TLS"); tls && o.kind == ucx_kind::automatic) wanted = tls;
+  for (const auto& [name, value] : o.settings)
+    if (name == "TLS") wanted = value;
+  ucx_options allowed = o;
+  if (by == reach::shared_memory) allowed.kind = ucx_kind::shared_memory;
+  c.set("TLS", permitted_transports(allowed, wanted));
+  if (!uses_network(allowed))
+    c.set("NET_DEVICES", "");  // whatever UCX finds that we do not know by name
+  else if (!o.net_devices.empty())
     c.set("NET_DEVICES", o.net_devices);
-  else if (o.one_host && o.kind == ucx_kind::tcp)
+  else if (o.one_host)
     c.set("NET_DEVICES", "lo");
 }
 
-void configure(config& c, const ucx_options& o, reach by) {
-  // Without these three, endpoints that report failures would silently use TCP on one host.
-  c.set("POSIX_ERROR_HANDLING", "y");
-  c.set("SYSV_ERROR_HANDLING", "y");
+void cut_queue(config& c, const queue_shape& shape) {
+  // Who writes into a queue of another shape than it thinks destroys what lies there: nothing of
+  // this may come from the environment.
+  c.set("POSIX_FIFO_SIZE", std::to_string(shape.places));
+  c.set("POSIX_FIFO_ELEM_SIZE", "128");
   // A chunk with its headers. UCX's 8 KiB take a tenth more time.
-  c.set("POSIX_SEG_SIZE", std::to_string(chunk_size + 64));
-  c.set("SYSV_SEG_SIZE", std::to_string(chunk_size + 64));
+  c.set("POSIX_SEG_SIZE", std::to_string(shape.bytes + 64));
+  c.set("POSIX_RX_BUFS_GROW", std::to_string(shape.buffers()));
+  // Segments have no name as soon as they are there, and end with whoever has them open.
+  c.set("POSIX_USE_PROC_LINK", "y");
+  // UCX leaves shared memory alone where it thinks there is little of it, and goes on with memory
+  // that nobody shares where there is too little, until it crashes.
+  c.set("POSIX_SHM_MIN_SIZE", "0");
+  c.set("POSIX_ALLOC", "md");
+  // All else that UCX allocates lies elsewhere.
+  c.set("ALLOC_PRIO", "thp,mmap,heap");
+}
+
+void configure(config& c, const ucx_options& o, reach by, const queue_shape& shape) {
+  // Without this, endpoints that report failures would not use shared memory.
+  c.set("POSIX_ERROR_HANDLING", "y");
+  cut_queue(c, shape);
   c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
   // The default spinlock stalls when threads outnumber cores.
   c.set("USE_MT_MUTEX", "y");
@@ -77,19 +93,48 @@ void configure(config& c, const ucx_options& o, reach by) {
   c.set("TCP_USER_TIMEOUT", in_milliseconds(std::max(silence / 2, silence - look)));
   // A host that does not answer would hold up all others while it is called.
   c.set("TCP_CONN_NB", "y");
+  for (const auto& [name, value] : o.settings)
+    if (name != "TLS" && (name != "NET_DEVICES" || uses_network(o))) c.set(name, value);
   choose_transports(c, o, by);
-  for (const auto& [name, value] : o.settings) c.set(name, value);
 }
 
 }  // namespace
 
 void check(ucs_status_t status, const std::string& what) {
-  if (status != UCS_OK) throw transport_error(what + ": " + ucs_status_string(status));
+  const auto said = ucx_errors().first;
+  if (status == UCS_OK) return;
+  const std::string reason = ucs_status_string(status);
+  throw transport_error(what + ": " + reason +
+                        (said.empty() || said == reason ? "" : " (UCX: " + said + ")"));
 }
 
-worker::worker(const ucx_options& options, reach by) {
+peer_loss broken(const char* what, ucs_status_t status) {
+  std::string why = ucs_status_string(status);
+  if (status == UCS_ERR_SHMEM_SEGMENT) {
+    const auto said = ucx_errors().last;
+    why = "its shared memory cannot be opened" + (said.empty() ? "" : " (UCX: " + said + ")");
+  }
+  return {loss_kind::broken, std::string(what) + ": " + why};
+}
+
+namespace {
+
+// UCX does without shared memory where there is none left.
+void check_room(const queue_shape& shape) {
+  const auto room = look_for_room();
+  if (room.free < shape.memory())
+    throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
+                          " KiB does not fit into shared memory: " + room.folder + " has " +
+                          std::to_string(room.free >> 10) + " KiB free");
+}
+
+}  // namespace
+
+worker::worker(const ucx_options& options, reach by, const queue_shape& shape) {
+  take_over_ucx_log();
+  if (by == reach::shared_memory || !uses_network(options)) check_room(shape);
   config c;
-  configure(c, options, by);
+  configure(c, options, by, shape);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

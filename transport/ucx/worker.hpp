@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "transport/ucx/queue_shape.hpp"
 #include "transport/ucx/ucx_transport.hpp"
 
 namespace troupe::transport::ucx {
 
-/// Throws transport_error "`what`: UCX's reason" unless `status` is UCS_OK.
+/// Throws transport_error "`what`: UCX's reason", and what UCX has written about it, unless
+/// `status` is UCS_OK.
 void check(ucs_status_t status, const std::string& what);
 
 /// A connection that UCX gave up.
-inline peer_loss broken(const char* what, ucs_status_t status) {
-  return {loss_kind::broken, std::string(what) + ": " + ucs_status_string(status)};
-}
+peer_loss broken(const char* what, ucs_status_t status);
 
 /// The silence after which TCP has given up a connection at the latest, when its peer counts as
 /// lost after `limit`. The rest of the time is for tries to connect again: TCP does not look once
@@ -29,9 +29,8 @@ constexpr std::chrono::milliseconds longest_silence(std::chrono::milliseconds li
 
 /// What a worker can be reached by.
 enum class reach : std::uint8_t {
-  all,  ///< as the options say
-  posix,
-  sysv  ///< this kind of shared memory alone
+  all,           ///< as the options say
+  shared_memory  ///< that alone
 };
 
 /// A UCX worker, configured for Troupe, and a context that it shares with none: UCX 1.22 locks
@@ -39,8 +38,8 @@ enum class reach : std::uint8_t {
 /// thread.
 class worker {
 public:
-  /// Throws transport_error.
-  explicit worker(const ucx_options& options, reach by = reach::all);
+  /// `shape` is that of its queue in shared memory. Throws transport_error.
+  worker(const ucx_options& options, reach by, const queue_shape& shape);
   ~worker();
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::test {
+
+/// What others can get at of a process without its leave, as the kernel tells.
+
+/// Addresses on which it listens for TCP over IPv4.
+std::vector<sockaddr_in> listening_of(int pid);
+
+/// Its sockets of the host alone that have a name.
+std::vector<std::pair<sockaddr_un, socklen_t>> local_sockets_of(int pid);
+
+/// Ids of the segments of System V that it has made.
+std::vector<int> system_v_segments_of(int pid);
+
+/// Everything under /proc by which its memory and files can be opened.
+std::vector<std::string> ways_to_memory_of(int pid);
+
+}  // namespace troupe::test

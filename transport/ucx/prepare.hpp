@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "transport/ucx/ucx_transport.hpp"
+
+namespace troupe::transport::ucx {
+
+/// What is decided before UCX starts.
+struct preparation {
+  ucx_options options;
+  std::uint16_t shape = 0;  ///< number of the best queue_shape that fits
+};
+
+/// Refuses what is not safe, removes what dead processes have left in shared memory, and looks how
+/// much there is. Throws transport_error.
+preparation prepare(ucx_options options);
+
+}  // namespace troupe::transport::ucx
