@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/deadlock/wait_notes.hpp"
 #include "actors/engine.hpp"
 #include "actors/future.hpp"
 #include "actors/recording.hpp"
@@ -28,6 +29,12 @@ public:
   remote_answer_state(remoting& actors, peer& from)
       : answer_state<T>(actors.driver()), actors_(actors), peer_(from) {}
 
+  /// The request of `actor`, or of a function. Before anybody else has it.
+  void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
+    request_ = request;
+    actor_ = actor;
+  }
+
   /// Names the node. Only what waits here ends: an actor that was asked is not told.
   void cancel() override {
     fault why;
@@ -37,6 +44,12 @@ public:
 
 protected:
   void awaited_for_long(bool begins) noexcept override { actors_.flow()->awaited(peer_, begins); }
+
+  deadlock::question asked() const noexcept override {
+    return {actors_.out().self().rank, peer_.rank(), request_, actor_};
+  }
+
+  std::uint64_t request() const noexcept { return request_; }
 
   /// Lets `read` take the answer's body apart.
   template <class Read>
@@ -69,6 +82,8 @@ private:
   // They are there for as long as the engine has not been stopped.
   remoting& actors_;
   peer& peer_;
+  std::uint64_t request_ = 0;
+  std::uint64_t actor_ = 0;
 };
 
 }  // namespace troupe::detail

@@ -4,6 +4,7 @@
 namespace troupe {
 
 void border::take_back() noexcept {
+  if (forked::from_nodes()) return;
   owner_.take_back(written_, peer_);
   for (const auto& one : references_) owner_.rrefs().take_back(one, peer_);
 }

@@ -31,6 +31,7 @@ namespace troupe {
 
 template <class F>
 void node_clock::locked(time_point t, F&& change) {
+  if (forked::from_nodes()) return;  // the timers are the parent's
   {
     std::lock_guard guard(mutex_);
     change();
@@ -267,6 +268,7 @@ caf_host::~caf_host() {
 
 // Handles outlive their system, so nothing of it is touched before it is known to live.
 std::shared_ptr<remoting> caf_host::actors_of(const caf::actor_system* system) {
+  forked::check();
   std::lock_guard guard(hosts().mutex);
   auto place = hosts().actors.find(system);
   if (place == hosts().actors.end())

@@ -42,12 +42,9 @@ public:
         limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
-  /// Before anybody else has it.
-  void sent_as(std::uint64_t request) noexcept { request_ = request; }
-
   void cancel() override {
     auto why = cancelled_call({}, function_);
-    if (this->name_callee(why) && this->give_up(std::move(why))) this->tell_callee(request_);
+    if (this->name_callee(why) && this->give_up(std::move(why))) this->tell_callee(this->request());
   }
 
   void on_value(opened_envelope& answer) noexcept override {
@@ -99,7 +96,6 @@ private:
   node_core& node_;  // there for as long as answers come
   const std::string_view function_;
   const std::chrono::milliseconds limit_;
-  std::uint64_t request_ = 0;
   const std::shared_ptr<void> kept_;
 };
 

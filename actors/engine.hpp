@@ -232,6 +232,17 @@ public:
   /// Does nothing run or wait to run here, but for the caller?
   virtual bool quiet() const noexcept = 0;
 
+  /// Handlers that may run or wait at one time; 0: any number.
+  virtual unsigned most_handlers() const noexcept { return 0; }
+
+  /// Is there such a job in the run queue? Nobody takes jobs while it looks, and `is` neither adds
+  /// one nor waits.
+  virtual bool any_queued(const std::function<bool(caf::resumable&)>&) const { return false; }
+
+  /// Takes such jobs out of the run queue, uses them here and now, and drops them.
+  virtual void take_queued(const std::function<bool(caf::resumable&)>& /*is*/,
+                           const std::function<void(caf::resumable&)>& /*use*/) {}
+
   /// Is the caller a thread of this engine?
   virtual bool is_own_thread() const noexcept = 0;
 

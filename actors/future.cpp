@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/current.hpp"
+#include "actors/deadlock/deadlock_search.hpp"
 #include "actors/engine.hpp"
 #include "actors/job.hpp"
 #include "actors/node_core.hpp"
@@ -80,16 +81,31 @@ future_core::~future_core() {
 
 bool future_core::wait_until(clock::time_point deadline) {
   if (ready()) return true;
+  forked::check();
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
     awaited_for_long(true);
     const on_exit ceases([this] { awaited_for_long(false); });
+    // Who has a limit of its own will go on, whatever it waits for.
+    auto* const node = current_node();
+    const auto what = asked();
+    const bool stays = deadline == never && what.request != 0 && node &&
+                       node->driver() == engine_ && !engine_->simulated();
+    const deadlock::held_waits::scope held(stays ? &node->actors().deadlocks().waits() : nullptr,
+                                           *this, what);
     return engine_->wait(done_, deadline);
   }
   if (engine_) return engine_->wait(done_, deadline);
   return engine::wait_without_network(done_, deadline);
+}
+
+deadlock::question future_core::asked() const noexcept {
+  const auto* const node = current_node();
+  if (answerer_ == 0 || !node) return {};
+  const auto here = node->self().id;
+  return {here, here, reinterpret_cast<std::uintptr_t>(this), answerer_};
 }
 
 // Hot path: no lock.
@@ -116,6 +132,7 @@ void future_core::run_all(link* last) {
 }
 
 void future_core::run(const link& one) const {
+  if (forked::from_nodes()) return;  // what comes next is the parent's
   if (!one.at_once) return run_on(engine_.get(), one.job);
   one.job->resume(nullptr, 1);
   intrusive_ptr_release(one.job);
@@ -200,6 +217,7 @@ void future_core::prune() {
 }
 
 void future_core::run_on(engine* driver, caf::resumable* job) {
+  if (forked::from_nodes()) return;
   if (driver && driver->push_if_open(job)) return;
   here_and_now::run(job);
 }

@@ -18,6 +18,10 @@ namespace troupe {
 
 class engine;
 
+namespace deadlock {
+struct question;
+}
+
 namespace detail {
 
 class coroutine_control;
@@ -75,6 +79,9 @@ public:
 protected:
   /// A handler begins (or ceases) to wait for long; who answers may have to know.
   virtual void awaited_for_long(bool) noexcept {}
+
+  /// To what this is the answer, for a handler that waits for it; request 0: nobody knows.
+  virtual deadlock::question asked() const noexcept;
 
   /// True for the first caller only, who then stores the outcome and calls `publish`.
   bool claim() noexcept { return claim(claimant::maker); }

@@ -4,18 +4,20 @@
 
 #include <atomic>
 
+#include "messages/forked.hpp"
+
 namespace troupe {
 
 /// Lets threads in until it is closed; closing waits until all have left. Two atomic operations a
-/// pass.
+/// pass. In a forked process it is closed: what is behind it belongs to the parent.
 class gate {
 public:
-  /// A stay inside; false when the gate was closed.
+  /// A stay inside; false when the gate is closed.
   class pass {
   public:
     explicit pass(gate& through) noexcept : gate_(through) {
       gate_.inside_.fetch_add(1, std::memory_order_seq_cst);
-      open_ = !gate_.closed_.load(std::memory_order_seq_cst);
+      open_ = !gate_.closed_.load(std::memory_order_seq_cst) && !forked::from_nodes();
     }
     ~pass() { gate_.inside_.fetch_sub(1, std::memory_order_release); }
     pass(const pass&) = delete;

@@ -6,7 +6,8 @@
 
 #include "actors/control_channel.hpp"
 #include "actors/current.hpp"
-#include "actors/job.hpp"
+#include "actors/deadlock/deadlock_search.hpp"
+#include "actors/deadlock/queued_call.hpp"
 #include "actors/membership/note_codec.hpp"
 #include "actors/profiling.hpp"
 #include "actors/receipt.hpp"
@@ -25,6 +26,7 @@ caf::actor_system& node_core::system() {
 }
 
 void node_core::check_open() const {
+  forked::check();
   if (open_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(end_mutex_);
@@ -89,6 +91,30 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
   for (auto& one : waiting) take_apart(std::move(one), unit, false);
 }
 
+/// A call that runs when a thread comes to it.
+class node_core::waiting_call final : public deadlock::queued_call {
+public:
+  waiting_call(node_core& node, peer& from, std::uint64_t request,
+               std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size)
+      : queued_call(from.rank(), request),
+        node_(node),
+        caller_(from),
+        message_(std::move(message)),
+        size_(size) {}
+
+  resume_result resume(caf::execution_unit*, std::size_t) override {
+    opened_envelope message(std::move(message_.first), std::move(message_.second));
+    node_.execute(message, caller_, size_, refusal());
+    return done;
+  }
+
+private:
+  node_core& node_;
+  peer& caller_;
+  std::pair<frame, std::vector<incoming_payload>> message_;
+  const std::size_t size_;
+};
+
 // Hot path, at the callee.
 void node_core::take_apart(transport::incoming_message&& message, engine_unit& unit,
                            bool may_run_inline) {
@@ -132,11 +158,7 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
       } else {
         // Opened again where it runs: an envelope does not move.
         const bool urgent = header.urgent;
-        auto* job =
-            make_job([this, again = opened.give_back(), from, size](caf::execution_unit*) mutable {
-              opened_envelope message(std::move(again.first), std::move(again.second));
-              execute(message, *from, size);
-            });
+        auto* job = new waiting_call(*this, *from, header.request, opened.give_back(), size);
         urgent ? unit.exec_urgent(job) : unit.exec_later(job);
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
@@ -171,7 +193,8 @@ void node_core::turn_away(const opened_envelope& message, peer& from) noexcept {
   remoting_->out().send_fault(from, header.sender, header.request, why);
 }
 
-void node_core::execute(opened_envelope& message, peer& from, std::size_t size) noexcept {
+void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
+                        const fault* refusal) noexcept {
   remoting_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
@@ -184,12 +207,14 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size) 
     reply.fail_unread(std::make_exception_ptr(unknown_function(std::move(why))));
     return;
   }
+  if (refusal) return reply.fail_unread(to_exception(*refusal));
   if (function->hash != header.target) {
     auto why = mismatch_of(function->name, from.info.name, self().name, function->structure());
     reply.fail_unread(std::make_exception_ptr(type_mismatch(std::move(why))));
     return;
   }
   const served_call call{&from, header.request};
+  const deadlock::running_call runs(from.rank(), header.request, function->name);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
@@ -216,6 +241,7 @@ clock::time_point node_core::run_timers(clock::time_point now) {
   auto next = host_ ? host_->clock().run_due() : never;
   if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
   next = std::min(next, sleepers_.run_due(now));
+  next = std::min(next, remoting_->deadlocks().run_timer(now));
   for (auto& request : remoting_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;

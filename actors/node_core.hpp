@@ -79,14 +79,20 @@ public:
   const worker_info& self() const noexcept { return self_->info; }
 
   /// The members of the job, by rank.
-  std::shared_ptr<const std::vector<worker_info>> workers() const { return peers_.live(); }
+  std::shared_ptr<const std::vector<worker_info>> workers() const {
+    forked::check();
+    return peers_.live();
+  }
 
   /// Throws unknown_worker.
-  peer& find(const destination& to) const { return peers_.find(to); }
+  peer& find(const destination& to) const {
+    forked::check();
+    return peers_.find(to);
+  }
 
-  /// Throws not_initialized after the shutdown.
+  /// Throws not_initialized after the shutdown, and in a forked process.
   void check_open() const;
-  bool is_open() const noexcept { return open_; }
+  bool is_open() const noexcept { return open_ && !forked::from_nodes(); }
 
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
   /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed,
@@ -173,6 +179,7 @@ public:
 
 private:
   struct pool;
+  class waiting_call;
 
   node_core(const node_identity& identity, const membership_view& start, const rpc_options& options,
             const engine_maker& make_engine);
@@ -192,7 +199,8 @@ private:
                           letter& text, const border& handles, detail::recording& context);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
-  void execute(opened_envelope& message, peer& from, std::size_t size) noexcept;
+  void execute(opened_envelope& message, peer& from, std::size_t size,
+               const fault* refusal = nullptr) noexcept;
 
   // membership_duties
   void send_note(transport::rank_t to, const membership_note& note) noexcept override;
@@ -252,7 +260,7 @@ private:
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;
 
-  const int process_;  // whose threads the engine's are
+  const forked::resident lives_here_;
   std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};
   std::atomic<bool> closed_{true};

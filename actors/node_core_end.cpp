@@ -1,7 +1,5 @@
 // How a node ends: together with the others, or at once.
 
-#include <unistd.h>
-
 #include <caf/actor_cast.hpp>
 #include <caf/actor_registry.hpp>
 #include <system_error>
@@ -17,9 +15,22 @@ namespace {
 
 constexpr auto farewell = std::chrono::seconds(5);
 
+// The process's end waits for it; that of a forked one has nothing to wait for.
+class last_thread {
+public:
+  ~last_thread() {
+    if (!forked::from_nodes()) delete thread_;
+  }
+  std::jthread& operator*() const noexcept { return *thread_; }
+
+private:
+  std::jthread* const thread_ = new std::jthread;
+};
+
 }  // namespace
 
 void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
+  forked::check();
   if (closed_) return;
   if (engine_->runs_here())
     throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
@@ -136,18 +147,18 @@ node_core::~node_core() {
 // A handler that drops the last copy of its node cannot wait for itself: a thread of its own ends
 // the node. The process's end waits for that thread, which waits for the one before it.
 void node_core::destroy(node_core* core) noexcept {
-  // The node of the process that forked this one: its threads are not here.
-  if (core->process_ != getpid()) return;
+  // The parent's: its threads are not here.
+  if (forked::from_nodes()) return;
   if (!core->engine_->runs_here()) {
     delete core;
     return;
   }
   if (core->engine_->run_aside([core] { delete core; })) return;
   static std::mutex mutex;
-  static std::jthread last;
+  static last_thread last;
   std::lock_guard guard(mutex);
   try {
-    last = std::jthread([core, before = std::move(last)] { delete core; });
+    *last = std::jthread([core, before = std::move(*last)] { delete core; });
   } catch (const std::system_error& e) {
     log().error("{}: the node stays, since no thread can end it: {}", core->self().name, e.what());
   }

@@ -1,7 +1,5 @@
 // How a node comes to be: rendezvous, transport, engine and actor system, in that order.
 
-#include <unistd.h>
-
 #include <cstring>
 #include <random>
 #include <set>
@@ -36,8 +34,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       own_devices_(detail::owner_of(start.members.at(identity.rank))),
       rpc_timeout_ms_(options.rpc_timeout.count()),
       pool_(std::make_shared<pool>()),
-      random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
-      process_(getpid()) {
+      random_(identity.job ^ (identity.incarnation << 32 | identity.rank)) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   engine_ = make_engine(*this);
   remoting_ =
@@ -145,6 +142,7 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 
 std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
+  forked::check();
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   return options.joins_running ? join_running(options, here) : found(options, here);
 }
@@ -227,6 +225,7 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
 std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const std::vector<std::string>& names, const rpc_options& options,
     const detail::device_directory& here) {
+  forked::check();
   const auto devices = detail::read_device_options(options, here);
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;

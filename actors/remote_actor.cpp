@@ -7,7 +7,9 @@ namespace troupe {
 remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home)
     : caf::actor_proxy(config), owner_(std::move(owner)), home_(home) {}
 
-remote_actor::~remote_actor() { owner_->gone(*this); }
+remote_actor::~remote_actor() {
+  if (!forked::from_nodes()) owner_->gone(*this);
+}
 
 void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
   if (!ended()) return owner_->forward(*this, std::move(letter));
@@ -35,7 +37,7 @@ bool remote_actor::add_backlink(caf::abstract_actor* other) {
 }
 
 void remote_actor::watch_once() {
-  if (!watched_.exchange(true)) owner_->watch(*this);
+  if (!forked::from_nodes() && !watched_.exchange(true)) owner_->watch(*this);
 }
 
 void remote_actor::kill_proxy(caf::execution_unit* host, caf::error reason) {

@@ -49,6 +49,11 @@ public:
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.reply_address"; }
 
+  /// Is it that request of that node's?
+  bool asked_as(transport::rank_t asker, std::uint64_t request) const noexcept {
+    return from_.rank() == asker && request_ == request;
+  }
+
 private:
   caf::strong_actor_ptr asker();
 

@@ -1,5 +1,6 @@
 #include "actors/remoting.hpp"
 
+#include "actors/deadlock/deadlock_search.hpp"
 #include "actors/recorder.hpp"
 #include "actors/remoting_internal.hpp"
 #include "actors/rref/rref_table.hpp"
@@ -34,7 +35,13 @@ remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
           peers_, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
       senders_wait_(overload == when_full::wait),
       out_(self, *engine_, *flow_),
-      rrefs_(std::make_unique<detail::rref_table>(*this, self)) {}
+      rrefs_(std::make_unique<detail::rref_table>(*this, self)),
+      deadlocks_(std::make_unique<deadlock::search>(
+          peers_, *engine_,
+          [this](transport::rank_t to, const std::function<void(encoder&)>& write) {
+            send_search_note(to, write);
+          },
+          self.rank)) {}
 
 remoting::~remoting() = default;
 
@@ -61,6 +68,7 @@ std::size_t remoting::proxies() const {
 // ---------------------------------------------------------------------------------------
 
 std::uint64_t remoting::expect(pending_request&& pending) {
+  forked::check();
   const bool limited = pending.limit.count() > 0;
   if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
   const auto deadline = pending.deadline;
@@ -70,6 +78,7 @@ std::uint64_t remoting::expect(pending_request&& pending) {
 }
 
 void remoting::cancel(peer& to, std::uint64_t request) noexcept {
+  if (forked::from_nodes()) return;
   if (requests_.give_up(request, to.rank())) send_control(to, control::cancel, request);
 }
 

@@ -20,6 +20,10 @@ namespace troupe {
 class remote_actor;
 class receipt;
 
+namespace deadlock {
+class search;
+}
+
 namespace detail {
 class future_core;
 class recorder;
@@ -68,10 +72,11 @@ public:
   void fail_pending(const fault& why);
 
   /// Asks an actor of another node what `write` puts into the body, for the sink of `pending` to
-  /// hear. Hot path.
+  /// hear. Returns the request's id; 0: it has failed. Hot path.
   template <class Write>
-  void request(const remote_actor& target, const Write& write, pending_request pending) noexcept {
-    request(
+  std::uint64_t request(const remote_actor& target, const Write& write,
+                        pending_request pending) noexcept {
+    return request(
         target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
         &write, std::move(pending));
   }
@@ -103,6 +108,7 @@ public:
   void set_recorder(std::unique_ptr<detail::recorder> records);
   mail& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
+  deadlock::search& deadlocks() noexcept { return *deadlocks_; }
 
   /// Do senders wait for room in a window, unless they say otherwise?
   bool senders_wait() const noexcept { return senders_wait_; }
@@ -119,14 +125,15 @@ private:
   friend class border;
   friend class detail::rref_table;
 
-  void request(const remote_actor& target, void (*write)(encoder&, const void*), const void* how,
-               pending_request&& pending) noexcept;
+  std::uint64_t request(const remote_actor& target, void (*write)(encoder&, const void*),
+                        const void* how, pending_request&& pending) noexcept;
 
   void tell_at_once(const remote_actor& target, bool urgent, void (*write)(encoder&, const void*),
                     const void* how);
 
   template <class Write>
-  void post(const remote_actor& target, pending_request&& pending, const Write& write) noexcept;
+  std::uint64_t post(const remote_actor& target, pending_request&& pending,
+                     const Write& write) noexcept;
 
   // For remote_actor.
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);
@@ -135,6 +142,8 @@ private:
 
   void send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
                  std::uint64_t second) noexcept override;
+
+  void send_search_note(transport::rank_t to, const std::function<void(encoder&)>& write) noexcept;
 
   // For reply_address.
   void reply(peer& to, std::uint64_t order, std::uint64_t request,
@@ -178,6 +187,7 @@ private:
   std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
   std::unique_ptr<detail::rref_table> rrefs_;
   std::unique_ptr<detail::recorder> records_;
+  const std::unique_ptr<deadlock::search> deadlocks_;
 
   struct key {
     transport::rank_t rank;

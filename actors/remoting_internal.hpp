@@ -16,6 +16,7 @@ enum class control : std::uint8_t {
   unpin,    // pin: the handle that you passed on has been claimed
   window,   // note, two numbers: of flow_control
   cancel,   // request: I have given that call up
+  search,   // note, ...: of deadlock::search
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a

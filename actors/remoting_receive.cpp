@@ -3,6 +3,7 @@
 #include <caf/make_actor.hpp>
 #include <caf/message_builder.hpp>
 
+#include "actors/deadlock/deadlock_search.hpp"
 #include "actors/function_table.hpp"
 #include "actors/future.hpp"
 #include "actors/job.hpp"
@@ -28,17 +29,23 @@ public:
   }
 
   caf::type_erased_tuple& content() override {
-    taken_.settle();
+    turn_to();
     return content_;
   }
   const caf::type_erased_tuple& content() const override { return content_.content(); }
   caf::message move_content_to_message() override {
-    taken_.settle();
+    turn_to();
     return std::move(content_);
   }
   caf::message copy_content_to_message() const override { return content_; }
 
 private:
+  // A forked process has come to the end of the handler before.
+  void turn_to() {
+    if (forked::from_nodes()) forked::end_handler("a handler of an actor");
+    taken_.settle();
+  }
+
   caf::message content_;
   receipt taken_;
 };
@@ -211,6 +218,10 @@ void remoting::deliver_control(opened_envelope& message, peer& from, caf::execut
         auto* job = make_job([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
         if (!engine_->push_if_open(job)) intrusive_ptr_release(job);
       }
+      break;
+    }
+    case control::search: {
+      deadlocks_->deliver(from, in);
       break;
     }
     default: throw decode_error("a control message of unknown kind");

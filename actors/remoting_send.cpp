@@ -6,14 +6,15 @@ namespace troupe {
 
 // Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
 template <class Write>
-void remoting::post(const remote_actor& target, pending_request&& pending,
-                    const Write& write) noexcept {
+std::uint64_t remoting::post(const remote_actor& target, pending_request&& pending,
+                             const Write& write) noexcept {
   peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
   fault why;
   gate::pass pass(gate_);
   try {
+    forked::check();
     if (!pass) throw not_initialized("the node has been shut down");
     envelope_header header;
     header.kind = envelope_kind::actor_message;
@@ -32,7 +33,7 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
     }
     out_.send(to, target.id(), header, &text, nullptr, how);
     handles.sent();
-    return;
+    return request;
   } catch (...) {
     why = unreadable();
   }
@@ -41,8 +42,10 @@ void remoting::post(const remote_actor& target, pending_request&& pending,
   if (request != 0) pending = requests_.take(request, to.rank());
   if (pending)
     answer(std::move(pending), std::move(why), nullptr);
-  else if (!asks && why.code != errc::peer_lost && why.code != errc::not_initialized)
+  else if (!forked::from_nodes() && !asks && why.code != errc::peer_lost &&
+           why.code != errc::not_initialized)
     log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+  return 0;
 }
 
 void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
@@ -63,13 +66,14 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   });
 }
 
-void remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
-                       const void* how, pending_request&& pending) noexcept {
-  post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
+std::uint64_t remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
+                                const void* how, pending_request&& pending) noexcept {
+  return post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
 }
 
 void remoting::tell_at_once(const remote_actor& target, bool urgent,
                             void (*write)(encoder&, const void*), const void* how) {
+  forked::check();
   gate::pass pass(gate_);
   if (!pass) throw not_initialized("the node has been shut down");
   envelope_header header;
@@ -85,6 +89,7 @@ void remoting::tell_at_once(const remote_actor& target, bool urgent,
 
 void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
                      const caf::message& answer) noexcept {
+  if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
   gate::pass pass(gate_);
   if (!pass) return;
   try {
@@ -109,6 +114,24 @@ void remoting::send_note(transport::rank_t to, flow_control::note what, std::uin
                          std::uint64_t second) noexcept {
   if (auto* there = peers_.find(to); there && there->live())
     send_control(*there, control::window, what, first, second);
+}
+
+void remoting::send_search_note(transport::rank_t to,
+                                const std::function<void(encoder&)>& write) noexcept {
+  auto* there = peers_.find(to);
+  if (!there || !there->live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    text.body().put(control::search);
+    write(text.body());
+    envelope_header header;
+    header.target = handles_channel;
+    out_.send(*there, 0, header, &text);
+  } catch (const std::exception&) {
+    // The peer is gone: who waited for it hears of that.
+  }
 }
 
 void remoting::watch(remote_actor& target) {

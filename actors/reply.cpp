@@ -5,7 +5,9 @@
 
 namespace troupe {
 
+// In a forked process the answer is the parent's to give. The handler's end is that of the process.
 reply_token::~reply_token() {
+  if (forked::from_nodes()) return;
   if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
 }
 
@@ -31,8 +33,15 @@ fault reply_token::described(std::exception_ptr why) const {
 void reply_token::fail(std::exception_ptr why) noexcept {
   auto owner = std::exchange(owner_, nullptr);
   if (!owner) return;
+  if (forked::from_nodes()) end_forked(why);
   if (later_) owner->served().remove({to_, request_});
   send_failure(*owner, std::move(why));
+}
+
+void reply_token::end_forked(std::exception_ptr why) const noexcept {
+  std::string what(function_);
+  if (why) what += ", which threw \"" + describe(std::move(why), {}, {}).text + "\"";
+  forked::end_handler(what);
 }
 
 void reply_token::fail_unread(std::exception_ptr why) noexcept {

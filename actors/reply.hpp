@@ -33,6 +33,7 @@ public:
   void value(Write&& write) noexcept {
     auto owner = std::exchange(owner_, nullptr);
     if (!owner) return;
+    if (forked::from_nodes()) end_forked(nullptr);
     if (later_) owner->served().remove({to_, request_});
     try {
       border handles(*owner, *to_);
@@ -69,6 +70,7 @@ public:
 
 private:
   bool send(remoting& owner, letter& text, detail::recording& context);
+  [[noreturn]] void end_forked(std::exception_ptr why) const noexcept;
   void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
 
   std::shared_ptr<remoting> owner_;

@@ -11,6 +11,7 @@ std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver) {
 local_request::local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
                              std::chrono::milliseconds limit,
                              const std::shared_ptr<reply_sink>& sink) {
+  forked::check();
   gate::pass pass(actors->entrance());
   if (!pass) throw not_initialized("the node has been shut down");
   pending_request pending;
@@ -23,10 +24,12 @@ local_request::local_request(const std::shared_ptr<remoting>& actors, std::strin
 }
 
 local_request::~local_request() {
+  if (forked::from_nodes()) return;
   if (auto actors = actors_.lock()) actors->requests().take(id_, actors->out().self().rank);
 }
 
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
+  forked::check();
   auto* remote = dynamic_cast<remote_actor*>(receiver->get());
   return remote && !remote->ended() ? remote : nullptr;
 }

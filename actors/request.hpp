@@ -66,10 +66,20 @@ private:
   std::uint64_t id_ = 0;
 };
 
+/// The sender of a request to an actor of this node, as its receiver sees it.
+class local_asker {
+public:
+  /// Which waits for the answer.
+  virtual const future_core* future() const noexcept = 0;
+
+protected:
+  ~local_asker() = default;
+};
+
 /// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
 /// fails.
 template <class T>
-class answer_cell final : public caf::monitorable_actor {
+class answer_cell final : public caf::monitorable_actor, public local_asker {
 public:
   answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
               local_request&& entry)
@@ -89,6 +99,7 @@ public:
 
   void on_cleanup(const caf::error&) override {}
   const char* name() const override { return "troupe.answer_cell"; }
+  const future_core* future() const noexcept override { return state_.get(); }
 
 private:
   std::shared_ptr<future_state<T>> state_;
@@ -166,8 +177,9 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
     pending.wait = how.wait;
     pending.urgent = how.urgent;
     pending.sink = state;
-    actors.request(
+    const auto request = actors.request(
         *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
+    state->sent_as(request, elsewhere->id());
     return future<answer>(std::move(state));
   }
   auto actors = actors_of(target);

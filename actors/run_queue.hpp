@@ -3,7 +3,9 @@
 #include <atomic>
 #include <caf/resumable.hpp>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 namespace troupe {
 
@@ -31,12 +33,35 @@ public:
     return job;
   }
 
+  /// Is there one of which `is` is true? It is called under the queue's lock.
+  bool any(const std::function<bool(caf::resumable&)>& is) const {
+    std::lock_guard guard(mutex_);
+    for (const auto* from : {&urgent_, &jobs_})
+      for (auto* job : *from)
+        if (is(*job)) return true;
+    return false;
+  }
+
+  /// Hands over all of which `is` is true, which is called under the queue's lock.
+  std::vector<caf::resumable*> take(const std::function<bool(caf::resumable&)>& is) {
+    std::vector<caf::resumable*> out;
+    std::lock_guard guard(mutex_);
+    for (auto* from : {&urgent_, &jobs_})
+      std::erase_if(*from, [&](caf::resumable* job) {
+        const bool taken = is(*job);
+        if (taken) out.push_back(job);
+        return taken;
+      });
+    count();
+    return out;
+  }
+
   bool empty() const noexcept { return size_.load(std::memory_order_seq_cst) == 0; }
 
 private:
   void count() { size_.store(jobs_.size() + urgent_.size(), std::memory_order_seq_cst); }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<caf::resumable*> jobs_;
   std::deque<caf::resumable*> urgent_;
   std::atomic<std::size_t> size_{0};

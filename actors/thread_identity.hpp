@@ -2,6 +2,10 @@
 
 #include "actors/engine.hpp"
 
+namespace caf {
+class scheduled_actor;
+}
+
 namespace troupe {
 
 /// What the calling thread is to the engine it belongs to. A thread of the program belongs to none.
@@ -13,6 +17,7 @@ struct thread_identity {
   const expected_calls* expected = nullptr;  ///< which it runs itself while it waits
   const engine::guest* guest = nullptr;      ///< whose work it runs, the latest one's first
   engine_unit* host = nullptr;               ///< with which it waits, while it runs one of those
+  caf::scheduled_actor* actor = nullptr;     ///< that it runs for the engine; nullptr: none
 };
 inline constinit thread_local thread_identity self;
 

@@ -36,6 +36,7 @@ std::uint64_t context_table::prefix() const noexcept {
 }
 
 std::shared_ptr<participant> context_table::open() {
+  forked::check();
   const auto id = prefix() | (++last_context_ & low_bits);
   auto& self = *node_.actors().peers().find(node_.actors().out().self().rank);
   auto made = std::make_shared<participant>(id, self);
@@ -46,6 +47,7 @@ std::shared_ptr<participant> context_table::open() {
 }
 
 std::shared_ptr<participant> context_table::find(std::uint64_t context) const {
+  forked::check();
   const std::shared_lock lock(mutex_);
   if (const auto place = all_.find(context); place != all_.end()) return place->second;
   if (const auto place = ended_.find(context); place != ended_.end())

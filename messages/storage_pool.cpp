@@ -12,6 +12,8 @@
 #include <new>
 #include <utility>
 
+#include "messages/forked.hpp"
+
 namespace troupe {
 
 namespace {
@@ -176,6 +178,7 @@ struct storage_pool::control_allocator {
   }
 
   void deallocate(T*, std::size_t) noexcept {
+    if (forked::from_nodes()) return;  // the pool's lock may be held for ever
     const auto owner = std::move(home->owner);
     owner->put_back(home);
   }

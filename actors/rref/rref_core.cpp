@@ -19,6 +19,7 @@ rref_core::rref_core(std::shared_ptr<remoting> actors, peer& owner, const rref_i
 }
 
 rref_core::~rref_core() {
+  if (forked::from_nodes()) return;  // it is the parent's use that the owner knows of
   auto& table = actors_->rrefs();
   if (origin_ == origin::creation && !ready()) {  // the owner was never asked
     fault why;
@@ -33,6 +34,7 @@ rref_core::~rref_core() {
 bool rref_core::is_owner() const noexcept { return owner_.rank() == actors_->out().self().rank; }
 
 void rref_core::check() const {
+  forked::check();
   if (ready() && failure()) std::rethrow_exception(failure());
   if (!owner_.live()) {
     auto why = owner_.loss();
@@ -45,6 +47,7 @@ value_cell rref_core::local(const value_type& type) const {
   if (type.hash != type_.hash)
     throw invalid_argument(to_string(id_) + " is a " + std::string(type_.name) + ", not a " +
                            std::string(type.name));
+  forked::check();
   const std::lock_guard lock(mutex_);
   if (!local_) {
     check();

@@ -59,12 +59,15 @@ bool thread_engine::is_favourite(caf::resumable* job) const noexcept {
              favourite_.load(std::memory_order_relaxed);
 }
 
+// What a forked process pushes stays where it is: nobody is there who could run it.
 void thread_engine::push(caf::resumable* job) {
+  if (forked::from_nodes()) return;
   (is_favourite(job) ? first_ : queue_).push(job);
   summon_runner();
 }
 
 void thread_engine::push_urgent(caf::resumable* job) {
+  if (forked::from_nodes()) return;
   queue_.push(job, true);
   summon_runner();
 }
@@ -193,6 +196,16 @@ caf::resumable* thread_engine::take_job() {
   if (!job) job = queue_.try_pop();
   if (!job) running_.fetch_sub(1, std::memory_order_relaxed);
   return job;
+}
+
+void thread_engine::take_queued(const std::function<bool(caf::resumable&)>& is,
+                                const std::function<void(caf::resumable&)>& use) {
+  running_.fetch_add(1, std::memory_order_seq_cst);
+  for (auto* job : queue_.take(is)) {
+    use(*job);
+    intrusive_ptr_release(job);
+  }
+  running_.fetch_sub(1, std::memory_order_release);
 }
 
 bool thread_engine::quiet() const noexcept {

@@ -71,6 +71,12 @@ public:
     return leader_role::by_network_thread(unit.key_);
   }
   census count() const override;
+  unsigned most_handlers() const noexcept override { return options_.max_threads; }
+  bool any_queued(const std::function<bool(caf::resumable&)>& is) const override {
+    return queue_.any(is);
+  }
+  void take_queued(const std::function<bool(caf::resumable&)>& is,
+                   const std::function<void(caf::resumable&)>& use) override;
   bool quiet() const noexcept override;
   bool is_own_thread() const noexcept override;
 

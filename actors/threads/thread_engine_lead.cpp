@@ -144,6 +144,7 @@ void thread_engine::begin_handler(engine_unit& unit) {
 }
 
 void thread_engine::end_handler(engine_unit& unit) {
+  if (forked::from_nodes()) forked::end_handler("a handler");
   self.may_block = false;
   running_.fetch_sub(1, std::memory_order_release);
   if (unit.key_ != 0) resume_after_handler(unit);
@@ -167,9 +168,14 @@ void thread_engine::end_network_work(std::uint64_t key) noexcept {
 }
 
 void thread_engine::run(caf::resumable* job, engine_unit& unit) {
-  if (job->subtype() == caf::resumable::scheduled_actor)
-    detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
-  switch (job->resume(&unit, 64)) {
+  if (job->subtype() == caf::resumable::scheduled_actor) {
+    self.actor = static_cast<caf::scheduled_actor*>(job);
+    detail::set_current_actor(self.actor->id());
+  }
+  const auto left = job->resume(&unit, 64);
+  self.actor = nullptr;
+  if (forked::from_nodes()) forked::end_handler("a handler");
+  switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:
     case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;

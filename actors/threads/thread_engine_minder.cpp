@@ -93,6 +93,7 @@ void thread_engine::put_off_takeover(clock::time_point now) {
 void thread_engine::set_timer(clock::time_point when) {
   auto ticks = when.time_since_epoch().count();
   if (ticks >= next_timer_.load(std::memory_order_acquire)) return;
+  if (forked::from_nodes()) return;  // the timer is the parent's
   std::lock_guard guard(timer_mutex_);
   if (ticks >= next_timer_.load(std::memory_order_relaxed)) return;
   next_timer_.store(ticks, std::memory_order_release);

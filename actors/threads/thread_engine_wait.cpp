@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "actors/deadlock/held_waits.hpp"
 #include "actors/thread_state.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 #include "messages/error.hpp"
@@ -11,6 +12,7 @@ namespace troupe {
 
 bool thread_engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
+  forked::check();
   // A handler of another node does not drive this one: when its own ends, it shall hear of that.
   if (!self.owner || self.owner == this) {
     gate::pass pass(waits_);
@@ -21,6 +23,7 @@ bool thread_engine::wait(completion& what, clock::time_point deadline) {
 
 // On a thread of this engine.
 bool thread_engine::hold(completion& what, clock::time_point deadline) {
+  forked::check();
   gate::pass pass(waits_);
   {
     std::lock_guard guard(waiters_mutex_);
@@ -119,19 +122,23 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
 void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* what) {
   handler_number_.fetch_add(1, std::memory_order_relaxed);
   auto* const host = std::exchange(self.host, &unit);
+  auto* const actor = std::exchange(self.actor, nullptr);
   const auto* const expected = std::exchange(self.expected, nullptr);
   role_.enter(unit.key_, leader_role::handler);
   arm_takeover();
   {
     const guest here(*this);
     const kept_thread kept;
+    const deadlock::held_waits::interruption busy;
     client_.prepare_thread();
     self.may_block = true;
     body(what);
+    if (forked::from_nodes()) forked::end_handler("a handler");
     self.may_block = false;
   }
   self.expected = expected;
   self.host = host;
+  self.actor = actor;
   resume_after_handler(unit);
 }
 

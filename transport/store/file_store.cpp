@@ -26,6 +26,7 @@ file_store::file_store(std::filesystem::path path, const job_secret& secret, mil
 file_store::~file_store() = default;
 
 void file_store::close() {
+  check_process();
   std::lock_guard lock(mutex_);
   log_.reset();
 }
@@ -55,6 +56,7 @@ void file_store::append_set(const std::string& key, std::span<const std::byte> v
 void file_store::set(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
@@ -64,6 +66,7 @@ void file_store::set(const std::string& key, std::span<const std::byte> value) {
 
 store::bytes file_store::get(const std::string& key, milliseconds timeout) {
   wait(std::span(&key, 1), timeout);
+  check_process();
   std::lock_guard lock(mutex_);
   const auto value = state_.find(key);
   if (!value) throw store_error("key '" + key + "' was deleted while a get waited for it");
@@ -72,6 +75,7 @@ store::bytes file_store::get(const std::string& key, milliseconds timeout) {
 
 void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
   check_store_keys(keys);
+  check_process();
   const auto deadline = deadline_after(timeout);
   std::chrono::milliseconds pause = 1ms;
   std::vector<std::string> missing(keys.begin(), keys.end());
@@ -94,6 +98,7 @@ void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
 
 std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
   check_store_key(key);
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
@@ -107,6 +112,7 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
   check_store_key(key);
   check_store_value(expected.size());
   check_store_value(desired.size());
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
@@ -117,6 +123,7 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
 
 bool file_store::delete_key(const std::string& key) {
   check_store_key(key);
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
@@ -126,6 +133,7 @@ bool file_store::delete_key(const std::string& key) {
 }
 
 std::uint64_t file_store::num_keys() {
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), false, deadline_after(lock_limit));
   refresh();
@@ -134,6 +142,7 @@ std::uint64_t file_store::num_keys() {
 
 bool file_store::check(std::span<const std::string> keys) {
   check_store_keys(keys);
+  check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), false, deadline_after(lock_limit));
   refresh();

@@ -99,6 +99,8 @@ void file_store_log::check_header() {
 }
 
 file_store_log::~file_store_log() {
+  // A forked process shares the parent's locks, which stay.
+  if (!home_.here()) return;
   // Best effort: a file that stays is started afresh by the next run.
   try {
     guard hold(*this, true, deadline_after(std::chrono::seconds(2)));

@@ -69,6 +69,7 @@ private:
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail_errno(const char* what) const;
 
+  const forked::home home_;
   std::filesystem::path path_;
   job_secret key_;
   unique_fd fd_;

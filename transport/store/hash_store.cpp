@@ -7,6 +7,7 @@ namespace troupe::transport {
 void hash_store::set(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
+  check_process();
   std::lock_guard lock(mutex_);
   state_.set(key, bytes(value.begin(), value.end()));
   changed_.notify_all();
@@ -21,6 +22,7 @@ void hash_store::wait_locked(std::unique_lock<std::mutex>& lock, std::span<const
 
 store::bytes hash_store::get(const std::string& key, milliseconds timeout) {
   check_store_key(key);
+  check_process();
   std::unique_lock lock(mutex_);
   wait_locked(lock, std::span(&key, 1), timeout);
   return *state_.find(key);
@@ -28,12 +30,14 @@ store::bytes hash_store::get(const std::string& key, milliseconds timeout) {
 
 void hash_store::wait(std::span<const std::string> keys, milliseconds timeout) {
   check_store_keys(keys);
+  check_process();
   std::unique_lock lock(mutex_);
   wait_locked(lock, keys, timeout);
 }
 
 std::int64_t hash_store::add(const std::string& key, std::int64_t delta) {
   check_store_key(key);
+  check_process();
   std::lock_guard lock(mutex_);
   const auto sum = state_.add(key, delta);
   changed_.notify_all();
@@ -45,6 +49,7 @@ store::bytes hash_store::compare_set(const std::string& key, std::span<const std
   check_store_key(key);
   check_store_value(expected.size());
   check_store_value(desired.size());
+  check_process();
   std::lock_guard lock(mutex_);
   auto result = state_.compare_set(key, expected, desired);
   if (result.written) changed_.notify_all();
@@ -53,17 +58,20 @@ store::bytes hash_store::compare_set(const std::string& key, std::span<const std
 
 bool hash_store::delete_key(const std::string& key) {
   check_store_key(key);
+  check_process();
   std::lock_guard lock(mutex_);
   return state_.erase(key);
 }
 
 std::uint64_t hash_store::num_keys() {
+  check_process();
   std::lock_guard lock(mutex_);
   return state_.size();
 }
 
 bool hash_store::check(std::span<const std::string> keys) {
   check_store_keys(keys);
+  check_process();
   std::lock_guard lock(mutex_);
   return state_.missing(keys).empty();
 }

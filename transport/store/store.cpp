@@ -12,6 +12,12 @@ void store::set(const std::string& key, std::string_view value) {
   set(key, std::as_bytes(std::span(value)));
 }
 
+void store::check_process() const {
+  if (!home_.here())
+    throw store_error(
+        "this store belongs to the process that this one was forked from; open another");
+}
+
 void check_store_key(const std::string& key) {
   if (key.empty()) throw invalid_argument("a key of a store must be non-empty");
   if (key.size() > max_store_key)

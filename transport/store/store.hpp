@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "messages/forked.hpp"
+
 namespace troupe::transport {
 
 /// How long `get` and `wait` wait when not told otherwise.
@@ -24,7 +26,8 @@ inline constexpr std::size_t max_store_keys_at_once = 65'536;
 ///
 /// Each operation is atomic. All are thread-safe; one that waits holds up no other. They throw
 /// store_error when the store cannot be reached or a wait has passed its timeout, and
-/// invalid_argument for keys and values beyond the limits above.
+/// invalid_argument for keys and values beyond the limits above. A store belongs to the process
+/// that has made it: a forked one, where each operation throws store_error, opens its own.
 class store {
 public:
   using bytes = std::vector<std::byte>;
@@ -60,6 +63,13 @@ public:
 
   /// True if all `keys` are there.
   virtual bool check(std::span<const std::string> keys) = 0;
+
+protected:
+  /// Throws store_error in a process that has been forked since the store was made.
+  void check_process() const;
+
+private:
+  const forked::home home_;
 };
 
 /// Throw invalid_argument if a key, their number or a value's size is beyond the limits.

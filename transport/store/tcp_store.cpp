@@ -76,6 +76,7 @@ store_reply tcp_store::exchange(int fd, const store_request& request, time_point
 }
 
 store_reply tcp_store::call(const store_request& request, milliseconds timeout) {
+  check_process();
   time_point deadline;
   {
     std::lock_guard lock(mutex_);
@@ -148,12 +149,14 @@ bool tcp_store::check(std::span<const std::string> keys) {
 std::string tcp_store::refusals() { return to_text(call({.what = op::status}).value); }
 
 void tcp_store::close() {
+  check_process();
   std::lock_guard lock(mutex_);
   closed_ = true;
   idle_.clear();
 }
 
 void tcp_store::set_limits(milliseconds response, time_point not_after) {
+  check_process();
   std::lock_guard lock(mutex_);
   response_limit_ = response;
   not_after_ = not_after;

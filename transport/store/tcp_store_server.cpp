@@ -181,7 +181,9 @@ tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret,
                                    store_contents contents)
     : impl_(std::make_unique<impl>(std::move(listener), secret, l, std::move(contents))) {}
 
-tcp_store_server::~tcp_store_server() = default;
+tcp_store_server::~tcp_store_server() {
+  if (!home_.here()) (void)impl_.release();  // its thread is the parent's
+}
 
 std::uint16_t tcp_store_server::port() const noexcept { return impl_->port(); }
 

@@ -62,6 +62,7 @@ public:
 
 private:
   class impl;
+  const forked::home home_;
   std::unique_ptr<impl> impl_;
 };
 

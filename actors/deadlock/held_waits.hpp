@@ -1,0 +1,110 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "actors/deadlock/wait_notes.hpp"
+#include "actors/futex.hpp"
+#include "messages/error.hpp"
+
+namespace caf {
+class scheduled_actor;
+}
+
+namespace troupe {
+
+class engine;
+
+namespace detail {
+class future_core;
+}
+
+namespace deadlock {
+
+/// The call that the calling thread runs, for as long as it lives: until the function returns, the
+/// call has no answer. Hot path: three stores.
+class running_call {
+public:
+  running_call(transport::rank_t from, std::uint64_t request, std::string_view function) noexcept;
+  ~running_call();
+  running_call(const running_call&) = delete;
+  running_call& operator=(const running_call&) = delete;
+
+  const transport::rank_t from;
+  const std::uint64_t request;
+  const std::string_view function;
+
+private:
+  const running_call* const before_;
+};
+
+/// The handlers of a node that have waited for a while for the answer to a question, without a
+/// limit of their own. Thread-safe.
+class held_waits {
+public:
+  held_waits(engine& driver, transport::rank_t self) : engine_(driver), self_(self) {}
+
+  /// While it lives, the handler of the calling thread waits for `what`, the answer to a question.
+  class scope {
+  public:
+    scope(held_waits* in, detail::future_core& what, const question& waits_for);
+    ~scope();
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+
+  private:
+    friend class held_waits;
+    held_waits* const in_;  // nullptr: none
+    std::uint64_t number_ = 0;
+    scope* before_ = nullptr;
+  };
+
+  /// While it lives, the calling thread does something else than wait.
+  class interruption {
+  public:
+    interruption();
+    ~interruption();
+    interruption(const interruption&) = delete;
+    interruption& operator=(const interruption&) = delete;
+
+  private:
+    scope* const waiting_;
+  };
+
+  /// What can be said here of questions that have been asked at this node.
+  report look_at(const std::vector<question>& asked);
+
+  /// Those that are to be looked at now, again later each time; `next` becomes when.
+  std::vector<held_handler> take_due(clock::time_point now, clock::time_point& next);
+
+  /// Do all of these still wait?
+  bool still_wait(const std::vector<std::uint64_t>& numbers) const;
+
+  /// Ends the wait of that number, if it goes on.
+  void fail(std::uint64_t number, fault why);
+
+private:
+  struct entry {
+    held_handler what;
+    detail::future_core* future;
+    caf::scheduled_actor* actor = nullptr;                            // whose handler it is
+    std::optional<std::pair<transport::rank_t, std::uint64_t>> call;  // the one that it answers
+    bool waits = true;                                                // it is not interrupted
+    clock::time_point due;
+    clock::duration pause;
+  };
+
+  outlook look_at(const question& one, report& out);
+
+  engine& engine_;
+  const transport::rank_t self_;
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, entry> entries_;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace deadlock
+
+}  // namespace troupe

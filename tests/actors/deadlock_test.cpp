@@ -1,0 +1,357 @@
+// Handlers that wait for one another for ever: they are told so, and why; others never are.
+
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+
+struct ping {
+  int times = 0;
+};
+TROUPE_MESSAGE(ping, times)
+
+struct pong {
+  int times = 0;
+};
+TROUPE_MESSAGE(pong, times)
+
+struct keep_it {};
+TROUPE_MESSAGE(keep_it)
+
+using opponent = actor<answers<ping, int>, answers<pong, int>>;
+
+struct meet {
+  opponent other;
+};
+TROUPE_MESSAGE(meet, other)
+
+struct ask_back {
+  opponent whom;
+};
+TROUPE_MESSAGE(ask_back, whom)
+
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using player = actor<answers<ping, int>, answers<pong, int>, answers<meet, bool>>;
+
+int bounce(int depth, const std::string& other) {
+  if (depth == 0) return 0;
+  auto here = this_node();
+  return 1 + here.rpc_sync<&bounce>(other, depth - 1, here.name(), timeout(0ms));
+}
+
+task<int> bounce_softly(int depth, std::string other) {
+  if (depth == 0) co_return 0;
+  auto here = this_node();
+  co_return 1 + co_await here.rpc_async<&bounce_softly>(other, depth - 1, here.name());
+}
+
+int wait_at_door(int x) {
+  shared_door::current()->pass();
+  return x;
+}
+
+int ask_for(const std::string& whom, int x) {
+  return this_node().rpc_sync<&wait_at_door>(whom, x, timeout(0ms));
+}
+
+int ask_opponent(const opponent& whom) { return request(whom, pong{0}).get(); }
+
+// Whom a player has met.
+using acquaintance = std::shared_ptr<opponent>;
+
+auto meet_into(const acquaintance& known) {
+  return [known](const meet& message) {
+    *known = message.other;
+    return true;
+  };
+}
+
+// Asks the other, which asks back.
+player::behavior_type play() {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [=](const ping& q) {
+        return q.times == 0 ? 0 : 1 + request(*other, pong{q.times - 1}).get();
+      },
+      [=](const pong& q) {
+        return q.times == 0 ? 0 : 1 + request(*other, ping{q.times - 1}).get();
+      },
+      meet_into(other),
+  };
+}
+
+// Asks a function of the other node, which asks the one that this one has met: itself.
+player::behavior_type play_by_function(const std::string& node) {
+  const auto whom = std::make_shared<opponent>();
+  return {
+      [=](const ping&) { return this_node().rpc_sync<&ask_opponent>(node, *whom, timeout(0ms)); },
+      [](const pong&) { return 0; },
+      meet_into(whom),
+  };
+}
+
+// The last of a chain answers; each other waits for the next.
+opponent::behavior_type be_a_link(const std::vector<opponent>& next) {
+  return {
+      [=](const ping& q) { return next.empty() ? 0 : 1 + request(next[0], q).get(); },
+      [](const pong&) { return 0; },
+  };
+}
+
+std::string id_of(const player& who) { return std::to_string(who.id()); }
+
+class deadlocks : public on_networks {
+protected:
+  // Two that have met, each where it says.
+  std::pair<player, player> make_players(const node& from, const char* here, const char* there) {
+    auto a = from.spawn_on<play>(here);
+    auto b = from.spawn_on<play>(there);
+    EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
+    return {a, b};
+  }
+
+  std::vector<node> start_with(unsigned threads) {
+    rpc_options options;
+    options.max_threads = threads;
+    return start({"left", "right"}, options);
+  }
+};
+TROUPE_ON_NETWORKS(deadlocks);
+
+TEST_P(deadlocks, of_calls_deeper_than_the_threads_are_named) {
+  auto nodes = start_with(4);
+  for (const char* first : {"right", "left"}) {
+    auto call = nodes[0].rpc_async<&bounce>(
+        first, 64, first == std::string("left") ? "right" : "left", timeout(0ms));
+    ASSERT_TRUE(call.wait_for(patience));
+    const auto why = fault_of<deadlock_error>([&] { call.get(); });
+    EXPECT_THAT(why.text,
+                AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce"), HasSubstr(" on left"),
+                      HasSubstr(" on right"), HasSubstr("co_await")));
+    EXPECT_EQ(nodes[0].rpc_async<&bounce>("right", 3, "left").get_for(patience), 3);
+  }
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, hold_up_no_shutdown) {
+  auto nodes = start_with(4);
+  auto call = nodes[0].rpc_async<&bounce>("right", 64, "left", timeout(0ms));
+  shut_down(nodes);
+  EXPECT_THROW(call.get(), deadlock_error);
+}
+
+TEST_P(deadlocks, of_one_nodes_own_calls_are_named) {
+  auto nodes = start_with(3);
+  auto call = nodes[0].rpc_async<&bounce>("left", 64, "left", timeout(0ms));
+  EXPECT_THROW(call.get_for(patience), deadlock_error);
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_several_chains_end_them_all) {
+  auto nodes = start_with(4);
+  std::vector<future<int>> all;
+  for (int i = 0; i < 6; ++i) {
+    all.push_back(nodes[0].rpc_async<&bounce>("right", 16, "left", timeout(0ms)));
+    all.push_back(nodes[1].rpc_async<&bounce>("left", 3, "right", timeout(0ms)));
+  }
+  for (auto& one : all) {
+    ASSERT_TRUE(one.wait_for(patience));
+    try {
+      one.get();
+    } catch (const deadlock_error&) {
+    }
+  }
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_three_thousand_nested_calls_end_too) {
+  auto nodes = start_with(64);
+  auto call = nodes[0].rpc_async<&bounce>("right", 3'000, "left", timeout(0ms));
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("max_threads is 64"), HasSubstr("more before")));
+  shut_down(nodes);
+}
+
+// What the error advises.
+TEST_P(deadlocks, do_not_come_to_coroutines) {
+  auto nodes = start_with(2);
+  EXPECT_EQ(nodes[0].rpc_async<&bounce_softly>("right", 64, "left").get_for(patience), 64);
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_actors_that_ask_one_another_are_named) {
+  auto nodes = start({"left", "right"});
+  for (const char* home : {"right", "left"}) {  // on two nodes, and on one
+    const auto [a, b] = make_players(nodes[0], "left", home);
+    auto call = request(a, ping{2});
+    ASSERT_TRUE(call.wait_for(patience));
+    EXPECT_THAT(
+        fault_of<deadlock_error>([&] { call.get(); }).text,
+        AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
+              HasSubstr("pong of actor " + id_of(b) + " on " + home), HasSubstr("co_await")));
+  }
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_actors_that_ask_one_another_at_once_end) {
+  auto nodes = start({"left", "right"});
+  int failed = 0;
+  for (int i = 0; i < 50 && failed == 0; ++i) {
+    const auto [a, b] = make_players(nodes[0], "left", "right");
+    std::vector<future<int>> both{request(a, ping{1}), request(b, ping{1})};
+    for (auto& call : both) {
+      ASSERT_TRUE(call.wait_for(patience));
+      try {
+        EXPECT_EQ(call.get(), 1);
+      } catch (const deadlock_error&) {
+        ++failed;
+      } catch (const actor_down&) {  // whom it asked has ended, with that error
+        ++failed;
+      }
+    }
+  }
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_an_actor_and_a_function_are_named) {
+  auto nodes = start({"left", "right"});
+  auto a = nodes[0].spawn_on<play_by_function>("left", std::string("right"));
+  EXPECT_TRUE(request(a, meet{a}).get());
+  auto call = request(a, ping{1});
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("ping of actor " + id_of(a)), HasSubstr("ask_opponent on right")));
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_actors_deeper_than_the_threads_are_named) {
+  auto nodes = start_with(4);
+  std::vector<opponent> next;
+  for (int i = 0; i <= 40; ++i) next = {nodes[0].spawn_on<be_a_link>(i % 2, next)};
+  auto call = request(next[0], ping{});
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text, HasSubstr("max_threads is 4"));
+  shut_down(nodes);
+}
+
+// ---- What is slow is no deadlock
+
+// Longer than it takes until a wait is looked at, several times.
+constexpr auto long_enough = 700ms;
+
+TEST_P(deadlocks, are_not_seen_where_all_threads_wait_for_a_slow_node) {
+  auto nodes = start_with(4);
+  const shared_door door;
+  std::vector<future<int>> all;
+  for (int i = 0; i < 4; ++i)
+    all.push_back(nodes[0].rpc_async<&ask_for>("right", "left", i, timeout(0ms)));
+  ASSERT_TRUE(door->wait_for(4));
+  for (int i = 4; i < 8; ++i)
+    all.push_back(nodes[1].rpc_async<&ask_for>("right", "left", i, timeout(0ms)));
+  EXPECT_FALSE(all.back().wait_for(long_enough));
+  door->open();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  shut_down(nodes);
+}
+
+using kept = caf::typed_response_promise<int>;
+
+// What a keeper has been asked, so that somebody else answers it.
+class kept_promise {
+public:
+  static void put(kept one) {
+    const std::lock_guard lock(mutex());
+    slot() = std::move(one);
+  }
+  static bool there() {
+    const std::lock_guard lock(mutex());
+    return slot().has_value();
+  }
+  static void keep_with(int answer) {
+    const std::lock_guard lock(mutex());
+    slot()->deliver(answer);
+    slot().reset();
+  }
+
+private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::optional<kept>& slot() {
+    static std::optional<kept> one;
+    return one;
+  }
+};
+
+using keeper = actor<answers<keep_it, int>, accepts<ask_back>>;
+keeper::behavior_type keep(keeper::pointer self) {
+  return {
+      [self](const keep_it&) {
+        auto promise = self->make_response_promise<int>();
+        kept_promise::put(promise);
+        return promise;
+      },
+      [](const ask_back& message) { request(message.whom, ping{0}).get(); },
+  };
+}
+
+opponent::behavior_type ask_keeper(const keeper& other) {
+  return {
+      [=](const ping& q) { return q.times == 0 ? 0 : request(other, keep_it{}).get(); },
+      [](const pong&) { return 0; },
+  };
+}
+
+// The actor waits for the keeper, and the keeper's handler for the actor; but the answer is in
+// other hands.
+TEST_P(deadlocks, are_not_seen_where_a_promise_is_kept_elsewhere) {
+  auto nodes = start({"left", "right"});
+  for (const char* home : {"left", "right"}) {
+    auto other = nodes[0].spawn_on<keep>(home);
+    auto a = nodes[0].spawn_on<ask_keeper>("left", other);
+    auto call = request(a, ping{1});
+    ASSERT_TRUE(eventually([] { return kept_promise::there(); }));
+    send(other, ask_back{a});
+    EXPECT_FALSE(call.wait_for(long_enough));
+    kept_promise::keep_with(7);
+    EXPECT_EQ(call.get_for(patience), 7);
+  }
+  shut_down(nodes);
+}
+
+// Waits with a limit of its own, and goes on after that.
+player::behavior_type play_patiently() {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [=](const ping&) { return request(*other, pong{1}).wait_for(long_enough) ? 1 : 2; },
+      [](const pong&) { return 0; },
+      meet_into(other),
+  };
+}
+
+player::behavior_type play_back() {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [](const ping&) { return 0; },
+      [=](const pong&) { return request(*other, pong{0}).get(); },
+      meet_into(other),
+  };
+}
+
+TEST_P(deadlocks, are_not_seen_where_a_wait_has_its_own_limit) {
+  auto nodes = start({"left", "right"});
+  auto a = nodes[0].spawn_on<play_patiently>("left");
+  auto b = nodes[0].spawn_on<play_back>("right");
+  EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
+  EXPECT_EQ(request(a, ping{1}).get_for(patience), 2);
+  shut_down(nodes);
+}
+
+}  // namespace
+
+}  // namespace troupe::test

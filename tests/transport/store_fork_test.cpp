@@ -1,0 +1,118 @@
+// A process that is forked beside a store: it gets an error at once, and the store stays as it is.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "messages/error.hpp"
+#include "tests/transport/store_fixture.hpp"
+#include "transport/store/file_store.hpp"
+#include "transport/store/hash_store.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+// What `f` returns in a child of its own, which is ended when it hangs; -1 then.
+template <class F>
+int in_child(F&& f) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int status = 99;
+    try {
+      status = f();
+    } catch (...) {
+    }
+    _exit(status);
+  }
+  int status = 0;
+  const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
+  if (!ended) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+  }
+  return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+template <class F>
+bool refused(F&& f) {
+  try {
+    f();
+  } catch (const store_error& e) {
+    return std::string(e.what()).find("forked") != std::string::npos;
+  }
+  return false;
+}
+
+// How many kinds of use are possible that should not be.
+int uses_of(store& one) {
+  const std::string key = "k";
+  const std::string keys[] = {key};
+  int possible = 0;
+  possible += !refused([&] { one.set(key, "child"); });
+  possible += !refused([&] { one.get(key, 0ms); });
+  possible += !refused([&] { one.wait(keys, 0ms); });
+  possible += !refused([&] { one.add("n", 1); });
+  possible += !refused([&] { one.compare_set(key, to_bytes("1"), to_bytes("2")); });
+  possible += !refused([&] { one.delete_key(key); });
+  possible += !refused([&] { one.num_keys(); });
+  possible += !refused([&] { one.check(keys); });
+  return possible;
+}
+
+TEST(store_fork, a_file_store_is_the_parents) {
+  const temporary_folder folder;
+  const job_secret secret;
+  const auto path = folder.path / "store";
+  auto mine = std::make_unique<file_store>(path, secret);
+  mine->set("k", "1");
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(in_child([&] {
+                const int possible = uses_of(*mine);
+                mine.reset();
+                return possible;
+              }),
+              0);
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(to_text(mine->get("k", 0ms)), "1");
+  }
+  // Another one of its own is like any other process's.
+  EXPECT_EQ(in_child([&] {
+              file_store own(path, secret);
+              own.set("k", "2");
+              return to_text(own.get("k")) == "2" ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(to_text(mine->get("k", 0ms)), "2");
+}
+
+TEST(store_fork, a_store_in_memory_is_the_parents) {
+  auto mine = std::make_unique<hash_store>();
+  mine->set("k", "1");
+  EXPECT_EQ(in_child([&] {
+              const int possible = uses_of(*mine);
+              mine.reset();
+              return possible;
+            }),
+            0);
+  EXPECT_EQ(to_text(mine->get("k", 0ms)), "1");
+}
+
+TEST(store_fork, a_connection_and_a_server_are_the_parents) {
+  auto served = std::make_unique<served_store>();
+  auto mine = served->client();
+  mine->set("k", "1");
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(in_child([&] {
+                const int possible = uses_of(*mine);
+                mine.reset();
+                served.reset();
+                return possible;
+              }),
+              0);
+    EXPECT_EQ(to_text(mine->get("k")), "1");
+  }
+}
+
+}  // namespace
+}  // namespace troupe::transport::test
