@@ -26,8 +26,13 @@ public:
 template <class T>
 class remote_answer_state : public answer_state<T> {
 public:
-  remote_answer_state(remoting& actors, peer& from)
-      : answer_state<T>(actors.driver()), actors_(actors), peer_(from) {}
+  /// `asked`: static text, or what lives as long.
+  remote_answer_state(remoting& actors, peer& from, std::string_view asked)
+      : answer_state<T>(actors.driver()),
+        actors_(actors),
+        peer_(from),
+        name_asked_(asked),
+        watched_(current_context() == 0 && lost_gradients::possible(actors)) {}
 
   /// The request of `actor`, or of a function. Before anybody else has it.
   void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
@@ -58,6 +63,7 @@ protected:
       border handles(actors_, peer_);
       decoder in(answer.body(), answer.tensors(), &handles);
       (void)receive_crossing(actors_, answer, in, peer_);
+      if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, answer);
       if constexpr (std::is_invocable_v<const Read&, decoder&, border&>)
         read(in, handles);
       else
@@ -66,6 +72,8 @@ protected:
       this->set_exception(std::current_exception());
     }
   }
+
+  std::string_view name_asked() const noexcept { return name_asked_; }
 
   /// False: it is ready already, or the node has ended.
   bool name_callee(fault& why) const {
@@ -84,6 +92,8 @@ private:
   peer& peer_;
   std::uint64_t request_ = 0;
   std::uint64_t actor_ = 0;
+  const std::string_view name_asked_;
+  const bool watched_;
 };
 
 }  // namespace troupe::detail

@@ -36,14 +36,13 @@ public:
   /// `function`: static text.
   call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
-      : remote_answer_state<T>(node.actors(), callee),
+      : remote_answer_state<T>(node.actors(), callee, function),
         node_(node),
-        function_(function),
         limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
   void cancel() override {
-    auto why = cancelled_call({}, function_);
+    auto why = cancelled_call({}, this->name_asked());
     if (this->name_callee(why) && this->give_up(std::move(why))) this->tell_callee(this->request());
   }
 
@@ -89,12 +88,11 @@ private:
     fault why;
     why.limit = limit_;
     why.text = "the owner of an rref in the answer has not confirmed it within the limit";
-    if (this->name_callee(why)) why.function = function_;
+    if (this->name_callee(why)) why.function = this->name_asked();
     this->set_exception(std::make_exception_ptr(troupe::rpc_timeout(std::move(why))));
   }
 
   node_core& node_;  // there for as long as answers come
-  const std::string_view function_;
   const std::chrono::milliseconds limit_;
   const std::shared_ptr<void> kept_;
 };

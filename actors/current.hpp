@@ -1,8 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace troupe {
+
+namespace detail {
+
+class opened_context;
+
+}  // namespace detail
 
 class node_core;
 class peer;
@@ -27,12 +35,16 @@ struct served_call {
 struct errand {
   served_call call{};
   std::uint64_t context = 0;  ///< 0: none
+  bool apart = false;         ///< none on purpose, whichever are open on the node
+  /// The context is one that the thread, or the coroutine, has opened itself; null: it is not.
+  std::shared_ptr<detail::opened_context> opened{};
 };
 
+/// Contexts that were opened here and have ended since are left out.
 errand current_errand() noexcept;
 
 /// The call for which the calling thread runs a function or coroutine; empty: none.
-inline served_call current_call() noexcept { return current_errand().call; }
+served_call current_call() noexcept;
 
 /// Has the caller given up the call that the calling thread serves? For functions that other nodes
 /// call, their coroutines, and the tasks that these begin. False elsewhere.
@@ -42,20 +54,33 @@ namespace detail {
 
 void set_current_node(node_core* node) noexcept;
 void set_current_actor(std::uint64_t id) noexcept;
-void set_current_errand(const errand& what) noexcept;
+void set_current_errand(errand what) noexcept;
+
+/// The context of the calling thread; 0: none. Hot path.
+std::uint64_t current_context() noexcept;
+
+/// Is the calling thread in no context on purpose?
+bool works_apart() noexcept;
+
+/// What the runtimes do for themselves: it belongs to no context.
+inline errand apart() noexcept {
+  errand out;
+  out.apart = true;
+  return out;
+}
 
 /// While it lives, the calling thread works for that.
 class serving {
 public:
-  explicit serving(const errand& what) noexcept : before_(current_errand()) {
-    set_current_errand(what);
+  explicit serving(errand what) noexcept : before_(current_errand()) {
+    set_current_errand(std::move(what));
   }
-  ~serving() { set_current_errand(before_); }
+  ~serving() { set_current_errand(std::move(before_)); }
   serving(const serving&) = delete;
   serving& operator=(const serving&) = delete;
 
 private:
-  const errand before_;
+  errand before_;
 };
 
 }  // namespace detail

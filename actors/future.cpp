@@ -223,11 +223,10 @@ void future_core::run_on(engine* driver, caf::resumable* job) {
 }
 
 caf::resumable* make_continuation(std::function<void()> body) {
-  const auto context = current_errand().context;
-  return make_job([body = std::move(body), context](caf::execution_unit*) {
-    auto now = current_errand();
-    now.context = context;
-    const serving here(now);
+  const auto context = current_context();
+  const bool apart = works_apart();
+  return make_job([body = std::move(body), context, apart](caf::execution_unit*) {
+    const serving here({current_call(), context, apart});
     body();
   });
 }

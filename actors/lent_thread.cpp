@@ -37,6 +37,7 @@ void lent_thread::run() {
     set_current_node(&node_);
     set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
     left = job->resume(this, most_messages);
+    leave_letter();
   }
   if (left == caf::resumable::resume_later)
     node_.driver()->push(job);

@@ -30,7 +30,7 @@ private:
 };
 
 /// What `request` does, on the calling thread if possible: then the future is ready. For actors of
-/// the runtime on `node` whose handlers do not wait.
+/// the runtime on `node` whose handlers do not wait, and work in no context.
 template <class Handle, class Message>
 auto request_here(node_core& node, const Handle& receiver, Message&& message) {
   using answer = answer_to<Handle, Message>;
@@ -42,6 +42,7 @@ auto request_here(node_core& node, const Handle& receiver, Message&& message) {
       0, target->home_system->node(), target->home_system, config, state, local_request());
   auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
                                             message_of(std::forward<Message>(message)));
+  const serving nothing(apart());
   if (!lent_thread::tell(node, target, std::move(question)))
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));

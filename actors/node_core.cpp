@@ -46,6 +46,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   header.goes_back = how.goes_back;
   header.target = hash;
   context.finish(header);
+  if (!context) remoting_->lost().check_request(*remoting_, to, name, text.tensors());
   if (sink == detail::nobody()) {
     if (handles.holds_any())
       throw invalid_argument("what nobody waits for can carry no handles and no references");
@@ -238,6 +239,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
 }
 
 clock::time_point node_core::run_timers(clock::time_point now) {
+  const detail::serving nothing(detail::apart());  // a thread may run them while it waits
   auto next = host_ ? host_->clock().run_due() : never;
   if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
   next = std::min(next, sleepers_.run_due(now));

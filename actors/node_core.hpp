@@ -106,7 +106,7 @@ public:
       if (!pass) throw not_initialized("the node has been shut down");
       border handles(*remoting_, to);
       letter text(&handles);
-      detail::recording context(*remoting_, current_errand().context, to, text);
+      detail::recording context(*remoting_, detail::current_context(), to, text);
       if constexpr (std::is_invocable_v<Write&, encoder&, border&>)
         write(text.body(), handles);
       else

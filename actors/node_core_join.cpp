@@ -37,8 +37,7 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       random_(identity.job ^ (identity.incarnation << 32 | identity.rank)) {
   if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
   engine_ = make_engine(*this);
-  remoting_ =
-      std::make_shared<remoting>(identity_, engine_, table_, options.window, options.overload);
+  remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options);
   remoting_->set_recorder(detail::make_recorder(*this));
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;

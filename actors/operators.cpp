@@ -15,7 +15,8 @@ using function = callable<&run_operator>;
 class operator_state final : public remote_answer_state<op_result> {
 public:
   operator_state(node_core& node, peer& callee, std::string name)
-      : remote_answer_state<op_result>(node.actors(), callee), name_(std::move(name)) {}
+      : remote_answer_state<op_result>(node.actors(), callee, "an operator"),
+        name_(std::move(name)) {}
 
   const std::string& name() const noexcept { return name_; }
 

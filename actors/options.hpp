@@ -37,6 +37,15 @@ enum class leader_loss : std::uint8_t {
   elect,  ///< the others choose another, if they are enough to be sure that they are the job
 };
 
+/// What becomes of a tensor that requires a gradient and crosses between nodes unrecorded while a
+/// distributed autograd context is open on the node: with a message that nobody answers, or from
+/// a thread that is in none of the contexts. Threads with grad mode off, and those that have said
+/// `autograd::within(0)`, mean it.
+enum class lost_gradient : std::uint8_t {
+  warn,  ///< one line of the log for each message type and function
+  fail,  ///< what would have carried it ends with invalid_argument
+};
+
 /// How to become a node of a job. Everything has a default; what is empty comes from the
 /// environment.
 struct rpc_options {
@@ -66,6 +75,7 @@ struct rpc_options {
   /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
   unsigned max_threads = 1024;
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
+  lost_gradient on_lost_gradient = lost_gradient::warn;
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
   /// long as it leads the job. Newcomers of other hosts need `trusted_network`; then founders that
   /// are all on one host listen on the network too, unless they meet at a loopback address.

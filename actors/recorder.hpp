@@ -40,12 +40,15 @@ public:
   /// It has not been sent.
   virtual void forget(const crossing& where) noexcept = 0;
 
-  /// A message has come, a call (which may be the first that this node hears of the context) or an
-  /// answer. Its tensors that require gradients become results of what `from` has recorded; their
-  /// gradients go the other way than they have (see call_options::goes_back). Throws
-  /// unknown_context.
+  /// A message has come, a call or request (which may be the first that this node hears of the
+  /// context) or an answer. Its tensors that require gradients become results of what `from` has
+  /// recorded; their gradients go the other way than they have (see call_options::goes_back).
+  /// Throws unknown_context.
   virtual void receive(const crossing& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;
+
+  /// Is a context open in which the node takes part? Hot path.
+  virtual bool takes_part() const noexcept = 0;
 
   /// `whom` is gone, and with it the contexts that it has opened.
   virtual void bury(const peer& whom) = 0;

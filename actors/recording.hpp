@@ -11,9 +11,9 @@ class remoting;
 
 namespace detail {
 
-/// A call or an answer that is being written, in its context if it has one: `text` gets the place
-/// in it first, then the message's own words. What is recorded is forgotten unless it is `sent`.
-/// Outside of a context it costs a comparison.
+/// A call, request or answer that is being written, in its context if it has one: `text` gets the
+/// place in it first, then the message's own words. What is recorded is forgotten unless it is
+/// `sent`. Outside of a context it costs a comparison.
 class recording {
 public:
   /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
@@ -26,6 +26,9 @@ public:
   }
   recording(const recording&) = delete;
   recording& operator=(const recording&) = delete;
+
+  /// Does the message belong to a context?
+  explicit operator bool() const noexcept { return where_.context != 0; }
 
   /// All has been written. Throws unknown_context.
   void finish(envelope_header& header) {

@@ -45,8 +45,12 @@ void remote_actor::kill_proxy(caf::execution_unit* host, caf::error reason) {
 }
 
 reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner,
-                             peer& asker, std::uint64_t request)
-    : caf::actor_proxy(config), owner_(std::move(owner)), from_(asker), request_(request) {}
+                             peer& asker, std::uint64_t request, const detail::crossing& place)
+    : caf::actor_proxy(config),
+      owner_(std::move(owner)),
+      from_(asker),
+      request_(request),
+      place_(place) {}
 
 reply_address::~reply_address() {
   if (answered_) return;
@@ -63,7 +67,7 @@ reply_address::~reply_address() {
 void reply_address::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
   if (letter->mid.is_response()) {
     if (!answered_.exchange(true))
-      owner_->reply(from_, id(), request_, letter->move_content_to_message());
+      owner_->reply(from_, id(), request_, place_, letter->move_content_to_message());
   } else if (auto target = asker()) {
     target->enqueue(std::move(letter), host);
   } else {

@@ -39,8 +39,9 @@ private:
 /// Dropped without one, it tells the asker. Everything else goes to the sender's `remote_actor`.
 class reply_address final : public caf::actor_proxy {
 public:
+  /// `place`: of the request in an autograd context, to which the answer belongs as well.
   reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& asker,
-                std::uint64_t request);
+                std::uint64_t request, const detail::crossing& place);
   ~reply_address() override;
 
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
@@ -60,6 +61,7 @@ private:
   std::shared_ptr<remoting> owner_;
   peer& from_;
   const std::uint64_t request_;
+  const detail::crossing place_;
   std::atomic<bool> answered_{false};
 };
 

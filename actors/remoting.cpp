@@ -1,7 +1,7 @@
 #include "actors/remoting.hpp"
 
 #include "actors/deadlock/deadlock_search.hpp"
-#include "actors/recorder.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/remoting_internal.hpp"
 #include "actors/rref/rref_table.hpp"
 
@@ -27,13 +27,14 @@ auto take_out(Table& table, const Match& match) {
 }  // namespace
 
 remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
-                   std::shared_ptr<peer_table> peers, const flow_window& window, when_full overload)
+                   std::shared_ptr<peer_table> peers, const rpc_options& options)
     : engine_(std::move(driver)),
       table_(std::move(peers)),
       peers_(*table_),
       flow_(std::make_shared<flow_control>(
-          peers_, *engine_, static_cast<flow_control::sender&>(*this), window, self.rank)),
-      senders_wait_(overload == when_full::wait),
+          peers_, *engine_, static_cast<flow_control::sender&>(*this), options.window, self.rank)),
+      senders_wait_(options.overload == when_full::wait),
+      lost_(options.on_lost_gradient),
       out_(self, *engine_, *flow_),
       rrefs_(std::make_unique<detail::rref_table>(*this, self)),
       deadlocks_(std::make_unique<deadlock::search>(
@@ -86,8 +87,8 @@ void remoting::answer(pending_request&& request, fault&& why, caf::execution_uni
   if (request.sink)
     request.sink->on_fault(std::move(why));
   else if (request.sender)
-    request.sender->enqueue(caf::make_mailbox_element(nullptr, request.mid.response_id(), {},
-                                                      caf::make_message(to_caf(why))),
+    request.sender->enqueue(make_letter(nullptr, request.mid.response_id(),
+                                        caf::make_message(to_caf(why)), request.context),
                             unit);
 }
 

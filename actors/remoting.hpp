@@ -9,7 +9,9 @@
 #include "actors/control_channel.hpp"
 #include "actors/export_table.hpp"
 #include "actors/gate.hpp"
+#include "actors/lost_gradients.hpp"
 #include "actors/mail.hpp"
+#include "actors/recorder.hpp"
 #include "actors/request_table.hpp"
 #include "actors/rref/rref_id.hpp"
 #include "actors/served_calls.hpp"
@@ -26,7 +28,6 @@ class search;
 
 namespace detail {
 class future_core;
-class recorder;
 class rref_table;
 }  // namespace detail
 
@@ -47,7 +48,7 @@ class rref_table;
 class remoting final : public std::enable_shared_from_this<remoting>, private flow_control::sender {
 public:
   remoting(const node_identity& self, std::shared_ptr<engine> driver,
-           std::shared_ptr<peer_table> peers, const flow_window& window, when_full overload);
+           std::shared_ptr<peer_table> peers, const rpc_options& options);
   ~remoting();
 
   void attach(caf::actor_system& system);
@@ -81,11 +82,14 @@ public:
         &write, std::move(pending));
   }
 
-  /// Tells an actor of another node what `write` puts into the body, or throws overloaded_error.
+  /// Tells an actor of another node what `write` puts into the body. `wait`: for room in its
+  /// window, and nobody hears whether it could be sent; else throws overloaded_error and the like.
+  /// Throws invalid_argument, too; see lost_gradients.
   template <class Write>
-  void tell_at_once(const remote_actor& target, bool urgent, const Write& write) {
-    tell_at_once(
-        target, urgent,
+  void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
+                    const Write& write) {
+    send_message(
+        target, message, urgent, wait,
         [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); }, &write);
   }
 
@@ -106,6 +110,7 @@ public:
   /// nullptr: none has been provided.
   detail::recorder* records() const noexcept { return records_.get(); }
   void set_recorder(std::unique_ptr<detail::recorder> records);
+  detail::lost_gradients& lost() noexcept { return lost_; }
   mail& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
   deadlock::search& deadlocks() noexcept { return *deadlocks_; }
@@ -128,11 +133,11 @@ private:
   std::uint64_t request(const remote_actor& target, void (*write)(encoder&, const void*),
                         const void* how, pending_request&& pending) noexcept;
 
-  void tell_at_once(const remote_actor& target, bool urgent, void (*write)(encoder&, const void*),
-                    const void* how);
+  void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
+                    void (*write)(encoder&, const void*), const void* how);
 
   template <class Write>
-  std::uint64_t post(const remote_actor& target, pending_request&& pending,
+  std::uint64_t post(const remote_actor& target, pending_request&& pending, std::string_view message,
                      const Write& write) noexcept;
 
   // For remote_actor.
@@ -146,7 +151,7 @@ private:
   void send_search_note(transport::rank_t to, const std::function<void(encoder&)>& write) noexcept;
 
   // For reply_address.
-  void reply(peer& to, std::uint64_t order, std::uint64_t request,
+  void reply(peer& to, std::uint64_t order, std::uint64_t request, const detail::crossing& asked,
              const caf::message& answer) noexcept;
 
   // For border.
@@ -178,6 +183,7 @@ private:
   peer_table& peers_;
   const std::shared_ptr<flow_control> flow_;
   const bool senders_wait_;
+  detail::lost_gradients lost_;
   mail out_;
   caf::actor_system* system_ = nullptr;
   gate gate_;

@@ -1,13 +1,14 @@
 // What arrives: messages for actors, answers, and what the runtimes say to each other.
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
-#include <caf/message_builder.hpp>
 
 #include "actors/deadlock/deadlock_search.hpp"
 #include "actors/function_table.hpp"
 #include "actors/future.hpp"
 #include "actors/job.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/receipt.hpp"
+#include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "actors/rref/rref_table.hpp"
 
@@ -16,39 +17,6 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t max_release = 1u << 30;
-
-// A message in an actor's mailbox that has room in its sender's window until the actor turns to it.
-class windowed_letter final : public caf::mailbox_element {
-public:
-  windowed_letter(caf::strong_actor_ptr&& from, caf::message_id id, caf::message&& content,
-                  receipt&& taken)
-      : caf::mailbox_element(std::move(from), id, {}),
-        content_(std::move(content)),
-        taken_(std::move(taken)) {
-    if (!content_.vals()) content_ = caf::message_builder().to_message();  // CAF looks inside
-  }
-
-  caf::type_erased_tuple& content() override {
-    turn_to();
-    return content_;
-  }
-  const caf::type_erased_tuple& content() const override { return content_.content(); }
-  caf::message move_content_to_message() override {
-    turn_to();
-    return std::move(content_);
-  }
-  caf::message copy_content_to_message() const override { return content_; }
-
-private:
-  // A forked process has come to the end of the handler before.
-  void turn_to() {
-    if (forked::from_nodes()) forked::end_handler("a handler of an actor");
-    taken_.settle();
-  }
-
-  caf::message content_;
-  receipt taken_;
-};
 
 // What this node takes for the type or function that is not the same where it was sent to.
 std::string meant_by(const pending_request& request, const fault& why) {
@@ -81,8 +49,16 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
   try {
     border handles(*this, from);
     decoder in(message.body(), message.tensors(), &handles);
-    auto content = in.get<caf::message>();
+    detail::crossing place;
+    std::exception_ptr ended;
+    try {
+      place = detail::receive_crossing(*this, message, in, from);
+    } catch (const unknown_context&) {
+      ended = std::current_exception();
+    }
+    auto content = in.get<caf::message>();  // also of what is refused: handles may be in it
     in.expect_end();
+    if (ended) std::rethrow_exception(ended);
     auto target = exports_->find(header.target);
     if (!target) {
       fault why;
@@ -97,15 +73,16 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
     if (header.request != 0) {
       caf::actor_config config;
       sender = caf::make_actor<reply_address, caf::strong_actor_ptr>(
-          header.sender, from.node, system_, config, shared_from_this(), from, header.request);
+          header.sender, from.node, system_, config, shared_from_this(), from, header.request,
+          place);
       mid = caf::message_id(header.request & 0xffffffff).with_normal_priority();
     } else if (header.sender != 0) {
       sender = proxy_of(from, header.sender, false);
     }
     if (header.urgent) mid = mid.with_high_priority();
-    target->enqueue(caf::mailbox_element_ptr(new windowed_letter(
-                        std::move(sender), mid, std::move(content), std::move(taken))),
-                    unit);
+    target->enqueue(
+        make_letter(std::move(sender), mid, std::move(content), place.context, std::move(taken)),
+        unit);
   } catch (...) {
     if (header.request == 0) throw;
     auto why = unreadable();
@@ -138,15 +115,22 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
     try {
       border handles(*this, from);
       decoder in(message.body(), message.tensors(), &handles);
+      std::exception_ptr ended;
+      try {
+        (void)detail::receive_crossing(*this, message, in, from);
+      } catch (const unknown_context&) {
+        ended = std::current_exception();
+      }
       content = in.get<caf::message>();
       in.expect_end();
+      if (ended) std::rethrow_exception(ended);
+      if (request.watched) lost_.check_answer(*this, from, request.function, message);
     } catch (...) {
       answer(std::move(request), unreadable(), unit);
       return;
     }
     request.sender->enqueue(
-        caf::make_mailbox_element(nullptr, request.mid.response_id(), {}, std::move(content)),
-        unit);
+        make_letter(nullptr, request.mid.response_id(), std::move(content), request.context), unit);
   }
 }
 

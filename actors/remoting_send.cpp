@@ -1,13 +1,33 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
+#include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
+#include "messages/type_table.hpp"
 
 namespace troupe {
+
+namespace {
+
+// Of a message, whose sender does not hear it.
+void say_unsent(const remote_actor& target, const fault& why) {
+  if (why.code != errc::peer_lost && why.code != errc::not_initialized)
+    log().error("a message to actor {} on {} was not sent: {}", target.id(),
+                target.home().info.name, why.text);
+}
+
+std::string_view type_in(const caf::mailbox_element& letter) {
+  const auto& content = letter.content();
+  if (content.size() == 0) return "nothing";
+  const auto* type = find_type(content.type(0));
+  return type ? type->name : "an unknown type";
+}
+
+}  // namespace
 
 // Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
 template <class Write>
 std::uint64_t remoting::post(const remote_actor& target, pending_request&& pending,
-                             const Write& write) noexcept {
+                             std::string_view message, const Write& write) noexcept {
   peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
@@ -22,7 +42,14 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     header.target = target.id();
     border handles(*this, to);
     letter text(&handles);
+    if (asks) pending.context = detail::current_context();
+    detail::recording context(*this, pending.context, to, text);
     write(text.body(), header);
+    context.finish(header);
+    if (!asks)
+      lost_.check_message(*this, to, message, text.tensors());
+    else if (!context)
+      lost_.check_request(*this, to, message, text.tensors());
     pending.peer = to.rank();
     // Nobody would hear that a mere message was not sent.
     patience how{!asks || (pending.wait && senders_wait_), never, pending.limit};
@@ -32,6 +59,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
       header.request = request = expect(std::move(pending));
     }
     out_.send(to, target.id(), header, &text, nullptr, how);
+    context.sent();
     handles.sent();
     return request;
   } catch (...) {
@@ -42,9 +70,8 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
   if (request != 0) pending = requests_.take(request, to.rank());
   if (pending)
     answer(std::move(pending), std::move(why), nullptr);
-  else if (!forked::from_nodes() && !asks && why.code != errc::peer_lost &&
-           why.code != errc::not_initialized)
-    log().error("a message to actor {} on {} was not sent: {}", target.id(), why.node, why.text);
+  else if (!asks && !forked::from_nodes())
+    say_unsent(target, why);
   return 0;
 }
 
@@ -56,7 +83,14 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
     pending.mid = element.mid;
   }
   const auto& sender = pending.sender ? pending.sender : element.sender;
-  post(target, std::move(pending), [&](encoder& out, envelope_header& header) {
+  // Which is looked up only where it may be told.
+  std::string_view message;
+  if (detail::lost_gradients::possible(*this)) {
+    message = type_in(element);
+    pending.watched = pending && detail::current_context() == 0;
+    if (pending.watched) pending.function = message;
+  }
+  post(target, std::move(pending), message, [&](encoder& out, envelope_header& header) {
     header.urgent = element.mid.is_urgent_message();
     if (sender && sender->id() != 0 && is_own(sender)) {
       exports_->know(sender);
@@ -68,38 +102,54 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
 
 std::uint64_t remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
                                 const void* how, pending_request&& pending) noexcept {
-  return post(target, std::move(pending), [&](encoder& out, envelope_header&) { write(out, how); });
+  const auto message = pending.function;
+  return post(target, std::move(pending), message,
+              [&](encoder& out, envelope_header&) { write(out, how); });
 }
 
-void remoting::tell_at_once(const remote_actor& target, bool urgent,
-                            void (*write)(encoder&, const void*), const void* how) {
+void remoting::send_message(const remote_actor& target, std::string_view message, bool urgent,
+                            bool wait, void (*write)(encoder&, const void*), const void* how) {
   forked::check();
-  gate::pass pass(gate_);
-  if (!pass) throw not_initialized("the node has been shut down");
-  envelope_header header;
-  header.kind = envelope_kind::actor_message;
-  header.urgent = urgent;
-  header.target = target.id();
-  border handles(*this, target.home());
-  letter text(&handles);
-  write(text.body(), how);
-  out_.send(target.home(), target.id(), header, &text, nullptr, {.wait = false});
-  handles.sent();
+  bool lost = false;
+  try {
+    gate::pass pass(gate_);
+    if (!pass) throw not_initialized("the node has been shut down");
+    peer& to = target.home();
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.urgent = urgent;
+    header.target = target.id();
+    border handles(*this, to);
+    letter text(&handles);
+    write(text.body(), how);
+    lost = true;
+    lost_.check_message(*this, to, message, text.tensors());
+    lost = false;
+    out_.send(to, target.id(), header, &text, nullptr, {.wait = wait});
+    handles.sent();
+  } catch (...) {
+    if (!wait || lost) throw;
+    say_unsent(target, unreadable());
+  }
 }
 
 void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
-                     const caf::message& answer) noexcept {
+                     const detail::crossing& asked, const caf::message& answer) noexcept {
   if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
   gate::pass pass(gate_);
   if (!pass) return;
   try {
     border handles(*this, to);
     letter text(&handles);
+    const bool failed = answer.match_elements<caf::error>();
+    detail::recording context(*this, failed ? 0 : asked.context, to, text, asked.number != 0);
     text.body().put(answer);
     envelope_header header;
     header.kind = envelope_kind::response;
     header.target = request;
+    context.finish(header);
     out_.send(to, order, header, &text);
+    context.sent();
     handles.sent();
   } catch (const troupe::peer_lost&) {
     // Nobody is left to hear it.

@@ -6,6 +6,7 @@
 #include <caf/response_type.hpp>
 
 #include "actors/answer_state.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
 #include "actors/retry.hpp"
@@ -156,12 +157,16 @@ template <class... Ts>
 inline constexpr bool stays_here = (local_message<std::decay_t<Ts>> || ...);
 
 [[noreturn]] void throw_stays_here(const remote_actor& receiver, std::string_view message);
+/// What stands for a message in errors: its first element's type.
+template <class... Ts>
+inline constexpr std::string_view message_name =
+    type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
 
 template <class Handle, class... Ts>
 auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   const auto limit = std::max(how.limit, std::chrono::milliseconds(0));
   using answer = answer_to<Handle, Ts...>;
-  constexpr auto name = type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
+  constexpr auto name = message_name<Ts...>;
   (void)interface_registration<Handle>::done;
   if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
@@ -170,7 +175,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
     if (elsewhere) throw_stays_here(*elsewhere, name);
   } else if (elsewhere) {
     auto& actors = elsewhere->owner();
-    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home());
+    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home(), name);
     pending_request pending;
     pending.function = name;
     pending.limit = limit;
@@ -196,9 +201,13 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   caf::actor_config config;
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
       0, target->home_system->node(), target->home_system, config, state, std::move(entry));
-  target->enqueue(caf::make_mailbox_element(std::move(cell), with_priority(caf::message_id(1), how),
-                                            {}, message_of(std::forward<Ts>(message)...)),
-                  nullptr);
+  const auto id = with_priority(caf::message_id(1), how);
+  auto content = message_of(std::forward<Ts>(message)...);
+  if (const auto context = current_context(); context != 0)
+    target->enqueue(make_letter(std::move(cell), id, std::move(content), context), nullptr);
+  else
+    target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
+                    nullptr);
   return future<answer>(std::move(state));
 }
 
@@ -211,9 +220,10 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   auto* elsewhere = alive_elsewhere(target);
   if constexpr (stays_here<Ts...>) {
-    if (elsewhere) throw_stays_here(*elsewhere, type_name<std::decay_t<Ts>...>());
-  } else if (elsewhere && !(how.wait && elsewhere->owner().senders_wait())) {
-    return elsewhere->owner().tell_at_once(*elsewhere, how.urgent,
+    if (elsewhere) throw_stays_here(*elsewhere, message_name<Ts...>);
+  } else if (elsewhere) {
+    return elsewhere->owner().send_message(*elsewhere, message_name<Ts...>, how.urgent,
+                                           how.wait && elsewhere->owner().senders_wait(),
                                            [&](encoder& out) { put_as_message(out, message...); });
   }
   target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
@@ -227,7 +237,7 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
 /// and `no_wait`: rpc_timeout then names the actor's node, the message and the limit. Without one
 /// the future waits for the answer, the actor's end or the loss of its node; a promise that a
 /// handler has made and kept answers when it is kept or dropped, whether the actor still lives or
-/// not.
+/// not. Belongs to the autograd context of the thread, as calls do: the handler works in it.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
   static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
@@ -244,7 +254,8 @@ auto request(const Handle& receiver, Ts&&... message) {
 /// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
 /// it answers is dropped. Waits for room in the window of the actor's node when that is full; with
 /// `no_wait` behind the message it throws overloaded_error instead. A `priority` may follow as
-/// well. Throws invalid_argument for a handle that names no actor.
+/// well. Belongs to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument
+/// for a handle that names no actor.
 template <class Handle, class... Ts>
 void send(const Handle& receiver, Ts&&... message) {
   static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");

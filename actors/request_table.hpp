@@ -33,6 +33,8 @@ struct pending_request {
   std::shared_ptr<reply_sink> sink;
   caf::strong_actor_ptr sender;
   caf::message_id mid;
+  std::uint64_t context = 0;  ///< in which `sender` has asked
+  bool watched = false;       ///< its answer may lose gradients
   /// What has been given away in its arguments, which the callee may not have read.
   std::vector<detail::written_reference> references{};
   std::uint64_t target = 0;  ///< of a call: what the function goes by

@@ -8,6 +8,7 @@
 #include "actors/current.hpp"
 #include "actors/function_table.hpp"
 #include "actors/interface.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/node_core.hpp"
 
 namespace troupe {
@@ -24,13 +25,31 @@ void answer_exceptions(Actor* self) {
   });
 }
 
+/// An actor class that works in the autograd context of what it is asked, also by CAF's own means.
+template <class T>
+class in_context : public T {
+public:
+  template <class... Args>
+  explicit in_context(caf::actor_config& config, Args&&... args)
+      : T(config, std::forward<Args>(args)...) {}
+
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* unit) override {
+    T::enqueue(in_senders_context(std::move(what)), unit);
+  }
+
+  caf::invoke_message_result consume(caf::mailbox_element& what) override {
+    const message_scope one;
+    return T::consume(what);
+  }
+};
+
 /// An actor class that answers exceptions.
 template <class T>
-class guarded final : public T {
+class guarded final : public in_context<T> {
 public:
   template <class... Args>
   explicit guarded(caf::actor_config& config, Args&&... args)
-      : T(config, std::forward<Args>(args)...) {
+      : in_context<T>(config, std::forward<Args>(args)...) {
     answer_exceptions(static_cast<T*>(this));
   }
 };
@@ -54,16 +73,18 @@ auto spawn_function(node_core& node, F f, Args... args) {
   using handle = caf::infer_handle_from_fun_t<F>;
   (void)interface_registration<handle>::done;
   return node.spawn([&](caf::actor_system& system) -> handle {
-    return system.spawn<How>(
-        // The unit is there because CAF would take arguments out of nothing if there were none.
-        [f](impl* self, caf::unit_t, Args... xs) {
-          answer_exceptions(self);
-          if constexpr (std::is_invocable_v<F, impl*, Args...>)
-            return f(self, std::move(xs)...);
-          else
-            return f(std::move(xs)...);
-        },
-        caf::unit, std::move(args)...);
+    // The unit is there because CAF would take arguments out of nothing if there were none.
+    auto begin = [f](impl* self, caf::unit_t, Args... xs) {
+      answer_exceptions(self);
+      if constexpr (std::is_invocable_v<F, impl*, Args...>)
+        return f(self, std::move(xs)...);
+      else
+        return f(std::move(xs)...);
+    };
+    caf::actor_config config;
+    config.init_fun = caf::detail::init_fun_factory<impl, decltype(begin)>()(
+        std::move(begin), caf::unit, std::move(args)...);
+    return system.spawn_class<in_context<impl>, How>(config);
   });
 }
 

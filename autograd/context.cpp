@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/opened_context.hpp"
 #include "autograd/context_table.hpp"
 
 namespace troupe::autograd {
@@ -10,22 +11,32 @@ namespace {
 
 detail::context_table& table_of(const node& here) { return detail::context_table::of(here.core()); }
 
-std::uint64_t enter(std::uint64_t context) noexcept {
-  auto now = current_errand();
-  const auto before = std::exchange(now.context, context);
-  troupe::detail::set_current_errand(now);
-  return before;
+// The same call as before, in the context of `what`.
+void enter(errand what) noexcept {
+  what.call = current_call();
+  troupe::detail::set_current_errand(std::move(what));
 }
 
 }  // namespace
 
-std::uint64_t current_context() noexcept { return current_errand().context; }
+std::uint64_t current_context() noexcept { return troupe::detail::current_context(); }
 
-within::within(std::uint64_t context) noexcept : before_(enter(context)) {}
+within::within(std::uint64_t context) noexcept : before_(current_errand()) {
+  errand now;
+  now.context = context;
+  now.apart = context == 0;
+  enter(std::move(now));
+}
 within::~within() { enter(before_); }
 
 context::context(const node& here, const context_options& how)
-    : here_(here), part_(table_of(here).open()), before_(enter(part_->id())) {
+    : here_(here),
+      part_(table_of(here).open()),
+      scope_(std::make_shared<troupe::detail::opened_context>(part_->id(), current_errand())) {
+  errand now;
+  now.context = id();
+  now.opened = scope_;
+  enter(std::move(now));
   if (how.timeout.count() <= 0) return;
   limit_ = deadline_after(how.timeout);
   alarm_ = here.core().wake_at(limit_);
@@ -40,7 +51,8 @@ context::context(const node& here, const context_options& how)
 }
 
 context::~context() {
-  if (current_context() == id()) enter(before_);
+  scope_->end();
+  (void)current_context();  // which the thread lets go of now, if it is this one
   if (!here_.core().is_open()) return;
   if (alarm_) here_.core().forget(*alarm_, limit_);
   table_of(here_).end(id(), "its scope has ended");

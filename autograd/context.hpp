@@ -21,14 +21,16 @@ struct context_options {
 };
 
 /// A distributed autograd context: while it is open on a thread, the tensors that require gradients
-/// and go from node to node in calls, answers and rrefs' values are recorded, on all nodes that the
-/// calls come to; a backward pass follows them home. Gradients gather in the context, on the node
-/// that has the leaf, and never in `.grad`.
+/// and go from node to node in calls, requests to actors, answers and rrefs' values are recorded,
+/// on all nodes that the calls come to; a backward pass follows them home. Gradients gather in the
+/// context, on the node that has the leaf, and never in `.grad`.
 ///
-/// It belongs to the thread or coroutine that opens it, and goes along with its calls; several may
-/// be open at once, on one thread one inside of the other, over the same parameters. What other
-/// threads do is recorded if they say so (`within`). It ends on all nodes with its scope, or when
-/// its opener is lost. `backward` and `get_gradients` are thread-safe.
+/// It belongs to the thread or coroutine that opens it, and goes along with its calls and requests;
+/// several may be open at once, on one thread one inside of the other, over the same parameters.
+/// They end in any order and on any thread: the latest that is open is current on the thread that
+/// has opened them. What other threads do is recorded if they say so (`within`). It ends on all
+/// nodes with its scope, or when its opener is lost. `backward` and `get_gradients` are
+/// thread-safe.
 class context {
 public:
   /// Throws not_initialized.
@@ -56,12 +58,13 @@ public:
 private:
   const node here_;
   const std::shared_ptr<detail::participant> part_;
-  const std::uint64_t before_;
+  const std::shared_ptr<troupe::detail::opened_context> scope_;
   clock::time_point limit_ = never;
   std::optional<future<void>> alarm_;
 };
 
-/// While it lives, the calling thread works for that context, which somebody else has opened.
+/// While it lives, the calling thread works for that context, which somebody else has opened. 0:
+/// for none, on purpose: that gradients end there is not told (see rpc_options::on_lost_gradient).
 class within {
 public:
   explicit within(std::uint64_t context) noexcept;
@@ -71,7 +74,7 @@ public:
   within& operator=(const within&) = delete;
 
 private:
-  const std::uint64_t before_;
+  const errand before_;
 };
 
 /// What `rref::backward` does: a pass from a scalar of its owner, which takes part in the context.

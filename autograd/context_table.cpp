@@ -13,6 +13,11 @@ namespace {
                         ": " + why);
 }
 
+// Answers belong to what has been asked: they begin no context.
+bool asks(const envelope_header& header) {
+  return header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
+}
+
 std::unique_ptr<troupe::detail::recorder> make_table(node_core& node) {
   return std::make_unique<context_table>(node);
 }
@@ -43,6 +48,7 @@ std::shared_ptr<participant> context_table::open() {
   const std::unique_lock lock(mutex_);
   if (closed_) throw not_initialized("the node has been shut down");
   all_.emplace(id, made);
+  count_ = all_.size();
   return made;
 }
 
@@ -72,6 +78,7 @@ std::shared_ptr<participant> context_table::take(std::uint64_t context, const st
     }
   }
   auto place = all_.extract(context);
+  count_ = all_.size();
   return place ? std::move(place.mapped()) : nullptr;
 }
 
@@ -119,13 +126,14 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from,
     const std::unique_lock lock(mutex_);
     if (const auto place = all_.find(where.context); place != all_.end()) {
       part = place->second;
-    } else if (header.kind == envelope_kind::call && !closed_ && !ended_.contains(where.context)) {
+    } else if (asks(header) && !closed_ && !ended_.contains(where.context)) {
       const auto rank = static_cast<transport::rank_t>(where.context >> rank_shift);
       auto* opener = node_.actors().peers().find(rank);
       if (!opener || !opener->live())
         throw_unknown(where.context, "its opener, rank " + std::to_string(rank) + ", is lost");
       part = all_.emplace(where.context, std::make_shared<participant>(where.context, *opener))
                  .first->second;
+      count_ = all_.size();
     }
   }
   if (!part) part = find(where.context);  // which throws
@@ -159,6 +167,7 @@ void context_table::close() {
     const std::unique_lock lock(mutex_);
     closed_ = true;
     all.swap(all_);
+    count_ = 0;
   }
   workers_.close();
   for (const auto& [id, part] : all) end(*part, "the node has been shut down");

@@ -53,6 +53,7 @@ public:
   void forget(const troupe::detail::crossing& where) noexcept override;
   void receive(const troupe::detail::crossing& where, peer& from, const envelope_header& header,
                const std::vector<at::Tensor>& received) override;
+  bool takes_part() const noexcept override { return count_ > 0; }
   void bury(const peer& whom) override;
   void close() override;
   census count() const override;
@@ -76,6 +77,7 @@ private:
   mutable std::shared_mutex mutex_;
   bool closed_ = false;
   std::unordered_map<std::uint64_t, std::shared_ptr<participant>> all_;
+  std::atomic<std::size_t> count_{0};  // of all_
   std::unordered_map<std::uint64_t, std::string> ended_;
   std::deque<std::uint64_t> order_of_ends_;
 };

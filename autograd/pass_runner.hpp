@@ -40,7 +40,10 @@ public:
 
 private:
   // What others are sent belongs to the context if it shall be differentiated itself.
-  errand works_for() const noexcept { return {{}, what_.create_graph ? part_->id() : 0}; }
+  errand works_for() const noexcept {
+    if (!what_.create_graph) return troupe::detail::apart();
+    return {{}, part_->id()};
+  }
   void take(const receive_node& of, std::vector<at::Tensor>&& gradients) override;
   std::size_t add_send(backward_plan& to, std::uint64_t number,
                        const backward_plan::visitor& reached) const;

@@ -39,7 +39,7 @@ void serve_failure(pass_info pass, caf::error why) {
 void tell_starter(node_core& here, const pass_info& pass, step_report* report,
                   const std::exception_ptr& failure) noexcept {
   try {
-    const troupe::detail::serving nothing({});
+    const troupe::detail::serving nothing(troupe::detail::apart());
     if (pass.starter == here.self().id) {
       if (const auto watch = watch_of(here, pass))
         failure ? watch->fail(failure) : watch->add(step_report(*report));
@@ -107,7 +107,7 @@ void serve_end(std::uint64_t context, std::string why) {
 // For what nobody waits for, and which a lost node need not hear.
 template <auto F, class... Args>
 void tell(node_core& here, peer& whom, const Args&... args) noexcept {
-  const troupe::detail::serving nothing({});
+  const troupe::detail::serving nothing(troupe::detail::apart());
   try {
     if (whom.live()) troupe::detail::call_for_nobody<F>(here, whom, {.overdraws = true}, args...);
   } catch (const std::exception& e) {
@@ -146,7 +146,7 @@ void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64
 void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why,
               bool is_opener) noexcept {
   if (is_opener) return tell<&serve_end>(here, whom, context, why);
-  const troupe::detail::serving nothing({});
+  const troupe::detail::serving nothing(troupe::detail::apart());
   try {
     if (whom.live())
       (void)as_node(here).rpc_async<&serve_end>(whom.info, context, why,

@@ -163,6 +163,7 @@ optimizer_front::asked_step optimizer_front::ask_step(std::uint64_t context,
 std::shared_ptr<shard> optimizer_front::shard_here() const {
   if (c10::InferenceMode::is_enabled()) return nullptr;  // what a step makes would be of it
   std::call_once(mine_->asked, [&] {
+    const autograd::within none(0);
     const auto me = here()->self().name;
     for (const auto& one : shards_)
       if (one.node == me) mine_->found = request(one.actor, get_shard()).get().here;
@@ -203,7 +204,10 @@ at::Tensor optimizer_front::step_with(const closure& evaluate) const {
   take_closure_step how;
   how.desk = desk;
   how.rates = rates_->news();
-  const auto done = ask_one(shards_.front().actor, how);
+  const auto done = [&] {
+    const autograd::within none(0);
+    return ask_one(shards_.front().actor, how);
+  }();
   done.state().when_ready(make_continuation([desk] { desk.local_value().end(); }));
   std::exception_ptr thrown;
   std::optional<autograd::context> open;  // until the shard has read its gradients

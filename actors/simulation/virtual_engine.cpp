@@ -5,6 +5,7 @@
 
 #include "actors/caf_host.hpp"
 #include "actors/current.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/simulation/trace.hpp"
 #include "actors/thread_identity.hpp"
 #include "messages/error.hpp"
@@ -209,7 +210,9 @@ void virtual_engine::run(caf::resumable* job) {
   client_.prepare_thread();
   if (job->subtype() == caf::resumable::scheduled_actor)
     detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
-  switch (job->resume(&unit_, 1 + world_.random().next() % 4)) {
+  const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
+  detail::leave_letter();
+  switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:
     case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;

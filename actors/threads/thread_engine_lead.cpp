@@ -6,6 +6,7 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/current.hpp"
+#include "actors/mailbox_letter.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 
 namespace troupe {
@@ -168,13 +169,15 @@ void thread_engine::end_network_work(std::uint64_t key) noexcept {
 }
 
 void thread_engine::run(caf::resumable* job, engine_unit& unit) {
-  if (job->subtype() == caf::resumable::scheduled_actor) {
+  const bool is_actor = job->subtype() == caf::resumable::scheduled_actor;
+  if (is_actor) {
     self.actor = static_cast<caf::scheduled_actor*>(job);
     detail::set_current_actor(self.actor->id());
   }
   const auto left = job->resume(&unit, 64);
   self.actor = nullptr;
   if (forked::from_nodes()) forked::end_handler("a handler");
+  if (is_actor) detail::leave_letter();
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

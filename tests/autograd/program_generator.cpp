@@ -167,14 +167,17 @@ private:
     one.coroutine = one_in(2);
     one.later = one_in(2);
     one.stays = one_in(3);
-    const auto kind = below(10);
-    one.how = kind < 5   ? way::values
-              : kind < 7 ? way::lent
-              : kind < 8 ? way::piped
-              : kind < 9 ? way::at_owner
-                         : way::without_gradients;
+    const auto kind = below(13);
+    one.how = kind < 5    ? way::values
+              : kind < 7  ? way::lent
+              : kind < 8  ? way::piped
+              : kind < 9  ? way::at_owner
+              : kind < 10 ? way::without_gradients
+                          : way::asked;
     if (one.how == way::without_gradients && kind_.thrifty) one.how = way::values;
-    if (one.how == way::piped || one.how == way::without_gradients) one.stays = false;
+    if (one.how == way::piped || one.how == way::without_gradients || one.how == way::asked)
+      one.stays = false;
+    if (one.how == way::asked) one.detail = below(1000);
     frame callee;
     callee.without_gradients = in.without_gradients || one.how == way::without_gradients;
     callee.is_awaited = in.is_awaited && !one.later && !one.stays;

@@ -46,15 +46,24 @@ enum class way : std::uint8_t {
   piped,              ///< the first argument is a future
   at_owner,           ///< on the owner of the first argument, with the value itself
   without_gradients,  ///< under a NoGradGuard
+  asked,              ///< of an actor, which answers as `detail` says
 };
 
-/// One value more, or the results of a call.
+/// How an actor comes to the results of a block.
+enum class answering : std::uint8_t {
+  by_value,       ///< at once
+  by_promise,     ///< when a coroutine is done with it
+  by_delegation,  ///< another actor does it, on the step's node
+  by_request,     ///< another one does, and is asked by CAF's own means
+};
+
+/// One value more, or the results of a call or request.
 struct step {
   enum class kind : std::uint8_t { parameter, operate, call };
   kind what = kind::operate;
   std::vector<std::uint32_t> operands;  ///< values of the block so far: its arguments are the first
   operation op = operation::average;
-  std::uint32_t detail = 0;  ///< of the operation
+  std::uint32_t detail = 0;  ///< of the operation; of an actor, which `answering` and on which node
   std::uint32_t number = 0;  ///< of the parameter or the block
   std::uint32_t where = 0;   ///< rank
   way how = way::values;
@@ -63,6 +72,15 @@ struct step {
   bool stays = false;      ///< the result is a reference to where it was made
 };
 TROUPE_MESSAGE_EXTERN(step, what, operands, op, detail, number, where, how, coroutine, later, stays)
+
+/// Of a step that asks an actor.
+inline answering answering_of(const step& one) { return static_cast<answering>(one.detail % 4); }
+/// The node of the actor that is asked: the step's own where it does the work itself.
+inline std::uint32_t asked_rank(const step& one, std::uint32_t nodes) {
+  const auto how = answering_of(one);
+  const bool passes_on = how == answering::by_delegation || how == answering::by_request;
+  return passes_on ? one.detail / 4 % nodes : one.where;
+}
 
 struct block {
   std::uint32_t arguments = 0;

@@ -125,6 +125,14 @@ private:
     note("futures as arguments", one.how == way::piped);
     note("calls on the owner", at_owner);
     note("calls without gradients", one.how == way::without_gradients);
+    const bool asks = one.how == way::asked;
+    const auto answers = answering_of(one);
+    note("requests", asks);
+    note("requests of actors on one's own node", asks && asked_rank(one, program_.nodes) == rank);
+    note("nested requests", asks && !callers.empty());
+    note("promised answers", asks && answers == answering::by_promise);
+    note("delegated requests", asks && answers == answering::by_delegation);
+    note("requests of CAF's own", asks && answers == answering::by_request);
     callers.push_back(rank);
     read_block(one.number, where, callers, std::move(given));
     callers.pop_back();

@@ -2,8 +2,12 @@
 
 #include <torch/torch.h>
 
+#include <caf/typed_response_promise.hpp>
+
 #include <optional>
 
+#include "messages/error_codec.hpp"
+#include "messages/message_codec.hpp"
 #include "tests/autograd/random_operations.hpp"
 
 namespace troupe::test {
@@ -11,13 +15,6 @@ namespace troupe::test {
 namespace {
 
 using tensors = std::vector<at::Tensor>;
-
-// A tensor, or a reference to one.
-struct value {
-  at::Tensor here;
-  rref<at::Tensor> there;
-};
-TROUPE_MESSAGE(value, here, there)
 
 tensors run_here(const node& here, const spread_program& of, std::uint32_t which,
                  const std::vector<value>& given);
@@ -163,6 +160,8 @@ private:
       add_coming(here_.rpc_async<&run_on_later>(what.where, first.there, all_, which, rest), which);
     else if (lends)
       add_coming(here_.rpc_async<&run_on>(what.where, first.there, all_, which, rest), which);
+    else if (what.how == way::asked)
+      add_coming(ask(what, given), which);
     else if (what.how == way::piped && !first.here.defined())
       add_coming(
           here_.rpc_async<&run_on>(what.where, first.there.to_here_async(), all_, which, rest),
@@ -175,6 +174,23 @@ private:
       add_coming(here_.rpc_async<&run_block_later>(what.where, all_, which, given), which);
     else
       add_coming(here_.rpc_async<&run_block>(what.where, all_, which, given), which);
+  }
+
+  future<tensors> ask(const step& what, std::vector<value>& given) const {
+    const auto& whom = all_.actors[what.number];
+    if (asked_rank(what, all_.what.nodes) != here_.rank())
+      return request(whom, run_of_block{all_, what.number, given});
+    // What stays on the node is the same tensor on both sides, and hooks would hear of all of it.
+    for (auto& one : given)
+      if (one.here.defined()) one.here = another(one.here);
+    return request(whom, run_of_block{all_, what.number, given}).then([](const tensors& made) {
+      tensors out;
+      for (const auto& one : made) out.push_back(another(one));
+      return out;
+    });
+  }
+  static at::Tensor another(const at::Tensor& x) {
+    return x.requires_grad() ? at::alias(x) : x.detach();
   }
 
   const node here_;
@@ -238,7 +254,54 @@ tensors run_here(const node& here, const spread_program& of, std::uint32_t which
   return at.take_results();
 }
 
+block_actor::behavior_type do_block(block_actor::pointer self, answering how, block_actor next) {
+  using promised = caf::typed_response_promise<tensors>;
+  return {[=](const run_of_block& what) -> caf::result<tensors> {
+    switch (how) {
+      case answering::by_value: return run_block(what.of, what.which, what.given);
+      case answering::by_promise: {
+        auto promise = self->make_response_promise<tensors>();
+        [](promised kept, run_of_block all) -> task<> {
+          try {
+            const auto made = run_block_later(all.of, all.which, all.given);
+            const tensors values = co_await made;
+            kept.deliver(values);
+          } catch (...) {
+            kept.deliver(to_caf(describe(std::current_exception(), this_node().name(), {})));
+          }
+        }(promise, what);
+        return promise;
+      }
+      case answering::by_delegation: return self->delegate(next, what);
+      case answering::by_request: {
+        auto promise = self->make_response_promise<tensors>();
+        self->request(next, caf::infinite, what)
+            .then([promise](tensors& made) mutable { promise.deliver(std::move(made)); },
+                  [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+        return promise;
+      }
+    }
+    throw std::logic_error("no such way");
+  }};
+}
+
 }  // namespace
+
+std::vector<block_actor> make_actors(const node& from, const random_program& program) {
+  std::vector<block_actor> out(program.blocks.size());
+  for (const auto& block : program.blocks)
+    for (const auto& one : block.steps) {
+      if (one.what != step::kind::call || one.how != way::asked) continue;
+      const auto how = answering_of(one);
+      const bool passes_on = how == answering::by_delegation || how == answering::by_request;
+      const auto worker = passes_on ? answering::by_value : how;
+      auto& asked = out[one.number];
+      asked = from.spawn_on<do_block>(one.where, worker, block_actor());
+      if (passes_on)
+        asked = from.spawn_on<do_block>(asked_rank(one, program.nodes), how, block_actor(asked));
+    }
+  return out;
+}
 
 std::vector<at::Tensor> run_main_block(const node& here, const spread_program& program) {
   return run_here(here, program, 0, {});

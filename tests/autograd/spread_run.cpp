@@ -53,7 +53,7 @@ spread_program spread(const node& from, const random_program& program,
                       const std::vector<at::Tensor>& values,
                       const std::vector<rref<at::Tensor>>& there) {
   const autograd::within none(0);
-  spread_program out{program, there};
+  spread_program out{program, there, make_actors(from, program)};
   for (auto i = there.size(); i < values.size(); ++i) {
     const auto& one = program.parameters[i];
     out.parameters.push_back(from.remote<&make_parameter>(one.home, values[i], one.trains));

@@ -6,14 +6,34 @@
 
 namespace troupe::test {
 
+struct run_of_block;
+using block_actor = actor<answers<run_of_block, std::vector<at::Tensor>>>;
+
 /// A program whose parameters live on their nodes.
 struct spread_program {
   random_program what;
   std::vector<rref<at::Tensor>> parameters;
+  std::vector<block_actor> actors;  ///< by block; null where none is asked
 };
-TROUPE_MESSAGE_EXTERN(spread_program, what, parameters)
+TROUPE_MESSAGE_EXTERN(spread_program, what, parameters, actors)
 
-/// Makes the parameters, of these values, but for the first ones that there are already.
+/// A tensor, or a reference to one.
+struct value {
+  at::Tensor here;
+  rref<at::Tensor> there;
+};
+TROUPE_MESSAGE(value, here, there)
+
+/// What an actor is asked: the results of that block.
+struct run_of_block {
+  spread_program of;
+  std::uint32_t which = 0;
+  std::vector<value> given;
+};
+TROUPE_MESSAGE(run_of_block, of, which, given)
+
+/// Makes the actors, and the parameters, of these values, but for the first ones that there are
+/// already.
 spread_program spread(const node& from, const random_program& program,
                       const std::vector<at::Tensor>& values,
                       const std::vector<rref<at::Tensor>>& there = {});

@@ -1,0 +1,80 @@
+#include "actors/lost_gradients.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "actors/current.hpp"
+#include "actors/recorder.hpp"
+#include "actors/remoting.hpp"
+#include "messages/log.hpp"
+#include "messages/tensor_reader.hpp"
+
+namespace troupe::detail {
+
+bool lost_gradients::possible(const remoting& actors) noexcept {
+  const auto* records = actors.records();
+  return records && records->takes_part() && !works_apart() && at::GradMode::is_enabled();
+}
+
+void lost_gradients::check_request(remoting& actors, const peer& to, std::string_view what,
+                                   const tensor_writer& tensors) {
+  if (tensors.empty() || !possible(actors) || tensors.requiring_grad().empty()) return;
+  tell(actors, kind::request, to, what);
+}
+
+void lost_gradients::check_message(remoting& actors, const peer& to, std::string_view what,
+                                   const tensor_writer& tensors) {
+  if (tensors.empty() || !possible(actors) || tensors.requiring_grad().empty()) return;
+  tell(actors, kind::message, to, what);
+}
+
+void lost_gradients::check_answer(remoting& actors, const peer& from, std::string_view what,
+                                  opened_envelope& answer) {
+  auto* tensors = answer.tensors();
+  if (answer.header().recorded || !tensors || tensors->requiring_grad().empty()) return;
+  tell(actors, kind::answer, from, what);
+}
+
+void lost_gradients::tell(remoting& actors, kind which, const peer& other, std::string_view what) {
+  fault why;
+  why.node = actors.own_name();
+  why.function = what;
+  const auto& here = why.node;
+  const auto& there = other.info.name;
+  const auto outside = fmt::format(
+      "{} is asked for outside of the autograd contexts that are open on {}. Have the thread join "
+      "one with troupe::autograd::within(context); if it is to have no part in them, say so with "
+      "troupe::autograd::within(0)",
+      what, here);
+  switch (which) {
+    case kind::request:
+      why.text = fmt::format(
+          "a tensor that requires a gradient goes from {} to {} with {}, and a backward pass ends "
+          "there: {}, or detach the tensor",
+          here, there, what, outside);
+      break;
+    case kind::message:
+      why.text = fmt::format(
+          "a tensor that requires a gradient goes from {} to {} with the message {}, and a "
+          "backward "
+          "pass ends there: messages without an answer are in no autograd context. Use "
+          "troupe::request, or detach the tensor",
+          here, there, what);
+      break;
+    case kind::answer:
+      why.text = fmt::format(
+          "a tensor that requires a gradient comes from {} to {} in the answer to {}, and a "
+          "backward pass ends there: {}",
+          there, here, what, outside);
+      break;
+  }
+  if (fails_) throw invalid_argument(std::move(why));
+  {
+    const std::lock_guard lock(mutex_);
+    if (told_.size() >= most_told || !told_.emplace(which, what).second) return;
+  }
+  log().warn("{} (said once; rpc_options::on_lost_gradient can make it an error)", why.text);
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,307 @@
+// Requests to actors in distributed autograd contexts: recorded, carried to the handler, released.
+
+#include "tests/autograd/asked_actors.hpp"
+
+#include <torch/torch.h>
+
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+using autograd::context;
+
+class actors_in_contexts : public on_networks {};
+TROUPE_ON_NETWORKS(actors_in_contexts);
+
+at::Tensor leaf(double value, std::int64_t n = 3) {
+  return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
+}
+at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
+
+void expect_no_contexts(const std::vector<node>& nodes) {
+  for (const auto& n : nodes)
+    EXPECT_TRUE(eventually([&] {
+      const auto left = n.debug_info();
+      return left.autograd_contexts == 0 && left.backward_passes == 0;
+    })) << n.name()
+        << ": " << n.debug_info().autograd_contexts << " contexts, "
+        << n.debug_info().backward_passes << " passes";
+}
+
+layer layer_on(const node& from, std::uint32_t rank, answers_by how = answers_by::value,
+               const layer& next = {}) {
+  return from.spawn_on<tripling>(rank, how, next);
+}
+
+layer own_layer() { return this_node().spawn(tripling, answers_by::value, layer{}); }
+
+// A call, an actor, a loss that has the values of both: 2 (4 + 8), and 2 * 4 if the answer were a
+// leaf.
+struct octuple {
+  at::Tensor x;
+};
+TROUPE_MESSAGE(octuple, x)
+using octupling = actor<answers<octuple, at::Tensor>>;
+octupling::behavior_type octuples() {
+  return {[](const octuple& what) { return 8 * what.x; }};
+}
+
+TEST_P(actors_in_contexts, a_chain_of_a_call_an_actor_and_a_loss) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const auto remote = nodes[0].spawn_on<octuples>(rank);
+    const auto x = leaf(1);
+    const context c(nodes[0]);
+    const auto y = nodes[0].rpc_sync<&twice>("b", x);
+    const auto z = troupe::request(remote, octuple{y}).get();
+    EXPECT_FALSE(z.is_leaf());
+    c.backward({(4 * y + z).sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(24))) << c.get_gradients()[x];
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+// From each node to each, also the asker's own.
+TEST_P(actors_in_contexts, answers_of_all_kinds) {
+  auto nodes = start({"a", "b", "c"});
+  for (const auto how : all_ways)
+    for (std::uint32_t first = 0; first < 3; ++first)
+      for (std::uint32_t second = 0; second < 3; ++second) {
+        const auto last = layer_on(nodes[0], second);
+        const auto asked = layer_on(nodes[0], first, how, last);
+        const auto x = leaf(2);
+        const context c(nodes[0]);
+        const auto y = troupe::request(asked, forward{x}).get();
+        c.backward({(y * y).sum()});
+        const auto factor = factor_of(how);
+        EXPECT_TRUE(torch::equal(y, all(2 * factor)));
+        EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2 * 2 * factor * factor)))
+            << "way " << static_cast<int>(how) << ", ranks " << first << " and " << second << ": "
+            << c.get_gradients()[x];
+      }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+// a -> b -> c -> b -> a: each delegates to the next one, the last answers the first.
+TEST_P(actors_in_contexts, delegated_several_times) {
+  auto nodes = start({"a", "b", "c"});
+  auto asked = layer_on(nodes[0], 0);
+  for (const std::uint32_t rank : {1u, 2u, 2u, 1u, 0u})
+    asked = layer_on(nodes[0], rank, answers_by::delegation, asked);
+  const auto x = leaf(2);
+  {
+    const context c(nodes[2]);
+    const auto from_c = nodes[2].rpc_sync<&own_layer>(0);  // a handle that has travelled
+    const auto y = troupe::request(asked, forward{x}).get();
+    c.backward({(y + troupe::request(from_c, forward{x}).get()).sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3 * 3 * 3 * 3 * 3 * 3 + 3)));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(actors_in_contexts, handlers_work_in_the_asker_s_context_and_in_no_other) {
+  auto nodes = start({"a", "b"});
+  const std::vector<layer> layers{layer_on(nodes[0], 0), layer_on(nodes[0], 1)};
+  // An actor that Troupe has not made has the context of what `request` asks.
+  const layer plain = nodes[0].system().spawn(
+      [](layer::pointer self) { return tripling(self, answers_by::value, {}); });
+  for (const auto& one : {layers[0], layers[1], plain}) {
+    const auto where = [&] { return troupe::request(one, which_context()); };
+    std::vector<std::pair<std::uint64_t, future<std::uint64_t>>> asked;
+    for (int i = 0; i < 20; ++i) {  // some of them in one go
+      const context outer(nodes[0]);
+      asked.emplace_back(outer.id(), where());
+      {
+        const context inner(nodes[0]);
+        asked.emplace_back(inner.id(), where());
+        const autograd::within none(0);
+        asked.emplace_back(0, where());
+      }
+      EXPECT_EQ(where().get(), outer.id());
+    }
+    asked.emplace_back(0, where());
+    for (auto& [id, answer] : asked) EXPECT_EQ(answer.get(), id);
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+// By CAF's own means, between actors of one node.
+struct whose {};
+TROUPE_MESSAGE(whose)
+struct whose_here {};
+TROUPE_MESSAGE(whose_here)
+struct look {};
+TROUPE_MESSAGE(look)
+using contexts_seen = std::vector<std::uint64_t>;
+using asker =
+    actor<answers<whose, contexts_seen>, answers<whose_here, std::uint64_t>, accepts<look>>;
+
+asker::behavior_type asks_for_contexts(asker::pointer self, asker other) {
+  const auto looked = std::make_shared<contexts_seen>();
+  return {
+      // Its own, that of who is asked, its own again in the answer, and of what was only told.
+      [=](whose) -> caf::result<contexts_seen> {
+        auto promise = self->make_response_promise<contexts_seen>();
+        const auto mine = autograd::current_context();
+        self->send(other, look());
+        self->request(other, caf::infinite, whose_here()).then([=](std::uint64_t others) mutable {
+          promise.deliver(contexts_seen{mine, others, autograd::current_context()});
+        });
+        return promise;
+      },
+      [=](whose_here) {
+        if (looked->empty() || looked->back() != 0)
+          throw std::logic_error("a message in a context");
+        return autograd::current_context();
+      },
+      [=](look) { looked->push_back(autograd::current_context()); },
+  };
+}
+
+TEST_P(actors_in_contexts, caf_s_own_requests_take_them_along) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t first : {0u, 1u})
+    for (const std::uint32_t second : {0u, 1u}) {
+      const auto last = nodes[0].spawn_on<asks_for_contexts>(second, asker{});
+      const auto asked = nodes[0].spawn_on<asks_for_contexts>(first, last);
+      const context c(nodes[0]);
+      EXPECT_EQ(troupe::request(asked, whose()).get(), contexts_seen(3, c.id()));
+    }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(actors_in_contexts, with_grad_mode_off_nothing_is_recorded_but_the_context_travels) {
+  auto nodes = start({"a", "b"});
+  const auto remote = layer_on(nodes[0], 1);
+  {
+    const context c(nodes[0]);
+    const at::NoGradGuard off;
+    EXPECT_TRUE(troupe::request(remote, forward{leaf(1)}).get().is_leaf());
+    EXPECT_EQ(nodes[1].debug_info().autograd_contexts, 1u);
+  }
+  expect_no_contexts(nodes);
+  EXPECT_TRUE(troupe::request(remote, forward{leaf(1)}).get().is_leaf());  // outside of any
+  shut_down(nodes);
+}
+
+// Errors, limits and lost nodes.
+struct fail_with {
+  int how;
+};
+TROUPE_MESSAGE(fail_with, how)
+struct fail_later {
+  at::Tensor x;
+};
+TROUPE_MESSAGE(fail_later, x)
+using failing = actor<answers<fail_with, at::Tensor>, answers<fail_later, at::Tensor>>;
+failing::behavior_type fails(failing::pointer self) {
+  return {
+      [](const fail_with& what) -> caf::result<at::Tensor> {
+        if (what.how == 0) throw invalid_argument("not this one");
+        return caf::make_error(caf::sec::invalid_argument, "not this one");
+      },
+      [=](const fail_later& what) {
+        auto promise = self->make_response_promise<at::Tensor>();
+        this_node().sleep_for(what.x.defined() ? 20s : 0s).then([promise]() mutable {
+          promise.deliver(caf::make_error(caf::sec::end_of_stream));
+        });
+        return promise;
+      },
+  };
+}
+
+TEST_P(actors_in_contexts, what_fails_leaves_nothing_behind) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const context c(nodes[0]);
+    const auto one = nodes[0].spawn_on<fails>(rank);
+    EXPECT_THROW(troupe::request(one, fail_with{1}).get(), remote_error);
+    EXPECT_THROW(troupe::request(one, fail_later{}).get(), remote_error);
+    EXPECT_THROW(troupe::request(one, fail_later{leaf(1)}, timeout(20ms)).get(), rpc_timeout);
+    EXPECT_THROW(troupe::request(one, fail_with{0}).get(), invalid_argument);
+    EXPECT_THROW(troupe::request(one, fail_with{0}).get(), error);  // it has ended
+    const auto x = leaf(2);
+    c.backward({troupe::request(layer_on(nodes[0], rank), forward{x}).get().sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3)));
+  }
+  expect_no_contexts(nodes);
+  for (auto& n : nodes) n.shutdown(false);
+}
+
+TEST_P(actors_in_contexts, a_lost_node_takes_nothing_else_along) {
+  auto nodes = start({"a", "b", "c"});
+  {
+    const auto lost = nodes[0].spawn_on<fails>(2);
+    const auto through_lost = layer_on(nodes[0], 1, answers_by::promise, layer_on(nodes[0], 2));
+    const auto there = layer_on(nodes[0], 1);
+    const auto x = leaf(2);
+    const context c(nodes[0]);
+    const auto waits = troupe::request(lost, fail_later{x});
+    nodes[2].shutdown(false);
+    EXPECT_THROW(waits.get(), peer_lost);
+    EXPECT_THROW(troupe::request(through_lost, forward{x}).get(), peer_lost);
+    c.backward({troupe::request(there, forward{x}).get().sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3)));
+  }
+  nodes.pop_back();
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(actors_in_contexts, a_request_after_the_end_is_told) {
+  auto nodes = start({"a", "b"});
+  const auto remote = layer_on(nodes[0], 1);
+  std::uint64_t id = 0;
+  {
+    const context c(nodes[0]);
+    id = c.id();
+    troupe::request(remote, forward{leaf(1)}).get();
+  }
+  expect_no_contexts(nodes);
+  {
+    const autograd::within late(id);
+    EXPECT_THROW(troupe::request(remote, forward{leaf(1)}).get(), unknown_context);
+    EXPECT_EQ(nodes[1].debug_info().autograd_contexts, 0u);
+  }
+  troupe::request(remote, forward{leaf(1)}).get();
+  shut_down(nodes);
+}
+
+// What waits in the mailbox of an actor when the context ends is answered all the same.
+struct hold {};
+TROUPE_MESSAGE(hold)
+using held_layer = actor<answers<hold>, answers<forward, at::Tensor>>;
+held_layer::behavior_type holds_up() {
+  return {
+      [](hold) { shared_door::current()->pass(); },
+      [](const forward& what) { return this_node().rpc_sync<&twice>("a", what.x); },
+  };
+}
+
+TEST_P(actors_in_contexts, that_end_while_a_request_waits) {
+  auto nodes = start({"a", "b"});
+  const auto remote = nodes[0].spawn_on<holds_up>(1);
+  shared_door door;
+  const auto held = troupe::request(remote, hold());
+  EXPECT_TRUE(door->wait_for(1));
+  future<at::Tensor> answer;
+  {
+    const context c(nodes[0]);
+    answer = troupe::request(remote, forward{leaf(1)});
+    EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().autograd_contexts == 1; }));
+  }
+  expect_no_contexts(nodes);
+  door->open();
+  held.get();
+  EXPECT_THROW(answer.get(), unknown_context);
+  shut_down(nodes);
+}
+
+}  // namespace
+}  // namespace troupe::test
