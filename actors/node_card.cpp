@@ -20,10 +20,25 @@ struct wire_card {
   std::vector<std::uint8_t> usable;
   std::map<std::string, std::vector<std::pair<std::uint8_t, std::uint8_t>>> maps;
   std::vector<std::byte> address;
+  std::uint8_t transport = 0;
+  std::uint32_t window_messages = 0;
+  std::uint64_t window_bytes = 0;
+  std::int64_t hang_limit_ms = 0;
+  std::uint8_t on_leader_loss = 0;
 };
 constexpr auto troupe_fields(const wire_card*) {
   return std::make_tuple(&wire_card::gpus, &wire_card::usable, &wire_card::maps,
-                         &wire_card::address);
+                         &wire_card::address, &wire_card::transport, &wire_card::window_messages,
+                         &wire_card::window_bytes, &wire_card::hang_limit_ms,
+                         &wire_card::on_leader_loss);
+}
+
+template <class Enum>
+Enum choice(std::uint8_t number, Enum last, const char* what) {
+  if (number > static_cast<std::uint8_t>(last))
+    throw decode_error("a node's card has " + std::string(what) + " number " +
+                       std::to_string(number));
+  return static_cast<Enum>(number);
 }
 
 std::uint8_t number_of(const memory_place& place) {
@@ -48,6 +63,11 @@ std::vector<std::byte> write_card(const node_card& card) {
     for (const auto& e : map) to.emplace_back(number_of(e.here), number_of(e.there));
   }
   out.address = card.address;
+  out.transport = static_cast<std::uint8_t>(card.rules.transport);
+  out.window_messages = card.rules.window.messages;
+  out.window_bytes = card.rules.window.bytes;
+  out.hang_limit_ms = card.rules.hang_limit.count();
+  out.on_leader_loss = static_cast<std::uint8_t>(card.rules.on_leader_loss);
   encoder text(nullptr, nullptr);
   text.put(out);
   auto bytes = text.take();
@@ -81,6 +101,10 @@ node_card read_card(std::span<const std::byte> bytes) {
       to.push_back({place_of_number(here), place_of_number(there)});
   }
   out.address = std::move(in.address);
+  out.rules.transport = choice(in.transport, backend::tcp, "transport");
+  out.rules.window = {in.window_messages, in.window_bytes};
+  out.rules.hang_limit = std::chrono::milliseconds(in.hang_limit_ms);
+  out.rules.on_leader_loss = choice(in.on_leader_loss, leader_loss::elect, "answer to a loss");
   return out;
 }
 
@@ -88,16 +112,25 @@ device_owner owner_of(const member& who) {
   return {who.rank, transport::worker_names(who.name), read_card(who.address).devices};
 }
 
-void check_device_maps(const membership_view& all, std::optional<transport::rank_t> self,
-                       bool may_come) {
+void check_cards(const membership_view& all, std::optional<transport::rank_t> self, bool may_come) {
   std::vector<device_owner> owners;
+  std::string first;
+  job_rules rules;
+  std::string difference;
   for (const auto& [rank, who] : all.members) {
     try {
-      owners.push_back(owner_of(who));
+      auto card = read_card(who.address);
+      if (first.empty()) {
+        first = describe(who);
+        rules = card.rules;
+      }
+      if (difference.empty()) difference = rules_problem(first, rules, describe(who), card.rules);
+      owners.push_back({who.rank, transport::worker_names(who.name), std::move(card.devices)});
     } catch (const decode_error& e) {
       throw rendezvous_error("the card of " + describe(who) + " cannot be read: " + e.fault().text);
     }
   }
+  if (!difference.empty()) throw rendezvous_error(difference);
   const auto problem = find_device_problem(owners, self, may_come);
   if (!problem) return;
   if (!self || problem->giver == *self) throw invalid_argument(problem->text);

@@ -11,10 +11,12 @@
 #include "actors/caf_host.hpp"
 #include "actors/engine.hpp"
 #include "actors/function_table.hpp"
+#include "actors/job_rules.hpp"
 #include "actors/late_parts.hpp"
 #include "actors/mail.hpp"
 #include "actors/member_event.hpp"
 #include "actors/membership_host.hpp"
+#include "actors/operators/permission.hpp"
 #include "actors/options.hpp"
 #include "actors/peers.hpp"
 #include "actors/quiescence.hpp"
@@ -173,6 +175,7 @@ public:
   std::vector<transport::route> routes() const;
   debug_info info() const;
   void set_rpc_timeout(std::chrono::milliseconds limit);
+  const detail::operator_permission& operators() const noexcept { return operators_; }
   std::chrono::milliseconds rpc_timeout() const noexcept {
     return std::chrono::milliseconds(rpc_timeout_ms_.load());
   }
@@ -190,7 +193,7 @@ private:
                                                  const detail::device_directory& here);
 
   void add_peer(const member& who);
-  std::string device_problem_of(const application& wish) const;
+  std::string problem_of(const application& wish) const;
   void report_leaks() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
@@ -260,6 +263,8 @@ private:
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;
 
+  const detail::job_rules rules_;
+  const detail::operator_permission operators_;
   const forked::resident lives_here_;
   std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};

@@ -9,6 +9,7 @@
 #include "actors/node_core.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "actors/threads/thread_engine.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/newcomer.hpp"
 #include "transport/rendezvous/session.hpp"
@@ -34,8 +35,9 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       own_devices_(detail::owner_of(start.members.at(identity.rank))),
       rpc_timeout_ms_(options.rpc_timeout.count()),
       pool_(std::make_shared<pool>()),
-      random_(identity.job ^ (identity.incarnation << 32 | identity.rank)) {
-  if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
+      random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
+      rules_(detail::rules_of(options)),
+      operators_(options.operators) {
   engine_ = make_engine(*this);
   remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options);
   remoting_->set_recorder(detail::make_recorder(*this));
@@ -142,7 +144,8 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
   forked::check();
-  if (options.rpc_timeout.count() < 0) throw invalid_argument("RPC Timeout must be non-negative");
+  check_options(options);
+  transport::raise_descriptor_limit();
   return options.joins_running ? join_running(options, here) : found(options, here);
 }
 
@@ -155,17 +158,20 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
     // Only here: whatever is wrong with them, the others hear of it.
     auto devices = detail::read_device_options(options, here);
     check_hosts(known, options);
+    const auto peers = known.world_size - 1;
+    transport::need_descriptors(transport::descriptors_of_node(peers),
+                                "for a node with " + std::to_string(peers) + " peers");
     const bool others_may_come =
         options.admits_newcomers && !transport::meets_on_this_host_alone(meet);
     net =
         make_ucx(founders_network(known, options, others_may_come), known.secret, options, *parts);
-    return detail::write_card({std::move(devices), net->address()});
+    return detail::write_card({std::move(devices), net->address(), detail::rules_of(options)});
   });
   membership_view start;
   for (const auto& one : roster.members)
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
   try {
-    detail::check_device_maps(start, roster.rank, options.admits_newcomers);
+    detail::check_cards(start, roster.rank, options.admits_newcomers);
   } catch (...) {
     roster.close();
     throw;
@@ -200,7 +206,7 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
         ucx.one_host = transport::meets_on_this_host_alone(meet);
         ucx.neighbours = likely_newcomers;
         net = make_ucx(std::move(ucx), secret, options, *parts);
-        return detail::write_card({devices, net->address()});
+        return detail::write_card({devices, net->address(), detail::rules_of(options)});
       });
   membership_view view;
   try {
@@ -214,7 +220,7 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
   if (self == view.members.end())
     throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
                            " in, but does not name it among its members");
-  detail::check_device_maps(view, mine.rank, true);
+  detail::check_cards(view, mine.rank, true);
   auto core =
       make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
   core->open(std::move(net), std::move(parts), view);
@@ -225,6 +231,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const std::vector<std::string>& names, const rpc_options& options,
     const detail::device_directory& here) {
   forked::check();
+  check_options(options);
   const auto devices = detail::read_device_options(options, here);
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;
@@ -244,9 +251,11 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const auto rank = static_cast<transport::rank_t>(nets.size());
     parts.push_back(std::make_unique<late_parts>());
     nets.push_back(transport::make_loopback_transport(network, rank, *parts.back(), *parts.back()));
-    start.members[rank] = {rank, 1, name, detail::write_card({devices, nets.back()->address()})};
+    start.members[rank] = {
+        rank, 1, name,
+        detail::write_card({devices, nets.back()->address(), detail::rules_of(options)})};
   }
-  detail::check_device_maps(start, {}, false);
+  detail::check_cards(start, {}, false);
   std::vector<std::shared_ptr<node_core>> cores;
   for (transport::rank_t rank = 0; rank < nets.size(); ++rank) {
     cores.push_back(make({rank, job, 1}, start, options, on_threads(options)));

@@ -7,6 +7,7 @@
 #include "actors/node_card.hpp"
 #include "actors/node_core.hpp"
 #include "messages/log.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe {
@@ -32,7 +33,7 @@ void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& wh
   if (parting_ || quiescence_->decided())
     quiescence_->has_left(rank);
   else
-    membership_->lost(rank, why);
+    membership_->lost(rank, {why.kind, why.text + transport::descriptor_shortage()});
 }
 
 void node_core::send_note(transport::rank_t to, const membership_note& note) noexcept {
@@ -138,9 +139,16 @@ void node_core::job_ended(const fault& why) noexcept {
   quiescence_->leader_lost();
 }
 
-// What is wrong with the device maps between a newcomer and the members, on either side.
-std::string node_core::device_problem_of(const application& wish) const {
-  const auto owner = detail::owner_of({wish.rank.value_or(0), 0, wish.name, wish.address});
+// What is wrong with the rules or the device maps between a newcomer and the members, on either
+// side.
+std::string node_core::problem_of(const application& wish) const {
+  const member newcomer{wish.rank.value_or(0), 0, wish.name, wish.address};
+  const member us{identity_.rank, 0, self().name, {}};
+  if (auto problem = detail::rules_problem(describe(us), rules_, describe(newcomer),
+                                           detail::read_card(wish.address).rules);
+      !problem.empty())
+    return problem;
+  const auto owner = detail::owner_of(newcomer);
   if (auto problem = detail::own_device_problem(owner); !problem.empty()) return problem;
   for (const auto* one : peers_.all()) {
     if (!one->live()) continue;
@@ -156,7 +164,7 @@ void node_core::admit(application&& wish, admission&& then) {
   fault why;
   why.code = errc::rendezvous_error;
   try {
-    why.text = device_problem_of(wish);
+    why.text = problem_of(wish);
   } catch (const decode_error& e) {
     why.text = "the card of '" + wish.name + "' cannot be read: " + e.fault().text;
   }

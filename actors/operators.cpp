@@ -1,6 +1,7 @@
 #include "actors/operators.hpp"
 
 #include "actors/calls.hpp"
+#include "actors/current.hpp"
 #include "actors/node_core.hpp"
 #include "actors/operators/ivalue_internal.hpp"
 #include "actors/operators/overloads_internal.hpp"
@@ -125,6 +126,11 @@ op_result run_operator(std::string name, std::vector<op_value> positional,
   try {
     auto call =
         choose_overload(parse_operator_name(name), {std::move(positional), std::move(named)});
+    static const operator_permission nobody_asked;
+    const auto* node = current_node();
+    const auto& permission = node ? node->operators() : nobody_asked;
+    if (auto why = permission.refusal(call.op.schema()); !why.empty())
+      throw invalid_argument(std::move(why));
     call.op.callBoxed(call.stack);
     const auto& returns = call.op.schema().returns();
     std::vector<op_value> values;

@@ -1,10 +1,16 @@
 #include "transport/job_secret.hpp"
 
+#include <fcntl.h>
 #include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "messages/error.hpp"
+#include "transport/private_folder.hpp"
 
 namespace troupe::transport {
 
@@ -47,13 +53,32 @@ job_secret job_secret::from_hex(std::string_view text) {
   return out;
 }
 
-job_secret job_secret::derived(std::string_view job, std::uint64_t user) {
-  need_sodium();
-  const auto text =
-      "troupe default job secret 1\n" + std::to_string(user) + "\n" + std::string(job);
+job_secret job_secret::from_bytes(std::span<const std::byte, size> bytes) noexcept {
   job_secret out{uninitialized{}};
-  crypto_generichash(out.key_.data(), size, raw(text.data()), text.size(), nullptr, 0);
+  std::memcpy(out.key_.data(), bytes.data(), size);
   return out;
+}
+
+job_secret job_secret::from_file(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    throw invalid_argument("the file of the job's secret, " + path + ", cannot be used: " + why);
+  };
+  // Not blocking: a pipe would wait for somebody to write.
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) refuse(std::strerror(errno));
+  if (const auto why = not_private(file.get(), S_IFREG); !why.empty()) refuse(why);
+  std::array<char, 2 * size + 1> text{};
+  std::size_t length = 0;
+  for (ssize_t n = 1; n > 0 && length<text.size(); length += n> 0 ? std::size_t(n) : 0)
+    n = ::read(file.get(), text.data() + length, text.size() - length);
+  const std::string_view all(text.data(), length);
+  const auto word = all.substr(0, all.find_first_of(" \t\r\n"));
+  try {
+    return from_hex(word);
+  } catch (const invalid_argument& e) {
+    refuse(e.fault().text);
+  }
+  return {};
 }
 
 std::string job_secret::hex() const {

@@ -23,9 +23,12 @@ public:
   /// Reads 64 hex digits. Throws invalid_argument, whose text does not repeat `text`.
   static job_secret from_hex(std::string_view text);
 
-  /// The default of a job that was given no secret: a hash of the job's name and the user's id.
-  /// Whoever knows both can compute it, so it keeps accidents out and nobody else.
-  static job_secret derived(std::string_view job, std::uint64_t user);
+  /// Reads a file that begins with 64 hex digits. Throws invalid_argument that names the file: it
+  /// must be a regular one that belongs to this user, and that nobody else can read.
+  static job_secret from_file(const std::string& path);
+
+  /// What `bytes` of another secret gives.
+  static job_secret from_bytes(std::span<const std::byte, size> bytes) noexcept;
 
   job_secret(const job_secret&) = default;
   job_secret& operator=(const job_secret&) = default;
@@ -33,6 +36,11 @@ public:
 
   /// 64 hex digits, for handing it to a child process in its environment.
   std::string hex() const;
+
+  /// For writing it where only this user can read it.
+  std::span<const std::byte, size> bytes() const noexcept {
+    return std::as_bytes(std::span<const unsigned char, size>(key_));
+  }
 
   /// An independent key for one use, so that proofs of one protocol are worth nothing in another.
   job_secret subkey(std::string_view purpose) const;

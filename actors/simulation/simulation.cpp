@@ -16,8 +16,8 @@ transport::virtual_network_options network_of(const simulation_options& options)
 }
 
 std::vector<std::byte> card_of(const transport::transport& net, const rpc_options& options) {
-  return detail::write_card(
-      {detail::read_device_options(options, detail::device_directory::here()), net.address()});
+  return detail::write_card({detail::read_device_options(options, detail::device_directory::here()),
+                             net.address(), detail::rules_of(options)});
 }
 
 }  // namespace
@@ -54,6 +54,7 @@ std::vector<node> simulation::start(std::size_t count) {
 }
 
 std::vector<node> simulation::start(const std::vector<std::string>& names) {
+  check_options(options_.node);
   membership_view first;
   std::vector<std::unique_ptr<late_parts>> parts;
   std::vector<std::unique_ptr<transport::transport>> nets;
@@ -63,7 +64,7 @@ std::vector<node> simulation::start(const std::vector<std::string>& names) {
     nets.push_back(transport::make_virtual_transport(network_, rank, *parts.back(), *parts.back()));
     first.members[rank] = {rank, 1, name, card_of(*nets.back(), options_.node)};
   }
-  detail::check_device_maps(first, {}, true);
+  detail::check_cards(first, {}, true);
   std::vector<node> nodes;
   for (std::uint32_t rank = 0; rank < nets.size(); ++rank) {
     auto made = make(rank, 1, first);

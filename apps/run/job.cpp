@@ -21,6 +21,7 @@
 
 #include "messages/error.hpp"
 #include "transport/job_secret.hpp"
+#include "transport/rendezvous/environment.hpp"
 
 namespace troupe::launcher {
 
@@ -64,42 +65,26 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-std::string read_secret_file(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0)
-    throw invalid_argument(fmt::format("--secret-file {}: {}", path, std::strerror(errno)));
-  if ((info.st_mode & 077) != 0)
-    throw invalid_argument(
-        fmt::format("--secret-file {}: others can read it; run chmod 600 on it", path));
-  std::string text;
-  std::ifstream file(path);
-  if (!(file >> text))
-    throw invalid_argument(fmt::format("--secret-file {}: no secret in it", path));
-  return text;
-}
-
-/// TROUPE_JOB_SECRET; nothing when it is not set.
+/// What ranks would take; nothing when none is set.
 std::optional<transport::job_secret> environment_secret() {
-  const char* text = std::getenv("TROUPE_JOB_SECRET");
-  if (text == nullptr || *text == '\0') return std::nullopt;
   try {
-    return transport::job_secret::from_hex(text);
-  } catch (const invalid_argument& wrong) {
-    throw invalid_argument("environment variable TROUPE_JOB_SECRET cannot be used: " +
-                           wrong.fault().text);
+    auto given = transport::read_job_secret(transport::process_environment());
+    return given ? std::optional(given->secret) : std::nullopt;
+  } catch (const rendezvous_error& wrong) {
+    throw invalid_argument(wrong.fault().text);
   }
 }
 
 transport::job_secret choose_secret(const run_options& options) {
-  if (!options.secret_file.empty())
-    return transport::job_secret::from_hex(read_secret_file(options.secret_file));
+  if (!options.secret_file.empty()) return transport::job_secret::from_file(options.secret_file);
   const auto given = environment_secret();
   // A job on this machine alone never shares a secret with the job that may have started it.
   if (options.nodes == 1) return transport::job_secret();
   if (given) return *given;
   throw invalid_argument(
       "a job of several machines needs one secret on all of them: put 64 hexadecimal digits "
-      "(openssl rand -hex 32) into TROUPE_JOB_SECRET or into a file for --secret-file");
+      "(openssl rand -hex 32) into TROUPE_JOB_SECRET, or into a file that only you can read, for "
+      "--secret-file or TROUPE_JOB_SECRET_FILE");
 }
 
 /// The same on every machine of the job, without asking them.

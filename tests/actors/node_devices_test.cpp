@@ -134,7 +134,9 @@ detail::node_card some_card() {
                            {{"b", {{"cuda:0", "cuda:1"}, {"cpu", "cuda:127"}}}, {"c", {}}},
                            {"cuda:0", "cuda:2"}})
                      .devices;
-  return {std::move(devices), {std::byte(1), std::byte(2)}};
+  return {std::move(devices),
+          {std::byte(1), std::byte(2)},
+          {backend::tcp, {7, 8}, std::chrono::milliseconds(9), leader_loss::elect}};
 }
 
 TEST(card_of_a_node, arrives_as_it_was) {
@@ -143,6 +145,7 @@ TEST(card_of_a_node, arrives_as_it_was) {
   const auto again = detail::read_card(bytes);
   EXPECT_EQ(again.devices, card.devices);
   EXPECT_EQ(again.address, card.address);
+  EXPECT_EQ(detail::rules_problem("a", again.rules, "b", card.rules), "");
 }
 
 TEST(card_of_a_node, is_refused_when_it_makes_no_sense) {
@@ -158,6 +161,12 @@ TEST(card_of_a_node, is_refused_when_it_makes_no_sense) {
   auto usable = bytes;
   usable[9] = std::byte(129);  // behind one byte and a length
   EXPECT_THROW(detail::read_card(usable), decode_error);
+  auto loss = bytes;
+  loss.back() = std::byte(2);
+  EXPECT_THROW(detail::read_card(loss), decode_error);
+  auto transport = bytes;
+  transport[bytes.size() - 22] = std::byte(3);  // in front of 4, 8, 8 and 1 bytes
+  EXPECT_THROW(detail::read_card(transport), decode_error);
   EXPECT_THROW(detail::read_card(std::vector<std::byte>(70'000)), decode_error);
 }
 

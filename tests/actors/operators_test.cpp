@@ -284,7 +284,9 @@ TEST_P(operators, take_futures_and_results_as_arguments) {
 }
 
 TEST_P(operators, may_be_those_of_other_libraries) {
-  auto nodes = start({"a", "ps"});
+  rpc_options options;
+  options.operators = {"troupe_test::greet"};
+  auto nodes = start({"a", "ps"}, options);
   EXPECT_EQ(nodes[0].rpc_sync("ps", "troupe_test::greet", "you", 2).to<std::string>(),
             "ps greets you 2.000000");
   const auto why =

@@ -1,6 +1,7 @@
 // A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE
-// [HANG_LIMIT_MS|dynamic|joins]. "dynamic": a founder of a job that admits newcomers, "joins": one
-// that comes back. Serves until the job ends; exits with 3 when the job has shut it out.
+// [HANG_LIMIT_MS|dynamic|joins|tcp]. "dynamic": a founder of a job that admits newcomers, "joins":
+// one that comes back, "tcp": over TCP. Serves until the job ends; exits with 3 when the job has
+// shut it out.
 
 #include <cstdio>
 #include <string>
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
     const std::string how = argc > 4 ? argv[4] : "";
     options.admits_newcomers = how == "dynamic";
     options.joins_running = how == "joins";
+    if (how == "tcp") options.transport = troupe::backend::tcp;
     if (!how.empty() && how.find_first_not_of("0123456789") == std::string::npos)
       options.hang_limit = std::chrono::milliseconds(std::stoi(how));
     const auto node = troupe::init_rpc(options);

@@ -100,7 +100,7 @@ TEST(launcher, wants_a_secret_for_several_machines) {
   chmod(path.c_str(), 0644);
   result = run({"--secret-file", path}, {});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("others can read it"));
+  EXPECT_THAT(result.err, HasSubstr("others may use it (mode 0644)"));
   std::filesystem::remove(path);
   EXPECT_EQ(run({"--secret-file", path}, {}).code, 2);
 }

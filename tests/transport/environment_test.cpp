@@ -202,18 +202,20 @@ TEST(environment, derives_ports_below_the_ephemeral_ones) {
 
 TEST(environment, reads_the_secret) {
   const job_secret secret;
-  const auto given = read_job_secret(from({{"TROUPE_JOB_SECRET", secret.hex()}}), "job");
-  EXPECT_TRUE(given.secret == secret);
-  EXPECT_FALSE(given.derived);
-  const auto derived = read_job_secret(from({}), "job");
-  EXPECT_TRUE(derived.derived);
-  EXPECT_TRUE(derived.secret == read_job_secret(from({}), "job").secret);
-  EXPECT_FALSE(derived.secret == read_job_secret(from({}), "other").secret);
-  const auto said = refusal([] {
-    read_job_secret(from({{"TROUPE_JOB_SECRET", "secret!"}}), "job");
-  });
+  const auto given = read_job_secret(from({{"TROUPE_JOB_SECRET", secret.hex()}}));
+  ASSERT_TRUE(given);
+  EXPECT_TRUE(given->secret == secret);
+  EXPECT_EQ(given->whence, "TROUPE_JOB_SECRET");
+  EXPECT_FALSE(read_job_secret(from({})));  // and nothing is made up from what others know
+  const auto said = refusal([] { read_job_secret(from({{"TROUPE_JOB_SECRET", "secret!"}})); });
   EXPECT_NE(said.find("TROUPE_JOB_SECRET cannot be used"), std::string::npos);
   EXPECT_EQ(said.find("secret!"), std::string::npos);
+  EXPECT_NE(refusal([] {
+              read_job_secret(from({{"TROUPE_JOB_SECRET_FILE", "/no/such/file"}}));
+            })
+                .find("TROUPE_JOB_SECRET_FILE cannot be used: the file of the job's secret, "
+                      "/no/such/file"),
+            std::string::npos);
 }
 
 TEST(environment, an_empty_variable_of_the_process_is_none) {

@@ -1,10 +1,14 @@
 #include "transport/job_secret.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "messages/error.hpp"
+#include "tests/transport/store_fixture.hpp"
 #include "transport/store/store_handshake.hpp"
 
 namespace troupe::transport {
@@ -38,10 +42,29 @@ TEST(job_secret, refuses_what_is_no_hex_without_repeating_it) {
   }
 }
 
-TEST(job_secret, the_default_depends_on_job_and_user) {
-  EXPECT_TRUE(job_secret::derived("a", 1) == job_secret::derived("a", 1));
-  EXPECT_FALSE(job_secret::derived("a", 1) == job_secret::derived("a", 2));
-  EXPECT_FALSE(job_secret::derived("a", 1) == job_secret::derived("b", 1));
+TEST(job_secret, is_read_from_a_file_that_nobody_else_can_read) {
+  test::temporary_folder folder;
+  const auto path = (folder.path / "secret").string();
+  const auto refusal = [&] {
+    return test::text_of<invalid_argument>([&] { job_secret::from_file(path); });
+  };
+  EXPECT_CONTAINS(refusal(), path + ", cannot be used: No such file");
+  const job_secret secret;
+  std::ofstream(path) << secret.hex() << "\nand a note\n";
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  EXPECT_TRUE(job_secret::from_file(path) == secret);
+  for (const mode_t mode : {0640, 0604, 0622}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_CONTAINS(refusal(), "others may use it");
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  std::ofstream(path) << secret.hex().substr(1);
+  EXPECT_CONTAINS(refusal(), "must be 64 hex digits");
+  std::ofstream(path) << secret.hex() << "0";
+  EXPECT_CONTAINS(refusal(), "must be 64 hex digits");
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_CONTAINS(refusal(), "it is no regular file");  // and nobody waited for a writer
 }
 
 TEST(job_secret, proves_messages) {

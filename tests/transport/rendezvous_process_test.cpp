@@ -1,9 +1,14 @@
 // Jobs of processes, found as their launchers tell them, and what happens when one is killed.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
+#include <sodium.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <array>
+#include <fstream>
 
 #include "tests/transport/rendezvous_fixture.hpp"
 
@@ -149,6 +154,119 @@ TEST(rendezvous_process, they_meet_as_slurm_starts_them) {
             {"SLURM_JOB_ID", job},
             {"SLURM_STEP_ID", "0"}};
   });
+}
+
+// Started by hand, by torchrun or MPI on one host: nobody has made a secret.
+settings without_secret(std::uint32_t rank, std::uint32_t size, const std::string& port,
+                        const temporary_folder& runtime) {
+  auto out = as_torchrun(rank, size, port);
+  out.erase("TROUPE_JOB_SECRET");
+  out["XDG_RUNTIME_DIR"] = runtime.path.string();
+  return out;
+}
+
+bool is_empty_folder(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) && std::filesystem::is_empty(path);
+}
+
+TEST(rendezvous_process, four_meet_without_a_secret_from_outside) {
+  temporary_folder runtime;
+  const auto port = number(free_port());
+  expect_meeting(4, "meet", [&](auto rank) { return without_secret(rank, 4, port, runtime); });
+  EXPECT_TRUE(is_empty_folder(runtime.path / "troupe"));
+}
+
+TEST(rendezvous_process, four_meet_in_a_file_without_a_secret_from_outside) {
+  temporary_folder folder;
+  expect_meeting(4, "meet", [&](auto rank) {
+    auto v = without_secret(rank, 4, "1", folder);
+    v["METHOD"] = "file://" + (folder.path / "meet").string();
+    return v;
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
+// Who knows the job's name and the user's number could compute the secret once.
+std::string computed_secret() {
+  const auto text = "troupe default job secret 1\n" + number(geteuid()) + "\ndefault";
+  std::array<unsigned char, job_secret::size> key;
+  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  std::string out;
+  for (const auto byte : key) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+TEST(rendezvous_process, nobody_takes_a_ranks_place_with_what_he_can_compute) {
+  temporary_folder runtime;
+  const auto port = number(free_port());
+  std::vector<rank_process> ranks;
+  for (const std::uint32_t rank : {0, 1})
+    ranks.emplace_back("meet", without_secret(rank, 3, port, runtime));
+  auto stranger = as_torchrun(2, 3, port);
+  stranger["TROUPE_JOB_SECRET"] = computed_secret();
+  const auto refused = rank_process("meet", stranger).finish();
+  EXPECT_FALSE(refused.well());
+  EXPECT_CONTAINS(refused.output, "it does not know this job's secret");
+  ranks.emplace_back("meet", without_secret(2, 3, port, runtime));
+  for (auto& one : ranks) EXPECT_TRUE(one.finish().well());
+}
+
+TEST(rendezvous_process, another_user_of_the_host_takes_no_ranks_place) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can start processes of another user";
+  temporary_folder runtime;
+  const auto port = number(free_port());
+  std::vector<rank_process> ranks;
+  ranks.emplace_back("meet", without_secret(0, 2, port, runtime));
+  auto stranger = without_secret(1, 2, port, runtime);
+  stranger["AS_USER"] = "65534";
+  const auto refused = rank_process("meet", stranger, 500).finish();
+  EXPECT_FALSE(refused.well());
+  EXPECT_CONTAINS(refused.output, "no rank 0 of user 65534 has left the job's secret on this host");
+  ranks.emplace_back("meet", without_secret(1, 2, port, runtime));
+  for (auto& one : ranks) EXPECT_TRUE(one.finish().well());
+}
+
+TEST(rendezvous_process, what_a_killed_job_has_left_does_not_matter) {
+  temporary_folder runtime;
+  const auto port = number(free_port());
+  for (int i = 0; i < 3; ++i) {
+    rank_process killed("die", without_secret(0, 2, port, runtime));
+    rank_process other("meet", without_secret(1, 2, port, runtime), 1000);
+    EXPECT_TRUE(WIFSIGNALED(killed.finish().status));
+    EXPECT_FALSE(other.finish().well());
+    EXPECT_FALSE(is_empty_folder(runtime.path / "troupe"));  // it could not clean up
+  }
+  expect_meeting(2, "meet", [&](auto rank) { return without_secret(rank, 2, port, runtime); });
+  EXPECT_TRUE(is_empty_folder(runtime.path / "troupe"));
+}
+
+TEST(rendezvous_process, several_hosts_without_a_secret_are_told_at_once_what_to_set) {
+  for (const std::uint32_t rank : {0, 1}) {
+    const auto refused = rank_process("meet", {{"RANK", number(rank)},
+                                               {"WORLD_SIZE", "2"},
+                                               {"MASTER_ADDR", "192.0.2.1"},
+                                               {"MASTER_PORT", "29500"}})
+                             .finish();
+    EXPECT_FALSE(refused.well());
+    EXPECT_CONTAINS(refused.output, "may span several hosts (rank 0 is at 192.0.2.1:29500)");
+    EXPECT_CONTAINS(refused.output, "set TROUPE_JOB_SECRET to the same 64 hex digits");
+    EXPECT_CONTAINS(refused.output, "TROUPE_JOB_SECRET_FILE");
+  }
+}
+
+TEST(rendezvous_process, they_meet_with_a_secret_from_a_file) {
+  temporary_folder folder;
+  const auto path = (folder.path / "secret").string();
+  std::ofstream(path) << job_secret().hex() << '\n';
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  const auto port = number(free_port());
+  expect_meeting(3, "meet", [&](auto rank) {
+    auto v = without_secret(rank, 3, port, folder);
+    v["TROUPE_JOB_SECRET_FILE"] = path;
+    return v;
+  });
+  EXPECT_FALSE(std::filesystem::exists(folder.path / "troupe"));
 }
 
 TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {

@@ -1,5 +1,5 @@
 // One rank of a job, as a process: meets the others as its environment says and prints who is
-// there.
+// there. AS_USER: as the user of that number, which takes to be root.
 //
 //   rendezvous_program MODE [TIMEOUT_MS]
 //   meet     joins, prints, adds to a counter in the store, closes
@@ -22,6 +22,10 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "meet";
   rendezvous_options options;
   if (argc > 2) options.timeout = std::chrono::milliseconds(std::atoi(argv[2]));
+  if (const char* user = std::getenv("AS_USER"))
+    if (setgid(static_cast<gid_t>(std::atoi(user))) != 0 ||
+        setuid(static_cast<uid_t>(std::atoi(user))) != 0)
+      return 3;
   if (const char* method = std::getenv("METHOD")) options.init_method = method;
   try {
     auto job = rendezvous(options, [&](const pre_roster& r) {

@@ -182,16 +182,25 @@ TEST(rendezvous, others_may_start_before_rank_0) {
   for (auto& o : c.finish()) EXPECT_TRUE(o.joined) << o.error;
 }
 
-TEST(rendezvous, repeats_twenty_times_over_tcp_on_one_port) {
+// With a secret from outside, or one that each round's rank 0 makes.
+class repeated_rendezvous : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, repeated_rendezvous, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "with" : "without") + "_a_secret";
+});
+
+TEST_P(repeated_rendezvous, meets_twenty_times_over_tcp_on_one_port) {
   const auto port = free_port();
+  const job_secret secret;
+  temporary_folder folder;
   const auto rank_of = [&](std::uint32_t rank) {
     crowd c(3);
-    c.secret = job_secret::derived("repeat", 1);
+    c.secret = secret;
     c.method = "tcp://127.0.0.1:" + std::to_string(port);
     std::set<std::uint64_t> jobs;
     for (int i = 0; i < 20; ++i) {
       auto o = c.options(rank);
       o.on_listening = {};
+      if (!GetParam()) o.variables = variables({{"XDG_RUNTIME_DIR", folder.path.string()}});
       auto r = rendezvous(o, address_by_rank);
       jobs.insert(r.job_id);
       EXPECT_EQ(r.store->add("n", 1) > 3, false);  // nothing is left of the last time
@@ -205,7 +214,7 @@ TEST(rendezvous, repeats_twenty_times_over_tcp_on_one_port) {
   for (auto& r : ranks) EXPECT_EQ(r.get(), 20u);
 }
 
-TEST(rendezvous, repeats_twenty_times_in_one_file) {
+TEST_P(repeated_rendezvous, meets_twenty_times_in_one_file) {
   temporary_folder folder;
   const job_secret secret;
   const auto rank_of = [&](std::uint32_t rank) {
@@ -214,7 +223,9 @@ TEST(rendezvous, repeats_twenty_times_in_one_file) {
     c.method = "file://" + (folder.path / "meet").string();
     std::set<std::uint64_t> jobs;
     for (int i = 0; i < 20; ++i) {
-      auto r = rendezvous(c.options(rank), address_by_rank);
+      auto o = c.options(rank);
+      if (!GetParam()) o.variables = variables({});
+      auto r = rendezvous(o, address_by_rank);
       jobs.insert(r.job_id);
       EXPECT_LE(r.store->add("n", 1), 3);
       if (i % 2) r.close();  // or leave it to the destructor

@@ -1,7 +1,6 @@
 #include "transport/rendezvous/environment.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -170,14 +169,16 @@ std::uint16_t derived_port(std::string_view job) {
   return static_cast<std::uint16_t>(20'000 + stable_hash(job) % 12'000);
 }
 
-chosen_secret read_job_secret(const environment& env, std::string_view job) {
-  const auto text = env("TROUPE_JOB_SECRET");
-  if (!text) return {job_secret::derived(job, geteuid()), true};
+std::optional<given_secret> read_job_secret(const environment& env) {
+  const char* name = "TROUPE_JOB_SECRET";
   try {
-    return {job_secret::from_hex(*text), false};
+    if (const auto text = env(name)) return given_secret{job_secret::from_hex(*text), name};
+    name = "TROUPE_JOB_SECRET_FILE";
+    if (const auto path = env(name)) return given_secret{job_secret::from_file(*path), *path};
+    return std::nullopt;
   } catch (const invalid_argument& e) {
-    throw rendezvous_error("environment variable TROUPE_JOB_SECRET cannot be used: " +
-                           e.fault().text);
+    throw rendezvous_error(
+        fmt::format("environment variable {} cannot be used: {}", name, e.fault().text));
   }
 }
 

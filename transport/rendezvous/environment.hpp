@@ -61,14 +61,15 @@ std::string read_job_name(const environment& env);
 /// job's name.
 std::uint16_t derived_port(std::string_view job);
 
-struct chosen_secret {
+/// A secret from outside, and where it was found.
+struct given_secret {
   job_secret secret;
-  bool derived = false;  ///< nobody gave one: job_secret::derived
+  std::string whence;
 };
 
-/// TROUPE_JOB_SECRET, or the default for `job` and this process's user. Throws rendezvous_error
-/// when the variable is malformed.
-chosen_secret read_job_secret(const environment& env, std::string_view job);
+/// TROUPE_JOB_SECRET, or what is in the file that TROUPE_JOB_SECRET_FILE names. Throws
+/// rendezvous_error when the variable is malformed, or the file is not this user's alone.
+std::optional<given_secret> read_job_secret(const environment& env);
 
 /// TROUPE_TRUSTED_NETWORK: 1 for a network on which UCX's own protocol may be used, 0 or none for
 /// any other. Throws rendezvous_error for anything else.

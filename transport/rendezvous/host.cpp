@@ -19,7 +19,8 @@ host_identity this_host() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat space {};
   if (stat("/proc/self/ns/net", &space) != 0) space.st_ino = 0;
-  out.id = boot + " " + std::to_string(space.st_ino) + " " + out.name;
+  out.network = boot + " " + std::to_string(space.st_ino);
+  out.id = out.network + " " + out.name;
   out.process = static_cast<std::uint64_t>(getpid());
   return out;
 }

@@ -1,6 +1,7 @@
 #include "transport/rendezvous/meeting.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -36,13 +37,10 @@ rendezvous_meeting::rendezvous_meeting(rendezvous_plan plan, const rendezvous_op
 }
 
 meeting_place rendezvous_meeting::open_place() {
-  if (given_place_) return {.base = given_place_, .client = {}, .file = {}, .server = {}};
+  if (given_place_) return meeting_place::in_store(plan_, given_place_);
   if (plan_.how == rendezvous_plan::way::tcp)
     return open_tcp(plan_, options_, {{"troupe/0/job", encode(description_)}}, deadline_);
-  meeting_place out;
-  out.file = std::make_shared<file_store>(plan_.path, plan_.secret.secret, time_left(deadline_));
-  out.base = out.file;
-  return out;
+  return meeting_place::in_file(plan_, deadline_);
 }
 
 void rendezvous_meeting::join() {
@@ -179,13 +177,34 @@ void rendezvous_meeting::learn_members(roster& out) {
   out.world_size = plan_.world_size;
   out.job = plan_.job;
   out.job_id = std::max<std::uint64_t>(1, stable_hash(fmt::format("{} {}", nonce_, plan_.job)));
-  out.secret = plan_.secret.secret;
+  out.secret = session_->place().secret.value();
   count_local(out);
-  if (plan_.secret.derived && !out.all_on_one_host && plan_.rank == 0)
-    log().warn(
-        "job '{}' spans several hosts without a secret of its own: whoever knows its name can "
-        "join; set TROUPE_JOB_SECRET to the same 64 hex digits on every rank (openssl rand -hex "
-        "32), or start it with troupe-run",
+  if (plan_.rank == 0) tell_secret(out.all_on_one_host);
+}
+
+// Which one it is; never the secret itself.
+void rendezvous_meeting::tell_secret(bool one_host) const {
+  using agreement = rendezvous_plan::agreement;
+  const auto& place = session_->place();
+  if (plan_.secret)
+    log().debug("job '{}': the secret is the one in {}", plan_.job, plan_.secret->whence);
+  else if (plan_.agree == agreement::folder && place.published)
+    log().info(
+        "job '{}': nobody has given a secret; rank 0 has made one, which user {} alone can "
+        "read, in {}",
+        plan_.job, geteuid(), place.published->path().string());
+  else if (plan_.agree == agreement::file)
+    log().log(one_host ? spdlog::level::info : spdlog::level::warn,
+              "job '{}': nobody has given a secret; the first rank has made one, which user {} "
+              "alone can read, in {}{}",
+              plan_.job, geteuid(), plan_.path.string(),
+              one_host ? ""
+                       : ", which is on a network: where others can read its packets, set "
+                         "TROUPE_JOB_SECRET to the same 64 hex digits on every rank");
+  else
+    log().debug(
+        "job '{}': nobody has given a secret; it has one of its own, which is written "
+        "nowhere",
         plan_.job);
 }
 

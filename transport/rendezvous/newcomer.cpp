@@ -48,7 +48,7 @@ public:
     door_entry reply;
     reply.what = door_entry::kind::address;
     reply.visit = visit_;
-    reply.address = address(out.rank, plan_.secret.secret);
+    reply.address = address(out.rank, session_->place().secret.value());
     if (reply.address.size() > longest_door_address)
       throw rendezvous_error(fmt::format("the transport's address has {} bytes; {} are possible",
                                          reply.address.size(), longest_door_address));
@@ -61,16 +61,13 @@ public:
 
 private:
   meeting_place open_place() {
-    if (given_place_) return {.base = given_place_, .client = {}, .file = {}, .server = {}};
+    if (given_place_) return meeting_place::in_store(plan_, given_place_);
     if (plan_.how == rendezvous_plan::way::tcp) {
       auto place = open_tcp(plan_, options_, {}, deadline_);
       place.client->set_limits(tcp_store::default_response_limit, deadline_ + 1s);
       return place;
     }
-    meeting_place out;
-    out.file = std::make_shared<file_store>(plan_.path, plan_.secret.secret, time_left(deadline_));
-    out.base = out.file;
-    return out;
+    return meeting_place::in_file(plan_, deadline_);
   }
 
   // Passes by what an earlier run has left.

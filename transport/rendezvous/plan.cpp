@@ -100,7 +100,8 @@ rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
     throw rendezvous_error(
         fmt::format("a job's name has at most 256 bytes, but TROUPE_JOB_ID or the option has {}",
                     plan.job.size()));
-  plan.secret = read_job_secret(options.variables, plan.job);
+  plan.variables = options.variables;
+  plan.secret = read_job_secret(options.variables);
   plan.listen_address = options.variables("TROUPE_LISTEN_ADDR");
   plan.host_id = options.variables("TROUPE_HOST_ID");
   return plan;
@@ -109,6 +110,34 @@ rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
 void find_master(const rendezvous_options& options, const job_place& place, rendezvous_plan& plan) {
   const auto master = read_master(options.variables, place, plan.job);
   plan.master = {master.host, master.port};
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1";
+}
+
+// Whoever shall find a secret that rank 0 makes must have the means to: between hosts there are
+// none, since neither MPI nor Slurm has a place that only the ranks of one user can read.
+void plan_agreement(bool method, bool one_host, rendezvous_plan& plan) {
+  using agreement = rendezvous_plan::agreement;
+  if (plan.secret) return;
+  if (!method) {
+    plan.agree = agreement::own_store;
+  } else if (plan.how == rendezvous_plan::way::file) {
+    plan.agree = agreement::file;
+  } else if (one_host || is_loopback(plan.master.host)) {
+    plan.agree = agreement::folder;
+  } else {
+    throw rendezvous_error(fmt::format(
+        "job '{}' may span several hosts (rank 0 is at {}), but nobody has given it a secret, and "
+        "without one anybody could join: set TROUPE_JOB_SECRET to the same 64 hex digits on every "
+        "rank (openssl rand -hex 32; mpirun -x TROUPE_JOB_SECRET hands it on, srun does by "
+        "itself), "
+        "or TROUPE_JOB_SECRET_FILE to a file with them that only you can read; or, if all ranks "
+        "run "
+        "on this host, set LOCAL_WORLD_SIZE to WORLD_SIZE or MASTER_ADDR to 127.0.0.1",
+        plan.job, to_string(plan.master)));
+  }
 }
 
 void check_port(const rendezvous_plan& plan) {
@@ -152,6 +181,10 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     find_master(options, place, plan);
   }
   if (method && plan.rank != 0) check_port(plan);
+  plan_agreement(method, plan.all_local, plan);
+  if (plan.agree == rendezvous_plan::agreement::folder && plan.world_size == 1 &&
+      plan.master.port == 0 && !options.dynamic)
+    plan.agree = rendezvous_plan::agreement::alone;
   // Newcomers may come from other hosts.
   if (options.dynamic) plan.all_local = false;
   return plan;
@@ -163,12 +196,15 @@ rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method
   plan.newcomer = true;
   plan.wanted_rank = options.rank;
   plan.name = options.name;
+  bool one_host = false;
   if (method && options.init_method == "env://") {
     auto place = read_job_place(options.variables);
     place.world_size.reset();
+    one_host = place.all_local;
     find_master(options, place, plan);
   }
   if (method) check_port(plan);
+  plan_agreement(method, one_host, plan);
   return plan;
 }
 

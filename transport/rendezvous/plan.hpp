@@ -14,6 +14,15 @@ namespace troupe::transport {
 struct rendezvous_plan {
   enum class way { tcp, file };
 
+  /// How ranks that were given no secret come to share one. Rank 0 makes it at random; what differs
+  /// is where the others find it.
+  enum class agreement {
+    alone,      ///< there are no others
+    folder,     ///< all are on this host: see published_secret
+    file,       ///< in the file that they meet in
+    own_store,  ///< in the store that the program has given
+  };
+
   way how = way::tcp;
   endpoint master;             ///< tcp
   std::filesystem::path path;  ///< file
@@ -25,7 +34,9 @@ struct rendezvous_plan {
   bool all_local = false;  ///< surely; false may mean unknown
   std::string name;
   std::string job;
-  chosen_secret secret;
+  std::optional<given_secret> secret;  ///< from outside
+  agreement agree = agreement::alone;  ///< without one
+  environment variables;
   std::optional<std::string> listen_address;  ///< TROUPE_LISTEN_ADDR: rank 0's, behind a NAT
   std::optional<std::string> host_id;         ///< TROUPE_HOST_ID
 };

@@ -103,7 +103,7 @@ using address_function = std::function<std::vector<std::byte>(const pre_roster&)
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node);
 
 /// The same in a store that exists already, whose `rank` and `world_size` are in the options; its
-/// keys "troupe/..." are used.
+/// keys "troupe/..." are used. A secret that nobody has given is kept there, too.
 roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
                   const address_function& address_of_this_node);
 

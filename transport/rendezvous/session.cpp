@@ -30,6 +30,27 @@ std::string goodbye_key(std::uint32_t rank) { return fmt::format("goodbye/{}", r
 
 }  // namespace
 
+meeting_place meeting_place::in_store(const rendezvous_plan& plan, std::shared_ptr<store> own) {
+  meeting_place out;
+  out.base = std::move(own);
+  if (plan.secret) {
+    out.secret = plan.secret->secret;
+  } else {
+    const auto mine = to_bytes(job_secret().hex());
+    out.secret = job_secret::from_hex(to_text(out.base->compare_set("troupe/secret", {}, mine)));
+  }
+  return out;
+}
+
+meeting_place meeting_place::in_file(const rendezvous_plan& plan, time_point deadline) {
+  meeting_place out;
+  const auto given = plan.secret ? std::optional(plan.secret->secret) : std::nullopt;
+  out.file = std::make_shared<file_store>(plan.path, given, time_left(deadline));
+  out.secret = out.file->secret();
+  out.base = out.file;
+  return out;
+}
+
 std::string meeting_place::refusals() const {
   try {
     return client ? client->refusals() : std::string();
@@ -93,6 +114,7 @@ void rendezvous_session::end(std::chrono::milliseconds goodbye,
   // A place that was not joined may be met at again in its next generation.
   if (joined_ && place_.client) place_.client->close();
   if (joined_ && place_.file) place_.file->close();
+  place_.published.reset();
   if (place_.server) place_.server->drain(std::min(limit, drain_limit));
 }
 

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "transport/rendezvous/plan.hpp"
+#include "transport/rendezvous/published_secret.hpp"
 #include "transport/store/file_store.hpp"
 #include "transport/store/store.hpp"
 #include "transport/store/tcp_store.hpp"
@@ -13,12 +16,21 @@
 
 namespace troupe::transport {
 
-/// How this process reaches the place where a job meets.
+/// How this process reaches the place where a job meets. Its parts end in reverse order: nobody
+/// looks for a server that has gone.
 struct meeting_place {
   std::shared_ptr<store> base;
-  std::shared_ptr<tcp_store> client;         ///< the same, if it is on the network
-  std::shared_ptr<file_store> file;          ///< the same, if it is in a file
-  std::shared_ptr<tcp_store_server> server;  ///< if this process serves it
+  std::shared_ptr<tcp_store> client;            ///< the same, if it is on the network
+  std::shared_ptr<file_store> file;             ///< the same, if it is in a file
+  std::shared_ptr<tcp_store_server> server;     ///< if this process serves it
+  std::shared_ptr<published_secret> published;  ///< if it has left the secret for the others
+  std::optional<job_secret> secret;             ///< the job's
+
+  /// A store that the program has given: without a secret from outside, one is kept in it.
+  static meeting_place in_store(const rendezvous_plan& plan, std::shared_ptr<store> own);
+
+  /// The file that `plan` names.
+  static meeting_place in_file(const rendezvous_plan& plan, time_point deadline);
 
   /// Whom the store turned away; empty if nobody or unknown.
   std::string refusals() const;

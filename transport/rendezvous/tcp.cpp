@@ -11,6 +11,7 @@
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
+#include "transport/rendezvous/published_secret.hpp"
 #include "transport/store/tcp_store_connect.hpp"
 
 namespace troupe::transport {
@@ -63,6 +64,21 @@ std::string listen_error_text(const socket_address& address, int error) {
   return fmt::format("rank 0 cannot listen on {}: {}", where, std::strerror(error));
 }
 
+// Where the secret comes from that rank 0 has.
+secret_source source_of(const rendezvous_plan& plan) {
+  if (plan.secret) return [secret = plan.secret->secret] { return secret; };
+  return [&plan] { return published_secret::find(plan.variables, plan.master.port); };
+}
+
+bool is_served(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
+               time_point deadline) {
+  try {
+    return static_cast<bool>(try_connect(addresses, source_of(plan)(), deadline).fd);
+  } catch (const store_error&) {
+    return false;  // whoever listens there has left no secret: it is not this job
+  }
+}
+
 // A socket that listens, or none if this very job is served there already.
 unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
                  time_point deadline) {
@@ -81,7 +97,7 @@ unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>&
     }
     if (error != EADDRINUSE) throw store_error(listen_error_text(*refused, error));
     const auto soon = std::min(deadline, deadline_after(500ms));
-    if (try_connect(addresses, plan.secret.secret, soon).fd) return {};
+    if (is_served(plan, addresses, soon)) return {};
     if (std::chrono::steady_clock::now() >= patience)
       throw store_error(listen_error_text(*refused, error));
     std::this_thread::sleep_for(20ms);
@@ -103,20 +119,28 @@ meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& op
                        store_contents contents, time_point deadline) {
   meeting_place out;
   auto where = plan.master;
+  auto source = source_of(plan);
   if (plan.rank == 0 && !plan.newcomer) {
     const auto addresses = listen_addresses(plan, deadline);
     if (auto fd = listen(plan, addresses, deadline)) {
       const auto here = local_address(fd.get());
-      out.server = std::make_shared<tcp_store_server>(std::move(fd), plan.secret.secret,
-                                                      limits_here(), std::move(contents));
+      const auto secret = plan.secret ? plan.secret->secret : job_secret();
+      // Before the server takes anybody in: who has found the secret is not turned away.
+      if (!plan.secret && plan.agree == rendezvous_plan::agreement::folder)
+        out.published = std::make_shared<published_secret>(
+            plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
+      source = [secret] { return secret; };
+      out.server = std::make_shared<tcp_store_server>(
+          std::move(fd), secret, limits_here(), std::move(contents));
       where.port = out.server->port();
       if (plan.listen_address) where.host = *plan.listen_address;
       if (here.is_any()) where.host = "127.0.0.1";
       if (options.on_listening) options.on_listening(where.port);
     }
   }
-  out.client = std::make_shared<tcp_store>(where, plan.secret.secret, deadline);
+  out.client = std::make_shared<tcp_store>(where, source, deadline);
   out.base = out.client;
+  out.secret = out.client->secret();
   return out;
 }
 

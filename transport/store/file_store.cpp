@@ -20,7 +20,8 @@ constexpr std::chrono::milliseconds longest_pause = 20ms;
 
 }  // namespace
 
-file_store::file_store(std::filesystem::path path, const job_secret& secret, milliseconds timeout)
+file_store::file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
+                       milliseconds timeout)
     : log_(std::in_place, std::move(path), secret, deadline_after(timeout)) {}
 
 file_store::~file_store() = default;

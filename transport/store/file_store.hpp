@@ -26,10 +26,14 @@ class file_store final : public store {
 public:
   /// Opens `path`, making it if need be. Throws store_error naming the path if it cannot be opened,
   /// is something else than a store's file, belongs to another user, is in use by a job with
-  /// another secret, or stays locked for `timeout`.
-  file_store(std::filesystem::path path, const job_secret& secret,
+  /// another secret, or stays locked for `timeout`. Without a secret, who begins the file makes one
+  /// and keeps it there for the others, so others than this user must have no access to it.
+  file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
              milliseconds timeout = milliseconds{30'000});
   ~file_store() override;
+
+  /// The one given, or the one found in the file.
+  const job_secret& secret() { return log().secret(); }
 
   /// Leaves the file, and removes it if nobody else has it open. Later calls throw store_error.
   void close();

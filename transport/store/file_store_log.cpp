@@ -17,13 +17,19 @@ namespace troupe::transport {
 
 namespace {
 
-constexpr char magic[8] = {'T', 'R', 'O', 'U', 'P', 'E', 'F', 1};
-constexpr std::uint64_t header_size = 64;
+constexpr char magic[8] = {'T', 'R', 'O', 'U', 'P', 'E', 'F', 2};
+constexpr std::size_t nonce_at = sizeof magic;
+constexpr std::size_t secret_at = nonce_at + 24;
+constexpr std::size_t proof_at = secret_at + job_secret::size;
+constexpr std::size_t header_size = proof_at + 32;
+using header_bytes = std::array<std::byte, header_size>;
 constexpr std::uint64_t record_head = 8 + 32;
 constexpr std::uint64_t largest_file = std::uint64_t{4} << 30;
 
 constexpr std::int64_t operation_range = std::int64_t{1} << 61;
 constexpr std::int64_t alive_range = operation_range + 1;
+
+constexpr const char* key_purpose = "troupe file store 2";
 
 std::span<const std::byte> magic_bytes() { return std::as_bytes(std::span(magic)); }
 
@@ -36,9 +42,9 @@ file_store_log::guard::guard(file_store_log& log, bool writing, time_point deadl
 
 file_store_log::guard::~guard() { log_.lock(operation_range, F_UNLCK); }
 
-file_store_log::file_store_log(std::filesystem::path path, const job_secret& secret,
+file_store_log::file_store_log(std::filesystem::path path, const std::optional<job_secret>& secret,
                                time_point deadline)
-    : path_(std::move(path)), key_(secret.subkey("troupe file store 1")) {
+    : path_(std::move(path)), given_(secret.has_value()), secret_(secret.value_or(job_secret())) {
   while (true) {
     fd_ = unique_fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd_) fail_errno("cannot be opened");
@@ -55,6 +61,11 @@ bool file_store_log::try_open() {
   if (!S_ISREG(ours.st_mode)) fail("is no regular file");
   if (ours.st_uid != geteuid())
     fail(fmt::format("belongs to user {}, not to this one", ours.st_uid));
+  if (!given_ && (ours.st_mode & 077) != 0)
+    fail(
+        fmt::format("may be used by others (mode {:04o}), so it cannot keep the job's secret: "
+                    "remove it, or set TROUPE_JOB_SECRET on every rank",
+                    ours.st_mode & 07777));
   if (lstat(path_.c_str(), &there) != 0 || there.st_ino != ours.st_ino ||
       there.st_dev != ours.st_dev)
     return false;
@@ -75,26 +86,37 @@ bool file_store_log::try_open() {
 void file_store_log::start_afresh() {
   if (ftruncate(fd_.get(), 0) != 0) fail_errno("cannot be emptied");
   random_bytes(nonce_);
-  std::array<std::byte, header_size> header;
+  header_bytes header{};
   std::memcpy(header.data(), magic, sizeof magic);
-  std::memcpy(header.data() + sizeof magic, nonce_.data(), nonce_.size());
-  const auto proof = key_.sign(std::span(header).first(32));
-  std::memcpy(header.data() + 32, proof.data(), proof.size());
+  std::memcpy(header.data() + nonce_at, nonce_.data(), nonce_.size());
+  if (!given_) std::ranges::copy(secret_.bytes(), header.begin() + secret_at);
+  const auto key = secret_.subkey(key_purpose);
+  std::ranges::copy(key.sign(std::span(header).first(proof_at)), header.begin() + proof_at);
   write_at(0, header);
 }
 
 void file_store_log::check_header() {
-  std::array<std::byte, header_size> header;
+  header_bytes header;
+  const auto all = std::span(header);
   if (!read_at(0, header)) fail("is in use, but has no complete header");
-  if (!std::ranges::equal(std::span(header).first(sizeof magic), magic_bytes()))
+  if (!std::ranges::equal(all.first(sizeof magic), magic_bytes()))
     fail("is in use by another version of Troupe");
-  job_secret::mac proof;
-  std::memcpy(proof.data(), header.data() + 32, proof.size());
-  if (!key_.verify(std::span(header).first(32), proof))
+  const auto kept = all.subspan<secret_at, job_secret::size>();
+  const bool keeps = std::ranges::any_of(kept, [](std::byte b) { return b != std::byte{0}; });
+  if (keeps == given_)
     fail(
-        "is in use by a job with another secret; TROUPE_JOB_SECRET and TROUPE_JOB_ID must be the "
-        "same on every rank, and a path serves one job at a time");
-  std::memcpy(nonce_.data(), header.data() + sizeof magic, nonce_.size());
+        fmt::format("is in use by a job that was given {} secret; TROUPE_JOB_SECRET must be set "
+                    "on every rank or on none",
+                    given_ ? "no" : "a"));
+  if (keeps) secret_ = job_secret::from_bytes(kept);
+  key_ = secret_.subkey(key_purpose);
+  job_secret::mac proof;
+  std::memcpy(proof.data(), header.data() + proof_at, proof.size());
+  if (!key_.verify(all.first(proof_at), proof))
+    fail(
+        "is in use by a job with another secret; TROUPE_JOB_SECRET must be the same on every rank, "
+        "and a path serves one job at a time");
+  std::memcpy(nonce_.data(), header.data() + nonce_at, nonce_.size());
   seen_ = header_size;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "transport/job_secret.hpp"
@@ -16,7 +17,8 @@ namespace troupe::transport {
 /// The file behind a `file_store`: records that are only appended, and the locks on it. Not
 /// thread-safe within the process.
 ///
-/// Layout: magic and version (8 bytes), a random nonce (24), a proof of the secret over both (32);
+/// Layout: magic and version (8 bytes), a random nonce (24), the secret (32) if whoever began the
+/// file had to make one, else zeros, a proof of the secret over all that (32);
 /// then records of a length (8, little-endian), a proof over nonce, offset and content (32), and
 /// the content. Locks are open-file-description byte ranges far behind the end: one for each
 /// operation, and one that all who have the file open share.
@@ -25,7 +27,8 @@ public:
   using time_point = std::chrono::steady_clock::time_point;
 
   /// See file_store.
-  file_store_log(std::filesystem::path path, const job_secret& secret, time_point deadline);
+  file_store_log(std::filesystem::path path, const std::optional<job_secret>& secret,
+                 time_point deadline);
 
   /// Removes the file if nobody else has it open.
   ~file_store_log();
@@ -34,6 +37,7 @@ public:
   file_store_log& operator=(const file_store_log&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
+  const job_secret& secret() const noexcept { return secret_; }
 
   /// While it lives, nobody else appends (`writing`) or begins to append.
   class guard {
@@ -71,6 +75,8 @@ private:
 
   const forked::home home_;
   std::filesystem::path path_;
+  const bool given_;  // the secret, from outside
+  job_secret secret_;
   job_secret key_;
   unique_fd fd_;
   std::array<std::byte, 24> nonce_{};

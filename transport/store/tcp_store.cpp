@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "messages/error.hpp"
-#include "transport/store/tcp_store_connect.hpp"
 
 namespace troupe::transport {
 
@@ -33,8 +32,13 @@ bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now
 }  // namespace
 
 tcp_store::tcp_store(endpoint where, const job_secret& secret, time_point deadline)
-    : where_(std::move(where)), secret_(secret) {
-  idle_.push_back(connect_until(where_, addresses_, secret_, deadline));
+    : tcp_store(std::move(where), secret_source([&] { return secret; }), deadline) {}
+
+tcp_store::tcp_store(endpoint where, const secret_source& secret, time_point deadline)
+    : where_(std::move(where)) {
+  auto made = connect_until(where_, addresses_, secret, deadline);
+  secret_ = made.secret;
+  idle_.push_back(std::move(made.fd));
   local_ = local_address(idle_.back().get());
 }
 

@@ -8,6 +8,7 @@
 #include "transport/job_secret.hpp"
 #include "transport/store/store.hpp"
 #include "transport/store/store_wire.hpp"
+#include "transport/store/tcp_store_connect.hpp"
 #include "transport/store/tcp_store_socket.hpp"
 
 namespace troupe::transport {
@@ -23,6 +24,10 @@ public:
   /// who does not know the job's secret (told after at most two seconds).
   tcp_store(endpoint where, const job_secret& secret, time_point deadline);
 
+  /// The same with a secret that may not be there yet, and may change until a server has it: each
+  /// attempt asks for it.
+  tcp_store(endpoint where, const secret_source& secret, time_point deadline);
+
   using store::set;
   void set(const std::string& key, std::span<const std::byte> value) override;
   bytes get(const std::string& key, milliseconds timeout = default_store_timeout) override;
@@ -37,6 +42,9 @@ public:
 
   /// This machine's address on the way to the server.
   socket_address local() const { return local_; }
+
+  /// The secret that the server has.
+  const job_secret& secret() const noexcept { return secret_; }
 
   /// Whom the server has refused so far, as a clause for an error's text; empty for nobody.
   std::string refusals();
@@ -56,7 +64,7 @@ private:
   store_reply exchange(int fd, const store_request& request, time_point deadline);
 
   const endpoint where_;
-  const job_secret secret_;
+  job_secret secret_;  // constant once connected
   std::vector<socket_address> addresses_;
   socket_address local_;
   std::mutex mutex_;

@@ -48,7 +48,7 @@ std::string shake_hands(int fd, const job_secret& secret, time_point deadline, b
     case store_handshake::verdict::wrong_secret:
       lasting = true;
       return "it does not know this job's secret: another job listens there, or "
-             "TROUPE_JOB_SECRET or TROUPE_JOB_ID is not the same on every rank";
+             "TROUPE_JOB_SECRET is not the same on every rank";
   }
   if (const auto r = write_all(fd, answer, deadline); r != io_result::done) return said(r);
   return {};
@@ -84,8 +84,8 @@ attempt try_connect(const std::vector<socket_address>& addresses, const job_secr
   return out;
 }
 
-unique_fd connect_until(const endpoint& where, std::vector<socket_address>& addresses,
-                        const job_secret& secret, time_point deadline) {
+proven_connection connect_until(const endpoint& where, std::vector<socket_address>& addresses,
+                                const secret_source& secret, time_point deadline) {
   const auto start = std::chrono::steady_clock::now();
   const auto limit = time_left(deadline);
   auto patience_ends = time_point::max();
@@ -97,12 +97,15 @@ unique_fd connect_until(const endpoint& where, std::vector<socket_address>& addr
     const auto now = std::chrono::steady_clock::now();
     try {
       if (addresses.empty()) addresses = resolve(where, deadline);
-      auto result = try_connect(addresses, secret, std::min(deadline, now + attempt_limit));
-      if (result.fd) return std::move(result.fd);
+      const auto key = secret();
+      auto result = try_connect(addresses, key, std::min(deadline, now + attempt_limit));
+      if (result.fd) return {std::move(result.fd), key};
       reason = std::move(result.reason);
       patience_ends = result.lasting ? std::min(patience_ends, now + patience) : time_point::max();
     } catch (const store_error& e) {
-      reason = e.fault().text;  // a name that is unknown now may be known soon
+      // A name that is unknown now may be known soon, and a secret be there.
+      reason = e.fault().text;
+      patience_ends = time_point::max();
     }
     if (std::chrono::steady_clock::now() >= patience_ends)
       give_up(where, reason, attempts,

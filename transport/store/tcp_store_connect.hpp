@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,18 @@ struct attempt {
 attempt try_connect(const std::vector<socket_address>& addresses, const job_secret& secret,
                     time_point deadline);
 
+/// The secret for the next attempt. Throws store_error if it cannot be had yet.
+using secret_source = std::function<job_secret()>;
+
+/// A connection, and the secret with which it was made.
+struct proven_connection {
+  unique_fd fd;
+  job_secret secret;
+};
+
 /// As `try_connect`, again and again with growing pauses until `deadline`, or until an attempt has
 /// failed lastingly for two seconds. Fills `addresses` if it is empty. Throws store_error.
-unique_fd connect_until(const endpoint& where, std::vector<socket_address>& addresses,
-                        const job_secret& secret, time_point deadline);
+proven_connection connect_until(const endpoint& where, std::vector<socket_address>& addresses,
+                                const secret_source& secret, time_point deadline);
 
 }  // namespace troupe::transport

@@ -1,0 +1,111 @@
+// Options that cannot be, and options that nodes do not have in common.
+#include "actors/job_rules.hpp"
+
+#include "tests/actors/job.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::function<void(rpc_options&)>& change) {
+  rpc_options options;
+  change(options);
+  const auto why = fault_of<invalid_argument>([&] { check_options(options); }).text;
+  // Whoever makes a node hears of it, before anybody is waited for.
+  EXPECT_EQ(fault_of<invalid_argument>([&] { init_rpc(options); }).text, why);
+  EXPECT_EQ(fault_of<invalid_argument>([&] { local_nodes({"a"}, options); }).text, why);
+  return why;
+}
+
+TEST(rpc_options, that_cannot_be_are_named) {
+  EXPECT_NO_THROW(check_options({}));
+  EXPECT_THAT(refusal([](auto& o) { o.max_threads = 0; }),
+              HasSubstr("rpc_options::max_threads is 0, but must be 1 or more"));
+  EXPECT_THAT(refusal([](auto& o) { o.rpc_timeout = -1ms; }),
+              HasSubstr("RPC Timeout must be non-negative: rpc_options::rpc_timeout is -1 ms"));
+  EXPECT_THAT(refusal([](auto& o) { o.init_timeout = 0ms; }),
+              HasSubstr("rpc_options::init_timeout is 0 ms, but must be from 1 ms"));
+  EXPECT_THAT(refusal([](auto& o) { o.keepalive = 0ms; }),
+              HasSubstr("rpc_options::keepalive is 0 ms, but must be from 1 ms"));
+  EXPECT_THAT(refusal([](auto& o) { o.hang_limit = -5ms; }),
+              HasSubstr("rpc_options::hang_limit is -5 ms, but must be from 1 ms"));
+  EXPECT_THAT(refusal([](auto& o) { o.hang_limit = std::chrono::milliseconds::max(); }),
+              HasSubstr("or 0 for a node that may be silent for ever"));
+  EXPECT_THAT(refusal([](auto& o) { o.transport = static_cast<backend>(7); }),
+              HasSubstr("rpc_options::transport is the number 7, but must be backend::automatic"));
+  EXPECT_THAT(refusal([](auto& o) { o.overload = static_cast<when_full>(2); }),
+              HasSubstr("rpc_options::overload is the number 2"));
+  EXPECT_THAT(refusal([](auto& o) { o.on_leader_loss = static_cast<leader_loss>(2); }),
+              HasSubstr("rpc_options::on_leader_loss is the number 2"));
+  EXPECT_THAT(refusal([](auto& o) { o.operators = {"everything"}; }),
+              HasSubstr("rpc_options::operators has 'everything'"));
+}
+
+struct difference {
+  const char* name;
+  void (*make)(rpc_options&);
+  const char* text;
+};
+
+class rules : public testing::TestWithParam<difference> {
+protected:
+  rpc_options options(std::uint32_t rank, bool dynamic) const {
+    rpc_options out;
+    out.init_method = "file://" + (folder_.path() / "meet").string();
+    out.rank = rank;
+    out.world_size = dynamic ? 1 : 3;
+    out.admits_newcomers = dynamic;
+    out.init_timeout = patience;
+    return out;
+  }
+
+  const temporary_folder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    that_differ, rules,
+    testing::Values(
+        difference{"window_messages", [](rpc_options& o) { o.window.messages = 100; },
+                   "rpc_options::window.messages must be the same on all nodes, but is 8192 at "
+                   "rank 0 ('worker0') and 100 at rank 1 ("},
+        difference{"window_bytes", [](rpc_options& o) { o.window.bytes = 0; },
+                   "rpc_options::window.bytes must be the same on all nodes, but is 67108864 at "
+                   "rank 0 ('worker0') and 0 at rank 1 ("},
+        difference{"transport", [](rpc_options& o) { o.transport = backend::tcp; },
+                   "rpc_options::transport must be the same on all nodes, but is "
+                   "backend::automatic at rank 0 ('worker0') and backend::tcp at rank 1 ("},
+        difference{"hang_limit", [](rpc_options& o) { o.hang_limit = 5s; },
+                   "rpc_options::hang_limit must be the same on all nodes, but is 60000 ms at rank "
+                   "0 ('worker0') and 5000 ms at rank 1 ("},
+        difference{"on_leader_loss", [](rpc_options& o) { o.on_leader_loss = leader_loss::elect; },
+                   "rpc_options::on_leader_loss must be the same on all nodes, but is "
+                   "leader_loss::end at rank 0 ('worker0') and leader_loss::elect at rank 1 ("}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(rules, are_told_to_all_founders) {
+  std::vector<std::future<std::string>> coming;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    auto mine = options(rank, false);
+    if (rank == 1) GetParam().make(mine);
+    coming.push_back(std::async(std::launch::async, [mine] {
+      return fault_of<rendezvous_error>([&] { init_rpc(mine); }).text;
+    }));
+  }
+  for (auto& one : coming) EXPECT_THAT(one.get(), HasSubstr(GetParam().text));
+}
+
+TEST_P(rules, are_told_to_a_newcomer_who_is_not_let_in) {
+  const auto founder = init_rpc(options(0, true));
+  auto mine = options(0, true);
+  mine.rank.reset();
+  mine.joins_running = true;
+  mine.name = "late";
+  GetParam().make(mine);
+  EXPECT_THAT(fault_of<rendezvous_error>([&] { init_rpc(mine); }).text, HasSubstr(GetParam().text));
+  EXPECT_EQ(founder.world_size(), 1u);
+  founder.shutdown(true, patience);
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "transport/job_secret.hpp"
+#include "transport/private_folder.hpp"
+#include "transport/rendezvous/environment.hpp"
+
+namespace troupe::transport {
+
+/// Where this user's processes on this host leave secrets for one another: in the folder "troupe"
+/// of XDG_RUNTIME_DIR and of /run/user/UID, as far as these are this user's alone, and in
+/// /tmp/troupe-UID. The first that can be had is written to, all are read, since not all ranks need
+/// have the same variables.
+std::vector<std::filesystem::path> secret_folders(const environment& env);
+
+/// The random secret of a job to which nobody has given one, in a file that this user alone can
+/// read, for the job's other ranks on this host.
+///
+/// Whoever listens on the job's port publishes, so that there is one publisher at a time, and the
+/// file is found by the port. It appears with its content (rename), and its publisher holds a lock
+/// on it (flock) that ends with the process: what a killed one has left is nobody's secret, and
+/// goes when the next one publishes. Other users can neither read it nor put one in its place:
+/// folder and file are checked, once they are open, to be this user's alone.
+class published_secret {
+public:
+  /// Publishes for the one who listens on `port`. Throws store_error when there is no folder for
+  /// it, or another job of this user holds the port, at another address, until `deadline`.
+  published_secret(const environment& env, std::uint16_t port, const job_secret& secret,
+                   time_point deadline);
+
+  /// Takes it back.
+  ~published_secret();
+
+  published_secret(const published_secret&) = delete;
+  published_secret& operator=(const published_secret&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// What was published for `port` on this host by somebody who lives. Throws store_error, which
+  /// names the places, if that is nothing (yet).
+  static job_secret find(const environment& env, std::uint16_t port);
+
+private:
+  std::filesystem::path path_;
+  unique_fd folder_;
+  unique_fd file_;
+  pid_t publisher_;  // a forked child takes nothing back
+};
+
+}  // namespace troupe::transport
