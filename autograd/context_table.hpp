@@ -37,6 +37,9 @@ public:
   /// The actor of a context. Throws unknown_context.
   pass_actor actor_of(const std::shared_ptr<participant>& part);
 
+  /// How many of those that have served a context are free for the next one.
+  std::size_t free_actors() { return workers_.count_free(); }
+
   /// A number for a message or a pass, which no other of the job's has, and none of the node's that
   /// had this one's rank before it.
   std::uint64_t next_number() noexcept { return prefix() | (++last_number_ & low_bits); }

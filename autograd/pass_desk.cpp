@@ -1,5 +1,7 @@
 #include "autograd/pass_desk.hpp"
 
+#include <algorithm>
+
 #include "actors/lent_thread.hpp"
 #include "actors/spawn.hpp"
 #include "autograd/pass_steps.hpp"
@@ -83,6 +85,11 @@ void pass_actors::take_back(pass_worker&& one) noexcept {
     return;  // it ends when nobody has its handle any more
   }
   troupe::detail::end_here(node_, handle_of(one));
+}
+
+std::size_t pass_actors::count_free() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(std::count_if(idle_.begin(), idle_.end(), &is_alone));
 }
 
 void pass_actors::close() {

@@ -79,13 +79,16 @@ public:
   /// Its context is over: what it still holds of it goes now, on the calling thread if possible.
   void take_back(pass_worker&& one) noexcept;
 
+  /// How many work for nobody, and are told nothing any more: the next contexts get these.
+  std::size_t count_free();
+
   /// The node ends, and with it those who work for nobody. They end when they come back from now
   /// on.
   void close();
 
-private:
   static constexpr std::size_t most_idle = 64;
 
+private:
   node_core& node_;
   std::mutex mutex_;
   bool closed_ = false;

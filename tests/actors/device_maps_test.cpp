@@ -29,7 +29,7 @@ protected:
                                    : fault_of<rendezvous_error>([&] { coming[i].get(); }).text;
       EXPECT_THAT(text, HasSubstr(why)) << i;
     }
-    EXPECT_LT(clock::now() - start, 10s);
+    EXPECT_LT(clock::now() - start, rpc_options().init_timeout / 2);
   }
 };
 
@@ -108,7 +108,7 @@ TEST_F(device_maps, are_named_at_once_when_a_gpu_has_none) {
                 HasSubstr("the device map of 'c' for 'b' does not lead to cuda:0"));
     EXPECT_THAT(fault_of<encode_error>([&] { nodes[2].remote<&on_gpu>("b", 0).to_here(); }).text,
                 HasSubstr("from 'b' to 'c'"));
-    EXPECT_LT(clock::now() - begin, 1s);
+    EXPECT_LT(clock::now() - begin, rpc_options().rpc_timeout / 2);
     EXPECT_TRUE(nodes[0].rpc_sync<&twice>("b", at::ones({3})).equal(at::full({3}, 2.0)));
   }
   shut_down(nodes);

@@ -33,7 +33,7 @@ protected:
 };
 
 TEST_F(a_process_that_stands_still, is_shut_out_after_the_limit_and_learns_of_it) {
-  start(500ms);
+  start(2s);
   const auto there = node_->spawn_on<count_from>("worker1", 5);
   EXPECT_EQ(node_->rpc_sync<&add_to>("worker2", there, 1), 6);  // they are there
   ranks_[0]->stop();
@@ -43,11 +43,11 @@ TEST_F(a_process_that_stands_still, is_shut_out_after_the_limit_and_learns_of_it
   ASSERT_TRUE(call.wait_for(patience));
   const auto after = clock::now() - start;
   // It may have been silent for an interval of pings, a quarter of the limit, before.
-  EXPECT_GT(after, 350ms);
-  EXPECT_LT(after, 2s);
+  EXPECT_GT(after, 1400ms);
+  EXPECT_LT(after, patience / 2);
   const auto why = fault_of<peer_lost>([&] { call.get(); });
   EXPECT_EQ(why.node, "worker1");
-  EXPECT_NE(why.text.find("has not answered for 500 ms though its connection lives"),
+  EXPECT_NE(why.text.find("has not answered for 2000 ms though its connection lives"),
             std::string::npos)
       << why.text;
   EXPECT_EQ(fault_of<peer_lost>([&] { elsewhere.get_for(patience); }).node, "worker1");
@@ -65,7 +65,7 @@ TEST_F(a_process_that_stands_still, is_shut_out_after_the_limit_and_learns_of_it
 }
 
 TEST_F(a_process_that_stands_still, for_less_than_the_limit_loses_nothing) {
-  start(2s);
+  start(20s);
   const auto there = node_->spawn_on<count_from>("worker1", 0);
   EXPECT_EQ(node_->rpc_sync<&add_to>("worker2", there, 1), 1);
   ranks_[0]->stop();

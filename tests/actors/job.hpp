@@ -18,8 +18,9 @@ namespace troupe::test {
 
 using namespace std::chrono_literals;
 
-/// Longer than anything takes that works, so that a test which waits for ever fails instead.
-inline constexpr auto patience = 20s;
+/// Longer than anything takes that works, on a machine that has much else to do as well, so that a
+/// test which waits for ever fails instead; CTest gives it 300 s.
+inline constexpr auto patience = 100s;
 
 /// True as soon as `condition` holds; false when it does not in time.
 inline bool eventually(const std::function<bool()>& condition) {

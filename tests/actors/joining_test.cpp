@@ -1,30 +1,15 @@
 // Nodes that join a running job and leave it, over UCX: found by a file or at an address.
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <set>
 
 #include "tests/actors/job.hpp"
 #include "tests/actors/rank_functions.hpp"
+#include "tests/free_port.hpp"
 #include "tests/rank_process.hpp"
 
 namespace troupe::test {
 
 namespace {
-
-std::uint16_t free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof where;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&where), size) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&where), &size) != 0)
-    throw std::runtime_error("no free port");
-  close(fd);
-  return ntohs(where.sin_port);
-}
 
 /// What a node's watcher has heard.
 class history {
@@ -200,7 +185,7 @@ TEST_P(joining, is_refused_without_the_jobs_secret) {
   const auto founder = found();
   setenv("TROUPE_JOB_SECRET", std::string(64, 'a').c_str(), 1);
   auto stranger = newcomer("stranger");
-  stranger.init_timeout = 5s;
+  stranger.init_timeout = patience;
   const auto why = refusal(stranger);
   unsetenv("TROUPE_JOB_SECRET");
   EXPECT_THAT(why, testing::HasSubstr("secret"));
@@ -220,15 +205,18 @@ TEST_P(joining, waits_for_a_job_and_says_so_in_the_end) {
   shut_down(nodes);
 }
 
-// A node that still has its door open waits for nobody at its end.
+// A node that still has its door open waits for nobody at its end: it would for five seconds. A
+// machine may stand still for as long, but not each time.
 TEST_P(joining, ends_with_the_job) {
-  auto nodes = std::vector<node>{found(), join("a")};
-  const auto start = clock::now();
-  shut_down(nodes);
-  EXPECT_LT(clock::now() - start, 3s);
-  nodes = {found(), join("a")};  // the same place, at once
-  call_all_pairs(nodes);
-  shut_down(nodes);
+  int slow = 0;
+  for (int round = 0; round < 5; ++round) {  // in the same place, one after the other
+    auto nodes = std::vector<node>{found(), join("a")};
+    call_all_pairs(nodes);
+    const auto start = clock::now();
+    shut_down(nodes);
+    slow += clock::now() - start > 4s;
+  }
+  EXPECT_LT(slow, 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(by, joining, testing::Values("file", "tcp"),

@@ -1,6 +1,4 @@
 // The end of nodes among what else a program does: CAF's own means, forks, an exit in a hurry.
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
+#include "tests/free_port.hpp"
 
 namespace troupe::test {
 namespace {
@@ -49,20 +48,8 @@ TEST_P(node_end, leaves_a_forked_process_alone) {
   shut_down(nodes);
 }
 
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in here{};
-  here.sin_family = AF_INET;
-  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof here;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&here), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size), 0);
-  close(fd);
-  return ntohs(here.sin_port);
-}
-
-// Rank 0 keeps the store, and waits for the others' goodbye only when all end together.
-TEST(node_end, at_once_is_at_once_also_on_rank_0) {
+// How long rank 0 took to end at once, with another node that lives on.
+clock::duration end_of_rank_0() {
   rpc_options options;
   options.init_method = "tcp://127.0.0.1:" + std::to_string(free_port());
   options.world_size = 2;
@@ -75,8 +62,17 @@ TEST(node_end, at_once_is_at_once_also_on_rank_0) {
   auto first = joining[0].get(), second = joining[1].get();
   const auto start = clock::now();
   first.shutdown(false);
-  EXPECT_LT(clock::now() - start, 3s);
+  const auto took = clock::now() - start;
   second.shutdown(false);
+  return took;
+}
+
+// Rank 0 keeps the store, and waits for the others' goodbye, five seconds at most, only when all
+// end together. A machine may stand still for as long, but not each time.
+TEST(node_end, at_once_is_at_once_also_on_rank_0) {
+  int slow = 0;
+  while (slow < 5 && end_of_rank_0() > 4s) ++slow;
+  EXPECT_LT(slow, 5);
 }
 
 TEST(node_end, local_nodes_need_names_of_their_own) {

@@ -300,7 +300,7 @@ TEST_P(operators, take_options_behind_the_arguments) {
   auto nodes = start({"a", "ps"});
   const auto x = at::ones({3});
   EXPECT_TRUE(at::equal(
-      nodes[0].rpc_sync("ps", "aten::neg", x, timeout(20s), no_wait).to<at::Tensor>(), -x));
+      nodes[0].rpc_sync("ps", "aten::neg", x, timeout(patience), no_wait).to<at::Tensor>(), -x));
   EXPECT_TRUE(at::equal(
       nodes[0].rpc_async("ps", "aten::add", x, kw("other", x), timeout(0s)).get().to<at::Tensor>(),
       x + x));
@@ -415,11 +415,21 @@ TEST_P(operators, name_the_types_that_cannot_travel) {
   EXPECT_EQ(why.function, "aten::empty.memory_format");
 }
 
+void pass_the_door() { shared_door::current()->pass(); }
+
 TEST(operator_names, stand_in_timeouts_and_in_what_the_node_tells) {
-  auto nodes = local_nodes({"a", "ps"});
-  const auto slow = at::rand({1'500, 1'500}, at::kDouble);
-  const auto why = fault_of<rpc_timeout>(
-      [&] { nodes[0].rpc_sync("ps", "aten::linalg_svd", slow, timeout(1ms)); });
+  rpc_options options;
+  options.max_threads = 1;
+  std::vector<node> nodes;
+  const shared_door door;
+  nodes = local_nodes({"a", "ps"}, options);
+  const auto busy = nodes[0].rpc_async<&pass_the_door>("ps");  // takes the only thread
+  ASSERT_TRUE(door->wait_for(1));
+  const auto why = fault_of<rpc_timeout>([&] {
+    nodes[0].rpc_sync("ps", "aten::linalg_svd", at::rand({2, 2}), timeout(1ms));
+  });
+  door->open();
+  busy.get();
   EXPECT_EQ(why.function, "aten::linalg_svd");
   EXPECT_EQ(why.node, "ps");
   nodes[1].shutdown(false);

@@ -75,7 +75,7 @@ TEST_P(priorities, let_a_call_pass_those_that_wait_for_a_thread) {
   std::vector<future<int>> calls;
   for (int i = 0; i < 20; ++i) calls.push_back(nodes[0].rpc_async<&note>("b", i, priority::normal));
   for (int i = 0; i < 3; ++i)
-    calls.push_back(nodes[0].rpc_async<&note>("b", urgent + i, timeout(10s), priority::high));
+    calls.push_back(nodes[0].rpc_async<&note>("b", urgent + i, timeout(patience), priority::high));
   ASSERT_TRUE(has_answered(gone));
   EXPECT_TRUE(order_so_far().empty());
   door->open();
@@ -111,7 +111,7 @@ TEST_P(priorities, let_a_message_pass_those_in_a_mailbox) {
     for (int i = 1; i < 50; ++i) troupe::send(there, item{i});
     troupe::send(there, item{urgent}, priority::high);
     troupe::send(there, item{urgent + 1}, priority::high, no_wait);
-    const auto soon = request(there, all_items{}, timeout(10s), priority::high);
+    const auto soon = request(there, all_items{}, timeout(patience), priority::high);
     ASSERT_TRUE(has_answered(gone));
     door->open();
     EXPECT_LT(soon.get().size(), 10u);

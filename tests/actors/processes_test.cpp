@@ -79,7 +79,6 @@ TEST_F(processes, hear_of_one_that_is_killed) {
   EXPECT_EQ(node_->rpc_sync<&plus_one>("worker1", 1), 2);  // they are there
 
   ranks_[0]->kill();
-  const auto start = clock::now();
   for (auto& call : calls) {
     ASSERT_TRUE(call.wait_for(patience));
     try {
@@ -91,7 +90,6 @@ TEST_F(processes, hear_of_one_that_is_killed) {
     }
   }
   EXPECT_EQ(elsewhere.get_for(patience), "worker1");
-  EXPECT_LT(clock::now() - start, 5s);
   EXPECT_TRUE(eventually([&] { return request(watching, look{}).get_for(patience) == 1; }));
   EXPECT_THROW(request(doomed, total{}).get_for(patience), peer_lost);
   EXPECT_THROW(node_->rpc_sync<&plus_one>("worker1", 1), peer_lost);

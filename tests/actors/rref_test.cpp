@@ -65,7 +65,7 @@ TEST_P(rrefs, a_result_stays_where_it_is_made_and_is_fetched) {
   {
     const auto r = nodes[0].remote<&plus>("b", 1, 2);
     EXPECT_EQ(r.to_here(), 3);
-    EXPECT_EQ(r.to_here(timeout(5s)), 3);
+    EXPECT_EQ(r.to_here(timeout(patience)), 3);
     EXPECT_EQ(r.owner_name(), "b");
     EXPECT_EQ(r.owner().id, 1u);
     EXPECT_FALSE(r.is_owner());
@@ -86,7 +86,7 @@ TEST_P(rrefs, an_object_is_constructed_and_called_where_it_lives) {
     const auto m = nodes[0].remote<model>("b", 3);
     EXPECT_EQ(m.rpc_sync<&model::forward>(4), 12);
     m.rpc_sync<&model::set>(5);
-    EXPECT_EQ(m.rpc_async<&model::forward>(4, timeout(5s)).get(), 20);
+    EXPECT_EQ(m.rpc_async<&model::forward>(4, timeout(patience)).get(), 20);
     EXPECT_EQ(m.rpc_sync<&model::name>(), "b");
     EXPECT_EQ(m.rpc_sync<&twice>(4), 40);
     EXPECT_EQ(m.rpc_sync<&model::later>(2), 10);
@@ -310,20 +310,30 @@ int slow(int ms) {
   return ms;
 }
 
+// At the door of the test.
+int made_late(int x) {
+  shared_door::current()->pass();
+  return x;
+}
+
 TEST_P(rrefs, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetched) {
   auto nodes = start({"a", "b", "c"});
-  {
-    const auto r = nodes[0].remote<&slow>("b", 200);
+  for (const char* where : {"b", "a"}) {
+    const shared_door door;
+    const auto r = nodes[0].remote<&made_late>(where, 200);
     EXPECT_EQ(fault_of<rpc_timeout>([&] { r.to_here(timeout(10ms)); }).limit, 10ms);
+    ASSERT_TRUE(door->wait_for(1));
+    door->open();
     EXPECT_EQ(r.to_here(), 200);
-    const auto self = nodes[0].remote<&slow>("a", 200);
-    EXPECT_EQ(fault_of<rpc_timeout>([&] { self.to_here(timeout(10ms)); }).limit, 10ms);
-    EXPECT_EQ(self.to_here(), 200);
+  }
+  {
     // The limit of the creation itself.
-    const auto given_up = nodes[0].remote<&slow>("b", 200, timeout(10ms));
-    std::this_thread::sleep_for(50ms);
+    const shared_door door;
+    const auto given_up = nodes[0].remote<&made_late>("b", 200, timeout(10ms));
     EXPECT_THAT(fault_of<rpc_timeout>([&] { given_up.to_here(); }).text,
                 testing::HasSubstr("RRef creation via rpc.remote() timed out"));
+    ASSERT_TRUE(door->wait_for(1));
+    door->open();
     EXPECT_THROW(nodes[0].rpc_sync<&value_of>("c", given_up), rpc_timeout);
     EXPECT_THROW(given_up.rpc_sync<&doubled>(), rpc_timeout);
   }
@@ -373,8 +383,9 @@ TEST_P(rrefs, giving_up_a_read_leaves_the_value_alone) {
   shut_down(nodes);
 }
 
-std::atomic<int> told{0};
+std::atomic<int> begun{0}, told{0};
 void run_until_cancelled(rref<int>) {
+  ++begun;
   const auto deadline = clock::now() + patience;
   while (!call_cancelled() && clock::now() < deadline) std::this_thread::sleep_for(1ms);
   if (call_cancelled()) ++told;
@@ -383,12 +394,12 @@ void run_until_cancelled_by_value(int) { run_until_cancelled({}); }
 
 TEST_P(rrefs, calls_that_take_references_can_be_cancelled) {
   auto nodes = start({"a", "b", "c"});
-  told = 0;
+  begun = told = 0;
   {
     const auto r = nodes[0].remote<&plus>("b", 1, 2);
     const future<void> calls[] = {nodes[0].rpc_async<&run_until_cancelled>("c", r),
                                   nodes[0].rpc_async<&run_until_cancelled_by_value>("c", r)};
-    std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(eventually([] { return begun == 2; }));
     for (const auto& call : calls) call.cancel();
     EXPECT_TRUE(eventually([] { return told == 2; }));
   }
@@ -401,7 +412,8 @@ TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answe
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
   {
-    auto on_b = a.remote<&slow>("b", 200);
+    const shared_door door;
+    auto on_b = a.remote<&made_late>("b", 200);
     const auto sum = a.rpc_async<&plus>("c", on_b, 1);
     auto next = a.remote<&plus>("c", on_b, 2);
     const auto unheard = a.rpc_async<&plus>("c", on_b, 3, timeout(10ms));
@@ -411,6 +423,8 @@ TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answe
     EXPECT_EQ(a.debug_info().user_rrefs, 2u);         // what is lent, and `next`
     EXPECT_THROW(unheard.get(), rpc_timeout);
     EXPECT_EQ(a.debug_info().user_rrefs, 2u);
+    ASSERT_TRUE(door->wait_for(1));
+    door->open();
     EXPECT_EQ(sum.get(), 201);
     EXPECT_EQ(next.to_here(), 202);
     EXPECT_TRUE(eventually([&] { return a.debug_info().user_rrefs == 1; }));
@@ -467,6 +481,7 @@ TEST_P(rrefs, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
   hasty.rpc_timeout = 50ms;
   auto nodes = start({"a", "b", "c"}, hasty);
   {
+    // Longer than the limit of calls that name none, which c's fetching must not have.
     const auto r = nodes[0].remote<&slow>("b", 300, timeout(0ms));
     EXPECT_EQ(nodes[0].rpc_sync<&plus>("c", r, 1, timeout(0ms)), 301);
     EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(patience)).to_here(), 301);
@@ -578,7 +593,7 @@ TEST_P(rrefs, end_with_their_owner_and_so_does_what_waits_for_them) {
     EXPECT_EQ(waiting, 1);
   }
   nodes[0].shutdown(false);
-  EXPECT_THROW(mine.to_here(timeout(5s)), not_initialized);
+  EXPECT_THROW(mine.to_here(timeout(patience)), not_initialized);
   EXPECT_THROW(mine.to_here_async(), not_initialized);
   nodes[1].shutdown(false);
   nodes.clear();

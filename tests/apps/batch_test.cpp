@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,8 +19,6 @@ namespace {
 using namespace batch;
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-constexpr auto patience = 20s;
 
 void shut_down(std::vector<troupe::node>& nodes) {
   std::vector<std::jthread> threads;
@@ -199,16 +198,23 @@ TEST(batch, trainers_learn) {
   shut_down(nodes);
 }
 
+// Ends that node once it has said as much as it does in a small part of its work.
+std::jthread end_during_work(const troupe::node& whom) {
+  const auto before = whom.debug_info().traffic.messages_sent;
+  return std::jthread([=] {
+    EXPECT_TRUE(
+        troupe::test::soon([&] { return whom.debug_info().traffic.messages_sent >= before + 50; }));
+    whom.shutdown(false);
+  });
+}
+
 TEST(batch, goes_on_without_a_rank_that_is_lost) {
   auto nodes = troupe::local_nodes({"server", "first", "second"});
   std::ostringstream out;
   common::status_line line(out, false);
   auto opts = small_job(job_kind::server, 4);
   opts.rounds = 1500;
-  std::jthread killer([&] {
-    std::this_thread::sleep_for(100ms);  // a small part of the run
-    nodes[2].shutdown(false);
-  });
+  auto killer = end_during_work(nodes[2]);
   const auto result = compare_servers(nodes[0], opts, line);
   killer.join();
   EXPECT_FALSE(result.complete());
@@ -224,10 +230,7 @@ TEST(batch, ends_when_nobody_is_left) {
   auto nodes = troupe::local_nodes({"server", "only"});
   auto opts = small_job(job_kind::agent, 3);
   opts.rounds = 1000000;
-  std::jthread killer([&] {
-    std::this_thread::sleep_for(100ms);
-    nodes[1].shutdown(false);
-  });
+  auto killer = end_during_work(nodes[1]);
   std::ostringstream out;
   common::status_line line(out, false);
   EXPECT_THROW(compare_agents(nodes[0], opts, line), troupe::peer_lost);
@@ -328,7 +331,7 @@ std::vector<std::string> program(int ranks, std::vector<std::string> arguments) 
 }
 
 TEST(batch_program, compares_on_three_ranks) {
-  const std::string path = testing::TempDir() + "batch_test.json";
+  const std::string path = testing::TempDir() + "batch_test." + std::to_string(getpid());
   for (const char* job : {"server", "agent"}) {
     const auto result =
         troupe::test::run_launcher(program(3, {job, "--width", "64", "--json", path}));

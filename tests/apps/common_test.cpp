@@ -3,6 +3,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -21,7 +22,7 @@ using namespace common;
 using testing::HasSubstr;
 
 TEST(files, are_written_or_the_failure_names_them) {
-  const std::string path = testing::TempDir() + "common_test.txt";
+  const std::string path = testing::TempDir() + "common_test." + std::to_string(getpid());
   require_writable(path);
   write_file(path, "text");
   require_writable(path);  // keeps what is there

@@ -40,7 +40,7 @@ void redirect(const std::string& path, int flags, int to) {
 }  // namespace
 
 bool soon(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return condition();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -95,7 +95,7 @@ std::string launch::out() const { return read_file(folder_ + "/out"); }
 std::string launch::err() const { return read_file(folder_ + "/err"); }
 
 launch_result launch::wait() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline)

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -93,8 +94,10 @@ TEST(hogwild, learns_on_nodes_of_one_process) {
 
 TEST(hogwild, goes_on_without_a_trainer_that_is_lost) {
   auto nodes = troupe::local_nodes({"server", "first", "second"});
-  std::jthread killer([&] {
-    std::this_thread::sleep_for(300ms);
+  const auto before = nodes[2].debug_info().traffic.messages_sent;
+  std::jthread killer([&] {  // in a small part of its work
+    EXPECT_TRUE(troupe::test::soon(
+        [&] { return nodes[2].debug_info().traffic.messages_sent >= before + 50; }));
     nodes[2].shutdown(false);
   });
   std::ostringstream out;
@@ -196,7 +199,7 @@ class parameter_server_program : public testing::TestWithParam<std::uint64_t> {}
 
 TEST_P(parameter_server_program, learns_digits_on_three_ranks) {
   const auto seed = std::to_string(GetParam());
-  const auto path = testing::TempDir() + "parameter_server_test." + seed + ".json";
+  const auto path = testing::TempDir() + "parameter_server_test." + std::to_string(getpid());
   const auto result =
       troupe::test::run_launcher(program(3, {"--seed", seed, "--epochs", "10", "--json", path}));
   EXPECT_EQ(result.code, 0) << result.out << result.err;

@@ -91,8 +91,13 @@ TEST(launcher_output, a_reader_that_stops_is_given_the_grace) {
                     "\" & echo pid $! >&2; wait $!; echo code $? >&2; "
                     "touch $TROUPE_TEST_MARK/over; } | "
                     "while [ ! -e $TROUPE_TEST_MARK/over ]; do sleep 0.01; done"});
-    ASSERT_TRUE(soon([&] { return job.err().find(" up\n") != std::string::npos; }));
-    const std::string said = job.err();
+    std::string said;
+    ASSERT_TRUE(soon([&] {
+      said = job.err();
+      const auto pid = said.find("pid ");
+      return said.find(" up\n") != said.npos && pid != said.npos &&
+             said.find('\n', pid) != said.npos;
+    }));
     kill(std::stoi(said.substr(said.find("pid ") + 4)), SIGTERM);
     EXPECT_THAT(job.wait().err, testing::HasSubstr("code 143"));
   }

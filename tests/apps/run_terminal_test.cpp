@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <string>
 
 namespace troupe::test {
@@ -80,8 +82,14 @@ TEST(launcher_terminal, passes_control_c_on_once) {
 }
 
 TEST(launcher_terminal, finishes_progress_on_one_output_before_a_line_on_the_other) {
-  terminal screen("[ $RANK = 1 ] && { printf '\\r10%%' >&2; sleep 0.2; echo done; }; true");
+  const auto shown = testing::TempDir() + "run_terminal_test." + std::to_string(getpid());
+  const auto script = "[ $RANK = 1 ] && { printf '\\r10%%' >&2; while [ ! -e " + shown +
+                      " ]; do sleep 0.01; done; echo done; }; true";
+  terminal screen(script.c_str());
+  screen.read_until("10%");
+  std::ofstream(shown).close();
   EXPECT_THAT(screen.read_all(), testing::HasSubstr("10%\r\n\033[32m[1]\033[0m done\r\n"));
+  std::remove(shown.c_str());
 }
 
 }  // namespace

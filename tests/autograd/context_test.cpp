@@ -313,18 +313,6 @@ TEST_P(contexts, are_not_numbered_like_those_of_another_node) {
   EXPECT_NE(one.second, other.second);
 }
 
-TEST_P(contexts, end_after_a_while_if_asked) {
-  auto nodes = start({"a", "b"});
-  {
-    const context c(nodes[0], {.timeout = 50ms});
-    const auto x = leaf(2);
-    const auto y = nodes[0].rpc_sync<&twice>("b", x);
-    expect_no_contexts(nodes);
-    EXPECT_THROW(c.backward({y.sum()}), unknown_context);
-  }
-  shut_down(nodes);
-}
-
 TEST_P(contexts, without_gradients_nothing_is_recorded_but_the_context_travels) {
   auto nodes = start({"a", "b"});
   {
@@ -386,17 +374,14 @@ TEST_P(contexts, a_pass_that_fails_says_where_and_why) {
   shut_down(nodes);
 }
 
-std::atomic<bool> on_its_way;
-
-// Takes a while on its way back.
+// Waits at the door of the test on its way back.
 struct slow_return : torch::autograd::Function<slow_return> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
     return x.clone();
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  torch::autograd::variable_list gradients) {
-    on_its_way = true;
-    std::this_thread::sleep_for(300ms);
+    shared_door::current()->pass();
     return gradients;
   }
 };
@@ -410,10 +395,14 @@ TEST_P(contexts, a_node_that_is_lost_fails_the_pass_and_no_other) {
     const context c(nodes[0]);
     const auto y = nodes[0].rpc_sync<&slow_through_c>("b", x);
     const auto z = nodes[0].rpc_sync<&twice>("b", x);
-    on_its_way = false;
+    const auto until_c_ends = nodes[2].sleep_for(24h);
+    const shared_door door;
     const auto pass = c.backward_async({y.sum()});
-    EXPECT_TRUE(eventually([] { return on_its_way.load(); }));
-    nodes[2].shutdown(false);
+    ASSERT_TRUE(door->wait_for(1));
+    auto ending = std::async(std::launch::async, [&] { nodes[2].shutdown(false); });
+    EXPECT_THROW(until_c_ends.get(), not_initialized);  // from now on c answers nobody
+    door->open();
+    ending.get();
     try {
       pass.get();
       FAIL() << "a pass through a lost node";
@@ -432,14 +421,15 @@ TEST_P(contexts, a_node_that_is_lost_fails_the_pass_and_no_other) {
 TEST_P(contexts, a_context_that_ends_ends_its_passes) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 3; ++i) {
+    const shared_door door;
     future<void> pass = [&] {
       const context c(nodes[0]);
       const auto y = nodes[0].rpc_sync<&slow_way>("b", leaf(2));
-      on_its_way = false;
       auto under_way = c.backward_async({y.sum()});
-      if (i > 0) eventually([] { return on_its_way.load(); });
+      if (i > 0) EXPECT_TRUE(door->wait_for(1));
       return under_way;
     }();
+    door->open();
     try {
       pass.get();
     } catch (const error&) {

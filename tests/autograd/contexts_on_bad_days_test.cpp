@@ -85,6 +85,19 @@ protected:
   }
 };
 
+TEST_F(contexts_on_bad_days, end_after_a_while_if_asked) {
+  simulation lab(network(1, 60s));
+  const auto nodes = lab.start(2);
+  const context c(nodes[0], {.timeout = 50ms});
+  const auto x = leaf(2);
+  const auto y = nodes[0].rpc_sync<&twice>("worker1", x);
+  lab.sleep(40ms);
+  EXPECT_EQ(nodes[0].debug_info().autograd_contexts, 1u);
+  EXPECT_EQ(nodes[1].debug_info().autograd_contexts, 1u);
+  EXPECT_TRUE(is_over(lab, nodes, {}, 20ms));
+  EXPECT_THROW(c.backward({y.sum()}), unknown_context);
+}
+
 // worker2 has not heard of the end and calls worker1, which has.
 TEST_F(contexts_on_bad_days, who_has_forgotten_it_says_so_to_those_who_have_not) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -129,9 +129,12 @@ TEST_P(graphs_at_once, end_in_the_middle_of_a_pass_without_harm_to_others) {
           ADD_FAILURE() << "seed " << seed << ": " << what;
       }
     });
+    for (std::uint64_t seed = 3000; cut_off == 0; seed += 3) {  // as long as all were too quick
+      ASSERT_LT(seed, 6000u) << "no context ends before its pass";
+      release_early(seed);
+    }
   }
   std::cout << completed << " passes came to their end, " << cut_off << " did not\n";
-  EXPECT_GT(cut_off, 0);
   for (const auto& what : nothing_left(nodes, &eventually)) ADD_FAILURE() << what;
   shut_down(nodes);
 }

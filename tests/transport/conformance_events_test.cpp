@@ -34,7 +34,7 @@ bool sleepy_until(node& n, const auto& done, std::chrono::milliseconds limit) {
   while (!done()) {
     if (n->progress() > 0 || done()) continue;
     if (!n->arm()) continue;
-    if (!sleep_until_event(n, 10s)) return false;
+    if (!sleep_until_event(n, limit)) return false;
     if (std::chrono::steady_clock::now() > end) return done();
   }
   return true;
@@ -49,7 +49,7 @@ TEST_P(events_over, no_wake_up_is_lost) {
       // Now and then the message comes before, while and after this side goes to sleep.
       for (auto spin = random() % 200; spin > 0; --spin) std::atomic_signal_fence({});
       if (!sleepy_until(
-              n, [&] { return !n.heard.messages.empty(); }, 20s))
+              n, [&] { return !n.heard.messages.empty(); }, limit))
         return i;
       n.heard.messages.clear();
       if (serve) n->send(other, 0, patterned_frame(8, 1));
@@ -67,11 +67,11 @@ TEST_P(events_over, wake_ends_any_sleep) {
   // What there was to do while connecting is done sooner or later.
   ASSERT_TRUE(run([&] { return a->net->arm() && !sleep_until_event(*a, 20ms); }));
   a->net->wake();
-  EXPECT_TRUE(sleep_until_event(*a, 10s));
+  EXPECT_TRUE(sleep_until_event(*a, limit));
   a->net->progress();
   // A wake before arm makes arm fail, or the sleep end.
   a->net->wake();
-  EXPECT_TRUE(!a->net->arm() || sleep_until_event(*a, 10s));
+  EXPECT_TRUE(!a->net->arm() || sleep_until_event(*a, limit));
   // From another thread, at any moment.
   std::atomic<int> woken{0};
   std::atomic<int> asked{0};
@@ -88,7 +88,7 @@ TEST_P(events_over, wake_ends_any_sleep) {
         woken.store(asked.load());
         return woken.load() == 2000;
       },
-      30s));
+      limit));
   woken.store(2000);
 }
 
@@ -155,7 +155,7 @@ TEST_P(events_over, a_sleeping_node_hears_of_a_loss) {
     b->net.reset();
   });
   EXPECT_TRUE(sleepy_until(
-      *a, [&] { return !a->heard.lost.empty(); }, 10s));
+      *a, [&] { return !a->heard.lost.empty(); }, limit));
 }
 
 TEST_P(events_over, a_lost_node_can_come_back_as_another) {

@@ -198,9 +198,9 @@ TEST_P(messages_over, floods_in_both_directions_pass) {
     const std::jthread one([&] { flood(*a, 1); });
     const std::jthread other([&] { flood(*b, 0); });
   }
-  EXPECT_TRUE(wait_for([&] { return at_a.seen() == count && at_b.seen() == count; }, 60s))
+  EXPECT_TRUE(wait_for([&] { return at_a.seen() == count && at_b.seen() == count; }, limit))
       << at_a.seen() << " and " << at_b.seen();
-  EXPECT_TRUE(wait_for([&] { return a->net->idle() && b->net->idle(); }, 10s));
+  EXPECT_TRUE(wait_for([&] { return a->net->idle() && b->net->idle(); }, limit));
   at_a.stop();
   at_b.stop();
 }
@@ -219,7 +219,7 @@ TEST_P(messages_over, many_threads_send_at_once) {
                        i % 100 == t ? one_payload(50'000, i) : std::vector<outgoing_payload>{});
       });
   }
-  EXPECT_TRUE(wait_for([&] { return at_b.seen() == threads * each; }, 60s)) << at_b.seen();
+  EXPECT_TRUE(wait_for([&] { return at_b.seen() == threads * each; }, limit)) << at_b.seen();
   at_a.stop();
   at_b.stop();
 }

@@ -56,7 +56,7 @@ protected:
 
   void open() { keeper_.emplace(job_.session->keys(), "default", node_); }
 
-  rendezvous_options options(std::string name = "", std::chrono::milliseconds timeout = 20s) {
+  rendezvous_options options(std::string name = "", std::chrono::milliseconds timeout = patience) {
     rendezvous_options out;
     out.name = std::move(name);
     out.timeout = timeout;
@@ -154,8 +154,8 @@ TEST_F(door, names_what_it_waited_for) {
   EXPECT_NE(closed.find("has waited 0.1 s for the job to come together"), std::string::npos);
   open();
   node_.silent = true;
-  const auto unanswered = refusal(options("patient", 100ms));
-  EXPECT_NE(unanswered.find("newcomer 'patient' has waited 0.1 s to be let in"), std::string::npos)
+  const auto unanswered = refusal(options("patient", 1s));
+  EXPECT_NE(unanswered.find("newcomer 'patient' has waited 1 s to be let in"), std::string::npos)
       << unanswered;
   node_.silent = false;
   EXPECT_NO_THROW(enter(options("next")));  // nobody waits for "patient" any more
@@ -191,7 +191,7 @@ TEST(rendezvous_of_dynamic_jobs, wants_all_ranks_to_say_so) {
   crowd ranks(2);
   ranks.start(0, [](rendezvous_options& o) {
     o.dynamic = true;
-    o.timeout = 1s;
+    o.timeout = 3s;
   });
   ranks.start(1);
   const auto ends = ranks.finish();
@@ -208,8 +208,8 @@ TEST(rendezvous_session, does_not_wait_for_goodbyes_of_the_dead) {
   ASSERT_TRUE(all[0].joined && all[1].joined);
   const auto start = std::chrono::steady_clock::now();
   const std::uint32_t dead = 1;
-  all[0].joined->close(10s, std::span(&dead, 1));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  all[0].joined->close(patience, std::span(&dead, 1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
 }  // namespace

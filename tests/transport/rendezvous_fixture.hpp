@@ -59,7 +59,7 @@ public:
     rendezvous_options out;
     out.rank = rank;
     out.world_size = world_size_;
-    out.timeout = 20s;
+    out.timeout = patience;
     out.variables = variables({{"TROUPE_JOB_SECRET", secret.hex()}});
     out.init_method = method.empty() ? "tcp://127.0.0.1:0" : method;
     if (rank == 0) out.on_listening = [this](std::uint16_t port) { port_.set_value(port); };

@@ -27,7 +27,7 @@ struct ended {
 // A running rendezvous_program.
 class rank_process {
 public:
-  rank_process(const std::string& mode, const settings& variables, int timeout_ms = 20'000) {
+  rank_process(const std::string& mode, const settings& variables, int timeout_ms = 100'000) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     output_ = unique_fd(ends[0]);
@@ -283,43 +283,42 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
     EXPECT_CONTAINS(e.output, "rendezvous error: rank " + std::to_string(rank) + " of 3: ");
     EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
 TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
   const auto port = number(free_port());
   std::vector<rank_process> ranks;
-  ranks.emplace_back("freeze", as_torchrun(0, 3, port), 1000);
-  ranks.emplace_back("meet", as_torchrun(1, 3, port), 1000);
-  ranks.emplace_back("meet", as_torchrun(2, 3, port), 1000);
+  ranks.emplace_back("freeze", as_torchrun(0, 3, port), 3000);
+  ranks.emplace_back("meet", as_torchrun(1, 3, port), 3000);
+  ranks.emplace_back("meet", as_torchrun(2, 3, port), 3000);
   const auto start = std::chrono::steady_clock::now();
   for (const int rank : {1, 2}) {
     const auto e = ranks[rank].finish();
     EXPECT_FALSE(e.well());
     EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 8s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
 TEST(rendezvous_process, another_rank_killed_in_the_middle_is_named) {
   temporary_folder folder;
+  std::vector<rank_process> ranks;
   for (const std::string& method :
        {std::string("env://"), "file://" + (folder.path / "f").string()}) {
     const auto port = number(free_port());
-    std::vector<rank_process> ranks;
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       auto v = as_torchrun(rank, 3, port);
       v["METHOD"] = method;
-      ranks.emplace_back(rank == 2 ? "die" : "meet", v, 700);
+      ranks.emplace_back(rank == 2 ? "die" : "meet", v, 4000);
     }
-    for (auto& r : ranks) {
-      const auto e = r.finish();
-      EXPECT_FALSE(e.well());
-      EXPECT_TRUE(WIFSIGNALED(e.status) ||
-                  e.output ==
-                      "rendezvous error: rank 2 of 3 came, but gave no address within 0.7 s\n")
-          << e.output;
-    }
+  }
+  for (auto& r : ranks) {
+    const auto e = r.finish();
+    EXPECT_FALSE(e.well());
+    EXPECT_TRUE(WIFSIGNALED(e.status) ||
+                e.output == "rendezvous error: rank 2 of 3 came, but gave no address within 4 s\n")
+        << e.output;
   }
 }
 

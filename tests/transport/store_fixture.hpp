@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tests/free_port.hpp"
 #include "transport/store/store.hpp"
 #include "transport/store/tcp_store.hpp"
 #include "transport/store/tcp_store_server.hpp"
@@ -17,8 +18,14 @@ namespace troupe::transport::test {
 
 using namespace std::chrono_literals;
 
+/// Longer than anything takes that works, also on a machine that has much else to do.
+inline constexpr std::chrono::milliseconds patience = 100s;
+
+/// What does not wait for all of that ends sooner.
+inline constexpr std::chrono::milliseconds soon_enough = patience / 2;
+
 inline socket_address loopback(std::uint16_t port = 0) {
-  return resolve({"127.0.0.1", port}, deadline_after(1s)).front();
+  return resolve({"127.0.0.1", port}, deadline_after(patience)).front();
 }
 
 /// A socket that listens on a free port of the loopback interface.
@@ -28,8 +35,7 @@ inline unique_fd listen_somewhere() {
   return std::move(made.fd);
 }
 
-/// A port that was free a moment ago.
-inline std::uint16_t free_port() { return local_address(listen_somewhere().get()).port(); }
+using troupe::test::free_port;
 
 /// A server on a free port of the loopback interface.
 struct served_store {
@@ -37,7 +43,7 @@ struct served_store {
       : server(listen_somewhere(), secret, l) {}
 
   std::unique_ptr<tcp_store> client() {
-    return std::make_unique<tcp_store>(where(), secret, deadline_after(10s));
+    return std::make_unique<tcp_store>(where(), secret, deadline_after(patience));
   }
   endpoint where() const { return {"127.0.0.1", server.port()}; }
 
@@ -61,7 +67,7 @@ struct temporary_folder {
 
 /// Polls until `condition` holds; false after `limit`.
 template <class Condition>
-bool eventually(Condition&& condition, std::chrono::milliseconds limit = 10s) {
+bool eventually(Condition&& condition, std::chrono::milliseconds limit = patience) {
   const auto deadline = deadline_after(limit);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;

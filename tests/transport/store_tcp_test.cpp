@@ -18,7 +18,7 @@ namespace troupe::transport::test {
 namespace {
 
 unique_fd connect_raw(const endpoint& where) {
-  auto result = connect_to(loopback(where.port), deadline_after(5s));
+  auto result = connect_to(loopback(where.port), deadline_after(patience));
   EXPECT_TRUE(result.fd);
   return std::move(result.fd);
 }
@@ -40,28 +40,28 @@ unique_fd connect_proven(served_store& s) {
   store_handshake handshake(s.secret);
   store_handshake::challenge challenge;
   store_handshake::answer answer;
-  EXPECT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(5s)), io_result::done);
-  EXPECT_EQ(read_all(fd.get(), challenge, deadline_after(5s)), io_result::done);
+  EXPECT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(patience)), io_result::done);
+  EXPECT_EQ(read_all(fd.get(), challenge, deadline_after(patience)), io_result::done);
   EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
-  EXPECT_EQ(write_all(fd.get(), answer, deadline_after(5s)), io_result::done);
+  EXPECT_EQ(write_all(fd.get(), answer, deadline_after(patience)), io_result::done);
   return fd;
 }
 
 void write_request(int fd, const store::bytes& body) {
   const auto length = static_cast<std::uint32_t>(body.size());
-  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(5s)),
+  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(patience)),
             io_result::done);
-  EXPECT_EQ(write_all(fd, body, deadline_after(5s)), io_result::done);
+  EXPECT_EQ(write_all(fd, body, deadline_after(patience)), io_result::done);
 }
 
 TEST(tcp_store, who_does_not_know_the_secret_is_told_within_two_seconds) {
   served_store s;
   const auto start = std::chrono::steady_clock::now();
   const auto said =
-      text_of<store_error>([&] { tcp_store(s.where(), job_secret(), deadline_after(60s)); });
+      text_of<store_error>([&] { tcp_store(s.where(), job_secret(), deadline_after(patience)); });
   EXPECT_CONTAINS(said, "it does not know this job's secret");
   EXPECT_CONTAINS(said, to_string(s.where()));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
   EXPECT_TRUE(eventually([&] { return s.server.count().wrong_secret > 0; }));
   EXPECT_EQ(s.server.count().clients, 0u);
 }
@@ -70,11 +70,12 @@ TEST(tcp_store, a_wrong_proof_is_counted_and_told_to_whoever_asks) {
   served_store s;
   auto fd = connect_raw(s.where());
   store_handshake handshake(s.secret);
-  ASSERT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(5s)), io_result::done);
+  ASSERT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(patience)), io_result::done);
   store_handshake::challenge challenge;
-  ASSERT_EQ(read_all(fd.get(), challenge, deadline_after(5s)), io_result::done);
-  ASSERT_EQ(write_all(fd.get(), store_handshake::answer{}, deadline_after(5s)), io_result::done);
-  EXPECT_TRUE(ended(fd.get(), 5s));
+  ASSERT_EQ(read_all(fd.get(), challenge, deadline_after(patience)), io_result::done);
+  ASSERT_EQ(write_all(fd.get(), store_handshake::answer{}, deadline_after(patience)),
+            io_result::done);
+  EXPECT_TRUE(ended(fd.get(), patience));
   EXPECT_EQ(s.server.count().wrong_secret, 1u);
   EXPECT_CONTAINS(s.client()->refusals(), "1 connection did not prove to know the job's secret");
 }
@@ -84,16 +85,16 @@ TEST(tcp_store, a_server_of_something_else_is_recognised) {
   const auto port = local_address(listener.get()).port();
   std::thread web([&] {
     // Answers each connection as a web server would, until it is closed.
-    while (wait_readable(listener.get(), deadline_after(10s))) {
+    while (wait_readable(listener.get(), deadline_after(patience))) {
       unique_fd fd(accept(listener.get(), nullptr, nullptr));
       if (!fd) break;
       const std::string answer(100, 'H');
-      write_all(fd.get(), std::as_bytes(std::span(answer)), deadline_after(1s));
-      ended(fd.get(), 1s);
+      write_all(fd.get(), std::as_bytes(std::span(answer)), deadline_after(patience));
+      ended(fd.get(), patience);
     }
   });
   EXPECT_CONTAINS(text_of<store_error>([&] {
-                    tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(30s));
+                    tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(patience));
                   }),
                   "what listens there is no store of Troupe");
   shutdown(listener.get(), SHUT_RDWR);
@@ -107,9 +108,10 @@ TEST(tcp_store, nobody_there_is_told_in_time) {
     tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(200ms));
   });
   const auto took = std::chrono::steady_clock::now() - start;
-  EXPECT_CONTAINS(said, "within 0.2 s: Connection refused");
+  EXPECT_CONTAINS(said, " within 0.");
+  EXPECT_CONTAINS(said, " s: Connection refused");
   EXPECT_GE(took, 200ms);
-  EXPECT_LT(took, 5s);
+  EXPECT_LT(took, soon_enough);
 }
 
 TEST(tcp_store, a_server_that_says_nothing_is_told_in_time) {
@@ -127,7 +129,7 @@ TEST(tcp_store, an_unknown_host_is_told_in_time) {
     tcp_store({"no-such-host.invalid", 1}, job_secret(), deadline_after(300ms));
   });
   EXPECT_CONTAINS(said, "no-such-host.invalid");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
 TEST(tcp_store, a_black_hole_is_told_in_time) {
@@ -136,19 +138,19 @@ TEST(tcp_store, a_black_hole_is_told_in_time) {
   const auto said = text_of<store_error>([&] {
     tcp_store({"192.0.2.1", 29500}, job_secret(), deadline_after(300ms));
   });
-  EXPECT_CONTAINS(said, "192.0.2.1:29500 within 0.3 s");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
+  EXPECT_CONTAINS(said, "192.0.2.1:29500 within 0.");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
 TEST(tcp_store, half_open_connections_are_dropped_and_hold_up_nobody) {
-  served_store s({.strangers = 64, .proof_time = 300ms});
+  served_store s({.strangers = 64, .proof_time = 2s});
   std::vector<unique_fd> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(connect_raw(s.where()));
   std::byte one{'T'};
-  for (auto& fd : silent) write_all(fd.get(), std::span(&one, 1), deadline_after(1s));
+  for (auto& fd : silent) write_all(fd.get(), std::span(&one, 1), deadline_after(patience));
   auto client = s.client();
   for (int i = 0; i < 100; ++i) client->add("n", 1);
-  for (auto& fd : silent) EXPECT_TRUE(ended(fd.get(), 10s));
+  for (auto& fd : silent) EXPECT_TRUE(ended(fd.get(), patience));
   EXPECT_EQ(s.server.count().strangers, 50u);
   EXPECT_EQ(client->add("n", 0), 100);
 }
@@ -160,7 +162,7 @@ TEST(tcp_store, too_many_strangers_push_out_the_oldest) {
     silent.push_back(connect_raw(s.where()));
     ASSERT_TRUE(eventually([&] { return s.server.count().accepted == std::size_t(i + 1); }));
   }
-  for (int i = 0; i < 12; ++i) EXPECT_TRUE(ended(silent[i].get(), 10s)) << i;
+  for (int i = 0; i < 12; ++i) EXPECT_TRUE(ended(silent[i].get(), patience)) << i;
   EXPECT_EQ(s.client()->add("n", 1), 1);
 }
 
@@ -221,16 +223,15 @@ TEST(tcp_store, garbage_never_reaches_a_decoder_nor_the_clients) {
     if (i % 3 == 0) {
       noise.insert(noise.begin(), greeting.begin(), greeting.begin() + random() % 41);
     }
-    write_all(fd.get(), noise, deadline_after(1s));
+    write_all(fd.get(), noise, deadline_after(patience));
   }
   EXPECT_TRUE(eventually([&] {
     const auto c = s.server.count();
-    return c.strangers + c.wrong_secret >= 5000;
+    return c.strangers + c.wrong_secret >= 5000 && adds > 0;
   }));
   stop = true;
   worker.join();
   EXPECT_EQ(s.client()->add("n", 0), adds);
-  EXPECT_GT(adds, 0);
   EXPECT_EQ(s.server.count().garbled, 0u);
 }
 
@@ -239,26 +240,26 @@ TEST(tcp_store, a_client_that_sends_garbage_is_dropped) {
   auto good = s.client();
   auto no_request = connect_proven(s);
   write_request(no_request.get(), to_bytes("this is no request, though it is long enough"));
-  EXPECT_TRUE(ended(no_request.get(), 5s));
+  EXPECT_TRUE(ended(no_request.get(), patience));
   auto no_length = connect_proven(s);
   const std::uint32_t huge = 0xffffffff;
-  write_all(no_length.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(1s));
-  EXPECT_TRUE(ended(no_length.get(), 5s));
+  write_all(no_length.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(patience));
+  EXPECT_TRUE(ended(no_length.get(), patience));
   EXPECT_EQ(s.server.count().garbled, 2u);
   EXPECT_EQ(good->add("n", 1), 1);
 }
 
 TEST(tcp_store, a_client_that_stalls_in_a_request_is_dropped) {
-  served_store s({.stall_time = 200ms});
+  served_store s({.stall_time = 2s});
   auto stalled = connect_proven(s);
   const std::uint32_t length = 1000;
-  write_all(stalled.get(), std::as_bytes(std::span(&length, 1)), deadline_after(1s));
+  write_all(stalled.get(), std::as_bytes(std::span(&length, 1)), deadline_after(patience));
   EXPECT_EQ(s.client()->add("n", 1), 1);
-  EXPECT_TRUE(ended(stalled.get(), 10s));
+  EXPECT_TRUE(ended(stalled.get(), patience));
 }
 
 TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
-  served_store s({.stall_time = 500ms, .reply_bytes = 1 << 20});
+  served_store s({.stall_time = 3s, .reply_bytes = 1 << 20});
   auto client = s.client();
   const std::vector<std::byte> large(4 << 20);
   client->set("large", large);
@@ -269,7 +270,7 @@ TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
     greedy.push_back(connect_proven(s));
     write_request(greedy.back().get(), request);
   }
-  EXPECT_EQ(client->get("large", 10s), large);  // as soon as the greedy ones are dropped
+  EXPECT_EQ(client->get("large", patience), large);  // as soon as the greedy ones are dropped
   EXPECT_EQ(client->add("n", 1), 1);
 }
 
@@ -318,12 +319,12 @@ TEST(tcp_store, draining_waits_for_clients) {
   auto client = s.client();
   std::atomic<bool> drained = false;
   std::thread drain([&] {
-    s.server.drain(10s);
+    s.server.drain(patience);
     drained = true;
   });
   // The one that is in can go on; nobody else gets in.
-  EXPECT_TRUE(
-      eventually([&] { return !connect_to(loopback(s.where().port), deadline_after(1s)).fd; }));
+  EXPECT_TRUE(eventually(
+      [&] { return !connect_to(loopback(s.where().port), deadline_after(patience)).fd; }));
   EXPECT_EQ(client->add("n", 1), 1);
   EXPECT_FALSE(drained);
   client->close();

@@ -65,7 +65,7 @@ protected:
 
 TEST_P(store_contract, keeps_what_is_set) {
   a_->set("k", "one");
-  EXPECT_EQ(text(b_->get("k", 5s)), "one");
+  EXPECT_EQ(text(b_->get("k", patience)), "one");
   b_->set("k", "");
   EXPECT_EQ(text(a_->get("k", 0ms)), "");
   const std::string binary("\0\xff\n\0", 4);
@@ -83,7 +83,7 @@ TEST_P(store_contract, waits_for_a_key_that_comes_later) {
   });
   waiting = true;
   const std::vector<std::string> keys = {"x", "y"};
-  a_->wait(keys, 10s);
+  a_->wait(keys, patience);
   EXPECT_EQ(text(a_->get("y", 0ms)), "2");
   later.join();
 }
@@ -99,11 +99,11 @@ TEST_P(store_contract, names_the_keys_that_did_not_come) {
   EXPECT_CONTAINS(said, "absent");
   EXPECT_EQ(said.find("there"), std::string::npos) << said;
   EXPECT_GE(took, 60ms);
-  EXPECT_LT(took, 5s);
+  EXPECT_LT(took, soon_enough);
   EXPECT_CONTAINS(text_of<store_error>([&] { a_->get("missing", 0ms); }),
                   "wait timeout after 0 ms, keys: ");
   // Still usable.
-  EXPECT_EQ(text(a_->get("there", 1s)), "");
+  EXPECT_EQ(text(a_->get("there", patience)), "");
 }
 
 TEST_P(store_contract, adds_numbers) {
@@ -185,7 +185,7 @@ TEST_P(store_contract, is_atomic_under_concurrency) {
 }
 
 TEST_P(store_contract, a_waiting_thread_holds_up_no_other) {
-  std::thread waiter([&] { EXPECT_EQ(text(a_->get("signal", 10s)), "go"); });
+  std::thread waiter([&] { EXPECT_EQ(text(a_->get("signal", patience)), "go"); });
   // On the same object, while the other thread waits in it.
   for (int i = 0; i < 20; ++i) a_->add("n", 1);
   EXPECT_EQ(a_->add("n", 0), 20);

@@ -78,7 +78,7 @@ protected:
   // The members still hear each other.
   void talk() {
     b->net->send(0, 1, patterned_frame(10, 1));
-    ASSERT_TRUE(run_until([&] { return !a->heard.messages.empty(); }, 10s, *a, *b));
+    ASSERT_TRUE(run_until([&] { return !a->heard.messages.empty(); }, 100s, *a, *b));
     a->heard.messages.clear();
   }
 
@@ -89,7 +89,7 @@ protected:
           sender->progress();
           return a->net->count().strangers >= strangers;
         },
-        10s, *a));
+        100s, *a));
     talk();
     EXPECT_TRUE(a->heard.messages.empty());
     EXPECT_TRUE(a->heard.lost.empty());
@@ -194,11 +194,11 @@ protected:
           sender->progress();
           return !a->heard.lost.empty();
         },
-        10s, *a));
+        100s, *a));
     EXPECT_EQ(a->heard.lost.size(), 1u);
     EXPECT_EQ(a->heard.lost[0].first, 1u);
     EXPECT_THROW(a->net->send(1, 0, patterned_frame(1, 1)), peer_lost);
-    EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, 10s, *a, *b));
+    EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, 100s, *a, *b));
   }
 };
 

@@ -142,7 +142,7 @@ TEST_F(ucx_reconnects, fifty_times_while_messages_flow_both_ways) {
     at_b.take(b.heard.messages);
   };
   std::size_t broken = 0;
-  for (int breaks = 0; breaks < 50; ++breaks) {
+  for (int breaks = 0; breaks < 50 || (broken <= 25 && breaks < 1000); ++breaks) {
     for (auto i = random() % 200; i > 0; --i) {
       from_a.send(a, 1);
       from_b.send(b, 0);
@@ -190,7 +190,7 @@ TEST_F(ucx_reconnects, what_is_acknowledged_is_not_kept) {
     a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
     ASSERT_TRUE(run([&] { return bytes.use_count() < 100; }));
   }
-  EXPECT_TRUE(run([&] { return bytes.use_count() == 1; }, 5s));
+  EXPECT_TRUE(run([&] { return bytes.use_count() == 1; }));
   // A receiver that goes to sleep at once tells as well.
   std::vector<outgoing_payload> payloads;
   payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
@@ -198,7 +198,7 @@ TEST_F(ucx_reconnects, what_is_acknowledged_is_not_kept) {
   a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   ASSERT_TRUE(run([&] { return b.heard.messages.size() > before; }));
   while (!b->arm()) b->progress();
-  EXPECT_TRUE(run_until([&] { return bytes.use_count() == 1; }, 5s, a));
+  EXPECT_TRUE(run_until([&] { return bytes.use_count() == 1; }, limit, a));
 }
 
 // Each node driven by a thread that sleeps when it can, and fed by two others.
@@ -273,7 +273,7 @@ TEST_F(ucx_reconnects, not_after_a_forced_close) {
   break_tcp_connections();
   a->progress();
   a->close_peer(1, true);
-  ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }, 10s));
+  ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }));
   run([] { return false; }, 100ms);
   EXPECT_EQ(b.heard.lost.size(), 1u);
   EXPECT_TRUE(a.heard.lost.empty());
@@ -292,7 +292,7 @@ TEST_F(ucx_reconnects, destruction_in_the_middle_lets_all_go) {
   a->progress();
   a.net.reset();
   EXPECT_EQ(bytes.use_count(), 1);
-  ASSERT_TRUE(run_until([&] { return !b.heard.lost.empty(); }, 10s, b));
+  ASSERT_TRUE(run_until([&] { return !b.heard.lost.empty(); }, limit, b));
   EXPECT_EQ(b.heard.lost.size(), 1u);
   b.heard.messages.clear();
   b.net.reset();
@@ -309,14 +309,14 @@ TEST_F(ucx_reconnects, no_longer_than_the_limit) {
   break_tcp_connections();
   a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   // `b` makes no progress, as if it hung.
-  ASSERT_TRUE(run_until([&] { return !a.heard.lost.empty(); }, 10s, a));
+  ASSERT_TRUE(run_until([&] { return !a.heard.lost.empty(); }, limit, a));
   EXPECT_GT(std::chrono::steady_clock::now() - begin, 100ms);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
   EXPECT_EQ(a.heard.lost[0].second.kind, loss_kind::broken);
-  EXPECT_NE(a.heard.lost[0].second.text.find("not reachable for 1."), std::string::npos)
+  EXPECT_NE(a.heard.lost[0].second.text.find("not reachable for "), std::string::npos)
       << a.heard.lost[0].second.text;
   EXPECT_THROW(a->send(1, 0, patterned_frame(8, 1)), peer_lost);
-  EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, 5s, a));
+  EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, limit, a));
   ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }));
   run([] { return false; }, 100ms);
   EXPECT_EQ(a.heard.lost.size(), 1u);

@@ -25,7 +25,7 @@ route route_with(const std::string& transports) {
   std::vector<outgoing_payload> payloads;
   payloads.push_back(patterned_payload(3 << 20, 1));
   a->send(1, 0, patterned_frame(1, 1), std::move(payloads));
-  EXPECT_TRUE(run_until([&] { return !b.heard.messages.empty() && a->idle(); }, 20s, a, b));
+  EXPECT_TRUE(run_until([&] { return !b.heard.messages.empty() && a->idle(); }, 100s, a, b));
   return a->routes().at(0);
 }
 
