@@ -128,6 +128,7 @@ public:
       : abstract_coordinator(system), engine_(driver), clock_(clock), stopped_(stopped) {}
 
   void enqueue(caf::resumable* job) override {
+    if (forked::from_nodes()) return;  // nobody is there who could run it
     if (!engine_.push_if_open(job)) cleanup_and_release(job);
   }
 
