@@ -2,7 +2,7 @@
 
 #include "tests/autograd/asked_actors.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "tests/actors/job.hpp"
 
@@ -105,26 +105,28 @@ TEST_P(actors_in_contexts, delegated_several_times) {
 
 TEST_P(actors_in_contexts, handlers_work_in_the_asker_s_context_and_in_no_other) {
   auto nodes = start({"a", "b"});
-  const std::vector<layer> layers{layer_on(nodes[0], 0), layer_on(nodes[0], 1)};
-  // An actor that Troupe has not made has the context of what `request` asks.
-  const layer plain = nodes[0].system().spawn(
-      [](layer::pointer self) { return tripling(self, answers_by::value, {}); });
-  for (const auto& one : {layers[0], layers[1], plain}) {
-    const auto where = [&] { return troupe::request(one, which_context()); };
-    std::vector<std::pair<std::uint64_t, future<std::uint64_t>>> asked;
-    for (int i = 0; i < 20; ++i) {  // some of them in one go
-      const context outer(nodes[0]);
-      asked.emplace_back(outer.id(), where());
-      {
-        const context inner(nodes[0]);
-        asked.emplace_back(inner.id(), where());
-        const autograd::within none(0);
-        asked.emplace_back(0, where());
+  {
+    const std::vector<layer> layers{layer_on(nodes[0], 0), layer_on(nodes[0], 1)};
+    // An actor that Troupe has not made has the context of what `request` asks.
+    const layer plain = nodes[0].system().spawn(
+        [](layer::pointer self) { return tripling(self, answers_by::value, {}); });
+    for (const auto& one : {layers[0], layers[1], plain}) {
+      const auto where = [&] { return troupe::request(one, which_context()); };
+      std::vector<std::pair<std::uint64_t, future<std::uint64_t>>> asked;
+      for (int i = 0; i < 20; ++i) {  // some of them in one go
+        const context outer(nodes[0]);
+        asked.emplace_back(outer.id(), where());
+        {
+          const context inner(nodes[0]);
+          asked.emplace_back(inner.id(), where());
+          const autograd::within none(0);
+          asked.emplace_back(0, where());
+        }
+        EXPECT_EQ(where().get(), outer.id());
       }
-      EXPECT_EQ(where().get(), outer.id());
+      asked.emplace_back(0, where());
+      for (auto& [id, answer] : asked) EXPECT_EQ(answer.get(), id);
     }
-    asked.emplace_back(0, where());
-    for (auto& [id, answer] : asked) EXPECT_EQ(answer.get(), id);
   }
   expect_no_contexts(nodes);
   shut_down(nodes);

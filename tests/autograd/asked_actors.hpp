@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <caf/typed_response_promise.hpp>
 #include <troupe/autograd.hpp>
 

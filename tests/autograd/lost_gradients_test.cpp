@@ -2,7 +2,7 @@
 
 #include "actors/lost_gradients.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "tests/actors/job.hpp"
 #include "tests/autograd/asked_actors.hpp"

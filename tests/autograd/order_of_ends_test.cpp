@@ -1,6 +1,6 @@
 // Contexts may end in any order, and on any thread: what was open before goes on.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <optional>
 #include <troupe/autograd.hpp>
@@ -108,7 +108,8 @@ task<bool> opens_and_waits(node here, future<int> first, std::optional<context>&
   const bool was_inner = current_context() == from_outside->id();
   from_outside.reset();
   const auto asked = here.rpc_async<&context_here>("b");
-  co_return was_inner&& co_await asked == mine.id();
+  const std::uint64_t there = co_await asked;
+  co_return was_inner&& there == mine.id();
 }
 
 TEST_F(ends_of_contexts, come_in_coroutines) {
