@@ -108,7 +108,7 @@ TEST_F(odd_messages, about_references_do_no_harm) {
       letter text(nullptr);
       text.body().put(std::uint8_t{4});
       text.body().put(random() % 9 == 0 ? random() : r.id().owner_incarnation);
-      detail::drop_queue::message all(random() % 4);
+      troupe::detail::drop_queue::message all(random() % 4);
       for (auto& some : all) {
         some = {0, static_cast<std::uint32_t>(random() % 9'000), r.id().creator_incarnation,
                 random() % 4, random() % 8 + 1};

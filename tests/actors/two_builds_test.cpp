@@ -66,7 +66,8 @@ TEST_F(two_builds, refuse_calls_with_types_that_differ) {
   EXPECT_THAT(fault_of<type_mismatch>([&] {
                 node_->rpc_sync<int(retyped)>(1, "take retyped", retyped());
               }).text,
-              HasSubstr("builds::retyped is {int count, double weight} on worker1"));
+              HasSubstr("On worker1: troupe::test::builds::retyped is {int count, double weight}"))
+      << "this program does not have the function";
   end();
 }
 

@@ -7,11 +7,6 @@
 
 namespace troupe::test {
 
-TROUPE_MESSAGE_CODE(step)
-TROUPE_MESSAGE_CODE(block)
-TROUPE_MESSAGE_CODE(parameter)
-TROUPE_MESSAGE_CODE(random_program)
-
 namespace {
 
 class writer {

@@ -71,7 +71,7 @@ struct step {
   bool later = false;      ///< the caller goes on meanwhile
   bool stays = false;      ///< the result is a reference to where it was made
 };
-TROUPE_MESSAGE_EXTERN(step, what, operands, op, detail, number, where, how, coroutine, later, stays)
+TROUPE_MESSAGE(step, what, operands, op, detail, number, where, how, coroutine, later, stays)
 
 /// Of a step that asks an actor.
 inline answering answering_of(const step& one) { return static_cast<answering>(one.detail % 4); }
@@ -87,7 +87,7 @@ struct block {
   std::vector<step> steps;
   std::vector<std::uint32_t> results;
 };
-TROUPE_MESSAGE_EXTERN(block, arguments, steps, results)
+TROUPE_MESSAGE(block, arguments, steps, results)
 
 /// A leaf.
 struct parameter {
@@ -96,7 +96,7 @@ struct parameter {
   bool trains = true;
   bool is_table = false;
 };
-TROUPE_MESSAGE_EXTERN(parameter, home, shape, trains, is_table)
+TROUPE_MESSAGE(parameter, home, shape, trains, is_table)
 
 struct random_program {
   std::uint64_t seed = 0;
@@ -109,8 +109,8 @@ struct random_program {
   std::uint32_t starter = 0;              ///< of main block and passes
   std::vector<std::vector<bool>> passes;  ///< which roots each has
 };
-TROUPE_MESSAGE_EXTERN(random_program, seed, nodes, dtype, size, parameters, blocks, opener, starter,
-                      passes)
+TROUPE_MESSAGE(random_program, seed, nodes, dtype, size, parameters, blocks, opener, starter,
+               passes)
 
 struct program_kind {
   std::uint32_t nodes = 2;

@@ -5,8 +5,6 @@
 
 namespace troupe::test {
 
-TROUPE_MESSAGE_CODE(spread_program)
-
 namespace {
 
 using tensors = std::vector<at::Tensor>;

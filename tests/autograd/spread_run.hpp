@@ -15,7 +15,7 @@ struct spread_program {
   std::vector<rref<at::Tensor>> parameters;
   std::vector<block_actor> actors;  ///< by block; null where none is asked
 };
-TROUPE_MESSAGE_EXTERN(spread_program, what, parameters, actors)
+TROUPE_MESSAGE(spread_program, what, parameters, actors)
 
 /// A tensor, or a reference to one.
 struct value {
