@@ -5,7 +5,8 @@
 
 namespace troupe::transport {
 
-/// How many file descriptors this process has, and may have.
+/// How many file descriptors this process has among the numbers that new ones may get, and how many
+/// these are.
 struct descriptor_use {
   std::size_t open = 0;
   std::size_t limit = 0;
