@@ -142,6 +142,14 @@ void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
     border handles(*this, to);
     letter text(&handles);
     const bool failed = answer.match_elements<caf::error>();
+    if (failed) {
+      // As a fault, to which who asked adds what it asked.
+      auto why = to_fault(answer.get_as<caf::error>(0));
+      if (why.code == errc::actor_down) {
+        if (why.node.empty()) why.node = own_name();
+        return out_.send_fault(to, order, request, why);
+      }
+    }
     detail::recording context(*this, failed ? 0 : asked.context, to, text, asked.number != 0);
     text.body().put(answer);
     envelope_header header;

@@ -43,7 +43,7 @@ void raise_descriptor_limit() noexcept {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::size_t descriptors_of_node(std::size_t peers) noexcept { return 24 + 5 * peers; }
+std::size_t descriptors_of_node(std::size_t peers) noexcept { return 28 + 5 * peers; }
 
 void need_descriptors(std::size_t more, const std::string& for_what) {
   const auto now = descriptors();

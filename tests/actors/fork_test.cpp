@@ -172,8 +172,8 @@ TEST_P(forks, get_an_error_from_every_entry_while_the_parent_goes_on) {
         there = {};
         copy = {};
         here = {};
-        far = {};
-        near = {};
+        far = decltype(far)();
+        near = decltype(near)();
         pending = {};
         nodes.clear();
         return all.first_open();

@@ -127,12 +127,12 @@ void send_raw_frames(const sockaddr_in& to, std::uint64_t address) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return;
   const auto bytes = put_request(address);
-  if (send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
+  if (::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
   // Whoever listens may cut it, or say something; what it does before counts.
   timeval limit{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   char answer[64];
-  [[maybe_unused]] const auto ignored = recv(fd, answer, sizeof answer, 0);
+  [[maybe_unused]] const auto ignored = ::recv(fd, answer, sizeof answer, 0);
   close(fd);
 }
 
