@@ -426,7 +426,9 @@ TEST_P(contexts, a_context_that_ends_ends_its_passes) {
       const context c(nodes[0]);
       const auto y = nodes[0].rpc_sync<&slow_way>("b", leaf(2));
       auto under_way = c.backward_async({y.sum()});
-      if (i > 0) EXPECT_TRUE(door->wait_for(1));
+      if (i > 0) {
+        EXPECT_TRUE(door->wait_for(1));
+      }
       return under_way;
     }();
     door->open();
