@@ -39,7 +39,8 @@ auto request_here(node_core& node, const Handle& receiver, Message&& message) {
   auto state = std::make_shared<future_state<answer>>(node.driver());
   caf::actor_config config;
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
-      0, target->home_system->node(), target->home_system, config, state, local_request());
+      0, target->home_system->node(), target->home_system, config, state, local_request(),
+      type_name<std::decay_t<Message>>());
   auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
                                             message_of(std::forward<Message>(message)));
   const serving nothing(apart());

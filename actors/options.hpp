@@ -56,7 +56,7 @@ struct rpc_options {
   std::string init_method = "env://";              ///< or tcp://host:port, file:///path
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
-  backend transport = backend::automatic;  ///< the same on all nodes
+  backend transport = backend::automatic;          ///< the same on all nodes
   /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
   /// and on its hosts the ports of other users. UCX's own protocol, which nodes of several hosts
   /// speak, lets whoever connects to a node write anywhere in it; without this, or

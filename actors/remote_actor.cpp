@@ -2,6 +2,8 @@
 
 #include <caf/mailbox_element.hpp>
 
+#include "actors/request.hpp"
+
 namespace troupe {
 
 remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home)
@@ -13,9 +15,18 @@ remote_actor::~remote_actor() {
 
 void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
   if (!ended()) return owner_->forward(*this, std::move(letter));
-  const auto why = reason();
-  if (!is_troupe(why) || !letter->mid.is_request() || !letter->sender) return bounce(letter);
+  auto why = reason();
+  if (!letter->mid.is_request() || !letter->sender) return bounce(letter);
   // CAF would say no more than that the receiver is down.
+  if (!is_troupe(why)) {
+    if (!dynamic_cast<detail::local_asker*>(letter->sender->get())) return bounce(letter);
+    fault told;
+    told.code = errc::actor_down;
+    told.node = home_.info.name;
+    told.text = "actor " + std::to_string(id()) + " has ended";
+    if (why) told.text += " (" + to_fault(why).text + ")";
+    why = to_caf(told);
+  }
   letter->sender->enqueue(
       caf::make_mailbox_element(nullptr, letter->mid.response_id(), {}, caf::make_message(why)),
       host);

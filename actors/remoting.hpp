@@ -137,8 +137,8 @@ private:
                     void (*write)(encoder&, const void*), const void* how);
 
   template <class Write>
-  std::uint64_t post(const remote_actor& target, pending_request&& pending, std::string_view message,
-                     const Write& write) noexcept;
+  std::uint64_t post(const remote_actor& target, pending_request&& pending,
+                     std::string_view message, const Write& write) noexcept;
 
   // For remote_actor.
   void forward(remote_actor& target, caf::mailbox_element_ptr letter);

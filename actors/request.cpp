@@ -28,6 +28,15 @@ local_request::~local_request() {
   if (auto actors = actors_.lock()) actors->requests().take(id_, actors->out().self().rank);
 }
 
+fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message) {
+  auto why = to_fault(answer);
+  if (why.code != errc::actor_down) return why;
+  if (why.function.empty()) why.function = message;
+  if (why.node.empty() && system)
+    if (const auto actors = caf_host::actors_of(system)) why.node = actors->own_name();
+  return why;
+}
+
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
   forked::check();
   auto* remote = dynamic_cast<remote_actor*>(receiver->get());

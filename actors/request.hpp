@@ -15,11 +15,16 @@ namespace troupe {
 
 namespace detail {
 
+/// What an actor of `system` answered to `message`; of one that has ended, the node and the message
+/// are named.
+fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message);
+
 /// Puts an actor's answer into its future.
 template <class T>
-void take_answer(future_state<T>& out, caf::message& answer) {
+void take_answer(future_state<T>& out, caf::message& answer, caf::actor_system* system = nullptr,
+                 std::string_view message = {}) {
   if (answer.match_elements<caf::error>())
-    out.set_exception(to_exception(to_fault(answer.get_as<caf::error>(0))));
+    out.set_exception(to_exception(fault_in(answer.get_as<caf::error>(0), system, message)));
   else if constexpr (std::is_void_v<T>)
     out.set_value();
   else if (answer.match_elements<T>())
@@ -82,9 +87,13 @@ protected:
 template <class T>
 class answer_cell final : public caf::monitorable_actor, public local_asker {
 public:
+  /// `message`: static text.
   answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
-              local_request&& entry)
-      : caf::monitorable_actor(config), state_(std::move(state)), entry_(std::move(entry)) {}
+              local_request&& entry, std::string_view message)
+      : caf::monitorable_actor(config),
+        state_(std::move(state)),
+        entry_(std::move(entry)),
+        message_(message) {}
 
   ~answer_cell() override {
     if (!state_->ready())
@@ -95,7 +104,7 @@ public:
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
     auto answer = letter->move_content_to_message();
     { const auto answered = std::move(entry_); }  // it is late no more
-    take_answer(*state_, answer);
+    take_answer(*state_, answer, &home_system(), message_);
   }
 
   void on_cleanup(const caf::error&) override {}
@@ -105,6 +114,7 @@ public:
 private:
   std::shared_ptr<future_state<T>> state_;
   local_request entry_;
+  const std::string_view message_;
 };
 
 template <class List>
@@ -200,7 +210,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   if (target->node() == target->home_system->node()) state->answered_by(target->id());
   caf::actor_config config;
   auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
-      0, target->home_system->node(), target->home_system, config, state, std::move(entry));
+      0, target->home_system->node(), target->home_system, config, state, std::move(entry), name);
   const auto id = with_priority(caf::message_id(1), how);
   auto content = message_of(std::forward<Ts>(message)...);
   if (const auto context = current_context(); context != 0)

@@ -86,10 +86,12 @@ TEST_P(handles, work_the_same_here_and_there) {
       try {
         request(c, total{}).get_for(patience);
         return false;
-      } catch (const actor_down&) {
+      } catch (const actor_down& e) {
+        EXPECT_EQ(e.fault().node, nodes[static_cast<std::size_t>(at)].name());
+        EXPECT_EQ(e.fault().function, type_name<total>());
         return true;
-      } catch (const remote_error&) {
-        return true;
+      } catch (const remote_error&) {  // dropped as the actor ended
+        return false;
       }
     }));
   }

@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
         difference{"window_bytes", [](rpc_options& o) { o.window.bytes = 0; },
                    "rpc_options::window.bytes must be the same on all nodes, but is 67108864 at "
                    "rank 0 ('worker0') and 0 at rank 1 ("},
-        difference{"transport", [](rpc_options& o) {
+        difference{"transport",
+                   [](rpc_options& o) {
                      o.transport = backend::tcp;
                      o.trusted_network = true;
                    },

@@ -70,13 +70,12 @@ TEST(operator_permission, is_closed_for_all_but_libtorchs_computations) {
   }
   EXPECT_GT(allowed, 3'000u);
   // All of aten that is refused: look at what a new libtorch adds.
-  EXPECT_EQ(refused, (std::set<std::string>{"aten::from_file", "aten::from_file.out",
-                                            "aten::_print", "aten::_test_string_default",
-                                            "aten::_test_ambiguous_defaults.b",
-                                            // Of objects, which do not travel.
-                                            "aten::quantized_gru.data", "aten::quantized_gru.input",
-                                            "aten::quantized_lstm.data",
-                                            "aten::quantized_lstm.input"}));
+  EXPECT_EQ(refused,
+            (std::set<std::string>{"aten::from_file", "aten::from_file.out", "aten::_print",
+                                   "aten::_test_string_default", "aten::_test_ambiguous_defaults.b",
+                                   // Of objects, which do not travel.
+                                   "aten::quantized_gru.data", "aten::quantized_gru.input",
+                                   "aten::quantized_lstm.data", "aten::quantized_lstm.input"}));
 }
 
 TEST(operator_permission, is_given_by_name_by_overload_and_by_library) {

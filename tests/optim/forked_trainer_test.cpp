@@ -41,7 +41,7 @@ TEST_P(forked_trainers, get_errors_and_the_parent_goes_on) {
       possible |= refused([&] { open->backward({loss}); }) ? 0 : 2;
       possible |= refused([&] { optimizer->step(*open); }) ? 0 : 4;
       possible |= refused([&] { distributed_optimizer<SGD>(there, SGDOptions(1)); }) ? 0 : 8;
-      possible |= refused([&] { get_gradients(a, open->id()); }) ? 0 : 16;
+      possible |= refused([&] { autograd::get_gradients(a, open->id()); }) ? 0 : 16;
       there.clear();
       optimizer.reset();
       open.reset();

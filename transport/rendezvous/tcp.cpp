@@ -130,8 +130,8 @@ meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& op
         out.published = std::make_shared<published_secret>(
             plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
       source = [secret] { return secret; };
-      out.server = std::make_shared<tcp_store_server>(
-          std::move(fd), secret, limits_here(), std::move(contents));
+      out.server = std::make_shared<tcp_store_server>(std::move(fd), secret, limits_here(),
+                                                      std::move(contents));
       where.port = out.server->port();
       if (plan.listen_address) where.host = *plan.listen_address;
       if (here.is_any()) where.host = "127.0.0.1";
