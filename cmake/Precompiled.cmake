@@ -2,7 +2,7 @@
 # libtorch's tensor, for everything; `torch` has libtorch's modules and autograd as well. Tests have the
 # same two with GoogleTest, and are compiled with other options.
 
-option(TROUPE_PRECOMPILE "Read the large headers once (1.5 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_PRECOMPILE "Read the large headers once (2 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
 
 if(NOT TROUPE_PRECOMPILE)
   function(troupe_precompile target)
