@@ -130,7 +130,7 @@ TEST_P(forks, get_an_error_from_every_entry_while_the_parent_goes_on) {
   EXPECT_EQ(there.to_here(), 42);
   {
     caller parent(a, called);
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 12; ++i) {
       const auto before = parent.calls();
       const int refused = in_child([&] {
         entries all;
