@@ -1,6 +1,4 @@
 // What only the store on the network has: strangers, garbage, silence, and a server that dies.
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -180,26 +178,6 @@ TEST(tcp_store, two_thousand_silent_connections_hold_up_nobody) {
   EXPECT_EQ(early->add("n", 1), 2);
   EXPECT_TRUE(eventually([&] { return s.server.count().accepted >= 2002; }));
   EXPECT_GE(s.server.count().strangers, 2000u - 64);
-}
-
-TEST(tcp_store, that_is_for_its_own_host_listens_on_no_interface_of_others) {
-  ifaddrs* interfaces = nullptr;
-  ASSERT_EQ(getifaddrs(&interfaces), 0);
-  socket_address outside;
-  for (const auto* one = interfaces; one; one = one->ifa_next)
-    if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET && !(one->ifa_flags & IFF_LOOPBACK)) {
-      outside.length = sizeof(sockaddr_in);
-      std::memcpy(&outside.storage, one->ifa_addr, sizeof(sockaddr_in));
-    }
-  freeifaddrs(interfaces);
-  if (outside.length == 0) GTEST_SKIP() << "this host has the loopback interface alone";
-  auto listener = listen_on(outside, true);
-  ASSERT_TRUE(listener.fd) << std::strerror(listener.error);
-  char device[IFNAMSIZ] = {};
-  socklen_t size = sizeof device;
-  getsockopt(listener.fd.get(), SOL_SOCKET, SO_BINDTODEVICE, device, &size);
-  if (std::string(device) != "lo") GTEST_SKIP() << "this kernel grants that to root alone";
-  EXPECT_TRUE(connect_to(local_address(listener.fd.get()), deadline_after(5s)).fd);
 }
 
 TEST(tcp_store, garbage_never_reaches_a_decoder_nor_the_clients) {

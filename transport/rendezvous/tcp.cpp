@@ -87,7 +87,7 @@ unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>&
     const socket_address* refused = nullptr;
     int error = 0;
     for (const auto& address : addresses) {
-      auto result = listen_on(address, plan.all_local);
+      auto result = listen_on(address);
       if (result.fd) return std::move(result.fd);
       // Of several addresses, one that this machine has tells more than one that it has not.
       if (!refused || error == EADDRNOTAVAIL) {

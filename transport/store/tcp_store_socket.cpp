@@ -198,17 +198,13 @@ connect_result connect_to(const socket_address& address, time_point deadline) {
   return {std::move(fd), 0};
 }
 
-connect_result listen_on(const socket_address& address, bool for_this_host) {
+connect_result listen_on(const socket_address& address) {
   unique_fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return {{}, errno};
   const int on = 1;
   // Connections of an earlier job that still linger do not keep the port; a listener does.
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   set_options(fd.get());
-  // What a host sends to any of its addresses comes by way of its loopback interface. Kernels
-  // before 5.7 leave this to root.
-  if (for_this_host && !address.is_loopback())
-    setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, "lo", sizeof "lo");
   if (bind(fd.get(), address.get(), address.length) != 0) return {{}, errno};
   if (listen(fd.get(), SOMAXCONN) != 0) return {{}, errno};
   return {std::move(fd), 0};

@@ -71,8 +71,7 @@ struct connect_result {
 connect_result connect_to(const socket_address& address, time_point deadline);
 
 /// A non-blocking socket that listens on `address`, or, with `error` set to an errno, none.
-/// `for_this_host`: nobody on another host can reach it, where the kernel grants that.
-connect_result listen_on(const socket_address& address, bool for_this_host = false);
+connect_result listen_on(const socket_address& address);
 
 /// The address that `fd` has at this end, or at the other.
 socket_address local_address(int fd);
