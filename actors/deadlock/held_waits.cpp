@@ -117,12 +117,17 @@ held_waits::interruption::~interruption() {
   wait_here = waiting_;
   if (!waiting_) return;
   auto& in = *waiting_->in_;
-  const std::lock_guard lock(in.mutex_);
-  auto place = in.entries_.extract(waiting_->number_);
-  waiting_->number_ = ++in.last_number_;
-  place.key() = place.mapped().what.number = waiting_->number_;
-  place.mapped().waits = true;
-  in.entries_.insert(std::move(place));
+  clock::time_point due;
+  {
+    const std::lock_guard lock(in.mutex_);
+    auto place = in.entries_.extract(waiting_->number_);
+    waiting_->number_ = ++in.last_number_;
+    place.key() = place.mapped().what.number = waiting_->number_;
+    place.mapped().waits = true;
+    due = place.mapped().due;
+    in.entries_.insert(std::move(place));
+  }
+  in.engine_.set_timer(due);  // it may have passed meanwhile, when this was no wait
 }
 
 report held_waits::look_at(const std::vector<question>& asked) {

@@ -54,9 +54,17 @@ bool is_plain(const c10::Type& type) {
   }
 }
 
+bool is_text(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::StringType) return true;
+  return (type.kind() == c10::TypeKind::OptionalType || type.kind() == c10::TypeKind::ListType) &&
+         std::ranges::all_of(type.containedTypes(),
+                             [](const auto& part) { return is_text(*part); });
+}
+
 bool is_harmless(const c10::Argument& argument) {
-  return is_plain(*argument.real_type()) ||
-         std::ranges::find(harmless_texts, argument.name()) != std::end(harmless_texts);
+  const auto& type = *argument.real_type();
+  return is_plain(type) || (is_text(type) && std::ranges::find(harmless_texts, argument.name()) !=
+                                                 std::end(harmless_texts));
 }
 
 std::string_view namespace_of(std::string_view name) { return name.substr(0, name.find("::")); }

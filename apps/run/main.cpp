@@ -1,6 +1,7 @@
 /// troupe-run: starts the ranks of a job on this machine and looks after them.
 
 #include <fmt/format.h>
+#include <cstdlib>
 
 #include <exception>
 
@@ -33,7 +34,9 @@ int main(int argc, char** argv) {
     const job job = make_job(*options);
     exit_code =
         guarded([&](int control) { return supervisor(*options, job, path, control).run(); });
-    troupe::transport::remove_leftovers();  // of ranks that were killed while they started
+    // Of ranks that were killed while they started.
+    const char* folder = std::getenv("UCX_POSIX_DIR");
+    troupe::transport::remove_leftovers(folder && *folder ? folder : "/dev/shm");
     return exit_code;
   } catch (const program_error& failure) {
     return say(failure, failure.code());

@@ -201,6 +201,11 @@ void rendezvous_meeting::tell_secret(bool one_host) const {
               one_host ? ""
                        : ", which is on a network: where others can read its packets, set "
                          "TROUPE_JOB_SECRET to the same 64 hex digits on every rank");
+  else if (plan_.agree == agreement::own_store)
+    log().info(
+        "job '{}': nobody has given a secret; the first rank has made one, which lies in the "
+        "store that the program has given",
+        plan_.job);
   else
     log().debug(
         "job '{}': nobody has given a secret; it has one of its own, which is written "
