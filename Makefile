@@ -21,7 +21,7 @@ build: setup $(BUILD)/build.ninja ## Build everything (PRESET=release, JOBS=n)
 	@cmake --build --preset $(PRESET) $(PARALLEL)
 
 test: build format-check ## Set up, build, check the format and run every test
-	@ctest --preset $(PRESET)
+	@rm -f $(BUILD)/tests/*/results/*.xml; ctest --preset $(PRESET); status=$$?; cmake/test_times.py $(BUILD); exit $$status
 
 demo: setup $(BUILD)/build.ninja ## Solve CartPole with an agent and two observers, on three nodes
 	@cmake --build --preset $(PRESET) $(PARALLEL) --target troupe-run cartpole
