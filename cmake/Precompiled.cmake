@@ -1,6 +1,8 @@
 # The headers that take longest to read are read once: `base` has the standard library's, CAF's and
-# libtorch's tensor, for everything; `torch` has libtorch's modules and autograd as well. Tests have the
-# same two with GoogleTest, and are compiled with other options.
+# libtorch's tensor, for everything; `torch` has libtorch's modules and autograd as well. Tests are compiled
+# with other options, and have the same two with GoogleTest, and `troupe_tests` with what programs on Troupe
+# include. More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
+# anew in each source that uses it (ATen/ATen.h takes 1.5 s so, torch/torch.h 5).
 
 option(TROUPE_PRECOMPILE "Read the large headers once (2 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
 
@@ -41,10 +43,15 @@ endfunction()
 _troupe_precompiled(base ${_base})
 _troupe_precompiled(torch ${_torch})
 if(TROUPE_TESTS)
-  _troupe_precompiled(base_tests ${_base} <gmock/gmock.h> <gtest/gtest.h>)
-  _troupe_precompiled(torch_tests ${_torch} <gmock/gmock.h> <gtest/gtest.h>)
-  target_link_libraries(troupe_precompiled_base_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
-  target_link_libraries(troupe_precompiled_torch_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
+  set(_tests <gmock/gmock.h> <gtest/gtest.h>)
+  _troupe_precompiled(base_tests ${_base} ${_tests})
+  _troupe_precompiled(troupe_tests ${_base} <troupe/troupe.hpp> ${_tests})
+  _troupe_precompiled(torch_tests ${_torch} <troupe/autograd.hpp> <troupe/optim.hpp> <troupe/troupe.hpp> ${_tests})
+  foreach(name IN ITEMS base troupe torch)
+    target_link_libraries(troupe_precompiled_${name}_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
+  endforeach()
+  target_link_libraries(troupe_precompiled_troupe_tests PRIVATE troupe_actors)
+  target_link_libraries(troupe_precompiled_torch_tests PRIVATE troupe)
 endif()
 
 # troupe_precompile(TARGET NAME): what TARGET compiles begins with the headers of NAME; none is nothing.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 
 #include <caf/typed_response_promise.hpp>
 #include <troupe/autograd.hpp>

@@ -1,4 +1,8 @@
 // Every type that the archive knows comes back as it went.
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+
 #include "messages/archive.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,7 @@
 // On which device tensors arrive: the mapping alone, and in the tables that travel.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+
 #include <gmock/gmock.h>
 
 #include "messages/device_route.hpp"

@@ -1,4 +1,10 @@
 // Envelopes from bytes that may be anything, with payloads that may be any.
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+
 #include <gtest/gtest.h>
 
 #include "tests/messages/hostile_bytes.hpp"

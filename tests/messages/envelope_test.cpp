@@ -1,4 +1,9 @@
 // Envelopes: sealed, carried and opened, with every kind of content.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
 #include "messages/envelope.hpp"
 
 #include <capnp/message.h>

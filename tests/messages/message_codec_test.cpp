@@ -1,4 +1,7 @@
 // Messages and errors of CAF there and back.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+
 #include "messages/message_codec.hpp"
 
 #include <gtest/gtest.h>

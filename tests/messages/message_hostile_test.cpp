@@ -1,4 +1,6 @@
 // Messages and errors of CAF from bytes that may be anything.
+#include <ATen/ops/ones.h>
+
 #include <gtest/gtest.h>
 
 #include <caf/atom.hpp>

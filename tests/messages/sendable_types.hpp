@@ -1,7 +1,11 @@
 // Types as users write them, one for each way to make a type sendable.
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
 
 #include <caf/meta/load_callback.hpp>
 #include <caf/meta/save_callback.hpp>

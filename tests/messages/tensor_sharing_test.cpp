@@ -1,3 +1,11 @@
+#include <ATen/ops/_lazy_clone.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
+
 #include <c10/core/impl/COW.h>
 #include <gtest/gtest.h>
 

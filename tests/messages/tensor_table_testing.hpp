@@ -3,7 +3,7 @@
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 
 #include <cstring>
 #include <vector>
