@@ -128,7 +128,6 @@ private:
   friend class remote_actor;
   friend class reply_address;
   friend class border;
-  friend class detail::rref_table;
 
   std::uint64_t request(const remote_actor& target, void (*write)(encoder&, const void*),
                         const void* how, pending_request&& pending) noexcept;

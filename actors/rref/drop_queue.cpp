@@ -2,13 +2,27 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <utility>
+
+#include "messages/archive.hpp"
 
 namespace troupe::detail {
 
+// So they are written as they lie in memory.
+static_assert(std::has_unique_object_representations_v<dropped_uses>);
+
+void drop_queue::write_one(encoder& out, const rref_id& id, std::uint64_t use) {
+  out.put(std::uint64_t{1});
+  const dropped_uses one{id.creator, 1, id.creator_incarnation, id.number, use};
+  out.raw(&one, sizeof one);
+}
+
 void drop_queue::add(const rref_id& id, std::uint64_t use) {
-  if (use == 0 && !waiting_.empty()) {
-    auto& last = waiting_.back();
+  // What is being sent stays as it was written.
+  const auto busy = whole_ + (part_ > 0 ? 1 : 0);
+  if (use == 0 && waiting() > busy) {
+    auto& last = entries_.back();
     if (last.use == 0 && last.creator == id.creator &&
         last.creator_incarnation == id.creator_incarnation &&
         last.count < std::numeric_limits<std::uint32_t>::max()) {
@@ -24,30 +38,60 @@ void drop_queue::add(const rref_id& id, std::uint64_t use) {
       }
     }
   }
-  was_long_ |= waiting_.size() > most_entries;
-  waiting_.push_back({id.creator, 1, id.creator_incarnation, id.number, use});
+  entries_.push_back({id.creator, 1, id.creator_incarnation, id.number, use});
 }
 
-drop_queue::message drop_queue::take() {
-  message out;
-  if (waiting_.empty() || under_way_ == most_under_way) return out;
-  ++under_way_;
-  std::uint32_t room = most_uses;
-  while (!waiting_.empty() && room > 0 && out.size() < most_entries) {
-    auto& next = waiting_.front();
-    out.push_back(next);
-    const auto part = out.back().count = std::min(next.count, room);
-    room -= part;
-    if (part < next.count) {
-      next.first += part;
-      next.count -= part;
-    } else {
-      waiting_.pop_front();
-    }
+void drop_queue::write(encoder& out) {
+  const auto* next = entries_.data() + first_;
+  const auto most = std::min(waiting(), most_entries);
+  std::size_t whole = 0;
+  auto room = most_uses;
+  while (whole < most && next[whole].count <= room) room -= next[whole++].count;
+  const auto part = whole < most ? room : 0;  // of one that has more
+  out.put(std::uint64_t{whole + (part > 0 ? 1 : 0)});
+  out.raw(next, whole * sizeof *next);
+  if (part > 0) {
+    auto some = next[whole];
+    some.count = part;
+    out.raw(&some, sizeof some);
   }
-  // What a long queue has kept for its next entries is given back.
-  if (waiting_.empty() && std::exchange(was_long_, false)) waiting_ = {};
-  return out;
+  whole_ = whole;
+  part_ = part;
+  sending_ = true;
+  ++under_way_;
+}
+
+void drop_queue::sent() noexcept {
+  sending_ = false;
+  first_ += std::exchange(whole_, 0);
+  if (part_ > 0) {
+    entries_[first_].first += part_;
+    entries_[first_].count -= std::exchange(part_, 0);
+  }
+  if (first_ < entries_.size()) {
+    if (first_ <= entries_.size() / 2) return;
+    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(first_));
+  } else if (entries_.capacity() > most_entries) {
+    entries_ = std::vector<dropped_uses>();  // a long queue's memory is given back
+  } else {
+    entries_.clear();
+  }
+  first_ = 0;
+}
+
+void drop_queue::not_sent() noexcept {
+  sending_ = false;
+  whole_ = 0;
+  part_ = 0;
+  not_under_way();
+}
+
+void drop_queue::clear() noexcept {
+  entries_ = std::vector<dropped_uses>();
+  first_ = 0;
+  under_way_ = 0;
+  whole_ = 0;
+  part_ = 0;
 }
 
 }  // namespace troupe::detail

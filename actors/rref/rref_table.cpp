@@ -1,10 +1,7 @@
 #include "actors/rref/rref_table.hpp"
 
-#include "actors/control_channel.hpp"
 #include "actors/job.hpp"
 #include "actors/node_core.hpp"
-#include "actors/remoting_internal.hpp"
-#include "messages/error_codec.hpp"
 
 namespace troupe::detail {
 
@@ -19,7 +16,10 @@ constexpr std::uint64_t by_owner = std::uint64_t{1} << 63;
 }  // namespace
 
 rref_table::rref_table(remoting& actors, const node_identity& self)
-    : actors_(actors), identity_(self), owned_(actors.driver(), actors.peers()) {}
+    : actors_(actors),
+      identity_(self),
+      owned_(actors.driver(), actors.peers()),
+      drops_(self.rank, [this](peer& to, letter& text) { return send(to, text); }) {}
 
 rref_table::~rref_table() = default;
 
@@ -30,11 +30,6 @@ std::shared_ptr<node_core> rref_table::node() const {
 }
 
 peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
-
-template <class... Ts>
-void rref_table::tell(peer& to, const Ts&... xs) noexcept {
-  actors_.send_control(to, rref_channel, xs...);
-}
 
 // ---- References that are here
 // ---------------------------------------------------------------------------------------
@@ -81,87 +76,19 @@ std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& typ
 
 // The last copy of a reference is gone.
 void rref_table::dropped(rref_core& one) noexcept {
-  if (&one.owner() != &self()) {
-    if (!one.owner().live()) return;  // it knows, or there is nothing left of it
-    drop_queue::message some;
-    {
-      const std::lock_guard lock(mutex_);
-      if (closed_) return;
-      auto& waiting = drops_[&one.owner()];
-      waiting.add(one.id(), one.use());
-      some = waiting.take();
-    }
-    if (!some.empty()) tell(one.owner(), note::drop, one.owner().incarnation, some);
-    return;
-  }
+  if (&one.owner() != &self()) return drops_.add(one.owner(), one.id(), one.use());
   let_go(owned_.drop(one.id(), self(), one.use()));
   let_go({std::move(one.local_), true});
-}
-
-// As many messages as may be under way now.
-void rref_table::send_drops(peer& owner) noexcept {
-  for (;;) {
-    drop_queue::message some;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto place = drops_.find(&owner);
-      if (place == drops_.end()) return;
-      some = place->second.take();
-    }
-    if (some.empty()) return;
-    tell(owner, note::drop, owner.incarnation, some);
-  }
-}
-
-void rref_table::take_drops(decoder& in, peer& from) {
-  const auto incarnation = in.get<std::uint64_t>();
-  const auto all = in.get<drop_queue::message>();
-  std::uint64_t uses = 0;
-  for (const auto& some : all) uses += some.count;
-  if (uses > drop_queue::most_uses)
-    throw decode_error("a note claims that " + std::to_string(uses) + " references were dropped");
-  rref_id id{0, identity_.rank, 0, incarnation, 0};
-  for (const auto& some : all) {
-    id.creator = some.creator;
-    id.creator_incarnation = some.creator_incarnation;
-    for (std::uint32_t i = 0; i < some.count; ++i) {
-      id.number = some.first + i;
-      let_go(owned_.drop(id, from, some.use));
-    }
-  }
-  const bool tells = [&] {
-    const std::lock_guard lock(mutex_);
-    auto& taken = drops_taken_[&from];
-    if (++taken < drop_queue::told_after) return false;
-    taken = 0;
-    return true;
-  }();
-  if (tells) tell(from, note::dropped, drop_queue::told_after);
-}
-
-// Its creation has failed, perhaps before the owner has heard of it (rule 8).
-void rref_table::failed(const rref_core& one, const fault& why) noexcept {
-  if (&one.owner() == &self())
-    owned_.abandon(one.id(), self(), to_exception(why));
-  else
-    tell(one.owner(), note::abandon, one.id().number, to_caf(why));
 }
 
 // ---- Values of this node
 // ---------------------------------------------------------------------------------------
 
 value_cell rref_table::create(std::uint64_t number, const value_type& type, const peer& creator) {
+  drops_.heard_of(creator);
   return owned_.create(
       {creator.rank(), identity_.rank, creator.incarnation, identity_.incarnation, number}, type,
       creator);
-}
-
-std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
-                                            const value_type& type) {
-  auto core = make(owner, id, type, rref_core::origin::grant, next_use(), {});
-  core->set_value();
-  tell(owner, note::hold, id, core->use());
-  return core;
 }
 
 peer& rref_table::owner_of(const rref_id& id) const {
@@ -231,15 +158,6 @@ void rref_table::take_back(const written_reference& written, const peer& to) noe
   if (written.pin != 0) unpin(written.pin, to);
 }
 
-void rref_table::unpin(std::uint64_t pin, const peer& receiver) {
-  std::shared_ptr<rref_core> last;  // dropped outside of the lock
-  const std::lock_guard lock(mutex_);
-  if (auto place = pins_.find(pin); place != pins_.end() && place->second.receiver == &receiver) {
-    last = std::move(place->second.what);
-    pins_.erase(place);
-  }
-}
-
 std::uint64_t rref_table::next_use() {
   const std::lock_guard lock(mutex_);
   return ++last_use_;
@@ -274,111 +192,16 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
   return core;
 }
 
-// ---- What tables tell each other
-// ---------------------------------------------------------------------------------------
-
-void rref_table::claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin) {
-  auto& owner = what->owner();
-  claimed one{what, &parent, pin};
-  if (&owner == &self()) {
-    const bool gone = owned_.hold(what->id(), owner, what->use()) == owner_table::presence::gone;
-    settle(std::move(one),
-           gone ? std::make_exception_ptr(rref_gone(to_string(what->id()) + " exists no more"))
-                : nullptr);
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (!closed_) claims_.emplace(what->use(), std::move(one));
-  }
-  tell(owner, note::claim, what->id(), what->use());
-  const bool closed = [&] {
-    const std::lock_guard lock(mutex_);
-    return closed_;
-  }();
-  if (owner.live() && !closed) return;
-  // The owner was lost, or this node closed, perhaps before the claim was in the table.
-  if (auto lost = take_claim(what->use(), owner); lost.what)
-    settle(std::move(lost), to_exception(owner.loss()));
-  else if (closed)
-    what->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
-}
-
-rref_table::claimed rref_table::take_claim(std::uint64_t use, const peer& owner) {
-  const std::lock_guard lock(mutex_);
-  auto place = claims_.find(use);
-  if (place == claims_.end() || &place->second.what->owner() != &owner) return {};
-  auto one = std::move(place->second);
-  claims_.erase(place);
-  return one;
-}
-
-void rref_table::settle(claimed&& one, std::exception_ptr denied) {
-  tell(*one.parent, note::unpin, one.pin);
-  if (denied)
-    one.what->set_exception(std::move(denied));
-  else
-    one.what->set_value();
-}
-
-void rref_table::deliver(decoder& in, peer& from) {
-  switch (in.get<note>()) {
-    case note::claim: {
-      const auto id = in.get<rref_id>();
-      const auto use = in.get<std::uint64_t>();
-      const bool known = owns(id) && owned_.hold(id, from, use) != owner_table::presence::gone;
-      tell(from, note::confirm, use, known);
-      return;
-    }
-    case note::hold: {
-      const auto id = in.get<rref_id>();
-      const auto use = in.get<std::uint64_t>();
-      if (owns(id)) (void)owned_.hold(id, from, use);
-      return;
-    }
-    case note::confirm: {
-      const auto use = in.get<std::uint64_t>();
-      const auto known = in.get<bool>();
-      auto one = take_claim(use, from);
-      if (!one.what) return;
-      const auto id = one.what->id();
-      settle(std::move(one), known ? nullptr
-                                   : std::make_exception_ptr(rref_gone(
-                                         to_string(id) + " exists no more on " + from.info.name)));
-      return;
-    }
-    case note::unpin: return unpin(in.get<std::uint64_t>(), from);
-    case note::drop: return take_drops(in, from);
-    case note::abandon: {
-      const auto number = in.get<std::uint64_t>();
-      owned_.abandon({from.rank(), identity_.rank, from.incarnation, identity_.incarnation, number},
-                     from, to_exception(to_fault(in.get<caf::error>())));
-      return;
-    }
-    case note::dropped: {
-      const auto messages = in.get<std::uint32_t>();
-      {
-        const std::lock_guard lock(mutex_);
-        if (const auto place = drops_.find(&from); place != drops_.end())
-          place->second.taken_up(messages);
-      }
-      return send_drops(from);
-    }
-  }
-  throw decode_error("an rref's note of unknown kind");
-}
-
 // ---- Ends
 // ---------------------------------------------------------------------------------------
 
 void rref_table::bury(const peer& whom) {
   for (auto& one : owned_.bury(whom)) let_go(std::move(one));
+  drops_.bury(whom);
   std::vector<std::shared_ptr<rref_core>> unpinned;
   std::vector<claimed> lost;
   {
     const std::lock_guard lock(mutex_);
-    drops_.erase(&whom);
-    drops_taken_.erase(&whom);
     std::erase_if(pins_, [&](auto& entry) {
       if (entry.second.receiver != &whom && &entry.second.what->owner() != &whom) return false;
       unpinned.push_back(std::move(entry.second.what));
@@ -405,16 +228,15 @@ void rref_table::close(const fault& why) {
     closed_ = true;
     pins.swap(pins_);
     claims.swap(claims_);
-    drops_.clear();
   }
+  drops_.close();
   for (auto& [use, one] : claims) one.what->set_exception(to_exception(why));
 }
 
 rref_table::census rref_table::count() const {
   const auto owned = owned_.size();
+  const auto drops = drops_.waiting();
   const std::lock_guard lock(mutex_);
-  std::size_t drops = 0;
-  for (const auto& [owner, queue] : drops_) drops += queue.waiting();
   return {owned, used_, pins_.size(), drops};
 }
 

@@ -3,9 +3,10 @@
 #include <source_location>
 #include <unordered_map>
 
-#include "actors/rref/drop_queue.hpp"
+#include "actors/rref/drops.hpp"
 #include "actors/rref/owner_table.hpp"
 #include "actors/rref/rref_core.hpp"
+#include "actors/rref/rref_note.hpp"
 
 namespace troupe {
 
@@ -49,7 +50,8 @@ namespace detail {
 /// 10. When a node ends, what it owns goes; references to that throw peer_lost.
 ///
 /// 11. Owners are told of references that have gone in few messages when many go, and of no more at
-///     once than they take up; what waits meanwhile takes next to no memory.
+///     once than they take up; what waits meanwhile takes next to no memory. What could not be sent
+///     waits as well, and is tried again.
 ///
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
 class rref_table {
@@ -132,15 +134,7 @@ public:
 private:
   friend class rref_core;
 
-  enum class note : std::uint8_t {
-    claim,    // id, use: this node has a reference now
-    hold,     // id, use: the same, and no answer is wanted
-    confirm,  // use, whether there is a value, or will be
-    unpin,    // pin: the receiver is known to the owner
-    drop,     // the owner's incarnation, and what has been dropped
-    abandon,  // number, fault: it will not be created
-    dropped,  // number of notes of the kind `drop` that have been taken up
-  };
+  using note = rref_note;
   struct pinned {
     std::shared_ptr<rref_core> what;
     const peer* receiver;
@@ -152,6 +146,7 @@ private:
   };
 
   void check_sendable(const rref_core& reference) const;
+  bool send(peer& to, letter& text) noexcept;
   template <class... Ts>
   void tell(peer& to, const Ts&... xs) noexcept;
   std::shared_ptr<rref_core> make(peer& owner, const rref_id& id, const value_type& type,
@@ -160,8 +155,6 @@ private:
   void enter(rref_core& one);
   void leave(rref_core& one) noexcept;
   void dropped(rref_core& one) noexcept;
-  void send_drops(peer& owner) noexcept;
-  void take_drops(decoder& in, peer& from);
   void failed(const rref_core& one, const fault& why) noexcept;
   void claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin);
   void settle(claimed&& one, std::exception_ptr denied);
@@ -175,6 +168,7 @@ private:
   const node_identity identity_;
   std::weak_ptr<node_core> node_;
   owner_table owned_;
+  drops drops_;
 
   mutable std::mutex mutex_;
   bool closed_ = false;
@@ -185,9 +179,7 @@ private:
   std::uint64_t last_pin_ = 0;
   std::unordered_map<const peer*, std::uint64_t> last_number_;  // by owner
   std::unordered_map<std::uint64_t, pinned> pins_;
-  std::unordered_map<std::uint64_t, claimed> claims_;           // by use
-  std::unordered_map<const peer*, drop_queue> drops_;           // by owner
-  std::unordered_map<const peer*, std::uint32_t> drops_taken_;  // not told yet; by holder
+  std::unordered_map<std::uint64_t, claimed> claims_;  // by use
 };
 
 }  // namespace detail

@@ -6,8 +6,10 @@
 #include <random>
 #include <set>
 
+#include "actors/mail.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "actors/simulation/simulation.hpp"
+#include "messages/archive.hpp"
 #include "tests/actors/job.hpp"
 
 namespace troupe::test {
@@ -20,11 +22,30 @@ rref_id numbered(std::uint64_t number, std::uint32_t creator = 0) {
   return {creator, 1, 7, 9, number};
 }
 
+// The message that is being sent from now on.
+drop_queue::message begin(drop_queue& queue) {
+  encoder out(nullptr, nullptr);
+  queue.write(out);
+  decoder in(out.bytes(), nullptr, nullptr);
+  auto message = in.get<drop_queue::message>();
+  in.expect_end();
+  EXPECT_FALSE(message.empty());
+  return message;
+}
+
+// A message that has been sent; an empty one if none may be.
+drop_queue::message take(drop_queue& queue) {
+  if (!queue.ready()) return {};
+  auto message = begin(queue);
+  queue.sent();
+  return message;
+}
+
 // All messages, as the owner would get them: it says when it has taken up what is under way.
 std::vector<drop_queue::message> all_of(drop_queue& queue) {
   std::vector<drop_queue::message> out;
   for (;;) {
-    auto some = queue.take();
+    auto some = take(queue);
     if (!some.empty()) {
       out.push_back(std::move(some));
     } else {
@@ -40,7 +61,7 @@ TEST(drop_queue, tells_of_a_million_in_a_row_with_a_few_messages) {
   std::vector<drop_queue::message> sent;
   for (std::uint64_t i = 1; i <= count; ++i) {
     queue.add(numbered(i), 0);
-    if (auto some = queue.take(); !some.empty()) sent.push_back(std::move(some));
+    if (auto some = take(queue); !some.empty()) sent.push_back(std::move(some));
     ASSERT_LE(queue.waiting(), 1u);
   }
   EXPECT_EQ(sent.size(), drop_queue::most_under_way) << "the owner has taken up none of them";
@@ -90,7 +111,7 @@ TEST(drop_queue, sends_no_more_than_the_owner_takes_up) {
     std::uint32_t messages = 0;
     for (int i = 0; i < 1'000; ++i) {
       queue.add(numbered(number += 2), 0);
-      if (!queue.take().empty()) ++messages;
+      if (!take(queue).empty()) ++messages;
     }
     return messages;
   };
@@ -100,6 +121,98 @@ TEST(drop_queue, sends_no_more_than_the_owner_takes_up) {
   EXPECT_EQ(sent(), 2u);
   queue.taken_up(1'000'000);  // more than there are: no more than before
   EXPECT_EQ(sent(), drop_queue::most_under_way);
+}
+
+TEST(drop_queue, keeps_what_could_not_be_sent) {
+  drop_queue queue;
+  for (std::uint64_t number = 1; number <= 3; ++number) queue.add(numbered(number * 2), 0);
+  const auto first = begin(queue);
+  queue.not_sent();
+  EXPECT_EQ(queue.waiting(), 3u);
+  for (std::uint32_t i = 0; i < 2 * drop_queue::most_under_way; ++i) {
+    ASSERT_TRUE(queue.ready()) << "nothing is under way";
+    EXPECT_EQ(begin(queue).size(), first.size());
+    queue.not_sent();
+  }
+  EXPECT_EQ(take(queue).size(), 3u);
+  EXPECT_EQ(queue.waiting(), 0u);
+  // And those that go count as before.
+  for (std::uint32_t i = 1; i < drop_queue::most_under_way; ++i) {
+    queue.add(numbered(i), 0);
+    EXPECT_EQ(take(queue).size(), 1u);
+  }
+  queue.add(numbered(1'000), 0);
+  EXPECT_FALSE(queue.ready());
+}
+
+TEST(drop_queue, lets_single_uses_pass_while_nothing_waits) {
+  encoder out(nullptr, nullptr);
+  drop_queue::write_one(out, numbered(5, 3), 2);
+  decoder in(out.bytes(), nullptr, nullptr);
+  const auto message = in.get<drop_queue::message>();
+  in.expect_end();
+  ASSERT_EQ(message.size(), 1u);
+  EXPECT_EQ(message[0].creator, 3u);
+  EXPECT_EQ(message[0].creator_incarnation, 7u);
+  EXPECT_EQ(message[0].first, 5u);
+  EXPECT_EQ(message[0].count, 1u);
+  EXPECT_EQ(message[0].use, 2u);
+
+  drop_queue queue;
+  for (std::uint32_t i = 0; i < 2 * drop_queue::most_under_way; ++i) {
+    ASSERT_TRUE(queue.pass());
+    queue.take_back(numbered(i), 0);
+    EXPECT_FALSE(queue.pass()) << "the one before has yet to go";
+    EXPECT_EQ(take(queue).size(), 1u);
+    queue.taken_up(1);
+  }
+  for (std::uint32_t i = 0; i < drop_queue::most_under_way; ++i) EXPECT_TRUE(queue.pass());
+  EXPECT_FALSE(queue.pass());
+  queue.take_back(numbered(1), 0);
+  EXPECT_EQ(take(queue).size(), 1u);
+  EXPECT_FALSE(queue.pass());
+}
+
+// Uses end while a message is being sent, which may fail or come too late.
+TEST(drop_queue, tells_of_every_use_once_whatever_becomes_of_messages) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    std::mt19937_64 random(seed);
+    drop_queue queue;
+    std::vector<bool> told(2'000'000);
+    std::size_t added = 0, heard = 0;
+    std::uint64_t low = 1'000'000, high = low;
+    const auto hear = [&](const drop_queue::message& message) {
+      for (const auto& some : message)
+        for (std::uint32_t i = 0; i < some.count; ++i, ++heard) {
+          ASSERT_FALSE(told.at(some.first + i)) << "seed " << seed;
+          told[some.first + i] = true;
+        }
+    };
+    const auto add = [&] {
+      const bool up = random() % 2 == 0;
+      for (auto many = random() % (drop_queue::most_uses * 3 / 2); many > 0; --many, ++added)
+        queue.add(numbered(up ? high++ : --low), 0);
+      if (random() % 3 == 0) ++high;  // a gap
+    };
+    for (int i = 0; i < 80; ++i) {
+      add();
+      if (!queue.ready()) {
+        queue.taken_up(drop_queue::told_after);
+        continue;
+      }
+      const auto message = begin(queue);
+      EXPECT_FALSE(queue.ready()) << "one at a time";
+      add();
+      if (random() % 3 == 0) {
+        queue.not_sent();
+        continue;
+      }
+      queue.sent();
+      hear(message);
+    }
+    for (const auto& message : all_of(queue)) hear(message);
+    EXPECT_EQ(heard, added) << "seed " << seed;
+  }
 }
 
 std::int64_t one() { return 1; }
