@@ -51,7 +51,8 @@ protected:
   void awaited_for_long(bool begins) noexcept override { actors_.flow()->awaited(peer_, begins); }
 
   deadlock::question asked() const noexcept override {
-    return {actors_.out().self().rank, peer_.rank(), request_, actor_};
+    const auto& self = actors_.out().self();
+    return {{self.rank, self.incarnation}, deadlock::incarnation_of(peer_), request_, actor_};
   }
 
   std::uint64_t request() const noexcept { return request_; }

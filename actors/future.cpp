@@ -79,7 +79,8 @@ future_core::~future_core() {
   }
 }
 
-bool future_core::wait_until(clock::time_point deadline) {
+bool future_core::wait_until(clock::time_point deadline,
+                             const std::shared_ptr<future_core>& shared) {
   if (ready()) return true;
   forked::check();
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
@@ -94,7 +95,7 @@ bool future_core::wait_until(clock::time_point deadline) {
     const bool stays = deadline == never && what.request != 0 && node &&
                        node->driver() == engine_ && !engine_->simulated();
     const deadlock::held_waits::scope held(stays ? &node->actors().deadlocks().waits() : nullptr,
-                                           *this, what);
+                                           shared, what);
     return engine_->wait(done_, deadline);
   }
   if (engine_) return engine_->wait(done_, deadline);
@@ -102,9 +103,10 @@ bool future_core::wait_until(clock::time_point deadline) {
 }
 
 deadlock::question future_core::asked() const noexcept {
-  const auto* const node = current_node();
+  auto* const node = current_node();
   if (answerer_ == 0 || !node) return {};
-  const auto here = node->self().id;
+  const auto& self = node->actors().out().self();
+  const deadlock::incarnation here{self.rank, self.incarnation};
   return {here, here, reinterpret_cast<std::uintptr_t>(this), answerer_};
 }
 

@@ -40,8 +40,9 @@ public:
   bool ready() const noexcept { return done_.ready(); }
 
   /// Blocks until it is ready; false when the deadline came first. Drives the node's network
-  /// meanwhile. Throws deadlock_error inside of the actor whose answer this is.
-  bool wait_until(clock::time_point deadline);
+  /// meanwhile. Throws deadlock_error inside of the actor whose answer this is. `shared`: this
+  /// future, for those who may end the wait.
+  bool wait_until(clock::time_point deadline, const std::shared_ptr<future_core>& shared);
 
   /// Runs `next` on a thread of the node, once it is ready; at once when it is. Somebody waits for
   /// as long as `who`, which belongs to `next`, is not null.
@@ -167,10 +168,8 @@ public:
   bool ready() const { return state().ready(); }
 
   /// Blocks until there is a value or an error; false when the limit passed first.
-  bool wait_for(std::chrono::nanoseconds limit) const {
-    return state().wait_until(deadline_after(limit));
-  }
-  void wait() const { state().wait_until(clock::time_point::max()); }
+  bool wait_for(std::chrono::nanoseconds limit) const { return wait_until(deadline_after(limit)); }
+  void wait() const { wait_until(clock::time_point::max()); }
 
   /// The value, or throws the error. Blocks like `wait`. Every copy may ask, any number of times;
   /// the value stays here, so that of a large one a reference is what you want.
@@ -217,6 +216,9 @@ public:
   const std::shared_ptr<detail::future_state<T>>& shared() const noexcept { return state_; }
 
 private:
+  bool wait_until(clock::time_point deadline) const {
+    return state().ready() || state_->wait_until(deadline, state_);
+  }
   detail::future_state<T>& checked() const {
     if (state_->failure()) std::rethrow_exception(state_->failure());
     return *state_;

@@ -97,7 +97,7 @@ class node_core::waiting_call final : public deadlock::queued_call {
 public:
   waiting_call(node_core& node, peer& from, std::uint64_t request,
                std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size)
-      : queued_call(from.rank(), request),
+      : queued_call(from, request),
         node_(node),
         caller_(from),
         message_(std::move(message)),
@@ -215,7 +215,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     return;
   }
   const served_call call{&from, header.request};
-  const deadlock::running_call runs(from.rank(), header.request, function->name);
+  const deadlock::running_call runs(from, header.request, function->name);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);

@@ -2,7 +2,7 @@
 
 #include <caf/mailbox_element.hpp>
 
-#include "actors/request.hpp"
+#include "actors/local_asker.hpp"
 
 namespace troupe {
 

@@ -50,10 +50,9 @@ public:
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.reply_address"; }
 
-  /// Is it that request of that node's?
-  bool asked_as(transport::rank_t asker, std::uint64_t request) const noexcept {
-    return from_.rank() == asker && request_ == request;
-  }
+  /// The node that asks, in the life in which it does, and its number for the request.
+  const peer& asking_node() const noexcept { return from_; }
+  std::uint64_t request() const noexcept { return request_; }
 
 private:
   caf::strong_actor_ptr asker();

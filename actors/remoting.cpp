@@ -42,7 +42,7 @@ remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
           [this](transport::rank_t to, const std::function<void(encoder&)>& write) {
             send_search_note(to, write);
           },
-          self.rank)) {}
+          deadlock::incarnation{self.rank, self.incarnation})) {}
 
 remoting::~remoting() = default;
 

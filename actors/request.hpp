@@ -6,6 +6,7 @@
 #include <caf/response_type.hpp>
 
 #include "actors/answer_state.hpp"
+#include "actors/local_asker.hpp"
 #include "actors/mailbox_letter.hpp"
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
@@ -70,16 +71,6 @@ public:
 private:
   std::weak_ptr<remoting> actors_;
   std::uint64_t id_ = 0;
-};
-
-/// The sender of a request to an actor of this node, as its receiver sees it.
-class local_asker {
-public:
-  /// Which waits for the answer.
-  virtual const future_core* future() const noexcept = 0;
-
-protected:
-  ~local_asker() = default;
 };
 
 /// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future

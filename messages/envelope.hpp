@@ -16,7 +16,7 @@ class tensor_writer;
 class tensor_reader;
 
 /// The version of the wire protocol. Nodes of different versions do not talk.
-inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::uint16_t protocol_version = 2;
 
 enum class envelope_kind : std::uint8_t { actor_message, response, failure, call, control };
 

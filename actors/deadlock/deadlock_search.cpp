@@ -1,8 +1,8 @@
 #include "actors/deadlock/deadlock_search.hpp"
 
+#include "actors/deadlock/note_codec.hpp"
 #include "actors/deadlock/queued_call.hpp"
 #include "actors/engine.hpp"
-#include "messages/archive.hpp"
 #include "messages/log.hpp"
 
 namespace troupe::deadlock {
@@ -14,73 +14,96 @@ constexpr auto longest_search = std::chrono::milliseconds(500);
 
 }  // namespace
 
-search::search(peer_table& peers, engine& driver, sender out, transport::rank_t self)
+search::search(peer_table& peers, engine& driver, sender out, const incarnation& self)
     : peers_(peers), engine_(driver), out_(std::move(out)), self_(self), waits_(driver, self) {}
 
+bool search::can_tell(const incarnation& node) const noexcept {
+  const auto* known = peers_.find(node.rank, node.number);
+  return known && known->live();
+}
+
+// It says which incarnation it is for: the next one at that rank has waits of the same numbers.
 template <class... Ts>
-void search::send(transport::rank_t to, note what, const Ts&... xs) noexcept {
-  out_(to, [&](encoder& out) {
+void search::send(const incarnation& to, note what, const Ts&... xs) noexcept {
+  if (!can_tell(to)) return;
+  out_(to.rank, [&](encoder& out) {
     out.put(what);
+    out.put(to.number);
     (out.put(xs), ...);
   });
 }
 
 clock::time_point search::run_timer(clock::time_point now) noexcept {
   auto next = never;
-  const std::lock_guard lock(mutex_);
-  if (stage_ != stage::none && now < end_) return end_;
-  stage_ = stage::none;
-  const auto due = waits_.take_due(now, next);
-  if (due.empty()) return next;
-  graph_ = {};
-  asked_.clear();
-  for (const auto& one : due) graph_.add(self_, one);
-  ++serial_;
-  end_ = now + longest_search;
-  stage_ = stage::asking;
-  ask_on();
-  return stage_ == stage::none ? next : end_;
+  remedies how;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ != stage::none && now < end_) return end_;
+    stage_ = stage::none;
+    const auto due = waits_.take_due(now, next);
+    if (due.empty()) return next;
+    graph_ = {};
+    asked_.clear();
+    for (const auto& one : due) graph_.add(self_, one);
+    ++serial_;
+    end_ = now + longest_search;
+    stage_ = stage::asking;
+    how = ask_on();
+    if (stage_ != stage::none) next = end_;
+  }
+  apply(how);
+  return next;
 }
 
 // Until nothing new is heard of.
-void search::ask_on() {
+search::remedies search::ask_on() {
   for (;;) {
     auto open = graph_.take_open_questions();
-    if (open.empty()) break;
-    for (auto& [rank, questions] : open) {
-      if (rank == self_) {
+    if (open.empty()) return look_for_stuck();
+    for (auto& [node, questions] : open) {
+      if (node == self_) {
         graph_.add(self_, questions, waits_.look_at(questions));
+      } else if (!can_tell(node)) {
+        // Lost, or never there: whoever waits for it will hear so. The rest may be a circle still.
+        report open;
+        open.outlooks.resize(questions.size());
+        graph_.add(node, questions, open);
       } else {
-        auto& all = asked_[rank];
-        all = questions;
-        send(rank, note::ask, serial_, questions);
+        auto& all = asked_[node];
+        all = std::move(questions);
+        send(node, note::ask, serial_, all);
       }
     }
-    if (!asked_.empty()) return;
+    if (!asked_.empty()) return {};
   }
-  look_for_stuck();
 }
 
-void search::look_for_stuck() {
+search::remedies search::look_for_stuck() {
   const auto stuck = graph_.find_stuck();
   stage_ = stuck.empty() ? stage::none : stage::confirming;
   unconfirmed_.clear();
-  for (const auto& [rank, numbers] : stuck) {
-    if (rank != self_) {
-      unconfirmed_.insert(rank);
-      send(rank, note::confirm, serial_, numbers);
-    } else if (!waits_.still_wait(numbers)) {
+  for (const auto& [node, numbers] : stuck) {
+    const bool here = node == self_;
+    if (here ? !waits_.still_wait(numbers) : !can_tell(node)) {
       stage_ = stage::none;
-      return;
+      return {};
     }
+    if (here) continue;
+    in_notes(numbers, [this, &to = node](const std::vector<std::uint64_t>& some) {
+      unconfirmed_.insert(to);
+      send(to, note::confirm, serial_, some);
+    });
   }
-  if (stage_ == stage::confirming && unconfirmed_.empty()) end_them();
+  return stage_ == stage::confirming && unconfirmed_.empty() ? conclude() : remedies();
 }
 
-void search::end_them() {
+search::remedies search::conclude() {
   stage_ = stage::none;
-  const auto name_of = [this](transport::rank_t rank) { return peers_.name_of(rank); };
-  for (const auto& how : graph_.remedies(name_of)) {
+  return graph_.remedies([this](transport::rank_t rank) { return peers_.name_of(rank); });
+}
+
+void search::apply(const remedies& all) {
+  for (const auto& how : all) {
     if (how.node == self_ && how.wait != 0)
       fail_wait(how.wait, how.handler, how.text);
     else if (how.node == self_)
@@ -88,7 +111,9 @@ void search::end_them() {
     else if (how.wait != 0)
       send(how.node, note::fail_wait, how.wait, how.handler, how.text);
     else
-      send(how.node, note::refuse_calls, how.calls, how.text);
+      in_notes(how.calls, [&](const std::vector<question>& some) {
+        send(how.node, note::refuse_calls, some, how.text);
+      });
   }
 }
 
@@ -96,7 +121,7 @@ fault search::deadlock_fault(const std::string& handler, const std::string& text
   fault why;
   why.code = errc::deadlock;
   why.text = text;
-  why.node = peers_.name_of(self_);
+  why.node = peers_.name_of(self_.rank);
   why.function = handler;
   return why;
 }
@@ -110,7 +135,7 @@ void search::refuse_calls(const std::vector<question>& calls, const std::string&
   engine_.take_queued(
       [&](caf::resumable& job) {
         const auto* call = dynamic_cast<const queued_call*>(&job);
-        return call && which.count({call->from(), self_, call->request(), 0}) != 0;
+        return call && which.count(call->asked_at(self_)) != 0;
       },
       [&](caf::resumable& job) {
         dynamic_cast<queued_call&>(job).refuse(deadlock_fault({}, text));
@@ -120,17 +145,24 @@ void search::refuse_calls(const std::vector<question>& calls, const std::string&
 
 void search::deliver(const peer& from, decoder& in) {
   const auto what = in.get<note>();
+  const auto other = incarnation_of(from);
+  if (in.get<std::uint64_t>() != self_.number) return;  // for one that was here before
   switch (what) {
     case note::ask: {
       const auto serial = in.get<std::uint64_t>();
-      send(from.rank(), note::tell, serial, waits_.look_at(in.get<std::vector<question>>()));
-      return;
+      return send(other, note::tell, serial, waits_.look_at(get_list<question>(in)));
+    }
+    case note::tell: {
+      const auto serial = in.get<std::uint64_t>();
+      return take_report(other, serial, in.get<report>());
     }
     case note::confirm: {
       const auto serial = in.get<std::uint64_t>();
-      send(from.rank(), note::confirmed, serial,
-           waits_.still_wait(in.get<std::vector<std::uint64_t>>()));
-      return;
+      return send(other, note::confirmed, serial, waits_.still_wait(get_list<std::uint64_t>(in)));
+    }
+    case note::confirmed: {
+      const auto serial = in.get<std::uint64_t>();
+      return take_confirmation(other, serial, in.get<bool>());
     }
     case note::fail_wait: {
       const auto number = in.get<std::uint64_t>();
@@ -138,30 +170,37 @@ void search::deliver(const peer& from, decoder& in) {
       return fail_wait(number, handler, in.get<std::string>());
     }
     case note::refuse_calls: {
-      const auto calls = in.get<std::vector<question>>();
+      const auto calls = get_list<question>(in);
       return refuse_calls(calls, in.get<std::string>());
     }
-    case note::tell:
-    case note::confirmed: break;
-    default: throw decode_error("a note of unknown kind about handlers that wait");
   }
-  const std::lock_guard lock(mutex_);
-  if (stage_ == stage::none || in.get<std::uint64_t>() != serial_) return;
-  if (what == note::tell) {
-    const auto asked = asked_.extract(from.rank());
-    const auto told = in.get<report>();
-    if (stage_ != stage::asking || !asked) return;
-    graph_.add(from.rank(), asked.mapped(), told);
-    if (asked_.empty()) ask_on();
-  } else {
-    const bool confirmed = in.get<bool>();
-    if (stage_ != stage::confirming || unconfirmed_.erase(from.rank()) == 0) return;
-    if (!confirmed)
-      stage_ = stage::none;
-    else if (unconfirmed_.empty())
-      end_them();
-  }
-  if (stage_ == stage::none) engine_.set_timer(clock::now());  // others may be due
+  throw decode_error("a note of unknown kind about handlers that wait");
+}
+
+void search::take_report(const incarnation& from, std::uint64_t serial, const report& what) {
+  std::unique_lock lock(mutex_);
+  if (stage_ != stage::asking || serial != serial_) return;
+  const auto asked = asked_.extract(from);
+  if (!asked) return;
+  graph_.add(from, asked.mapped(), what);
+  leave(lock, asked_.empty() ? ask_on() : remedies());
+}
+
+void search::take_confirmation(const incarnation& from, std::uint64_t serial, bool all_wait) {
+  std::unique_lock lock(mutex_);
+  if (stage_ != stage::confirming || serial != serial_) return;
+  const auto note = unconfirmed_.find(from);
+  if (note == unconfirmed_.end()) return;
+  unconfirmed_.erase(note);
+  if (!all_wait) stage_ = stage::none;
+  leave(lock, all_wait && unconfirmed_.empty() ? conclude() : remedies());
+}
+
+void search::leave(std::unique_lock<std::mutex>& lock, const remedies& how) {
+  const bool over = stage_ == stage::none;
+  lock.unlock();
+  apply(how);
+  if (over) engine_.set_timer(clock::now());  // others may be due
 }
 
 }  // namespace troupe::deadlock

@@ -8,7 +8,9 @@
 
 #include "actors/current.hpp"
 #include "actors/deadlock/queued_call.hpp"
-#include "actors/request.hpp"
+#include "actors/future.hpp"
+#include "actors/local_asker.hpp"
+#include "actors/remote_actor.hpp"
 #include "actors/thread_identity.hpp"
 #include "messages/type_table.hpp"
 
@@ -25,29 +27,32 @@ constexpr clock::duration longest_pause = 1600ms;
 thread_local const running_call* call_here = nullptr;
 thread_local held_waits::scope* wait_here = nullptr;
 
-bool asks(const caf::strong_actor_ptr& sender, const question& one) {
-  if (!sender) return false;
-  if (one.asker != one.at) {
-    const auto* from = dynamic_cast<const reply_address*>(sender->get());
-    return from && from->asked_as(one.asker, one.request);
-  }
-  const auto* cell = dynamic_cast<const detail::local_asker*>(sender->get());
-  return cell && reinterpret_cast<std::uintptr_t>(cell->future()) == one.request;
+// What a letter asks `actor`, on this node; nothing: nobody knows as what it is asked.
+std::optional<question> asked_by(const caf::strong_actor_ptr& sender, const incarnation& self,
+                                 caf::actor_id actor) {
+  if (!sender) return std::nullopt;
+  if (const auto* from = dynamic_cast<const reply_address*>(sender->get()))
+    return question{incarnation_of(from->asking_node()), self, from->request(), actor};
+  if (const auto* cell = dynamic_cast<const detail::local_asker*>(sender->get()))
+    return question{self, self, reinterpret_cast<std::uintptr_t>(cell->future()), actor};
+  return std::nullopt;
 }
 
-// Is it in the mailbox, or does the handler that runs answer it? Nobody else may use the mailbox
-// meanwhile.
-bool has(caf::scheduled_actor& actor, const question& one, bool running) {
-  if (running) {
-    const auto* now = actor.current_mailbox_element();
-    if (now && !now->mid.is_answered() && asks(now->sender, one)) return true;
-  }
+// Takes those out of `asked` that are in the mailbox, or that the handler answers which runs.
+// Nobody else may use the mailbox meanwhile.
+std::vector<question> take_found(caf::scheduled_actor& actor, bool running, const incarnation& self,
+                                 std::set<question>& asked) {
+  std::vector<question> out;
+  const auto look = [&](const caf::mailbox_element& x) {
+    const auto one = asked_by(x.sender, self, actor.id());
+    if (one && asked.erase(*one) != 0) out.push_back(*one);
+  };
+  const auto* now = running ? actor.current_mailbox_element() : nullptr;
+  if (now && !now->mid.is_answered()) look(*now);
   actor.mailbox().fetch_more();
-  bool found = false;
-  const auto look = [&](const caf::mailbox_element& x) { found = found || asks(x.sender, one); };
   actor.get_urgent_queue().peek_all(look);
   actor.get_normal_queue().peek_all(look);
-  return found;
+  return out;
 }
 
 // On the thread that runs the actor.
@@ -58,14 +63,9 @@ std::string name_of_handler(caf::scheduled_actor& actor) {
   return fmt::format("{} of actor {}", type ? type->name : "a handler", actor.id());
 }
 
-bool is(const caf::resumable& job, caf::actor_id id) {
-  return job.subtype() == caf::resumable::scheduled_actor &&
-         static_cast<const caf::scheduled_actor&>(job).id() == id;
-}
-
 }  // namespace
 
-running_call::running_call(transport::rank_t from_, std::uint64_t request_,
+running_call::running_call(const peer& from_, std::uint64_t request_,
                            std::string_view function_) noexcept
     : from(from_),
       request(request_),
@@ -73,17 +73,19 @@ running_call::running_call(transport::rank_t from_, std::uint64_t request_,
       before_(std::exchange(call_here, this)) {}
 running_call::~running_call() { call_here = before_; }
 
-held_waits::scope::scope(held_waits* in, detail::future_core& what, const question& waits_for)
+held_waits::scope::scope(held_waits* in, const std::shared_ptr<detail::future_core>& what,
+                         const question& waits_for)
     : in_(in) {
   if (!in_) return;
   entry mine;
   mine.what.waits_for = waits_for;
-  mine.future = &what;
+  mine.future = what;
   if (self.actor && self.actor->id() == current_actor()) {
     mine.actor = self.actor;
     mine.what.name = name_of_handler(*self.actor);
   } else if (call_here) {
-    if (call_here->request != 0) mine.call.emplace(call_here->from, call_here->request);
+    if (call_here->request != 0)
+      mine.call = question{incarnation_of(call_here->from), in_->self_, call_here->request, 0};
     mine.what.name = call_here->function;
   } else {
     mine.what.name = "a continuation";
@@ -130,46 +132,70 @@ held_waits::interruption::~interruption() {
   in.engine_.set_timer(due);  // it may have passed meanwhile, when this was no wait
 }
 
-report held_waits::look_at(const std::vector<question>& asked) {
-  report out;
-  const std::lock_guard lock(mutex_);
-  for (const auto& one : asked) out.outlooks.push_back(look_at(one, out));
-  const auto for_thread = [](const outlook& one) {
-    return one.what == prospect::thread || one.what == prospect::thread_actor;
-  };
-  if (!std::any_of(out.outlooks.begin(), out.outlooks.end(), for_thread)) return out;
-  out.max_threads = engine_.most_handlers();
-  out.handlers.clear();
-  for (const auto& [number, one] : entries_)
-    if (one.waits) out.handlers.push_back(one.what);
-  return out;
-}
-
 // No handler that waits goes on while the lock is held; so actors whose handlers wait do not use
 // their mailboxes, and where handlers that wait have all threads, nobody takes jobs out of the
 // queue.
-outlook held_waits::look_at(const question& one, report& out) {
-  if (one.at != self_) return {};
+report held_waits::look_at(const std::vector<question>& asked) {
+  report out;
+  outlooks found;
+  open_questions open;
+  for (const auto& one : asked)
+    if (one.at == self_) open[one.actor].insert(one);
+  const std::lock_guard lock(mutex_);
+  std::size_t waiting = 0;
   for (const auto& [number, held] : entries_) {
-    const bool holds = one.actor == 0 ? held.call && *held.call == std::pair(one.asker, one.request)
-                                      : held.actor && held.actor->id() == one.actor;
-    if (!holds) continue;
-    if (!held.waits || (held.actor && !has(*held.actor, one, true))) return {};
-    out.handlers.push_back(held.what);
-    return {prospect::handler, number};
+    if (look_in_handler(held, open, found)) out.handlers.push_back(held.what);
+    if (held.waits) ++waiting;
   }
-  const auto waiting = std::count_if(entries_.begin(), entries_.end(),
-                                     [](const auto& held) { return held.second.waits; });
   const auto most = engine_.most_handlers();
-  if (most == 0 || static_cast<std::size_t>(waiting) < most) return {};
-  const bool queued = engine_.any_queued([&](caf::resumable& job) {
-    if (one.actor != 0)
-      return is(job, one.actor) && has(static_cast<caf::scheduled_actor&>(job), one, false);
-    const auto* call = dynamic_cast<const queued_call*>(&job);
-    return call && call->from() == one.asker && call->request() == one.request;
+  if (most != 0 && waiting >= most && look_in_queue(open, found)) {
+    out.max_threads = most;
+    out.handlers.clear();
+    for (const auto& [number, held] : entries_)
+      if (held.waits) out.handlers.push_back(held.what);
+  }
+  for (const auto& one : asked) out.outlooks.push_back(found[one]);
+  return out;
+}
+
+// What a handler does not answer that waits for something else, its actor has taken, and may answer
+// at any time. True: it answers one of them.
+bool held_waits::look_in_handler(const entry& held, open_questions& asked, outlooks& found) const {
+  std::vector<question> mine;
+  if (held.actor) {
+    auto place = asked.extract(held.actor->id());
+    if (place && held.waits) mine = take_found(*held.actor, true, self_, place.mapped());
+  } else if (held.call) {
+    const auto functions = asked.find(0);
+    if (functions != asked.end() && functions->second.erase(*held.call) != 0 && held.waits)
+      mine.push_back(*held.call);
+  }
+  for (const auto& one : mine) found[one] = {prospect::handler, held.what.number};
+  return !mine.empty();
+}
+
+// True: some are there.
+bool held_waits::look_in_queue(open_questions& asked, outlooks& found) const {
+  std::erase_if(asked, [](const auto& one) { return one.second.empty(); });
+  if (asked.empty()) return false;
+  const auto before = found.size();
+  (void)engine_.any_queued([&](caf::resumable& job) {
+    auto* actor = job.subtype() == caf::resumable::scheduled_actor
+                      ? static_cast<caf::scheduled_actor*>(&job)
+                      : nullptr;
+    const auto place = asked.find(actor ? actor->id() : 0);
+    if (place == asked.end()) return false;
+    if (actor) {
+      for (const auto& one : take_found(*actor, false, self_, place->second))
+        found[one] = {prospect::thread_actor, 0};
+    } else if (const auto* call = dynamic_cast<const queued_call*>(&job)) {
+      const auto one = call->asked_at(self_);
+      if (place->second.erase(one) != 0) found[one] = {prospect::thread, 0};
+    }
+    if (place->second.empty()) asked.erase(place);
+    return asked.empty();
   });
-  if (!queued) return {};
-  return {one.actor != 0 ? prospect::thread_actor : prospect::thread, 0};
+  return found.size() > before;
 }
 
 std::vector<held_handler> held_waits::take_due(clock::time_point now, clock::time_point& next) {
@@ -194,12 +220,17 @@ bool held_waits::still_wait(const std::vector<std::uint64_t>& numbers) const {
   });
 }
 
-// Who waits cannot leave while the lock is held, so the future lives.
+// Not under the lock: what continues the future may run here, and may look at the waits, or end
+// another. Who waits may leave meanwhile; so the future is shared with the entry.
 void held_waits::fail(std::uint64_t number, fault why) {
-  const std::lock_guard lock(mutex_);
-  const auto place = entries_.find(number);
-  if (place == entries_.end() || !place->second.waits) return;
-  place->second.future->set_exception(to_exception(std::move(why)));
+  std::shared_ptr<detail::future_core> future;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto place = entries_.find(number);
+    if (place == entries_.end() || !place->second.waits) return;
+    future = place->second.future;
+  }
+  future->set_exception(to_exception(std::move(why)));
 }
 
 }  // namespace troupe::deadlock

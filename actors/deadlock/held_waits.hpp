@@ -1,8 +1,10 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "actors/deadlock/wait_notes.hpp"
@@ -27,12 +29,12 @@ namespace deadlock {
 /// call has no answer. Hot path: three stores.
 class running_call {
 public:
-  running_call(transport::rank_t from, std::uint64_t request, std::string_view function) noexcept;
+  running_call(const peer& from, std::uint64_t request, std::string_view function) noexcept;
   ~running_call();
   running_call(const running_call&) = delete;
   running_call& operator=(const running_call&) = delete;
 
-  const transport::rank_t from;
+  const peer& from;
   const std::uint64_t request;
   const std::string_view function;
 
@@ -44,12 +46,13 @@ private:
 /// limit of their own. Thread-safe.
 class held_waits {
 public:
-  held_waits(engine& driver, transport::rank_t self) : engine_(driver), self_(self) {}
+  held_waits(engine& driver, const incarnation& self) : engine_(driver), self_(self) {}
 
   /// While it lives, the handler of the calling thread waits for `what`, the answer to a question.
   class scope {
   public:
-    scope(held_waits* in, detail::future_core& what, const question& waits_for);
+    scope(held_waits* in, const std::shared_ptr<detail::future_core>& what,
+          const question& waits_for);
     ~scope();
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
@@ -73,7 +76,8 @@ public:
     scope* const waiting_;
   };
 
-  /// What can be said here of questions that have been asked at this node.
+  /// What can be said here of questions that have been asked at this node. Looks through the run
+  /// queue, and each mailbox, once for all of them.
   report look_at(const std::vector<question>& asked);
 
   /// Those that are to be looked at now, again later each time; `next` becomes when.
@@ -82,24 +86,29 @@ public:
   /// Do all of these still wait?
   bool still_wait(const std::vector<std::uint64_t>& numbers) const;
 
-  /// Ends the wait of that number, if it goes on.
+  /// Ends the wait of that number, if it goes on. What continues it may run here, and do anything.
   void fail(std::uint64_t number, fault why);
 
 private:
   struct entry {
     held_handler what;
-    detail::future_core* future;
-    caf::scheduled_actor* actor = nullptr;                            // whose handler it is
-    std::optional<std::pair<transport::rank_t, std::uint64_t>> call;  // the one that it answers
-    bool waits = true;                                                // it is not interrupted
+    std::shared_ptr<detail::future_core> future;
+    caf::scheduled_actor* actor = nullptr;  // whose handler it is
+    std::optional<question> call;           // the one that it answers
+    bool waits = true;                      // it is not interrupted
     clock::time_point due;
     clock::duration pause;
   };
 
-  outlook look_at(const question& one, report& out);
+  // Those of a note for which nothing has been found yet, by who is asked; 0: functions.
+  using open_questions = std::map<std::uint64_t, std::set<question>>;
+  using outlooks = std::map<question, outlook>;
+
+  bool look_in_handler(const entry& held, open_questions& asked, outlooks& found) const;
+  bool look_in_queue(open_questions& asked, outlooks& found) const;
 
   engine& engine_;
-  const transport::rank_t self_;
+  const incarnation self_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, entry> entries_;
   std::uint64_t last_number_ = 0;

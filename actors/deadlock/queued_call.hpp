@@ -4,20 +4,21 @@
 #include <caf/resumable.hpp>
 #include <optional>
 
+#include "actors/deadlock/wait_notes.hpp"
 #include "messages/error.hpp"
-#include "transport/transport.hpp"
 
 namespace troupe::deadlock {
 
 /// A call in a node's run queue.
 class queued_call : public caf::resumable, public caf::ref_counted {
 public:
-  queued_call(transport::rank_t from, std::uint64_t request) : from_(from), request_(request) {}
+  /// `request`: the caller's number for it; 0: it wants no answer.
+  queued_call(const peer& from, std::uint64_t request) : from_(from), request_(request) {}
 
-  transport::rank_t from() const noexcept { return from_; }
-
-  /// The caller's number for it; 0: it wants no answer.
-  std::uint64_t request() const noexcept { return request_; }
+  /// What its caller asks of the node in whose queue it is.
+  question asked_at(const incarnation& here) const noexcept {
+    return {incarnation_of(from_), here, request_, 0};
+  }
 
   /// It is not to be run: its answer is this failure. Before it is resumed.
   void refuse(fault why) { refusal_ = std::move(why); }
@@ -30,7 +31,7 @@ protected:
   const fault* refusal() const noexcept { return refusal_ ? &*refusal_ : nullptr; }
 
 private:
-  const transport::rank_t from_;
+  const peer& from_;
   const std::uint64_t request_;
   std::optional<fault> refusal_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::deadlock {
 
@@ -17,11 +18,12 @@ bool waits_for_thread(prospect what) {
 
 }  // namespace
 
-void wait_graph::add(transport::rank_t node, const held_handler& one) {
-  nodes_[node].handlers.emplace(one.number, one);
+void wait_graph::add(const incarnation& node, const held_handler& one) {
+  if (!nodes_[node].handlers.emplace(one.number, one).second) return;
+  if (heard_of_.insert(one.waits_for).second) open_[one.waits_for.at].push_back(one.waits_for);
 }
 
-void wait_graph::add(transport::rank_t node, const std::vector<question>& asked,
+void wait_graph::add(const incarnation& node, const std::vector<question>& asked,
                      const report& what) {
   for (const auto& one : what.handlers) add(node, one);
   if (what.max_threads != 0) nodes_[node].max_threads = what.max_threads;
@@ -29,11 +31,14 @@ void wait_graph::add(transport::rank_t node, const std::vector<question>& asked,
     outlooks_.emplace(asked[i], what.outlooks[i]);
 }
 
-std::map<transport::rank_t, std::vector<question>> wait_graph::take_open_questions() {
-  std::map<transport::rank_t, std::vector<question>> out;
-  for (const auto& [rank, part] : nodes_)
-    for (const auto& [number, one] : part.handlers)
-      if (asked_.insert(one.waits_for).second) out[one.waits_for.at].push_back(one.waits_for);
+std::map<incarnation, std::vector<question>> wait_graph::take_open_questions() {
+  auto out = std::exchange(open_, {});
+  for (auto& [node, questions] : out) {
+    if (questions.size() <= most_in_note) continue;
+    const auto rest = questions.begin() + most_in_note;
+    open_[node].assign(rest, questions.end());
+    questions.erase(rest, questions.end());
+  }
   return out;
 }
 
@@ -51,14 +56,14 @@ const outlook& wait_graph::outlook_of(const held_handler& one) const {
 }
 
 // Those that may go on, and who waits for them, may go on. What is left can not.
-std::map<transport::rank_t, std::vector<std::uint64_t>> wait_graph::find_stuck() {
-  std::map<place, std::vector<place>> waiting;                // for a handler
-  std::map<transport::rank_t, std::vector<place>> in_queues;  // for a thread
+std::map<incarnation, std::vector<std::uint64_t>> wait_graph::find_stuck() {
+  std::map<place, std::vector<place>> waiting;          // for a handler
+  std::map<incarnation, std::vector<place>> in_queues;  // for a thread
   std::vector<place> free;
   stuck_.clear();
-  for (const auto& [rank, part] : nodes_)
+  for (const auto& [node, part] : nodes_)
     for (const auto& [number, one] : part.handlers) {
-      const place here{rank, number};
+      const place here{node, number};
       stuck_.insert(here);
       const auto& [what, handler] = outlook_of(one);
       const place next{one.waits_for.at, handler};
@@ -74,8 +79,8 @@ std::map<transport::rank_t, std::vector<std::uint64_t>> wait_graph::find_stuck()
     who.clear();
   };
   // Threads that are not held by handlers that are known: they may come free.
-  for (auto& [rank, who] : in_queues)
-    if (nodes_[rank].max_threads == 0 || nodes_[rank].handlers.size() < nodes_[rank].max_threads)
+  for (auto& [node, who] : in_queues)
+    if (nodes_[node].max_threads == 0 || nodes_[node].handlers.size() < nodes_[node].max_threads)
       let_go(who);
   while (!free.empty()) {
     const auto one = free.back();
@@ -84,14 +89,14 @@ std::map<transport::rank_t, std::vector<std::uint64_t>> wait_graph::find_stuck()
     let_go(waiting[one]);
     let_go(in_queues[one.first]);
   }
-  std::map<transport::rank_t, std::vector<std::uint64_t>> out;
-  for (const auto& [rank, number] : stuck_) out[rank].push_back(number);
+  std::map<incarnation, std::vector<std::uint64_t>> out;
+  for (const auto& [node, number] : stuck_) out[node].push_back(number);
   return out;
 }
 
 std::string wait_graph::described(
     const place& where, const std::function<std::string(transport::rank_t)>& name_of) const {
-  return find(where)->name + " on " + name_of(where.first);
+  return find(where)->name + " on " + name_of(where.first.rank);
 }
 
 std::vector<wait_graph::remedy> wait_graph::remedies(
@@ -138,7 +143,7 @@ std::vector<wait_graph::remedy> wait_graph::remedies(
   if (!out.empty()) return out;
 
   // No thread is left on a node: the calls for which handlers wait are not run.
-  std::map<transport::rank_t, std::vector<place>> queued;
+  std::map<incarnation, std::vector<place>> queued;
   std::map<place, place> caller_of;
   for (const auto& here : stuck_) {
     const auto& one = *find(here);
@@ -172,7 +177,7 @@ std::vector<wait_graph::remedy> wait_graph::remedies(
         "in the end for this, which {}. Let functions that call others on be coroutines (a "
         "troupe::task that uses co_await holds no thread), or give rpc_options a larger "
         "max_threads",
-        name_of(full), most, "was asked for by " + chain_to(here));
+        name_of(full.rank), most, "was asked for by " + chain_to(here));
     if (outlook_of(one).what == prospect::thread) {
       if (calls.calls.empty()) calls.text = std::move(text);
       calls.calls.push_back(one.waits_for);

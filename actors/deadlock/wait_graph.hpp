@@ -14,29 +14,30 @@ namespace troupe::deadlock {
 class wait_graph {
 public:
   /// A handler: its node, and the number of its wait there.
-  using place = std::pair<transport::rank_t, std::uint64_t>;
+  using place = std::pair<incarnation, std::uint64_t>;
 
-  void add(transport::rank_t node, const held_handler& one);
+  void add(const incarnation& node, const held_handler& one);
 
   /// What `node` says of `asked`, which has as many questions as it has outlooks; others are left
   /// out.
-  void add(transport::rank_t node, const std::vector<question>& asked, const report& what);
+  void add(const incarnation& node, const std::vector<question>& asked, const report& what);
 
-  /// Questions that nobody has been asked yet, by the node that can tell. They count as asked.
-  std::map<transport::rank_t, std::vector<question>> take_open_questions();
+  /// Questions that nobody has been asked yet, by the node that can tell: of each no more than a
+  /// note may list, the others next time. They count as asked.
+  std::map<incarnation, std::vector<question>> take_open_questions();
 
   /// Handlers that wait, directly or not, for nothing but each other, by node. Pre: all questions
   /// have been answered. If all of these have gone on waiting since they were added, none of them
   /// can ever go on.
-  std::map<transport::rank_t, std::vector<std::uint64_t>> find_stuck();
+  std::map<incarnation, std::vector<std::uint64_t>> find_stuck();
 
   /// How to end it, after `find_stuck`: the waits that are to fail, or the calls that are not to
   /// run. Every node that looks chooses the same.
   struct remedy {
-    std::string text;            ///< why: names limits and handlers
-    std::string handler;         ///< whose wait, or call, it is
-    transport::rank_t node = 0;  ///< where
-    std::uint64_t wait = 0;      ///< 0: the calls
+    std::string text;        ///< why: names limits and handlers
+    std::string handler;     ///< whose wait, or call, it is
+    incarnation node;        ///< where
+    std::uint64_t wait = 0;  ///< 0: the calls
     std::vector<question> calls;
   };
   /// `name_of` a node.
@@ -54,9 +55,10 @@ private:
   std::string described(const place& where,
                         const std::function<std::string(transport::rank_t)>& name_of) const;
 
-  std::map<transport::rank_t, node_part> nodes_;
+  std::map<incarnation, node_part> nodes_;
   std::map<question, outlook> outlooks_;
-  std::set<question> asked_;
+  std::set<question> heard_of_;
+  std::map<incarnation, std::vector<question>> open_;  // of these, nobody has been asked
   std::set<place> stuck_;
 };
 

@@ -1,19 +1,39 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "transport/transport.hpp"
+#include "actors/peers.hpp"
 
 // What the nodes of a job tell one another about handlers that wait (see deadlock_search).
 namespace troupe::deadlock {
 
+/// Questions in a note, or numbers of waits: they are looked at at once, on the thread that leads.
+/// What is more goes into further notes; nothing is left out, or a large deadlock would never end.
+inline constexpr std::size_t most_in_note = 1'024;
+
+/// A node in one of its lives. One that comes back is another: it numbers requests and waits anew.
+struct incarnation {
+  transport::rank_t rank = 0;
+  std::uint64_t number = 0;
+
+  friend auto operator<=>(const incarnation&, const incarnation&) = default;
+  friend constexpr auto troupe_fields(const incarnation*) {
+    return std::make_tuple(&incarnation::rank, &incarnation::number);
+  }
+};
+
+inline incarnation incarnation_of(const peer& one) noexcept {
+  return {one.rank(), one.incarnation};
+}
+
 /// Where an answer is to come from: `asker`, a node, has asked this at `at`.
 struct question {
-  transport::rank_t asker = 0;
-  transport::rank_t at = 0;
+  incarnation asker;
+  incarnation at;
   /// As the asker numbers it. Of an actor of the asker's own node: the address of the future.
   std::uint64_t request = 0;
   std::uint64_t actor = 0;  ///< who is asked; 0: a function

@@ -1,5 +1,6 @@
 // Handlers that wait for one another for ever: they are told so, and why; others never are.
 
+#include "actors/deadlock/deadlock_search.hpp"
 #include "tests/actors/job.hpp"
 
 namespace troupe::test {
@@ -57,6 +58,10 @@ int ask_for(const std::string& whom, int x) {
   return this_node().rpc_sync<&wait_at_door>(whom, x, timeout(0ms));
 }
 
+int ask_over(const std::string& by, const std::string& whom, int x) {
+  return this_node().rpc_sync<&ask_for>(by, whom, x, timeout(0ms));
+}
+
 int ask_opponent(const opponent& whom) { return request(whom, pong{0}).get(); }
 
 // Whom a player has met.
@@ -98,6 +103,42 @@ opponent::behavior_type be_a_link(const std::vector<opponent>& next) {
   return {
       [=](const ping& q) { return next.empty() ? 0 : 1 + request(next[0], q).get(); },
       [](const pong&) { return 0; },
+  };
+}
+
+// Waits at the other node's door before it answers.
+opponent::behavior_type be_a_visitor(const std::string& node) {
+  return {
+      [=](const ping& q) {
+        return this_node().rpc_sync<&wait_at_door>(node, q.times, timeout(0ms));
+      },
+      [](const pong&) { return 0; },
+  };
+}
+
+// Blocks once more, after a wait that has failed.
+task<int> go_on_after(future<int> wait, std::string node) {
+  try {
+    co_return co_await wait;
+  } catch (const deadlock_error&) {
+  }
+  co_return this_node().rpc_sync<&bounce>(node, 1, node);
+}
+
+// A coroutine waits for the same answer as the handler, and then blocks, while the handler waits
+// for it.
+player::behavior_type play_on(const std::string& node) {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [=](const ping& q) {
+        if (q.times == 0) return 0;
+        const auto answer = request(*other, pong{q.times - 1});
+        const auto after = go_on_after(answer, node);
+        EXPECT_THROW(answer.get(), deadlock_error);
+        return 10 + after.get();
+      },
+      [](const pong&) { return 0; },
+      meet_into(other),
   };
 }
 
@@ -168,12 +209,15 @@ TEST_P(deadlocks, of_several_chains_end_them_all) {
 }
 
 TEST_P(deadlocks, of_three_thousand_nested_calls_end_too) {
-  auto nodes = start_with(64);
-  auto call = nodes[0].rpc_async<&bounce>("right", 3'000, "left", timeout(0ms));
-  ASSERT_TRUE(call.wait_for(patience));
-  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
-              AllOf(HasSubstr("max_threads is 64"), HasSubstr("more before")));
-  shut_down(nodes);
+  for (const unsigned threads : {64u, rpc_options().max_threads}) {
+    auto nodes = start_with(threads);
+    auto call = nodes[0].rpc_async<&bounce>("right", 3'000, "left", timeout(0ms));
+    ASSERT_TRUE(call.wait_for(patience));
+    EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+                AllOf(HasSubstr("max_threads is " + std::to_string(threads) + ':'),
+                      HasSubstr("more before")));
+    shut_down(nodes);
+  }
 }
 
 // What the error advises.
@@ -194,6 +238,16 @@ TEST_P(deadlocks, of_actors_that_ask_one_another_are_named) {
         AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
               HasSubstr("pong of actor " + id_of(b) + " on " + home), HasSubstr("co_await")));
   }
+  shut_down(nodes);
+}
+
+// The wait of the lower rank fails.
+TEST_P(deadlocks, let_what_continues_a_failed_wait_block_again) {
+  auto nodes = start({"left", "right"});
+  auto a = nodes[0].spawn_on<play_on>("left", std::string("right"));
+  auto b = nodes[0].spawn_on<play>("right");
+  EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
+  EXPECT_EQ(request(a, ping{2}).get_for(patience), 11);
   shut_down(nodes);
 }
 
@@ -349,6 +403,61 @@ TEST_P(deadlocks, are_not_seen_where_a_wait_has_its_own_limit) {
   auto b = nodes[0].spawn_on<play_back>("right");
   EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
   EXPECT_EQ(request(a, ping{1}).get_for(patience), 2);
+  shut_down(nodes);
+}
+
+// ---- Nodes that come back
+
+deadlock::held_waits& waits_of(const node& one) { return one.core().actors().deadlocks().waits(); }
+
+deadlock::outlook look_at(const node& there, const deadlock::question& one) {
+  return waits_of(there).look_at({one}).outlooks.at(0);
+}
+
+// The first node's handler waits for one of the second, which waits for a door. The next
+// incarnation of either would use the same numbers.
+void expect_known_of_this_incarnation_only(std::vector<node>& nodes) {
+  std::vector<deadlock::held_handler> waiting;
+  ASSERT_TRUE(eventually([&] {
+    auto next = never;
+    waiting = waits_of(nodes[0]).take_due(clock::now() + 1h, next);
+    return !waiting.empty();
+  }));
+  ASSERT_EQ(waiting.size(), 1u);
+  const auto asked = waiting[0].waits_for;
+  EXPECT_EQ(asked.asker.rank, 0u);
+  EXPECT_EQ(asked.at.rank, 1u);
+  EXPECT_TRUE(
+      eventually([&] { return look_at(nodes[1], asked).what == deadlock::prospect::handler; }));
+  auto of_next = asked;
+  ++of_next.asker.number;
+  EXPECT_EQ(look_at(nodes[1], of_next).what, deadlock::prospect::open);
+  auto to_next = asked;
+  ++to_next.at.number;
+  EXPECT_EQ(look_at(nodes[1], to_next).what, deadlock::prospect::open);
+}
+
+TEST_P(deadlocks, know_a_call_by_the_incarnations_of_both_nodes) {
+  auto nodes = start({"left", "right"});
+  const shared_door door;
+  auto call = nodes[0].rpc_async<&ask_over>("left", "right", "left", 7, timeout(0ms));
+  ASSERT_TRUE(door->wait_for(1));
+  expect_known_of_this_incarnation_only(nodes);
+  door->open();
+  EXPECT_EQ(call.get_for(patience), 7);
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, know_an_actors_request_by_the_incarnations_of_both_nodes) {
+  auto nodes = start({"left", "right"});
+  const shared_door door;
+  auto last = nodes[0].spawn_on<be_a_visitor>("right", std::string("left"));
+  auto first = nodes[0].spawn_on<be_a_link>("left", std::vector<opponent>{last});
+  auto call = request(first, ping{7});
+  ASSERT_TRUE(door->wait_for(1));
+  expect_known_of_this_incarnation_only(nodes);
+  door->open();
+  EXPECT_EQ(call.get_for(patience), 8);
   shut_down(nodes);
 }
 
