@@ -30,7 +30,8 @@ void check();
 /// 70 (EX_SOFTWARE), and a line on standard error that names `what`. No destructor runs.
 [[noreturn]] void end_handler(std::string_view what) noexcept;
 
-/// While it lives, this process has a node.
+/// While it lives, this process has a node: also one that has been shut down, which others may
+/// still have references to, and whose locks they may hold.
 class resident {
 public:
   resident();
@@ -50,8 +51,18 @@ public:
   }
 
 private:
-  const std::uint32_t generation_;
+  std::uint32_t generation_;
 };
+
+/// Has a forked process close `descriptor` as it begins: with a copy of it, a child that outlives
+/// its parent would keep a port, a lock or a connection that nobody serves. Descriptors above
+/// 1,048,575 are kept, and those of the moment between their making and this, or between
+/// `keep_in_children` and their closing, if another thread forks just then. Thread-safe, without a
+/// lock.
+void close_in_children(int descriptor) noexcept;
+
+/// The descriptor is about to be closed, or is another's from now on.
+void keep_in_children(int descriptor) noexcept;
 
 }  // namespace forked
 

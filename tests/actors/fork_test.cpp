@@ -2,13 +2,13 @@
 
 #include <spawn.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
+#include "tests/forking.hpp"
 
 extern char** environ;
 
@@ -22,43 +22,13 @@ namespace {
 constexpr int ended_by_troupe = 70;
 constexpr int last_word = 5;
 
-// The exit status of `child`, which is ended when it hangs; -1: it did not exit.
-int status_of(pid_t child) {
-  int status = 0;
-  const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
-  if (!ended) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-  }
-  return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// What `f` exits with in a child of its own.
-template <class F>
-int in_child(F&& f) {
-  const pid_t child = fork();
-  if (child != 0) return status_of(child);
-  int status = 99;
-  try {
-    status = f();
-  } catch (...) {
-  }
-  _exit(status);
-}
-
 // Counts the entries of a node that do not say at once that this process was forked.
 class entries {
 public:
   template <class F>
   void expect_refusal(F&& f) {
     ++tried_;
-    try {
-      f();
-    } catch (const not_initialized& e) {
-      if (std::string(e.what()).find("forked") != std::string::npos) return;
-    } catch (...) {
-    }
-    if (first_ == 0) first_ = tried_;
+    if (!refused_as_forked<not_initialized>(f) && first_ == 0) first_ = tried_;
   }
 
   /// 0: all have; otherwise the number of the first that has not.

@@ -1,5 +1,9 @@
 // Nodes that join a running job and leave it, over UCX: found by a file or at an address.
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
 #include <set>
 
 #include "tests/actors/job.hpp"
@@ -217,6 +221,35 @@ TEST_P(joining, ends_with_the_job) {
     slow += clock::now() - start > 4s;
   }
   EXPECT_LT(slow, 5);
+}
+
+// Founders that may have others on other hosts need a secret from outside; one that is alone leaves
+// its own on this host, and a newcomer knows this host by any of its addresses.
+TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
+  std::string outer;
+  ifaddrs* first = nullptr;
+  ASSERT_EQ(getifaddrs(&first), 0);
+  for (const auto* one = first; one && outer.empty(); one = one->ifa_next) {
+    if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET || one->ifa_flags & IFF_LOOPBACK)
+      continue;
+    const auto& address = *reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+    outer = inet_ntoa(address.sin_addr);
+  }
+  freeifaddrs(first);
+  if (outer.empty()) GTEST_SKIP() << "this host has loopback addresses alone";
+  rpc_options options;
+  options.init_method = "tcp://" + outer + ":" + std::to_string(free_port());
+  options.init_timeout = patience;
+  auto founding = options;
+  founding.rank = 0;
+  founding.world_size = 1;
+  founding.admits_newcomers = true;
+  std::vector<node> nodes{init_rpc(founding)};
+  options.joins_running = true;
+  options.name = "a";
+  nodes.push_back(init_rpc(options));
+  EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("a", 41), 42);
+  shut_down(nodes);
 }
 
 INSTANTIATE_TEST_SUITE_P(by, joining, testing::Values("file", "tcp"),

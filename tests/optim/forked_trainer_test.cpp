@@ -1,9 +1,7 @@
 // A process that is forked from a trainer: contexts and optimizers of the parent's are no use to
 // it.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "tests/forking.hpp"
 #include "tests/optim/parameters.hpp"
 
 namespace troupe::test {
@@ -17,13 +15,7 @@ TROUPE_ON_NETWORKS(forked_trainers);
 
 template <class F>
 bool refused(F&& f) {
-  try {
-    f();
-  } catch (const not_initialized& e) {
-    return std::string(e.what()).find("forked") != std::string::npos;
-  } catch (...) {
-  }
-  return false;
+  return refused_as_forked<not_initialized>(f);
 }
 
 TEST_P(forked_trainers, get_errors_and_the_parent_goes_on) {
@@ -34,28 +26,21 @@ TEST_P(forked_trainers, get_errors_and_the_parent_goes_on) {
   auto open = std::make_unique<context>(a);
   const auto loss = a.rpc_sync<&times>("b", all(1), there[0]);
   for (int i = 0; i < 5; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      int possible = 0;
-      possible |= refused([&] { const context another(a); }) ? 0 : 1;
-      possible |= refused([&] { open->backward({loss}); }) ? 0 : 2;
-      possible |= refused([&] { optimizer->step(*open); }) ? 0 : 4;
-      possible |= refused([&] { distributed_optimizer<SGD>(there, SGDOptions(1)); }) ? 0 : 8;
-      possible |= refused([&] { autograd::get_gradients(a, open->id()); }) ? 0 : 16;
-      there.clear();
-      optimizer.reset();
-      open.reset();
-      nodes.clear();
-      _exit(possible);
-    }
-    int status = 0;
-    const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
-    if (!ended) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-    }
-    ASSERT_TRUE(ended && WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(in_child([&] {
+                int possible = 0;
+                possible |= refused([&] { const context another(a); }) ? 0 : 1;
+                possible |= refused([&] { open->backward({loss}); }) ? 0 : 2;
+                possible |= refused([&] { optimizer->step(*open); }) ? 0 : 4;
+                possible |=
+                    refused([&] { distributed_optimizer<SGD>(there, SGDOptions(1)); }) ? 0 : 8;
+                possible |= refused([&] { autograd::get_gradients(a, open->id()); }) ? 0 : 16;
+                there.clear();
+                optimizer.reset();
+                open.reset();
+                nodes.clear();
+                return possible;
+              }),
+              0);
   }
   open->backward({loss});
   optimizer->step(*open);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "messages/error.hpp"
+#include "tests/forking.hpp"
 #include "tests/transport/rendezvous_fixture.hpp"
 
 namespace troupe::transport::test {
@@ -108,6 +109,14 @@ TEST_F(published, stays_when_a_forked_child_ends) {
   }
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(published_secret::find(env, port) == secret);
+}
+
+TEST_F(published, is_not_found_once_its_publisher_was_killed_though_a_child_lives) {
+  troupe::test::parent_of_an_idle_child parent([this] { return publish(secret); });
+  ASSERT_TRUE(parent.ready());
+  EXPECT_EQ(failure(), "");
+  parent.kill();
+  EXPECT_NE(failure(), "");
 }
 
 TEST_F(published, is_believed_only_from_a_file_of_this_user_alone) {

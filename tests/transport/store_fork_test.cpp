@@ -1,11 +1,7 @@
 // A process that is forked beside a store: it gets an error at once, and the store stays as it is.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-
 #include "messages/error.hpp"
+#include "tests/forking.hpp"
 #include "tests/transport/store_fixture.hpp"
 #include "transport/store/file_store.hpp"
 #include "transport/store/hash_store.hpp"
@@ -13,35 +9,13 @@
 namespace troupe::transport::test {
 namespace {
 
-// What `f` returns in a child of its own, which is ended when it hangs; -1 then.
-template <class F>
-int in_child(F&& f) {
-  const pid_t child = fork();
-  if (child == 0) {
-    int status = 99;
-    try {
-      status = f();
-    } catch (...) {
-    }
-    _exit(status);
-  }
-  int status = 0;
-  const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
-  if (!ended) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-  }
-  return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
+using troupe::test::idle_child;
+using troupe::test::in_child;
+using troupe::test::parent_of_an_idle_child;
 
 template <class F>
 bool refused(F&& f) {
-  try {
-    f();
-  } catch (const store_error& e) {
-    return std::string(e.what()).find("forked") != std::string::npos;
-  }
-  return false;
+  return troupe::test::refused_as_forked<store_error>(f);
 }
 
 // How many kinds of use are possible that should not be.
@@ -112,6 +86,35 @@ TEST(store_fork, a_connection_and_a_server_are_the_parents) {
               0);
     EXPECT_EQ(to_text(mine->get("k")), "1");
   }
+}
+
+// A child that outlives the store keeps nothing of it: who opens a file that nobody has open any
+// more starts it afresh.
+TEST(store_fork, a_child_keeps_no_lock) {
+  const temporary_folder folder;
+  const job_secret secret;
+  const auto path = folder.path / "store";
+  parent_of_an_idle_child parent([&] {
+    auto one = std::make_unique<file_store>(path, secret);
+    one->set("k", "1");
+    return one;
+  });
+  ASSERT_TRUE(parent.ready());
+  parent.kill();
+  file_store next(path, secret);
+  EXPECT_EQ(next.num_keys(), 0u);
+}
+
+TEST(store_fork, a_child_keeps_no_port_and_no_connection) {
+  auto served = std::make_unique<served_store>();
+  const auto port = served->server.port();
+  auto client = served->client();
+  client->set("k", "1");
+  const idle_child child;
+  client.reset();
+  EXPECT_TRUE(eventually([&] { return served->server.count().clients == 0; }));
+  served.reset();
+  EXPECT_TRUE(listen_on(loopback(port)).fd);
 }
 
 }  // namespace

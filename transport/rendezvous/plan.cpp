@@ -2,8 +2,12 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "messages/error.hpp"
@@ -116,6 +120,31 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host.starts_with("127.") || host == "::1";
 }
 
+bool is_of_an_interface(const socket_address& one) {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return false;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, freeifaddrs);
+  for (const auto* i = first; i; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != one.storage.ss_family) continue;
+    socket_address here;
+    here.length = one.length;
+    std::memcpy(&here.storage, i->ifa_addr, one.length);
+    if (here.has_host_of(one)) return true;
+  }
+  return false;
+}
+
+// Does whoever connects to it come to this machine? Takes no longer than connecting would.
+bool is_here(const endpoint& where, time_point deadline) {
+  try {
+    const auto addresses = resolve(where, deadline);
+    return std::ranges::all_of(
+        addresses, [](const auto& one) { return one.is_loopback() || is_of_an_interface(one); });
+  } catch (const store_error&) {
+    return false;  // connecting says why
+  }
+}
+
 // Whoever shall find a secret that rank 0 makes must have the means to: between hosts there are
 // none, since neither MPI nor Slurm has a place that only the ranks of one user can read.
 void plan_agreement(bool method, bool one_host, rendezvous_plan& plan) {
@@ -185,8 +214,7 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
   if (plan.agree == rendezvous_plan::agreement::folder && plan.world_size == 1 &&
       plan.master.port == 0 && !options.dynamic)
     plan.agree = rendezvous_plan::agreement::alone;
-  // Newcomers may come from other hosts.
-  if (options.dynamic) plan.all_local = false;
+  plan.admits_newcomers = options.dynamic;
   return plan;
 }
 
@@ -204,6 +232,9 @@ rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method
     find_master(options, place, plan);
   }
   if (method) check_port(plan);
+  // A founder without others leaves its secret on its host, whichever address it listens on.
+  if (method && plan.how == rendezvous_plan::way::tcp && !plan.secret)
+    one_host = one_host || is_here(plan.master, deadline_after(options.timeout));
   plan_agreement(method, one_host, plan);
   return plan;
 }

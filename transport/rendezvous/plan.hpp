@@ -31,7 +31,8 @@ struct rendezvous_plan {
   std::uint32_t world_size = 0;
   std::optional<std::uint32_t> wanted_rank;  ///< a newcomer's
   std::optional<std::uint32_t> local_rank, local_world_size;
-  bool all_local = false;  ///< surely; false may mean unknown
+  bool all_local = false;         ///< all founders are on this host, surely; false may mean unknown
+  bool admits_newcomers = false;  ///< who may come from other hosts
   std::string name;
   std::string job;
   std::optional<given_secret> secret;  ///< from outside

@@ -24,11 +24,9 @@ std::vector<std::filesystem::path> secret_folders(const environment& env);
 ///
 /// Whoever listens on the job's port publishes, so that there is one publisher at a time, and the
 /// file is found by the port. It appears with its content (rename), and its publisher holds a lock
-/// on it (flock) that ends with the process: what a killed one has left is nobody's secret, and
-/// goes when the next one publishes. A process that it has forked, and that runs no program of its
-/// own, shares the lock and the port, and keeps both until it ends. Other users can neither read it
-/// nor put one in its place: folder and file are checked, once they are open, to be this user's
-/// alone.
+/// on it (flock) that ends with the process, whatever it has forked: what a killed one has left is
+/// nobody's secret, and goes when the next one publishes. Other users can neither read it nor put
+/// one in its place: folder and file are checked, once they are open, to be this user's alone.
 class published_secret {
 public:
   /// Publishes for the one who listens on `port`. Throws store_error when there is no folder for

@@ -34,7 +34,7 @@ std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_p
   if (plan.listen_address) return resolve({*plan.listen_address, plan.master.port}, deadline);
   auto out = resolve(plan.master, deadline);
   const bool own_name = !is_number(plan.master.host) && plan.master.host != "localhost";
-  if (own_name && !plan.all_local && out.front().is_loopback()) {
+  if (own_name && (!plan.all_local || plan.admits_newcomers) && out.front().is_loopback()) {
     // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
     // interfaces the others see under that name is not known here.
     log().warn(

@@ -21,7 +21,7 @@ namespace troupe::transport {
 /// Leftovers: who has the file open holds a lock on it that the system drops when the process ends,
 /// however it ends. Who opens the file when nobody else has it open starts it afresh, so records of
 /// an earlier run are never seen; who closes it last removes it. A file that is not a store's is
-/// left alone. A process that forks without exec keeps the file open in the child.
+/// left alone.
 class file_store final : public store {
 public:
   /// Opens `path`, making it if need be. Throws store_error naming the path if it cannot be opened,

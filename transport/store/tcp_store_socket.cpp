@@ -144,9 +144,20 @@ std::string to_string(const socket_address& address) {
   return to_string(endpoint{host, address.port()});
 }
 
+bool socket_address::has_host_of(const socket_address& other) const {
+  if (storage.ss_family != other.storage.ss_family) return false;
+  if (storage.ss_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(other.storage).sin_addr.s_addr;
+  return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr,
+                            &reinterpret_cast<const sockaddr_in6&>(other.storage).sin6_addr);
+}
+
 void unique_fd::reset() noexcept {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
+  const int mine = std::exchange(fd_, -1);
+  if (mine < 0 || !home_.here()) return;  // a child has closed it: the number is another's
+  forked::keep_in_children(mine);
+  ::close(mine);
 }
 
 std::vector<socket_address> resolve(const endpoint& where, time_point deadline) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "messages/forked.hpp"
+
 namespace troupe::transport {
 
 using time_point = std::chrono::steady_clock::time_point;
@@ -34,19 +36,25 @@ struct socket_address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   bool is_loopback() const;
   bool is_any() const;
+  /// The same address, whatever the ports.
+  bool has_host_of(const socket_address& other) const;
   std::uint16_t port() const;
 };
 
 std::string to_string(const socket_address& address);
 
-/// Owns a file descriptor.
+/// Owns a file descriptor. Processes that are forked meanwhile close theirs as they begin, so that
+/// a child which outlives its parent keeps no port and no lock.
 class unique_fd {
 public:
   unique_fd() = default;
-  explicit unique_fd(int fd) : fd_(fd) {}
-  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  explicit unique_fd(int fd) : fd_(fd) {
+    if (fd_ >= 0) forked::close_in_children(fd_);
+  }
+  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), home_(other.home_) {}
   unique_fd& operator=(unique_fd&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(home_, other.home_);
     return *this;
   }
   ~unique_fd() { reset(); }
@@ -57,6 +65,7 @@ public:
 
 private:
   int fd_ = -1;
+  forked::home home_;
 };
 
 /// The addresses of `where`; asks the name service for at most until `deadline`, whatever it does.

@@ -11,14 +11,18 @@ namespace troupe::transport::ucx {
 
 namespace {
 
-constexpr std::size_t page = 4096;
+// Bytes of a page of memory.
+std::size_t page() noexcept {
+  static const auto size = static_cast<std::size_t>(std::max(1L, sysconf(_SC_PAGESIZE)));
+  return size;
+}
 
 // UCX 1.22: a place in the queue, the queue's head, and what a message has before its bytes.
 constexpr std::size_t place_size = 128;
 constexpr std::size_t head_size = 512;
 constexpr std::size_t before_message = 256;
 
-constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+std::size_t whole_pages(std::size_t bytes) { return (bytes + page() - 1) / page() * page(); }
 
 std::string mebibytes(std::uint64_t bytes) {
   char text[32];
@@ -30,7 +34,7 @@ std::string mebibytes(std::uint64_t bytes) {
 
 std::size_t queue_shape::memory() const noexcept {
   return whole_pages(places * place_size + head_size) +
-         whole_pages(buffers() * (bytes + before_message)) + page;
+         whole_pages(buffers() * (bytes + before_message)) + page();
 }
 
 queue_room look_for_room() {
@@ -39,7 +43,7 @@ queue_room look_for_room() {
   room.folder = folder && *folder ? folder : "/dev/shm";
   struct statvfs info {};
   if (statvfs(room.folder.c_str(), &info) != 0) return room;
-  const auto memory = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) * page;
+  const auto memory = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) * page();
   room.free = std::uint64_t{info.f_bavail} * info.f_frsize;
   room.whole = std::uint64_t{info.f_blocks} * info.f_frsize;
   if (room.whole == 0) room.free = room.whole = memory;  // without a limit of its own
