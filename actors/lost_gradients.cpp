@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "actors/current.hpp"
 #include "actors/recorder.hpp"
 #include "actors/remoting.hpp"
@@ -40,35 +42,28 @@ void lost_gradients::tell(remoting& actors, kind which, const peer& other, std::
   fault why;
   why.node = actors.own_name();
   why.function = what;
-  const auto& here = why.node;
-  const auto& there = other.info.name;
-  const auto outside = fmt::format(
-      "{} is asked for outside of the autograd contexts that are open on {}. Have the thread join "
-      "one with troupe::autograd::within(context); if it is to have no part in them, say so with "
-      "troupe::autograd::within(0)",
-      what, here);
-  switch (which) {
-    case kind::request:
-      why.text = fmt::format(
-          "a tensor that requires a gradient goes from {} to {} with {}, and a backward pass ends "
-          "there: {}, or detach the tensor",
-          here, there, what, outside);
-      break;
-    case kind::message:
-      why.text = fmt::format(
-          "a tensor that requires a gradient goes from {} to {} with the message {}, and a "
-          "backward "
-          "pass ends there: messages without an answer are in no autograd context. Use "
-          "troupe::request, or detach the tensor",
-          here, there, what);
-      break;
-    case kind::answer:
-      why.text = fmt::format(
-          "a tensor that requires a gradient comes from {} to {} in the answer to {}, and a "
-          "backward pass ends there: {}",
-          there, here, what, outside);
-      break;
+  std::string verb = "goes", from = why.node, to = other.info.name, in = "with", advice;
+  if (which == kind::answer) {
+    verb = "comes";
+    std::swap(from, to);
+    in = "in the answer to";
   }
+  if (which == kind::message) {
+    in = "with the message";
+    advice =
+        "messages without an answer are in no autograd context. Use troupe::request, or detach the "
+        "tensor";
+  } else {
+    advice = fmt::format(
+        "{} is asked for outside of the autograd contexts that are open on {}. Have the thread "
+        "join one with troupe::autograd::within(context); if it is to have no part in them, say so "
+        "with troupe::autograd::within(0), or detach the tensor",
+        what, why.node);
+  }
+  why.text = fmt::format(
+      "a tensor that requires a gradient {} from {} to {} {} {}, and a backward pass ends there: "
+      "{}",
+      verb, from, to, in, what, advice);
   if (fails_) throw invalid_argument(std::move(why));
   {
     const std::lock_guard lock(mutex_);

@@ -20,8 +20,13 @@ for patch in "${patches[@]}"; do
   for test in $(sed -n 's/^Caught by: //p' "$root/$patch"); do
     cmake --build --preset release --target "$test" >> "$copy/log" 2>&1 || { tail -20 "$copy/log"; exit 2; }
     program=$(find build/release/tests -name "$test" -type f -perm -u+x)
-    if timeout 300 "$program" > "$copy/out" 2>&1; then
+    status=0
+    timeout 300 "$program" --gtest_fail_fast > "$copy/out" 2>&1 || status=$?
+    if ((status == 0)); then
       echo "MISSED $patch: $test passes"
+      missed=1
+    elif ((status < 128)) && ! grep -q '^\[  FAILED  \]' "$copy/out"; then
+      echo "MISSED $patch: $test ends with status $status without a failure"
       missed=1
     else
       echo "caught $patch by $test: $(grep -m1 -iE 'seed [0-9]+' "$copy/out" || tail -1 "$copy/out")"

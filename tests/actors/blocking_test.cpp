@@ -1,5 +1,7 @@
 // Handlers that wait for one another: any number, any depth, without running out of threads.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"

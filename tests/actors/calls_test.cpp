@@ -1,5 +1,10 @@
 // Plain functions called on other nodes: what goes in, what comes back, who answers.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 
 #include <map>
 #include <optional>

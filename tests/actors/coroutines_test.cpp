@@ -1,7 +1,7 @@
 // Coroutines that wait for futures, here and at the callee, and calls that wait for their
 // arguments.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 
 #include "actors/simulation/simulation.hpp"
 #include "tests/actors/job.hpp"

@@ -1,6 +1,9 @@
 // Device maps between nodes of a job. Most machines that run this have no GPU: nodes pretend to
 // have some, which is enough to find out where tensors are meant to go. What needs one is skipped.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 
 #include "messages/tensor_moves_internal.hpp"
 #include "tests/actors/nodes_with_devices.hpp"

@@ -8,10 +8,10 @@ namespace troupe::test {
 
 namespace {
 
-TEST(killed_at_random, leave_survivors_that_go_on_over_tcp) { kill_at_random("tcp", 15, 1); }
+TEST(killed_at_random, leave_survivors_that_go_on_over_tcp) { kill_at_random("tcp", 8, 1); }
 
 TEST(killed_at_random, leave_survivors_that_go_on_over_shared_memory) {
-  kill_at_random("shared_memory", 15, 1);
+  kill_at_random("shared_memory", 12, 1);
 }
 
 }  // namespace

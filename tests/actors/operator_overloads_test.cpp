@@ -1,5 +1,8 @@
 // Which operator is meant by a name and arguments, tried on all that libtorch has.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/quantize_per_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 
 #include <random>

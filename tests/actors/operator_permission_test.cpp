@@ -2,7 +2,7 @@
 // allow first.
 #include "actors/operators/permission.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 

@@ -15,6 +15,7 @@
 
 #include "tests/actors/job.hpp"
 #include "tests/actors/open_things.hpp"
+#include "tests/free_port.hpp"
 #include "tests/rank_process.hpp"
 
 namespace troupe::test {
@@ -34,18 +35,6 @@ int as_other_user(const std::function<int()>& act) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 101;
-}
-
-in_port_t free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 // A job of two processes that send tensors to each other.

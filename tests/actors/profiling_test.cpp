@@ -1,6 +1,7 @@
 // What libtorch's profiler sees of calls.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/record_function.h>
 
 #include "tests/actors/job.hpp"

@@ -1,7 +1,9 @@
 // Remote references: made, used, passed on and dropped. The numbers are those of the rules in
 // rref_table.hpp.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 
 #include <sstream>
 #include <unordered_set>

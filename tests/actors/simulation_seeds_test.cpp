@@ -82,10 +82,10 @@ void repeat_seeds() {
   }
 }
 
-TEST(random_runs, are_clean) { run_seeds<random_run>(2'000); }
+TEST(random_runs, are_clean) { run_seeds<random_run>(700); }
 TEST(random_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_run>(); }
 
-TEST(random_rref_runs, are_clean) { run_seeds<random_rrefs>(1'000); }
+TEST(random_rref_runs, are_clean) { run_seeds<random_rrefs>(400); }
 TEST(random_rref_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_rrefs>(); }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Many nodes on a network under a seed: what runs is a function of the seed.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 
 #include "actors/simulation/simulation.hpp"
 

@@ -1,5 +1,6 @@
 // Actors made here and on other nodes, from classes and from functions, and what goes wrong.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"

@@ -4,7 +4,9 @@
 // Exits with 0 when each call ended as it must, with 1 and a line for each thing that was wrong
 // otherwise. It says that it has begun by a file FOLDER/ready<RANK>.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <sys/prctl.h>
 
 #include <atomic>

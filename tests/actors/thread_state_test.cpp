@@ -1,6 +1,7 @@
 // Each handler starts with a clean thread, whatever the one before has left there.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 
 #include <set>
 

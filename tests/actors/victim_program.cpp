@@ -3,7 +3,8 @@
 // tcp (over UCX's TCP, on a network said to be trusted). What nobody has any business with is at
 // the address in FOLDER/RANK. Exits with 4 when that has changed.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <sys/prctl.h>
 
 #include <algorithm>

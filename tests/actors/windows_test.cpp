@@ -1,6 +1,7 @@
 // A slow receiver slows its senders, whoever they are, and nobody waits for ever.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 
 #include "actors/simulation/simulation.hpp"
 #include "tests/actors/counter.hpp"

@@ -4,7 +4,7 @@
 
 #include <torch/types.h>
 
-#include "tests/actors/job.hpp"
+#include "tests/autograd/no_contexts.hpp"
 
 namespace troupe::test {
 namespace {
@@ -18,16 +18,6 @@ at::Tensor leaf(double value, std::int64_t n = 3) {
   return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
 }
 at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
-
-void expect_no_contexts(const std::vector<node>& nodes) {
-  for (const auto& n : nodes)
-    EXPECT_TRUE(eventually([&] {
-      const auto left = n.debug_info();
-      return left.autograd_contexts == 0 && left.backward_passes == 0;
-    })) << n.name()
-        << ": " << n.debug_info().autograd_contexts << " contexts, "
-        << n.debug_info().backward_passes << " passes";
-}
 
 layer layer_on(const node& from, std::uint32_t rank, answers_by how = answers_by::value,
                const layer& next = {}) {

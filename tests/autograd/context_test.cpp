@@ -5,7 +5,7 @@
 #include <troupe/autograd.hpp>
 
 #include "autograd/context_table.hpp"
-#include "tests/actors/job.hpp"
+#include "tests/autograd/no_contexts.hpp"
 
 namespace troupe::test {
 namespace {
@@ -50,16 +50,6 @@ task<at::Tensor> around_later(at::Tensor x, int left) {
 }
 std::uint64_t context_here() { return autograd::current_context(); }
 std::pair<at::Tensor, at::Tensor> both(const at::Tensor& x) { return {x * 2, x * 3}; }
-
-void expect_no_contexts(const std::vector<node>& nodes) {
-  for (const auto& n : nodes)
-    EXPECT_TRUE(eventually([&] {
-      const auto left = n.debug_info();
-      return left.autograd_contexts == 0 && left.backward_passes == 0;
-    })) << n.name()
-        << ": " << n.debug_info().autograd_contexts << " contexts, "
-        << n.debug_info().backward_passes << " passes";
-}
 
 at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
 
