@@ -1,7 +1,6 @@
 #include "actors/future.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <utility>
 
@@ -16,6 +15,18 @@ namespace troupe::detail {
 
 namespace {
 
+template <class F>
+class on_exit {
+public:
+  explicit on_exit(F f) : f_(std::move(f)) {}
+  ~on_exit() { f_(); }
+  on_exit(const on_exit&) = delete;
+  on_exit& operator=(const on_exit&) = delete;
+
+private:
+  F f_;
+};
+
 // Jobs that the calling thread runs or drops itself, one after the other: each may make the next
 // one due, and a long chain of them would not fit on the stack.
 class here_and_now {
@@ -29,18 +40,25 @@ private:
     bool run;
   };
 
+  // What the thread keeps has no destructor: promises of static storage are dropped after those of
+  // the thread's own variables have run. Allocates only for jobs that come while another one runs.
   static void add(item next) {
-    thread_local std::deque<item> due;
-    thread_local bool busy = false;
-    due.push_back(next);
-    if (std::exchange(busy, true)) return;
-    while (!due.empty()) {
-      const auto now = due.front();
-      due.pop_front();
-      if (now.run) now.job->resume(nullptr, 1);
-      intrusive_ptr_release(now.job);
+    static thread_local constinit std::vector<item>* later = nullptr;
+    if (later) return later->push_back(next);
+    std::vector<item> come, now{};
+    later = &come;
+    const on_exit done([] { later = nullptr; });
+    finish(next);
+    while (!come.empty()) {
+      now.swap(come);
+      for (const auto& one : now) finish(one);
+      now.clear();
     }
-    busy = false;
+  }
+
+  static void finish(const item& one) {
+    if (one.run) one.job->resume(nullptr, 1);
+    intrusive_ptr_release(one.job);
   }
 };
 
@@ -52,18 +70,6 @@ bool runs_here(const engine* driver, std::uint64_t actor) noexcept {
 
 // Of a handler.
 constexpr auto long_wait = std::chrono::milliseconds(20);
-
-template <class F>
-class on_exit {
-public:
-  explicit on_exit(F f) : f_(std::move(f)) {}
-  ~on_exit() { f_(); }
-  on_exit(const on_exit&) = delete;
-  on_exit& operator=(const on_exit&) = delete;
-
-private:
-  F f_;
-};
 
 }  // namespace
 

@@ -8,10 +8,13 @@ namespace troupe {
 namespace {
 
 // Encoders of this thread, one for each level of nesting: writing a value may itself send a
-// message.
+// message. A node of static storage sends when the main thread's are gone.
 struct scratch {
   std::vector<std::unique_ptr<encoder>> levels;
   std::size_t used = 0;
+  bool closed = false;
+
+  ~scratch() { closed = true; }
 };
 thread_local scratch local;
 
@@ -24,13 +27,19 @@ std::size_t size_of(const sealed_envelope& sealed) noexcept {
 }  // namespace
 
 letter::letter(handle_translator* handles) {
-  if (local.used == local.levels.size())
-    local.levels.push_back(std::make_unique<encoder>(nullptr, nullptr));
-  body_ = local.levels[local.used++].get();
+  if (local.closed) {
+    own_ = std::make_unique<encoder>(nullptr, nullptr);
+    body_ = own_.get();
+  } else {
+    if (local.used == local.levels.size())
+      local.levels.push_back(std::make_unique<encoder>(nullptr, nullptr));
+    body_ = local.levels[local.used++].get();
+  }
   body_->reset(&tensors_, handles);
 }
 
 letter::~letter() {
+  if (own_) return;
   --local.used;
   // A rare large body shall not stay for ever.
   if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();

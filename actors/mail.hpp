@@ -35,6 +35,7 @@ public:
 private:
   tensor_writer tensors_;
   encoder* body_;
+  std::unique_ptr<encoder> own_;  // nullptr: the thread's
 };
 
 /// Puts envelopes around what is to be sent and hands them to the network, or to the node itself.

@@ -1,15 +1,17 @@
 // The end of nodes among what else a program does: CAF's own means, forks, an exit in a hurry.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <caf/scoped_actor.hpp>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
+#include "tests/forking.hpp"
 #include "tests/free_port.hpp"
 
 namespace troupe::test {
 namespace {
+
+constexpr int last_word = 7;
+
+int one() { return 1; }
 
 class node_end : public on_networks {};
 TROUPE_ON_NETWORKS(node_end);
@@ -33,19 +35,33 @@ TEST_P(node_end, does_not_wait_for_threads_that_have_used_the_system) {
 // A forked process has the node, but none of its threads.
 TEST_P(node_end, leaves_a_forked_process_alone) {
   auto nodes = start({"a", "b"});
-  const pid_t child = fork();
-  if (child == 0) {
-    nodes.clear();
-    _exit(7);
-  }
-  int status = 0;
-  const bool ended = eventually([&] { return waitpid(child, &status, WNOHANG) == child; });
-  if (!ended) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-  }
-  EXPECT_TRUE(ended && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  EXPECT_EQ(in_child([&] {
+              nodes.clear();
+              return 7;
+            }),
+            7);
   shut_down(nodes);
+}
+
+// The main thread's own variables are gone by then.
+TEST(node_end, is_well_when_static_variables_go_with_the_process) {
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(in_child([&]() -> int {
+                static promise<int> kept;
+                static std::vector<node> nodes;
+                nodes = local_nodes({"a", "b"});
+                static auto there = nodes[0].remote<&one>("b");
+                if (there.to_here() != 1) return 1;
+                // Jobs that the thread runs itself, now and when the promise is dropped.
+                static std::vector<future<int>> after;
+                for (int k = 0; k < 50; ++k)
+                  after.push_back(kept.get_future().then([](int x) { return x; }));
+                static promise<int> other;
+                static const auto next = other.get_future().then([](int x) { return x + 1; });
+                other.set_value(1);
+                std::exit(next.get() == 2 ? last_word : 1);
+              }),
+              last_word);
 }
 
 // How long rank 0 took to end at once, with another node that lives on.
