@@ -3,6 +3,7 @@
 #include <caf/message_builder.hpp>
 
 #include "actors/current.hpp"
+#include "actors/thread_state.hpp"
 #include "messages/forked.hpp"
 
 namespace troupe {
@@ -57,7 +58,9 @@ caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id
 
 namespace detail {
 
-message_scope::message_scope() noexcept : before_(std::exchange(entered_here, nullptr)) {}
+message_scope::message_scope() noexcept : before_(std::exchange(entered_here, nullptr)) {
+  clean_thread_state();
+}
 
 message_scope::~message_scope() {
   leave_letter();

@@ -14,6 +14,8 @@ struct spoil_it {};
 TROUPE_MESSAGE(spoil_it)
 struct look {};
 TROUPE_MESSAGE(look)
+struct spoil_and_look {};
+TROUPE_MESSAGE(spoil_and_look)
 
 namespace {
 
@@ -58,9 +60,14 @@ bool after_rounds(const std::function<void()>& round) {
   });
 }
 
-using messy = actor<answers<spoil_it>, answers<look, bool>>;
-messy::behavior_type be_messy(messy::pointer) {
-  return {[](const spoil_it&) { spoil(); }, [](const look&) { return is_clean(); }};
+using messy = actor<answers<spoil_it>, answers<look, bool>, answers<spoil_and_look, bool>>;
+messy::behavior_type be_messy(messy::pointer self) {
+  return {[](const spoil_it&) { spoil(); }, [](const look&) { return is_clean(); },
+          // Its next two messages, which it turns to without leaving the thread.
+          [self](const spoil_and_look&) {
+            self->send(self, spoil_it{});
+            return self->delegate(messy(self), look{});
+          }};
 }
 
 // Waits with gradients off; tells whether they are off still afterwards.
@@ -90,6 +97,13 @@ TEST_P(thread_state, is_clean_for_actors) {
     EXPECT_TRUE(request(one, look{}).get());
     EXPECT_TRUE(nodes[0].rpc_sync<&is_clean>("b"));
   }));
+}
+
+TEST_P(thread_state, is_clean_for_the_next_message_of_an_actor) {
+  auto nodes = start({"a", "b"});
+  auto one = nodes[0].spawn_on<be_messy>("b");
+  forget_threads();
+  EXPECT_TRUE(after_rounds([&] { EXPECT_TRUE(request(one, spoil_and_look{}).get()); }));
 }
 
 TEST_P(thread_state, is_clean_for_continuations) {

@@ -234,6 +234,8 @@ TEST(batch, ends_when_nobody_is_left) {
   std::ostringstream out;
   common::status_line line(out, false);
   EXPECT_THROW(compare_agents(nodes[0], opts, line), troupe::peer_lost);
+  killer.join();
+  ASSERT_TRUE(troupe::test::soon([&] { return nodes[0].workers().others().empty(); }));
   EXPECT_THROW(compare_agents(nodes[0], opts, line), troupe::invalid_argument);
 }
 
