@@ -10,7 +10,7 @@ from typing import Callable, Optional, Tuple
 TORCH = "torch.distributed.rpc"
 UCX = "ucx_perftest"
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Row:
     targets: Tuple[Target, ...] = ()
     seconds: float = 8.0  # a guess of one program's run, until it has been measured
     program: str = "bench"  # a key of programs.OURS
+    touches: int = 0  # bytes of the machine's memory to touch before each program
 
 
 ROWS = (
@@ -99,7 +100,7 @@ ROWS = (
         ),
         seconds=30,
     ),
-    Row("identity_first", "the first such round trip of each size", seconds=4),
+    Row("identity_first", "the first such round trip of each size", seconds=5, touches=4 * GIB),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
     Row(
         "calls_in_flight",
