@@ -12,6 +12,10 @@ if(NOT TROUPE_PRECOMPILE)
   return()
 endif()
 
+# Room to grow before g++ collects garbage: each collection walks through a precompiled header of 400 MB. A
+# tenth of the time for a sixth more memory.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=400>")
+
 # ccache takes precompiled headers when it may read their names in the preprocessor's output and
 # overlook what they define (ccache's manual, "Precompiled headers").
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")

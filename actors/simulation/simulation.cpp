@@ -1,5 +1,7 @@
 #include "actors/simulation/simulation.hpp"
 
+#include <algorithm>
+
 #include "actors/node_card.hpp"
 #include "actors/simulation/virtual_engine.hpp"
 #include "messages/error.hpp"
@@ -133,10 +135,15 @@ void simulation::sleep(std::chrono::nanoseconds time) {
 
 bool simulation::wait_until(const std::function<bool()>& condition,
                             std::chrono::nanoseconds limit) {
-  const auto end = world_->now() + limit;
+  // Each look hands the processor to this thread and back: what takes longer is looked at less
+  // often.
+  constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(50);
+  constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
+  const auto begin = world_->now();
   while (!condition()) {
-    if (world_->now() >= end) return false;
-    sleep(std::chrono::microseconds(50));
+    const std::chrono::nanoseconds waited = world_->now() - begin;
+    if (waited >= limit) return false;
+    sleep(std::clamp(waited / 16, shortest, longest));
   }
   return true;
 }

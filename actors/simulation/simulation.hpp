@@ -63,7 +63,8 @@ public:
   clock::time_point now() const noexcept;
   void sleep(std::chrono::nanoseconds time);
 
-  /// Looks again and again; false when the time has passed.
+  /// Looks again and again, at first each 50 us of the simulation's time, then each sixteenth of
+  /// what has passed, up to 1 ms; false when `limit` has passed.
   bool wait_until(const std::function<bool()>& condition, std::chrono::nanoseconds limit);
 
   /// Runs `body` as another thread of the program.
