@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 
 #include <set>
+#include <vector>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
@@ -28,9 +29,11 @@ int looked_on_spoiled = 0;
 
 void spoil() {
   // Never destroyed: what a handler with a bug would leave behind.
-  new c10::InferenceMode(true);
+  static auto& left = *new std::vector<c10::InferenceMode*>;
+  auto* mode = new c10::InferenceMode(true);
   c10::GradMode::set_enabled(false);
   std::lock_guard lock(threads_mutex);
+  left.push_back(mode);
   spoiled.insert(std::this_thread::get_id());
 }
 
