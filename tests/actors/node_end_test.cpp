@@ -37,9 +37,9 @@ TEST_P(node_end, leaves_a_forked_process_alone) {
   auto nodes = start({"a", "b"});
   EXPECT_EQ(in_child([&] {
               nodes.clear();
-              return 7;
+              return last_word;
             }),
-            7);
+            last_word);
   shut_down(nodes);
 }
 
