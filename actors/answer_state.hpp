@@ -22,17 +22,12 @@ public:
   }
 };
 
-/// The same for an answer that comes from another node.
-template <class T>
-class remote_answer_state : public answer_state<T> {
+/// What the future of an answer from another node knows of the question. No template: the futures
+/// of all types have this code once.
+class question_to_peer {
 public:
   /// `asked`: static text, or what lives as long.
-  remote_answer_state(remoting& actors, peer& from, std::string_view asked)
-      : answer_state<T>(actors.driver()),
-        actors_(actors),
-        peer_(from),
-        name_asked_(asked),
-        watched_(current_context() == 0 && lost_gradients::possible(actors)) {}
+  question_to_peer(remoting& actors, peer& from, std::string_view asked) noexcept;
 
   /// The request of `actor`, or of a function. Before anybody else has it.
   void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
@@ -40,51 +35,25 @@ public:
     actor_ = actor;
   }
 
-  /// Names the node. Only what waits here ends: an actor that was asked is not told.
-  void cancel() override {
-    fault why;
-    why.text = "the answer is not wanted any more";
-    if (name_callee(why)) this->give_up(std::move(why));
-  }
+  std::string_view name_asked() const noexcept { return name_asked_; }
+
+  /// Names the node. False: `answer` is ready already, or the node has ended.
+  bool name_callee(const future_core& answer, fault& why) const;
 
 protected:
-  void awaited_for_long(bool begins) noexcept override { actors_.flow()->awaited(peer_, begins); }
-
-  deadlock::question asked() const noexcept override {
-    const auto& self = actors_.out().self();
-    return {{self.rank, self.incarnation}, deadlock::incarnation_of(peer_), request_, actor_};
-  }
+  ~question_to_peer() = default;
 
   std::uint64_t request() const noexcept { return request_; }
 
-  /// Lets `read` take the answer's body apart.
-  template <class Read>
-  void take_apart(opened_envelope& answer, const Read& read) noexcept {
-    try {
-      border handles(actors_, peer_);
-      decoder in(answer.body(), answer.tensors(), &handles);
-      (void)receive_crossing(actors_, answer, in, peer_);
-      if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, answer);
-      if constexpr (std::is_invocable_v<const Read&, decoder&, border&>)
-        read(in, handles);
-      else
-        read(in);
-    } catch (...) {
-      this->set_exception(std::current_exception());
-    }
-  }
+  /// The callee of the call `request` may forget it; `answer` is its.
+  void tell_callee(const future_core& answer, std::uint64_t request) const;
 
-  std::string_view name_asked() const noexcept { return name_asked_; }
+  void awaited(bool begins) const noexcept { actors_.flow()->awaited(peer_, begins); }
+  deadlock::question identity() const noexcept;
 
-  /// False: it is ready already, or the node has ended.
-  bool name_callee(fault& why) const {
-    return !this->ready() && this->driver()->run_if_open([&] { why.node = peer_.info.name; });
-  }
-
-  /// The callee of the call `request` may forget it.
-  void tell_callee(std::uint64_t request) const {
-    this->driver()->run_if_open([&] { actors_.cancel(peer_, request); });
-  }
+  /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
+  void take_apart(future_core& answer, opened_envelope& message,
+                  function_ref<void(decoder&, border&)> read) const noexcept;
 
 private:
   // Not owned: answers come on the node's own threads, which must never be the last to hold it.
@@ -95,6 +64,34 @@ private:
   std::uint64_t actor_ = 0;
   const std::string_view name_asked_;
   const bool watched_;
+};
+
+/// The same as answer_state for an answer that comes from another node.
+template <class T>
+class remote_answer_state : public answer_state<T>, public question_to_peer {
+public:
+  /// `asked`: static text, or what lives as long.
+  remote_answer_state(remoting& actors, peer& from, std::string_view asked)
+      : answer_state<T>(actors.driver()), question_to_peer(actors, from, asked) {}
+
+  /// Names the node. Only what waits here ends: an actor that was asked is not told.
+  void cancel() override {
+    fault why;
+    why.text = "the answer is not wanted any more";
+    if (name_callee(why)) this->give_up(std::move(why));
+  }
+
+protected:
+  void awaited_for_long(bool begins) noexcept override { awaited(begins); }
+  deadlock::question asked() const noexcept override { return identity(); }
+
+  /// Lets `read` take the answer's body apart.
+  void take_apart(opened_envelope& answer, function_ref<void(decoder&, border&)> read) noexcept {
+    question_to_peer::take_apart(*this, answer, read);
+  }
+
+  bool name_callee(fault& why) const { return question_to_peer::name_callee(*this, why); }
+  void tell_callee(std::uint64_t request) const { question_to_peer::tell_callee(*this, request); }
 };
 
 }  // namespace troupe::detail

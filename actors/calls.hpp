@@ -19,14 +19,14 @@ template <class T>
 inline constexpr bool is_rref<rref<T>> = true;
 
 /// What a call fails with that its caller has given up.
-inline fault cancelled_call(std::string node, std::string_view function) {
-  fault why;
-  why.code = errc::cancelled;
-  why.text = "the caller has cancelled the call";
-  why.node = std::move(node);
-  why.function = function;
-  return why;
-}
+fault cancelled_call(std::string node, std::string_view function);
+
+/// An answer has come for `state`, of which `asked` is a part; its value has yet to be confirmed by
+/// `claims`. Calls `set` when they are. Else `state` fails: with their error, or, since the limit
+/// goes on, after `limit` once more.
+void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
+                  const question_to_peer& asked, std::chrono::milliseconds limit,
+                  border::claims&& claims, std::function<void()> set);
 
 /// The future of a call: reads the value when the answer comes. What is in `kept` lives as long.
 template <class T>
@@ -62,34 +62,11 @@ public:
   }
 
 private:
-  // The request is answered, but the limit goes on: once more as long at the most.
   void set_value_after(border::claims&& claims, stored<T>&& value) {
-    std::optional<future<void>> late;
-    const auto end = limit_.count() > 0 ? deadline_after(limit_) : never;
-    if (end != never) {
-      late = node_.wake_at(end);
-      late->state().when_ready(make_continuation([weak = this->weak_from_this()] {
-        if (const auto self = weak.lock()) self->expire();
-      }));
-    }
-    auto waiting = std::make_shared<stored<T>>(std::move(value));
-    after(std::move(claims),
-          [self = this->shared_from_this(), waiting, late, end](const std::exception_ptr& failure) {
-            if (late) self->driver()->run_if_open([&] { self->node_.forget(*late, end); });
-            if (failure)
-              self->set_exception(failure);
-            else
-              self->set_value(std::move(*waiting));
-          });
-  }
-
-  void expire() {
-    if (this->ready()) return;
-    fault why;
-    why.limit = limit_;
-    why.text = "the owner of an rref in the answer has not confirmed it within the limit";
-    if (this->name_callee(why)) why.function = this->name_asked();
-    this->set_exception(std::make_exception_ptr(troupe::rpc_timeout(std::move(why))));
+    const auto self = this->shared_from_this();
+    const auto waiting = std::make_shared<stored<T>>(std::move(value));
+    await_claims(node_, self, *this, limit_, std::move(claims),
+                 [state = self.get(), waiting] { state->set_value(std::move(*waiting)); });
   }
 
   node_core& node_;  // there for as long as answers come

@@ -95,14 +95,6 @@ std::uint64_t kept_identity() {
   }
 }
 
-/// Calls `next` with the first error among `what`, or null, once all of them are ready; at once
-/// when they are. Otherwise on a thread of the node.
-template <class Next>
-void after(std::vector<std::shared_ptr<future_core>>&& what, Next next) {
-  auto all = std::make_shared<const std::vector<std::shared_ptr<future_core>>>(std::move(what));
-  when_all_ready(*all, [all, next = std::move(next)] { next(first_failure(*all)); });
-}
-
 // What a caller of a function gets: a function that answers later returns a future.
 template <class T>
 struct answer_of {
@@ -193,7 +185,7 @@ private:
       }
     } else if constexpr (std::is_void_v<typename function::result>) {
       std::apply(F, std::move(args));
-      reply.value([](encoder&) {});
+      reply.done();
     } else {
       const auto& result = std::apply(F, std::move(args));
       reply.value([&](encoder& out) { out.put(result); });
@@ -204,7 +196,7 @@ private:
     if (state.failure())
       reply.fail(state.failure());
     else if constexpr (std::is_void_v<answer>)
-      reply.value([](encoder&) {});
+      reply.done();
     else
       reply.value([&](encoder& out) { out.put(*state.value()); });
   }

@@ -36,6 +36,29 @@ void node_core::check_open() const {
       "RPC has not been initialized, or has been shut down. Call init_rpc first.");
 }
 
+std::uint64_t node_core::call(peer& to, std::uint64_t hash, std::string_view name,
+                              const std::shared_ptr<reply_sink>& sink, const call_options& how,
+                              function_ref<void(encoder&, border&)> write) {
+  try {
+    check_open();
+    gate::pass pass(remoting_->entrance());
+    if (!pass) throw not_initialized("the node has been shut down");
+    border handles(*remoting_, to);
+    letter text(&handles);
+    detail::recording context(*remoting_, detail::current_context(), to, text);
+    write(text.body(), handles);
+    const auto request = send_call(to, hash, name, sink, how, text, handles, context);
+    if (request != 0) handles.sent();
+    return request;
+  } catch (const error& e) {
+    auto why = e.fault();
+    if (why.node.empty()) why.node = to.info.name;
+    if (why.function.empty()) why.function = name;
+    sink->on_fault(std::move(why));
+    return 0;
+  }
+}
+
 std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
                                    const std::shared_ptr<reply_sink>& sink, const call_options& how,
                                    letter& text, const border& handles,

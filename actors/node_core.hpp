@@ -99,31 +99,9 @@ public:
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
   /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed,
   /// or has none, since `sink` is nobody.
-  template <class Write>
   std::uint64_t call(peer& to, std::uint64_t hash, std::string_view name,
-                     std::shared_ptr<reply_sink> sink, const call_options& how, Write&& write) {
-    try {
-      check_open();
-      gate::pass pass(remoting_->entrance());
-      if (!pass) throw not_initialized("the node has been shut down");
-      border handles(*remoting_, to);
-      letter text(&handles);
-      detail::recording context(*remoting_, detail::current_context(), to, text);
-      if constexpr (std::is_invocable_v<Write&, encoder&, border&>)
-        write(text.body(), handles);
-      else
-        write(text.body());
-      const auto request = send_call(to, hash, name, sink, how, text, handles, context);
-      if (request != 0) handles.sent();
-      return request;
-    } catch (const error& e) {
-      auto why = e.fault();
-      if (why.node.empty()) why.node = to.info.name;
-      if (why.function.empty()) why.function = name;
-      sink->on_fault(std::move(why));
-      return 0;
-    }
-  }
+                     const std::shared_ptr<reply_sink>& sink, const call_options& how,
+                     function_ref<void(encoder&, border&)> write);
 
   /// Stays until the shutdown; `spawn` is for those who may race with that.
   caf::actor_system& system();

@@ -30,7 +30,7 @@ public:
   }
 
   void on_value(opened_envelope& answer) noexcept override {
-    take_apart(answer, [this](decoder& in) {
+    take_apart(answer, [this](decoder& in, border&) {
       auto value = in.get<op_result>();
       in.expect_end();
       set_value(std::move(value));
@@ -78,11 +78,12 @@ future<op_result> call_now(node_core& node, const destination& to, const op_requ
   auto& callee = node.find(to);
   const auto given = values_of(what);
   auto state = std::make_shared<operator_state>(node, callee, what.name);
-  state->sent_as(node.call(callee, function::hash(), state->name(), state, how, [&](encoder& out) {
-    out.put(what.name);
-    out.put(given.positional);
-    out.put(given.named);
-  }));
+  state->sent_as(
+      node.call(callee, function::hash(), state->name(), state, how, [&](encoder& out, border&) {
+        out.put(what.name);
+        out.put(given.positional);
+        out.put(given.named);
+      }));
   return future<op_result>(std::move(state));
 }
 

@@ -15,6 +15,7 @@
 #include "actors/request_table.hpp"
 #include "actors/rref/rref_id.hpp"
 #include "actors/served_calls.hpp"
+#include "messages/function_ref.hpp"
 #include "messages/message_codec.hpp"
 
 namespace troupe {
@@ -74,24 +75,14 @@ public:
 
   /// Asks an actor of another node what `write` puts into the body, for the sink of `pending` to
   /// hear. Returns the request's id; 0: it has failed. Hot path.
-  template <class Write>
-  std::uint64_t request(const remote_actor& target, const Write& write,
-                        pending_request pending) noexcept {
-    return request(
-        target, [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); },
-        &write, std::move(pending));
-  }
+  std::uint64_t request(const remote_actor& target, function_ref<void(encoder&)> write,
+                        pending_request pending) noexcept;
 
   /// Tells an actor of another node what `write` puts into the body. `wait`: for room in its
   /// window, and nobody hears whether it could be sent; else throws overloaded_error and the like.
   /// Throws invalid_argument, too; see lost_gradients.
-  template <class Write>
   void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
-                    const Write& write) {
-    send_message(
-        target, message, urgent, wait,
-        [](encoder& out, const void* how) { (*static_cast<const Write*>(how))(out); }, &write);
-  }
+                    function_ref<void(encoder&)> write);
 
   /// Adds a request, whose deadline is its limit from now on. Its id.
   std::uint64_t expect(pending_request&& pending);
@@ -128,12 +119,6 @@ private:
   friend class remote_actor;
   friend class reply_address;
   friend class border;
-
-  std::uint64_t request(const remote_actor& target, void (*write)(encoder&, const void*),
-                        const void* how, pending_request&& pending) noexcept;
-
-  void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
-                    void (*write)(encoder&, const void*), const void* how);
 
   template <class Write>
   std::uint64_t post(const remote_actor& target, pending_request&& pending,

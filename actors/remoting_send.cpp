@@ -100,15 +100,15 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   });
 }
 
-std::uint64_t remoting::request(const remote_actor& target, void (*write)(encoder&, const void*),
-                                const void* how, pending_request&& pending) noexcept {
+std::uint64_t remoting::request(const remote_actor& target, function_ref<void(encoder&)> write,
+                                pending_request pending) noexcept {
   const auto message = pending.function;
   return post(target, std::move(pending), message,
-              [&](encoder& out, envelope_header&) { write(out, how); });
+              [&](encoder& out, envelope_header&) { write(out); });
 }
 
 void remoting::send_message(const remote_actor& target, std::string_view message, bool urgent,
-                            bool wait, void (*write)(encoder&, const void*), const void* how) {
+                            bool wait, function_ref<void(encoder&)> write) {
   forked::check();
   bool lost = false;
   try {
@@ -121,7 +121,7 @@ void remoting::send_message(const remote_actor& target, std::string_view message
     header.target = target.id();
     border handles(*this, to);
     letter text(&handles);
-    write(text.body(), how);
+    write(text.body());
     lost = true;
     lost_.check_message(*this, to, message, text.tensors());
     lost = false;

@@ -26,6 +26,22 @@ bool reply_token::send(remoting& owner, letter& text, detail::recording& context
   return true;
 }
 
+void reply_token::value(function_ref<void(encoder&)> write) noexcept {
+  auto owner = std::exchange(owner_, nullptr);
+  if (!owner) return;
+  if (forked::from_nodes()) end_forked(nullptr);
+  if (later_) owner->served().remove({to_, request_});
+  try {
+    border handles(*owner, *to_);
+    letter text(&handles);
+    detail::recording context(*owner, context_, *to_, text, records_);
+    write(text.body());
+    if (send(*owner, text, context)) handles.sent();
+  } catch (...) {
+    send_failure(*owner, std::current_exception());
+  }
+}
+
 fault reply_token::described(std::exception_ptr why) const {
   return describe(std::move(why), owner_ ? owner_->own_name() : "", std::string(function_));
 }

@@ -29,21 +29,10 @@ public:
   void comes_from(const std::shared_ptr<detail::future_core>& source);
 
   /// Answers with what `write` puts into the body. A value that cannot be sent becomes a failure.
-  template <class Write>
-  void value(Write&& write) noexcept {
-    auto owner = std::exchange(owner_, nullptr);
-    if (!owner) return;
-    if (forked::from_nodes()) end_forked(nullptr);
-    if (later_) owner->served().remove({to_, request_});
-    try {
-      border handles(*owner, *to_);
-      letter text(&handles);
-      detail::recording context(*owner, context_, *to_, text, records_);
-      write(text.body());
-      if (send(*owner, text, context)) handles.sent();
-    } catch (...) {
-      send_failure(*owner, std::current_exception());
-    }
+  void value(function_ref<void(encoder&)> write) noexcept;
+  /// Answers with nothing: the call returns void.
+  void done() noexcept {
+    value([](encoder&) {});
   }
 
   void fail(std::exception_ptr why) noexcept;

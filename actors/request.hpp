@@ -42,7 +42,7 @@ public:
   using remote_answer_state<T>::remote_answer_state;
 
   void on_value(opened_envelope& answer) noexcept override {
-    this->take_apart(answer, [this](decoder& in) {
+    this->take_apart(answer, [this](decoder& in, border&) {
       if constexpr (!std::is_void_v<T>) {
         T value{};
         if (get_as_message(in, value)) {

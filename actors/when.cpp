@@ -21,6 +21,19 @@ void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
   left->arrived();
 }
 
+std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what) {
+  for (const auto& one : what)
+    if (one->failure()) return one->failure();
+  return nullptr;
+}
+
+void after(std::vector<std::shared_ptr<future_core>>&& what,
+           std::function<void(const std::exception_ptr&)> next) {
+  const auto all =
+      std::make_shared<const std::vector<std::shared_ptr<future_core>>>(std::move(what));
+  when_all_ready(*all, [all, next = std::move(next)] { next(first_failure(*all)); });
+}
+
 void run_on_thread_of(engine& driver, std::function<void()> body) {
   if (driver.is_own_thread()) return body();
   auto* job = make_continuation(std::move(body));

@@ -17,11 +17,12 @@ void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
 void run_on_thread_of(engine& driver, std::function<void()> body);
 
 /// The first error among them, by their order; null: none.
-inline std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what) {
-  for (const auto& one : what)
-    if (one->failure()) return one->failure();
-  return nullptr;
-}
+std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what);
+
+/// Calls `next` with the first error among `what`, or null, once all of them are ready; at once
+/// when they are. Otherwise on a thread of the node.
+void after(std::vector<std::shared_ptr<future_core>>&& what,
+           std::function<void(const std::exception_ptr&)> next);
 
 /// The outcome of another future that is made later; when it is cancelled, so is that one.
 template <class T>

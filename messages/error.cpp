@@ -81,6 +81,43 @@ void set_code(fault& f, unsigned code) {
 
 error::error(struct fault f) : std::runtime_error(sentence(f)), fault_(std::move(f)) {}
 
+namespace {
+
+fault fault_of(std::string text) {
+  fault f;
+  f.text = std::move(text);
+  return f;
+}
+
+}  // namespace
+
+template <errc Code>
+error_of<Code>::error_of(struct fault f) : error((f.code = Code, std::move(f))) {}
+template <errc Code>
+error_of<Code>::error_of(std::string text) : error_of(fault_of(std::move(text))) {}
+
+template class error_of<errc::internal>;
+template class error_of<errc::invalid_argument>;
+template class error_of<errc::rpc_timeout>;
+template class error_of<errc::remote_error>;
+template class error_of<errc::peer_lost>;
+template class error_of<errc::unknown_function>;
+template class error_of<errc::unknown_worker>;
+template class error_of<errc::encode_error>;
+template class error_of<errc::decode_error>;
+template class error_of<errc::store_error>;
+template class error_of<errc::rendezvous_error>;
+template class error_of<errc::transport_error>;
+template class error_of<errc::not_initialized>;
+template class error_of<errc::actor_down>;
+template class error_of<errc::deadlock>;
+template class error_of<errc::fenced>;
+template class error_of<errc::overloaded>;
+template class error_of<errc::rref_gone>;
+template class error_of<errc::cancelled>;
+template class error_of<errc::unknown_context>;
+template class error_of<errc::type_mismatch>;
+
 std::exception_ptr to_exception(fault f) {
   switch (f.code) {
     case errc::internal: break;

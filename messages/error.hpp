@@ -71,15 +71,8 @@ private:
 template <errc Code>
 class error_of : public error {
 public:
-  explicit error_of(struct fault f) : error((f.code = Code, std::move(f))) {}
-  explicit error_of(std::string text) : error_of(make(std::move(text))) {}
-
-private:
-  static struct fault make(std::string text) {
-    struct fault f;
-    f.text = std::move(text);
-    return f;
-  }
+  explicit error_of(struct fault f);
+  explicit error_of(std::string text);
 };
 
 using internal_error = error_of<errc::internal>;
@@ -103,6 +96,29 @@ using rref_gone = error_of<errc::rref_gone>;
 using cancelled_error = error_of<errc::cancelled>;
 using unknown_context = error_of<errc::unknown_context>;
 using type_mismatch = error_of<errc::type_mismatch>;
+
+// Compiled once, in error.cpp.
+extern template class error_of<errc::internal>;
+extern template class error_of<errc::invalid_argument>;
+extern template class error_of<errc::rpc_timeout>;
+extern template class error_of<errc::remote_error>;
+extern template class error_of<errc::peer_lost>;
+extern template class error_of<errc::unknown_function>;
+extern template class error_of<errc::unknown_worker>;
+extern template class error_of<errc::encode_error>;
+extern template class error_of<errc::decode_error>;
+extern template class error_of<errc::store_error>;
+extern template class error_of<errc::rendezvous_error>;
+extern template class error_of<errc::transport_error>;
+extern template class error_of<errc::not_initialized>;
+extern template class error_of<errc::actor_down>;
+extern template class error_of<errc::deadlock>;
+extern template class error_of<errc::fenced>;
+extern template class error_of<errc::overloaded>;
+extern template class error_of<errc::rref_gone>;
+extern template class error_of<errc::cancelled>;
+extern template class error_of<errc::unknown_context>;
+extern template class error_of<errc::type_mismatch>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

@@ -30,7 +30,7 @@ struct fetch {
     if (state.failure())
       reply.fail(state.failure());
     else if constexpr (std::is_void_v<T>)
-      reply.value([](encoder&) {});
+      reply.done();
     else
       reply.value([&](encoder& out) { out.put(*state.value()); });
   }
@@ -47,8 +47,8 @@ std::shared_ptr<future_state<T>> fetch_value(node_core& node, peer& owner, const
   using call = fetch<T>;
   (void)call::registered;
   auto state = std::make_shared<call_state<T>>(node, owner, call::name, how, std::move(kept));
-  state->sent_as(
-      node.call(owner, call::hash(), call::name, state, how, [&](encoder& out) { out.put(id); }));
+  state->sent_as(node.call(owner, call::hash(), call::name, state, how,
+                           [&](encoder& out, border&) { out.put(id); }));
   return state;
 }
 

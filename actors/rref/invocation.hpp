@@ -205,7 +205,7 @@ private:
       if (failure) std::rethrow_exception(failure);
       if constexpr (Target::constructs) {
         self->construct(places);
-        self->reply_.value([](encoder&) {});
+        self->reply_.done();
       } else if constexpr (answer_of<returned>::later) {
         const future<answer> later = self->call(places);
         later.state();  // throws when it belongs to no call
@@ -217,10 +217,10 @@ private:
       } else if constexpr (std::is_void_v<returned>) {
         self->call(places);
         if constexpr (Creates) self->created_->set_value();
-        self->reply_.value([](encoder&) {});
+        self->reply_.done();
       } else if constexpr (Creates) {
         self->created_->set_value(self->call(places));
-        self->reply_.value([](encoder&) {});
+        self->reply_.done();
       } else {
         const auto& result = self->call(places);
         self->reply_.value([&](encoder& out) { out.put(result); });
@@ -239,9 +239,9 @@ private:
         created_->set_value(std::as_const(*state.value()));  // others may have the future too
       else
         created_->set_value(std::move(*state.value()));
-      reply_.value([](encoder&) {});
+      reply_.done();
     } else if constexpr (std::is_void_v<answer>) {
-      reply_.value([](encoder&) {});
+      reply_.done();
     } else {
       reply_.value([&](encoder& out) { out.put(*state.value()); });
     }

@@ -202,7 +202,7 @@ public:
     auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name,
                                                               call_options(), core_);
     node->call(core_->owner(), call::hash(), call::name, state, {},
-               [&](encoder& out) { out.put(*this); });
+               [&](encoder& out, border&) { out.put(*this); });
     return future<answer>(std::move(state)).get();
   }
 

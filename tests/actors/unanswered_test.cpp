@@ -83,7 +83,7 @@ task<int> run_later(int x) {
 template <auto F, class... Args>
 void call_without_request(const node& from, peer& to, const Args&... args) {
   from.core().call(to, callable<F>::hash(), callable<F>::name, detail::nobody(), {},
-                   [&](encoder& out) { (out.put(args), ...); });
+                   [&](encoder& out, border&) { (out.put(args), ...); });
 }
 
 TEST_P(unanswered, a_result_that_nobody_wants_leaves_nothing_behind) {

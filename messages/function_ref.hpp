@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace troupe {
+
+template <class Signature>
+class function_ref;
+
+/// A reference to something that can be called, for a parameter: allocates nothing, and is good
+/// until the function it was given to returns. What C++26 has as std::function_ref (P0792).
+template <class R, class... Args>
+class function_ref<R(Args...)> {
+public:
+  template <class F>
+  requires(!std::is_same_v<F, function_ref> && std::is_invocable_r_v<R, const F&, Args...>)
+      function_ref(const F& f)
+  noexcept
+      : what_(std::addressof(f)), call_([](const void* what, Args... args) -> R {
+          return (*static_cast<const F*>(what))(std::forward<Args>(args)...);
+        }) {}
+
+  R operator()(Args... args) const { return call_(what_, std::forward<Args>(args)...); }
+
+private:
+  const void* what_;
+  R (*call_)(const void*, Args...);
+};
+
+}  // namespace troupe
