@@ -2,11 +2,14 @@
 # needs no edit here.
 
 # Settings of all our own code: public include root, warnings as errors. A project that adds Troupe to
-# its own keeps its own warnings.
+# its own keeps its own warnings, and what libtorch declares to it.
 add_library(troupe_settings INTERFACE)
 target_include_directories(troupe_settings INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/apps/include")
 target_compile_features(troupe_settings INTERFACE cxx_std_20)
 if(PROJECT_IS_TOP_LEVEL)
+  # libtorch's own switch: ATen/TensorOperators.h, torch/nn/module.h and the like declare the operators that
+  # they need, not all 2,000.
+  target_compile_definitions(troupe_settings INTERFACE AT_PER_OPERATOR_HEADERS)
   # g++ 12 sees overlaps and overruns in std::string where there are none (GCC bugs 105329, 105651).
   target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict -Wno-stringop-overread)
   if(TROUPE_WERROR)
