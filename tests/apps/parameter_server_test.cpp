@@ -197,18 +197,20 @@ std::vector<std::string> program(int ranks, std::vector<std::string> arguments) 
 
 class parameter_server_program : public testing::TestWithParam<std::uint64_t> {};
 
+// The trainers do not wait for one another, so that what is learnt differs from run to run: 20
+// epochs get at least 0.97 of them right, 10 once in 60 runs less than 0.95.
 TEST_P(parameter_server_program, learns_digits_on_three_ranks) {
   const auto seed = std::to_string(GetParam());
   const auto path = testing::TempDir() + "parameter_server_test." + std::to_string(getpid());
   const auto result =
-      troupe::test::run_launcher(program(3, {"--seed", seed, "--epochs", "10", "--json", path}));
+      troupe::test::run_launcher(program(3, {"--seed", seed, "--epochs", "20", "--json", path}));
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out_lines().back(),
               testing::ContainsRegex("[0-9.]+ % of 360 test digits, [0-9.]+ s"));
   std::ifstream file(path);
   const auto document = nlohmann::json::parse(file);
   EXPECT_GT(document["accuracy"], 0.95);
-  EXPECT_EQ(document["steps"], 2 * 10 * 45);
+  EXPECT_EQ(document["steps"], 2 * 20 * 45);
   EXPECT_EQ(document["trainers"], 2);
   std::remove(path.c_str());
 }
