@@ -38,6 +38,8 @@ void check_options(const rpc_options& options) {
              "from 1 ms to 365 days, or 0 for a node that may be silent for ever");
   if (options.max_threads == 0)
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
+  check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},
+             "from 1 ms to 365 days");
   check_choice("transport", options.transport, backend::tcp,
                "backend::automatic, backend::shared_memory or backend::tcp");
   check_choice("overload", options.overload, when_full::fail, "when_full::wait or when_full::fail");

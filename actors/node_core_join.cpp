@@ -70,6 +70,7 @@ namespace {
 node_core::engine_maker on_threads(const rpc_options& options) {
   engine_options how;
   how.max_threads = options.max_threads;
+  how.retire_after = options.thread_idle_limit;
   return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 

@@ -74,6 +74,8 @@ struct rpc_options {
   std::chrono::milliseconds hang_limit{60'000};
   /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
   unsigned max_threads = 1024;
+  /// A thread that was made since all others were held ends when nothing has needed it for so long.
+  std::chrono::milliseconds thread_idle_limit{10'000};
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
   lost_gradient on_lost_gradient = lost_gradient::warn;
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as

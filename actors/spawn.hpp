@@ -90,13 +90,13 @@ auto spawn_function(node_core& node, F f, Args... args) {
 
 template <class T, class... Args>
 auto spawn_class(node_core& node, Args... args) {
+  static_assert(!std::is_final_v<T>,
+                "an actor class must not be final: Troupe derives from it, so that its exceptions "
+                "are answered and it works in the autograd context of who asks");
   using handle = caf::infer_handle_from_class_t<T>;
   (void)interface_registration<handle>::done;
   return node.spawn([&](caf::actor_system& system) -> handle {
-    if constexpr (std::is_final_v<T>)
-      return system.spawn<T>(std::move(args)...);
-    else
-      return system.spawn<guarded<T>>(std::move(args)...);
+    return system.spawn<guarded<T>>(std::move(args)...);
   });
 }
 

@@ -34,6 +34,8 @@ struct engine_options {
   /// That lead or run handlers. One more minds the timers, so that calls end even where all others
   /// wait.
   unsigned max_threads = 1024;
+  /// Spares beyond the few that every node has end after so long.
+  std::chrono::milliseconds retire_after{10'000};
 };
 
 /// The threads of a node and how they share its network.

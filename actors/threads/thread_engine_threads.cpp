@@ -10,7 +10,6 @@ namespace troupe {
 
 namespace {
 
-constexpr auto retire_after = std::chrono::seconds(10);
 constexpr std::chrono::microseconds longest_pause(5'000);
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
@@ -123,7 +122,7 @@ bool thread_engine::park() {
     return true;
   }
   while (me.awake.load() == 0) {
-    auto until = clock::now() + retire_after;
+    auto until = clock::now() + options_.retire_after;
     futex_wait(me.awake, 0, until);
     if (me.awake.load() != 0 || clock::now() < until) continue;
     std::lock_guard guard(threads_mutex_);

@@ -32,6 +32,8 @@ TEST(rpc_options, that_cannot_be_are_named) {
               HasSubstr("rpc_options::hang_limit is -5 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.hang_limit = std::chrono::milliseconds::max(); }),
               HasSubstr("or 0 for a node that may be silent for ever"));
+  EXPECT_THAT(refusal([](auto& o) { o.thread_idle_limit = 0ms; }),
+              HasSubstr("rpc_options::thread_idle_limit is 0 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.transport = static_cast<backend>(7); }),
               HasSubstr("rpc_options::transport is the number 7, but must be backend::automatic"));
   EXPECT_THAT(refusal([](auto& o) { o.overload = static_cast<when_full>(2); }),

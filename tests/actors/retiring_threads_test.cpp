@@ -10,24 +10,24 @@ namespace {
 
 void pass_door() { shared_door::current()->pass(); }
 
-// Ten seconds after the handlers.
 TEST(retiring_threads, leave_the_actors_that_have_work_to_others) {
   constexpr int many = 100;
-  auto nodes = local_nodes({"a"});
+  rpc_options options;
+  options.thread_idle_limit = 300ms;
+  auto nodes = local_nodes({"a"}, options);
   const auto& here = nodes[0];
+  unsigned threads = 0;
   {
     const shared_door door;
     std::vector<future<void>> calls;
     for (int i = 0; i < many; ++i) calls.push_back(here.rpc_async<&pass_door>("a", timeout(0ms)));
     ASSERT_TRUE(door->wait_for(many));
+    threads = here.debug_info().threads;
     door->open();
     for (const auto& one : calls) one.get();
   }
   const auto free_since = clock::now();
-  const auto threads = here.debug_info().threads;
   ASSERT_GE(threads, static_cast<unsigned>(many));
-  std::this_thread::sleep_until(free_since + 9s);
-
   const auto many_have_ended = [&] { return here.debug_info().threads < threads * 3 / 4; };
   std::vector<int> askers{0, 1, 2, 3};
   all_at_once(askers, [&](int&) {
