@@ -3,7 +3,8 @@ PRESET ?= release
 JOBS ?=
 ROWS ?=
 BUILD := build/$(PRESET)
-PARALLEL := $(if $(JOBS),--parallel $(JOBS))
+# A compiler for each core: ninja's two more would take each other's caches, 400 MB of headers each.
+PARALLEL := --parallel $(or $(JOBS),$(shell nproc))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup configure build test demo bench format format-check debug asan tsan soak clean

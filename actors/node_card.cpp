@@ -12,7 +12,6 @@ namespace troupe::detail {
 namespace {
 
 // Devices are numbers on the wire: 0 is host memory, n + 1 the GPU n.
-constexpr std::uint8_t most_gpus = 128;
 constexpr std::size_t most_bytes = max_member_address;
 
 struct wire_card {

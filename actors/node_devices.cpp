@@ -13,8 +13,6 @@ namespace troupe::detail {
 
 namespace {
 
-constexpr int most_gpus = 128;
-
 memory_place parse(const std::string& text, const std::string& where) {
   const auto refuse = [&](const std::string& why) {
     throw invalid_argument(where + ": '" + text + "' " + why +
@@ -33,7 +31,7 @@ memory_place parse(const std::string& text, const std::string& where) {
   return place_of(*device);
 }
 
-std::string describe(const device_owner& who) {
+std::string described(const device_owner& who) {
   return "rank " + std::to_string(who.rank) + " ('" + who.names.front() + "')";
 }
 
@@ -61,7 +59,7 @@ std::string list(const std::vector<memory_place>& places) {
 // "rank 0 ('a') maps cuda:0 to cuda:1 of 'b'"
 std::string sentence(const device_owner& giver, const device_route::entry& e,
                      const std::string& callee) {
-  return describe(giver) + " maps " + to_string(e.here) + " to " + to_string(e.there) + " of " +
+  return described(giver) + " maps " + to_string(e.here) + " to " + to_string(e.there) + " of " +
          callee;
 }
 
@@ -77,7 +75,7 @@ std::string one_to_one_problem(const device_owner& giver, const std::string& cal
         return sentence(giver, *before, quoted(callee)) + " and to " + to_string(e->there) +
                ": a device map must be one to one";
       if (before->there == e->there)
-        return describe(giver) + " maps both " + to_string(before->here) + " and " +
+        return described(giver) + " maps both " + to_string(before->here) + " and " +
                to_string(e->here) + " to " + to_string(e->there) + " of " + quoted(callee) +
                ": a device map must be one to one";
     }
@@ -103,7 +101,7 @@ device_route route_between(const device_owner& giver, const device_owner& callee
 }  // namespace
 
 device_directory device_directory::here() noexcept {
-  return {static_cast<std::uint8_t>(std::clamp(gpu_count(), 0, most_gpus))};
+  return {static_cast<std::uint8_t>(std::clamp<int>(gpu_count(), 0, most_gpus))};
 }
 
 node_devices read_device_options(const rpc_options& options, const device_directory& here) {
@@ -124,7 +122,7 @@ node_devices read_device_options(const rpc_options& options, const device_direct
 std::string own_device_problem(const device_owner& giver) {
   for (const auto& place : giver.devices.usable)
     if (!has(giver, place))
-      return describe(giver) + " has " + to_string(place) +
+      return described(giver) + " has " + to_string(place) +
              " among its rpc_options::devices, but " + gpus_of(giver);
   for (const auto& [callee, map] : giver.devices.maps) {
     for (const auto& e : map) {
@@ -143,13 +141,13 @@ std::string device_problem_between(const device_owner& giver, const device_owner
   const auto names = named_in(giver, callee);
   if (names.empty()) return "";
   if (names.size() > 1)
-    return describe(giver) + " has two device maps for " + describe(callee) + ", by its names '" +
+    return described(giver) + " has two device maps for " + described(callee) + ", by its names '" +
            names[0] + "' and '" + names[1] + "'";
   for (const auto& e : giver.devices.maps.at(names.front())) {
     if (!has(callee, e.there))
-      return sentence(giver, e, describe(callee)) + ", which has " + gpus_of(callee);
+      return sentence(giver, e, described(callee)) + ", which has " + gpus_of(callee);
     if (!may_use(callee, e.there))
-      return sentence(giver, e, describe(callee)) + ", whose rpc_options::devices are " +
+      return sentence(giver, e, described(callee)) + ", whose rpc_options::devices are " +
              list(callee.devices.usable);
   }
   return "";
@@ -167,7 +165,7 @@ std::optional<device_problem> find_device_problem(const std::vector<device_owner
       const auto callee = by_name.find(name);
       if (callee == by_name.end()) {
         if (may_come) continue;
-        return describe(giver) + " has a device map for '" + name +
+        return described(giver) + " has a device map for '" + name +
                "', but no node of the job is called that";
       }
       if (auto problem = device_problem_between(giver, *callee->second); !problem.empty())

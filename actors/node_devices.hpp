@@ -19,6 +19,9 @@ struct rpc_options;
 // I/O.
 namespace troupe::detail {
 
+/// Of a node: on the wire a device is a number in a byte.
+inline constexpr std::uint8_t most_gpus = 128;
+
 /// The devices that there are beside host memory.
 struct device_directory {
   std::uint8_t gpus = 0;

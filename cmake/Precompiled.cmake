@@ -1,8 +1,8 @@
 # The headers that take longest to read are read once: `base` has the standard library's, CAF's and
-# libtorch's tensor, for everything; `torch` has libtorch's modules and autograd as well. Tests are compiled
-# with other options, and have the same two with GoogleTest, and `troupe_tests` with what programs on Troupe
-# include. More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
-# anew in each source that uses it (ATen/ATen.h takes 1.5 s so, torch/torch.h 5).
+# libtorch's tensor. Tests are compiled with other options, one by one, and have the same with GoogleTest;
+# `troupe_tests` has what programs on Troupe include as well, `torch_tests` libtorch's modules and autograd too.
+# More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
+# anew in each source that uses it (1 s for base, 5 for torch_tests, 4 more for torch/torch.h).
 
 option(TROUPE_PRECOMPILE "Read the large headers once (2 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
 
@@ -32,7 +32,6 @@ set(_base
     <functional> <map> <memory> <mutex> <optional> <random> <set> <span> <sstream> <string> <string_view> <thread>
     <tuple> <unordered_map> <unordered_set> <utility> <variant> <vector>
     <ATen/core/Tensor.h> <caf/all.hpp> <fmt/format.h> <spdlog/spdlog.h>)
-set(_torch ${_base} <torch/csrc/autograd/engine.h> <torch/nn/module.h>)
 
 # _troupe_precompiled(NAME HEADERS...): what troupe_precompile(... NAME) uses. It compiles a source of its
 # own, since a precompiled header belongs to a target that compiles something.
@@ -45,12 +44,11 @@ function(_troupe_precompiled name)
   target_precompile_headers(troupe_precompiled_${name} PRIVATE ${ARGN})
 endfunction()
 _troupe_precompiled(base ${_base})
-_troupe_precompiled(torch ${_torch})
 if(TROUPE_TESTS)
   set(_tests <gmock/gmock.h> <gtest/gtest.h>)
   _troupe_precompiled(base_tests ${_base} ${_tests})
   _troupe_precompiled(troupe_tests ${_base} <troupe/troupe.hpp> ${_tests})
-  _troupe_precompiled(torch_tests ${_torch} <troupe/autograd.hpp> <troupe/optim.hpp> <troupe/troupe.hpp> ${_tests})
+  _troupe_precompiled(torch_tests ${_base} <torch/csrc/autograd/engine.h> <torch/nn/module.h> <troupe/autograd.hpp> <troupe/optim.hpp> <troupe/troupe.hpp> ${_tests})
   foreach(name IN ITEMS base troupe torch)
     target_link_libraries(troupe_precompiled_${name}_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
   endforeach()

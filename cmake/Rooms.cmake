@@ -17,6 +17,19 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
+# troupe_unity(TARGET): several of TARGET's sources are compiled as one (CMake's UNITY_BUILD). What they share,
+# libtorch's and CAF's inline code above all, is compiled once for each batch: a third of the time. Names in the
+# unnamed namespaces of one folder must differ; -DTROUPE_UNITY=OFF, which `make debug` has, shows what a source
+# forgets to include.
+option(TROUPE_UNITY "Compile several sources as one" ON)
+function(troupe_unity target)
+  if(TROUPE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+    # Of types of unnamed namespaces, which g++ does not expect in a file that is included.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
 macro(_troupe_default_precompile)
   if(NOT arg_PRECOMPILE)
     set(arg_PRECOMPILE base)
@@ -30,8 +43,8 @@ target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-
 
 # troupe_room(NAME [PRECOMPILE headers] [DEPENDS targets...]): the static library troupe_NAME of a room's
 # sources, which other rooms link by that name. A room that has only headers is an interface library.
-# PRECOMPILE, here and below: base or torch (tests: base, troupe or torch), or none, of Precompiled.cmake;
-# base if left out.
+# PRECOMPILE, here and below: what Precompiled.cmake has, base (tests: base, troupe or torch) or none; base if
+# left out.
 function(troupe_room name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILE" "DEPENDS")
   _troupe_default_precompile()
@@ -39,6 +52,7 @@ function(troupe_room name)
   if(sources)
     add_library(troupe_${name} STATIC ${sources})
     troupe_precompile(troupe_${name} ${arg_PRECOMPILE})
+    troupe_unity(troupe_${name})
     set(scope PUBLIC)
   else()
     add_library(troupe_${name} INTERFACE)
@@ -93,6 +107,7 @@ function(troupe_program name folder)
     target_link_libraries(troupe_app_${name} PUBLIC troupe_settings ${arg_DEPENDS})
     target_compile_definitions(troupe_app_${name} PRIVATE "${version}")
     troupe_precompile(troupe_app_${name} ${arg_PRECOMPILE})
+    troupe_unity(troupe_app_${name})
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_LIBRARIES troupe_app_${name})
     list(APPEND arg_DEPENDS troupe_app_${name})
   endif()
@@ -106,7 +121,8 @@ function(troupe_program name folder)
   endif()
 endfunction()
 
-# troupe_test(ROOM FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the tests of a folder.
+# troupe_test(ROOM FOLDER [PRECOMPILE headers] [BASE_ONLY regex] [DEPENDS targets...]): the tests of a folder.
+# Tests whose names match BASE_ONLY have base precompiled.
 #   *_test.cpp      a GoogleTest program each, which is a test of CTest, labelled with the room
 #     *_timing_test.cpp  the same, run while no other test runs, labelled "timing" too
 #     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
@@ -114,7 +130,7 @@ endfunction()
 #   other *.cpp     a library that all of them link
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
 function(troupe_test room folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE;BASE_ONLY" "DEPENDS")
   _troupe_default_precompile()
   file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
   set(out "${PROJECT_BINARY_DIR}/tests/${room}")
@@ -133,6 +149,7 @@ function(troupe_test room folder)
     add_library(troupe_test_${room} STATIC ${helpers})
     target_link_libraries(troupe_test_${room} PUBLIC ${base})
     troupe_precompile(troupe_test_${room} ${arg_PRECOMPILE}_tests)
+    troupe_unity(troupe_test_${room})
     list(APPEND base troupe_test_${room})
   endif()
 
@@ -153,7 +170,11 @@ function(troupe_test room folder)
     add_executable(${name} "${source}")
     target_link_libraries(${name} PRIVATE ${base} GTest::gtest_main troupe_sanitizer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
-    troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
+    if(arg_BASE_ONLY AND name MATCHES "${arg_BASE_ONLY}")
+      troupe_precompile(${name} base_tests)
+    else()
+      troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
+    endif()
     if(program_targets)
       add_dependencies(${name} ${program_targets})
     endif()

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "Cap'n Proto's words are little-endian");
 
-constexpr std::size_t word_size = 8;
+constexpr std::size_t word_bytes = 8;
 
 // A message of one segment whose root is an Envelope, with its body behind it
 // (https://capnproto.org/encoding.html). The fields of Envelope are where `capnp compile -ocapnp
@@ -32,7 +32,7 @@ struct layout {
 
 using schema_size = schema::Envelope::_capnpPrivate;
 static_assert(schema_size::dataWordSize == 8 && schema_size::pointerCount == 3);
-static_assert(sizeof(layout) == (2 + 8 + 3) * word_size);
+static_assert(sizeof(layout) == (2 + 8 + 3) * word_bytes);
 
 // A struct, right behind the pointer: its words of data and its pointers.
 constexpr std::uint64_t root_pointer = std::uint64_t{8} << 32 | std::uint64_t{3} << 48;
@@ -42,14 +42,14 @@ constexpr std::uint16_t inline_body = 0;
 constexpr std::uint64_t bytes_pointer = 2 << 2 | 1 | std::uint64_t{2} << 32;
 constexpr unsigned size_shift = 35;
 
-constexpr std::size_t in_words(std::size_t bytes) { return (bytes + word_size - 1) / word_size; }
+constexpr std::size_t in_words(std::size_t bytes) { return (bytes + word_bytes - 1) / word_bytes; }
 
 }  // namespace
 
 frame write_plain_envelope(const envelope_header& header, std::span<const std::byte> body) {
   const auto body_words = in_words(body.size());
   layout head{};
-  head.words = static_cast<std::uint32_t>(sizeof head / word_size - 1 + body_words);
+  head.words = static_cast<std::uint32_t>(sizeof head / word_bytes - 1 + body_words);
   head.root = root_pointer;
   head.version = protocol_version;
   head.kind = static_cast<std::uint16_t>(header.kind);
@@ -64,11 +64,11 @@ frame write_plain_envelope(const envelope_header& header, std::span<const std::b
   head.request = header.request;
   head.sender = header.sender;
   head.body = bytes_pointer | std::uint64_t{body.size()} << size_shift;
-  frame out(sizeof head + body_words * word_size);
-  out.resize(sizeof head + body_words * word_size);
+  frame out(sizeof head + body_words * word_bytes);
+  out.resize(sizeof head + body_words * word_bytes);
   std::memcpy(out.data(), &head, sizeof head);
   if (!body.empty()) {
-    std::memset(out.data() + out.size() - word_size, 0, word_size);
+    std::memset(out.data() + out.size() - word_bytes, 0, word_bytes);
     std::memcpy(out.data() + sizeof head, body.data(), body.size());
   }
   return out;
@@ -81,10 +81,10 @@ std::optional<plain_envelope> read_plain_envelope(std::span<const std::byte> byt
   const auto rest = bytes.size() - sizeof head;
   const auto size = head.body >> size_shift;
   const bool plain = head.further_segments == 0 &&
-                     (std::uint64_t{head.words} + 1) * word_size == bytes.size() &&
+                     (std::uint64_t{head.words} + 1) * word_bytes == bytes.size() &&
                      head.root == root_pointer && head.body_tag == inline_body &&
                      (head.body & ((std::uint64_t{1} << size_shift) - 1)) == bytes_pointer &&
-                     in_words(size) * word_size == rest && head.tensors == 0 && head.fault == 0;
+                     in_words(size) * word_bytes == rest && head.tensors == 0 && head.fault == 0;
   if (!plain) return std::nullopt;
   plain_envelope out;
   out.version = head.version;

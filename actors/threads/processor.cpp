@@ -18,8 +18,8 @@ constexpr nanoseconds empty_yield{1'500};   // takes less than that
 constexpr nanoseconds short_turn{200'000};  // of others, who poll and run a short handler
 constexpr unsigned most_in_a_row = 20;
 // Of two that find each other on one processor only one shall move, so the times are spread.
-constexpr clock::rep shortest_pause = 200'000;
-constexpr clock::rep longest_pause = 1'000'000'000;
+constexpr clock::rep least_between_moves = 200'000;
+constexpr clock::rep most_between_moves = 1'000'000'000;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void processor::move_away(clock::time_point now) noexcept {
   if (ticks < due) return;
   auto pause = pause_.load(std::memory_order_relaxed);
   const bool helped = ticks - due > 10 * pause;
-  pause = helped ? shortest_pause : std::min(2 * pause, longest_pause);
+  pause = helped ? least_between_moves : std::min(2 * pause, most_between_moves);
   pause_.store(pause, std::memory_order_relaxed);
   next_move_.store(ticks + pause / 2 + ticks % pause, std::memory_order_relaxed);
   in_a_row_.store(0, std::memory_order_relaxed);

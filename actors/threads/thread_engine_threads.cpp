@@ -10,14 +10,14 @@ namespace troupe {
 
 namespace {
 
-constexpr std::chrono::microseconds longest_pause(5'000);
+constexpr std::chrono::microseconds longest_knock(5'000);
 constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
 
 // Wakes again and again until it is done: somebody else than who shall hear of it may take a
 // wake-up of the network.
 template <class Done, class Wake>
 void until(Done&& done, Wake&& wake) {
-  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_pause)) {
+  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_knock)) {
     wake();
     std::this_thread::sleep_for(pause);
   }

@@ -2,7 +2,9 @@
 
 // Random autograd graphs, gone through by libtorch's engine and by ours.
 
-#include <torch/torch.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,7 @@
 // Distributed autograd contexts: what they record, backward passes through them, and their end.
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
 
 #include <troupe/autograd.hpp>
 

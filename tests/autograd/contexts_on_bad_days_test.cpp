@@ -1,6 +1,7 @@
 // Contexts whose nodes crash or cannot hear each other, on a simulated network.
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
 
 #include <troupe/autograd.hpp>
 #include <troupe/simulation.hpp>

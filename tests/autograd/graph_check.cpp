@@ -1,7 +1,7 @@
 #include "tests/autograd/graph_check.hpp"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "messages/error.hpp"
 #include "tests/autograd/program_traits.hpp"

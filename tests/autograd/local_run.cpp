@@ -1,6 +1,8 @@
 #include "tests/autograd/local_run.hpp"
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
 
 #include <map>
 #include <optional>

@@ -1,6 +1,6 @@
 // The actors that run backward passes: each for one context at a time, and for another one later.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <set>

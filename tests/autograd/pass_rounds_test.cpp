@@ -1,6 +1,8 @@
 // Backward passes whose roots leave messages out, over several nodes, and passes inside of passes.
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/types.h>
 
 #include <troupe/autograd.hpp>
 

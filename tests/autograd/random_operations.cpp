@@ -1,6 +1,8 @@
 #include "tests/autograd/random_operations.hpp"
 
-#include <torch/torch.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
 
 namespace troupe::test {
 

@@ -2,7 +2,9 @@
 
 // The edges of the part of a graph that is on one node: where gradients enter and where they leave.
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,11 @@
 // Modules that live on another node.
 
-#include <torch/torch.h>
+#include <torch/nn/functional/linear.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <troupe/autograd.hpp>
 #include <troupe/remote_module.hpp>

@@ -1,6 +1,6 @@
 #include "tests/autograd/spread_blocks.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <caf/typed_response_promise.hpp>
 

@@ -14,8 +14,6 @@ namespace troupe::bench {
 
 namespace {
 
-const std::string peer = "worker1";
-
 at::Tensor small_weight(std::int64_t rows, std::int64_t columns, double value) {
   return at::full({rows, columns}, value).requires_grad_(true);
 }

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t mib = 1 << 20;
 constexpr std::size_t large = 32 * mib;  // a few such calls say enough
-const std::string peer = "worker1";
-
 std::vector<measurement> call_actor(const node& here) {
   const auto numbers = here.spawn_on<count>(peer);
   return {times_of(call_times([&] { request(numbers, next_number{}).get(); }))};

@@ -13,6 +13,9 @@ class node;
 
 namespace troupe::bench {
 
+/// Whom rank 0 calls.
+inline const std::string peer = "worker1";
+
 /// Measures a row from rank 0; the other ranks serve.
 using row = std::function<std::vector<measurement>(const node&)>;
 

@@ -13,8 +13,6 @@ namespace troupe::bench {
 
 namespace {
 
-const std::string peer = "worker1";
-
 rref<at::Tensor> weight_here() {
   return this_node().make_rref(at::full({16, 16}, 0.01).requires_grad_(true));
 }

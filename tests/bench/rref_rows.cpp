@@ -7,8 +7,6 @@ namespace troupe::bench {
 
 namespace {
 
-const std::string peer = "worker1";
-
 std::int64_t one() { return 1; }
 std::int64_t plus_one(std::int64_t x) { return x + 1; }
 

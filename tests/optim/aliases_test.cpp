@@ -2,7 +2,9 @@
 // (optim/lane.hpp).
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 namespace troupe::test {
 namespace {

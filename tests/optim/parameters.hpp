@@ -1,6 +1,7 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/types.h>
 
 #include <troupe/autograd.hpp>
 #include <troupe/optim.hpp>
