@@ -1,5 +1,6 @@
 // How a node comes to be: rendezvous, transport, engine and actor system, in that order.
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -74,8 +75,16 @@ node_core::engine_maker on_threads(const rpc_options& options) {
   return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 
-// Who may join later is reckoned with when shared memory is divided.
+// Who may join later is reckoned with when shared memory and descriptors are divided.
 constexpr unsigned likely_newcomers = 8;
+
+// `open`: what it has opened of them already.
+void need_descriptors_of(std::size_t peers, std::size_t newcomers, std::size_t open = 0) {
+  auto who = "for a node with " + std::to_string(peers) + " peers";
+  if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
+  const auto whole = transport::descriptors_of_node(peers + newcomers);
+  transport::need_descriptors(whole - std::min(whole, open), who);
+}
 
 bool trusts_network(const rpc_options& options) {
   return options.trusted_network ||
@@ -159,9 +168,7 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
     // Only here: whatever is wrong with them, the others hear of it.
     auto devices = detail::read_device_options(options, here);
     check_hosts(known, options);
-    const auto peers = known.world_size - 1;
-    transport::need_descriptors(transport::descriptors_of_node(peers),
-                                "for a node with " + std::to_string(peers) + " peers");
+    need_descriptors_of(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
     const bool others_may_come =
         options.admits_newcomers && !transport::meets_on_this_host_alone(meet);
     net =
@@ -200,13 +207,18 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
   const auto meet = meeting_of(options);
+  std::size_t open = 0;
   const auto mine =
       transport::enter_job(meet, [&](transport::rank_t rank, const transport::job_secret& secret) {
         transport::ucx_options ucx;
         ucx.rank = rank;
         ucx.one_host = transport::meets_on_this_host_alone(meet);
         ucx.neighbours = likely_newcomers;
+        need_descriptors_of(1, 0);  // how many more there are is not known yet
+        const auto before = transport::descriptors().open;
         net = make_ucx(std::move(ucx), secret, options, *parts);
+        const auto after = transport::descriptors().open;
+        open = after - std::min(before, after);
         return detail::write_card({devices, net->address(), detail::rules_of(options)});
       });
   membership_view view;
@@ -222,6 +234,8 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
     throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
                            " in, but does not name it among its members");
   detail::check_cards(view, mine.rank, true);
+  // Better than to lose members one by one.
+  need_descriptors_of(view.members.size() - 1, 0, open);
   auto core =
       make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
   core->open(std::move(net), std::move(parts), view);

@@ -12,6 +12,7 @@
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/ucx/lanes.hpp"
 #include "transport/ucx/neighbours.hpp"
 #include "transport/ucx/permitted.hpp"
@@ -91,11 +92,11 @@ void backend::start_events() {
     good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
   }
   if (good) return;
-  const int reason = errno;
+  const auto why = with_descriptor_shortage(std::string("cannot make UCX's event descriptor: ") +
+                                            std::strerror(errno));
   if (event_fd_ >= 0) close(event_fd_);
   if (alarm_ >= 0) close(alarm_);
-  throw transport_error(std::string("cannot make UCX's event descriptor: ") +
-                        std::strerror(reason));
+  throw transport_error(why);
 }
 
 std::vector<std::byte> backend::address() const {
@@ -135,7 +136,8 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   if (const auto status = say_hello(p); status != UCS_OK) {
     orders_.push_back({&p, false, true});
     any_orders_.store(true, std::memory_order_release);
-    throw transport_error("cannot connect to " + who + ": " + ucs_status_string(status));
+    throw transport_error(
+        with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
   if (p.own) say_way(p);
@@ -184,11 +186,12 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     p->net->heard = link::clock::now();
   }
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
+    const transport_error why(with_descriptor_shortage("cannot connect to " + rank_name(rank) +
+                                                       " (" + p->place +
+                                                       "): " + ucs_status_string(status)));
     watch_.remove(p.get());
     neighbours::unwatch(p.get());
     p->status.store(peer::state::gone);
-    const transport_error why("cannot connect to " + rank_name(rank) + " (" + p->place +
-                              "): " + ucs_status_string(status));
     failed_.push_back(std::move(p));  // somebody may have heard of its end, and name it
     throw why;
   }
