@@ -155,6 +155,7 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
   forked::check();
   check_options(options);
+  detail::check_devices(options, here);
   transport::raise_descriptor_limit();
   return options.joins_running ? join_running(options, here) : found(options, here);
 }
@@ -165,7 +166,7 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
   std::unique_ptr<transport::transport> net;
   const auto meet = meeting_of(options);
   auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
-    // Only here: whatever is wrong with them, the others hear of it.
+    // Only here: whatever is wrong with the maps, which are about others, these hear of it.
     auto devices = detail::read_device_options(options, here);
     check_hosts(known, options);
     need_descriptors_of(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
@@ -247,6 +248,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const detail::device_directory& here) {
   forked::check();
   check_options(options);
+  detail::check_devices(options, here);
   const auto devices = detail::read_device_options(options, here);
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;
