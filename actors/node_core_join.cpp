@@ -164,14 +164,12 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
                                             const detail::device_directory& here) {
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
-  const auto meet = meeting_of(options);
-  auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
+  auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
     // Only here: whatever is wrong with the maps, which are about others, these hear of it.
     auto devices = detail::read_device_options(options, here);
     check_hosts(known, options);
     need_descriptors_of(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
-    const bool others_may_come =
-        options.admits_newcomers && !transport::meets_on_this_host_alone(meet);
+    const bool others_may_come = options.admits_newcomers && !known.meets_on_host_alone;
     net =
         make_ucx(founders_network(known, options, others_may_come), known.secret, options, *parts);
     return detail::write_card({std::move(devices), net->address(), detail::rules_of(options)});
@@ -213,7 +211,7 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
       transport::enter_job(meet, [&](transport::rank_t rank, const transport::job_secret& secret) {
         transport::ucx_options ucx;
         ucx.rank = rank;
-        ucx.one_host = transport::meets_on_this_host_alone(meet);
+        ucx.one_host = transport::newcomer_meets_on_this_host_alone(meet);
         ucx.neighbours = likely_newcomers;
         need_descriptors_of(1, 0);  // how many more there are is not known yet
         const auto before = transport::descriptors().open;

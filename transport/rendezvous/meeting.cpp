@@ -178,6 +178,7 @@ void rendezvous_meeting::learn_members(roster& out) {
   out.job = plan_.job;
   out.job_id = std::max<std::uint64_t>(1, stable_hash(fmt::format("{} {}", nonce_, plan_.job)));
   out.secret = session_->place().secret.value();
+  out.meets_on_host_alone = !given_place_ && meets_on_this_host_alone(plan_);
   count_local(out);
   if (plan_.rank == 0) tell_secret(out.all_on_one_host);
 }

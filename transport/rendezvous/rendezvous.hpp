@@ -66,7 +66,8 @@ struct pre_roster {
   std::uint64_t job_id = 0;  ///< differs for each rendezvous, also of the same job; never 0
   job_secret secret;
   bool all_on_one_host = false;
-  std::vector<member> members;  ///< by rank
+  bool meets_on_host_alone = false;  ///< newcomers, too, can come from this host alone
+  std::vector<member> members;       ///< by rank
 };
 
 class rendezvous_session;
@@ -86,9 +87,9 @@ struct roster : pre_roster {
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
-/// Do ranks, and newcomers, that meet like this surely run on one host? They do where rank 0
-/// listens on a loopback address. Throws rendezvous_error like `rendezvous`.
-bool meets_on_this_host_alone(const rendezvous_options& options);
+/// `pre_roster::meets_on_host_alone`, for who joins a running job. Throws rendezvous_error like
+/// `enter_job`.
+bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
 
 /// The address of this node's transport, which can depend on who else there is.
 using address_function = std::function<std::vector<std::byte>(const pre_roster&)>;
