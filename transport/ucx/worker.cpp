@@ -127,6 +127,12 @@ void check_room(const queue_shape& shape) {
     throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
                           " KiB does not fit into shared memory: " + room.folder + " has " +
                           std::to_string(room.free >> 10) + " KiB free");
+  // Who writes to it all the same is killed.
+  if (room.limit && room.limit->left < shape.memory())
+    throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
+                          " KiB does not fit into this process's memory: its limit, " +
+                          room.limit->file + ", leaves " + std::to_string(room.limit->left >> 10) +
+                          " KiB");
 }
 
 }  // namespace
