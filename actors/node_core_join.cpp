@@ -93,23 +93,43 @@ bool trusts_network(const rpc_options& options) {
 
 // Nobody's address is exchanged then: all ranks say so, before anything listens.
 void check_hosts(const transport::pre_roster& known, const rpc_options& options) {
-  if (known.all_on_one_host || trusts_network(options)) return;
+  if (trusts_network(options)) return;
   const auto& here = known.members.at(known.rank);
-  for (const auto& other : known.members)
+  const auto whom = [](const transport::member& one) { return "rank " + std::to_string(one.rank); };
+  for (const auto& other : known.members) {
     if (other.host_id != here.host_id)
       throw transport_error(
-          "rank " + std::to_string(known.rank) + " runs on " + here.host + ", rank " +
-          std::to_string(other.rank) + " on " + other.host +
+          whom(here) + " runs on " + here.host + ", " + whom(other) + " on " + other.host +
           ": UCX's protocol between hosts lets whoever reaches its port write into a rank, without "
           "the job's secret, so it is refused. If nobody else can reach the network between these "
           "hosts, set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+    if (other.process_namespace != here.process_namespace)
+      throw transport_error(
+          whom(here) + " and " + whom(other) + " run on " + here.host +
+          " in two process namespaces, pid:[" + std::to_string(here.process_namespace) +
+          "] and pid:[" + std::to_string(other.process_namespace) +
+          "], and could not see one another's end, so they would use the loopback interface: UCX's "
+          "protocol there lets whoever reaches its port write into a rank, without the job's "
+          "secret, so it is refused. Give the containers one process namespace (of a pod: "
+          "shareProcessNamespace); or, if nobody else can reach the network, set "
+          "rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+  }
+}
+
+// Across process namespaces nodes of one host talk over the network.
+bool all_see_one_another(const transport::pre_roster& known) {
+  return known.all_on_one_host && std::ranges::all_of(known.members, [&](const auto& one) {
+           return one.process_namespace == known.members.front().process_namespace;
+         });
 }
 
 transport::ucx_options founders_network(const transport::pre_roster& known,
                                         const rpc_options& options, bool others_may_come) {
   transport::ucx_options ucx;
   ucx.rank = known.rank;
-  ucx.one_host = known.all_on_one_host && !others_may_come;
+  const bool here_alone = known.all_on_one_host && !others_may_come;
+  ucx.one_host = here_alone && all_see_one_another(known);
+  if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
   const auto& self = known.members.at(known.rank);
   ucx.neighbours = options.admits_newcomers ? likely_newcomers : 0;
   for (const auto& other : known.members) {
@@ -124,7 +144,7 @@ std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
                                                const transport::job_secret& secret,
                                                const rpc_options& options, late_parts& parts) {
   ucx.trusted_network = trusts_network(options);
-  ucx.net_devices = options.net_devices;
+  if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
   ucx.keepalive = options.keepalive;
   ucx.tcp_limit = options.keepalive * 5 / 2;
   const auto proof = secret.subkey("transport").sign({});

@@ -137,14 +137,16 @@ bool rendezvous_meeting::announce() {
                           .host_id = host_.id,
                           .process = host_.process,
                           .incarnation = static_cast<std::uint64_t>(incarnation),
-                          .visit = visit_};
+                          .visit = visit_,
+                          .process_namespace = host_.process_namespace};
   const auto there = decode_announcement(announcements().give(encode(mine)));
   if (there.visit == visit_) {
     session_->joined();
     return true;
   }
   if (session_->is_over()) return false;
-  const bool ourselves = there.host_id == host_.id && there.process == host_.process;
+  const bool ourselves = there.host_id == host_.id && there.process == host_.process &&
+                         there.process_namespace == host_.process_namespace;
   const auto text = fmt::format(
       "rank {} came twice: {} and {}; {}", plan_.rank, whom(there.host, there.process), me(),
       ourselves ? "this process must close its earlier roster first"
@@ -171,7 +173,8 @@ void rendezvous_meeting::learn_members(roster& out) {
                            .incarnation = a.incarnation,
                            .host = std::move(a.host),
                            .host_id = std::move(a.host_id),
-                           .process = a.process});
+                           .process = a.process,
+                           .process_namespace = a.process_namespace});
   }
   out.rank = plan_.rank;
   out.world_size = plan_.world_size;

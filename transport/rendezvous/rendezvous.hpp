@@ -49,11 +49,12 @@ struct rendezvous_options {
 struct member {
   std::uint32_t rank = 0;
   std::string name;
-  std::vector<std::byte> address;  ///< its transport's
-  std::uint64_t incarnation = 0;   ///< grows each time a process joins the same store
-  std::string host;                ///< its host's name, for people
-  std::string host_id;             ///< equal if and only if on one host and network namespace
-  std::uint64_t process = 0;       ///< its process id
+  std::vector<std::byte> address;       ///< its transport's
+  std::uint64_t incarnation = 0;        ///< grows each time a process joins the same store
+  std::string host;                     ///< its host's name, for people
+  std::string host_id;                  ///< equal if and only if on one host and network namespace
+  std::uint64_t process = 0;            ///< its process id
+  std::uint64_t process_namespace = 0;  ///< of one host: equal if each can see the other's end
 };
 
 /// What is known once all ranks have come, before they have addresses.

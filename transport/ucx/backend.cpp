@@ -34,12 +34,21 @@ constexpr std::chrono::milliseconds longest_goodbye{200};
 
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
-[[noreturn]] void throw_apart(rank_t rank, const peer& p) {
-  throw transport_error(
-      "cannot connect to " + rank_name(rank) + ": it is in " + p.place +
-      ", and there is no network for the two: UCX's protocol lets whoever reaches its port write "
-      "into this process, so it is used only where rpc_options::trusted_network or "
-      "TROUPE_TRUSTED_NETWORK=1 says, on every node, that nobody else can reach the network");
+[[noreturn]] void throw_apart(const ucx_options& here, rank_t rank, const peer& p) {
+  std::string why;
+  if (here.trusted_network && here.kind == ucx_kind::shared_memory)
+    why = "the transport is 'shared_memory'";
+  else if (here.trusted_network && here.one_host)
+    why =
+        "where the job meets, at a loopback address, nodes are taken to share memory, and open no "
+        "port; let it meet at another address (MASTER_ADDR)";
+  else
+    why =
+        "UCX's protocol lets whoever reaches its port write into this process, so it is used only "
+        "where rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 says, on every node, that "
+        "nobody else can reach the network";
+  throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p.place +
+                        ", and there is no network for the two: " + why);
 }
 
 }  // namespace
@@ -156,7 +165,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   p->same_host = p->place.empty();
   p->shared = p->same_host && options_.kind != ucx_kind::tcp;
   const bool network = !p->same_host;
-  if (network && (!uses_network(options_) || there.network.empty())) throw_apart(rank, *p);
+  if (network && (!uses_network(options_) || there.network.empty()))
+    throw_apart(options_, rank, *p);
   p->shape = queue_shapes[std::max(shape_, there.shape)];
   if (p->same_host) {
     p->place = "same host";
