@@ -2,6 +2,7 @@
 
 #include "actors/operators/permission.hpp"
 #include "messages/error.hpp"
+#include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe {
 
@@ -26,9 +27,35 @@ void check_choice(const char* option, Enum value, Enum last, const char* choices
     refuse(option, "the number " + std::to_string(static_cast<int>(value)), choices);
 }
 
+void check_names(const rpc_options& options) {
+  const auto check = [](const char* option, const std::string& text) {
+    if (const auto problem = transport::worker_name_problem(text); !problem.empty())
+      throw invalid_argument("rpc_options::" + std::string(option) + " " + problem);
+  };
+  auto all = transport::complete_worker_name(options.name, options.rank.value_or(0));
+  check("name", all);
+  for (const auto& alias : options.aliases) {
+    check("aliases", alias);
+    all += ',' + alias;
+  }
+  check("name with rpc_options::aliases:", all);
+}
+
+// For who joins a running job, the two say nothing of each other.
+void check_place(const rpc_options& options) {
+  if (options.joins_running || !options.world_size) return;
+  if (options.world_size == 0u) refuse("world_size", "0", "1 or more: ranks of the job");
+  if (options.rank && *options.rank >= *options.world_size)
+    refuse("rank", std::to_string(*options.rank),
+           "from 0 to " + std::to_string(*options.world_size - 1) + ", since world_size is " +
+               std::to_string(*options.world_size));
+}
+
 }  // namespace
 
 void check_options(const rpc_options& options) {
+  check_names(options);
+  check_place(options);
   if (options.rpc_timeout.count() < 0)
     throw invalid_argument("RPC Timeout must be non-negative: rpc_options::rpc_timeout is " +
                            std::to_string(options.rpc_timeout.count()) + " ms (0: for ever)");

@@ -1,5 +1,6 @@
 // How a node comes to be: rendezvous, transport, engine and actor system, in that order.
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -74,8 +75,16 @@ node_core::engine_maker on_threads(const rpc_options& options) {
   return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 
-// Who may join later is reckoned with when shared memory is divided.
+// Who may join later is reckoned with when shared memory and descriptors are divided.
 constexpr unsigned likely_newcomers = 8;
+
+// `open`: what it has opened of them already.
+void need_descriptors_of(std::size_t peers, std::size_t newcomers, std::size_t open = 0) {
+  auto who = "for a node with " + std::to_string(peers) + " peers";
+  if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
+  const auto whole = transport::descriptors_of_node(peers + newcomers);
+  transport::need_descriptors(whole - std::min(whole, open), who);
+}
 
 bool trusts_network(const rpc_options& options) {
   return options.trusted_network ||
@@ -84,23 +93,43 @@ bool trusts_network(const rpc_options& options) {
 
 // Nobody's address is exchanged then: all ranks say so, before anything listens.
 void check_hosts(const transport::pre_roster& known, const rpc_options& options) {
-  if (known.all_on_one_host || trusts_network(options)) return;
+  if (trusts_network(options)) return;
   const auto& here = known.members.at(known.rank);
-  for (const auto& other : known.members)
+  const auto whom = [](const transport::member& one) { return "rank " + std::to_string(one.rank); };
+  for (const auto& other : known.members) {
     if (other.host_id != here.host_id)
       throw transport_error(
-          "rank " + std::to_string(known.rank) + " runs on " + here.host + ", rank " +
-          std::to_string(other.rank) + " on " + other.host +
+          whom(here) + " runs on " + here.host + ", " + whom(other) + " on " + other.host +
           ": UCX's protocol between hosts lets whoever reaches its port write into a rank, without "
           "the job's secret, so it is refused. If nobody else can reach the network between these "
           "hosts, set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+    if (other.process_namespace != here.process_namespace)
+      throw transport_error(
+          whom(here) + " and " + whom(other) + " run on " + here.host +
+          " in two process namespaces, pid:[" + std::to_string(here.process_namespace) +
+          "] and pid:[" + std::to_string(other.process_namespace) +
+          "], and could not see one another's end, so they would use the loopback interface: UCX's "
+          "protocol there lets whoever reaches its port write into a rank, without the job's "
+          "secret, so it is refused. Give the containers one process namespace (of a pod: "
+          "shareProcessNamespace); or, if nobody else can reach the network, set "
+          "rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+  }
+}
+
+// Across process namespaces nodes of one host talk over the network.
+bool all_see_one_another(const transport::pre_roster& known) {
+  return known.all_on_one_host && std::ranges::all_of(known.members, [&](const auto& one) {
+           return one.process_namespace == known.members.front().process_namespace;
+         });
 }
 
 transport::ucx_options founders_network(const transport::pre_roster& known,
                                         const rpc_options& options, bool others_may_come) {
   transport::ucx_options ucx;
   ucx.rank = known.rank;
-  ucx.one_host = known.all_on_one_host && !others_may_come;
+  const bool here_alone = known.all_on_one_host && !others_may_come;
+  ucx.one_host = here_alone && all_see_one_another(known);
+  if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
   const auto& self = known.members.at(known.rank);
   ucx.neighbours = options.admits_newcomers ? likely_newcomers : 0;
   for (const auto& other : known.members) {
@@ -115,7 +144,7 @@ std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
                                                const transport::job_secret& secret,
                                                const rpc_options& options, late_parts& parts) {
   ucx.trusted_network = trusts_network(options);
-  ucx.net_devices = options.net_devices;
+  if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
   ucx.keepalive = options.keepalive;
   ucx.tcp_limit = options.keepalive * 5 / 2;
   const auto proof = secret.subkey("transport").sign({});
@@ -146,6 +175,7 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
   forked::check();
   check_options(options);
+  detail::check_devices(options, here);
   transport::raise_descriptor_limit();
   return options.joins_running ? join_running(options, here) : found(options, here);
 }
@@ -154,16 +184,12 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
                                             const detail::device_directory& here) {
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
-  const auto meet = meeting_of(options);
-  auto roster = transport::rendezvous(meet, [&](const transport::pre_roster& known) {
-    // Only here: whatever is wrong with them, the others hear of it.
+  auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
+    // Only here: whatever is wrong with the maps, which are about others, these hear of it.
     auto devices = detail::read_device_options(options, here);
     check_hosts(known, options);
-    const auto peers = known.world_size - 1;
-    transport::need_descriptors(transport::descriptors_of_node(peers),
-                                "for a node with " + std::to_string(peers) + " peers");
-    const bool others_may_come =
-        options.admits_newcomers && !transport::meets_on_this_host_alone(meet);
+    need_descriptors_of(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
+    const bool others_may_come = options.admits_newcomers && !known.meets_on_host_alone;
     net =
         make_ucx(founders_network(known, options, others_may_come), known.secret, options, *parts);
     return detail::write_card({std::move(devices), net->address(), detail::rules_of(options)});
@@ -200,13 +226,18 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
   auto parts = std::make_unique<late_parts>();
   std::unique_ptr<transport::transport> net;
   const auto meet = meeting_of(options);
+  std::size_t open = 0;
   const auto mine =
       transport::enter_job(meet, [&](transport::rank_t rank, const transport::job_secret& secret) {
         transport::ucx_options ucx;
         ucx.rank = rank;
-        ucx.one_host = transport::meets_on_this_host_alone(meet);
+        ucx.one_host = transport::newcomer_meets_on_this_host_alone(meet);
         ucx.neighbours = likely_newcomers;
+        need_descriptors_of(1, 0);  // how many more there are is not known yet
+        const auto before = transport::descriptors().open;
         net = make_ucx(std::move(ucx), secret, options, *parts);
+        const auto after = transport::descriptors().open;
+        open = after - std::min(before, after);
         return detail::write_card({devices, net->address(), detail::rules_of(options)});
       });
   membership_view view;
@@ -222,6 +253,8 @@ std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
     throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
                            " in, but does not name it among its members");
   detail::check_cards(view, mine.rank, true);
+  // Better than to lose members one by one.
+  need_descriptors_of(view.members.size() - 1, 0, open);
   auto core =
       make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
   core->open(std::move(net), std::move(parts), view);
@@ -233,6 +266,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
     const detail::device_directory& here) {
   forked::check();
   check_options(options);
+  detail::check_devices(options, here);
   const auto devices = detail::read_device_options(options, here);
   auto network = std::make_shared<transport::loopback_network>();
   std::random_device random;

@@ -45,10 +45,11 @@ bool may_use(const device_owner& who, const memory_place& place) {
          std::find(usable.begin(), usable.end(), place) != usable.end();
 }
 
-std::string gpus_of(const device_owner& who) {
-  const auto count = static_cast<int>(who.devices.gpus);
+std::string describe_gpus(int count) {
   return count == 0 ? "no GPU" : std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
 }
+
+std::string gpus_of(const device_owner& who) { return describe_gpus(who.devices.gpus); }
 
 std::string list(const std::vector<memory_place>& places) {
   std::string out;
@@ -102,6 +103,14 @@ device_route route_between(const device_owner& giver, const device_owner& callee
 
 device_directory device_directory::here() noexcept {
   return {static_cast<std::uint8_t>(std::clamp<int>(gpu_count(), 0, most_gpus))};
+}
+
+void check_devices(const rpc_options& options, const device_directory& here) {
+  for (const auto& text : options.devices)
+    if (const auto place = parse(text, "rpc_options::devices");
+        place.where != memory_place::kind::host && place.device >= here.gpus)
+      throw invalid_argument("rpc_options::devices has '" + text + "', but libtorch finds " +
+                             describe_gpus(here.gpus) + " in this process");
 }
 
 node_devices read_device_options(const rpc_options& options, const device_directory& here) {

@@ -39,6 +39,9 @@ struct node_devices {
   friend bool operator==(const node_devices&, const node_devices&) = default;
 };
 
+/// Throws invalid_argument for `rpc_options::devices` that are none, or not among these.
+void check_devices(const rpc_options& options, const device_directory& here);
+
 /// `rpc_options::device_maps` and `devices` of a node that has such devices. Throws
 /// invalid_argument for what is no device.
 node_devices read_device_options(const rpc_options& options, const device_directory& here);

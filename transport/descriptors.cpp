@@ -63,4 +63,9 @@ std::string descriptor_shortage() {
       now.limit);
 }
 
+std::string with_descriptor_shortage(std::string text) {
+  // Where it happened there may have been fewer than now, and that was told.
+  return text.ends_with("(ulimit -n)") ? text : text + descriptor_shortage();
+}
+
 }  // namespace troupe::transport

@@ -33,4 +33,7 @@ void need_descriptors(std::size_t more, const std::string& for_what);
 /// nothing: for errors whose cause that may be.
 std::string descriptor_shortage();
 
+/// The text of such an error with that behind it, unless it is there already.
+std::string with_descriptor_shortage(std::string text);
+
 }  // namespace troupe::transport

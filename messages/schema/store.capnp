@@ -83,6 +83,9 @@ struct Announcement {
   incarnation @4 :UInt64;
   visit @5 :UInt64;
   # A random number: this call of rendezvous().
+
+  processNamespace @6 :UInt64;
+  # On one host: equal for two processes if and only if each can see the other's end.
 }
 
 struct Verdict {

@@ -97,21 +97,67 @@ TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
   node.shutdown(true, patience);
 }
 
-TEST(descriptors, that_are_too_few_are_told_by_every_rank) {
-  const temporary_folder folder;
-  const auto at = [&](const std::string& name) { return (folder.path() / name).string(); };
-  std::vector<std::unique_ptr<rank_process>> ranks;
-  for (const std::string rank : {"0", "1"})
-    ranks.push_back(std::make_unique<rank_process>(
-        std::vector<std::string>{"sh", "-c", "ulimit -n 30; exec \"$@\" 2> " + at(rank), "sh",
-                                 program, rank, "2", at("meet")}));
-  for (auto& one : ranks) EXPECT_TRUE(eventually([&] { return one->ended(); }));
-  for (const std::string rank : {"0", "1"}) {
-    std::ifstream text(at(rank));
-    const std::string said{std::istreambuf_iterator<char>(text), {}};
-    EXPECT_THAT(said, HasSubstr("this process may have 30 file descriptors, of which"));
-    EXPECT_THAT(said, HasSubstr("more for a node with 1 peers; raise the limit (ulimit -n "));
+/// Ranks of a job that may have few descriptors, and what they say of that.
+class few_descriptors : public testing::Test {
+protected:
+  std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  /// Starts rank_program with these arguments behind the file.
+  std::unique_ptr<rank_process> start(int limit, const std::string& rank, const std::string& size,
+                                      const std::string& how = "") const {
+    return std::make_unique<rank_process>(std::vector<std::string>{
+        "sh", "-c", "ulimit -n " + std::to_string(limit) + "; exec \"$@\" 2> " + at(rank), "sh",
+        program, rank, size, at("meet"), how});
   }
+
+  std::string said_by(const std::string& rank) const {
+    std::ifstream text(at(rank));
+    return {std::istreambuf_iterator<char>(text), {}};
+  }
+
+private:
+  const temporary_folder folder_;
+};
+
+TEST_F(few_descriptors, are_told_by_every_rank) {
+  const auto first = start(30, "0", "2");
+  const auto second = start(30, "1", "2");
+  EXPECT_TRUE(eventually([&] { return first->ended() && second->ended(); }));
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_THAT(said_by(rank), HasSubstr("this process may have 30 file descriptors, of which"));
+    EXPECT_THAT(said_by(rank),
+                HasSubstr("more for a node with 1 peers; raise the limit (ulimit -n "));
+  }
+}
+
+TEST_F(few_descriptors, are_too_few_for_a_founder_who_must_have_room_for_newcomers) {
+  const auto founder = start(60, "0", "1", "dynamic");
+  EXPECT_TRUE(eventually([&] { return founder->ended(); }));
+  EXPECT_EQ(founder->exit_code(), 1);
+  EXPECT_THAT(said_by("0"), HasSubstr("for a node with 0 peers and room for 8 newcomers; raise"));
+}
+
+// It has enough to ask, and to learn how many there are.
+TEST_F(few_descriptors, are_told_by_a_newcomer_to_many) {
+  const auto newcomer = start(48, "4", "4", "comes");
+  std::vector<std::unique_ptr<rank_process>> others;
+  for (const std::string rank : {"1", "2", "3"})
+    others.push_back(std::make_unique<rank_process>(
+        std::vector<std::string>{program, rank, "4", at("meet"), "dynamic"}));
+  rpc_options options;
+  options.rank = 0;
+  options.world_size = 4;
+  options.init_method = "file://" + at("meet");
+  options.admits_newcomers = true;
+  const auto node = init_rpc(options);
+  EXPECT_TRUE(eventually([&] { return newcomer->ended(); }));
+  EXPECT_EQ(newcomer->exit_code(), 1);
+  EXPECT_THAT(said_by("4"), HasSubstr("this process may have 48 file descriptors, of which"));
+  EXPECT_THAT(said_by("4"), HasSubstr("for a node with 4 peers; raise the limit (ulimit -n "));
+  // Nobody else minds.
+  EXPECT_TRUE(eventually([&] { return node.epoch() >= 2 && node.world_size() == 4; }));
+  for (std::uint32_t rank = 1; rank < 4; ++rank) EXPECT_EQ(node.rpc_sync<&plus_one>(rank, 41), 42);
+  node.shutdown(true, patience);
 }
 
 }  // namespace

@@ -44,6 +44,51 @@ TEST(rpc_options, that_cannot_be_are_named) {
               HasSubstr("rpc_options::operators has 'everything'"));
 }
 
+TEST(rpc_options, of_a_place_and_a_name_that_cannot_be_are_named) {
+  EXPECT_THAT(refusal([](auto& o) { o.world_size = 0; }),
+              HasSubstr("rpc_options::world_size is 0, but must be 1 or more"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.rank = 2;
+                o.world_size = 2;
+              }),
+              HasSubstr("rpc_options::rank is 2, but must be from 0 to 1"));
+  EXPECT_THAT(refusal([](auto& o) { o.name = "bad name!"; }),
+              HasSubstr("rpc_options::name must match [A-Za-z0-9_:-]+, but is 'bad name!'"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.aliases = {"ps", ""};
+              }),
+              HasSubstr("rpc_options::aliases must be non-empty"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.name = "a";
+                o.aliases = {"b", "a"};
+              }),
+              HasSubstr("rpc_options::aliases: 'a' is given twice"));
+  rpc_options comes_back;
+  comes_back.joins_running = true;
+  comes_back.rank = 2;
+  comes_back.world_size = 2;
+  EXPECT_NO_THROW(check_options(comes_back));
+}
+
+// Nobody else comes: who waited for others would say so after a minute.
+TEST(rpc_options, of_devices_that_are_not_there_are_named_before_anybody_is_waited_for) {
+  const temporary_folder folder;
+  rpc_options options;
+  options.init_method = "file://" + (folder.path() / "meet").string();
+  options.rank = 0;
+  options.world_size = 2;
+  options.devices = {"cpu", "cuda:99"};
+  const std::string expected = "rpc_options::devices has 'cuda:99', but libtorch finds ";
+  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(options); }).text, HasSubstr(expected));
+  EXPECT_THAT(fault_of<invalid_argument>([&] { local_nodes({"a"}, options); }).text,
+              HasSubstr(expected));
+  options.joins_running = true;
+  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(options); }).text, HasSubstr(expected));
+  options.devices = {"gpu:0"};
+  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(options); }).text,
+              HasSubstr("rpc_options::devices: 'gpu:0' is no device"));
+}
+
 struct difference {
   const char* name;
   void (*make)(rpc_options&);

@@ -170,7 +170,8 @@ TEST_P(joining, is_refused_with_a_name_or_a_rank_that_is_taken) {
   EXPECT_THAT(refusal(taken), testing::HasSubstr("nobody else can have its rank"));
   taken.rank = 12;
   EXPECT_THAT(refusal(taken), testing::HasSubstr("rank 12 was never in this job"));
-  EXPECT_THAT(refusal(newcomer("b!")), testing::HasSubstr("must match"));
+  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(newcomer("b!")); }).text,
+              testing::HasSubstr("must match"));
   EXPECT_EQ(nodes[0].epoch(), 1u);
   nodes.push_back(join("b"));
   ASSERT_TRUE(all_see(nodes, 2));
@@ -248,6 +249,27 @@ TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
   options.joins_running = true;
   options.name = "a";
   nodes.push_back(init_rpc(options));
+  EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("a", 41), 42);
+  shut_down(nodes);
+}
+
+// One that is alone listens on this host, and has a port that newcomers can know.
+TEST(joining_by_the_environment, finds_a_founder_alone_that_was_told_no_address) {
+  for (const char* name : {"MASTER_ADDR", "RANK", "WORLD_SIZE"}) unsetenv(name);
+  setenv("MASTER_PORT", std::to_string(free_port()).c_str(), 1);
+  rpc_options founding;
+  founding.rank = 0;
+  founding.world_size = 1;
+  founding.admits_newcomers = true;
+  std::vector<node> nodes{init_rpc(founding)};
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  rpc_options options;
+  options.joins_running = true;
+  options.name = "a";
+  options.init_timeout = patience;
+  nodes.push_back(init_rpc(options));
+  unsetenv("MASTER_ADDR");
+  unsetenv("MASTER_PORT");
   EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("a", 41), 42);
   shut_down(nodes);
 }

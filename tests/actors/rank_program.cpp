@@ -1,7 +1,7 @@
 // A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE
-// [HANG_LIMIT_MS|dynamic|joins|tcp]. "dynamic": a founder of a job that admits newcomers, "joins":
-// one that comes back, "tcp": over TCP. Serves until the job ends; exits with 3 when the job has
-// shut it out.
+// [HANG_LIMIT_MS|dynamic|joins|comes|tcp]. "dynamic": a founder of a job that admits newcomers,
+// "joins": one that comes back, "comes": a new one, whatever RANK is, "tcp": over TCP. Serves until
+// the job ends; exits with 3 when the job has shut it out.
 
 #include <cstdio>
 #include <string>
@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
     options.init_method = std::string("file://") + argv[3];
     const std::string how = argc > 4 ? argv[4] : "";
     options.admits_newcomers = how == "dynamic";
-    options.joins_running = how == "joins";
+    options.joins_running = how == "joins" || how == "comes";
+    if (how == "comes") options.rank.reset();
     if (how == "tcp") options.transport = troupe::backend::tcp;
     options.trusted_network = how == "tcp";  // no more than a test
     if (!how.empty() && how.find_first_not_of("0123456789") == std::string::npos)

@@ -33,6 +33,8 @@ void expect_whole(const std::vector<outcome>& outcomes) {
       EXPECT_EQ(to_text(m.address), "address of " + std::to_string(other));
       EXPECT_EQ(m.host, this_host().name);
       EXPECT_EQ(m.process, static_cast<std::uint64_t>(getpid()));
+      EXPECT_NE(m.process_namespace, 0u);
+      EXPECT_EQ(m.process_namespace, this_host().process_namespace);
       incarnations.insert(m.incarnation);
     }
     EXPECT_EQ(incarnations.size(), size);

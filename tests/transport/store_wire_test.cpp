@@ -134,7 +134,7 @@ TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(store_reply{.what = store_reply::kind::missing, .keys = {"x", "y", "z"}}),
        decode_store_reply);
   fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
-  fuzz(encode(announcement{"name", "host", "id", 2, 3, 4}), decode_announcement);
+  fuzz(encode(announcement{"name", "host", "id", 2, 3, 4, 5}), decode_announcement);
   fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
   fuzz(encode(wish()), decode_door_entry);
   fuzz(encode(door_answer{"", 7, 42, to_bytes("who there is")}), decode_door_answer);

@@ -21,6 +21,7 @@ host_identity this_host() {
   if (stat("/proc/self/ns/net", &space) != 0) space.st_ino = 0;
   out.network = boot + " " + std::to_string(space.st_ino);
   out.id = out.network + " " + out.name;
+  if (stat("/proc/self/ns/pid", &space) == 0) out.process_namespace = space.st_ino;
   out.process = static_cast<std::uint64_t>(getpid());
   return out;
 }

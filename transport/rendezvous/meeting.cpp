@@ -137,14 +137,16 @@ bool rendezvous_meeting::announce() {
                           .host_id = host_.id,
                           .process = host_.process,
                           .incarnation = static_cast<std::uint64_t>(incarnation),
-                          .visit = visit_};
+                          .visit = visit_,
+                          .process_namespace = host_.process_namespace};
   const auto there = decode_announcement(announcements().give(encode(mine)));
   if (there.visit == visit_) {
     session_->joined();
     return true;
   }
   if (session_->is_over()) return false;
-  const bool ourselves = there.host_id == host_.id && there.process == host_.process;
+  const bool ourselves = there.host_id == host_.id && there.process == host_.process &&
+                         there.process_namespace == host_.process_namespace;
   const auto text = fmt::format(
       "rank {} came twice: {} and {}; {}", plan_.rank, whom(there.host, there.process), me(),
       ourselves ? "this process must close its earlier roster first"
@@ -171,13 +173,15 @@ void rendezvous_meeting::learn_members(roster& out) {
                            .incarnation = a.incarnation,
                            .host = std::move(a.host),
                            .host_id = std::move(a.host_id),
-                           .process = a.process});
+                           .process = a.process,
+                           .process_namespace = a.process_namespace});
   }
   out.rank = plan_.rank;
   out.world_size = plan_.world_size;
   out.job = plan_.job;
   out.job_id = std::max<std::uint64_t>(1, stable_hash(fmt::format("{} {}", nonce_, plan_.job)));
   out.secret = session_->place().secret.value();
+  out.meets_on_host_alone = !given_place_ && meets_on_this_host_alone(plan_);
   count_local(out);
   if (plan_.rank == 0) tell_secret(out.all_on_one_host);
 }

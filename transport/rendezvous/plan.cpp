@@ -239,8 +239,7 @@ rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method
   return plan;
 }
 
-bool meets_on_this_host_alone(const rendezvous_options& given) {
-  const auto plan = make_newcomers_plan(given, true);
+bool meets_on_this_host_alone(const rendezvous_plan& plan) {
   if (plan.how != rendezvous_plan::way::tcp || plan.listen_address) return false;
   if (plan.master.host == "localhost") return true;
   // A name may be a loopback address on its own machine alone.
@@ -249,6 +248,10 @@ bool meets_on_this_host_alone(const rendezvous_options& given) {
   if (inet_pton(AF_INET, plan.master.host.c_str(), &v4) == 1)
     return (ntohl(v4.s_addr) >> 24) == 127;
   return inet_pton(AF_INET6, plan.master.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+bool newcomer_meets_on_this_host_alone(const rendezvous_options& options) {
+  return meets_on_this_host_alone(make_newcomers_plan(options, true));
 }
 
 }  // namespace troupe::transport

@@ -49,4 +49,8 @@ rendezvous_plan make_plan(const rendezvous_options& options, bool method);
 /// count.
 rendezvous_plan make_newcomers_plan(const rendezvous_options& options, bool method);
 
+/// Do those who meet by this plan, newcomers included, surely run on one host? They do where rank 0
+/// listens on a loopback address.
+bool meets_on_this_host_alone(const rendezvous_plan& plan);
+
 }  // namespace troupe::transport

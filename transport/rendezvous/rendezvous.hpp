@@ -49,11 +49,12 @@ struct rendezvous_options {
 struct member {
   std::uint32_t rank = 0;
   std::string name;
-  std::vector<std::byte> address;  ///< its transport's
-  std::uint64_t incarnation = 0;   ///< grows each time a process joins the same store
-  std::string host;                ///< its host's name, for people
-  std::string host_id;             ///< equal if and only if on one host and network namespace
-  std::uint64_t process = 0;       ///< its process id
+  std::vector<std::byte> address;       ///< its transport's
+  std::uint64_t incarnation = 0;        ///< grows each time a process joins the same store
+  std::string host;                     ///< its host's name, for people
+  std::string host_id;                  ///< equal if and only if on one host and network namespace
+  std::uint64_t process = 0;            ///< its process id
+  std::uint64_t process_namespace = 0;  ///< of one host: equal if each can see the other's end
 };
 
 /// What is known once all ranks have come, before they have addresses.
@@ -66,7 +67,8 @@ struct pre_roster {
   std::uint64_t job_id = 0;  ///< differs for each rendezvous, also of the same job; never 0
   job_secret secret;
   bool all_on_one_host = false;
-  std::vector<member> members;  ///< by rank
+  bool meets_on_host_alone = false;  ///< newcomers, too, can come from this host alone
+  std::vector<member> members;       ///< by rank
 };
 
 class rendezvous_session;
@@ -86,9 +88,9 @@ struct roster : pre_roster {
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
-/// Do ranks, and newcomers, that meet like this surely run on one host? They do where rank 0
-/// listens on a loopback address. Throws rendezvous_error like `rendezvous`.
-bool meets_on_this_host_alone(const rendezvous_options& options);
+/// `pre_roster::meets_on_host_alone`, for who joins a running job. Throws rendezvous_error like
+/// `enter_job`.
+bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
 
 /// The address of this node's transport, which can depend on who else there is.
 using address_function = std::function<std::vector<std::byte>(const pre_roster&)>;

@@ -27,6 +27,7 @@ store::bytes encode(const announcement& value) {
   root.setProcess(value.process);
   root.setIncarnation(value.incarnation);
   root.setVisit(value.visit);
+  root.setProcessNamespace(value.process_namespace);
   return flatten(message);
 }
 
@@ -50,7 +51,8 @@ announcement decode_announcement(const store::bytes& bytes) {
   return read_message<schema::Announcement>(bytes, "the announcement of a rank", [](auto root) {
     return announcement{to_string(root.getName()),   to_string(root.getHost()),
                         to_string(root.getHostId()), root.getProcess(),
-                        root.getIncarnation(),       root.getVisit()};
+                        root.getIncarnation(),       root.getVisit(),
+                        root.getProcessNamespace()};
   });
 }
 

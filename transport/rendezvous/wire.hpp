@@ -25,6 +25,7 @@ struct announcement {
   std::uint64_t process = 0;
   std::uint64_t incarnation = 0;
   std::uint64_t visit = 0;
+  std::uint64_t process_namespace = 0;
 };
 
 struct verdict {

@@ -12,6 +12,7 @@
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/ucx/lanes.hpp"
 #include "transport/ucx/neighbours.hpp"
 #include "transport/ucx/permitted.hpp"
@@ -33,12 +34,21 @@ constexpr std::chrono::milliseconds longest_goodbye{200};
 
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
-[[noreturn]] void throw_apart(rank_t rank, const peer& p) {
-  throw transport_error(
-      "cannot connect to " + rank_name(rank) + ": it is in " + p.place +
-      ", and there is no network for the two: UCX's protocol lets whoever reaches its port write "
-      "into this process, so it is used only where rpc_options::trusted_network or "
-      "TROUPE_TRUSTED_NETWORK=1 says, on every node, that nobody else can reach the network");
+[[noreturn]] void throw_apart(const ucx_options& here, rank_t rank, const peer& p) {
+  std::string why;
+  if (here.trusted_network && here.kind == ucx_kind::shared_memory)
+    why = "the transport is 'shared_memory'";
+  else if (here.trusted_network && here.one_host)
+    why =
+        "where the job meets, at a loopback address, nodes are taken to share memory, and open no "
+        "port; let it meet at another address (MASTER_ADDR)";
+  else
+    why =
+        "UCX's protocol lets whoever reaches its port write into this process, so it is used only "
+        "where rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 says, on every node, that "
+        "nobody else can reach the network";
+  throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p.place +
+                        ", and there is no network for the two: " + why);
 }
 
 }  // namespace
@@ -91,11 +101,11 @@ void backend::start_events() {
     good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
   }
   if (good) return;
-  const int reason = errno;
+  const auto why = with_descriptor_shortage(std::string("cannot make UCX's event descriptor: ") +
+                                            std::strerror(errno));
   if (event_fd_ >= 0) close(event_fd_);
   if (alarm_ >= 0) close(alarm_);
-  throw transport_error(std::string("cannot make UCX's event descriptor: ") +
-                        std::strerror(reason));
+  throw transport_error(why);
 }
 
 std::vector<std::byte> backend::address() const {
@@ -135,7 +145,8 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   if (const auto status = say_hello(p); status != UCS_OK) {
     orders_.push_back({&p, false, true});
     any_orders_.store(true, std::memory_order_release);
-    throw transport_error("cannot connect to " + who + ": " + ucs_status_string(status));
+    throw transport_error(
+        with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
   if (p.own) say_way(p);
@@ -154,7 +165,8 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   p->same_host = p->place.empty();
   p->shared = p->same_host && options_.kind != ucx_kind::tcp;
   const bool network = !p->same_host;
-  if (network && (!uses_network(options_) || there.network.empty())) throw_apart(rank, *p);
+  if (network && (!uses_network(options_) || there.network.empty()))
+    throw_apart(options_, rank, *p);
   p->shape = queue_shapes[std::max(shape_, there.shape)];
   if (p->same_host) {
     p->place = "same host";
@@ -184,11 +196,12 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     p->net->heard = link::clock::now();
   }
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
+    const transport_error why(with_descriptor_shortage("cannot connect to " + rank_name(rank) +
+                                                       " (" + p->place +
+                                                       "): " + ucs_status_string(status)));
     watch_.remove(p.get());
     neighbours::unwatch(p.get());
     p->status.store(peer::state::gone);
-    const transport_error why("cannot connect to " + rank_name(rank) + " (" + p->place +
-                              "): " + ucs_status_string(status));
     failed_.push_back(std::move(p));  // somebody may have heard of its end, and name it
     throw why;
   }

@@ -18,6 +18,7 @@
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/ucx/backend.hpp"
 #include "transport/ucx/say.hpp"
 
@@ -38,7 +39,8 @@ std::string backend::make_own_queue(peer& p) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (epoll_ctl(event_fd_, EPOLL_CTL_ADD, own->from.event_fd(), &event) != 0)
-      throw transport_error(std::string("epoll_ctl failed: ") + std::strerror(errno));
+      throw transport_error(
+          with_descriptor_shortage(std::string("epoll_ctl failed: ") + std::strerror(errno)));
     p.own = std::move(own);
     return "";
   } catch (const error& e) {

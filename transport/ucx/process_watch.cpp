@@ -9,12 +9,14 @@
 #include <string>
 
 #include "messages/error.hpp"
+#include "transport/descriptors.hpp"
 
 namespace troupe::transport::ucx {
 
 process_watch::process_watch() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_ < 0)
-    throw transport_error(std::string("epoll_create1 failed: ") + std::strerror(errno));
+    throw transport_error(
+        with_descriptor_shortage(std::string("epoll_create1 failed: ") + std::strerror(errno)));
 }
 
 process_watch::~process_watch() {
@@ -28,9 +30,10 @@ void process_watch::add(void* who, int pidfd) {
   event.events = EPOLLIN;
   event.data.ptr = who;
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, pidfd, &event) != 0) {
-    const int reason = errno;
+    const auto why =
+        with_descriptor_shortage(std::string("cannot watch a process: ") + std::strerror(errno));
     close(pidfd);
-    throw transport_error(std::string("cannot watch a process: ") + std::strerror(reason));
+    throw transport_error(why);
   }
   fds_.emplace(who, pidfd);
 }

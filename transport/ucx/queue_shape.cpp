@@ -37,19 +37,22 @@ std::size_t queue_shape::memory() const noexcept {
          whole_pages(buffers() * (bytes + before_message)) + page();
 }
 
-queue_room look_for_room() {
+queue_room look_for_room(const control_groups& groups) {
   queue_room room;
+  room.limit = find_memory_limit(groups);
   const char* folder = std::getenv("UCX_POSIX_DIR");
   room.folder = folder && *folder ? folder : "/dev/shm";
   struct statvfs info {};
   if (statvfs(room.folder.c_str(), &info) != 0) return room;
-  const auto memory = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) * page();
+  auto memory = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES))) * page();
   room.free = std::uint64_t{info.f_bavail} * info.f_frsize;
   room.whole = std::uint64_t{info.f_blocks} * info.f_frsize;
   if (room.whole == 0) room.free = room.whole = memory;  // without a limit of its own
   // The rest is for others, and for nodes that join later. What lies there is memory of the
-  // machine, which is for tensors above all.
-  room.usable = std::min(room.free / 4 * 3, std::max(memory / 16, std::uint64_t{64} << 20));
+  // machine, or of the container, which is for tensors above all.
+  if (room.limit) memory = std::min(memory, room.limit->whole);
+  const auto free = room.limit ? std::min(room.free, room.limit->left) : room.free;
+  room.usable = std::min(free / 4 * 3, std::max(memory / 16, std::uint64_t{64} << 20));
   return room;
 }
 
@@ -66,9 +69,14 @@ std::size_t choose_shape(const queue_room& room, unsigned neighbours) noexcept {
 std::string describe_need(const queue_room& room, unsigned neighbours, const queue_shape& shape) {
   const auto nodes = std::uint64_t{neighbours} + 1;
   const auto need = nodes * memory_of_node(shape, neighbours);
-  return std::to_string(nodes) + " nodes on this host need " + mebibytes(need) +
-         " of shared memory and may take " + mebibytes(room.usable) + ": " + room.folder + " has " +
-         mebibytes(room.free) + " free of " + mebibytes(room.whole) +
+  auto text = std::to_string(nodes) + " nodes on this host need " + mebibytes(need) +
+              " of shared memory and may take " + mebibytes(room.usable) + ": ";
+  // Another folder in memory would not help.
+  if (room.limit && room.limit->left < room.free)
+    return text + "the limit of this process's memory, " + room.limit->file + ", leaves " +
+           mebibytes(room.limit->left) + " of " + mebibytes(room.limit->whole) +
+           " (docker run --memory, or whoever started this, makes it larger)";
+  return text + room.folder + " has " + mebibytes(room.free) + " free of " + mebibytes(room.whole) +
          " (docker run --shm-size makes it larger; UCX_POSIX_DIR names another folder in memory)";
 }
 

@@ -3,7 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "transport/ucx/memory_limit.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -37,14 +40,16 @@ inline constexpr std::array<queue_shape, 8> queue_shapes{{{256, 16384},
 
 /// What this host has for queues in shared memory.
 struct queue_room {
-  std::string folder;        ///< where segments are made
-  std::uint64_t free = 0;    ///< bytes
-  std::uint64_t whole = 0;   ///< the file system's size
-  std::uint64_t usable = 0;  ///< by all nodes of this job together
+  std::string folder;                                ///< where segments are made
+  std::uint64_t free = 0;                            ///< bytes
+  std::uint64_t whole = 0;                           ///< the file system's size
+  std::uint64_t usable = 0;                          ///< by all nodes of this job together
+  std::optional<memory_limit> limit = std::nullopt;  ///< of the control groups; counts in `usable`
 };
 
-/// Looks at UCX_POSIX_DIR, or at /dev/shm. Never throws; a folder that cannot be read has no room.
-queue_room look_for_room();
+/// Looks at UCX_POSIX_DIR, or at /dev/shm, and at the limits of this process's control groups. A
+/// folder that cannot be read has no room.
+queue_room look_for_room(const control_groups& groups = {});
 
 /// What a node with so many neighbours takes, with queues of this shape.
 std::size_t memory_of_node(const queue_shape& shape, unsigned neighbours) noexcept;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "messages/error.hpp"
+#include "transport/descriptors.hpp"
 #include "transport/ucx/permitted.hpp"
 #include "transport/ucx/ucx_log.hpp"
 
@@ -104,8 +105,8 @@ void check(ucs_status_t status, const std::string& what) {
   const auto said = ucx_errors().first;
   if (status == UCS_OK) return;
   const std::string reason = ucs_status_string(status);
-  throw transport_error(what + ": " + reason +
-                        (said.empty() || said == reason ? "" : " (UCX: " + said + ")"));
+  throw transport_error(with_descriptor_shortage(
+      what + ": " + reason + (said.empty() || said == reason ? "" : " (UCX: " + said + ")")));
 }
 
 peer_loss broken(const char* what, ucs_status_t status) {
@@ -114,7 +115,7 @@ peer_loss broken(const char* what, ucs_status_t status) {
     const auto said = ucx_errors().last;
     why = "its shared memory cannot be opened" + (said.empty() ? "" : " (UCX: " + said + ")");
   }
-  return {loss_kind::broken, std::string(what) + ": " + why};
+  return {loss_kind::broken, with_descriptor_shortage(std::string(what) + ": " + why)};
 }
 
 namespace {
@@ -126,6 +127,12 @@ void check_room(const queue_shape& shape) {
     throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
                           " KiB does not fit into shared memory: " + room.folder + " has " +
                           std::to_string(room.free >> 10) + " KiB free");
+  // Who writes to it all the same is killed.
+  if (room.limit && room.limit->left < shape.memory())
+    throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
+                          " KiB does not fit into this process's memory: its limit, " +
+                          room.limit->file + ", leaves " + std::to_string(room.limit->left >> 10) +
+                          " KiB");
 }
 
 }  // namespace
