@@ -37,6 +37,15 @@ std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_p
   if (own_name && (!plan.all_local || plan.admits_newcomers) && out.front().is_loopback()) {
     // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
     // interfaces the others see under that name is not known here.
+    if (!plan.trusted_network) {
+      if (!plan.all_local)
+        log().warn(
+            "host name '{}' is a loopback address on its own machine, so rank 0 is not heard of on "
+            "other hosts; ranks there need TROUPE_TRUSTED_NETWORK=1 (or "
+            "rpc_options::trusted_network), and MASTER_ADDR an IP address",
+            plan.master.host);
+      return out;
+    }
     log().warn(
         "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
         "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",
