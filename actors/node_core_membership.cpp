@@ -33,7 +33,9 @@ void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& wh
   if (parting_ || quiescence_->decided())
     quiescence_->has_left(rank);
   else
-    membership_->lost(rank, {why.kind, why.text + transport::descriptor_shortage()});
+    membership_->lost(rank, {why.kind, why.text.find("(ulimit -n)") == why.text.npos
+                                           ? why.text + transport::descriptor_shortage()
+                                           : why.text});
 }
 
 void node_core::send_note(transport::rank_t to, const membership_note& note) noexcept {
