@@ -138,7 +138,9 @@ TEST_F(published, is_believed_only_from_a_file_of_this_user_alone) {
 
 // What somebody else has put in the folder's place, in the order in which places are looked at.
 TEST_F(published, is_never_left_in_a_folder_that_others_can_use) {
-  const auto elsewhere = [&] { return publish(secret)->path().parent_path(); };
+  // Other folders are those of all this user's jobs.
+  const auto at = free_port();
+  const auto elsewhere = [&] { return publish(secret, at)->path().parent_path(); };
   EXPECT_EQ(elsewhere(), folder);
   ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
   EXPECT_NE(elsewhere(), folder);
