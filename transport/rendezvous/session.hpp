@@ -37,6 +37,10 @@ struct meeting_place {
   std::string refusals() const;
 };
 
+/// Says in the log which secret it is and where it lies; never the secret itself. For rank 0 and
+/// for newcomers; `one_host`: all that is there are on one, as far as is known.
+void tell_secret(const rendezvous_plan& plan, const meeting_place& place, bool one_host);
+
 /// A rank's part in one generation of a meeting place: from joining to saying goodbye.
 ///
 /// A place can be met at again while others still wind down from the last time: each generation has
