@@ -63,6 +63,7 @@ TEST(info, tells_what_is_open) {
   unsetenv("TROUPE_TRUSTED_NETWORK");
   EXPECT_THAT(report["between_hosts"], testing::Not(testing::HasSubstr("refused")));
   EXPECT_THAT(report["open_ports"], testing::HasSubstr("a port of UCX for each rank"));
+  EXPECT_THAT(report["open_ports"], testing::HasSubstr("with newcomers at an address that is no"));
 }
 
 TEST(info, takes_thread_counts_from_the_environment) {
