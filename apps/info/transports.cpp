@@ -116,8 +116,10 @@ bool trusts_network() {
 std::string open_ports(bool trusted) {
   const std::string store = "rank 0's store, which hears only who proves to know the secret";
   return trusted ? store +
-                       "; in a job on several hosts, or of transport tcp, a port of UCX for each "
-                       "rank, where whoever connects can write anywhere in it"
+                       "; in a job on several hosts, or with newcomers at an address that is no "
+                       "loopback address, a port of UCX for each rank, on all interfaces unless "
+                       "net_devices names some, and for transport tcp on one host on the loopback "
+                       "interface, where whoever connects can write anywhere in it"
                  : store + "; none of UCX";
 }
 

@@ -75,7 +75,8 @@ void reset_signals() {
   output = fcntl(output, F_DUPFD_CLOEXEC, 3);
   errors = fcntl(errors, F_DUPFD_CLOEXEC, 3);
   report = fcntl(report, F_DUPFD_CLOEXEC, 3);
-  if (dup2(input, 0) >= 0 && dup2(output, 1) >= 0 && dup2(errors, 2) >= 0)
+  if (dup2(input, 0) >= 0 && dup2(output, 1) >= 0 && dup2(errors, 2) >= 0 &&
+      (!spec.descriptors || setrlimit(RLIMIT_NOFILE, &*spec.descriptors) == 0))
     execve(spec.path.c_str(), arguments, environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(report, &error, sizeof error);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@ struct child_spec {
   std::vector<std::string> arguments;    ///< with the program's name
   std::vector<std::string> environment;  ///< NAME=value
   int input = -1;                        ///< becomes its standard input; -1: /dev/null
+  std::optional<rlimit> descriptors;     ///< its limit (ulimit -n), if not the launcher's own
 };
 
 /// A rank that runs.

@@ -11,10 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 
 #include "apps/run/child.hpp"
 #include "apps/run/processes.hpp"
 #include "apps/run/status.hpp"
+#include "transport/descriptors.hpp"
 
 namespace troupe::launcher {
 
@@ -25,6 +27,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds linger_time{500};
 constexpr milliseconds kill_interval{20};  ///< between looks for processes that have been forked
 constexpr milliseconds kill_limit{5000};
+
+/// What stays open of each rank, and what all need beside: the one that is being started, looks at
+/// processes.
+constexpr std::size_t descriptors_of_rank = 2;
+constexpr std::size_t other_descriptors = 16;
 
 /// `timeout` and terminals may deliver one signal twice, to the launcher and to its group.
 constexpr milliseconds same_signal_time{100};
@@ -82,11 +89,18 @@ void supervisor::write_rest() {
 bool supervisor::over() const { return !children_left_ || stage_ == stage::gave_up; }
 
 void supervisor::start_ranks() {
+  // The ranks get what the launcher was given.
+  std::optional<rlimit> given(std::in_place);
+  if (getrlimit(RLIMIT_NOFILE, &*given) != 0) given.reset();
+  transport::raise_descriptor_limit();
+  const auto ranks = static_cast<std::size_t>(options_.ranks);
+  transport::need_descriptors(descriptors_of_rank * ranks + other_descriptors,
+                              "to start " + counted(ranks, "rank", "ranks"));
   for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) {
     const int number = options_.node_rank * options_.ranks + local_rank;
     const child started =
         start_child({path_, options_.command, rank_environment(options_, job_, local_rank),
-                     number == 0 ? input_.for_child() : -1});
+                     number == 0 ? input_.for_child() : -1, given});
     ranks_.push_back({number, started.pid, {}});
     output_.add(number, started.output, started.errors);
   }

@@ -1,6 +1,7 @@
 #include "tests/actors/open_things.hpp"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/shm.h>
 
 #include <algorithm>
@@ -51,17 +52,37 @@ std::vector<std::vector<std::string>> table(const std::string& path) {
 
 }  // namespace
 
-std::vector<sockaddr_in> listening_of(int pid) {
+std::vector<std::pair<sockaddr_storage, socklen_t>> listening_of(int pid) {
   const auto mine = socket_inodes(pid);
-  std::vector<sockaddr_in> found;
-  for (const auto& row : table(folder_of(pid) + "/net/tcp")) {
-    if (row.size() < 10 || row[3] != "0A" || !mine.contains(row[9])) continue;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = static_cast<in_addr_t>(std::stoul(row[1].substr(0, 8), nullptr, 16));
-    address.sin_port = htons(static_cast<in_port_t>(std::stoul(row[1].substr(9), nullptr, 16)));
-    found.push_back(address);
-  }
+  std::vector<std::pair<sockaddr_storage, socklen_t>> found;
+  const auto add = [&found](const auto& address) {
+    auto& [storage, size] = found.emplace_back();
+    std::memcpy(&storage, &address, sizeof address);
+    size = sizeof address;
+  };
+  for (const char* family : {"/net/tcp", "/net/tcp6"})
+    for (const auto& row : table(folder_of(pid) + family)) {
+      if (row.size() < 10 || row[3] != "0A" || !mine.contains(row[9])) continue;
+      const auto digits = row[1].find(':');  // 8 for each word of the address, as it lies in memory
+      const auto word = [&](std::size_t number) {
+        return static_cast<std::uint32_t>(std::stoul(row[1].substr(8 * number, 8), nullptr, 16));
+      };
+      const auto port =
+          htons(static_cast<in_port_t>(std::stoul(row[1].substr(digits + 1), nullptr, 16)));
+      if (digits == 8) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = word(0);
+        address.sin_port = port;
+        add(address);
+      } else {
+        sockaddr_in6 address{};
+        address.sin6_family = AF_INET6;
+        for (std::size_t i = 0; i < 4; ++i) address.sin6_addr.s6_addr32[i] = word(i);
+        address.sin6_port = port;
+        add(address);
+      }
+    }
   return found;
 }
 

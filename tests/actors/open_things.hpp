@@ -1,6 +1,6 @@
 #pragma once
 
-#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <string>
@@ -11,8 +11,8 @@ namespace troupe::test {
 
 /// What others can get at of a process without its leave, as the kernel tells.
 
-/// Addresses on which it listens for TCP over IPv4.
-std::vector<sockaddr_in> listening_of(int pid);
+/// Addresses on which it listens for TCP, over IPv4 and IPv6.
+std::vector<std::pair<sockaddr_storage, socklen_t>> listening_of(int pid);
 
 /// Its sockets of the host alone that have a name.
 std::vector<std::pair<sockaddr_un, socklen_t>> local_sockets_of(int pid);

@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -14,9 +17,9 @@ struct run_result {
   std::string out;
 };
 
-run_result run_troupe(const std::string& arguments) {
+run_result run_shell(const std::string& command) {
   run_result result;
-  FILE* pipe = popen((std::string(TROUPE_APPS_DIR) + "/troupe " + arguments).c_str(), "r");
+  FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return result;
   char bytes[4096];
   for (std::size_t count = 0; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
@@ -24,6 +27,10 @@ run_result run_troupe(const std::string& arguments) {
   const int status = pclose(pipe);
   if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
   return result;
+}
+
+run_result run_troupe(const std::string& arguments) {
+  return run_shell(std::string(TROUPE_APPS_DIR) + "/troupe " + arguments);
 }
 
 TEST(info, tells_what_the_machine_offers) {
@@ -56,6 +63,7 @@ TEST(info, tells_what_is_open) {
   unsetenv("TROUPE_TRUSTED_NETWORK");
   EXPECT_THAT(report["between_hosts"], testing::Not(testing::HasSubstr("refused")));
   EXPECT_THAT(report["open_ports"], testing::HasSubstr("a port of UCX for each rank"));
+  EXPECT_THAT(report["open_ports"], testing::HasSubstr("with newcomers at an address that is no"));
 }
 
 TEST(info, takes_thread_counts_from_the_environment) {
@@ -72,6 +80,23 @@ TEST(info, tells_its_version) {
   const auto result = run_troupe("--version");
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.out, "troupe " + version + "\n");
+}
+
+// UCX does not ask whose file that is: in a folder like /tmp it may be another user's.
+TEST(info, takes_no_settings_of_ucx_from_the_working_folder) {
+  std::string folder = "/tmp/troupe-info-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const auto log = folder + "/log";
+  std::ofstream(log) << "what UCX would empty\n";
+  std::ofstream(folder + "/ucx.conf") << "UCX_LOG_FILE=" << log << "\n";
+  const auto in_folder = "cd " + folder + " && unset UCX_LOG_FILE && " TROUPE_APPS_DIR;
+  EXPECT_EQ(run_shell(in_folder + "/troupe --version").code, 0);
+  std::string content;
+  std::getline(std::ifstream(log), content);
+  EXPECT_EQ(content, "what UCX would empty");
+  // The program itself is in its folder again.
+  EXPECT_THAT(run_shell(in_folder + "/troupe-run -n 1 /bin/pwd").out, testing::HasSubstr(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(info, is_readable) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +49,34 @@ TEST(launcher, gives_ranks_of_a_later_machine_their_place) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out_lines(),
               UnorderedElementsAre("[4] 4 6 0 10.0.0.1:29500", "[5] 5 6 1 10.0.0.1:29500"));
+}
+
+TEST(launcher, starts_more_ranks_than_the_soft_limit_of_descriptors_has_room_for) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  if (before.rlim_max < 256) GTEST_SKIP() << "the hard limit is " << before.rlim_max;
+  auto few = before;
+  few.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  auto arguments = shell(40, "ulimit -Sn");
+  arguments.insert(arguments.begin(), "--no-prefix");
+  const auto result = run_launcher(arguments);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out_lines().size(), 40u);
+  EXPECT_THAT(result.out_lines(), Each("64"));  // the ranks have what the user has given
+}
+
+TEST(launcher, says_that_the_hard_limit_of_descriptors_is_too_low) {
+  FILE* pipe = popen("ulimit -n 64; exec " TROUPE_APPS_DIR "/troupe-run -n 40 true 2>&1", "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string said;
+  char bytes[1024];
+  for (std::size_t count = 0; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
+    said.append(bytes, count);
+  EXPECT_NE(pclose(pipe), 0);
+  EXPECT_THAT(said, HasSubstr("this process may have 64 file descriptors, of which"));
+  EXPECT_THAT(said, HasSubstr("and needs 96 more to start 40 ranks"));
 }
 
 TEST(launcher, machines_of_one_job_agree_on_its_name) {

@@ -1,9 +1,13 @@
 // Newcomers and the keeper of a door, without a node: who is let in is this test's to say.
 #include "transport/rendezvous/door.hpp"
 
+#include <spdlog/sinks/ostream_sink.h>
+
 #include <atomic>
 #include <set>
+#include <sstream>
 
+#include "messages/log.hpp"
 #include "tests/transport/rendezvous_fixture.hpp"
 #include "transport/rendezvous/newcomer.hpp"
 #include "transport/rendezvous/session.hpp"
@@ -95,6 +99,25 @@ TEST_F(door, lets_newcomers_in) {
   auto third = options("third");
   third.rank = 7;
   EXPECT_EQ(enter(third).rank, 7u);
+}
+
+TEST_F(door, newcomers_and_rank_0_say_which_secret_it_is) {
+  std::ostringstream text;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text);
+  log().sinks().push_back(sink);
+  open();
+  enter(options("one"));
+  const job_secret secret;
+  auto founder = options();
+  founder.rank = 0;
+  founder.world_size = 1;
+  founder.variables = variables({{"TROUPE_JOB_SECRET", secret.hex()}});
+  auto other = rendezvous(std::make_shared<hash_store>(), founder, address_by_rank);
+  other.close();
+  log().sinks().pop_back();
+  EXPECT_CONTAINS(text.str(), "which lies in the store that the program has given");
+  EXPECT_CONTAINS(text.str(), "the secret is the one in TROUPE_JOB_SECRET");
+  EXPECT_EQ(text.str().find(secret.hex()), std::string::npos);
 }
 
 TEST_F(door, waits_for_the_job_to_open_it) {

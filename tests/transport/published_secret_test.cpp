@@ -2,6 +2,7 @@
 #include "transport/rendezvous/published_secret.hpp"
 
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -138,7 +139,9 @@ TEST_F(published, is_believed_only_from_a_file_of_this_user_alone) {
 
 // What somebody else has put in the folder's place, in the order in which places are looked at.
 TEST_F(published, is_never_left_in_a_folder_that_others_can_use) {
-  const auto elsewhere = [&] { return publish(secret)->path().parent_path(); };
+  // Other folders are those of all this user's jobs.
+  const auto at = free_port();
+  const auto elsewhere = [&] { return publish(secret, at)->path().parent_path(); };
   EXPECT_EQ(elsewhere(), folder);
   ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
   EXPECT_NE(elsewhere(), folder);
@@ -158,6 +161,26 @@ TEST_F(published, is_never_left_in_a_folder_that_others_can_use) {
   if (geteuid() != 0) return;
   ASSERT_EQ(chown(folder.c_str(), nobody, nobody), 0);
   EXPECT_NE(elsewhere(), folder);
+}
+
+// Where there is no runtime folder, anybody can take the user's place in /tmp.
+TEST_F(published, lies_in_the_users_home_where_another_user_has_taken_its_place) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  const uid_t user = 60'000 + static_cast<uid_t>(getpid() % 5'000);
+  const std::filesystem::path taken = "/tmp/troupe-" + std::to_string(user);
+  ASSERT_TRUE(mkdir(taken.c_str(), 0755) == 0 || errno == EEXIST) << taken;
+  const temporary_folder home;
+  ASSERT_EQ(chown(home.path.c_str(), user, user), 0);
+  env = variables({{"HOME", home.path.string()}});
+  const auto code = troupe::test::in_child([&] {
+    if (setgroups(0, nullptr) != 0 || setresuid(user, user, user) != 0) return 1;
+    const auto one = publish(secret);
+    if (one->path().parent_path() != home.path / ".cache" / "troupe") return 2;
+    if (mode_of(one->path().parent_path()) != 0700) return 3;
+    return published_secret::find(env, port) == secret ? 0 : 4;
+  });
+  std::filesystem::remove(taken);
+  EXPECT_EQ(code, 0);
 }
 
 TEST_F(published, leaves_files_of_others_in_its_folder_alone) {

@@ -6,6 +6,7 @@
 #include "transport/rendezvous/host.hpp"
 #include "transport/rendezvous/meeting.hpp"
 #include "transport/rendezvous/phase.hpp"
+#include "transport/rendezvous/tcp.hpp"
 #include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport::test {
@@ -77,6 +78,37 @@ TEST(rendezvous_failure, a_port_in_use_is_named) {
                   "is in use by another program, so that rank 0 cannot listen on " + where);
   EXPECT_CONTAINS(said.error, "choose another MASTER_PORT");
   EXPECT_LT(said.took, soon_enough);
+}
+
+// As of a name like "localhost", which may be 127.0.0.1 and ::1.
+TEST(rendezvous_failure, no_address_of_a_name_is_left_to_others) {
+  const auto at = [](const char* host, std::uint16_t port) {
+    return resolve({host, port}, deadline_after(patience)).at(0);
+  };
+  const auto port = free_port();
+  const auto first = at("127.0.0.1", port);
+  const auto second = at("127.0.0.2", port);
+  auto other = listen_on(second).fd;
+  ASSERT_TRUE(other);
+  for (const auto& addresses : {std::vector{first, second}, std::vector{second, first}}) {
+    const auto refused = listen_on_name(addresses);
+    EXPECT_FALSE(refused.fd);
+    EXPECT_EQ(refused.error, EADDRINUSE);
+    EXPECT_EQ(to_string(refused.refused), to_string(second));
+  }
+  other.reset();
+  {
+    const auto all = listen_on_name({first, first, second});
+    ASSERT_TRUE(all.fd) << to_string(all.refused);
+    EXPECT_EQ(to_string(local_address(all.fd.get())), to_string(first));
+    EXPECT_EQ(listen_on(second).error, EADDRINUSE);
+    EXPECT_EQ(connect_to(second, deadline_after(patience)).error, ECONNREFUSED);
+  }
+  // One that is another machine's does not matter.
+  const auto elsewhere = listen_on_name({at("192.0.2.1", port), second});
+  ASSERT_TRUE(elsewhere.fd) << to_string(elsewhere.refused);
+  EXPECT_EQ(to_string(local_address(elsewhere.fd.get())), to_string(second));
+  EXPECT_EQ(listen_on_name({at("192.0.2.1", port)}).error, EADDRNOTAVAIL);
 }
 
 TEST(rendezvous_failure, a_rank_that_comes_twice_is_told_to_all) {

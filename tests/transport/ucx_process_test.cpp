@@ -2,12 +2,18 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 
+#include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "messages/error.hpp"
 #include "tests/transport/conformance_backend.hpp"
 #include "tests/transport/ucx_child.hpp"
+#include "transport/descriptors.hpp"
+#include "transport/ucx/process.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -255,6 +261,37 @@ TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
   a.heard.messages.clear();
   c->send(0, 0, patterned_frame(8, 2));
   EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
+}
+
+TEST(ucx_process_watch, tells_want_of_descriptors_from_an_end) {
+  const auto self = ucx::this_process();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  auto few = before;
+  few.rlim_cur = 128;
+  if (few.rlim_max < 128 || descriptors().open > 100)
+    GTEST_SKIP() << "descriptors cannot be counted down from 128 here";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::ifstream> used;
+  while (descriptors().open < 127 && used.size() < 128) used.emplace_back("/dev/null");
+  // One is enough for the watch, and none is left for a look at the process.
+  std::vector<std::string> said;
+  for (int left : {1, 0}) {
+    if (left == 0) used.emplace_back("/dev/null");
+    std::string why;
+    try {
+      ucx::watch_process(self, why);
+      said.push_back("watched");
+    } catch (const error& e) {
+      said.push_back(e.what());
+    }
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (const auto& text : said) {
+    EXPECT_NE(text.find("Too many open files"), text.npos) << text;
+    EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
+    EXPECT_EQ(text.find("ended"), text.npos) << text;
+  }
 }
 
 }  // namespace

@@ -66,7 +66,11 @@ TEST(ucx_trust, leaves_segments_of_system_v_out_whatever_is_asked_for) {
     }
     EXPECT_EQ(permitted_transports(options, "sysv,posix,cma"), "posix,cma");
     EXPECT_EQ(permitted_transports(options, "sm"), "posix,xpmem,knem,cma");
-    EXPECT_THROW(permitted_transports(options, "sysv"), transport_error);
+    // As UCX writes them too, and as patterns and lists of all.
+    for (const char* wanted : {"sysv", "\\sysv", "sysv:aux", "\\sysv:aux", "s?sv", "*", "all,all"})
+      EXPECT_THROW(permitted_transports(options, wanted), transport_error) << wanted;
+    EXPECT_EQ(permitted_transports(options, "\\sysv,\\posix,sysv:aux,cma:aux"), "\\posix,cma:aux");
+    EXPECT_EQ(permitted_transports(options, "\\mm"), "posix,xpmem");
   }
 }
 
@@ -77,6 +81,7 @@ TEST(ucx_trust, leaves_networks_out_where_it_is_lacking) {
   EXPECT_THROW(permitted_transports(options, "tcp,rc"), transport_error);
   options.trusted_network = true;
   EXPECT_EQ(permitted_transports(options, "tcp,posix,rc_x,cma"), "tcp,posix,rc_x,cma");
+  EXPECT_EQ(permitted_transports(options, "ud:aux,\\rc_mlx5,sysv"), "ud:aux,\\rc_mlx5");
   EXPECT_EQ(permitted_transports(options), "^sysv");
 }
 

@@ -1,7 +1,6 @@
 #include "transport/rendezvous/meeting.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -183,38 +182,7 @@ void rendezvous_meeting::learn_members(roster& out) {
   out.secret = session_->place().secret.value();
   out.meets_on_host_alone = !given_place_ && meets_on_this_host_alone(plan_);
   count_local(out);
-  if (plan_.rank == 0) tell_secret(out.all_on_one_host);
-}
-
-// Which one it is; never the secret itself.
-void rendezvous_meeting::tell_secret(bool one_host) const {
-  using agreement = rendezvous_plan::agreement;
-  const auto& place = session_->place();
-  if (plan_.secret)
-    log().debug("job '{}': the secret is the one in {}", plan_.job, plan_.secret->whence);
-  else if (plan_.agree == agreement::folder && place.published)
-    log().info(
-        "job '{}': nobody has given a secret; rank 0 has made one, which user {} alone can "
-        "read, in {}",
-        plan_.job, geteuid(), place.published->path().string());
-  else if (plan_.agree == agreement::file)
-    log().log(one_host ? spdlog::level::info : spdlog::level::warn,
-              "job '{}': nobody has given a secret; the first rank has made one, which user {} "
-              "alone can read, in {}{}",
-              plan_.job, geteuid(), plan_.path.string(),
-              one_host ? ""
-                       : ", which is on a network: where others can read its packets, set "
-                         "TROUPE_JOB_SECRET to the same 64 hex digits on every rank");
-  else if (plan_.agree == agreement::own_store)
-    log().info(
-        "job '{}': nobody has given a secret; the first rank has made one, which lies in the "
-        "store that the program has given",
-        plan_.job);
-  else
-    log().debug(
-        "job '{}': nobody has given a secret; it has one of its own, which is written "
-        "nowhere",
-        plan_.job);
+  if (plan_.rank == 0) tell_secret(plan_, session_->place(), out.all_on_one_host);
 }
 
 void rendezvous_meeting::count_local(roster& out) const {

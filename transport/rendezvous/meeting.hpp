@@ -39,7 +39,6 @@ private:
   void agree_on_job();
   bool announce();
   void learn_members(roster& out);
-  void tell_secret(bool one_host) const;
   void count_local(roster& out) const;
   void learn_addresses(roster& out, const address_function& address_of_this_node);
   void wait_for_all();

@@ -56,6 +56,8 @@ public:
     auto verdict = answer(verdict_key(visit_), "to be let in");
     out.job_id = verdict.job_id;
     out.welcome = std::move(verdict.welcome);
+    // What it has read in a file it may well have read over a network, but rank 0 says that.
+    tell_secret(plan_, session_->place(), true);
     return out;
   }
 

@@ -106,6 +106,7 @@ rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
                     plan.job.size()));
   plan.variables = options.variables;
   plan.secret = read_job_secret(options.variables);
+  plan.trusted_network = options.trusted_network || read_trusted_network(options.variables);
   plan.listen_address = options.variables("TROUPE_LISTEN_ADDR");
   plan.host_id = options.variables("TROUPE_HOST_ID");
   return plan;

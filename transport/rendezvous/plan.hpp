@@ -33,6 +33,7 @@ struct rendezvous_plan {
   std::optional<std::uint32_t> local_rank, local_world_size;
   bool all_local = false;         ///< all founders are on this host, surely; false may mean unknown
   bool admits_newcomers = false;  ///< who may come from other hosts
+  bool trusted_network = false;   ///< else nobody comes from other hosts
   std::string name;
   std::string job;
   std::optional<given_secret> secret;  ///< from outside

@@ -120,6 +120,7 @@ struct open_folder {
 open_folder first_folder(const environment& env) {
   std::string tried;
   for (const auto& one : secret_folders(env)) {
+    mkdir(one.parent_path().c_str(), 0700);  // a home may have no .cache yet; the others are there
     auto opened = private_folder::open(one, true);
     if (opened.fd) return {one, std::move(opened.fd)};
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", one.string(), opened.why);
@@ -143,6 +144,10 @@ std::vector<path> secret_folders(const environment& env) {
   if (const auto runtime = env("XDG_RUNTIME_DIR")) add(*runtime);
   add(fmt::format("/run/user/{}", user));
   out.emplace_back(fmt::format("/tmp/troupe-{}", user));
+  // Last, since a home may be on a network. Anybody can take the place before it, for no more than
+  // the trouble.
+  if (const auto home = env("HOME"); home && path(*home).is_absolute())
+    out.push_back(path(*home) / ".cache" / "troupe");
   return out;
 }
 

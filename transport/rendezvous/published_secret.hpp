@@ -14,9 +14,10 @@
 namespace troupe::transport {
 
 /// Where this user's processes on this host leave secrets for one another: in the folder "troupe"
-/// of XDG_RUNTIME_DIR and of /run/user/UID, as far as these are this user's alone, and in
-/// /tmp/troupe-UID. The first that can be had is written to, all are read, since not all ranks need
-/// have the same variables.
+/// of XDG_RUNTIME_DIR and of /run/user/UID, as far as these are this user's alone, in
+/// /tmp/troupe-UID, which another user may have taken, and in $HOME/.cache/troupe. The first that
+/// can be had is written to. All are read, so that ranks with other variables find it, unless it
+/// lies in a folder that a variable names for rank 0 alone.
 std::vector<std::filesystem::path> secret_folders(const environment& env);
 
 /// The random secret of a job to which nobody has given one, in a file that this user alone can

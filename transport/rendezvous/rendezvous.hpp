@@ -38,6 +38,10 @@ struct rendezvous_options {
   /// Others may join the job while it runs (see door.hpp); the same on all ranks.
   bool dynamic = false;
 
+  /// Nobody else can reach the network: ranks may come from other hosts. TROUPE_TRUSTED_NETWORK
+  /// says the same.
+  bool trusted_network = false;
+
   /// Told on rank 0 as soon as it listens, with the port that was chosen if port 0 was asked for.
   std::function<void(std::uint16_t port)> on_listening;
 

@@ -1,6 +1,7 @@
 #include "transport/rendezvous/session.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -57,6 +58,40 @@ std::string meeting_place::refusals() const {
   } catch (const error&) {
     return {};
   }
+}
+
+void tell_secret(const rendezvous_plan& plan, const meeting_place& place, bool one_host) {
+  using agreement = rendezvous_plan::agreement;
+  if (plan.secret)
+    log().info("job '{}': the secret is the one in {}", plan.job, plan.secret->whence);
+  else if (plan.agree == agreement::folder && place.published)
+    log().info(
+        "job '{}': nobody has given a secret; rank 0 has made one, which user {} alone can "
+        "read, in {}",
+        plan.job, geteuid(), place.published->path().string());
+  else if (plan.agree == agreement::folder)
+    log().info(
+        "job '{}': nobody has given a secret; it is the one that rank 0 has made, and left for "
+        "user {} on this host",
+        plan.job, geteuid());
+  else if (plan.agree == agreement::file)
+    log().log(one_host ? spdlog::level::info : spdlog::level::warn,
+              "job '{}': nobody has given a secret; the first rank has made one, which user {} "
+              "alone can read, in {}{}",
+              plan.job, geteuid(), plan.path.string(),
+              one_host ? ""
+                       : ", which is on a network: where others can read its packets, set "
+                         "TROUPE_JOB_SECRET to the same 64 hex digits on every rank");
+  else if (plan.agree == agreement::own_store)
+    log().info(
+        "job '{}': nobody has given a secret; the first rank has made one, which lies in the "
+        "store that the program has given",
+        plan.job);
+  else
+    log().debug(
+        "job '{}': nobody has given a secret; it has one of its own, which is written "
+        "nowhere",
+        plan.job);
 }
 
 rendezvous_session::rendezvous_session(meeting_place place, std::uint64_t generation,

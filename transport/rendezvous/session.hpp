@@ -20,11 +20,12 @@ namespace troupe::transport {
 /// looks for a server that has gone.
 struct meeting_place {
   std::shared_ptr<store> base;
-  std::shared_ptr<tcp_store> client;            ///< the same, if it is on the network
-  std::shared_ptr<file_store> file;             ///< the same, if it is in a file
-  std::shared_ptr<tcp_store_server> server;     ///< if this process serves it
-  std::shared_ptr<published_secret> published;  ///< if it has left the secret for the others
-  std::optional<job_secret> secret;             ///< the job's
+  std::shared_ptr<tcp_store> client;             ///< the same, if it is on the network
+  std::shared_ptr<file_store> file;              ///< the same, if it is in a file
+  std::shared_ptr<tcp_store_server> server;      ///< if this process serves it
+  std::shared_ptr<std::vector<unique_fd>> kept;  ///< with it: other addresses of its name
+  std::shared_ptr<published_secret> published;   ///< if it has left the secret for the others
+  std::optional<job_secret> secret;              ///< the job's
 
   /// A store that the program has given: without a secret from outside, one is kept in it.
   static meeting_place in_store(const rendezvous_plan& plan, std::shared_ptr<store> own);
@@ -35,6 +36,10 @@ struct meeting_place {
   /// Whom the store turned away; empty if nobody or unknown.
   std::string refusals() const;
 };
+
+/// Says in the log which secret it is and where it lies; never the secret itself. For rank 0 and
+/// for newcomers; `one_host`: all that is there are on one, as far as is known.
+void tell_secret(const rendezvous_plan& plan, const meeting_place& place, bool one_host);
 
 /// A rank's part in one generation of a meeting place: from joining to saying goodbye.
 ///

@@ -37,6 +37,15 @@ std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_p
   if (own_name && (!plan.all_local || plan.admits_newcomers) && out.front().is_loopback()) {
     // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
     // interfaces the others see under that name is not known here.
+    if (!plan.trusted_network) {
+      if (!plan.all_local)
+        log().warn(
+            "host name '{}' is a loopback address on its own machine, so rank 0 is not heard of on "
+            "other hosts; ranks there need TROUPE_TRUSTED_NETWORK=1 (or "
+            "rpc_options::trusted_network), and MASTER_ADDR an IP address",
+            plan.master.host);
+      return out;
+    }
     log().warn(
         "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
         "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",
@@ -80,28 +89,27 @@ bool is_served(const rendezvous_plan& plan, const std::vector<socket_address>& a
 }
 
 // A socket that listens, or none if this very job is served there already.
-unique_fd listen(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
-                 time_point deadline) {
+name_listener listen(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
+                     time_point deadline) {
   const auto patience = std::min(deadline, deadline_after(port_patience));
   while (true) {
-    const socket_address* refused = nullptr;
-    int error = 0;
-    for (const auto& address : addresses) {
-      auto result = listen_on(address);
-      if (result.fd) return std::move(result.fd);
-      // Of several addresses, one that this machine has tells more than one that it has not.
-      if (!refused || error == EADDRNOTAVAIL) {
-        refused = &address;
-        error = result.error;
-      }
-    }
-    if (error != EADDRINUSE) throw store_error(listen_error_text(*refused, error));
+    auto result = listen_on_name(addresses);
+    if (result.fd) return result;
+    if (result.error != EADDRINUSE)
+      throw store_error(listen_error_text(result.refused, result.error));
     const auto soon = std::min(deadline, deadline_after(500ms));
     if (is_served(plan, addresses, soon)) return {};
     if (std::chrono::steady_clock::now() >= patience)
-      throw store_error(listen_error_text(*refused, error));
+      throw store_error(listen_error_text(result.refused, result.error));
     std::this_thread::sleep_for(20ms);
   }
+}
+
+// Takes an address without listening there: whoever tries it is refused, and nobody else gets it.
+connect_result keep_address(const socket_address& address) {
+  unique_fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd || bind(fd.get(), address.get(), address.length) != 0) return {{}, errno};
+  return {std::move(fd), 0};
 }
 
 // Strangers shall not take the descriptors that the rank itself needs.
@@ -115,6 +123,31 @@ tcp_store_server::limits limits_here() {
 
 }  // namespace
 
+name_listener listen_on_name(const std::vector<socket_address>& addresses) {
+  name_listener out;
+  for (auto one = addresses.begin(); one != addresses.end(); ++one) {
+    // The system's tables may name one twice.
+    if (std::any_of(addresses.begin(), one, [&](const auto& e) { return e.has_host_of(*one); }))
+      continue;
+    // Port 0 is another one for each.
+    if (out.fd && one->port() == 0) continue;
+    auto result = out.fd ? keep_address(*one) : listen_on(*one);
+    if (result.fd) {
+      if (!out.fd)
+        out.fd = std::move(result.fd);
+      else
+        out.kept.push_back(std::move(result.fd));
+    } else if (result.error == EADDRINUSE) {
+      return {{}, {}, *one, result.error};
+    } else if (!out.fd && (out.error == 0 || out.error == EADDRNOTAVAIL)) {
+      // Of several addresses, one that this machine has tells more than one that it has not.
+      out.refused = *one;
+      out.error = result.error;
+    }
+  }
+  return out;
+}
+
 meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,
                        store_contents contents, time_point deadline) {
   meeting_place out;
@@ -122,16 +155,17 @@ meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& op
   auto source = source_of(plan);
   if (plan.rank == 0 && !plan.newcomer) {
     const auto addresses = listen_addresses(plan, deadline);
-    if (auto fd = listen(plan, addresses, deadline)) {
-      const auto here = local_address(fd.get());
+    if (auto name = listen(plan, addresses, deadline); name.fd) {
+      const auto here = local_address(name.fd.get());
       const auto secret = plan.secret ? plan.secret->secret : job_secret();
       // Before the server takes anybody in: who has found the secret is not turned away.
       if (!plan.secret && plan.agree == rendezvous_plan::agreement::folder)
         out.published = std::make_shared<published_secret>(
             plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
       source = [secret] { return secret; };
-      out.server = std::make_shared<tcp_store_server>(std::move(fd), secret, limits_here(),
+      out.server = std::make_shared<tcp_store_server>(std::move(name.fd), secret, limits_here(),
                                                       std::move(contents));
+      out.kept = std::make_shared<std::vector<unique_fd>>(std::move(name.kept));
       where.port = out.server->port();
       if (plan.listen_address) where.host = *plan.listen_address;
       if (here.is_any()) where.host = "127.0.0.1";

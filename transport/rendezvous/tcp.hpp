@@ -1,9 +1,23 @@
 #pragma once
 
+#include <vector>
+
 #include "transport/rendezvous/plan.hpp"
 #include "transport/rendezvous/session.hpp"
 
 namespace troupe::transport {
+
+/// What rank 0 has of the addresses of a name.
+struct name_listener {
+  unique_fd fd;                 ///< listens on the first that this machine has; or nothing
+  std::vector<unique_fd> kept;  ///< the others of this machine, where nobody listens
+  socket_address refused;       ///< without `fd`: which one cannot be had
+  int error = 0;                ///< and why, an errno
+};
+
+/// Ranks try the addresses of a name one after the other, so none shall be anybody else's: who had
+/// one could stand between a rank and rank 0. One that is in use is no reason to go to the next.
+name_listener listen_on_name(const std::vector<socket_address>& addresses);
 
 /// The way to the store of `plan`'s rank 0. Rank 0 serves it, with `contents` in it from the start;
 /// if this very job is served there already (rank 0 came twice, or an earlier run winds down), it

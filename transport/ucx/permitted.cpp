@@ -18,6 +18,11 @@ constexpr std::array local{"posix",     "xpmem",     "knem",     "cma",      "se
                            "rocm_copy", "rocm_ipc",  "rocm_gdr", "ze",       "ze_copy",
                            "ze_ipc",    "ze_gdr",    "gaudi",    "gaudi_gdr"};
 
+// What goes over a network, with the names that UCX has for several at once.
+constexpr std::array networks{"tcp",     "ib",   "rc",      "rc_v", "rc_x",     "rc_verbs",
+                              "rc_mlx5", "ud",   "ud_v",    "ud_x", "ud_verbs", "ud_mlx5",
+                              "dc",      "dc_x", "dc_mlx5", "gga",  "gga_mlx5", "srd"};
+
 names split(std::string_view list) {
   names parts;
   while (!list.empty()) {
@@ -34,16 +39,24 @@ std::string join(const names& parts) {
   return list;
 }
 
-// Without the groups that contain System V's.
-names spelt_out(const names& wanted) {
+// UCX also takes "\name" for a name that is no group's, and "name:aux" for how it may be used.
+std::string_view bare(std::string_view name) {
+  if (name.starts_with('\\')) name.remove_prefix(1);
+  return name.substr(0, name.find(':'));
+}
+
+// What UCX is known to have, without the groups that contain System V's. Nothing else is handed on:
+// UCX would take a pattern ("s?sv") as well.
+names known(const names& wanted, bool network) {
   names all;
-  for (const auto& name : wanted) {
+  for (const auto& one : wanted) {
+    const auto name = bare(one);
     if (name == "sm" || name == "shm")
       all.insert(all.end(), {"posix", "xpmem", "knem", "cma"});
     else if (name == "mm")
       all.insert(all.end(), {"posix", "xpmem"});
-    else if (name != "sysv")
-      all.push_back(name);
+    else if (std::ranges::count(local, name) || (network && std::ranges::count(networks, name)))
+      all.push_back(one);
   }
   return all;
 }
@@ -70,9 +83,7 @@ std::string permitted_transports(const ucx_options& o, std::string_view wanted) 
       if (!std::ranges::count(out, name)) out.push_back(name);
     return "^" + join(out);
   }
-  auto left = spelt_out(split(wanted));
-  if (!uses_network(o))
-    std::erase_if(left, [](const std::string& name) { return !std::ranges::count(local, name); });
+  const auto left = known(split(wanted), uses_network(o));
   if (left.empty())
     throw transport_error(
         "UCX_TLS asks for '" + std::string(wanted) +

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "messages/error.hpp"
+#include "transport/descriptors.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -95,10 +96,18 @@ int watch_process(const process_identity& who, std::string& why) {
     if (reason == ESRCH)
       throw peer_lost("process " + std::to_string(who.pid) + " has ended already");
     why = std::string("pidfd_open failed: ") + std::strerror(reason);
+    if (reason == EMFILE || reason == ENFILE) throw transport_error(why + descriptor_shortage());
     return -1;
   }
   // The number may have been given to another process; checked once the descriptor pins it.
+  errno = 0;
   const auto started = start_time(who.pid);
+  if (!started && (errno == EMFILE || errno == ENFILE)) {
+    const std::string reason = std::strerror(errno);
+    close(fd);
+    throw transport_error("process " + std::to_string(who.pid) + " cannot be looked at: " + reason +
+                          descriptor_shortage());
+  }
   if (!started || *started != who.start_time) {
     close(fd);
     throw peer_lost("process " + std::to_string(who.pid) + " has ended already");

@@ -29,7 +29,8 @@ process_identity this_process();
 std::string apart(const process_identity& a, const process_identity& b);
 
 /// A descriptor that becomes readable when `who` ends; `who` is on this host. -1 when it cannot be
-/// watched (`why` says so). Throws peer_lost when it has ended already.
+/// watched (`why` says so). Throws peer_lost when it has ended already, transport_error when this
+/// process may open no more descriptors.
 int watch_process(const process_identity& who, std::string& why);
 
 }  // namespace troupe::transport::ucx
