@@ -16,8 +16,8 @@ namespace troupe {
 
 namespace detail {
 
-/// What an actor of `system` answered to `message`; of one that has ended, the node and the message
-/// are named.
+/// What an actor of `system` answered to `message`; of one that has ended, the message is named,
+/// and the node if that lives.
 fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message);
 
 /// Puts an actor's answer into its future.
@@ -92,10 +92,15 @@ public:
           std::make_exception_ptr(remote_error("the actor dropped the request without an answer")));
   }
 
+  // Never throws: CAF's cleanup of an actor would stop in the middle.
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
-    auto answer = letter->move_content_to_message();
     { const auto answered = std::move(entry_); }  // it is late no more
-    take_answer(*state_, answer, &home_system(), message_);
+    try {
+      auto answer = letter->move_content_to_message();
+      take_answer(*state_, answer, &home_system(), message_);
+    } catch (...) {
+      state_->set_exception(std::current_exception());
+    }
   }
 
   void on_cleanup(const caf::error&) override {}
