@@ -1,4 +1,5 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
+#include "actors/mailbox_letter.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
@@ -79,6 +80,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   auto& element = *letter;
   pending_request pending;
   if (element.mid.is_request()) {
+    detail::note_asked(element.sender, element.mid);  // CAF's own limit may end it
     pending.sender = std::move(element.sender);
     pending.mid = element.mid;
   }
