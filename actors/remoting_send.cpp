@@ -48,7 +48,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     write(text.body(), header);
     context.finish(header);
     if (!asks)
-      lost_.check_message(*this, to, message, text.tensors());
+      header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
     else if (!context)
       lost_.check_request(*this, to, message, text.tensors());
     pending.peer = to.rank();
@@ -125,7 +125,7 @@ void remoting::send_message(const remote_actor& target, std::string_view message
     letter text(&handles);
     write(text.body());
     lost = true;
-    lost_.check_message(*this, to, message, text.tensors());
+    header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
     lost = false;
     out_.send(to, target.id(), header, &text, nullptr, {.wait = wait});
     handles.sent();
