@@ -37,6 +37,14 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   return why;
 }
 
+std::uint64_t context_at(const remoting& actors) {
+  const auto context = current_context();
+  if (context == 0) return 0;
+  if (auto* here = current_node(); here && &here->actors() == &actors) return context;
+  const auto* records = actors.records();
+  return records && records->knows(context) ? context : 0;
+}
+
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
   forked::check();
   auto* remote = dynamic_cast<remote_actor*>(receiver->get());

@@ -296,6 +296,22 @@ TEST_P(actors_in_contexts, caf_s_blocking_actors_leave_the_thread_in_its_own) {
   shut_down(nodes);
 }
 
+// The handle of an actor of another node that has not travelled, since both are in this process.
+TEST_P(actors_in_contexts, other_nodes_are_in_those_that_they_have_heard_of) {
+  auto nodes = start({"a", "b", "c"});
+  {
+    const auto there = nodes[1].spawn(tripling, answers_by::call, layer{});
+    const auto x = leaf(1);
+    const context c(nodes[0]);
+    EXPECT_EQ(troupe::request(there, which_context()).get(), 0u);
+    EXPECT_TRUE(torch::equal(troupe::request(there, forward{x}).get(), all(3 * 2)));
+    nodes[0].rpc_sync<&twice>("b", x);
+    EXPECT_EQ(troupe::request(there, which_context()).get(), c.id());
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
 TEST_P(actors_in_contexts, with_grad_mode_off_nothing_is_recorded_but_the_context_travels) {
   auto nodes = start({"a", "b"});
   const auto remote = layer_on(nodes[0], 1);
