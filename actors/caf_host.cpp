@@ -270,12 +270,16 @@ caf_host::~caf_host() {
 // Handles outlive their system, so nothing of it is touched before it is known to live.
 std::shared_ptr<remoting> caf_host::actors_of(const caf::actor_system* system) {
   forked::check();
+  if (auto found = find_actors_of(system)) return found;
+  throw not_initialized(
+      "the actor's node has been shut down, or its CAF system is no node of Troupe");
+}
+
+std::shared_ptr<remoting> caf_host::find_actors_of(const caf::actor_system* system) noexcept {
+  if (forked::from_nodes()) return nullptr;  // another thread may hold the lock for ever
   std::lock_guard guard(hosts().mutex);
   auto place = hosts().actors.find(system);
-  if (place == hosts().actors.end())
-    throw not_initialized(
-        "the actor's node has been shut down, or its CAF system is no node of Troupe");
-  return place->second;
+  return place == hosts().actors.end() ? nullptr : place->second;
 }
 
 caf::node_id caf_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {

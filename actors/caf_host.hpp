@@ -60,6 +60,9 @@ public:
   /// none or no more.
   static std::shared_ptr<remoting> actors_of(const caf::actor_system* system);
 
+  /// The same, but nullptr; also in a forked process.
+  static std::shared_ptr<remoting> find_actors_of(const caf::actor_system* system) noexcept;
+
   /// The node id of `rank` in the same job.
   static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);
 

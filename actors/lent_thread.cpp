@@ -35,9 +35,8 @@ void lent_thread::run() {
   {
     const kept_thread kept;
     set_current_node(&node_);
-    set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
+    const actor_turn turn(*static_cast<caf::scheduled_actor*>(job));
     left = job->resume(this, most_messages);
-    leave_letter();
   }
   if (left == caf::resumable::resume_later)
     node_.driver()->push(job);

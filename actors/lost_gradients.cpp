@@ -11,6 +11,7 @@
 #include "actors/remoting.hpp"
 #include "messages/log.hpp"
 #include "messages/tensor_reader.hpp"
+#include "messages/type_table.hpp"
 
 namespace troupe::detail {
 
@@ -25,10 +26,23 @@ void lost_gradients::check_request(remoting& actors, const peer& to, std::string
   tell(actors, kind::request, to, what);
 }
 
-void lost_gradients::check_message(remoting& actors, const peer& to, std::string_view what,
+bool lost_gradients::check_message(remoting& actors, const peer& to, std::string_view what,
                                    const tensor_writer& tensors) {
-  if (tensors.empty() || !possible(actors) || tensors.requiring_grad().empty()) return;
-  tell(actors, kind::message, to, what);
+  if (tensors.empty()) return false;
+  if (works_apart() || !at::GradMode::is_enabled()) return true;
+  if (!possible(actors)) return false;
+  if (!tensors.requiring_grad().empty()) tell(actors, kind::message, to, what);
+  return true;
+}
+
+void lost_gradients::check_arrival(remoting& actors, const peer& from, opened_envelope& message,
+                                   const caf::message& content) {
+  const auto* records = actors.records();
+  if (message.header().unrecorded || !records || !records->takes_part()) return;
+  auto* tensors = message.tensors();
+  if (!tensors || tensors->requiring_grad().empty()) return;
+  const auto* type = content.empty() ? nullptr : find_type(content.type(0));
+  tell(actors, kind::arrival, from, type ? type->name : "an unknown type");
 }
 
 void lost_gradients::check_answer(remoting& actors, const peer& from, std::string_view what,
@@ -43,12 +57,12 @@ void lost_gradients::tell(remoting& actors, kind which, const peer& other, std::
   why.node = actors.own_name();
   why.function = what;
   std::string verb = "goes", from = why.node, to = other.info.name, in = "with", advice;
-  if (which == kind::answer) {
+  if (which == kind::answer || which == kind::arrival) {
     verb = "comes";
     std::swap(from, to);
     in = "in the answer to";
   }
-  if (which == kind::message) {
+  if (which == kind::message || which == kind::arrival) {
     in = "with the message";
     advice =
         "messages without an answer are in no autograd context. Use troupe::request, or detach the "
@@ -64,12 +78,13 @@ void lost_gradients::tell(remoting& actors, kind which, const peer& other, std::
       "a tensor that requires a gradient {} from {} to {} {} {}, and a backward pass ends there: "
       "{}",
       verb, from, to, in, what, advice);
-  if (fails_) throw invalid_argument(std::move(why));
+  if (fails_ && which != kind::arrival) throw invalid_argument(std::move(why));
   {
     const std::lock_guard lock(mutex_);
     if (told_.size() >= most_told || !told_.emplace(which, what).second) return;
   }
-  log().warn("{} (said once; rpc_options::on_lost_gradient can make it an error)", why.text);
+  log().warn("{} (said once{})", why.text,
+             which == kind::arrival ? "" : "; rpc_options::on_lost_gradient can make it an error");
 }
 
 }  // namespace troupe::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <caf/fwd.hpp>
 #include <mutex>
 #include <set>
 #include <string>
@@ -36,9 +37,15 @@ public:
   void check_request(remoting& actors, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
-  /// The same of a message that nobody answers.
-  void check_message(remoting& actors, const peer& to, std::string_view what,
+  /// The same of a message that nobody answers. Returns whether that is seen to: the loss is told,
+  /// there is none, or it is meant; else the receiver has to look, in whose contexts it may be.
+  bool check_message(remoting& actors, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
+
+  /// A message has come that nobody answers, from a node that has not seen to it. Only warns:
+  /// nobody would hear of an error.
+  void check_arrival(remoting& actors, const peer& from, opened_envelope& message,
+                     const caf::message& content);
 
   /// An answer has come that was not recorded, to a request made when that was `possible`. Throws
   /// invalid_argument, decode_error.
@@ -46,7 +53,7 @@ public:
                     opened_envelope& answer);
 
 private:
-  enum class kind : std::uint8_t { request, message, answer };
+  enum class kind : std::uint8_t { request, message, answer, arrival };
   static constexpr std::size_t most_told = 1024;
 
   void tell(remoting& actors, kind which, const peer& other, std::string_view what);

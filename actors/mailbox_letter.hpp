@@ -1,6 +1,8 @@
 #pragma once
 
+#include <caf/fwd.hpp>
 #include <caf/mailbox_element.hpp>
+#include <unordered_map>
 
 #include "actors/receipt.hpp"
 
@@ -34,24 +36,66 @@ caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id
 
 namespace detail {
 
-/// While it lives, an actor is at one message: whatever that belongs to, or has left behind, the
-/// next one begins without.
+/// In which autograd contexts an actor has asked others by CAF's own means: what comes back belongs
+/// there, whoever gives it, and when. Only for the thread that runs the actor. What it has asked in
+/// none has no entry; others stay as long as CAF keeps the handler of the answer.
+class asked_contexts {
+public:
+  /// The first time counts: who is asked may delegate the request back.
+  void note(caf::message_id request, std::uint64_t context) {
+    contexts_.try_emplace(number(request), context);
+  }
+  std::uint64_t of(caf::message_id answer) const noexcept {
+    if (contexts_.empty()) return 0;
+    const auto place = contexts_.find(number(answer));
+    return place == contexts_.end() ? 0 : place->second;
+  }
+  void forget(caf::message_id answer) noexcept {
+    if (!contexts_.empty()) contexts_.erase(number(answer));
+  }
+
+private:
+  static std::uint64_t number(caf::message_id id) noexcept {
+    return id.request_id().integer_value();
+  }
+
+  std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
+};
+
+/// While it lives, the calling thread runs that actor.
+class actor_turn {
+public:
+  explicit actor_turn(caf::scheduled_actor& actor) noexcept;
+  ~actor_turn();
+  actor_turn(const actor_turn&) = delete;
+  actor_turn& operator=(const actor_turn&) = delete;
+
+private:
+  caf::scheduled_actor* const before_;
+  asked_contexts* const asked_before_;
+  const mailbox_letter* const entered_before_;
+};
+
+/// While it lives, the actor that the thread runs is at one message: whatever that belongs to, or
+/// has left behind, the next one begins without. An answer is heard where the actor has `asked`.
 class message_scope {
 public:
-  message_scope() noexcept;
+  message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept;
   ~message_scope();
   message_scope(const message_scope&) = delete;
   message_scope& operator=(const message_scope&) = delete;
 
 private:
-  const mailbox_letter* const before_;
+  asked_contexts* const asked_before_;
+  const mailbox_letter* const entered_before_;
 };
 
-/// CAF's own requests and answers to an actor of this node: in the sender's context.
+/// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.
+/// nullptr: it is not for the actor, since this process was forked, and who asks has been told.
 caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what);
 
-/// The actor has nothing more to do on this thread.
-void leave_letter() noexcept;
+/// `sender` asks in the thread's context. If it is the actor that the thread runs, that remembers.
+void note_asked(const caf::strong_actor_ptr& sender, caf::message_id request);
 
 }  // namespace detail
 

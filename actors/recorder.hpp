@@ -61,6 +61,10 @@ public:
     std::size_t passes = 0;  ///< backward passes under way
   };
   virtual census count() const = 0;
+
+  /// Does the node take part in that context, or has it opened it? No lock is taken for one that it
+  /// has opened.
+  virtual bool knows(std::uint64_t context) const = 0;
 };
 
 /// Every node that is made from now on has one that `make` makes. Once, by room autograd.

@@ -68,6 +68,7 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
       if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
       return;
     }
+    if (header.request == 0) lost_.check_arrival(*this, from, message, content);
     caf::strong_actor_ptr sender;
     caf::message_id mid;
     if (header.request != 0) {

@@ -1,4 +1,5 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
+#include "actors/mailbox_letter.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
@@ -47,7 +48,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     write(text.body(), header);
     context.finish(header);
     if (!asks)
-      lost_.check_message(*this, to, message, text.tensors());
+      header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
     else if (!context)
       lost_.check_request(*this, to, message, text.tensors());
     pending.peer = to.rank();
@@ -79,6 +80,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   auto& element = *letter;
   pending_request pending;
   if (element.mid.is_request()) {
+    detail::note_asked(element.sender, element.mid);  // CAF's own limit may end it
     pending.sender = std::move(element.sender);
     pending.mid = element.mid;
   }
@@ -123,7 +125,7 @@ void remoting::send_message(const remote_actor& target, std::string_view message
     letter text(&handles);
     write(text.body());
     lost = true;
-    lost_.check_message(*this, to, message, text.tensors());
+    header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
     lost = false;
     out_.send(to, target.id(), header, &text, nullptr, {.wait = wait});
     handles.sent();

@@ -33,8 +33,16 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   if (why.code != errc::actor_down) return why;
   if (why.function.empty()) why.function = message;
   if (why.node.empty() && system)
-    if (const auto actors = caf_host::actors_of(system)) why.node = actors->own_name();
+    if (const auto actors = caf_host::find_actors_of(system)) why.node = actors->own_name();
   return why;
+}
+
+std::uint64_t context_at(const remoting& actors) {
+  const auto context = current_context();
+  if (context == 0) return 0;
+  if (auto* here = current_node(); here && &here->actors() == &actors) return context;
+  const auto* records = actors.records();
+  return records && records->knows(context) ? context : 0;
 }
 
 remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {

@@ -16,8 +16,8 @@ namespace troupe {
 
 namespace detail {
 
-/// What an actor of `system` answered to `message`; of one that has ended, the node and the message
-/// are named.
+/// What an actor of `system` answered to `message`; of one that has ended, the message is named,
+/// and the node if that lives.
 fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message);
 
 /// Puts an actor's answer into its future.
@@ -92,10 +92,15 @@ public:
           std::make_exception_ptr(remote_error("the actor dropped the request without an answer")));
   }
 
+  // Never throws: CAF's cleanup of an actor would stop in the middle.
   void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
-    auto answer = letter->move_content_to_message();
     { const auto answered = std::move(entry_); }  // it is late no more
-    take_answer(*state_, answer, &home_system(), message_);
+    try {
+      auto answer = letter->move_content_to_message();
+      take_answer(*state_, answer, &home_system(), message_);
+    } catch (...) {
+      state_->set_exception(std::current_exception());
+    }
   }
 
   void on_cleanup(const caf::error&) override {}
@@ -145,6 +150,10 @@ using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 
 /// Throws not_initialized after the shutdown of the actor's node.
 std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
+
+/// The context in which the calling thread asks an actor of that node. 0 also where the node has
+/// never heard of the thread's: it is another one of this process.
+std::uint64_t context_at(const remoting& actors);
 
 inline caf::message_id with_priority(caf::message_id id, const call_options& how) {
   return how.urgent ? id.with_high_priority() : id.with_normal_priority();
@@ -204,8 +213,9 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
       0, target->home_system->node(), target->home_system, config, state, std::move(entry), name);
   const auto id = with_priority(caf::message_id(1), how);
   auto content = message_of(std::forward<Ts>(message)...);
-  if (const auto context = current_context(); context != 0)
-    target->enqueue(make_letter(std::move(cell), id, std::move(content), context), nullptr);
+  if (current_context() != 0)
+    target->enqueue(make_letter(std::move(cell), id, std::move(content), context_at(*actors)),
+                    nullptr);
   else
     target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
                     nullptr);

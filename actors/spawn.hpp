@@ -34,13 +34,19 @@ public:
       : T(config, std::forward<Args>(args)...) {}
 
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* unit) override {
-    T::enqueue(in_senders_context(std::move(what)), unit);
+    if (auto letter = in_senders_context(std::move(what))) T::enqueue(std::move(letter), unit);
   }
 
   caf::invoke_message_result consume(caf::mailbox_element& what) override {
-    const message_scope one;
-    return T::consume(what);
+    const message_scope one(asked_, what);
+    const auto done = T::consume(what);
+    if (what.mid.is_response() && done != caf::invoke_message_result::skipped)
+      asked_.forget(what.mid);
+    return done;
   }
+
+private:
+  asked_contexts asked_;
 };
 
 /// An actor class that answers exceptions.

@@ -69,6 +69,12 @@ future<void> context::backward_async(const std::vector<at::Tensor>& roots,
   return detail::run_pass_aside(here_, table_of(here_).find(id()), roots, how);
 }
 
+// Also where it is over.
+gradients context::get_gradients() const {
+  forked::check();
+  return part_->all_gradients();
+}
+
 void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
               const pass_options& how) {
   const within none(0);

@@ -53,7 +53,7 @@ public:
   const node& owner() const noexcept { return here_; }
 
   /// Those of this node's leaves, so far.
-  gradients get_gradients() const { return part_->all_gradients(); }
+  gradients get_gradients() const;
 
 private:
   const node here_;

@@ -60,6 +60,9 @@ public:
   void bury(const peer& whom) override;
   void close() override;
   census count() const override;
+  bool knows(std::uint64_t context) const override {
+    return (context & ~low_bits) == prefix() || look_up(context);
+  }
 
 private:
   static constexpr unsigned rank_shift = 48;

@@ -80,6 +80,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
   root.setGoesBack(header.goes_back);
+  root.setUnrecorded(header.unrecorded);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -177,6 +178,7 @@ void opened_envelope::read() {
              root.getUrgent(),
              root.getRecorded(),
              root.getGoesBack(),
+             root.getUnrecorded(),
              root.getEpoch(),
              root.getJob(),
              root.getIncarnation(),

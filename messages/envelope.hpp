@@ -26,6 +26,7 @@ struct envelope_header {
   bool urgent = false;
   bool recorded = false;
   bool goes_back = false;  ///< its tensors go by the receiver's device map, the other way
+  bool unrecorded = false;
   std::uint32_t epoch = 0;
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;

@@ -22,7 +22,7 @@ struct layout {
   std::uint64_t root;
   std::uint16_t version;
   std::uint16_t kind;
-  std::uint16_t flags;  // bit 0: urgent, bit 1: recorded, bit 2: goesBack
+  std::uint16_t flags;  // bit 0: urgent, bit 1: recorded, bit 2: goesBack, bit 3: unrecorded
   std::uint16_t body_tag;
   std::uint32_t epoch;
   std::uint32_t unused;
@@ -54,7 +54,7 @@ frame write_plain_envelope(const envelope_header& header, std::span<const std::b
   head.version = protocol_version;
   head.kind = static_cast<std::uint16_t>(header.kind);
   head.flags = static_cast<std::uint16_t>((header.urgent ? 1 : 0) | (header.recorded ? 2 : 0) |
-                                          (header.goes_back ? 4 : 0));
+                                          (header.goes_back ? 4 : 0) | (header.unrecorded ? 8 : 0));
   head.body_tag = inline_body;
   head.epoch = header.epoch;
   head.job = header.job;
@@ -92,6 +92,7 @@ std::optional<plain_envelope> read_plain_envelope(std::span<const std::byte> byt
   out.header.urgent = (head.flags & 1) != 0;
   out.header.recorded = (head.flags & 2) != 0;
   out.header.goes_back = (head.flags & 4) != 0;
+  out.header.unrecorded = (head.flags & 8) != 0;
   out.header.epoch = head.epoch;
   out.header.job = head.job;
   out.header.incarnation = head.incarnation;

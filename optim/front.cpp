@@ -162,6 +162,7 @@ optimizer_front::asked_step optimizer_front::ask_step(std::uint64_t context,
 // of small parameters.
 std::shared_ptr<shard> optimizer_front::shard_here() const {
   if (c10::InferenceMode::is_enabled()) return nullptr;  // what a step makes would be of it
+  forked::check();                                       // where that once may never be over
   std::call_once(mine_->asked, [&] {
     const autograd::within none(0);
     const auto me = here()->self().name;

@@ -1,9 +1,12 @@
 #include "optim/stand_in.hpp"
 
+#include "messages/forked.hpp"
+
 namespace troupe::detail {
 
 torch::optim::Optimizer& rate_desk::local(const optimizer_kind& kind,
                                           const std::vector<archive_values>& groups) {
+  forked::check();
   const std::lock_guard lock(mutex_);
   if (!local_) make(kind, groups);
   return *local_;
@@ -18,6 +21,7 @@ void rate_desk::make(const optimizer_kind& kind, const std::vector<archive_value
 }
 
 std::vector<double> rate_desk::news() {
+  forked::check();
   const std::lock_guard lock(mutex_);
   if (!local_) return {};
   auto now = rates_now();
@@ -34,6 +38,7 @@ std::vector<double> rate_desk::rates_now() const {
 
 // Schedulers have a reference to the stand-in: it stays where it is.
 void rate_desk::replace(const optimizer_kind& kind, const std::vector<archive_values>& groups) {
+  forked::check();
   const std::lock_guard lock(mutex_);
   if (!local_) return make(kind, groups);
   for (std::size_t i = 0; i < groups.size(); ++i)

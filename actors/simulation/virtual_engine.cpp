@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
+#include <optional>
 
 #include "actors/caf_host.hpp"
 #include "actors/current.hpp"
@@ -208,10 +209,12 @@ void virtual_engine::run(caf::resumable* job) {
   self = {this, &unit_, this, true};
   ++running_;
   client_.prepare_thread();
+  std::optional<detail::actor_turn> turn;
   if (job->subtype() == caf::resumable::scheduled_actor)
-    detail::set_current_actor(static_cast<caf::scheduled_actor*>(job)->id());
+    turn.emplace(*static_cast<caf::scheduled_actor*>(job));
   const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
-  detail::leave_letter();
+  turn.reset();
+  detail::set_current_errand({});  // of another job
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

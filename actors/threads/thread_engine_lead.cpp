@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
+#include <optional>
 
 #include "actors/current.hpp"
 #include "actors/mailbox_letter.hpp"
@@ -169,15 +170,13 @@ void thread_engine::end_network_work(std::uint64_t key) noexcept {
 }
 
 void thread_engine::run(caf::resumable* job, engine_unit& unit) {
-  const bool is_actor = job->subtype() == caf::resumable::scheduled_actor;
-  if (is_actor) {
-    self.actor = static_cast<caf::scheduled_actor*>(job);
-    detail::set_current_actor(self.actor->id());
-  }
+  std::optional<detail::actor_turn> turn;
+  if (job->subtype() == caf::resumable::scheduled_actor)
+    turn.emplace(*(self.actor = static_cast<caf::scheduled_actor*>(job)));
   const auto left = job->resume(&unit, 64);
   self.actor = nullptr;
   if (forked::from_nodes()) forked::end_handler("a handler");
-  if (is_actor) detail::leave_letter();
+  turn.reset();
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

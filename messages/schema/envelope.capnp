@@ -62,4 +62,7 @@ struct Envelope {
 
   goesBack @15 :Bool;
   # Its tensors have gone by the receiver's device map, the other way, as those of answers do.
+
+  unrecorded @16 :Bool;
+  # Of a message that nobody answers: the sender has seen to it that its tensors' gradients end here.
 }

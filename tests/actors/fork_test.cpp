@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <caf/scoped_actor.hpp>
 #include <cstdlib>
 
+#include "messages/message_codec.hpp"
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
 #include "tests/forking.hpp"
@@ -160,6 +162,30 @@ TEST_P(forks, get_an_error_from_every_entry_while_the_parent_goes_on) {
   EXPECT_EQ(request(far, add{1}).get(), 1);
   EXPECT_EQ(request(near, add{1}).get(), 1);
   there = {};
+  shut_down(nodes);
+}
+
+// A blocking actor of CAF's, which the thread had before the fork.
+TEST_P(forks, get_an_error_from_caf_s_own_requests) {
+  auto nodes = start({"a", "b"});
+  const auto near = nodes[0].spawn(count_from, 0);
+  const auto far = nodes[0].spawn_on<count_from>("b", 0);
+  {
+    const caf::scoped_actor self(nodes[0].system());
+    for (const auto& one : {near, far}) {
+      const auto ask = [&] {
+        int heard = 0;
+        self->request(one, caf::infinite, add{1})
+            .receive([&](int) { heard = 1; },
+                     [&](const caf::error& why) {
+                       heard = to_fault(why).code == errc::not_initialized ? last_word : 2;
+                     });
+        return heard;
+      };
+      EXPECT_EQ(in_child(ask), last_word);
+      EXPECT_EQ(ask(), 1);
+    }
+  }
   shut_down(nodes);
 }
 

@@ -1,6 +1,7 @@
 // How nodes end: all together, late, at once, by being dropped; and what the others notice.
 #include <caf/send.hpp>
 
+#include "actors/caf_host.hpp"
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
 
@@ -292,6 +293,33 @@ TEST_P(shutting_down, can_be_followed_by_a_new_start_twenty_times) {
     EXPECT_EQ(nodes[i % 2].rpc_sync<&sum>(1 - i % 2, i, 1), i + 1);
     shut_down(nodes);
   }
+}
+
+// It ends when its node is long gone: those who have asked it hear of that all the same.
+struct stay {};
+TROUPE_MESSAGE(stay)
+using staying = actor<answers<stay, int>>;
+staying::behavior_type stays_and_throws() {
+  return {[](stay) -> int {
+    shared_door::current()->pass();
+    throw std::runtime_error("late");
+  }};
+}
+
+TEST(shutting_down, an_actor_that_ends_later_answers) {
+  auto nodes = make_nodes(network::loopback, {"a"});
+  const auto* const system = &nodes[0].system();
+  const shared_door door;
+  const auto late = nodes[0].spawn(stays_and_throws);
+  const auto first = request(late, stay{});
+  const auto second = request(late, stay{});
+  ASSERT_TRUE(door->wait_for(1));
+  auto going = std::async(std::launch::async, [&] { nodes[0].shutdown(false); });
+  EXPECT_TRUE(eventually([&] { return !caf_host::find_actors_of(system); }));
+  door->open();
+  EXPECT_THROW(first.get(), error);
+  EXPECT_THROW(second.get(), actor_down);
+  going.get();
 }
 
 }  // namespace

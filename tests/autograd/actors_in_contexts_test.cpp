@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include <caf/scoped_actor.hpp>
+
 #include "tests/autograd/no_contexts.hpp"
 
 namespace troupe::test {
@@ -167,6 +169,145 @@ TEST_P(actors_in_contexts, caf_s_own_requests_take_them_along) {
       const context c(nodes[0]);
       EXPECT_EQ(troupe::request(asked, whose()).get(), contexts_seen(3, c.id()));
     }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+// Answers later, from a handler of another message.
+struct keep_back {};
+TROUPE_MESSAGE(keep_back)
+struct let_go {};
+TROUPE_MESSAGE(let_go)
+struct how_many {};
+TROUPE_MESSAGE(how_many)
+using batching =
+    actor<answers<keep_back, int>, answers<let_go, int>, answers<how_many, std::uint64_t>>;
+batching::behavior_type answers_in_batches(batching::pointer self) {
+  const auto kept = std::make_shared<std::vector<caf::typed_response_promise<int>>>();
+  return {
+      [=](keep_back) {
+        kept->push_back(self->make_response_promise<int>());
+        return kept->back();
+      },
+      [=](let_go) {
+        for (auto& one : *kept) one.deliver(1);
+        kept->clear();
+        return 1;
+      },
+      [=](how_many) -> std::uint64_t { return kept->size(); },
+  };
+}
+
+// The contexts before and after, by CAF's own means; an answer that never comes is a limit's.
+struct ask_it {
+  bool limited = false;
+};
+TROUPE_MESSAGE(ask_it, limited)
+using asks_batches = actor<answers<ask_it, contexts_seen>>;
+asks_batches::behavior_type asks_a_batch(asks_batches::pointer self, batching whom) {
+  return {[=](const ask_it& how) {
+    auto promise = self->make_response_promise<contexts_seen>();
+    const auto before = autograd::current_context();
+    auto answer = [=]() mutable {
+      promise.deliver(contexts_seen{before, autograd::current_context()});
+    };
+    const caf::duration limit = how.limited ? caf::duration(1ms) : caf::duration(caf::infinite);
+    self->request(whom, limit, keep_back())
+        .then([=](int) mutable { answer(); }, [=](const caf::error&) mutable { answer(); });
+    return promise;
+  }};
+}
+
+TEST_P(actors_in_contexts, caf_s_own_answers_are_heard_where_they_were_asked_for) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const auto batch = nodes[0].spawn_on<answers_in_batches>(rank);
+    const auto asked = nodes[0].spawn(asks_a_batch, batch);
+    const auto all_kept = [&](std::uint64_t n) {
+      return eventually([&] { return troupe::request(batch, how_many()).get() == n; });
+    };
+    const autograd::within none(0);
+    const auto in_none = troupe::request(asked, ask_it());
+    ASSERT_TRUE(all_kept(1));
+    {
+      const context c(nodes[0]);
+      const auto in_c = troupe::request(asked, ask_it());
+      ASSERT_TRUE(all_kept(2));
+      const context d(nodes[0]);
+      const auto in_d = troupe::request(asked, ask_it());
+      ASSERT_TRUE(all_kept(3));
+      troupe::request(batch, let_go()).get();  // in d
+      EXPECT_EQ(in_none.get(), contexts_seen(2, 0));
+      EXPECT_EQ(in_c.get(), contexts_seen(2, c.id()));
+      EXPECT_EQ(in_d.get(), contexts_seen(2, d.id()));
+    }
+    {
+      const context c(nodes[0]);
+      const auto in_c = troupe::request(asked, ask_it());
+      ASSERT_TRUE(all_kept(1));
+      const autograd::within nobody(0);
+      troupe::request(batch, let_go()).get();
+      EXPECT_EQ(in_c.get(), contexts_seen(2, c.id()));
+    }
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(actors_in_contexts, caf_s_own_limits_are_heard_there_too) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const auto batch = nodes[0].spawn_on<answers_in_batches>(rank);
+    const auto asked = nodes[0].spawn(asks_a_batch, batch);
+    {
+      const context c(nodes[0]);
+      EXPECT_EQ(troupe::request(asked, ask_it{true}).get(), contexts_seen(2, c.id()));
+    }
+    troupe::request(batch, let_go()).get();
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(actors_in_contexts, caf_s_blocking_actors_leave_the_thread_in_its_own) {
+  auto nodes = start({"a", "b"});
+  for (const std::uint32_t rank : {0u, 1u}) {
+    const auto remote = layer_on(nodes[0], rank);
+    const auto x = leaf(2);
+    const caf::scoped_actor self(nodes[0].system());
+    const context c(nodes[0]);
+    at::Tensor y;
+    std::uint64_t hears_in = 0;
+    self->request(remote, caf::infinite, forward{x})
+        .receive(
+            [&](const at::Tensor& answer) {
+              y = answer;
+              hears_in = autograd::current_context();
+            },
+            [](const caf::error& why) { ADD_FAILURE() << caf::to_string(why); });
+    EXPECT_EQ(hears_in, c.id());
+    EXPECT_EQ(autograd::current_context(), c.id());
+    EXPECT_FALSE(nodes[0].rpc_sync<&twice>("b", x).is_leaf());
+    c.backward({y.sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3)));
+  }
+  EXPECT_EQ(autograd::current_context(), 0u);
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+// The handle of an actor of another node that has not travelled, since both are in this process.
+TEST_P(actors_in_contexts, other_nodes_are_in_those_that_they_have_heard_of) {
+  auto nodes = start({"a", "b", "c"});
+  {
+    const auto there = nodes[1].spawn(tripling, answers_by::call, layer{});
+    const auto x = leaf(1);
+    const context c(nodes[0]);
+    EXPECT_EQ(troupe::request(there, which_context()).get(), 0u);
+    EXPECT_TRUE(torch::equal(troupe::request(there, forward{x}).get(), all(3 * 2)));
+    nodes[0].rpc_sync<&twice>("b", x);
+    EXPECT_EQ(troupe::request(there, which_context()).get(), c.id());
+  }
   expect_no_contexts(nodes);
   shut_down(nodes);
 }

@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include <optional>
+
 #include "tests/actors/job.hpp"
 #include "tests/autograd/asked_actors.hpp"
 #include "tests/autograd/log_lines.hpp"
@@ -60,6 +62,37 @@ TEST_P(losses, are_told_once_for_each_message) {
   EXPECT_EQ(lines.with("warn"), 1) << lines.text();
   troupe::send(remote, keep{leaf()});  // no context is open
   shut_down(nodes);
+}
+
+// The sender knows of no context; where the message comes to, one is open.
+void tell_from_here(const keeper& whom, bool meant) {
+  std::optional<autograd::within> none;
+  if (meant) none.emplace(std::uint64_t{0});
+  troupe::send(whom, keep{leaf()});
+}
+
+TEST_P(losses, are_told_where_a_message_comes_to) {
+  for (const auto how : {lost_gradient::warn, lost_gradient::fail}) {
+    auto nodes = two_nodes(how);
+    const auto mine = nodes[0].spawn(keeps);
+    const log_lines lines;
+    const auto from_b = [&](bool meant) {
+      const autograd::within none(0);
+      nodes[0].rpc_sync<&tell_from_here>("b", mine, meant);  // whose answer comes after the message
+    };
+    from_b(false);  // none is open
+    {
+      const context c(nodes[0]);
+      from_b(true);
+      EXPECT_EQ(lines.text(), "");
+      for (int i = 0; i < 2; ++i) from_b(false);
+    }
+    EXPECT_EQ(lines.with("comes from b to a with the message troupe::test::keep, and a backward"),
+              1)
+        << lines.text();
+    EXPECT_EQ(lines.with("warn"), 1) << lines.text();
+    shut_down(nodes);
+  }
 }
 
 TEST_P(losses, of_a_thread_that_is_not_in_the_context) {

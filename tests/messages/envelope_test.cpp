@@ -63,6 +63,7 @@ envelope_header any_header(envelope_kind kind, random_values& random) {
           random.make<bool>(),
           random.make<bool>(),
           random.make<bool>(),
+          random.make<bool>(),
           random.make<std::uint32_t>(),
           random.bits(),
           random.bits(),
@@ -82,6 +83,7 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
   root.setGoesBack(header.goes_back);
+  root.setUnrecorded(header.unrecorded);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -109,7 +111,7 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
 }
 
 TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
-  const envelope_header sent{envelope_kind::call, true, false, true, 7, 1, 2, 3, 4, 5, 6};
+  const envelope_header sent{envelope_kind::call, true, false, true, true, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
   // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
@@ -125,6 +127,7 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
     EXPECT_EQ(plain->header.urgent, root.getUrgent());
     EXPECT_EQ(plain->header.recorded, root.getRecorded());
     EXPECT_EQ(plain->header.goes_back, root.getGoesBack());
+    EXPECT_EQ(plain->header.unrecorded, root.getUnrecorded());
     EXPECT_EQ(plain->header.epoch, root.getEpoch());
     EXPECT_EQ(plain->header.job, root.getJob());
     EXPECT_EQ(plain->header.incarnation, root.getIncarnation());
@@ -166,6 +169,7 @@ TEST(envelope, keeps_its_header) {
       EXPECT_EQ(got.urgent, sent.urgent);
       EXPECT_EQ(got.recorded, sent.recorded);
       EXPECT_EQ(got.goes_back, sent.goes_back);
+      EXPECT_EQ(got.unrecorded, sent.unrecorded);
       EXPECT_EQ(got.epoch, sent.epoch);
       EXPECT_EQ(got.job, sent.job);
       EXPECT_EQ(got.incarnation, sent.incarnation);

@@ -34,6 +34,9 @@ TEST_P(forked_trainers, get_errors_and_the_parent_goes_on) {
                 possible |=
                     refused([&] { distributed_optimizer<SGD>(there, SGDOptions(1)); }) ? 0 : 8;
                 possible |= refused([&] { autograd::get_gradients(a, open->id()); }) ? 0 : 16;
+                possible |= refused([&] { open->get_gradients(); }) ? 0 : 32;
+                possible |= refused([&] { (void)optimizer->step_async(*open); }) ? 0 : 64;
+                possible |= refused([&] { optimizer->lr(); }) ? 0 : 128;
                 there.clear();
                 optimizer.reset();
                 open.reset();
