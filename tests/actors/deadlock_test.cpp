@@ -32,6 +32,18 @@ TROUPE_MESSAGE(ask_back, whom)
 
 namespace {
 
+int bounce_again(int depth, const std::string& other);
+
+}  // namespace
+
+}  // namespace troupe::test
+
+TROUPE_IDEMPOTENT(&troupe::test::bounce_again)
+
+namespace troupe::test {
+
+namespace {
+
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -41,6 +53,21 @@ int bounce(int depth, const std::string& other) {
   if (depth == 0) return 0;
   auto here = this_node();
   return 1 + here.rpc_sync<&bounce>(other, depth - 1, here.name(), timeout(0ms));
+}
+
+int bounce_again(int depth, const std::string& other) {
+  if (depth == 0) return 0;
+  auto here = this_node();
+  return 1 + here.rpc_sync<&bounce_again>(other, depth - 1, here.name(), timeout(patience),
+                                          retry{.attempts = 2});
+}
+
+int bounce_later(int depth, const std::string& other) {
+  if (depth == 0) return 0;
+  auto here = this_node();
+  promise<int> rest;
+  rest.set_value(depth - 1);
+  return 1 + here.rpc_sync<&bounce_later>(other, rest.get_future(), here.name(), timeout(0ms));
 }
 
 task<int> bounce_softly(int depth, std::string other) {
@@ -289,6 +316,53 @@ TEST_P(deadlocks, of_actors_deeper_than_the_threads_are_named) {
   auto call = request(next[0], ping{});
   ASSERT_TRUE(call.wait_for(patience));
   EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text, HasSubstr("max_threads is 4"));
+  shut_down(nodes);
+}
+
+// Passes on what it is asked.
+player::behavior_type pass_on(player::pointer self) {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [=](const ping& q) { return self->delegate(*other, q); },
+      [=](const pong& q) { return self->delegate(*other, q); },
+      meet_into(other),
+  };
+}
+
+// The first asks the second, which passes that on to the third, which asks the first.
+TEST_P(deadlocks, are_seen_through_an_actor_that_delegates) {
+  auto nodes = start({"left", "right"});
+  for (const char* home : {"left", "right"}) {
+    auto a = nodes[0].spawn_on<play>("left");
+    auto b = nodes[0].spawn_on<pass_on>(home);
+    auto c = nodes[0].spawn_on<play>(home);
+    EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{c}).get() &&
+                request(c, meet{a}).get());
+    auto call = request(a, ping{2});
+    ASSERT_TRUE(call.wait_for(patience));
+    EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+                AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
+                      HasSubstr("pong of actor " + id_of(c) + " on " + home)));
+  }
+  shut_down(nodes);
+}
+
+// Each attempt has a limit, and so has the whole call.
+TEST_P(deadlocks, of_calls_with_a_retry_are_named) {
+  auto nodes = start_with(4);
+  auto call = nodes[0].rpc_async<&bounce_again>("right", 64, "left", timeout(0ms));
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_again")));
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_calls_with_futures_among_their_arguments_are_named) {
+  auto nodes = start_with(4);
+  auto call = nodes[0].rpc_async<&bounce_later>("right", 64, "left", timeout(0ms));
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_later")));
   shut_down(nodes);
 }
 
