@@ -98,7 +98,7 @@ bool future_core::wait_until(clock::time_point deadline,
     // Who has a limit of its own will go on, whatever it waits for.
     auto* const node = current_node();
     const auto what = asked();
-    const bool stays = deadline == never && what.request != 0 && node &&
+    const bool stays = deadline == never && (what.request != 0 || asks_on()) && node &&
                        node->driver() == engine_ && !engine_->simulated();
     const deadlock::held_waits::scope held(stays ? &node->actors().deadlocks().waits() : nullptr,
                                            shared, what);
@@ -115,6 +115,8 @@ deadlock::question future_core::asked() const noexcept {
   const deadlock::incarnation here{self.rank, self.incarnation};
   return {here, here, reinterpret_cast<std::uintptr_t>(this), answerer_};
 }
+
+deadlock::question future_core::asks_now() const noexcept { return asked(); }
 
 // Hot path: no lock.
 void future_core::publish() {

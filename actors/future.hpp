@@ -74,6 +74,12 @@ public:
   /// A thread of this node makes it, rather than an answer that comes: see completion.
   void made_here() noexcept { done_.made_here(); }
 
+  /// Is it the outcome of other futures, one after the other? Then what it asks changes.
+  bool asks_on() const noexcept { return asks_on_; }
+
+  /// What it asks at this moment. Of one that asks on, for any thread.
+  deadlock::question asks_now() const noexcept;
+
   /// Runs `job` on a thread of `driver`; here, when that is none or has stopped.
   static void run_on(engine* driver, caf::resumable* job);
 
@@ -90,6 +96,9 @@ protected:
 
   /// Makes it fail with cancelled_error; false when it had an outcome already.
   bool give_up(fault&& why);
+
+  /// Before anybody else has it.
+  void be_asking_on() noexcept { asks_on_ = true; }
 
   std::exception_ptr failure_;
 
@@ -118,6 +127,7 @@ private:
   completion done_;
   std::atomic<claimant> claimed_{claimant::none};
   std::atomic<std::uint8_t> abandoned_{0};
+  bool asks_on_ = false;
   std::uint64_t answerer_ = 0;
   std::shared_ptr<engine> engine_;
   std::atomic<link*> next_{nullptr};

@@ -28,9 +28,9 @@ bool provide_recorder(recorder_maker make) noexcept {
 
 std::unique_ptr<recorder> make_recorder(node_core& node) { return maker ? maker(node) : nullptr; }
 
-void recording::begin(std::uint64_t context, bool of_tensors) {
+void recording::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
   where_ = recorder_of(actors_, context).begin(context, to_);
-  if (!of_tensors || !at::GradMode::is_enabled()) where_.number = 0;
+  if (!of_tensors || !(in_any_mode || at::GradMode::is_enabled())) where_.number = 0;
   text_.body().put(where_.context);
   text_.body().put(where_.number);
 }

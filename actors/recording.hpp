@@ -19,7 +19,13 @@ public:
   /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
   recording(remoting& actors, std::uint64_t context, peer& to, letter& text, bool of_tensors = true)
       : actors_(actors), to_(to), text_(text) {
-    if (context != 0) begin(context, of_tensors);
+    if (context != 0) begin(context, of_tensors, false);
+  }
+  /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
+  /// could have been, whatever the thread does that brings it.
+  recording(remoting& actors, const crossing& asked, peer& to, letter& text)
+      : actors_(actors), to_(to), text_(text) {
+    if (asked.context != 0) begin(asked.context, asked.number != 0, true);
   }
   ~recording() {
     if (recorded_) forget();
@@ -37,7 +43,7 @@ public:
   void sent() noexcept { recorded_ = false; }
 
 private:
-  void begin(std::uint64_t context, bool of_tensors);
+  void begin(std::uint64_t context, bool of_tensors, bool in_any_mode);
   void record(envelope_header& header);
   void forget() noexcept;
 

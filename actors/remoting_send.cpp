@@ -152,7 +152,7 @@ void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
         return out_.send_fault(to, order, request, why);
       }
     }
-    detail::recording context(*this, failed ? 0 : asked.context, to, text, asked.number != 0);
+    detail::recording context(*this, failed ? detail::crossing() : asked, to, text);
     text.body().put(answer);
     envelope_header header;
     header.kind = envelope_kind::response;

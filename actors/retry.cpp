@@ -53,6 +53,16 @@ std::shared_ptr<future_state<void>> retry_plan::pause_after(const std::exception
   }
 }
 
+bool retry_plan::ends_with(const std::exception_ptr& failure) const {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& why) {
+    return !may_go_on(why);
+  } catch (...) {
+    return true;
+  }
+}
+
 // What the callee says of calls of its own is not about this one.
 bool retry_plan::may_go_on(const error& why) const {
   if (made_ >= how_.attempts || why.node() != callee_ || why.function() != function_) return false;

@@ -65,6 +65,9 @@ public:
   /// Ready when the next attempt is due; nullptr: there shall be none after this failure.
   std::shared_ptr<future_state<void>> pause_after(const std::exception_ptr& failure);
 
+  /// There shall be no other attempt after this failure.
+  bool ends_with(const std::exception_ptr& failure) const;
+
   /// The failure as the caller shall see it: says how many attempts were made.
   std::exception_ptr tell(const std::exception_ptr& failure) const;
 
@@ -94,10 +97,17 @@ public:
   void go() {
     if (this->ready()) return done();  // cancelled
     try {
-      after(make_(plan_->begin_attempt()), [](retried_state& self, future_state<T>& call) {
-        if (call.failure()) return self.failed(call.failure());
-        self.be_like(call);
-        self.done();
+      auto call = make_(plan_->begin_attempt());
+      // At once: those who wait may have the last thread. The rest goes with what comes next, on a
+      // thread that may end the node.
+      auto* const made = call.get();
+      made->when_ready_at_once(make_continuation(
+          [self = std::static_pointer_cast<retried_state>(this->shared_from_this()), call] {
+            self->take_last(*call);
+          }));
+      after(std::move(call), [](retried_state& self, future_state<T>& made) {
+        if (self.ready()) return self.done();
+        self.failed(made.failure());
       });
     } catch (...) {
       fail(std::current_exception());
@@ -105,6 +115,13 @@ public:
   }
 
 private:
+  void take_last(future_state<T>& call) {
+    if (!call.failure())
+      this->be_like(call);
+    else if (plan_->ends_with(call.failure()))
+      this->set_exception(plan_->tell(call.failure()));
+  }
+
   void failed(const std::exception_ptr& why) {
     const auto pause = plan_->pause_after(why);
     if (!pause) return fail(why);

@@ -15,13 +15,21 @@ torch_state& state_here() noexcept {
   return state;
 }
 
-}  // namespace
+bool is_clean(const torch_state& state) noexcept {
+  return state.keys.included_ == 0 && state.keys.excluded_ == 0 && state.autograd.get_grad_mode() &&
+         !state.autograd.get_inference_mode() && state.autograd.get_fw_grad_mode();
+}
 
-void clean_thread_state() noexcept {
-  auto& state = state_here();
+void clean(torch_state& state) noexcept {
   state.autograd = c10::AutogradState(/*grad_mode=*/true, /*inference_mode=*/false,
                                       /*fw_grad_mode=*/true, /*multithreading_enabled=*/true);
   state.keys = {};  // a new thread's, which stands for the default sets
+}
+
+}  // namespace
+
+void clean_thread_state() noexcept {
+  clean(state_here());
   if (c10::ThreadLocalDebugInfo::current())
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
 }
@@ -41,6 +49,20 @@ kept_thread::~kept_thread() {
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(debug_);
   detail::set_current_actor(actor_);
   detail::set_current_node(node_);
+}
+
+libtorch_untouched::libtorch_untouched() noexcept {
+  auto& state = state_here();
+  if (is_clean(state)) return;
+  before_.emplace(before{state.autograd, state.keys});
+  clean(state);
+}
+
+libtorch_untouched::~libtorch_untouched() {
+  if (!before_) return;
+  auto& state = state_here();
+  state.autograd = before_->autograd;
+  state.keys = before_->keys;
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <memory>
+#include <optional>
 
 #include "actors/current.hpp"
 
@@ -31,6 +32,24 @@ private:
   node_core* const node_ = current_node();
   const std::uint64_t actor_ = current_actor();
   const detail::serving nothing_{{}};
+};
+
+/// While it lives, libtorch's state of the calling thread is as clean as a new one's: what arrives
+/// must not depend on what the program does on the thread that takes it. A few loads if it is clean
+/// already.
+class libtorch_untouched {
+public:
+  libtorch_untouched() noexcept;
+  ~libtorch_untouched();
+  libtorch_untouched(const libtorch_untouched&) = delete;
+  libtorch_untouched& operator=(const libtorch_untouched&) = delete;
+
+private:
+  struct before {
+    c10::AutogradState autograd;
+    c10::impl::PODLocalDispatchKeySet keys;
+  };
+  std::optional<before> before_;
 };
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "actors/deadlock/wait_notes.hpp"
 #include "actors/future.hpp"
 
 namespace troupe {
@@ -31,12 +32,15 @@ class relayed_state : public future_state<T>,
 public:
   /// `cancelled`: what it fails with when it is.
   relayed_state(std::shared_ptr<engine> driver, fault cancelled)
-      : future_state<T>(std::move(driver)), cancelled_(std::move(cancelled)) {}
+      : future_state<T>(std::move(driver)), cancelled_(std::move(cancelled)) {
+    this->be_asking_on();
+  }
 
   void take_from(std::shared_ptr<future_state<T>> source) {
     if (!wait_for(source)) return;
     auto* const from = source.get();
-    from->when_ready(
+    // At once: those who wait may have the last thread.
+    from->when_ready_at_once(
         make_continuation([self = this->shared_from_this(), source = std::move(source)] {
           self->let_go();
           self->be_like(*source);
@@ -49,6 +53,12 @@ public:
   }
 
 protected:
+  /// What the other future asks; nothing before it is made, and between two.
+  deadlock::question asked() const noexcept override {
+    const std::lock_guard guard(mutex_);
+    return source_ ? source_->asks_now() : deadlock::question{};
+  }
+
   /// False: it has been cancelled, and so is `source`.
   bool wait_for(std::shared_ptr<future_core> source) {
     {
@@ -77,7 +87,7 @@ protected:
 
 private:
   const fault cancelled_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<future_core> source_;
 };
 

@@ -27,14 +27,20 @@ constexpr clock::duration longest_pause = 1600ms;
 thread_local const running_call* call_here = nullptr;
 thread_local held_waits::scope* wait_here = nullptr;
 
-// What a letter asks `actor`, on this node; nothing: nobody knows as what it is asked.
-std::optional<question> asked_by(const caf::strong_actor_ptr& sender, const incarnation& self,
-                                 caf::actor_id actor) {
+// Whichever actor is asked: it may delegate the request to another one.
+constexpr std::uint64_t any_actor = 1;
+question whoever_answers(question one) {
+  if (one.actor != 0) one.actor = any_actor;
+  return one;
+}
+
+// What a letter asks its actor, on this node; nothing: nobody knows as what it is asked.
+std::optional<question> asked_by(const caf::strong_actor_ptr& sender, const incarnation& self) {
   if (!sender) return std::nullopt;
   if (const auto* from = dynamic_cast<const reply_address*>(sender->get()))
-    return question{incarnation_of(from->asking_node()), self, from->request(), actor};
+    return question{incarnation_of(from->asking_node()), self, from->request(), any_actor};
   if (const auto* cell = dynamic_cast<const detail::local_asker*>(sender->get()))
-    return question{self, self, reinterpret_cast<std::uintptr_t>(cell->future()), actor};
+    return question{self, self, reinterpret_cast<std::uintptr_t>(cell->future()), any_actor};
   return std::nullopt;
 }
 
@@ -44,7 +50,7 @@ std::vector<question> take_found(caf::scheduled_actor& actor, bool running, cons
                                  std::set<question>& asked) {
   std::vector<question> out;
   const auto look = [&](const caf::mailbox_element& x) {
-    const auto one = asked_by(x.sender, self, actor.id());
+    const auto one = asked_by(x.sender, self);
     if (one && asked.erase(*one) != 0) out.push_back(*one);
   };
   const auto* now = running ? actor.current_mailbox_element() : nullptr;
@@ -92,6 +98,7 @@ held_waits::scope::scope(held_waits* in, const std::shared_ptr<detail::future_co
   }
   mine.due = clock::now() + first_look;
   mine.pause = 2 * first_look;
+  mine.where = this;
   before_ = std::exchange(wait_here, this);
   const auto due = mine.due;
   {
@@ -122,14 +129,31 @@ held_waits::interruption::~interruption() {
   clock::time_point due;
   {
     const std::lock_guard lock(in.mutex_);
-    auto place = in.entries_.extract(waiting_->number_);
-    waiting_->number_ = ++in.last_number_;
-    place.key() = place.mapped().what.number = waiting_->number_;
-    place.mapped().waits = true;
-    due = place.mapped().due;
-    in.entries_.insert(std::move(place));
+    auto& again = in.renumber(*waiting_);
+    again.waits = true;
+    due = again.due;
   }
   in.engine_.set_timer(due);  // it may have passed meanwhile, when this was no wait
+}
+
+held_waits::entry& held_waits::renumber(scope& wait) {
+  auto place = entries_.extract(wait.number_);
+  wait.number_ = ++last_number_;
+  place.key() = place.mapped().what.number = wait.number_;
+  return entries_.insert(std::move(place)).position->second;
+}
+
+// A wait for another answer is another wait: the one before can have gone on.
+void held_waits::ask_again() {
+  std::vector<scope*> changed;
+  for (auto& [number, one] : entries_) {
+    if (!one.future || !one.future->asks_on()) continue;
+    const auto now = one.future->asks_now();
+    if (now == one.what.waits_for) continue;
+    one.what.waits_for = now;
+    changed.push_back(one.where);
+  }
+  for (auto* one : changed) renumber(*one);
 }
 
 // No handler that waits goes on while the lock is held; so actors whose handlers wait do not use
@@ -140,21 +164,22 @@ report held_waits::look_at(const std::vector<question>& asked) {
   outlooks found;
   open_questions open;
   for (const auto& one : asked)
-    if (one.at == self_) open[one.actor].insert(one);
+    if (one.at == self_) open[one.actor != 0 ? any_actor : 0].insert(whoever_answers(one));
   const std::lock_guard lock(mutex_);
+  ask_again();
   std::size_t waiting = 0;
   for (const auto& [number, held] : entries_) {
     if (look_in_handler(held, open, found)) out.handlers.push_back(held.what);
-    if (held.waits) ++waiting;
+    if (held.asks()) ++waiting;
   }
   const auto most = engine_.most_handlers();
   if (most != 0 && waiting >= most && look_in_queue(open, found)) {
     out.max_threads = most;
     out.handlers.clear();
     for (const auto& [number, held] : entries_)
-      if (held.waits) out.handlers.push_back(held.what);
+      if (held.asks()) out.handlers.push_back(held.what);
   }
-  for (const auto& one : asked) out.outlooks.push_back(found[one]);
+  for (const auto& one : asked) out.outlooks.push_back(found[whoever_answers(one)]);
   return out;
 }
 
@@ -163,11 +188,12 @@ report held_waits::look_at(const std::vector<question>& asked) {
 bool held_waits::look_in_handler(const entry& held, open_questions& asked, outlooks& found) const {
   std::vector<question> mine;
   if (held.actor) {
-    auto place = asked.extract(held.actor->id());
-    if (place && held.waits) mine = take_found(*held.actor, true, self_, place.mapped());
+    const auto actors = asked.find(any_actor);
+    if (actors != asked.end() && held.asks())
+      mine = take_found(*held.actor, true, self_, actors->second);
   } else if (held.call) {
     const auto functions = asked.find(0);
-    if (functions != asked.end() && functions->second.erase(*held.call) != 0 && held.waits)
+    if (functions != asked.end() && functions->second.erase(*held.call) != 0 && held.asks())
       mine.push_back(*held.call);
   }
   for (const auto& one : mine) found[one] = {prospect::handler, held.what.number};
@@ -183,7 +209,7 @@ bool held_waits::look_in_queue(open_questions& asked, outlooks& found) const {
     auto* actor = job.subtype() == caf::resumable::scheduled_actor
                       ? static_cast<caf::scheduled_actor*>(&job)
                       : nullptr;
-    const auto place = asked.find(actor ? actor->id() : 0);
+    const auto place = asked.find(actor ? any_actor : 0);
     if (place == asked.end()) return false;
     if (actor) {
       for (const auto& one : take_found(*actor, false, self_, place->second))
@@ -201,9 +227,10 @@ bool held_waits::look_in_queue(open_questions& asked, outlooks& found) const {
 std::vector<held_handler> held_waits::take_due(clock::time_point now, clock::time_point& next) {
   std::vector<held_handler> out;
   const std::lock_guard lock(mutex_);
+  ask_again();
   for (auto& [number, one] : entries_) {
     if (one.due <= now && one.waits) {
-      out.push_back(one.what);
+      if (one.asks()) out.push_back(one.what);
       one.due = now + one.pause;
       one.pause = std::min(2 * one.pause, longest_pause);
     }
@@ -212,8 +239,9 @@ std::vector<held_handler> held_waits::take_due(clock::time_point now, clock::tim
   return out;
 }
 
-bool held_waits::still_wait(const std::vector<std::uint64_t>& numbers) const {
+bool held_waits::still_wait(const std::vector<std::uint64_t>& numbers) {
   const std::lock_guard lock(mutex_);
+  ask_again();
   return std::all_of(numbers.begin(), numbers.end(), [&](std::uint64_t number) {
     const auto place = entries_.find(number);
     return place != entries_.end() && place->second.waits;

@@ -48,7 +48,8 @@ class held_waits {
 public:
   held_waits(engine& driver, const incarnation& self) : engine_(driver), self_(self) {}
 
-  /// While it lives, the handler of the calling thread waits for `what`, the answer to a question.
+  /// While it lives, the handler of the calling thread waits for `what`, the answer to a question;
+  /// if that asks on, also when it asks nothing yet.
   class scope {
   public:
     scope(held_waits* in, const std::shared_ptr<detail::future_core>& what,
@@ -84,7 +85,7 @@ public:
   std::vector<held_handler> take_due(clock::time_point now, clock::time_point& next);
 
   /// Do all of these still wait?
-  bool still_wait(const std::vector<std::uint64_t>& numbers) const;
+  bool still_wait(const std::vector<std::uint64_t>& numbers);
 
   /// Ends the wait of that number, if it goes on. What continues it may run here, and do anything.
   void fail(std::uint64_t number, fault why);
@@ -95,15 +96,21 @@ private:
     std::shared_ptr<detail::future_core> future;
     caf::scheduled_actor* actor = nullptr;  // whose handler it is
     std::optional<question> call;           // the one that it answers
+    scope* where = nullptr;                 // on the stack of its thread
     bool waits = true;                      // it is not interrupted
     clock::time_point due;
     clock::duration pause;
+
+    /// Does it wait for an answer at this moment?
+    bool asks() const noexcept { return waits && what.waits_for.request != 0; }
   };
 
-  // Those of a note for which nothing has been found yet, by who is asked; 0: functions.
+  // Those of a note for which nothing has been found yet: of functions (0) and of actors.
   using open_questions = std::map<std::uint64_t, std::set<question>>;
   using outlooks = std::map<question, outlook>;
 
+  void ask_again();
+  entry& renumber(scope& wait);
   bool look_in_handler(const entry& held, open_questions& asked, outlooks& found) const;
   bool look_in_queue(open_questions& asked, outlooks& found) const;
 

@@ -176,7 +176,7 @@ std::vector<wait_graph::remedy> wait_graph::remedies(
         "no thread is left on {}, whose max_threads is {}: all are held by handlers that wait, and "
         "in the end for this, which {}. Let functions that call others on be coroutines (a "
         "troupe::task that uses co_await holds no thread), or give rpc_options a larger "
-        "max_threads",
+        "max_threads (if it is larger, the system gave that node no more threads)",
         name_of(full.rank), most, "was asked for by " + chain_to(here));
     if (outlook_of(one).what == prospect::thread) {
       if (calls.calls.empty()) calls.text = std::move(text);

@@ -9,6 +9,7 @@
 #include "actors/mailbox_letter.hpp"
 #include "actors/simulation/trace.hpp"
 #include "actors/thread_identity.hpp"
+#include "actors/thread_state.hpp"
 #include "messages/error.hpp"
 
 namespace troupe {
@@ -181,6 +182,7 @@ caf::resumable* virtual_engine::take_job(std::size_t choices) {
 
 void virtual_engine::poll() {
   const auto before = self;
+  const libtorch_untouched here;
   self = {this, &unit_, this, false};
   network_ready_ = false;
   net_->progress();

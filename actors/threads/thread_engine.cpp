@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/threads/thread_engine_internal.hpp"
@@ -118,6 +119,7 @@ void thread_engine::finish(completion& what) {
 
 void thread_engine::thread_main() {
   pthread_setname_np(pthread_self(), "troupe");
+  { const std::lock_guard counted(threads_mutex_); }  // see `spawn`
   engine_unit unit(*this);
   self = {this, &unit, this, false};
   while (!stopping_) {
@@ -141,7 +143,8 @@ void thread_engine::thread_main() {
         occupied = unit.key_ != 0;
         minded_.store(false, std::memory_order_seq_cst);
       } else if (!park()) {
-        break;
+        self = {};
+        return;  // what there is to do it leaves to the others, among whom it counts no more
       }
     }
     if (unit.key_ != 0) {
@@ -150,21 +153,32 @@ void thread_engine::thread_main() {
     }
     if (occupied) occupied_.fetch_sub(1);
   }
-  if (stopping_) run_what_is_left(unit);  // one that retires leaves it to the others
+  run_what_is_left(unit);
   self = {};
   thread_count_.fetch_sub(1);
 }
 
-// False: this thread is the last one, which minds the timers.
+// False: this thread is the last one, which minds the timers. One of those that there are is always
+// left for that: the system may have no other to give.
 bool thread_engine::occupy() noexcept {
-  if (occupied_.fetch_add(1) < options_.max_threads) return true;
+  const auto others = occupied_.fetch_add(1);
+  const auto one_is_left = [&] { return others + 1 < thread_count_.load(); };
+  if (others < options_.max_threads) {
+    if (!one_is_left()) spawn();
+    if (one_is_left()) return true;
+  }
   occupied_.fetch_sub(1);
   return false;
 }
 
+unsigned thread_engine::most_handlers() const noexcept {
+  if (!short_of_threads_.load()) return options_.max_threads;
+  return std::min(options_.max_threads, thread_count_.load() - 1);
+}
+
 // Is there work for a thread, and may it take it?
 bool thread_engine::work_waits() const noexcept {
-  if (occupied_.load() >= options_.max_threads) return false;
+  if (occupied_.load() >= most_handlers()) return false;
   return handed_over_ || (have_jobs() && !leader_polls_queue());
 }
 

@@ -73,7 +73,7 @@ public:
     return leader_role::by_network_thread(unit.key_);
   }
   census count() const override;
-  unsigned most_handlers() const noexcept override { return options_.max_threads; }
+  unsigned most_handlers() const noexcept override;
   bool any_queued(const std::function<bool(caf::resumable&)>& is) const override {
     return queue_.any(is);
   }
@@ -179,7 +179,7 @@ private:
 
   mutable std::mutex threads_mutex_;
   std::vector<std::thread> threads_;
-  bool short_of_threads_ = false;
+  std::atomic<bool> short_of_threads_{false};  // the system gave none when last asked
   std::vector<std::thread::id> retired_;
   std::vector<parked_thread*> parked_;
   std::atomic<int> parked_count_{0};

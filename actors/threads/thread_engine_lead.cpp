@@ -8,6 +8,7 @@
 
 #include "actors/current.hpp"
 #include "actors/mailbox_letter.hpp"
+#include "actors/thread_state.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 
 namespace troupe {
@@ -36,13 +37,16 @@ unsigned thread_engine::poll(engine_unit& unit) {
     auto [message, lost] = std::move(inbox_.front());
     inbox_.pop_front();
     ++events;
-    if (lost) {
-      client_.peer_lost(message.from, *lost);
-      continue;
+    {
+      const libtorch_untouched here;  // of a program's thread that leads while it waits
+      if (lost) {
+        client_.peer_lost(message.from, *lost);
+        continue;
+      }
+      unit.collecting_ = inline_handlers;
+      client_.dispatch(std::move(message), unit);
+      unit.collecting_ = false;
     }
-    unit.collecting_ = inline_handlers;
-    client_.dispatch(std::move(message), unit);
-    unit.collecting_ = false;
     if (auto* job = std::exchange(unit.next_, nullptr)) {
       // A dispatched call may have cost the role already.
       if (unit.key_ == 0) {

@@ -182,8 +182,9 @@ void thread_engine::on_deadline_timer() {
 leader_role::snapshot thread_engine::mind(engine_unit& unit) {
   if (parked_count_ == 0) spawn();
   while (!stopping_) {
+    if (short_of_threads_ && have_jobs()) spawn();  // the system may have one again
     if (work_waits()) return 0;
-    if (occupied_.load() >= options_.max_threads) {
+    if (occupied_.load() >= most_handlers()) {
       // Nobody can take it: one of those who wait goes on leading.
       if (handed_over_.exchange(false)) find_leader();
       run_aside_of_handlers(unit);
@@ -220,9 +221,10 @@ void thread_engine::run_aside_of_handlers(engine_unit& unit) {
   }
 }
 
-// Called by a thread that is about to be busy, perhaps for ever.
+// Called by a thread that is about to be busy, perhaps for ever. One that is not sees that nobody
+// minds the timers, or is parked: `occupy` has left one.
 void thread_engine::ensure_minder() {
-  if (!minded_.load(std::memory_order_seq_cst) && !wake_parked()) spawn();
+  if (!minded_.load(std::memory_order_seq_cst)) wake_parked();
 }
 
 }  // namespace troupe

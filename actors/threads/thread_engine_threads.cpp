@@ -41,12 +41,13 @@ void thread_engine::spawn() {
   }
   retired_.clear();
   if (threads_.size() > options_.max_threads) return;
-  thread_count_.fetch_add(1);
   try {
     threads_.emplace_back([this] { thread_main(); });
+    // Not before: `occupy` relies on those that there are. It waits for this lock.
+    thread_count_.fetch_add(1);
+    short_of_threads_ = false;
   } catch (const std::system_error& e) {
-    thread_count_.fetch_sub(1);
-    if (std::exchange(short_of_threads_, true)) return;
+    if (short_of_threads_.exchange(true)) return;
     const auto count = threads_.size();
     guard.unlock();
     log().warn("a node goes on with {} threads: no more can be made: {}", count, e.what());
@@ -128,7 +129,12 @@ bool thread_engine::park() {
     std::lock_guard guard(threads_mutex_);
     auto place = std::find(parked_.begin(), parked_.end(), &me);
     if (place == parked_.end()) break;  // woken at the last moment
-    if (thread_count_ <= base_threads) continue;
+    // If `occupy` counts on this one, it has seen it before, and is seen here.
+    const auto count = thread_count_.fetch_sub(1);
+    if (count <= std::max(base_threads, occupied_.load() + 1)) {
+      thread_count_.fetch_add(1);
+      continue;
+    }
     parked_.erase(place);
     parked_count_.fetch_sub(1);
     retired_.push_back(std::this_thread::get_id());

@@ -95,7 +95,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     auto events = poll(unit);
     if (unit.key_ == 0) return;
     if (what.ready() || waits_.closed()) break;
-    if (unit.handed_on_ >= 2 && occupied_.load() < options_.max_threads) {
+    if (unit.handed_on_ >= 2 && occupied_.load() < most_handlers()) {
       handed_over_.store(true);
       role_.release(std::exchange(unit.key_, 0));
       if (!wake_parked()) poke_minder();

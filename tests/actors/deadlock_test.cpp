@@ -32,6 +32,18 @@ TROUPE_MESSAGE(ask_back, whom)
 
 namespace {
 
+int bounce_again(int depth, const std::string& other);
+
+}  // namespace
+
+}  // namespace troupe::test
+
+TROUPE_IDEMPOTENT(&troupe::test::bounce_again)
+
+namespace troupe::test {
+
+namespace {
+
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -41,6 +53,21 @@ int bounce(int depth, const std::string& other) {
   if (depth == 0) return 0;
   auto here = this_node();
   return 1 + here.rpc_sync<&bounce>(other, depth - 1, here.name(), timeout(0ms));
+}
+
+int bounce_again(int depth, const std::string& other) {
+  if (depth == 0) return 0;
+  auto here = this_node();
+  return 1 + here.rpc_sync<&bounce_again>(other, depth - 1, here.name(), timeout(patience),
+                                          retry{.attempts = 2});
+}
+
+int bounce_later(int depth, const std::string& other) {
+  if (depth == 0) return 0;
+  auto here = this_node();
+  promise<int> rest;
+  rest.set_value(depth - 1);
+  return 1 + here.rpc_sync<&bounce_later>(other, rest.get_future(), here.name(), timeout(0ms));
 }
 
 task<int> bounce_softly(int depth, std::string other) {
@@ -292,7 +319,75 @@ TEST_P(deadlocks, of_actors_deeper_than_the_threads_are_named) {
   shut_down(nodes);
 }
 
+// Passes on what it is asked.
+player::behavior_type pass_on(player::pointer self) {
+  const auto other = std::make_shared<opponent>();
+  return {
+      [=](const ping& q) { return self->delegate(*other, q); },
+      [=](const pong& q) { return self->delegate(*other, q); },
+      meet_into(other),
+  };
+}
+
+// The first asks the second, which passes that on to the third, which asks the first.
+TEST_P(deadlocks, are_seen_through_an_actor_that_delegates) {
+  auto nodes = start({"left", "right"});
+  for (const char* home : {"left", "right"}) {
+    auto a = nodes[0].spawn_on<play>("left");
+    auto b = nodes[0].spawn_on<pass_on>(home);
+    auto c = nodes[0].spawn_on<play>(home);
+    EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{c}).get() &&
+                request(c, meet{a}).get());
+    auto call = request(a, ping{2});
+    ASSERT_TRUE(call.wait_for(patience));
+    EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+                AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
+                      HasSubstr("pong of actor " + id_of(c) + " on " + home)));
+  }
+  shut_down(nodes);
+}
+
+// Each attempt has a limit, and so has the whole call.
+TEST_P(deadlocks, of_calls_with_a_retry_are_named) {
+  auto nodes = start_with(4);
+  auto call = nodes[0].rpc_async<&bounce_again>("right", 64, "left", timeout(0ms));
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_again")));
+  shut_down(nodes);
+}
+
+TEST_P(deadlocks, of_calls_with_futures_among_their_arguments_are_named) {
+  auto nodes = start_with(4);
+  auto call = nodes[0].rpc_async<&bounce_later>("right", 64, "left", timeout(0ms));
+  ASSERT_TRUE(call.wait_for(patience));
+  EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
+              AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_later")));
+  shut_down(nodes);
+}
+
 // ---- What is slow is no deadlock
+
+deadlock::held_waits& waits_of(const node& one) { return one.core().actors().deadlocks().waits(); }
+
+// Once so many handlers wait, has the nodes look at them several times, however slow the machine.
+void look_at_waits(const std::vector<node>& nodes, std::size_t count) {
+  auto later = clock::now();
+  ASSERT_TRUE(eventually([&] {
+    later += 1h;
+    std::size_t waiting = 0;
+    for (const auto& one : nodes) {
+      auto next = never;
+      waiting += waits_of(one).take_due(later, next).size();
+    }
+    return waiting >= count;
+  }));
+  for (int i = 0; i < 5; ++i) {
+    later += 1h;
+    for (const auto& one : nodes) one.core().actors().deadlocks().run_timer(later);
+    std::this_thread::sleep_for(50ms);  // in which they ask each other
+  }
+}
 
 // Longer than it takes until a wait is looked at, several times.
 constexpr auto long_enough = 700ms;
@@ -306,7 +401,8 @@ TEST_P(deadlocks, are_not_seen_where_all_threads_wait_for_a_slow_node) {
   ASSERT_TRUE(door->wait_for(4));
   for (int i = 4; i < 8; ++i)
     all.push_back(nodes[1].rpc_async<&ask_for>("right", "left", i, timeout(0ms)));
-  EXPECT_FALSE(all.back().wait_for(long_enough));
+  look_at_waits(nodes, 4);
+  for (const auto& one : all) EXPECT_FALSE(one.ready());
   door->open();
   for (int i = 0; i < 8; ++i) EXPECT_EQ(all[i].get_for(patience), i);
   shut_down(nodes);
@@ -371,7 +467,8 @@ TEST_P(deadlocks, are_not_seen_where_a_promise_is_kept_elsewhere) {
     auto call = request(a, ping{1});
     ASSERT_TRUE(eventually([] { return kept_promise::there(); }));
     send(other, ask_back{a});
-    EXPECT_FALSE(call.wait_for(long_enough));
+    look_at_waits(nodes, 2);
+    EXPECT_FALSE(call.ready());
     kept_promise::keep_with(7);
     EXPECT_EQ(call.get_for(patience), 7);
   }
@@ -407,8 +504,6 @@ TEST_P(deadlocks, are_not_seen_where_a_wait_has_its_own_limit) {
 }
 
 // ---- Nodes that come back
-
-deadlock::held_waits& waits_of(const node& one) { return one.core().actors().deadlocks().waits(); }
 
 deadlock::outlook look_at(const node& there, const deadlock::question& one) {
   return waits_of(there).look_at({one}).outlooks.at(0);

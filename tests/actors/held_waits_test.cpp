@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/deadlock/note_codec.hpp"
+#include "actors/when.hpp"
 #include "tests/actors/waiting_handlers.hpp"
 
 namespace troupe::deadlock {
@@ -84,6 +85,57 @@ TEST(held_waits, let_what_continues_a_failed_wait_use_them) {
   EXPECT_TRUE(first.answer->ready());
   EXPECT_EQ(seen, prospect::handler);
   EXPECT_TRUE(second.answer->ready());
+}
+
+// The future of calls that are made one after the other.
+class following_calls final : public detail::relayed_state<int> {
+public:
+  following_calls() : relayed_state(nullptr, {}) {}
+  using relayed_state::let_go;
+  using relayed_state::wait_for;
+};
+
+class one_call final : public int_state {
+public:
+  explicit one_call(const question& what) : int_state(nullptr), what_(what) {}
+
+private:
+  question asked() const noexcept override { return what_; }
+  const question what_;
+};
+
+TEST(held_waits, follow_a_call_from_one_attempt_to_the_next) {
+  still_engine engine;
+  held_waits waits(engine, here);
+  const auto caller = make_peer(there);
+  const running_call runs(*caller, 10, "f");
+  const auto answer = std::make_shared<following_calls>();
+  const question first{here, there, 20, 0};
+  const question second{here, there, 21, 0};
+  auto due = [&, now = clock::now()]() mutable {
+    auto next = never;
+    return waits.take_due(now += std::chrono::hours(1), next);
+  };
+  // Of a call that has not been made anything may come.
+  const held_waits::scope held(&waits, answer, question{});
+  EXPECT_THAT(due(), IsEmpty());
+  EXPECT_EQ(prospect_of(waits, {there, here, 10, 0}), prospect::open);
+
+  answer->wait_for(std::make_shared<one_call>(first));
+  EXPECT_EQ(prospect_of(waits, {there, here, 10, 0}), prospect::handler);
+  const auto before = due();
+  ASSERT_THAT(before, SizeIs(1));
+  EXPECT_EQ(before[0].waits_for, first);
+  EXPECT_TRUE(waits.still_wait({before[0].number}));
+
+  answer->let_go();
+  EXPECT_EQ(prospect_of(waits, {there, here, 10, 0}), prospect::open);
+  answer->wait_for(std::make_shared<one_call>(second));
+  EXPECT_FALSE(waits.still_wait({before[0].number}));
+  const auto after = due();
+  ASSERT_THAT(after, SizeIs(1));
+  EXPECT_EQ(after[0].waits_for, second);
+  EXPECT_TRUE(waits.still_wait({after[0].number}));
 }
 
 // ---- Notes

@@ -440,5 +440,61 @@ TEST_P(actors_in_contexts, that_end_while_a_request_waits) {
   shut_down(nodes);
 }
 
+layer::behavior_type delivers_without_grad(layer::pointer self) {
+  return {
+      [=](const forward& what) -> caf::result<at::Tensor> {
+        auto promise = self->make_response_promise<at::Tensor>();
+        const auto y = 3 * what.x;
+        const at::NoGradGuard off;
+        promise.deliver(y);
+        return promise;
+      },
+      [](which_context) { return autograd::current_context(); },
+  };
+}
+
+// It is the asker who says whether tensors are recorded.
+TEST_P(actors_in_contexts, answers_are_recorded_whoever_brings_them) {
+  auto nodes = start({"a", "b"});
+  const auto remote = nodes[0].spawn_on<delivers_without_grad>(1);
+  {
+    const context c(nodes[0]);
+    const auto x = leaf(1);
+    c.backward({troupe::request(remote, forward{x}).get().sum()});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3)));
+  }
+  shut_down(nodes);
+}
+
+void wait_behind_door() { shared_door::current()->pass(); }
+
+// A thread of the program leads the network while it waits, and takes what comes for others.
+TEST_P(actors_in_contexts, answers_do_not_depend_on_the_mode_of_the_thread_that_takes_them) {
+  auto nodes = start({"a", "b"});
+  for (int i = 0; i < 5; ++i) {
+    const shared_door door;
+    std::thread other([&] {
+      const c10::InferenceMode on;
+      nodes[0].rpc_sync<&wait_behind_door>("b", timeout(0ms));
+      EXPECT_TRUE(c10::InferenceMode::is_enabled());
+    });
+    EXPECT_TRUE(door->wait_for(1));
+    std::this_thread::sleep_for(10ms);  // so that it is likely to lead
+    {
+      const context c(nodes[0]);
+      const auto x = leaf(1);
+      const auto answer = nodes[0].rpc_async<&twice>("b", x);
+      // Without leading here.
+      EXPECT_TRUE(eventually([&] { return answer.ready(); }));
+      EXPECT_FALSE(answer.get().is_inference());
+      c.backward({answer.get().sum()});
+      EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(2)));
+    }
+    door->open();
+    other.join();
+  }
+  shut_down(nodes);
+}
+
 }  // namespace
 }  // namespace troupe::test
