@@ -86,6 +86,17 @@ std::vector<std::pair<sockaddr_storage, socklen_t>> listening_of(int pid) {
   return found;
 }
 
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET6) {
+    sockaddr_in6 six;
+    std::memcpy(&six, &address, sizeof six);
+    return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+  }
+  sockaddr_in four;
+  std::memcpy(&four, &address, sizeof four);
+  return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+}
+
 std::vector<std::pair<sockaddr_un, socklen_t>> local_sockets_of(int pid) {
   const auto mine = socket_inodes(pid);
   std::vector<std::pair<sockaddr_un, socklen_t>> found;

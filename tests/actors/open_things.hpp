@@ -14,6 +14,9 @@ namespace troupe::test {
 /// Addresses on which it listens for TCP, over IPv4 and IPv6.
 std::vector<std::pair<sockaddr_storage, socklen_t>> listening_of(int pid);
 
+/// Can only this host reach it?
+bool is_loopback(const sockaddr_storage& address);
+
 /// Its sockets of the host alone that have a name.
 std::vector<std::pair<sockaddr_un, socklen_t>> local_sockets_of(int pid);
 

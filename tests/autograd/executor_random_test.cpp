@@ -1,6 +1,7 @@
 // The executor against libtorch's engine, over random graphs.
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <random>

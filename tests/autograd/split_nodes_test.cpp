@@ -1,6 +1,7 @@
 // Nodes that are called in two parts: first for the gradients that somebody waits for.
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 

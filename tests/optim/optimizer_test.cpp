@@ -1,5 +1,8 @@
 // Distributed optimizers do what libtorch's do, wherever the parameters are, and say what is wrong.
 
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
+#include <torch/optim/schedulers/step_lr.h>
+
 #include "tests/optim/parameters.hpp"
 
 namespace troupe::test {

@@ -1,6 +1,7 @@
 // What a distributed optimizer saves, and what it makes of files that are not what it saved.
 
 #include <sodium.h>
+#include <torch/serialize.h>
 
 #include <fstream>
 #include <random>
