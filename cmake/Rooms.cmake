@@ -41,18 +41,21 @@ endmacro()
 add_library(troupe_test_settings INTERFACE)
 target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>" -Wno-array-bounds -Wno-stringop-overflow)
 
-# troupe_room(NAME [PRECOMPILE headers] [DEPENDS targets...]): the static library troupe_NAME of a room's
-# sources, which other rooms link by that name. A room that has only headers is an interface library.
+# troupe_room(NAME [ONE_BY_ONE] [PRECOMPILE headers] [DEPENDS targets...]): the static library troupe_NAME of a
+# room's sources, which other rooms link by that name. A room that has only headers is an interface library.
+# ONE_BY_ONE: no troupe_unity, so that a program links no more of it than it uses.
 # PRECOMPILE, here and below: what Precompiled.cmake has, base (tests: base, troupe or torch) or none; base if
 # left out.
 function(troupe_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILE" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_BY_ONE" "PRECOMPILE" "DEPENDS")
   _troupe_default_precompile()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   if(sources)
     add_library(troupe_${name} STATIC ${sources})
     troupe_precompile(troupe_${name} ${arg_PRECOMPILE})
-    troupe_unity(troupe_${name})
+    if(NOT arg_ONE_BY_ONE)
+      troupe_unity(troupe_${name})
+    endif()
     set(scope PUBLIC)
   else()
     add_library(troupe_${name} INTERFACE)
