@@ -263,7 +263,8 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
 
 clock::time_point node_core::run_timers(clock::time_point now) {
   const detail::serving nothing(detail::apart());  // a thread may run them while it waits
-  auto next = host_ ? host_->clock().run_due() : never;
+  auto* const host = timed_.load();
+  auto next = host ? host->clock().run_due() : never;
   if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
   next = std::min(next, sleepers_.run_due(now));
   next = std::min(next, remoting_->deadlocks().run_timer(now));

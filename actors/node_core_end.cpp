@@ -99,7 +99,8 @@ void node_core::close(bool together) {
   uses_.close();
   engine_->wait_until_empty(uses_);
   end_actors();
-  host_.reset();  // stops the engine
+  timed_ = nullptr;  // who has read it before goes on until the engine has stopped
+  host_.reset();     // stops the engine
   membership_->abandon();
   net_.reset();
   if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));

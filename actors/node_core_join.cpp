@@ -318,6 +318,7 @@ void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<
   }
   remoting_->out().attach(*net_, *pool_);
   host_ = std::make_unique<caf_host>(remoting_, identity_);
+  timed_ = host_.get();
   remoting_->attach(host_->system());
   membership_->open(host_->system());
   caf_host::let_go_of_logger();
