@@ -23,7 +23,12 @@ def steps_of(log: pathlib.Path) -> dict[str, float]:
 
 
 def source_of(output: str) -> str:
-    """apps/CMakeFiles/common/CMakeFiles/troupe_app_common.dir/a.cpp.o is apps/common/a.cpp."""
+    """apps/CMakeFiles/common/CMakeFiles/troupe_app_common.dir/a.cpp.o is apps/common/a.cpp.
+
+    Sources that are compiled as one are called together_N.
+    """
+    output = re.sub(r"Unity/unity_(\d+)_cxx\.cxx", r"together_\1", output)
+    output = re.sub(r"^apps/CMakeFiles/troupe_app_(\w+)\.dir/together", r"apps/\1/together", output)
     path = re.sub(r"CMakeFiles/(?:[^/]+\.dir/)?", "", output)
     path = path.replace("__/", "")
     return re.sub(r"\.o$", "", path)
