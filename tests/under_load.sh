@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests but soak on a machine that has much else to do: two rounds at a time, each with half of the
-# cores and the lowest priority, beside others who compute on every core. What fails is listed at the end of
-# each round, and fails this.
+# Runs all tests but soak on a machine that has much else to do: half of the cores, the lowest priority,
+# and others who compute on every core. What fails is listed at the end of each round, and fails this.
 #   tests/under_load.sh [ROUNDS [BUILD_FOLDER [OPTION_OF_CTEST...]]]
 # ROUNDS is TROUPE_SOAK_ROUNDS or 1 if left out, BUILD_FOLDER build/release. The load comes from
 # stress-ng where it is installed, else from loops of the shell. What the tests said stays in
@@ -12,8 +11,7 @@ rounds=${1:-${TROUPE_SOAK_ROUNDS:-1}} build=${2:-build/release}
 shift $(($# < 2 ? $# : 2))
 mapfile -t usable < <(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | while IFS=- read -r from to; do seq "$from" "${to:-$from}"; done)
 cores=${#usable[@]}
-list() { printf '%s\n' "$@" | paste -sd,; }
-halves=("$(list "${usable[@]:0:$(((cores + 1) / 2))}")" "$(list "${usable[@]:$((cores / 2))}")")
+half=$(printf '%s\n' "${usable[@]:0:$(((cores + 1) / 2))}" | paste -sd,)
 out=$build/under_load
 mkdir -p "$out"
 
@@ -30,32 +28,17 @@ else
   done
 fi
 
-# run ROUND CORES [OPTION_OF_CTEST...]
-run() {
-  local round=$1 half=$2 log=$out/round_$1.log start=$SECONDS
-  shift 2
+failed=0
+for ((round = 1; round <= rounds; ++round)); do
+  log=$out/round_$round.log
+  start=$SECONDS
   if nice -n 19 taskset -c "$half" ctest --test-dir "$build" --label-exclude '^soak$' --parallel 2 \
     --schedule-random --output-on-failure --no-tests=error "$@" > "$log" 2>&1; then
     echo "round $round of $rounds on cores $half: all pass ($((SECONDS - start)) s)"
   else
+    failed=1
     echo "round $round of $rounds on cores $half: see $log ($((SECONDS - start)) s)"
     sed -n '/^The following tests FAILED/,$p' "$log"
-    return 1
   fi
-}
-
-# Every other round, from FIRST on, on CORES: run_half FIRST CORES [OPTION_OF_CTEST...]
-run_half() {
-  local round first=$1 half=$2 status=0
-  shift 2
-  for ((round = first; round <= rounds; round += 2)); do run "$round" "$half" "$@" || status=1; done
-  return $status
-}
-
-failed=0
-run_half 2 "${halves[1]}" "$@" &
-other=$!
-load+=("$other")
-run_half 1 "${halves[0]}" "$@" || failed=1
-wait "$other" || failed=1
+done
 exit $failed
