@@ -14,8 +14,8 @@ namespace {
 
 // The actor that this thread runs.
 constinit thread_local caf::scheduled_actor* actor_at_work = nullptr;
-constinit thread_local detail::asked_contexts* asks_here =
-    nullptr;  // nullptr: it remembers nothing
+// What that has asked; nullptr: it does not remember.
+constinit thread_local detail::asked_contexts* asks_here = nullptr;
 
 // In whose context that is.
 constinit thread_local const mailbox_letter* entered_here = nullptr;

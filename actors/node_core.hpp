@@ -225,8 +225,8 @@ private:
   std::unique_ptr<late_parts> parts_;  // between the transport and the rest
   std::unique_ptr<transport::transport> net_;
   std::unique_ptr<caf_host> host_;
-  std::atomic<caf_host*> timed_{
-      nullptr};  // whose timers run, on a thread that begins and ends beside
+  // The same while its timers run: the thread that minds them lives before it and after it.
+  std::atomic<caf_host*> timed_{nullptr};
   std::function<void(std::chrono::milliseconds)> leave_;  // the rendezvous' goodbye
   std::unique_ptr<transport::door_keeper> door_;  // on rank 0 of a job that admits newcomers
   transport::rank_t next_rank_ = 0;               // for one of them; the keeper's
