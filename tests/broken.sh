@@ -10,7 +10,11 @@ patches=("$@")
 rm -rf "$copy/sources.new" && mkdir -p "$copy/sources.new"
 git ls-files -z | tar --null -T - -c | tar -x -C "$copy/sources.new"
 mkdir -p "$copy/sources"
-cp -ru "$copy/sources.new/." "$copy/sources/"
+# Only what differs, so that only that is built anew.
+(cd "$copy/sources.new" && find . -type f -print0) | while IFS= read -r -d '' file; do
+  cmp -s "$copy/sources.new/$file" "$copy/sources/$file" && continue
+  mkdir -p "$copy/sources/${file%/*}" && cp "$copy/sources.new/$file" "$copy/sources/$file"
+done
 ln -sfn "$root/.deps" "$copy/sources/.deps"
 cd "$copy/sources"
 missed=0

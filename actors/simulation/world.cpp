@@ -65,6 +65,15 @@ void world::spawn(std::function<void()> body) { starting_.push_back(std::move(bo
 // ---- The baton
 // --------------------------------------------------------------------------------------
 
+void world::baton::release() noexcept {
+  held_.store(1, std::memory_order_release);  // after all that its last holder did
+  futex_wake(held_, 1);
+}
+
+void world::baton::acquire() noexcept {
+  while (held_.exchange(0, std::memory_order_acquire) == 0) futex_wait(held_, 0);
+}
+
 world::strand& world::idle_strand() {
   if (!idle_.empty()) {
     auto* one = idle_.back();

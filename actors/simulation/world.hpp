@@ -1,15 +1,17 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <semaphore>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "actors/engine.hpp"
+#include "actors/futex.hpp"
 #include "transport/virtual/random.hpp"
 #include "transport/virtual/virtual_network.hpp"
 
@@ -77,8 +79,18 @@ public:
   void pause(virtual_engine& one, clock::time_point until);
 
 private:
+  /// Sleeps at once. The standard library's semaphore yields sixteen times before it does, and each
+  /// yield is a whole turn of everybody else where others want the processor.
+  class baton {
+  public:
+    void release() noexcept;
+    void acquire() noexcept;
+
+  private:
+    std::atomic<std::uint32_t> held_{0};
+  };
   struct strand {
-    std::binary_semaphore baton{0};
+    world::baton baton;
     std::thread thread;
   };
   struct blocked {
