@@ -33,7 +33,8 @@ bool all_gone(const launch& job) {
   return soon([&] { return job.processes().empty(); });
 }
 
-// A shell's jobs in the background ignore SIGINT, what nohup starts SIGHUP: the launchers would too.
+// What a shell starts in the background ignores SIGINT, what nohup starts SIGHUP; the launchers
+// would too.
 class default_signals : public testing::Environment {
   void SetUp() override {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
