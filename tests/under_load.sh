@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests but soak on a machine that has much else to do: half of the cores, the lowest priority,
-# and others who compute on every core. Two rounds go on at a time, one on each half, so each is in the
-# other's way too. What fails is listed at the end of each round, and fails this.
+# and others who compute on every core. What fails is listed at the end of each round, and fails this.
 #   tests/under_load.sh [ROUNDS [BUILD_FOLDER [OPTION_OF_CTEST...]]]
 # ROUNDS is TROUPE_SOAK_ROUNDS or 1 if left out, BUILD_FOLDER build/release. The load comes from
 # stress-ng where it is installed, else from loops of the shell. What the tests said stays in
@@ -12,8 +11,7 @@ rounds=${1:-${TROUPE_SOAK_ROUNDS:-1}} build=${2:-build/release}
 shift $(($# < 2 ? $# : 2))
 mapfile -t usable < <(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | while IFS=- read -r from to; do seq "$from" "${to:-$from}"; done)
 cores=${#usable[@]}
-halves=("$(printf '%s\n' "${usable[@]:0:$(((cores + 1) / 2))}" | paste -sd,)"
-  "$(printf '%s\n' "${usable[@]:$((cores / 2))}" | paste -sd,)")
+half=$(printf '%s\n' "${usable[@]:0:$(((cores + 1) / 2))}" | paste -sd,)
 out=$build/under_load
 mkdir -p "$out"
 
@@ -30,28 +28,17 @@ else
   done
 fi
 
-# Every second round from `first` on, on the cores of `half`.
-every_second() {
-  local first=$1 half=$2 failed=0 round log start
-  for ((round = first; round <= rounds; round += 2)); do
-    log=$out/round_$round.log
-    start=$SECONDS
-    if nice -n 19 taskset -c "$half" ctest --test-dir "$build" --label-exclude '^soak$' --parallel 3 \
-      --schedule-random --output-on-failure --no-tests=error --output-log "$log" "${options[@]}" > /dev/null 2>&1; then
-      echo "round $round of $rounds on cores $half: all pass ($((SECONDS - start)) s)"
-    else
-      failed=1
-      echo "round $round of $rounds on cores $half: see $log ($((SECONDS - start)) s)"
-      sed -n '/^The following tests FAILED/,$p' "$log"
-    fi
-  done
-  return $failed
-}
-
-options=("$@")
-every_second 2 "${halves[1]}" &
-second=$!
 failed=0
-every_second 1 "${halves[0]}" || failed=1
-wait $second || failed=1
+for ((round = 1; round <= rounds; ++round)); do
+  log=$out/round_$round.log
+  start=$SECONDS
+  if nice -n 19 taskset -c "$half" ctest --test-dir "$build" --label-exclude '^soak$' --parallel 2 \
+    --schedule-random --output-on-failure --no-tests=error "$@" > "$log" 2>&1; then
+    echo "round $round of $rounds on cores $half: all pass ($((SECONDS - start)) s)"
+  else
+    failed=1
+    echo "round $round of $rounds on cores $half: see $log ($((SECONDS - start)) s)"
+    sed -n '/^The following tests FAILED/,$p' "$log"
+  fi
+done
 exit $failed
