@@ -370,7 +370,7 @@ private:
 node init_rpc(const rpc_options& options = {});
 
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
-/// not_initialized elsewhere.
+/// not_initialized elsewhere: threads of the program take a copy of what `init_rpc` has returned.
 node this_node();
 
 /// Of this node: `co_await troupe::sleep_for(10ms)` in a coroutine that began in a handler. Throws
