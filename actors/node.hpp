@@ -257,7 +257,10 @@ public:
 
   /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
   /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
-  /// the same). Otherwise at once: calls under way fail, here and at their callers.
+  /// the same). Nodes that were lost are not waited for: the log names each of them, and if calls
+  /// of the program, other than those with a `retry`, were lost with one while this waited for
+  /// them, it throws peer_lost when all the rest is done and the node has ended. Otherwise at once:
+  /// calls under way fail, here and at their callers.
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
     core().shutdown(graceful, limit);
   }
