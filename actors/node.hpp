@@ -369,7 +369,8 @@ private:
 };
 
 /// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
-/// in one process. Throws rendezvous_error, transport_error, invalid_argument.
+/// in one process. Throws rendezvous_error, transport_error, invalid_argument; the other founders
+/// hear why this one does not come, for which it looks for them for three seconds at most.
 node init_rpc(const rpc_options& options = {});
 
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
