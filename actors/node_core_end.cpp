@@ -60,12 +60,12 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
     }
   }
   if (graceful) {
-    const std::lock_guard lock(end_mutex_);
-    if (ended_) failure = to_exception(*ended_);
-  }
-  if (graceful && !failure) {
-    loss = report_losses();
-    report_leaks();
+    std::unique_lock lock(end_mutex_);
+    const auto ended = ended_;
+    lock.unlock();
+    if (ended) failure = to_exception(*ended);
+    if (!ended) loss = report_losses();
+    if (!failure) report_leaks();
   }
   close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
