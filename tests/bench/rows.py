@@ -120,7 +120,7 @@ ROWS = (
         "grid_ops200",
         "the same with 200 in-place additions over there, ten repeats",
         peers=(TORCH, GRPC),
-        targets=(times(1 / 1.05, peer=TORCH), times(1, peer=GRPC)),
+        targets=(times(1, peer=TORCH), times(1, peer=GRPC)),
         seconds=90,
         repeats=10,
         by_name=True,
