@@ -257,7 +257,10 @@ public:
 
   /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
   /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
-  /// the same). Otherwise at once: calls under way fail, here and at their callers.
+  /// the same). Nodes that were lost are not waited for: the log names each of them, and if calls
+  /// of the program, other than those with a `retry`, were lost with one while this waited for
+  /// them, it throws peer_lost when all the rest is done and the node has ended. Otherwise at once:
+  /// calls under way fail, here and at their callers.
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
     core().shutdown(graceful, limit);
   }
@@ -366,11 +369,12 @@ private:
 };
 
 /// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
-/// in one process. Throws rendezvous_error, transport_error, invalid_argument.
+/// in one process. Throws rendezvous_error, transport_error, invalid_argument; the other founders
+/// hear why this one does not come, for which it looks for them for three seconds at most.
 node init_rpc(const rpc_options& options = {});
 
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
-/// not_initialized elsewhere.
+/// not_initialized elsewhere: threads of the program take a copy of what `init_rpc` has returned.
 node this_node();
 
 /// Of this node: `co_await troupe::sleep_for(10ms)` in a coroutine that began in a handler. Throws

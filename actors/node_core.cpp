@@ -84,6 +84,7 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.function = name;
   pending.target = hash;
   pending.sink = sink;
+  pending.looked_after = how.again;
   detail::caller_range range(pending.sink);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};

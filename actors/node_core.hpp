@@ -173,6 +173,7 @@ private:
   void add_peer(const member& who);
   std::string problem_of(const application& wish) const;
   void report_leaks() const;
+  std::exception_ptr report_losses() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
   std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
@@ -249,7 +250,8 @@ private:
   std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};
   std::atomic<bool> closed_{true};
-  std::atomic<bool> parting_{false};  // it has left the job
+  std::atomic<bool> parting_{false};            // it has left the job
+  std::atomic<bool> waits_for_the_end_{false};  // the program, in a graceful shutdown
 
   mutable std::mutex end_mutex_;
   std::optional<fault> ended_;  // the job, for this node

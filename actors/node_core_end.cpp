@@ -37,8 +37,9 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   engine_->lock(shutdown_mutex_);
   std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
   if (closed_) return;
-  std::exception_ptr failure;
+  std::exception_ptr failure, loss;
   if (graceful && open_) {
+    waits_for_the_end_ = true;
     auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
     try {
       quiescence_->wait(
@@ -59,12 +60,47 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
     }
   }
   if (graceful) {
-    const std::lock_guard lock(end_mutex_);
-    if (ended_) failure = to_exception(*ended_);
+    std::unique_lock lock(end_mutex_);
+    const auto ended = ended_;
+    lock.unlock();
+    if (ended) failure = to_exception(*ended);
+    if (!ended) loss = report_losses();
+    if (!failure) report_leaks();
   }
-  if (graceful && !failure) report_leaks();
   close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
+  if (loss) std::rethrow_exception(loss);
+}
+
+// The job has come to rest without those that were lost. Whoever has got an error of that, or was
+// told by `watch_members`, knows; but a program that only waits here would take it for a success.
+// Returns what to throw: calls that this shutdown had promised to wait for will never be done.
+std::exception_ptr node_core::report_losses() const {
+  constexpr std::size_t most = 10;
+  fault broken;
+  std::size_t lost = 0;
+  for (const auto* one : peers_.all()) {
+    if (!one->losses.lost) continue;
+    const auto why = one->loss().text;
+    const auto requests = one->losses.requests.load();
+    if (++lost <= most)
+      log().warn(
+          "{}: the shutdown is without {}, which was lost with whatever it still had to do; calls "
+          "and requests of this node to it that had no answer: {}; {}",
+          self().name, one->info.name, requests, why);
+    const auto promised = one->losses.promised.load();
+    if (promised == 0) continue;
+    if (broken.node.empty()) broken.node = one->info.name;
+    if (!broken.text.empty()) broken.text += "; ";
+    broken.text += one->info.name + " was lost before it had answered " +
+                   (promised == 1 ? "a call" : std::to_string(promised) + " calls") +
+                   " that this shutdown waited for: " + why;
+  }
+  if (lost > most)
+    log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
+  if (broken.text.empty()) return nullptr;
+  broken.code = errc::peer_lost;
+  return to_exception(std::move(broken));
 }
 
 // All is done, so whatever refers to something now is a variable of the program that has outlived

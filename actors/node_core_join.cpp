@@ -175,8 +175,13 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
   forked::check();
-  check_options(options);
-  detail::check_devices(options, here);
+  try {
+    check_options(options);
+    detail::check_devices(options, here);
+  } catch (const error& e) {
+    if (!options.joins_running) transport::decline_rendezvous(meeting_of(options), e.fault().text);
+    throw;
+  }
   transport::raise_descriptor_limit();
   return options.joins_running ? join_running(options, here) : found(options, here);
 }

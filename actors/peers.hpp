@@ -67,6 +67,14 @@ public:
   outgoing_window out;
   incoming_window in;
 
+  /// What was lost with it, for the shutdown to tell. Until it is fenced, nothing.
+  struct account {
+    std::atomic<bool> lost{false};  ///< it has not left of its own accord
+    std::atomic<std::size_t> requests{0};
+    std::atomic<std::size_t> promised{0};  ///< of these, calls that a shutdown was waiting for
+  };
+  account losses;
+
 private:
   friend class peer_table;
 

@@ -58,8 +58,8 @@ public:
   /// `unit` as their host. Throws decode_error when it makes no sense.
   void deliver(opened_envelope& message, peer& from, receipt&& taken, caf::execution_unit* unit);
 
-  /// Fails what waits for `whom`, which is fenced. Returns how many requests that were.
-  std::size_t fail_requests(const peer& whom);
+  /// Fails what waits for `whom`, which is fenced. Returns what that was.
+  lost_requests fail_requests(const peer& whom);
 
   /// Fails all that waits for other nodes.
   void fail_others(const fault& why);

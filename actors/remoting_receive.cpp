@@ -106,7 +106,7 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
     } catch (const decode_error& e) {
       why = e.fault();
     }
-    if (why.function.empty()) why.function = request.function;
+    if (why.function.empty() && why.via.empty()) why.function = request.function;
     if (why.code == errc::type_mismatch) complete_mismatch(why, own_name(), meant_by(request, why));
     answer(std::move(request), std::move(why), unit);
   } else if (request.sink) {

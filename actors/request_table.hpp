@@ -41,8 +41,16 @@ struct pending_request {
   bool wait = true;          ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
+  /// What becomes of it is a handler's business, an actor's, or that of a further attempt.
+  bool looked_after = false;
 
   explicit operator bool() const noexcept { return sink || sender; }
+};
+
+/// Requests that failed since their peer was lost.
+struct lost_requests {
+  std::size_t all = 0;
+  std::size_t of_program = 0;  ///< that the program made itself, in no handler, and for one attempt
 };
 
 /// The requests of a node that wait for an answer from elsewhere. Thread-safe. Whoever takes a

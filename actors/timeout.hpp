@@ -38,8 +38,11 @@ struct call_options {
   bool urgent = false;
   bool overdraws = false;  ///< a call goes also where the window is full; later ones wait for that
   bool goes_back =
-      false;  ///< a call's tensors go by the callee's device map, as those of answers do
+      false;           ///< a call's tensors go by the callee's device map, as those of answers do
+  bool again = false;  ///< it is one of the attempts of a call with a `retry`
 };
+
+struct retry;
 
 namespace detail {
 
@@ -70,6 +73,7 @@ call_options options_in(const Ts&... arguments) {
     if constexpr (std::is_same_v<type, timeout>) how.limit = one.limit;
     if constexpr (std::is_same_v<type, no_wait_t>) how.wait = false;
     if constexpr (std::is_same_v<type, priority>) how.urgent = one == priority::high;
+    if constexpr (std::is_same_v<type, retry>) how.again = true;
   };
   (take(arguments), ...);
   return how;

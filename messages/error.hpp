@@ -47,13 +47,17 @@ struct fault {
   /// remote_error: the calls that led to it on the callee, one a line, if that is a debug build.
   /// type_mismatch: what differs, and what it is made of on the node.
   std::string trace{};
+  /// The calls that passed it on because they did not catch it, one a line, the one that had made
+  /// the failed call first: "evaluate on trainer1". Empty: whoever has the error has made the call.
+  std::string via{};
 };
 
 /// Sets the code of a fault that comes from elsewhere. One of a newer version becomes
 /// errc::internal, its number in the text.
 void set_code(fault& f, unsigned code);
 
-/// Base of all that Troupe throws. `what()` is the fault's text with node and function.
+/// Base of all that Troupe throws. `what()` is the fault's text with node and function, and with
+/// those through which it came: "no such key [load on ps, called by evaluate on trainer1]".
 class error : public std::runtime_error {
 public:
   explicit error(struct fault f);
@@ -124,7 +128,8 @@ extern template class error_of<errc::type_mismatch>;
 std::exception_ptr to_exception(fault f);
 
 /// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of
-/// ours keeps its code and fields, anything else becomes a remote_error with its type and text.
+/// ours keeps its code and fields, anything else becomes a remote_error with its type and text. An
+/// error about another call has come through this one: `via` says so.
 fault describe(std::exception_ptr thrown, std::string node, std::string function);
 
 /// Who knows where an exception was thrown: the calls that led there, one a line; empty when they

@@ -183,7 +183,9 @@ def measure_all(chosen, repeats, ours, peers, setup, stream=sys.stderr):
         programs = [ours[row.program], *(peers[name] for name in names)]
         for ranks in row.ranks:
             jobs += [
-                (row, ranks, program, repeat) for repeat in range(repeats) for program in programs
+                (row, ranks, program, repeat)
+                for repeat in range(max(repeats, row.repeats))
+                for program in programs
             ]
     results = Results()
     progress = Progress(jobs, stream)

@@ -1,6 +1,8 @@
 """How each program of the benchmark is started: ours, and every peer's."""
 
 import os
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +99,34 @@ def perftest_peer(setup, row, ranks, output):
     return [setup.python, str(script), "--row", row.name, "--json", str(output)]
 
 
+def grpc_peer(setup, row, ranks, output):
+    program = setup.build / "tests" / "bench" / "grpc-peer"
+    return launched(
+        setup, ranks, [program, "--row", row.name, "--json", output], "--plain-memory"
+    )
+
+
+GRPC_PACKAGES = "libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc"
+
+
+def build_grpc_peer(build, include=Path("/usr/include")):
+    """Why it is not there; None: it is. It is no part of the build, so it is built here."""
+    needed = [include / "grpcpp" / "grpcpp.h", include / "google" / "protobuf" / "message.h"]
+    tools = ("protoc", "grpc_cpp_plugin")
+    if not all(file.exists() for file in needed) or not all(map(shutil.which, tools)):
+        return f"not installed: apt-get install {GRPC_PACKAGES}"
+    # The packages may have come since the build was configured.
+    for command in (["cmake", build], ["cmake", "--build", build, "--target", "grpc_peer"]):
+        try:
+            made = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        except OSError as failure:
+            return f"not built: {failure}"
+        if made.returncode != 0:
+            said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
+            return f"not built: {' '.join(map(str, command))}: {(said or ['failed'])[-1].strip()}"
+    return None
+
+
 OURS = {
     "bench": Program("troupe", bench),
     "cartpole": Program("troupe", cartpole),
@@ -105,6 +135,7 @@ OURS = {
 PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
     rows.UCX: Program(rows.UCX, perftest_peer),
+    rows.GRPC: Program(rows.GRPC, grpc_peer),
 }
 
 
@@ -117,4 +148,8 @@ def prepare(build, chosen, install_peers=True):
         reason = install.ensure() if install_peers else "left out by --no-peers"
         if reason:
             setup.missing[rows.TORCH] = reason
+    if any(rows.GRPC in row.peers for row in chosen):
+        reason = build_grpc_peer(setup.build) if install_peers else "left out by --no-peers"
+        if reason:
+            setup.missing[rows.GRPC] = reason
     return setup

@@ -9,6 +9,7 @@ from typing import Callable, Optional, Tuple
 
 TORCH = "torch.distributed.rpc"
 UCX = "ucx_perftest"
+GRPC = "gRPC"
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -71,6 +72,9 @@ class Row:
     seconds: float = 8.0  # a guess of one program's run, until it has been measured
     program: str = "bench"  # a key of programs.OURS
     touches: int = 0  # bytes of the machine's memory to touch before each program
+    repeats: int = 1  # at least
+    by_name: bool = False  # measured only where it is named
+    grid: str = ""  # what it does, in the table that has all programs side by side
 
 
 ROWS = (
@@ -102,6 +106,26 @@ ROWS = (
     ),
     Row("identity_first", "the first such round trip of each size", seconds=5, touches=4 * GIB),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
+    Row(
+        "grid_identity",
+        "a tensor of 4 and 400 MB there and back, against gRPC as well, ten repeats",
+        peers=(TORCH, GRPC),
+        targets=(times(1, peer=TORCH), times(1, peer=GRPC)),
+        seconds=20,
+        repeats=10,
+        by_name=True,
+        grid="identity",
+    ),
+    Row(
+        "grid_ops200",
+        "the same with 200 in-place additions over there, ten repeats",
+        peers=(TORCH, GRPC),
+        targets=(times(1, peer=TORCH), times(1, peer=GRPC)),
+        seconds=90,
+        repeats=10,
+        by_name=True,
+        grid="200 additions",
+    ),
     Row(
         "calls_in_flight",
         "small calls a second, 1,000 outstanding",
@@ -232,9 +256,9 @@ ROWS = (
 
 
 def choose(names):
-    """The rows called `names`, in the table's order; all of them for None."""
+    """The rows called `names`, in the table's order; for None all but those that take too long."""
     if names is None:
-        return ROWS
+        return tuple(row for row in ROWS if not row.by_name)
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -232,6 +232,42 @@ class HarnessTest(unittest.TestCase):
         report.add_targets(lines, rows.choose(["oversubscribed"]))
         self.assertEqual([line["met"] for line in lines], [None, True, False])
 
+    def test_a_grid_has_all_programs_side_by_side(self):
+        log = self.folder / "log"
+        of = lambda row, value: [
+            measurement(value * size, row=row, size=size) for size in (4_000_000, 400_000_000)
+        ]
+        chosen = rows.choose(["grid_identity", "grid_ops200"])
+
+        def program(name, value):
+            both = of("grid_identity", value) + of("grid_ops200", 2 * value)
+            return fake(name, both, log)
+
+        ours = program("troupe", 1e-6)
+        peers = {rows.TORCH: program(rows.TORCH, 3e-6), rows.GRPC: program(rows.GRPC, 5e-6)}
+        results = measure.measure_all(
+            chosen, 1, {"bench": ours}, peers, self.setup, io.StringIO()
+        )
+        # Ten repeats, whatever is asked for, in turn.
+        each = ["troupe", rows.TORCH, rows.GRPC]
+        self.assertEqual(log.read_text().split(), each * 20)
+        lines = report.make_lines(chosen, results, {"bench": ours}, {})
+        self.assertEqual(len(lines), 8)
+        table = report.grid(lines, chosen)
+        self.assertEqual(len(table), 3 + 4)
+        self.assertIn("| 200 additions | 4 MB | 8.00 | 1.00 | 24.00 | 1.00 | 40.00 | 1.00 |", table)
+        self.assertIn(table[3], report.markdown(lines, chosen, 1, 0.5, None))
+        self.assertEqual(report.grid(lines, rows.choose(["call_actor"])), [])
+
+    def test_says_what_to_install_for_grpc(self):
+        self.assertIn("libgrpc++-dev", programs.build_grpc_peer(self.folder, self.folder))
+        with mock.patch.object(programs.shutil, "which", lambda name: None):
+            self.assertIn("protobuf-compiler-grpc", programs.build_grpc_peer(self.folder))
+
+    def test_what_takes_long_is_measured_where_it_is_named(self):
+        self.assertNotIn("grid_identity", [row.name for row in rows.choose(None)])
+        self.assertEqual(len(rows.choose(["grid_identity"])), 1)
+
     def test_writes_report_and_picture(self):
         lines = self.lines(fake("troupe", [measurement(5.0)]), fake(PEER, [measurement(400.0)]))
         picture = plot.draw(lines)
@@ -269,6 +305,7 @@ class TableTest(unittest.TestCase):
             r"^def (\w+)\(", (programs.HERE / "peers" / "torch_rpc.py").read_text(), re.M
         )
         perftest = (programs.HERE / "peers" / "ucx_perftest.py").read_text()
+        grpc = (programs.HERE / "peers" / "grpc" / "main.cpp").read_text()
         for row in rows.ROWS:
             self.assertIn(row.program, programs.OURS)
             for peer in row.peers:
@@ -278,6 +315,8 @@ class TableTest(unittest.TestCase):
                     self.assertTrue(script.is_file(), script)
                 elif peer == rows.TORCH:
                     self.assertIn(row.name, torch_rows)
+                if peer == rows.GRPC:
+                    self.assertIn(f'"{row.name}"', grpc)
                 if peer == rows.UCX:
                     self.assertIn(f'"{row.name}"', perftest)
 

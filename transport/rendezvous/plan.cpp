@@ -178,9 +178,15 @@ void check_port(const rendezvous_plan& plan) {
         "or tcp://HOST:PORT to a number from 1 to 65535");
 }
 
-}  // namespace
+void check_place(const rendezvous_plan& plan) {
+  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (plan.rank >= plan.world_size)
+    throw rendezvous_error(
+        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
+                    plan.world_size, plan.world_size - 1));
+}
 
-rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
+rendezvous_plan make_founders_plan(const rendezvous_options& given, bool method, bool comes) {
   auto options = given;
   auto plan = begin_plan(options, method);
   auto place = options.rank && options.world_size ? job_place{} : read_job_place(options.variables);
@@ -197,12 +203,8 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     plan.local_world_size = place.local_world_size;
     plan.all_local = place.all_local;
   }
-  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (comes) check_place(plan);
   plan.all_local = plan.all_local || plan.world_size == 1;
-  if (plan.rank >= plan.world_size)
-    throw rendezvous_error(
-        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
-                    plan.world_size, plan.world_size - 1));
   plan.name = complete_worker_name(options.name, plan.rank);
   if (method && options.init_method == "env://") {
     place.all_local = plan.all_local;
@@ -217,6 +219,16 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     plan.agree = rendezvous_plan::agreement::alone;
   plan.admits_newcomers = options.dynamic;
   return plan;
+}
+
+}  // namespace
+
+rendezvous_plan make_plan(const rendezvous_options& options, bool method) {
+  return make_founders_plan(options, method, true);
+}
+
+rendezvous_plan make_absentees_plan(const rendezvous_options& options) {
+  return make_founders_plan(options, true, false);
 }
 
 rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method) {
