@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "messages/error.hpp"
+#include "transport/rendezvous/handlers.hpp"
 #include "transport/rendezvous/meeting.hpp"
 
 namespace troupe::transport {
@@ -46,6 +47,9 @@ void roster::close(std::chrono::milliseconds limit, std::span<const std::uint32_
 }
 
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {
+  auto asked = options;
+  if (auto place = ask_rendezvous_handler(asked, false))
+    return rendezvous(std::move(place), asked, address_of_this_node);
   return meet(make_plan(options, true), options, nullptr, address_of_this_node);
 }
 
