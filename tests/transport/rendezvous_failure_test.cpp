@@ -319,6 +319,8 @@ TEST(rendezvous_failure, a_method_that_cannot_be_is_named) {
       {"tcp://[::1]", "there is no [HOST]:PORT"},
       {"file://relative", "there is no absolute path"},
       {"file:///folder/", "there is no absolute path"},
+      {"file:///d:/tmp/meet", "on drive d: of Windows"},
+      {"file://////machine/share/meet", "in share 'share' of machine 'machine'"},
       {"tcp://a:1?rank=x", "'x' is no rank"},
       {"tcp://a:1?colour=red", "it knows no parameter 'colour'"},
   };
