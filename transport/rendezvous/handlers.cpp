@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "messages/error.hpp"
+#include "transport/rendezvous/environment.hpp"
 #include "transport/rendezvous/method_url.hpp"
 
 namespace troupe::transport {
@@ -74,13 +75,21 @@ std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool 
   // Who has no time hears of that first.
   if (!handler || options.timeout <= std::chrono::milliseconds{0}) return nullptr;
   take_ranks(url, options);
+  auto rank = options.rank;
+  auto world_size = options.world_size;
+  if (!newcomer && !(rank && world_size)) {
+    const auto there =
+        read_job_place(options.variables ? options.variables : process_environment());
+    if (!rank) rank = there.rank;
+    if (!world_size) world_size = there.world_size;
+  }
   const auto deadline = deadline_after(options.timeout);
   auto answer = handler({.url = options.init_method,
                          .scheme = url.scheme,
                          .rest = url.rest,
                          .query = std::move(url.query),
-                         .rank = options.rank,
-                         .world_size = options.world_size,
+                         .rank = rank,
+                         .world_size = world_size,
                          .newcomer = newcomer,
                          .timeout = options.timeout});
   if (!answer.place)

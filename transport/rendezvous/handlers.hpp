@@ -19,16 +19,17 @@ struct rendezvous_request {
   std::string url;     ///< the whole init_method
   std::string scheme;  ///< what stands before "://"
   std::string rest;    ///< what stands behind, up to a "?"
-  std::vector<std::pair<std::string, std::string>>
-      query;  ///< behind that, without rank and world_size
 
-  /// As the program or the URL says; empty: the handler may know, or else the environment does. Of
-  /// a newcomer: that of a member who has gone, and nothing.
+  /// Behind that, without rank and world_size.
+  std::vector<std::pair<std::string, std::string>> query;
+
+  /// As the program, the URL or the environment says; empty: nobody has said it yet. Of a newcomer:
+  /// the rank of a member who has gone, or nothing.
   std::optional<std::uint32_t> rank, world_size;
   bool newcomer = false;  ///< to a running job, whose founders have met by the same URL
 
-  std::chrono::milliseconds timeout{
-      0};  ///< for everything together; what the handler takes is off it
+  /// For everything together, what the handler takes included.
+  std::chrono::milliseconds timeout{0};
 };
 
 /// Where to meet.
