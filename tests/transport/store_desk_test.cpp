@@ -140,6 +140,11 @@ TEST(store_state, counts_the_bytes_of_all_it_holds) {
   const std::vector<std::string> twice = {"a", "a"};
   state.multi_set(twice, {store::bytes(80), store::bytes(99)});
   EXPECT_EQ(state.find("a")->size(), 99u);
+  // What shrinks makes room for what grows, in either order.
+  const std::vector<std::string> keys = {"a", "b"};
+  state.multi_set(keys, {store::bytes(1), store::bytes(97)});
+  state.multi_set(keys, {store::bytes(97), store::bytes(1)});
+  EXPECT_EQ(state.find("a")->size(), 97u);
 }
 
 TEST(store_state, appends_up_to_the_largest_value) {

@@ -23,11 +23,16 @@ void store_state::check_room(const std::string& key, std::size_t before, std::si
 }
 
 void store_state::set(const std::string& key, store::bytes bytes) {
+  const auto now = find(key);
+  check_room(key, now ? now->size() + key.size() : 0, bytes.size() + key.size(), now ? 0 : 1);
+  put(key, std::move(bytes));
+}
+
+void store_state::put(const std::string& key, store::bytes bytes) {
   const auto found = values_.find(key);
   const bool there = found != values_.end();
   const auto before = there ? found->second->size() + key.size() : 0;
   const auto after = bytes.size() + key.size();
-  check_room(key, before, after, there ? 0 : 1);
   auto stored = std::make_shared<store::bytes>(std::move(bytes));
   if (there)
     found->second = std::move(stored);
@@ -95,7 +100,7 @@ void store_state::multi_set(std::span<const std::string> keys, std::vector<store
       ++more;
   }
   if (!keys.empty()) check_room(keys.back(), before, after, more);
-  for (const auto& [key, i] : last) set(keys[i], std::move(values[i]));
+  for (const auto& [key, i] : last) put(keys[i], std::move(values[i]));
 }
 
 std::vector<store::bytes> store_state::copy(std::span<const std::string> keys) const {

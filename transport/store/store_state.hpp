@@ -71,6 +71,7 @@ private:
   // Throws unless what takes `before` bytes may take `after`, and there may be `more` entries.
   void check_room(const std::string& key, std::size_t before, std::size_t after,
                   std::size_t more) const;
+  void put(const std::string& key, store::bytes bytes);
 
   std::unordered_map<std::string, std::shared_ptr<store::bytes>> values_;
   std::unordered_map<std::string, std::list<store::bytes>> queues_;  // none of them empty
