@@ -273,7 +273,7 @@ TEST(tcp_store, a_server_that_ends_fails_those_who_wait) {
   std::atomic<bool> failed = false;
   std::thread waiter([&] {
     EXPECT_CONTAINS(text_of<store_error>([&] { client->get("never", 60s); }),
-                    "rank 0 has ended, crashed or cannot be reached");
+                    "(in a job rank 0) has ended, crashed or cannot be reached");
     failed = true;
   });
   ASSERT_TRUE(eventually([&] { return s->server.count().clients >= 1; }));

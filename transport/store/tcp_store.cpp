@@ -24,9 +24,9 @@ constexpr std::chrono::milliseconds reconnect_limit{2'000};
 bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
 
 [[noreturn]] void lost(const endpoint& where, const std::string& how) {
-  throw store_error(
-      fmt::format("the store of rank 0 at {} {}: rank 0 has ended, crashed or cannot be reached",
-                  to_string(where), how));
+  throw store_error(fmt::format(
+      "the store at {} {}: who serves it (in a job rank 0) has ended, crashed or cannot be reached",
+      to_string(where), how));
 }
 
 }  // namespace
@@ -64,8 +64,7 @@ unique_fd tcp_store::take_connection(time_point deadline) {
   {
     std::lock_guard lock(mutex_);
     if (closed_)
-      throw store_error(
-          fmt::format("the store of rank 0 at {} was closed by this rank", to_string(where_)));
+      throw store_error(fmt::format("the store at {} was closed by this rank", to_string(where_)));
     while (!idle_.empty()) {
       auto fd = std::move(idle_.back());
       idle_.pop_back();
