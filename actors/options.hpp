@@ -53,7 +53,8 @@ struct rpc_options {
   std::vector<std::string> aliases{};   ///< further names by which it can be called
   std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
   std::optional<std::uint32_t> world_size{};
-  std::string init_method = "env://";              ///< or tcp://host:port, file:///path
+  /// Or tcp://host:port, file:///path, or of a scheme that has a handler (<troupe/store.hpp>).
+  std::string init_method = "env://";
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes

@@ -305,7 +305,7 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
     const auto e = ranks[rank].finish();
     EXPECT_FALSE(e.well());
     EXPECT_CONTAINS(e.output, "rendezvous error: rank " + std::to_string(rank) + " of 3: ");
-    EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
+    EXPECT_CONTAINS(e.output, "(in a job rank 0) has ended, crashed or cannot be reached");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
@@ -320,7 +320,7 @@ TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
   for (const int rank : {1, 2}) {
     const auto e = ranks[rank].finish();
     EXPECT_FALSE(e.well());
-    EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
+    EXPECT_CONTAINS(e.output, "(in a job rank 0) has ended, crashed or cannot be reached");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }

@@ -6,6 +6,7 @@
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
+#include "transport/rendezvous/handlers.hpp"
 #include "transport/rendezvous/meeting.hpp"
 
 namespace troupe::transport {
@@ -50,6 +51,9 @@ void roster::close(std::chrono::milliseconds limit, std::span<const std::uint32_
 }
 
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {
+  auto asked = options;
+  if (auto place = ask_rendezvous_handler(asked, false))
+    return rendezvous(std::move(place), asked, address_of_this_node);
   rendezvous_plan plan;
   try {
     plan = make_plan(options, true);

@@ -17,7 +17,8 @@
 namespace troupe::transport {
 
 struct rendezvous_options {
-  /// "env://", "tcp://HOST:PORT" or "file:///PATH"; the last two may end in "?rank=R&world_size=N".
+  /// "env://", "tcp://HOST:PORT", "file:///PATH" or a URL of a scheme that has a handler (see
+  /// handlers.hpp); but for env they may end in "?rank=R&world_size=N".
   /// env:// takes the launcher's variables (see environment.hpp). At tcp:// and env:// rank 0
   /// listens, on the address of HOST alone.
   std::string init_method = "env://";
@@ -92,7 +93,8 @@ struct roster : pre_roster {
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
-/// `pre_roster::meets_on_host_alone`, for who joins a running job. Throws rendezvous_error like
+/// `pre_roster::meets_on_host_alone`, for who joins a running job; false where a handler says where
+/// it meets. Throws rendezvous_error like
 /// `enter_job`.
 bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
 
