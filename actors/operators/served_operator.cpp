@@ -55,19 +55,9 @@ op_value& argument_at(op_arguments& given, std::size_t place) {
   return place < unnamed ? given.positional[place] : given.named[place - unnamed].second;
 }
 
-op_result run_operator(const std::string& name, const op_arguments& given) {
-  auto call = choose_overload(parse_operator_name(name), given);
-  static const operator_permission nobody_asked;
-  const auto* node = current_node();
-  const auto& permission = node ? node->operators() : nobody_asked;
-  if (auto why = permission.refusal(call.op.schema()); !why.empty())
-    throw invalid_argument(std::move(why));
-  call.op.callBoxed(call.stack);
-  const auto& returns = call.op.schema().returns();
-  std::vector<op_value> values;
-  for (std::size_t i = 0; i < returns.size(); ++i)
-    values.push_back(from_ivalue(call.stack.at(i), *returns[i].real_type()));
-  return op_result(std::move(values), name);
+[[noreturn]] void throw_named(fault why, const std::string& name) {
+  if (why.function.empty()) why.function = name.substr(0, longest_shown_name);
+  std::rethrow_exception(to_exception(std::move(why)));
 }
 
 /// One call, until it has been answered.
@@ -111,7 +101,8 @@ public:
         const auto& loan = what_.loans[i];
         argument_at(what_.given, loan.place) = lent_types[loan.type].value(*lent_[i]);
       }
-      auto result = run_operator(name_, what_.given);
+      auto result =
+          run_operator(name_, std::move(what_.given.positional), std::move(what_.given.named));
       if (!keeper_) return reply_.value([&](encoder& out) { out.put(result); });
       keeper_->keep(*created_, std::move(result));
       if (created_->failure()) std::rethrow_exception(created_->failure());
@@ -159,6 +150,27 @@ void serve_operator(decoder& in, border& handles, reply_token&& reply,
     });
   } catch (...) {
     call->fail(std::current_exception());
+  }
+}
+
+op_result run_operator(const std::string& name, std::vector<op_value> positional,
+                       std::vector<std::pair<std::string, op_value>> named) {
+  try {
+    auto call =
+        choose_overload(parse_operator_name(name), {std::move(positional), std::move(named)});
+    static const operator_permission nobody_asked;
+    const auto* node = current_node();
+    const auto& permission = node ? node->operators() : nobody_asked;
+    if (auto why = permission.refusal(call.op.schema()); !why.empty())
+      throw invalid_argument(std::move(why));
+    call.op.callBoxed(call.stack);
+    const auto& returns = call.op.schema().returns();
+    std::vector<op_value> values;
+    for (std::size_t i = 0; i < returns.size(); ++i)
+      values.push_back(from_ivalue(call.stack.at(i), *returns[i].real_type()));
+    return op_result(std::move(values), name);
+  } catch (...) {
+    throw_named(describe(std::current_exception(), {}, {}), name);
   }
 }
 

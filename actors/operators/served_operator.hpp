@@ -19,6 +19,11 @@ struct result_keeper {
 /// that rrefs lend are there. `keeper`: its result stays; nullptr: it is the answer.
 void serve_operator(decoder& in, border& handles, reply_token&& reply, const result_keeper* keeper);
 
+/// Finds the operator, by its name and arguments, and runs it. Throws what it throws as an error
+/// with its name.
+op_result run_operator(const std::string& name, std::vector<op_value> positional,
+                       std::vector<std::pair<std::string, op_value>> named);
+
 /// Reads the call and drops it.
 void skip_operator(decoder& in, bool creates);
 
