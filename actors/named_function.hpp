@@ -78,7 +78,8 @@ bool register_function(const char* name) {
   bool added = add(named::hash(name), std::type_identity<callable<F>>(), whole) &&
                add(named::creating_hash(name), std::type_identity<creating>(), made);
   // A function without parameters is lent nothing.
-  if constexpr (std::tuple_size_v < arguments >> 0)
+  constexpr auto count = std::tuple_size_v<arguments>;
+  if constexpr (count > 0)
     added = added &&
             add(named::template hash<lent_arguments>(name), std::type_identity<lent>(), whole) &&
             add(named::template creating_hash<lent_arguments>(name),

@@ -227,10 +227,8 @@ public:
   /// without a type it is an rref<op_result>, of whatever comes; see rref::as. When the operator
   /// returns something else, invalid_argument is thrown where the reference is used.
   template <class Result = op_result, class... Args>
-  requires detail::is_kept_result<Result> rref<Result> remote(const destination& to,
-                                                              std::string_view name,
-                                                              const Args&... args)
-  const {
+  requires detail::is_kept_result<Result>
+  auto remote(const destination& to, std::string_view name, const Args&... args) const {
     detail::check_no_retry<Args...>();
     return rref<Result>(detail::create_by_operator<Result>(open(), to, {name, args...},
                                                            detail::options_in(args...)));

@@ -196,13 +196,16 @@ private:
 
   // Is what an operator has returned lent for one value of it?
   template <std::size_t I>
-  static constexpr bool is_part_of_result =
-      std::is_same_v<std::tuple_element_t<I, Wire>, loan<op_result>> &&
-      !std::is_convertible_v<const op_result&, std::tuple_element_t<I, parameters>>;
+  static constexpr bool is_part_of_result() {
+    if constexpr (std::is_same_v<std::tuple_element_t<I, Wire>, loan<op_result>>)
+      return !std::is_convertible_v<const op_result&, std::tuple_element_t<I, parameters>>;
+    else
+      return false;
+  }
 
   template <std::size_t I>
   decltype(auto) argument() {
-    if constexpr (is_part_of_result<I>) {
+    if constexpr (is_part_of_result<I>()) {
       return std::get<I>(values_)->value()->template to<std::tuple_element_t<I, parameters>>();
     } else if constexpr (is_lent<I>) {
       return std::as_const(*std::get<I>(values_)->value());
