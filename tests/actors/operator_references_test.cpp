@@ -1,12 +1,13 @@
 // What operators and functions called by their names leave on other nodes, and take from there.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include "messages/archive.hpp"
 #include "tests/actors/job.hpp"
 #include "tests/autograd/log_lines.hpp"
 
@@ -368,6 +369,22 @@ TEST_P(operator_references, and_futures_are_taken_by_functions_that_go_by_a_name
   }
   expect_nothing_left(nodes);
   shut_down(nodes);
+}
+
+TEST(operator_calls, that_lend_a_value_for_no_argument_or_of_no_type_are_refused) {
+  const auto read = [](const detail::op_loan& loan) {
+    encoder out(nullptr, nullptr);
+    out.put(std::string("aten::neg"));
+    out.put(std::vector<op_value>(1));
+    out.put(std::vector<std::pair<std::string, op_value>>(1));
+    out.put(std::vector<detail::op_loan>{loan});
+    decoder in(out.bytes(), nullptr, nullptr);
+    detail::skip_operator(in, false);
+  };
+  read({0, 0, {}});
+  read({1, detail::lent_place<double>, {}});
+  EXPECT_THROW(read({2, 0, {}}), decode_error);
+  EXPECT_THROW(read({0, 200, {}}), decode_error);
 }
 
 }  // namespace
