@@ -33,7 +33,7 @@ template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
-  /// `function`: static text.
+  /// `function`: static text, or in `kept`.
   call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
       : remote_answer_state<T>(node.actors(), callee, function),
@@ -82,6 +82,22 @@ struct loan {
   friend constexpr auto troupe_fields(const loan*) { return std::make_tuple(&loan::id); }
 };
 
+/// The same where the function goes by a name of its own, and one entry of the callee's takes
+/// whatever is given: the value, or whose value it is.
+template <class T>
+struct value_or_loan {
+  std::optional<T> value;
+  rref_id id{};
+  friend constexpr auto troupe_fields(const value_or_loan*) {
+    return std::make_tuple(&value_or_loan::value, &value_or_loan::id);
+  }
+};
+
+template <class T>
+inline constexpr bool is_value_or_loan = false;
+template <class T>
+inline constexpr bool is_value_or_loan<value_or_loan<T>> = true;
+
 template <class T>
 inline constexpr bool is_loan = false;
 template <class T>
@@ -129,6 +145,17 @@ template <class Wanted, class T>
 void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) {
   if constexpr (is_loan<Wanted>) {
     out.put(Wanted{handles.lend(x.core())});
+  } else if constexpr (is_value_or_loan<Wanted>) {
+    using parameter = typename decltype(Wanted::value)::value_type;
+    if constexpr (is_rref<T> && !is_rref<parameter>) {
+      static_assert(std::is_same_v<typename T::element_type, parameter>,
+                    "of a function by name an rref of just the parameter's type may be lent");
+      out.put(Wanted{std::nullopt, handles.lend(x.core())});
+    } else {
+      static_assert(std::is_convertible_v<const T&, parameter>,
+                    "an argument of the call does not convert to the function's parameter");
+      out.put(Wanted{static_cast<parameter>(x)});
+    }
   } else {
     static_assert(std::is_convertible_v<const T&, Wanted>,
                   "an argument of the call does not convert to the function's parameter");

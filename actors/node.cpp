@@ -3,7 +3,7 @@
 namespace troupe {
 
 // Every program with nodes runs operators for others.
-[[maybe_unused]] static const bool runs_operators = callable<&detail::run_operator>::registered;
+[[maybe_unused]] static const bool runs_operators = detail::serves_operators();
 
 node init_rpc(const rpc_options& options) { return node(node_core::join(options)); }
 

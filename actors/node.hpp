@@ -98,16 +98,10 @@ public:
     using answer = typename callable<F>::answer;
     auto& callee = open().find(to);
     if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::relayed_state<answer>>(
-          core().driver(), detail::cancelled_call(callee.info.name, target::name));
-      detail::when_given<parameters>(
-          core(),
-          [to, out](node_core& here, const auto&... xs) {
-            if (out->ready()) return;  // cancelled
-            out->take_from(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared());
-          },
-          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
+      return when_values_come<answer, parameters>(
+          callee, target::name,
+          [to](const node& here, const auto&... xs) { return here.rpc_async<F>(to, xs...); },
+          args...);
     } else if constexpr (detail::asks_for_retry<Args...>) {
       return call_again<F>(to, args...);
     } else {
@@ -127,7 +121,8 @@ public:
 
   /// The same with a function that the callee's program has registered by a name (TROUPE_FUNCTION),
   /// which this program need not have: `rpc_sync<int(int, int)>("w1", "add", 1, 2)`. The name is a
-  /// literal. unknown_function when the callee has none of that name and type.
+  /// literal. unknown_function when the callee has none of that name and type. An rref may stand
+  /// for a value of just its type, and a future for a value.
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
@@ -137,11 +132,23 @@ public:
   requires std::is_function_v<Signature>
   auto rpc_async(const destination& to, function_label name, const Args&... args) const {
     using named = detail::named_function<Signature>;
+    using parameters = typename named::parameters;
+    using answer = typename named::answer;
     detail::check_no_retry<Args...>();
-    detail::check_count<typename named::parameters, Args...>();
-    static_assert(!(detail::is_future<Args> || ...), "a function by name takes values, no futures");
-    return send_call<typename named::answer, typename named::parameters>(
-        open().find(to), named::hash(name.text), name.text, args...);
+    detail::check_count<parameters, Args...>();
+    auto& callee = open().find(to);
+    if constexpr ((detail::is_future<Args> || ...)) {
+      return when_values_come<answer, parameters>(
+          callee, name.text,
+          [to, name](const node& here, const auto&... xs) {
+            return here.rpc_async<Signature>(to, name, xs...);
+          },
+          args...);
+    } else {
+      using wire = typename named::template wire<Args...>;
+      return send_call<answer, wire>(callee, named::template hash<wire>(name.text), name.text,
+                                     args...);
+    }
   }
 
   /// Calls F on another node (or this one), where the result stays; the reference to it is there at
@@ -167,16 +174,15 @@ public:
     using answer = typename named::answer;
     auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
                                                to.site());
-    detail::send_creation<typename named::parameters>(core(), made, named::creating_hash(name.text),
-                                                      name.text, args...);
+    detail::send_creation_by_name<Signature>(core(), made, name.text, args...);
     return rref<answer>(std::move(made));
   }
 
   /// Constructs a T on another node (or this one): `remote<torch::nn::Linear>("ps", 128, 10)`.
   template <class T, class... Args>
-  requires(!std::is_function_v<T> &&
-           !std::is_base_of_v<caf::local_actor, T>) auto remote(const destination& to,
-                                                                const Args&... args) const {
+  requires(!std::is_function_v<T> && !std::is_base_of_v<caf::local_actor, T> &&
+           !detail::names_operator<T, Args...>) auto remote(const destination& to,
+                                                            const Args&... args) const {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       using target = detail::constructor_target<
           T, typename caf::detail::implicit_conversions<
@@ -203,8 +209,9 @@ public:
   std::vector<rref_leak> rrefs() const { return core().actors().rrefs().list(); }
 
   /// The same for an operator of libtorch, "aten::add.Tensor", or "aten::add" for the overload that
-  /// fits the arguments, among which kw("alpha", 2.0) has a name. Throws unknown_function as well,
-  /// and invalid_argument when no overload fits.
+  /// fits the arguments, among which kw("alpha", 2.0) has a name. An argument may be an rref or a
+  /// future of a value, as for functions. Throws unknown_function as well, and invalid_argument
+  /// when no overload fits.
   template <class... Args>
   op_result rpc_sync(const destination& to, std::string_view name, const Args&... args) const {
     return rpc_async(to, name, args...).get();
@@ -215,12 +222,16 @@ public:
     detail::check_no_retry<Args...>();
     return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
   }
-  template <class... Args>
-  rref<op_result> remote(const destination& to, std::string_view name, const Args&... args) const {
-    static_assert(!(detail::is_future<Args> || ...), "a remote operator takes values, no futures");
-    const auto given = detail::values_for_creation(open(), to, {name, args...});
-    return remote<&detail::run_operator>(to, std::string(name), given.positional, given.named,
-                                         detail::options_in(args...));
+  /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
+  /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and
+  /// without a type it is an rref<op_result>, of whatever comes; see rref::as. When the operator
+  /// returns something else, invalid_argument is thrown where the reference is used.
+  template <class Result = op_result, class... Args>
+  requires detail::is_kept_result<Result>
+  auto remote(const destination& to, std::string_view name, const Args&... args) const {
+    detail::check_no_retry<Args...>();
+    return rref<Result>(detail::create_by_operator<Result>(open(), to, {name, args...},
+                                                           detail::options_in(args...)));
   }
 
   /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
@@ -320,6 +331,22 @@ private:
                                  detail::write_arguments<Wire>(out, handles, args...);
                                }));
     return future<Answer>(std::move(state));
+  }
+
+  // Calls `make` with this node and the arguments when those that are futures have their values.
+  template <class Answer, class Parameters, class Make, class... Args>
+  future<Answer> when_values_come(const peer& callee, std::string_view name, Make make,
+                                  const Args&... args) const {
+    auto out = std::make_shared<detail::relayed_state<Answer>>(
+        core().driver(), detail::cancelled_call(callee.info.name, name));
+    detail::when_given<Parameters>(
+        core(),
+        [out, make = std::move(make)](node_core& here, const auto&... xs) {
+          if (out->ready()) return;  // cancelled
+          out->take_from(make(node(here.shared_from_this()), xs...).shared());
+        },
+        [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
+    return future<Answer>(std::move(out));
   }
 
   template <class T, class... Args>

@@ -218,12 +218,31 @@ void node_core::turn_away(const opened_envelope& message, peer& from) noexcept {
   remoting_->out().send_fault(from, header.sender, header.request, why);
 }
 
+namespace {
+
+// What is called, of a call that says so itself; empty: it cannot be read.
+std::string name_of_called(const opened_envelope& message,
+                           const function_entry& function) noexcept {
+  try {
+    decoder in(message.body(), nullptr, nullptr);
+    detail::skip_crossing(message, in);
+    return function.called(in);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
                         const fault* refusal) noexcept {
   remoting_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
-  reply_token reply(remoting_, from, header.request, function ? function->name : "");
+  std::string_view name = function ? function->name : "";
+  std::string own_name;
+  if (function && function->called) name = own_name = name_of_called(message, *function);
+  reply_token reply(remoting_, from, header.request, name);
   if (!function) {
     fault why;
     why.text = self().name + " has no function that the caller means (hash " +
@@ -239,7 +258,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     return;
   }
   const served_call call{&from, header.request};
-  const deadlock::running_call runs(from, header.request, function->name);
+  const deadlock::running_call runs(from, header.request, name);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
@@ -254,7 +273,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
       function->skip(in);
       throw cancelled_error("cancelled before it began");
     }
-    const detail::callee_range range(function->name, from.info.name, self().name,
+    const detail::callee_range range(name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));
     function->invoke(in, handles, std::move(reply));
   } catch (...) {

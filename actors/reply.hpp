@@ -25,6 +25,9 @@ public:
   reply_token& operator=(reply_token&&) = delete;
   ~reply_token();
 
+  /// What is called, which lives as long as this duty: a call may say so itself.
+  void called(std::string_view function) noexcept { function_ = function; }
+
   /// The answer comes later, from `source`, which is cancelled when the call is.
   void comes_from(const std::shared_ptr<detail::future_core>& source);
 

@@ -173,6 +173,19 @@ public:
         detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
   }
 
+  /// Of what an operator has returned: a reference to its one result as a U (a std::tuple: to all),
+  /// or to the one at `place`, from 0; see op_result::to. The owner looks whether it is one: if
+  /// not, the reference throws invalid_argument wherever it is used, which names the operator and
+  /// what it has returned.
+  template <class U>
+  rref<U> as() const requires std::is_same_v<T, op_result> {
+    return this->template remote<&T::template to<U>>();
+  }
+  template <class U>
+  rref<U> as(std::size_t place) const requires std::is_same_v<T, op_result> {
+    return this->template remote<&T::template at<U>>(place);
+  }
+
   /// On the owner of a tensor: its backward pass, gradients into `.grad`. Throws invalid_argument
   /// on other nodes, which need a distributed autograd context for it.
   void backward(bool retain_graph = false) const requires std::is_same_v<T, at::Tensor> {

@@ -42,6 +42,10 @@ public:
   void keep_object(std::shared_ptr<rref_core> object) { object_ = std::move(object); }
   const std::shared_ptr<rref_core>& object() const noexcept { return object_; }
 
+  /// An operator of that name makes the value. Before anybody else has it.
+  void made_by(std::string name) { maker_ = std::move(name); }
+  const std::string& maker() const noexcept { return maker_; }
+
   // The answer to the creation.
   void on_value(opened_envelope&) noexcept override;
   void on_fault(fault&& why) noexcept override;
@@ -56,6 +60,7 @@ private:
   const origin origin_;
   const std::uint64_t use_;
   const std::source_location site_;
+  std::string maker_;  // empty: no operator
   // In the list of those that are here; of the table's mutex.
   rref_core* next_ = nullptr;
   rref_core* before_ = nullptr;
