@@ -45,10 +45,10 @@ struct unskip {};
 TROUPE_MESSAGE(unskip)
 
 using answerer =
-    actor<answers<value, int>, answers<silent>, answers<silences, int>, caf::replies_to<several>::with<int, std::string>,
-          answers<either, int>, answers<wrong>, answers<later, int>, answers<now, int>,
-          answers<pass_on, int>, answers<forget_it, int>, answers<blow_up, int>,
-          answers<skipped, int>, accepts<unskip>>;
+    actor<answers<value, int>, answers<silent>, answers<silences, int>,
+          caf::replies_to<several>::with<int, std::string>, answers<either, int>, answers<wrong>,
+          answers<later, int>, answers<now, int>, answers<pass_on, int>, answers<forget_it, int>,
+          answers<blow_up, int>, answers<skipped, int>, accepts<unskip>>;
 
 answerer::behavior_type answer(answerer::pointer self, counter other) {
   struct memory {
