@@ -81,7 +81,7 @@ class DocsTest(unittest.TestCase):
                 "```cpp program=spread\nint main() {\n\n  go();\n}\n```\n")
         check = lambda text, most: complaint(self.page(page + text), "alone", "spread", most)
         self.assertIsNone(check("**1 lines** more\n", 1))
-        self.assertIn("more than 0:\n  go();", check("**1 lines** more\n", 0))
+        self.assertIn("more than 0:\n    go();", check("**1 lines** more\n", 0))
         self.assertIn("says 2 lines, and 1 differ", check("**2 lines** more\n", 9))
         self.assertIn("does not say", check("", 9))
         self.assertIn("no program called 'gone'", complaint(self.page(page), "gone", "spread", 9))
