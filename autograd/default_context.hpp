@@ -22,10 +22,10 @@ class default_scope;
 /// gone too. So one forward pass, one `backward()`; several losses are summed, or all but the last
 /// retain the graph. What is to be used after the pass is detached first, as in libtorch.
 ///
-/// Threads that join in (`within(id())`) may call `backward()` too; two passes at once have to
-/// retain the graph. Other nodes, and handlers there, work in the context as in any other, but only
-/// a thread of this node begins a pass. A graph that does not leave the node is libtorch's own
-/// affair, and ends no context.
+/// Threads that join in (`within(id())`, which names the context that is open now) may call
+/// `backward()` too; two passes at once have to retain the graph. Other nodes, and handlers there,
+/// work in the context as in any other, but only a thread of this node begins a pass. A graph that
+/// does not leave the node is libtorch's own affair, and ends no context.
 ///
 /// It opens and ends as a `context` does, also inside of one or around one.
 class default_context {
