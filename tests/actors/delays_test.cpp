@@ -79,7 +79,6 @@ TEST_P(delays, do_not_outlast_their_node) {
     const auto begun = clock::now();
     nodes[0].shutdown(false);
     EXPECT_LT(clock::now() - begun, patience) << "it has waited for what is due in an hour";
-    EXPECT_THROW(request(here, total{}).get(), error);
   }
   nodes.clear();
   EXPECT_TRUE(eventually([&] { return living_counters == others; }))
