@@ -33,7 +33,10 @@ void put(errand&& what) noexcept {
 }
 
 void leave_ended() noexcept {
-  if (!slot_here.of->over()) return;
+  if (!slot_here.of->over()) {
+    errand_here.context = slot_here.of->id();  // it may have been renewed
+    return;
+  }
   errand now;
   now.opened = slot_here.of;
   now = detail::opened_context::living(std::move(now));

@@ -75,6 +75,8 @@ gradients context::get_gradients() const {
   return part_->all_gradients();
 }
 
+recorded_graph context::recorded() const { return detail::recorded_by(*part_); }
+
 void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
               const pass_options& how) {
   const within none(0);
@@ -105,6 +107,10 @@ void backward_on_owner(const rref<at::Tensor>& root, const context& of, const pa
 
 gradients get_gradients(const node& here, std::uint64_t context) {
   return table_of(here).find(context)->all_gradients();
+}
+
+recorded_graph recorded(const node& here, std::uint64_t context) {
+  return detail::recorded_by(*table_of(here).find(context));
 }
 
 }  // namespace troupe::autograd

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "autograd/distributed_pass.hpp"
+#include "autograd/recorded_graph.hpp"
 
 namespace troupe::autograd {
 
@@ -55,6 +56,9 @@ public:
   /// Those of this node's leaves, so far.
   gradients get_gradients() const;
 
+  /// What this node has recorded so far; nothing any more when the context has ended.
+  recorded_graph recorded() const;
+
 private:
   const node here_;
   const std::shared_ptr<detail::participant> part_;
@@ -91,5 +95,6 @@ void backward(const node& here, std::uint64_t context, const std::vector<at::Ten
 future<void> backward_async(const node& here, std::uint64_t context,
                             const std::vector<at::Tensor>& roots, const pass_options& how = {});
 gradients get_gradients(const node& here, std::uint64_t context);
+recorded_graph recorded(const node& here, std::uint64_t context);
 
 }  // namespace troupe::autograd

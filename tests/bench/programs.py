@@ -75,6 +75,22 @@ def rnn(setup, row, ranks, output):
     return launched(setup, ranks, [program, *rnn_arguments(row), "--json", output])
 
 
+def pipeline(setup, row, ranks, output):
+    # One process is measured as well, for the losses: the row compares the two ways over nodes.
+    what = ["--micro-batches", "1,4", "--in-flight", "1", "--repeats", "1", "--steps", "12"]
+    data = ["--data", REPOSITORY / ".deps" / "digits.csv.gz"]
+    program = setup.build / "apps" / "pipeline"
+    return launched(setup, ranks, [program, *what, *data, "--json", output])
+
+
+BATCH_JOBS = {"batch": ["server", "--rounds", "50"], "batch_agent": ["agent", "--steps", "100"]}
+
+
+def batch(setup, row, ranks, output):
+    program = setup.build / "apps" / "batch"
+    return launched(setup, ranks, [program, *BATCH_JOBS[row.name], "--json", output])
+
+
 SCRIPTS = {
     "cartpole_steps": "cartpole_torch.py",
     "rnn_tokens": "rnn_torch.py",
@@ -131,6 +147,8 @@ OURS = {
     "bench": Program("troupe", bench),
     "cartpole": Program("troupe", cartpole),
     "rnn": Program("troupe", rnn),
+    "pipeline": Program("troupe", pipeline),
+    "batch": Program("troupe", batch),
 }
 PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),

@@ -7,7 +7,7 @@ import time
 
 
 def higher_is_better(unit):
-    return unit.endswith("/s")
+    return unit.endswith("/s") or unit == "times"
 
 
 def converted(value, unit, to):

@@ -194,6 +194,33 @@ class HarnessTest(unittest.TestCase):
         (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
         self.assertEqual((found["value"], found["unit"], found["ranks"]), (9000, "steps/s", 2))
 
+    def test_reads_the_gain_of_a_pipeline(self):
+        (row,) = rows.choose(["pipeline"])
+        way = lambda micro, speed, flight=1: {
+            "micro_batches": micro, "in_flight": flight, "images_per_second": speed
+        }  # fmt: skip
+        ways = [way(0, 5000), way(1, 900), way(4, 1350), way(0, 1, 2), way(8, 9000, 2)]
+        (found,) = measure.parse(json.dumps({"ways": ways}), row, 3)
+        self.assertEqual((found["unit"], found["value"], found["ranks"]), ("times", 1.5, 3))
+        self.assertTrue(report.higher_is_better(found["unit"]))
+        self.assertRaises(KeyError, measure.parse, json.dumps({"ways": [way(4, 1)]}), row, 3)
+
+    def test_reads_the_gain_of_batches(self):
+        for row in rows.choose(["batch", "batch_agent"]):
+            (found,) = measure.parse('{"times_faster": 2.5, "seed": 1}', row, 3)
+            self.assertEqual((found["row"], found["value"]), (row.name, 2.5))
+            # Where somebody has not come to the end there is nothing to compare.
+            self.assertRaises(TypeError, measure.parse, '{"times_faster": null}', row, 3)
+            self.assertIn("--json", programs.batch(self.setup, row, 3, self.folder / "out"))
+
+    def test_a_gain_that_is_too_small_is_told(self):
+        (row,) = rows.choose(["batch"])
+        for gain, met in ((1.6, True), (1.4, False)):
+            ours = fake("troupe", {"times_faster": gain})
+            results = measure.measure_all([row], 1, {"batch": ours}, {}, self.setup, io.StringIO())
+            (line,) = report.make_lines([row], results, {"batch": ours}, {})
+            self.assertEqual((line["ours"], line["ratio"], line["met"]), (gain, None, met))
+
     def test_a_row_without_a_peer_has_its_line(self):
         chosen = rows.choose(["kill_to_error"])
         ours = fake("troupe", [measurement(14_000.0, row="kill_to_error")])
