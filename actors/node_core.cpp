@@ -276,7 +276,7 @@ clock::time_point node_core::run_timers(clock::time_point now) {
     why.limit = request.limit;
     why.text = "RPC ran for more than set timeout (" + std::to_string(request.limit.count()) +
                " ms) and will now be marked with an error";
-    request.sink->on_fault(std::move(why));
+    request.sink->on_expiry(std::move(why));
   }
   return next;
 }
