@@ -121,8 +121,8 @@ public:
     call_options how;
     how.limit = std::chrono::milliseconds(0);  // it is the creation that has one
     auto& node = *core.actors().rrefs().node();
-    auto state = std::make_shared<detail::call_state<void>>(node, core.owner(), call::name, how,
-                                                            core_);
+    auto state =
+        std::make_shared<detail::call_state<void>>(node, core.owner(), call::name, how, core_);
     state->sent_as(node.call(core.owner(), call::hash(), call::name, state, how,
                              [&](encoder& out, border&) { out.put(core.id()); }));
     return future<void>(std::move(state));
@@ -234,13 +234,27 @@ public:
     detail::backward(local_value(), retain_graph);
   }
 
-  /// On any node: the backward pass of a scalar within a distributed autograd context, which begins
-  /// on the owner. Options and errors as for `autograd::context::backward`.
+  /// On any node: the backward pass of a scalar within a distributed autograd context, or the one
+  /// of that id, which begins on the owner; gradients gather in the context. What may follow is
+  /// `retain_graph`, a bool, or pass_options. The id -1 stands for no context: as above, with a
+  /// bool. Errors as for `autograd::context::backward`. Needs <troupe/autograd.hpp>.
   template <class Context, class... How>
   requires(std::is_same_v<T, at::Tensor> &&
            !std::is_same_v<Context, bool>) void backward(const Context& context,
                                                          const How&... how) const {
-    backward_on_owner(*this, context, how...);  // of room autograd
+    if constexpr (std::is_integral_v<Context>) {
+      const auto id = static_cast<std::uint64_t>(static_cast<std::int64_t>(context));
+      if (context == static_cast<Context>(-1)) {
+        if constexpr ((std::is_same_v<How, bool> && ...) && sizeof...(How) <= 1)
+          return backward(how...);
+        else
+          throw invalid_argument("backward without a context (-1) takes retain_graph alone: " +
+                                 to_string(this->id()));
+      }
+      backward_on_owner(*this, id, how...);
+    } else {
+      backward_on_owner(*this, context, how...);  // of room autograd
+    }
   }
 
   /// The actor that owns the value, to ask or monitor by CAF's means. A handle of it keeps the
