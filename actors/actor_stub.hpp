@@ -136,8 +136,8 @@ class actor_stub {
 public:
   actor_stub() = default;
   template <class Actor>
-  requires has_interface<Actor, Interface>
-  actor_stub(const Actor& handle) : handle_(handle) {}  // a handle is one
+  requires has_interface<Actor, Interface> actor_stub(const Actor& handle)
+      : handle_(handle) {}  // a handle is one
 
   /// Asks with the message that is made from the arguments, and waits for the answer. A `timeout`,
   /// a `priority` and `no_wait` may follow. Throws like a request's future; invalid_argument when
