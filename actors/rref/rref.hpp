@@ -244,7 +244,7 @@ public:
                                                          const How&... how) const {
     if constexpr (std::is_integral_v<Context>) {
       const auto id = static_cast<std::uint64_t>(static_cast<std::int64_t>(context));
-      if (context == static_cast<Context>(-1)) {
+      if (id == ~std::uint64_t{0}) {
         if constexpr ((std::is_same_v<How, bool> && ...) && sizeof...(How) <= 1)
           return backward(how...);
         else
