@@ -159,7 +159,9 @@ TEST_P(rrefs, that_are_waited_for_fail_as_soon_as_the_limit_of_their_creation_ha
                   testing::HasSubstr(wanted));
     EXPECT_EQ(r.status(), rref_status::failed);
     EXPECT_THROW(r.to_here(), rpc_timeout);
-    if (r.is_owner()) EXPECT_THROW(r.local_value(), rpc_timeout);
+    if (r.is_owner()) {
+      EXPECT_THROW(r.local_value(), rpc_timeout);
+    }
     door->open();
   }
   expect_nothing_left(nodes);
