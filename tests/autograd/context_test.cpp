@@ -180,7 +180,7 @@ TEST_P(contexts, are_named_by_their_ids_where_passes_begin_at_references) {
   {
     // On the owner: with an id, or without, into `.grad`.
     const context c(a);
-    const auto mine = a.make_rref(multiply(x, y));
+    const auto mine = a.make_rref(x * y);
     mine.backward(c.id(), autograd::pass_options{.retain_graph = true});
     EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(5, 1)));
     EXPECT_FALSE(x.grad().defined());
