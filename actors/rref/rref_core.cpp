@@ -75,7 +75,9 @@ value_cell rref_core::give_up_own() noexcept {
 }
 
 void rref_core::publish() const {
-  if (is_owner()) actors_->rrefs().publish(*this);
+  if (!is_owner()) return;
+  forked::check();  // before its locks
+  actors_->rrefs().publish(*this);
 }
 
 // What comes next belongs to this, and runs while this is there.
