@@ -28,7 +28,8 @@ void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   border::claims&& claims, std::function<void()> set);
 
-/// The future of a call: reads the value when the answer comes. What is in `kept` lives as long.
+/// The future of a call: reads the value when the answer comes. What is in `kept` lives until then,
+/// also when nobody waits for it any more; a future that is kept for longer does not hold it.
 template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
@@ -59,6 +60,15 @@ public:
         else
           set_value_after(std::move(claims), std::move(value));
       });
+    kept_ = nullptr;
+  }
+
+  void on_fault(fault&& why) noexcept override {
+    remote_answer_state<T>::on_fault(std::move(why));
+    kept_ = nullptr;
+  }
+  void on_expiry(fault&& why) noexcept override {
+    remote_answer_state<T>::on_fault(std::move(why));
   }
 
 private:
@@ -71,7 +81,7 @@ private:
 
   node_core& node_;  // there for as long as answers come
   const std::chrono::milliseconds limit_;
-  const std::shared_ptr<void> kept_;
+  std::shared_ptr<void> kept_;  // of whoever takes the answer; those who give the call up leave it
 };
 
 /// An argument whose value is a T that the callee fetches from its owner; the caller lends it its

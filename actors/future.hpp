@@ -238,7 +238,9 @@ private:
 };
 
 /// The other end of a future that a program completes itself. Dropped without a value, the future
-/// fails.
+/// fails. Moved, not copied: the one that it is moved to completes the future. What has been moved
+/// from may be destroyed and assigned to; all else throws invalid_argument. Assigning to a promise
+/// drops what it had before. Its functions may be called on any thread, one at a time.
 template <class T>
 class promise {
 public:
@@ -256,21 +258,32 @@ public:
           remote_error("the promise of this future was dropped without a value")));
   }
 
-  future<T> get_future() const { return future<T>(state_); }
+  /// Does it have a future? Not what has been moved from.
+  bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Any number of times: they are copies of one.
+  future<T> get_future() const { return future<T>(checked()); }
 
   /// Has the future been given up? Then a value or an error is dropped.
-  bool cancelled() const noexcept { return state_->cancelled(); }
+  bool cancelled() const { return checked()->cancelled(); }
 
   /// Throws invalid_argument when there is a value or an error already.
   template <class... Us>
   void set_value(Us&&... xs) {
-    if (!state_->set_value(std::forward<Us>(xs)...)) twice();
+    if (!checked()->set_value(std::forward<Us>(xs)...)) twice();
   }
   void set_exception(std::exception_ptr why) {
-    if (!state_->set_exception(std::move(why))) twice();
+    if (!checked()->set_exception(std::move(why))) twice();
   }
 
 private:
+  const std::shared_ptr<detail::future_state<T>>& checked() const {
+    if (!state_)
+      throw invalid_argument(
+          "this promise has been moved from: use the one that it was moved to, or assign a new "
+          "one");
+    return state_;
+  }
   void twice() const {
     if (!cancelled()) throw invalid_argument("a future can only be marked completed once");
   }

@@ -140,6 +140,24 @@ private:
   const std::size_t size_;
 };
 
+namespace {
+
+// Counts a message of a peer as taken in when this goes.
+class taken_in_at_end {
+public:
+  explicit taken_in_at_end(peer* from) noexcept : from_(from) {}
+  ~taken_in_at_end() {
+    if (from_) from_->counted_received.fetch_add(1, std::memory_order_acq_rel);
+  }
+  taken_in_at_end(const taken_in_at_end&) = delete;
+  taken_in_at_end& operator=(const taken_in_at_end&) = delete;
+
+private:
+  peer* const from_;
+};
+
+}  // namespace
+
 // Hot path, at the callee.
 void node_core::take_apart(transport::incoming_message&& message, engine_unit& unit,
                            bool may_run_inline) {
@@ -171,8 +189,9 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     auto* from = peers_.find(rank, header.incarnation);
     if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
     // What was meant for this rank's incarnation before counts as sent to that one.
-    if (header.kind != envelope_kind::control && header.epoch >= joined_)
-      from->counted_received.fetch_add(1, std::memory_order_acq_rel);
+    const bool of_rrefs = header.kind == envelope_kind::control && header.target == rref_channel;
+    const bool counts = counts_at_shutdown(header) && header.epoch >= joined_;
+    if (counts && !of_rrefs) from->counted_received.fetch_add(1, std::memory_order_acq_rel);
     if (header.epoch < joined_) {
       turn_away(opened, *from);
     } else if (header.kind == envelope_kind::call) {
@@ -189,7 +208,9 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);
       quiescence_->deliver(in, rank);
-    } else if (header.kind == envelope_kind::control && header.target == rref_channel) {
+    } else if (of_rrefs) {
+      // Last: what it has this node say has been counted as sent then.
+      const taken_in_at_end done(counts ? from : nullptr);
       decoder in(opened.body(), nullptr, nullptr);
       remoting_->rrefs().deliver(in, *from);
     } else {
@@ -296,7 +317,7 @@ clock::time_point node_core::run_timers(clock::time_point now) {
     why.limit = request.limit;
     why.text = "RPC ran for more than set timeout (" + std::to_string(request.limit.count()) +
                " ms) and will now be marked with an error";
-    request.sink->on_fault(std::move(why));
+    request.sink->on_expiry(std::move(why));
   }
   return next;
 }

@@ -38,7 +38,8 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       pool_(std::make_shared<pool>()),
       random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
       rules_(detail::rules_of(options)),
-      operators_(options.operators) {
+      operators_(options.operators),
+      on_leaked_rref_(options.on_leaked_rref) {
   engine_ = make_engine(*this);
   remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options);
   remoting_->set_recorder(detail::make_recorder(*this));

@@ -61,7 +61,7 @@ public:
   fault loss() const;
 
   std::atomic<std::uint64_t> sent{0};  ///< messages, to number them
-  /// Messages to it and taken in from it, control messages left out: what the shutdown compares.
+  /// Messages to it and taken in from it that count at a shutdown, which compares them.
   std::atomic<std::uint64_t> counted_sent{0};
   std::atomic<std::uint64_t> counted_received{0};
   outgoing_window out;

@@ -24,6 +24,10 @@ public:
     end();
     to_->on_fault(std::move(why));
   }
+  void on_expiry(fault&& why) noexcept override {
+    end();
+    to_->on_expiry(std::move(why));
+  }
 
 private:
   // A late answer comes when it has ended.

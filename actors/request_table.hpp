@@ -21,6 +21,8 @@ public:
   virtual ~reply_sink() = default;
   virtual void on_value(opened_envelope& answer) noexcept = 0;
   virtual void on_fault(fault&& why) noexcept = 0;
+  /// Its limit has passed: the answer may come still.
+  virtual void on_expiry(fault&& why) noexcept { on_fault(std::move(why)); }
 };
 
 /// A request that waits for its answer. Either `sink`, or the actor `sender` that knows it as

@@ -105,6 +105,17 @@ void backward_on_owner(const rref<at::Tensor>& root, const context& of, const pa
                                       timeout(std::chrono::milliseconds(0)));
 }
 
+namespace {
+
+void backward_by_id(const rref<at::Tensor>& root, std::uint64_t context, const pass_options& how) {
+  const within none(0);
+  const node here(root.core()->actors().rrefs().node());
+  here.rpc_sync<&backward_here>(root.owner(), root, context, how,
+                                timeout(std::chrono::milliseconds(0)));
+}
+
+}  // namespace
+
 gradients get_gradients(const node& here, std::uint64_t context) {
   return table_of(here).find(context)->all_gradients();
 }
@@ -114,3 +125,12 @@ recorded_graph recorded(const node& here, std::uint64_t context) {
 }
 
 }  // namespace troupe::autograd
+
+namespace troupe {
+
+void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,
+                       const autograd::pass_options& how) {
+  autograd::backward_by_id(root, context, how);
+}
+
+}  // namespace troupe

@@ -65,6 +65,7 @@ const char* name_of(errc code) noexcept {
     case errc::cancelled: return "cancelled";
     case errc::unknown_context: return "unknown context";
     case errc::type_mismatch: return "type mismatch";
+    case errc::leaked_rref: return "leaked rref";
   }
   return nullptr;
 }
@@ -123,6 +124,7 @@ template class error_of<errc::rref_gone>;
 template class error_of<errc::cancelled>;
 template class error_of<errc::unknown_context>;
 template class error_of<errc::type_mismatch>;
+template class error_of<errc::leaked_rref>;
 
 std::exception_ptr to_exception(fault f) {
   switch (f.code) {
@@ -147,6 +149,7 @@ std::exception_ptr to_exception(fault f) {
     case errc::cancelled: return std::make_exception_ptr(cancelled_error(std::move(f)));
     case errc::unknown_context: return std::make_exception_ptr(unknown_context(std::move(f)));
     case errc::type_mismatch: return std::make_exception_ptr(type_mismatch(std::move(f)));
+    case errc::leaked_rref: return std::make_exception_ptr(leaked_rref_error(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }

@@ -31,6 +31,7 @@ enum class errc : std::uint8_t {
   cancelled,         ///< the caller has given the call up
   unknown_context,   ///< the autograd context has ended, or never was
   type_mismatch,     ///< a type has other fields on the other node
+  leaked_rref,       ///< references were left at a shutdown
 };
 
 /// The name of `code`, as in the list above.
@@ -100,6 +101,7 @@ using rref_gone = error_of<errc::rref_gone>;
 using cancelled_error = error_of<errc::cancelled>;
 using unknown_context = error_of<errc::unknown_context>;
 using type_mismatch = error_of<errc::type_mismatch>;
+using leaked_rref_error = error_of<errc::leaked_rref>;
 
 // Compiled once, in error.cpp.
 extern template class error_of<errc::internal>;
@@ -123,6 +125,7 @@ extern template class error_of<errc::rref_gone>;
 extern template class error_of<errc::cancelled>;
 extern template class error_of<errc::unknown_context>;
 extern template class error_of<errc::type_mismatch>;
+extern template class error_of<errc::leaked_rref>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);

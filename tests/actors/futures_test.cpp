@@ -215,6 +215,58 @@ TEST(promise, that_is_dropped_fails_its_future) {
   EXPECT_THAT(fault_of<remote_error>([&] { f.get(); }).text, testing::HasSubstr("dropped"));
 }
 
+TEST(promise, that_has_been_moved_from_says_so) {
+  promise<int> p;
+  auto f = p.get_future();
+  promise<int> other(std::move(p));
+  EXPECT_FALSE(p.valid());
+  EXPECT_THAT(fault_of<invalid_argument>([&] { p.set_value(1); }).text,
+              testing::HasSubstr("has been moved from"));
+  EXPECT_THROW(p.set_exception(std::make_exception_ptr(std::domain_error("x"))), invalid_argument);
+  EXPECT_THROW(p.get_future(), invalid_argument);
+  EXPECT_THROW(p.cancelled(), invalid_argument);
+  EXPECT_TRUE(other.valid());
+  other.set_value(3);
+  EXPECT_EQ(f.get(), 3);
+  // It may have another one, and what that is put over is dropped.
+  p = promise<int>();
+  f = p.get_future();
+  p = promise<int>();
+  EXPECT_THROW(f.get(), remote_error);
+  f = p.get_future();
+  auto& same = p;
+  p = std::move(same);
+  p.set_value(4);
+  EXPECT_EQ(f.get(), 4);
+}
+
+TEST_P(futures, and_handles_that_have_been_moved_from_say_so) {
+  auto nodes = start({"a", "b"});
+  auto f = nodes[0].rpc_async<&sum>("b", 1, 2);
+  const auto moved = std::move(f);
+  EXPECT_FALSE(f.valid());
+  EXPECT_THROW(f.get(), invalid_argument);
+  EXPECT_THROW(std::move(f).get(), invalid_argument);
+  EXPECT_THROW(f.wait(), invalid_argument);
+  EXPECT_THROW(f.get_for(1ms), invalid_argument);
+  EXPECT_THROW(f.cancel(), invalid_argument);
+  EXPECT_THROW(f.then([](int) {}), invalid_argument);
+  EXPECT_THROW(when_all(std::vector{moved, f}), invalid_argument);
+  EXPECT_THROW(when_all(moved, f), invalid_argument);
+  EXPECT_THROW(when_any(std::vector{moved, f}), invalid_argument);
+  EXPECT_THROW(nodes[0].rpc_async<&sum>("b", f, 1), invalid_argument);
+  EXPECT_EQ(moved.get(), 3);
+  auto here = nodes[0].spawn_on<count_from>("b", 5);
+  const auto there = std::move(here);
+  EXPECT_THROW(request(here, add{1}), invalid_argument);
+  EXPECT_THROW(send(here, note{1}), invalid_argument);
+  EXPECT_EQ(request(there, add{1}).get(), 6);
+  auto node = nodes[0];
+  const auto same = std::move(node);
+  EXPECT_THROW(node.rpc_sync<&sum>("b", 1, 2), not_initialized);
+  EXPECT_EQ(same.rpc_sync<&sum>("b", 1, 2), 3);
+}
+
 TEST(promise, goes_on_without_a_node) {
   promise<int> p;
   auto f = p.get_future().then([](int x) { return x * 2; });

@@ -35,7 +35,7 @@ inline void expect_same_fault(const fault& got, const fault& sent) {
 /// Calls `use` with every code that there is.
 template <class Use>
 void for_every_code(Use&& use) {
-  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::type_mismatch);
+  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::leaked_rref);
        ++code)
     use(static_cast<errc>(code));
 }
