@@ -2,13 +2,14 @@
 
 #include <span>
 
-#include "actors/current.hpp"
+#include "actors/current_call.hpp"
 #include "actors/named_function.hpp"
 #include "actors/operators.hpp"
 #include "actors/request.hpp"
 #include "actors/rref/rref.hpp"
 #include "actors/spawn.hpp"
 #include "actors/task.hpp"
+#include "actors/wait_all.hpp"
 #include "actors/when.hpp"
 
 namespace troupe {
@@ -77,7 +78,7 @@ public:
   /// not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
-    return rpc_async<F>(to, args...).get();
+    return rpc_async<F>(to, args..., detail::sync).get();
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
@@ -107,11 +108,11 @@ public:
             out->take_from(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared());
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
+      return detail::awaited_later<Args...>(future<answer>(std::move(out)));
     } else if constexpr (detail::asks_for_retry<Args...>) {
-      return call_again<F>(to, args...);
+      return detail::awaited_later<Args...>(call_again<F>(to, args...));
     } else {
-      return call_once<F>(callee, args...);
+      return detail::awaited_later<Args...>(call_once<F>(callee, args...));
     }
   }
 
@@ -131,7 +132,7 @@ public:
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
-    return rpc_async<Signature>(to, name, args...).get();
+    return rpc_async<Signature>(to, name, args..., detail::sync).get();
   }
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
@@ -140,8 +141,9 @@ public:
     detail::check_no_retry<Args...>();
     detail::check_count<typename named::parameters, Args...>();
     static_assert(!(detail::is_future<Args> || ...), "a function by name takes values, no futures");
-    return send_call<typename named::answer, typename named::parameters>(
-        open().find(to), named::hash(name.text), name.text, args...);
+    return detail::awaited_later<Args...>(
+        send_call<typename named::answer, typename named::parameters>(
+            open().find(to), named::hash(name.text), name.text, args...));
   }
 
   /// Calls F on another node (or this one), where the result stays; the reference to it is there at
@@ -207,13 +209,14 @@ public:
   /// and invalid_argument when no overload fits.
   template <class... Args>
   op_result rpc_sync(const destination& to, std::string_view name, const Args&... args) const {
-    return rpc_async(to, name, args...).get();
+    return rpc_async(to, name, args..., detail::sync).get();
   }
   template <class... Args>
   future<op_result> rpc_async(const destination& to, std::string_view name,
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
+    return detail::awaited_later<Args...>(
+        detail::call_operator(open(), to, {name, args...}, detail::options_in(args...)));
   }
   template <class... Args>
   rref<op_result> remote(const destination& to, std::string_view name, const Args&... args) const {

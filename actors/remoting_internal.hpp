@@ -2,6 +2,7 @@
 
 // What the parts of `remoting` share.
 
+#include "actors/due.hpp"
 #include "actors/remote_actor.hpp"
 #include "actors/remoting.hpp"
 

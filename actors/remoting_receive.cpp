@@ -81,9 +81,9 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
       sender = proxy_of(from, header.sender, false);
     }
     if (header.urgent) mid = mid.with_high_priority();
-    target->enqueue(
-        make_letter(std::move(sender), mid, std::move(content), place.context, std::move(taken)),
-        unit);
+    target->enqueue(make_letter(std::move(sender), mid, std::move(content), place.context,
+                                std::move(taken), {&from, due_at(header)}),
+                    unit);
   } catch (...) {
     if (header.request == 0) throw;
     auto why = unreadable();

@@ -3,7 +3,6 @@
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
-#include "messages/type_table.hpp"
 
 namespace troupe {
 
@@ -14,13 +13,6 @@ void say_unsent(const remote_actor& target, const fault& why) {
   if (why.code != errc::peer_lost && why.code != errc::not_initialized)
     log().error("a message to actor {} on {} was not sent: {}", target.id(),
                 target.home().info.name, why.text);
-}
-
-std::string_view type_in(const caf::mailbox_element& letter) {
-  const auto& content = letter.content();
-  if (content.size() == 0) return "nothing";
-  const auto* type = find_type(content.type(0));
-  return type ? type->name : "an unknown type";
 }
 
 }  // namespace
@@ -57,6 +49,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     if (asks) {
       if (pending.limit.count() > 0)
         pending.deadline = how.deadline = deadline_after(pending.limit);
+      header.limit = limit_in(pending.limit);
       header.request = request = expect(std::move(pending));
     }
     out_.send(to, target.id(), header, &text, nullptr, how);
@@ -88,7 +81,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   // Which is looked up only where it may be told.
   std::string_view message;
   if (detail::lost_gradients::possible(*this)) {
-    message = type_in(element);
+    message = name_of(element);
     pending.watched = pending && detail::current_context() == 0;
     if (pending.watched) pending.function = message;
   }

@@ -47,9 +47,12 @@ public:
     records_ = call.number != 0;
   }
 
+  /// When its caller gives it up.
+  void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
+
   /// The call and its context, for who runs it later. Pre: not answered yet.
   struct errand errand() const noexcept {
-    return {{to_, request_}, context_};
+    return {{to_, request_, function_, deadline_}, context_};
   }
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;
@@ -67,6 +70,7 @@ private:
   std::uint64_t request_;
   std::string_view function_;
   std::uint64_t context_ = 0;
+  clock::time_point deadline_ = never;
   bool records_ = false;
   bool later_ = false;
 };
