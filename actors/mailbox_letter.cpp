@@ -4,6 +4,7 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/current.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/forked.hpp"
 #include "messages/message_codec.hpp"
@@ -93,7 +94,7 @@ std::string_view name_of(const caf::mailbox_element& letter) {
   const auto& content = letter.content();
   if (content.size() == 0) return "nothing";
   const auto* type = find_type(content.type(0));
-  return type ? type->name : "an unknown type";
+  return type ? type->name : unknown_message;
 }
 
 namespace detail {
@@ -120,11 +121,15 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
     : asked_before_(std::exchange(asks_here, &asked)),
       entered_before_(std::exchange(entered_here, nullptr)) {
   clean_thread_state();
-  if (!what.mid.is_response()) return;
+  if (!what.mid.is_response()) {
+    if (process_is_profiled.load(std::memory_order_relaxed)) profile_ = profiled_message::begin(what);
+    return;
+  }
   if (const auto context = asked.of(what.mid); context != 0) set_current_errand({{}, context});
 }
 
 message_scope::~message_scope() {
+  profile_ = nullptr;
   leave_letter();
   asks_here = asked_before_;
   entered_here = entered_before_;

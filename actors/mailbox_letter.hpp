@@ -2,6 +2,7 @@
 
 #include <caf/fwd.hpp>
 #include <caf/mailbox_element.hpp>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 
@@ -46,10 +47,14 @@ caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id
                                      caf::message content, std::uint64_t context,
                                      receipt&& taken = {}, const letter_origin& origin = {});
 
+inline constexpr std::string_view unknown_message = "an unknown type";
+
 /// What stands for a message in errors and the like: its first element's type. Static text.
 std::string_view name_of(const caf::mailbox_element& letter);
 
 namespace detail {
+
+class profiled_message;
 
 /// In which autograd contexts an actor has asked others by CAF's own means: what comes back belongs
 /// there, whoever gives it, and when. Only for the thread that runs the actor. What it has asked in
@@ -106,6 +111,7 @@ public:
 private:
   asked_contexts* const asked_before_;
   const mailbox_letter* const entered_before_;
+  std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
 };
 
 /// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.

@@ -11,6 +11,7 @@
 #include "actors/due.hpp"
 #include "actors/membership/note_codec.hpp"
 #include "actors/profiling.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "actors/receipt.hpp"
 #include "actors/recorder.hpp"
 #include "actors/rref/rref_table.hpp"
@@ -85,7 +86,8 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.function = name;
   pending.target = hash;
   pending.sink = sink;
-  detail::caller_range range(pending.sink);
+  detail::caller_range range(pending.sink, how.sync);
+  range.ask(header);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
@@ -260,6 +262,12 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     if (remoting_->served().remembers(call)) {
       function->skip(in);
       throw cancelled_error("cancelled before it began");
+    }
+    const auto profile = detail::profile_of_call(header, self(), from.info, function->name);
+    std::optional<detail::collecting> recorded;
+    if (profile) {
+      reply.profiled(profile);
+      recorded.emplace(profile->events());
     }
     const detail::callee_range range(function->name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));

@@ -7,6 +7,7 @@
 #include "actors/future.hpp"
 #include "actors/job.hpp"
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/profile_event.hpp"
 #include "actors/receipt.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
@@ -207,6 +208,14 @@ void remoting::deliver_control(opened_envelope& message, peer& from, caf::execut
     }
     case control::search: {
       deadlocks_->deliver(from, in);
+      break;
+    }
+    case control::profile: {
+      const auto request = in.get<std::uint64_t>();
+      auto events = in.get<std::vector<profile_event>>();
+      in.expect_end();
+      if (const auto sink = requests_.sink_of(request, from.rank()))
+        sink->on_profile(std::move(events));
       break;
     }
     default: throw decode_error("a control message of unknown kind");

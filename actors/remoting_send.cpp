@@ -1,5 +1,6 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/profile_event.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
@@ -184,6 +185,24 @@ void remoting::send_search_note(transport::rank_t to,
     out_.send(*there, 0, header, &text);
   } catch (const std::exception&) {
     // The peer is gone: who waited for it hears of that.
+  }
+}
+
+void remoting::send_profile(peer& to, std::uint64_t request,
+                            const std::vector<profile_event>& events) noexcept {
+  if (!to.live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    text.body().put(control::profile);
+    text.body().put(request);
+    text.body().put(events);
+    envelope_header header;
+    header.target = handles_channel;
+    out_.send(to, request, header, &text);
+  } catch (const std::exception&) {
+    // The peer is gone, or there is too much of it: the answer matters more.
   }
 }
 

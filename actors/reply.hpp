@@ -10,6 +10,7 @@ namespace troupe {
 
 namespace detail {
 
+class call_profile;
 class future_core;
 
 }  // namespace detail
@@ -47,6 +48,9 @@ public:
     records_ = call.number != 0;
   }
 
+  /// What `of` has recorded goes before the answer.
+  void profiled(std::shared_ptr<detail::call_profile> of) noexcept { profile_ = std::move(of); }
+
   /// When its caller gives it up.
   void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
 
@@ -62,6 +66,7 @@ public:
 
 private:
   bool send(remoting& owner, letter& text, detail::recording& context);
+  void send_profile(remoting& owner) noexcept;
   [[noreturn]] void end_forked(std::exception_ptr why) const noexcept;
   void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
 
@@ -71,6 +76,8 @@ private:
   std::string_view function_;
   std::uint64_t context_ = 0;
   clock::time_point deadline_ = never;
+  std::shared_ptr<detail::call_profile> profile_;
+  std::uint64_t order_ = 0;  // of the answer and what goes before it
   bool records_ = false;
   bool later_ = false;
 };
