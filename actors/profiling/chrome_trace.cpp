@@ -13,8 +13,6 @@ namespace troupe {
 
 namespace {
 
-std::int64_t time_of_this_node() { return detail::profile_time(); }
-
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -72,7 +70,7 @@ std::chrono::nanoseconds clock_ahead(const node& here, const destination& there,
   std::int64_t quickest = INT64_MAX, ahead = 0;
   for (int i = 0; i < samples; ++i) {
     const auto before = detail::profile_time();
-    const auto theirs = here.rpc_sync<&time_of_this_node>(there);
+    const auto theirs = here.rpc_sync<&detail::profile_time>(there);
     const auto after = detail::profile_time();
     if (after - before >= quickest) continue;
     quickest = after - before;
@@ -114,7 +112,7 @@ void write_chrome_trace(const std::string& path, const std::vector<node_profile>
                         const worker_list& workers) {
   std::ofstream out(path);
   if (out) write_chrome_trace(out, profiles, workers);
-  if (!out.flush()) throw store_error("the trace " + path + " cannot be written");
+  if (!out.flush()) throw invalid_argument("the trace " + path + " cannot be written: does its folder exist?");
 }
 
 }  // namespace troupe

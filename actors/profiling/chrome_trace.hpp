@@ -28,7 +28,7 @@ std::chrono::nanoseconds clock_ahead(const node& here, const destination& there,
 /// https://ui.perfetto.dev show: each node is a process of its name, each of its threads a line;
 /// calls are lines of their own, since they overlap. Each event says its node ("node_id"), and the
 /// shapes ("Input Dims") and bytes that it has. Times are microseconds since the first event. What
-/// `workers` does not name is "rank 3". Throws store_error for a file that cannot be written.
+/// `workers` does not name is "rank 3". Throws invalid_argument for a file that cannot be written.
 void write_chrome_trace(std::ostream& out, const std::vector<node_profile>& profiles,
                         const worker_list& workers);
 void write_chrome_trace(const std::string& path, const std::vector<node_profile>& profiles,

@@ -15,10 +15,11 @@ using torch::autograd::profiler::LegacyEvent;
 LegacyEvent legacy_event(EventKind kind, const profile_event& of, std::uint64_t handle,
                          std::int64_t when, std::int64_t host_bytes = 0,
                          std::int64_t device_bytes = 0) {
+  std::vector<std::vector<std::int64_t>> shapes;
+  if (kind == EventKind::PushRange) shapes = of.shapes;
   LegacyEvent out(kind, at::StringView(of.name), static_cast<std::uint16_t>(of.thread), handle,
-                  kind == EventKind::PushRange ? of.shapes : std::vector<std::vector<std::int64_t>>(),
-                  of.node, /*is_remote=*/true, host_bytes, when, /*cuda_recorded=*/false,
-                  device_bytes);
+                  std::move(shapes), of.node, /*is_remote=*/true, host_bytes, when,
+                  /*cuda_recorded=*/false, device_bytes);
   out.setSequenceNr(of.number);
   return out;
 }
