@@ -28,8 +28,8 @@ std::optional<call_info> current_call() {
   if (!message) return std::nullopt;
   const auto* const letter = dynamic_cast<const mailbox_letter*>(message);
   const auto origin = letter ? letter->origin() : letter_origin();
-  return call_info{origin.from ? origin.from->info : node->self(),
-                   std::string(name_of(*message)), current_actor(), known(origin.deadline), false};
+  return call_info{origin.from ? origin.from->info : node->self(), std::string(name_of(*message)),
+                   current_actor(), known(origin.deadline), false};
 }
 
 }  // namespace troupe

@@ -54,8 +54,7 @@ void refuse_as_forked(const caf::mailbox_element& what) {
 
 mailbox_letter::mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id,
                                forwarding_stack&& stages, caf::message&& content,
-                               std::uint64_t context, receipt&& taken,
-                               const letter_origin& origin)
+                               std::uint64_t context, receipt&& taken, const letter_origin& origin)
     : caf::mailbox_element(std::move(from), id, std::move(stages)),
       content_(std::move(content)),
       context_(context),
@@ -86,8 +85,8 @@ caf::message mailbox_letter::move_content_to_message() {
 caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
                                      caf::message content, std::uint64_t context, receipt&& taken,
                                      const letter_origin& origin) {
-  return caf::mailbox_element_ptr(new mailbox_letter(
-      std::move(from), id, {}, std::move(content), context, std::move(taken), origin));
+  return caf::mailbox_element_ptr(new mailbox_letter(std::move(from), id, {}, std::move(content),
+                                                     context, std::move(taken), origin));
 }
 
 std::string_view name_of(const caf::mailbox_element& letter) {
@@ -122,7 +121,8 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
       entered_before_(std::exchange(entered_here, nullptr)) {
   clean_thread_state();
   if (!what.mid.is_response()) {
-    if (process_is_profiled.load(std::memory_order_relaxed)) profile_ = profiled_message::begin(what);
+    if (process_is_profiled.load(std::memory_order_relaxed))
+      profile_ = profiled_message::begin(what);
     return;
   }
   if (const auto context = asked.of(what.mid); context != 0) set_current_errand({{}, context});

@@ -57,8 +57,8 @@ public:
   void add(std::vector<profile_event>&& events) {
     if (events.empty() || !wanted_) return;
     const auto& whole = events.front();
-    const auto shift = shift_of(began_, profile_time(), whole.start_ns,
-                                whole.start_ns + whole.duration_ns);
+    const auto shift =
+        shift_of(began_, profile_time(), whole.start_ns, whole.start_ns + whole.duration_ns);
     for (auto& one : events) {
       one.start_ns += shift;
       one.name = name_ + "#remote_op: " + one.name;

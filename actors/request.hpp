@@ -257,9 +257,9 @@ auto request(const Handle& receiver, Ts&&... message) {
   const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return detail::awaited_later(detail::ask(
-        receiver, how,
-        std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...));
+    return detail::awaited_later(
+        detail::ask(receiver, how,
+                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...));
   }
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }

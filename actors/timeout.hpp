@@ -38,7 +38,7 @@ struct call_options {
   bool urgent = false;
   bool overdraws = false;  ///< a call goes also where the window is full; later ones wait for that
   bool goes_back =
-      false;  ///< a call's tensors go by the callee's device map, as those of answers do
+      false;          ///< a call's tensors go by the callee's device map, as those of answers do
   bool sync = false;  ///< who calls waits for the answer at once: `rpc_sync`
 };
 

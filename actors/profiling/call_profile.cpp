@@ -72,8 +72,7 @@ std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_ele
   const auto wanted = process->what;
   return std::make_unique<profiled_message>(
       std::make_shared<call_profile>(self, range_name("actor", name, from.name, self.name), -1,
-                                     wanted,
-                                     std::nullopt, std::move(process)));
+                                     wanted, std::nullopt, std::move(process)));
 }
 
 }  // namespace troupe::detail

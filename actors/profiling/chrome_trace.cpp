@@ -27,9 +27,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 // Three digits behind the point: exact.
-std::string microseconds(std::int64_t ns) {
-  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
-}
+std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
 std::string sizes_of(const profile_event& one) {
   std::string out = "[";
@@ -50,15 +48,15 @@ std::string details_of(const profile_event& one) {
 // `start`: since the beginning of the trace.
 void write_event(std::ostream& out, const profile_event& one, std::int64_t start,
                  std::uint64_t number) {
-  const auto head = fmt::format("\"name\":{},\"pid\":{},\"tid\":{}", in_quotes(one.name), one.node,
-                                one.thread);
+  const auto head =
+      fmt::format("\"name\":{},\"pid\":{},\"tid\":{}", in_quotes(one.name), one.node, one.thread);
   if (!one.async) {
-    out << fmt::format(",\n{{\"ph\":\"X\",\"cat\":\"cpu_op\",{},\"ts\":{},\"dur\":{},\"args\":{}}}", head,
-                       microseconds(start), microseconds(one.duration_ns), details_of(one));
+    out << fmt::format(",\n{{\"ph\":\"X\",\"cat\":\"cpu_op\",{},\"ts\":{},\"dur\":{},\"args\":{}}}",
+                       head, microseconds(start), microseconds(one.duration_ns), details_of(one));
     return;
   }
-  out << fmt::format(",\n{{\"ph\":\"b\",\"cat\":\"rpc\",\"id\":{},{},\"ts\":{},\"args\":{}}}", number, head,
-                     microseconds(start), details_of(one));
+  out << fmt::format(",\n{{\"ph\":\"b\",\"cat\":\"rpc\",\"id\":{},{},\"ts\":{},\"args\":{}}}",
+                     number, head, microseconds(start), details_of(one));
   out << fmt::format(",\n{{\"ph\":\"e\",\"cat\":\"rpc\",\"id\":{},{},\"ts\":{}}}", number, head,
                      microseconds(start + one.duration_ns));
 }
@@ -98,7 +96,8 @@ void write_chrome_trace(std::ostream& out, const std::vector<node_profile>& prof
         ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}}", rank,
         in_quotes(name));
     out << fmt::format(
-        ",\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
+        ",\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{"
+        "0}}}}}",
         rank);
   }
   std::uint64_t number = 0;
@@ -112,7 +111,8 @@ void write_chrome_trace(const std::string& path, const std::vector<node_profile>
                         const worker_list& workers) {
   std::ofstream out(path);
   if (out) write_chrome_trace(out, profiles, workers);
-  if (!out.flush()) throw invalid_argument("the trace " + path + " cannot be written: does its folder exist?");
+  if (!out.flush())
+    throw invalid_argument("the trace " + path + " cannot be written: does its folder exist?");
 }
 
 }  // namespace troupe

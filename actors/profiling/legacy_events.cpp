@@ -56,7 +56,8 @@ void add_to_legacy_profiler(const std::vector<profile_event>& events) {
     const auto end = event->start_ns + event->duration_ns;
     const auto [host, device] = own.back();
     if (host != 0 || device != 0)
-      list.push_back({end, legacy_event(EventKind::MemoryAlloc, *event, handle, end, host, device)});
+      list.push_back(
+          {end, legacy_event(EventKind::MemoryAlloc, *event, handle, end, host, device)});
     list.push_back({end, legacy_event(EventKind::PopRange, *event, handle, end)});
     open.pop_back();
     own.pop_back();
@@ -73,9 +74,8 @@ void add_to_legacy_profiler(const std::vector<profile_event>& events) {
     own.emplace_back(one.host_bytes, one.device_bytes);
   }
   while (!open.empty()) pop();
-  std::stable_sort(list.begin(), list.end(), [](const timed_event& a, const timed_event& b) {
-    return a.when < b.when;
-  });
+  std::stable_sort(list.begin(), list.end(),
+                   [](const timed_event& a, const timed_event& b) { return a.when < b.when; });
   std::vector<LegacyEvent> out;
   out.reserve(list.size());
   for (auto& one : list) out.push_back(std::move(one.event));

@@ -267,7 +267,8 @@ TEST_P(profiles, of_a_process_and_of_a_caller_go_together) {
   profile mine(nodes[0], {.shapes = true});
   nodes[0].rpc_sync<&sum_of>("b", x, x);
   const auto own = mine.stop(), served = process.stop();
-  EXPECT_FALSE(only(own, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").shapes.empty());
+  EXPECT_FALSE(
+      only(own, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").shapes.empty());
   EXPECT_EQ(only(served, "aten::add").node, 1u);
   shut_down(nodes);
 }

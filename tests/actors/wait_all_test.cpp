@@ -114,9 +114,8 @@ TEST_P(waiting_for_all, may_be_nested) {
   bool inner_returned = false;
   wait_all([&] {
     stuck = nodes[0].rpc_async<&pass_the_door>("b", 4);
-    const auto why = fault_of<remote_error>([&] {
-      wait_all([&] { nodes[0].rpc_async<&fail_after>("b", 1, std::string("inner")); });
-    });
+    const auto why = fault_of<remote_error>(
+        [&] { wait_all([&] { nodes[0].rpc_async<&fail_after>("b", 1, std::string("inner")); }); });
     EXPECT_EQ(why.text, "inner");
     inner_returned = !stuck.ready();
     door->open();
@@ -148,11 +147,13 @@ TEST_P(waiting_for_all, knows_requests_rrefs_operators_and_futures_as_arguments)
   EXPECT_EQ(fault_of<remote_error>([&] { wait_all([&] { request(actor, spoil{}); }); }).text,
             "spoilt");
   const auto five = a.remote<number>("b", 5);
-  EXPECT_EQ(fault_of<remote_error>([&] { wait_all([&] { five.rpc_async<&number::fail>(); }); }).text,
-            "5");
-  EXPECT_THROW(
-      wait_all([&] { a.rpc_async("b", "aten::mm", at::ones({2, 3}), at::ones({2, 3})); }),
-      remote_error);
+  EXPECT_EQ(
+      fault_of<remote_error>([&] { wait_all([&] { five.rpc_async<&number::fail>(); }); }).text,
+      "5");
+  EXPECT_THROW(wait_all([&] {
+                 a.rpc_async("b", "aten::mm", at::ones({2, 3}), at::ones({2, 3}));
+               }),
+               remote_error);
   const shared_door door;
   future<int> later;
   std::thread opens;

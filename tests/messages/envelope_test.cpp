@@ -119,8 +119,8 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
 }
 
 TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
-  const envelope_header sent{envelope_kind::call, true, false, true, true, true, false, true,
-                             60'000,              7,    1,     2,    3,    4,    5,     6};
+  const envelope_header sent{
+      envelope_kind::call, true, false, true, true, true, false, true, 60'000, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
   // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
