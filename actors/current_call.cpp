@@ -7,7 +7,7 @@ namespace troupe {
 
 namespace {
 
-std::optional<clock::time_point> known(clock::time_point deadline) {
+std::optional<clock::time_point> unless_never(clock::time_point deadline) {
   return deadline == never ? std::nullopt : std::optional(deadline);
 }
 
@@ -22,14 +22,14 @@ std::optional<call_info> current_call() {
   const auto* const node = current_node();
   if (!node) return std::nullopt;
   if (const auto call = current_served_call())
-    return call_info{call.from->info, std::string(call.function), 0, known(call.deadline),
+    return call_info{call.from->info, std::string(call.function), 0, unless_never(call.deadline),
                      call_cancelled()};
   const auto* const message = detail::message_at_work();
   if (!message) return std::nullopt;
   const auto* const letter = dynamic_cast<const mailbox_letter*>(message);
   const auto origin = letter ? letter->origin() : letter_origin();
   return call_info{origin.from ? origin.from->info : node->self(), std::string(name_of(*message)),
-                   current_actor(), known(origin.deadline), false};
+                   current_actor(), unless_never(origin.deadline), false};
 }
 
 }  // namespace troupe

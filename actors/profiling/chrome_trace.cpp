@@ -13,7 +13,7 @@ namespace troupe {
 
 namespace {
 
-std::string in_quotes(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\')
@@ -27,7 +27,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 // Three digits behind the point: exact.
-std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+std::string trace_time(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
 std::string sizes_of(const profile_event& one) {
   std::string out = "[";
@@ -49,16 +49,16 @@ std::string details_of(const profile_event& one) {
 void write_event(std::ostream& out, const profile_event& one, std::int64_t start,
                  std::uint64_t number) {
   const auto head =
-      fmt::format("\"name\":{},\"pid\":{},\"tid\":{}", in_quotes(one.name), one.node, one.thread);
+      fmt::format("\"name\":{},\"pid\":{},\"tid\":{}", json_text(one.name), one.node, one.thread);
   if (!one.async) {
     out << fmt::format(",\n{{\"ph\":\"X\",\"cat\":\"cpu_op\",{},\"ts\":{},\"dur\":{},\"args\":{}}}",
-                       head, microseconds(start), microseconds(one.duration_ns), details_of(one));
+                       head, trace_time(start), trace_time(one.duration_ns), details_of(one));
     return;
   }
   out << fmt::format(",\n{{\"ph\":\"b\",\"cat\":\"rpc\",\"id\":{},{},\"ts\":{},\"args\":{}}}",
-                     number, head, microseconds(start), details_of(one));
+                     number, head, trace_time(start), details_of(one));
   out << fmt::format(",\n{{\"ph\":\"e\",\"cat\":\"rpc\",\"id\":{},{},\"ts\":{}}}", number, head,
-                     microseconds(start + one.duration_ns));
+                     trace_time(start + one.duration_ns));
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ void write_chrome_trace(std::ostream& out, const std::vector<node_profile>& prof
   for (const auto& [rank, name] : names) {
     out << fmt::format(
         ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":{}}}}}", rank,
-        in_quotes(name));
+        json_text(name));
     out << fmt::format(
         ",\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":{{\"sort_index\":{"
         "0}}}}}",

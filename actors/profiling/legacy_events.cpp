@@ -25,7 +25,7 @@ LegacyEvent legacy_event(EventKind kind, const profile_event& of, std::uint64_t 
 }
 
 // Does `outer` contain `inner`, which begins no earlier?
-bool contains(const profile_event& outer, const profile_event& inner) noexcept {
+bool encloses(const profile_event& outer, const profile_event& inner) noexcept {
   return !outer.async && !inner.async && outer.node == inner.node && outer.thread == inner.thread &&
          inner.start_ns + inner.duration_ns <= outer.start_ns + outer.duration_ns;
 }
@@ -63,7 +63,7 @@ void add_to_legacy_profiler(const std::vector<profile_event>& events) {
     own.pop_back();
   };
   for (const auto& one : events) {
-    while (!open.empty() && !contains(*open.back().first, one)) pop();
+    while (!open.empty() && !encloses(*open.back().first, one)) pop();
     if (!own.empty()) {
       own.back().first -= one.host_bytes;
       own.back().second -= one.device_bytes;
