@@ -292,7 +292,8 @@ TEST_P(profiles, become_one_trace) {
   std::map<int, std::string> processes;
   for (const auto& one : trace.at("traceEvents")) {
     const auto name = one.at("name").get<std::string>();
-    if (name == "process_name") processes[one.at("pid")] = one.at("args").at("name");
+    if (name == "process_name")
+      processes[one.at("pid").get<int>()] = one.at("args").at("name").get<std::string>();
     if (name == other.name) {
       others = true;
       EXPECT_EQ(one.at("ts").get<double>(), 2'000);  // 5 ms later, by a clock that is 3 ms ahead
