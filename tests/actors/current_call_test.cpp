@@ -32,8 +32,12 @@ TROUPE_ON_NETWORKS(knowing_the_caller);
 
 told now() {
   const auto call = current_call();
-  if (!call) return {"nobody"};
-  told out{call->from.name, call->from.id, call->function, call->actor != 0};
+  told out;
+  out.from = call ? call->from.name : "nobody";
+  if (!call) return out;
+  out.rank = call->from.id;
+  out.function = call->function;
+  out.of_actor = call->actor != 0;
   out.has_deadline = call->deadline.has_value();
   if (const auto left = call->time_left())
     out.left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(*left).count();
