@@ -214,8 +214,11 @@ public:
   /// from (what `then` continues, the parts of `when_all`, the actor that was asked) goes on.
   void cancel() const { state().cancel(); }
 
-  /// Calls `f` with the value, on a thread of the node; its result becomes the returned future's
-  /// value. An error skips `f` and goes on to the result.
+  /// Calls `f` on a thread of the node, once this is ready; its result becomes the returned
+  /// future's value, what it throws its error. `f` takes the value (nothing, if void): an error
+  /// skips it and goes on to the result. Or it takes this future, as a `future<T>`, and is called
+  /// in either case: `get` gives it the value or throws the error, without waiting. Who can take
+  /// both, gets the value. `f` works in the autograd context of whoever calls `then`.
   template <class F>
   auto then(F f) const;
 
@@ -309,11 +312,23 @@ void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
   }
 }
 
-// What a continuation makes of a T.
+// Does a continuation take the value, rather than its future?
 template <class F, class T>
+inline constexpr bool takes_value = std::is_invocable_v<F&, const T&>;
+template <class F>
+inline constexpr bool takes_value<F, void> = std::is_invocable_v<F&>;
+
+// What a continuation makes of a T.
+template <class F, class T, bool OfValue = takes_value<F, T>>
 struct continued : std::invoke_result<F&, const T&> {};
 template <class F>
-struct continued<F, void> : std::invoke_result<F&> {};
+struct continued<F, void, true> : std::invoke_result<F&> {};
+template <class F, class T>
+struct continued<F, T, false> : std::invoke_result<F&, const future<T>&> {
+  static_assert(std::is_invocable_v<F&, const future<T>&>,
+                "a continuation takes the future's value (nothing, of a future<void>), or the "
+                "future itself");
+};
 
 caf::resumable* make_continuation(std::function<void()> body);
 
@@ -339,7 +354,10 @@ auto future<T>::then(F f) const {
   using result = typename detail::continued<F, T>::type;
   auto out = std::make_shared<detail::future_state<result>>(state().driver());
   state_->when_ready(detail::make_continuation([from = state_, out, f = std::move(f)]() mutable {
-    if (from->failure())
+    if constexpr (!detail::takes_value<F, T>) {
+      const future<T> done(from);
+      detail::complete_with(*out, f, done);
+    } else if (from->failure())
       out->set_exception(from->failure());
     else if constexpr (std::is_void_v<T>)
       detail::complete_with(*out, f);

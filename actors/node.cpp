@@ -1,9 +1,12 @@
 #include "actors/node.hpp"
 
+#include "actors/profiling/event_collector.hpp"
+
 namespace troupe {
 
-// Every program with nodes runs operators for others.
+// Every program with nodes runs operators for others, and says what time it is.
 [[maybe_unused]] static const bool runs_operators = detail::serves_operators();
+[[maybe_unused]] static const bool tells_the_time = callable<&detail::profile_time>::registered;
 
 node init_rpc(const rpc_options& options) { return node(node_core::join(options)); }
 

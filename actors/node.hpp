@@ -2,13 +2,14 @@
 
 #include <span>
 
-#include "actors/current.hpp"
+#include "actors/current_call.hpp"
 #include "actors/named_function.hpp"
 #include "actors/operators.hpp"
 #include "actors/request.hpp"
 #include "actors/rref/rref.hpp"
 #include "actors/spawn.hpp"
 #include "actors/task.hpp"
+#include "actors/wait_all.hpp"
 #include "actors/when.hpp"
 
 namespace troupe {
@@ -77,7 +78,7 @@ public:
   /// not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
-    return rpc_async<F>(to, args...).get();
+    return rpc_async<F>(to, args..., detail::sync).get();
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
@@ -98,14 +99,14 @@ public:
     using answer = typename callable<F>::answer;
     auto& callee = open().find(to);
     if constexpr ((detail::is_future<Args> || ...)) {
-      return when_values_come<answer, parameters>(
+      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
           callee, target::name,
           [to](const node& here, const auto&... xs) { return here.rpc_async<F>(to, xs...); },
-          args...);
+          args...));
     } else if constexpr (detail::asks_for_retry<Args...>) {
-      return call_again<F>(to, args...);
+      return detail::awaited_later<Args...>(call_again<F>(to, args...));
     } else {
-      return call_once<F>(callee, args...);
+      return detail::awaited_later<Args...>(call_once<F>(callee, args...));
     }
   }
 
@@ -126,7 +127,7 @@ public:
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
-    return rpc_async<Signature>(to, name, args...).get();
+    return rpc_async<Signature>(to, name, args..., detail::sync).get();
   }
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
@@ -138,16 +139,16 @@ public:
     detail::check_count<parameters, Args...>();
     auto& callee = open().find(to);
     if constexpr ((detail::is_future<Args> || ...)) {
-      return when_values_come<answer, parameters>(
+      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
           callee, name.text,
           [to, name](const node& here, const auto&... xs) {
             return here.rpc_async<Signature>(to, name, xs...);
           },
-          args...);
+          args...));
     } else {
       using wire = typename named::template wire<Args...>;
-      return send_call<answer, wire>(callee, named::template hash<wire>(name.text), name.text,
-                                     args...);
+      return detail::awaited_later<Args...>(send_call<answer, wire>(
+          callee, named::template hash<wire>(name.text), name.text, args...));
     }
   }
 
@@ -214,13 +215,14 @@ public:
   /// when no overload fits.
   template <class... Args>
   op_result rpc_sync(const destination& to, std::string_view name, const Args&... args) const {
-    return rpc_async(to, name, args...).get();
+    return rpc_async(to, name, args..., detail::sync).get();
   }
   template <class... Args>
   future<op_result> rpc_async(const destination& to, std::string_view name,
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
+    return detail::awaited_later<Args...>(
+        detail::call_operator(open(), to, {name, args...}, detail::options_in(args...)));
   }
   /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
   /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and

@@ -8,8 +8,10 @@
 #include "actors/current.hpp"
 #include "actors/deadlock/deadlock_search.hpp"
 #include "actors/deadlock/queued_call.hpp"
+#include "actors/due.hpp"
 #include "actors/membership/note_codec.hpp"
 #include "actors/profiling.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "actors/receipt.hpp"
 #include "actors/recorder.hpp"
 #include "actors/rref/rref_table.hpp"
@@ -85,10 +87,12 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.target = hash;
   pending.sink = sink;
   pending.looked_after = how.again;
-  detail::caller_range range(pending.sink);
+  detail::caller_range range(pending.sink, how.sync);
+  range.ask(header);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
+  header.limit = limit_in(until.limit);
   header.request = remoting_->expect(std::move(pending));
   range.begin(name, self().name, to.info.name,
               detail::range_number(identity_.rank, header.request));
@@ -120,16 +124,18 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
 class node_core::waiting_call final : public deadlock::queued_call {
 public:
   waiting_call(node_core& node, peer& from, std::uint64_t request,
-               std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size)
+               std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size,
+               clock::time_point deadline)
       : queued_call(from, request),
         node_(node),
         caller_(from),
         message_(std::move(message)),
-        size_(size) {}
+        size_(size),
+        deadline_(deadline) {}
 
   resume_result resume(caf::execution_unit*, std::size_t) override {
     opened_envelope message(std::move(message_.first), std::move(message_.second));
-    node_.execute(message, caller_, size_, refusal());
+    node_.execute(message, caller_, size_, deadline_, refusal());
     return done;
   }
 
@@ -138,6 +144,7 @@ private:
   peer& caller_;
   std::pair<frame, std::vector<incoming_payload>> message_;
   const std::size_t size_;
+  const clock::time_point deadline_;
 };
 
 namespace {
@@ -196,13 +203,15 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
       turn_away(opened, *from);
     } else if (header.kind == envelope_kind::call) {
       if (may_run_inline && engine_->may_run_inline(unit)) {
-        engine_->run_handler(unit, [&] { execute(opened, *from, size); });
+        engine_->run_handler(unit, [&] { execute(opened, *from, size, due_at(header)); });
       } else if (may_run_inline && unit.expected() && unit.expected()->contain(opened)) {
-        engine_->run_expected(unit, [&] { execute(opened, *from, size); });
+        engine_->run_expected(unit, [&] { execute(opened, *from, size, due_at(header)); });
       } else {
         // Opened again where it runs: an envelope does not move.
         const bool urgent = header.urgent;
-        auto* job = new waiting_call(*this, *from, header.request, opened.give_back(), size);
+        const auto deadline = due_at(header);
+        auto* job =
+            new waiting_call(*this, *from, header.request, opened.give_back(), size, deadline);
         urgent ? unit.exec_urgent(job) : unit.exec_later(job);
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
@@ -256,7 +265,7 @@ std::string name_of_called(const opened_envelope& message,
 }  // namespace
 
 void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
-                        const fault* refusal) noexcept {
+                        clock::time_point deadline, const fault* refusal) noexcept {
   remoting_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
@@ -264,6 +273,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
   std::string own_name;
   if (function && function->called) name = own_name = name_of_called(message, *function);
   reply_token reply(remoting_, from, header.request, name);
+  reply.due(deadline);
   if (!function) {
     fault why;
     why.text = self().name + " has no function that the caller means (hash " +
@@ -293,6 +303,12 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     if (remoting_->served().remembers(call)) {
       function->skip(in);
       throw cancelled_error("cancelled before it began");
+    }
+    const auto profile = detail::profile_of_call(header, self(), from.info, name);
+    std::optional<detail::collecting> recorded;
+    if (profile) {
+      reply.profiled(profile);
+      recorded.emplace(profile->events());
     }
     const detail::callee_range range(name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));

@@ -183,7 +183,7 @@ private:
                           letter& text, const border& handles, detail::recording& context);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
-  void execute(opened_envelope& message, peer& from, std::size_t size,
+  void execute(opened_envelope& message, peer& from, std::size_t size, clock::time_point deadline,
                const fault* refusal = nullptr) noexcept;
 
   // membership_duties

@@ -84,6 +84,11 @@ public:
   void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
                     function_ref<void(encoder&)> write);
 
+  /// Tells the caller of `request` what was recorded of it here. What comes with the same `request`
+  /// as its order comes after it.
+  void send_profile(peer& to, std::uint64_t request,
+                    const std::vector<profile_event>& events) noexcept;
+
   /// Adds a request, whose deadline is its limit from now on. Its id.
   std::uint64_t expect(pending_request&& pending);
 

@@ -13,7 +13,7 @@ detail::context_table& table_of(const node& here) { return detail::context_table
 
 // The same call as before, in the context of `what`.
 void enter(errand what) noexcept {
-  what.call = current_call();
+  what.call = current_served_call();
   troupe::detail::set_current_errand(std::move(what));
 }
 

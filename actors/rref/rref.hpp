@@ -2,6 +2,7 @@
 
 #include "actors/rref/creation.hpp"
 #include "actors/spawn.hpp"
+#include "actors/wait_all.hpp"
 
 namespace troupe {
 
@@ -175,7 +176,7 @@ public:
   /// a T&. Arguments and options as for node::rpc_sync.
   template <auto F, class... Args>
   auto rpc_sync(const Args&... args) const {
-    return rpc_async<F>(args...).get();
+    return rpc_async<F>(args..., detail::sync).get();
   }
 
   template <auto F, class... Args>
@@ -196,7 +197,7 @@ public:
             out->take_from(self.template rpc_async<F>(xs...).shared());
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
+      return detail::awaited_later<Args...>(future<answer>(std::move(out)));
     } else {
       detail::check_count<parameters, Args...>();
       using wire = detail::wire_for<parameters, Args...>;
@@ -211,7 +212,7 @@ public:
                                   out.put(id());
                                   detail::write_arguments<wire>(out, handles, args...);
                                 }));
-      return future<answer>(std::move(state));
+      return detail::awaited_later<Args...>(future<answer>(std::move(state)));
     }
   }
 

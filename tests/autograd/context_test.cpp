@@ -228,6 +228,29 @@ TEST_P(contexts, are_for_what_was_asked_for_in_them) {
   shut_down(nodes);
 }
 
+TEST_P(contexts, are_for_what_takes_the_future_of_what_was_asked_for_in_them) {
+  auto nodes = start({"a"});
+  const auto where = [](const future<int>& done) {
+    EXPECT_TRUE(done.ready());
+    return autograd::current_context();
+  };
+  for (const bool fails : {false, true}) {
+    promise<int> value;
+    const auto outside = value.get_future().then(where);
+    const context c(nodes[0]);
+    const auto inside = value.get_future().then(where);
+    const context other(nodes[0]);
+    if (fails)
+      value.set_exception(std::make_exception_ptr(std::domain_error("no")));
+    else
+      value.set_value(1);
+    EXPECT_EQ(outside.get(), 0u);
+    EXPECT_EQ(inside.get(), c.id());
+    EXPECT_EQ(autograd::current_context(), other.id());
+  }
+  shut_down(nodes);
+}
+
 TEST_P(contexts, smart_passes_leave_out_what_the_roots_do_not_use) {
   auto nodes = start({"a", "b"});
   const auto x = leaf(2), y = leaf(5);
