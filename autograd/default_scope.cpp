@@ -17,7 +17,7 @@ std::shared_ptr<default_scope> default_scope::open(const node& here) {
   made->opened_ =
       std::make_shared<troupe::detail::opened_context>(made->part_->id(), current_errand());
   errand now;
-  now.call = current_call();
+  now.call = troupe::current_served_call();
   now.context = made->part_->id();
   now.opened = made->opened_;
   troupe::detail::set_current_errand(std::move(now));

@@ -9,7 +9,7 @@
 
 #include "messages/archive.hpp"
 #include "tests/actors/job.hpp"
-#include "tests/autograd/log_lines.hpp"
+#include "tests/log_lines.hpp"
 
 namespace troupe::test {
 namespace {
