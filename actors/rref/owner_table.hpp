@@ -55,8 +55,8 @@ public:
   owner_table(std::shared_ptr<engine> driver, const peer_table& peers)
       : engine_(std::move(driver)), peers_(peers) {}
 
-  /// The number of a value that this node makes for itself, `creator`, has come. Until it is entered
-  /// nobody else can know of it; who asks for it is told that it is gone.
+  /// The number of a value that this node makes for itself, `creator`, has come. Until it is
+  /// entered nobody else can know of it; who asks for it is told that it is gone.
   void reserve(const rref_id& id, const peer& creator);
 
   /// Enters such a value, unless it is here, with one more holder.

@@ -100,8 +100,8 @@ private:
 
   mutable std::mutex mutex_;
   std::shared_ptr<rref_core> object_;
-  value_cell own_;            // that this node has made for itself
-  mutable value_cell local_;  // once it has been asked for
+  value_cell own_;                      // that this node has made for itself
+  mutable value_cell local_;            // once it has been asked for
   std::weak_ptr<future_core> waiting_;  // for the value
   std::vector<std::weak_ptr<future_core>> others_waiting_;
   std::size_t most_waiting_ = 16;  // before those that have gone are looked for

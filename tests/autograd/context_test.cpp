@@ -154,9 +154,13 @@ TEST_P(contexts, passes_begin_at_values_of_other_nodes) {
 void backward_of(rref<at::Tensor> root, std::uint64_t id) { root.backward(id); }
 
 template <class T>
-concept has_backward = requires(const rref<T>& r) { r.backward(); };
+concept has_backward = requires(const rref<T>& r) {
+  r.backward();
+};
 template <class T>
-concept has_backward_in_context = requires(const rref<T>& r, std::uint64_t id) { r.backward(id); };
+concept has_backward_in_context = requires(const rref<T>& r, std::uint64_t id) {
+  r.backward(id);
+};
 static_assert(has_backward<at::Tensor> && has_backward_in_context<at::Tensor>);
 static_assert(!has_backward<int> && !has_backward_in_context<int>);
 
