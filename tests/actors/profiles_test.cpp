@@ -1,5 +1,6 @@
 // Profiles that go over nodes: of a thread's calls, by Troupe and by libtorch's legacy profiler, of
 // all that a process serves, and their trace.
+#include <algorithm>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
@@ -206,10 +207,10 @@ TEST_P(profiles, of_libtorch_get_what_callees_do) {
   const auto* const end = pop_of(events, *add);
   ASSERT_TRUE(end);
   EXPECT_GE(end->cpuUs(), add->cpuUs());
-  std::int64_t allocated = 0;
-  for (const auto& one : events)
-    if (one.isRemote() && one.nodeId() == 1) allocated += one.cpuMemoryUsage();
-  EXPECT_GE(allocated, 24);
+  // What the sum takes; the call as a whole gives it back.
+  EXPECT_TRUE(std::any_of(events.begin(), events.end(), [](const LegacyEvent& one) {
+    return one.isRemote() && one.nodeId() == 1 && one.cpuMemoryUsage() == 24;
+  }));
   shut_down(nodes);
 }
 

@@ -69,7 +69,7 @@ TEST_P(profiling, a_call_is_a_range_on_both_sides_with_one_number) {
   EXPECT_GE(number_of("rpc_remote#" + of + "fail(a -> b)"), 0);
   // Operators go by their names.
   nodes[0].rpc_sync("b", "aten::neg", at::ones({2}));
-  EXPECT_EQ(number_of("rpc_async#aten::neg(a -> b)"), number_of("rpc#aten::neg(a -> b)"));
+  EXPECT_EQ(number_of("rpc_sync#aten::neg(a -> b)"), number_of("rpc#aten::neg(a -> b)"));
   nodes[0].remote<at::Tensor>("b", "aten::abs", at::ones({2})).to_here();
   EXPECT_EQ(number_of("rpc_remote#aten::abs(a -> b)"), number_of("rpc#aten::abs(a -> b)"));
   at::removeCallback(handle);
