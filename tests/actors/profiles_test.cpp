@@ -1,11 +1,12 @@
 // Profiles that go over nodes: of a thread's calls, by Troupe and by libtorch's legacy profiler, of
 // all that a process serves, and their trace.
-#include <algorithm>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/profiler_legacy.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <troupe/profiling.hpp>
