@@ -265,13 +265,16 @@ TEST(envelope, gives_its_message_back_for_another_to_open) {
   }
 }
 
-// Every class of error, thrown there, is the same class here, with the same fields.
+// Every class of error, thrown there, is the same class here, with the same fields, and says
+// through whom it came.
 template <class Error>
 void expect_the_same_error() {
-  const Error sent(full_fault());
+  auto passed_on = full_fault();
+  passed_on.via += "\nanother function on another node";
+  const Error sent(std::move(passed_on));
   const auto why = [&] {
     try {
-      throw sent;
+      throw Error(full_fault());
     } catch (...) {
       return describe(std::current_exception(), "another node", "another function");
     }
