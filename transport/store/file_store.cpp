@@ -98,13 +98,29 @@ bool file_store::poll(milliseconds timeout, bool writing, Look&& look) {
   }
 }
 
+// What each operation begins with: this process may, nobody else is at the file, and what others
+// have written is taken up.
+class file_store::turn {
+public:
+  turn(file_store& at, bool writing)
+      : lock_(mutex_of(at)), hold_(at.log(), writing, deadline_after(lock_limit)) {
+    at.refresh();
+  }
+
+private:
+  static std::mutex& mutex_of(file_store& at) {
+    at.check_process();  // a forked child may find the mutex held for ever
+    return at.mutex_;
+  }
+
+  std::lock_guard<std::mutex> lock_;
+  file_store_log::guard hold_;
+};
+
 void file_store::set(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   state_.set(key, copy(value));
   write({.what = op::set, .keys = {key}, .value = copy(value)});
 }
@@ -131,19 +147,13 @@ void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
 
 bool file_store::check(std::span<const std::string> keys) {
   check_store_keys(keys);
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, false);
   return state_.missing(keys).empty();
 }
 
 std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
   check_store_key(key);
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   const auto sum = state_.add(key, delta);
   write({.what = op::set, .keys = {key}, .value = to_bytes(std::to_string(sum))});
   return sum;
@@ -154,10 +164,7 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
   check_store_key(key);
   check_store_value(expected.size());
   check_store_value(desired.size());
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   auto result = state_.compare_set(key, expected, desired);
   if (result.written) write({.what = op::set, .keys = {key}, .value = copy(desired)});
   return std::move(result.now);
@@ -166,38 +173,26 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
 void file_store::append(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   state_.append(key, value);
   write({.what = op::append, .keys = {key}, .value = copy(value)});
 }
 
 bool file_store::delete_key(const std::string& key) {
   check_store_key(key);
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   if (!state_.erase(key)) return false;
   write({.what = op::delete_key, .keys = {key}});
   return true;
 }
 
 std::uint64_t file_store::num_keys() {
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, false);
   return state_.size();
 }
 
 std::vector<std::string> file_store::keys_with(const std::string& prefix) {
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, false);
   return state_.keys_with(prefix);
 }
 
@@ -217,24 +212,17 @@ std::vector<store::bytes> file_store::multi_get(std::span<const std::string> key
 
 void file_store::multi_set(std::span<const std::string> keys, std::span<const bytes> values) {
   check_store_values(keys, values);
-  check_process();
-  store_request change{.what = op::multi_set,
-                       .keys = {keys.begin(), keys.end()},
-                       .values = {values.begin(), values.end()}};
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   state_.multi_set(keys, {values.begin(), values.end()});
-  write(change);
+  write({.what = op::multi_set,
+         .keys = {keys.begin(), keys.end()},
+         .values = {values.begin(), values.end()}});
 }
 
 void file_store::queue_push(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, true);
   state_.queue_push(key, copy(value));
   write({.what = op::queue_push, .keys = {key}, .value = copy(value)});
 }
@@ -253,10 +241,7 @@ std::optional<store::bytes> file_store::queue_try_pop(const std::string& key,
 
 std::uint64_t file_store::queue_len(const std::string& key) {
   check_store_key(key);
-  check_process();
-  std::lock_guard lock(mutex_);
-  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
-  refresh();
+  turn mine(*this, false);
   return state_.queue_len(key);
 }
 

@@ -66,6 +66,8 @@ public:
   std::uint64_t queue_len(const std::string& key) override;
 
 private:
+  class turn;
+
   std::vector<std::string> keys_with(const std::string& prefix) override;
   std::shared_ptr<store> make_clone() override;
   file_store_log& log();
