@@ -1,15 +1,13 @@
 #pragma once
 
 #include "actors/answer_state.hpp"
+#include "actors/call_checks.hpp"
 #include "actors/node_core.hpp"
 #include "actors/retry.hpp"
 #include "actors/timeout.hpp"
 
 // How the calls of `node` and `rref` are put together.
 namespace troupe {
-
-template <class T>
-class rref;
 
 namespace detail {
 
@@ -112,12 +110,6 @@ template <class Parameters, class... Given>
 using wire_for = typename wire_types<Parameters, std::tuple<Given...>,
                                      std::make_index_sequence<std::tuple_size_v<Parameters>>>::type;
 
-template <class Parameters, class... Given>
-constexpr void check_count() {
-  static_assert(sizeof...(Given) - option_count<Given...> == std::tuple_size_v<Parameters>,
-                "the call has too few or too many arguments for the function");
-}
-
 /// For calls of what may not be made twice.
 template <class... Given>
 constexpr void check_no_retry() {
@@ -129,13 +121,10 @@ template <class Wanted, class T>
 void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) {
   if constexpr (is_loan<Wanted>) {
     out.put(Wanted{handles.lend(x.core())});
+  } else if constexpr (std::is_same_v<T, Wanted>) {
+    out.put(x);
   } else {
-    static_assert(std::is_convertible_v<const T&, Wanted>,
-                  "an argument of the call does not convert to the function's parameter");
-    if constexpr (std::is_same_v<T, Wanted>)
-      out.put(x);
-    else
-      out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
+    out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
   }
 }
 
@@ -152,13 +141,10 @@ void write_arguments(encoder& out, border& handles, const Given&... given) {
 // Copied as the function wants them: what they refer to may be gone when the call is made.
 template <class Parameters, std::size_t I, class T>
 auto keep_argument(const T& x) {
-  if constexpr (is_future<T> || is_rref<T> || I >= std::tuple_size_v<Parameters>) {
+  if constexpr (is_future<T> || is_rref<T> || I >= std::tuple_size_v<Parameters>)
     return x;
-  } else {
-    static_assert(std::is_convertible_v<const T&, std::tuple_element_t<I, Parameters>>,
-                  "an argument of the call does not convert to the function's parameter");
+  else
     return static_cast<std::tuple_element_t<I, Parameters>>(x);
-  }
 }
 
 template <class T>

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "actors/rref/invocation.hpp"
+#include <deque>
+
+#include "actors/defaults.hpp"
 
 namespace troupe::detail {
 
@@ -42,25 +44,63 @@ struct plain_signature<R (*)(Args...) noexcept> {
   using type = R(Args...);
 };
 
-/// Lets other programs call F as `name`, which lives as long as the process.
+/// The type of a function that is called with such arguments only.
+template <class R, class Arguments>
+struct signature_of;
+template <class R, class... Args>
+struct signature_of<R, std::tuple<Args...>> {
+  using type = R(Args...);
+};
+
+/// What goes by a name of its own. Never destroyed: calls may arrive while the process ends.
+template <class Call, bool Creates, class Named>
+bool add_under_name(const char* name) {
+  static auto* const entries = new std::deque<function_entry>;
+  const auto hash = Creates ? Named::creating_hash(name) : Named::hash(name);
+  for (const auto& one : *entries)
+    if (one.hash == hash) return true;  // by a header that several sources include
+  return add_function(entries->emplace_back(
+      function_entry{hash, name, &Call::invoke, &Call::skip, &Call::structure::text}));
+}
+
+/// F without its last arguments, as many as are missing, which have defaults.
+template <auto F, std::size_t Missing>
+bool register_shortened(const char* name) {
+  using target = shortened_target<F, Missing>;
+  using given = typename target::template parameters<void>;
+  using named = named_function<typename signature_of<typename target::returned, given>::type>;
+  return add_under_name<invocation<target, void, false, given>, false, named>(name) &&
+         add_under_name<invocation<target, void, true, given>, true, named>(name);
+}
+
+// An overloaded function does not compile: the class that is wanted says why.
+template <name_the_overload_with_static_cast>
+bool register_function(const char*) = delete;
+
+/// Lets other programs call F as `name`, which lives as long as the process; also without the
+/// arguments that have defaults.
 template <auto F>
 bool register_function(const char* name) {
-  using named = named_function<typename plain_signature<decltype(F)>::type>;
-  using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;
-  // Never destroyed: calls may arrive while the process ends.
-  static const auto* entries =
-      new function_entry[2]{{named::hash(name), name, &callable<F>::invoke, &callable<F>::skip,
-                             &callable<F>::structure::text},
-                            {named::creating_hash(name), name, &creating::invoke, &creating::skip,
-                             &creating::structure::text}};
-  return add_function(entries[0]) && add_function(entries[1]);
+  using check = call_check<function_target<F>, void>;
+  static_assert(check::has_object);
+  if constexpr (check::returns && defaults_check<F>::ok) {
+    using named = named_function<typename plain_signature<decltype(F)>::type>;
+    using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;
+    return add_under_name<callable<F>, false, named>(name) &&
+           add_under_name<creating, true, named>(name)&& [&]<std::size_t... I>(
+               std::index_sequence<I...>) {
+      return (true && ... && register_shortened<F, I + 1>(name));
+    }
+    (std::make_index_sequence<default_count<F>>());
+  }
 }
 
 }  // namespace troupe::detail
 
 /// Registers a function under its own name, as it is written here, or under another one, for calls
-/// by name: `TROUPE_FUNCTION(add)`, `TROUPE_FUNCTION_AS("sum", add)`. At namespace scope.
+/// by name: `TROUPE_FUNCTION(add)`, `TROUPE_FUNCTION_AS("sum", add)`, of an overloaded one
+/// `TROUPE_FUNCTION_AS("sum", static_cast<int (*)(int, int)>(add))`. At namespace scope.
 #define TROUPE_FUNCTION(function) TROUPE_FUNCTION_AS(#function, function)
 #define TROUPE_FUNCTION_AS(name, function)                                        \
   [[maybe_unused]] static const bool TROUPE_JOIN(troupe_function_, __COUNTER__) = \
-      ::troupe::detail::register_function<&function>(name);
+      ::troupe::detail::register_function<function>(name);
