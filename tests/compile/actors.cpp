@@ -74,7 +74,8 @@ troupe::task<> waits_for_a_task(oracle o, troupe::rref<int> r, troupe::node node
   co_await compiles(o, r, node);
 }
 
-// error: this actor does not know such a message: its interface, actor<answers<...>, accepts<...>>, does not name the type
+// error: this actor does not know such a message: its interface, actor<answers<...>, accepts<...>>,
+// does not name the type
 void request_of_an_unknown_message(const oracle& o) { troupe::request(o, unknown{}).get(); }
 
 // error: this actor does not know such a message:
@@ -101,7 +102,8 @@ void request_with_a_retry(const oracle& o) { troupe::request(o, question{1}, tro
 // error: only calls of functions are made again
 void telling_with_a_retry(const oracle& o) { troupe::send(o, question{1}, troupe::retry(3)); }
 
-// error: a handler returns another type than its actor's interface says, answers<Question, Answer>, or returns one where that is accepts<Message>
+// error: a handler returns another type than its actor's interface says, answers<Question, Answer>,
+// or returns one where that is accepts<Message>
 oracle::behavior_type handler_with_another_result() {
   return {[](const question&) { return std::string(); }};
 }
@@ -116,7 +118,8 @@ clerk::behavior_type second_handler_with_a_result() {
   return {[](const question&) { return 1; }, [](const note&) { return 1; }};
 }
 
-// error: a handler takes a message that its actor's interface does not name, or another one takes already
+// error: a handler takes a message that its actor's interface does not name, or another one takes
+// already
 oracle::behavior_type handler_of_an_unknown_message() {
   return {[](const unknown&) { return 1; }};
 }
@@ -131,7 +134,8 @@ clerk::behavior_type handler_left_out() {
   return {[](const question&) { return 1; }};
 }
 
-// error: spawn takes a behaviour function, or a lambda without auto among its parameters, and its arguments; or an actor class, spawn<T>(arguments...)
+// error: spawn takes a behaviour function, or a lambda without auto among its parameters, and its
+// arguments; or an actor class, spawn<T>(arguments...)
 void spawning_a_number(const troupe::node& node) { node.spawn(7); }
 
 // error: spawn takes a behaviour function, or a lambda without auto among its parameters,
@@ -142,7 +146,8 @@ void spawning_a_lambda_of_any(const troupe::node& node) {
 // error: a behaviour function returns its actor's behavior_type
 void spawning_any_function(const troupe::node& node) { node.spawn(square, 2); }
 
-// error: the arguments do not fit the behaviour function's parameters, which are values or const references behind the pointer to the actor
+// error: the arguments do not fit the behaviour function's parameters, which are values or const
+// references behind the pointer to the actor
 void too_few_arguments_of_a_behaviour(const troupe::node& node) { node.spawn(with_number); }
 
 // error: the arguments do not fit the behaviour function's parameters,
@@ -154,18 +159,18 @@ void text_for_a_number(const troupe::node& node) { node.spawn(with_number, std::
 // error: the arguments do not fit the behaviour function's parameters,
 void output_of_a_behaviour(const troupe::node& node, double x) { node.spawn(with_output, x); }
 
-// error: the actor class has no constructor for these arguments, behind the caf::actor_config& with which it begins
+// error: the actor class has no constructor for these arguments, behind the caf::actor_config& with
+// which it begins
 void too_few_arguments_of_a_class(const troupe::node& node) { node.spawn<seer>(); }
 
 // error: the actor class has no constructor for these arguments,
 void text_for_a_number_of_a_class(const troupe::node& node) { node.spawn<seer>("x"); }
 
 // error: the actor class has no constructor for these arguments,
-void too_many_arguments_of_a_class_there(const troupe::node& node) {
-  node.spawn_on<seer>(1, 2, 3);
-}
+void too_many_arguments_of_a_class_there(const troupe::node& node) { node.spawn_on<seer>(1, 2, 3); }
 
-// error: an actor class must not be final: Troupe derives from it, so that its exceptions are answered and it works in the autograd context of who asks
+// error: an actor class must not be final: Troupe derives from it, so that its exceptions are
+// answered and it works in the autograd context of who asks
 void final_class(const troupe::node& node) { node.spawn<last_seer>(); }
 
 // error: a behaviour function returns its actor's behavior_type
@@ -183,7 +188,8 @@ void number_for_a_text_there(const troupe::node& node) { node.spawn_on<with_text
 // also: to type 'troupe::name_the_overload_with_static_cast'
 void overloaded_behaviour_there(const troupe::node& node) { node.spawn_on<overloaded>(1, 2); }
 
-// error: spawn_on has the behaviour function as a template argument: spawn_on<&serve>("worker1", arguments...)
+// error: spawn_on has the behaviour function as a template argument: spawn_on<&serve>("worker1",
+// arguments...)
 void behaviour_among_the_arguments(const troupe::node& node) { node.spawn_on(1, with_text, "x"); }
 
 // error: spawn_on has the behaviour function as a template argument:
@@ -191,7 +197,8 @@ void lambda_there(const troupe::node& node, int x) {
   node.spawn_on(1, [x] { return with_text(std::to_string(x)); });
 }
 
-// error: co_await takes a future, a task or another awaitable: of an rref to_here_async(), of an actor request(handle, message)
+// error: co_await takes a future, a task or another awaitable: of an rref to_here_async(), of an
+// actor request(handle, message)
 troupe::task<int> waits_for_a_number() { co_return co_await 3; }
 
 // error: co_await takes a future, a task or another awaitable:

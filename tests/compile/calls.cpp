@@ -52,7 +52,8 @@ void all_of_these_compile(const troupe::node& node, const troupe::rref<model>& r
   node.rpc_sync<&square>(1, short{7}, troupe::timeout(1s), troupe::no_wait);
   node.rpc_sync<static_cast<int (*)(double)>(overloaded)>("worker1", 7);
   node.rpc_sync<of_any<int>>(1, 7);
-  node.rpc_sync(1, [](int x) { return x; }, 7);
+  node.rpc_sync(
+      1, [](int x) { return x; }, 7);
   node.rpc_sync<int(int)>(1, "square", 7);
   node.rpc_sync<of_tensor>(1, t, node.rpc_async<square>(1, 2));
   node.rpc_sync(1, "aten::add", at::Tensor(), at::Tensor());
@@ -73,9 +74,7 @@ void of_an_overloaded_function(const troupe::node& node) { node.rpc_sync<overloa
 
 // error: no matching function for call to 'troupe::node::rpc_async<overloaded>
 // also: to type 'troupe::name_the_overload_with_static_cast'
-void of_an_overloaded_function_later(const troupe::node& node) {
-  node.rpc_async<overloaded>(1, 2);
-}
+void of_an_overloaded_function_later(const troupe::node& node) { node.rpc_async<overloaded>(1, 2); }
 
 // error: no matching function for call to 'troupe::node::remote<overloaded>
 // also: to type 'troupe::name_the_overload_with_static_cast'
@@ -85,7 +84,8 @@ void overloaded_on_a_remote_node(const troupe::node& node) { node.remote<overloa
 // also: to type 'troupe::name_the_overload_with_static_cast'
 void of_a_template(const troupe::node& node) { node.rpc_sync<of_any>(1, 2); }
 
-// error: a function is given as a template argument: rpc_sync<&f>("worker1", x), or rpc_sync<&T::f>(x) of an rref
+// error: a function is given as a template argument: rpc_sync<&f>("worker1", x), or
+// rpc_sync<&T::f>(x) of an rref
 void function_among_the_arguments(const troupe::node& node) { node.rpc_sync(1, square, 2); }
 
 // error: a function is given as a template argument:
@@ -100,12 +100,14 @@ void member_function_among_the_arguments(const troupe::node& node) {
 
 // error: a lambda that another node calls captures nothing: what it needs are arguments of the call
 void lambda_with_a_capture(const troupe::node& node, int k) {
-  node.rpc_sync(1, [k](int x) { return x + k; }, 2);
+  node.rpc_sync(
+      1, [k](int x) { return x + k; }, 2);
 }
 
 // error: a lambda that another node calls captures nothing:
 void lambda_with_a_capture_later(const troupe::node& node, int k) {
-  node.rpc_async(1, [&](int x) { return x + k; }, 2);
+  node.rpc_async(
+      1, [&](int x) { return x + k; }, 2);
 }
 
 // error: a lambda that another node calls captures nothing:
@@ -119,12 +121,17 @@ void function_object(const troupe::node& node, std::function<int(int)> f) {
 }
 
 // error: a lambda that another node calls has no auto among its parameters
-void lambda_of_any(const troupe::node& node) { node.rpc_sync(1, [](auto x) { return x; }, 2); }
+void lambda_of_any(const troupe::node& node) {
+  node.rpc_sync(
+      1, [](auto x) { return x; }, 2);
+}
 
-// error: a call names a function as a template argument, rpc_sync<&f>("worker1", x), or has a lambda or the name of an operator behind the callee
+// error: a call names a function as a template argument, rpc_sync<&f>("worker1", x), or has a
+// lambda or the name of an operator behind the callee
 void nothing_to_call(const troupe::node& node) { node.rpc_sync(1, 7); }
 
-// error: the function has an output parameter, a reference that is not const, and the caller would not see what is written there: return the result instead
+// error: the function has an output parameter, a reference that is not const, and the caller would
+// not see what is written there: return the result instead
 void output_parameter(const troupe::node& node, int out) { node.rpc_sync<fill>(1, out); }
 
 // error: the function has an output parameter,
@@ -132,7 +139,8 @@ void second_parameter_is_output(const troupe::node& node, std::string out) {
   node.remote<fill_second>(1, 2, out);
 }
 
-// error: the call has too few arguments for the function: those that may be left out are named by TROUPE_DEFAULTS(&f, values...)
+// error: the call has too few arguments for the function: those that may be left out are named by
+// TROUPE_DEFAULTS(&f, values...)
 void too_few(const troupe::node& node) { node.rpc_sync<square>(1); }
 
 // error: the call has too few arguments for the function:
@@ -197,7 +205,8 @@ void member_function_of_nothing(const troupe::node& node) { node.rpc_sync<&model
 // error: a member function is called on an rref: r.remote<&T::f>(x)
 void member_function_of_nothing_stays(const troupe::node& node) { node.remote<&model::step>(1, 2); }
 
-// error: retry may run a function twice: say that this one is made for it, with TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call
+// error: retry may run a function twice: say that this one is made for it, with
+// TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call
 void retry_of_any_function(const troupe::node& node) {
   node.rpc_sync<twice>(1, "x", troupe::retry(3));
 }
@@ -223,7 +232,8 @@ void future_by_name(const troupe::node& node, troupe::future<long> x) {
   node.rpc_async<long(long)>(1, "square", x);
 }
 
-// error: the name of a function, behind the callee, is a literal: rpc_sync<int(int)>("worker1", "square", 7)
+// error: the name of a function, behind the callee, is a literal: rpc_sync<int(int)>("worker1",
+// "square", 7)
 void name_that_is_no_literal(const troupe::node& node, std::string name) {
   node.rpc_sync<int(int)>(1, name, 7);
 }
@@ -241,8 +251,8 @@ void more_defaults_than_parameters(const troupe::node& node) { node.rpc_sync<wor
 // error: a value of TROUPE_DEFAULTS does not convert to the function's parameter
 void default_of_another_type(const troupe::node& node) { node.rpc_sync<bad_value>(1, 2); }
 
-// error: no matching function for call to 'troupe::rref<{anonymous}::model>::rpc_sync<(& {anonymous}::model::fit)>
-// also: to type 'troupe::name_the_overload_with_static_cast'
+// error: no matching function for call to 'troupe::rref<{anonymous}::model>::rpc_sync<(&
+// {anonymous}::model::fit)> also: to type 'troupe::name_the_overload_with_static_cast'
 void of_an_overloaded_member(const troupe::rref<model>& r) { r.rpc_sync<&model::fit>(2); }
 
 // error: the call has too few arguments for the function:
@@ -270,7 +280,8 @@ void output_behind_the_value(const troupe::rref<model>& r) {
   r.rpc_sync<read_into>(std::vector<double>());
 }
 
-// error: only a function, a lambda without captures or a member function of an rref's value can be called from another node, as in rpc_sync<&f>("worker1", x)
+// error: only a function, a lambda without captures or a member function of an rref's value can be
+// called from another node, as in rpc_sync<&f>("worker1", x)
 void data_member(const troupe::rref<model>& r) { r.rpc_sync<&model::weights>(); }
 
 // error: to_here takes options only

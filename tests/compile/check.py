@@ -2,8 +2,8 @@
 """Compiles sources that must not compile, and compares the first error of each case.
 
 A case begins with a comment and ends with the next one:
-  // error: TEXT   the first error begins with TEXT
-  // also: TEXT    in the line after it: so does a later one
+  // error: TEXT   the first error begins with TEXT, which may go on in further lines
+  // also: TEXT    behind it: a later one has TEXT
   // compiles      there is none
 One run of the compiler has the errors of all cases of a source: each belongs to the line of the
 source that it was required from. --headers names folders of headers: every static_assert there that
@@ -33,16 +33,20 @@ class Case:
 
 
 def cases_in(text):
-    cases = []
+    cases, goes_on = [], False
     for number, line in enumerate(text.splitlines(), 1):
         found = MARKER.match(line)
-        if not found:
-            continue
-        kind, wanted = found.groups()
-        if kind == "also":
-            cases[-1].also.append(wanted)
+        if found:
+            kind, wanted = found.groups()
+            if kind == "also":
+                cases[-1].also.append(wanted)
+            else:
+                cases.append(Case(number, kind, wanted))
+            goes_on = kind == "error"
+        elif goes_on and line.startswith("// "):
+            cases[-1].text += line[len("//"):]
         else:
-            cases.append(Case(number, kind, wanted))
+            goes_on = False
     return cases
 
 
@@ -71,12 +75,16 @@ def errors_in(output, name):
 
 def complaints(source, text, output):
     """What is wrong with one source, and the first errors of its cases."""
-    cases, wrong = cases_in(text), []
+    cases, wrong, others = cases_in(text), [], []
     for line, error in errors_in(output, os.path.basename(source)):
         owners = [case for case in cases if line is not None and case.line < line]
         if owners:
             owners[-1].errors.append(error)
         else:
+            others.append((line, error))
+    # What virtual functions instantiate belongs to no line of the source; a case has the same error.
+    for line, error in others:
+        if not any(error in case.errors for case in cases if case.kind == "error"):
             wrong.append(f"{source}:{line or 0}: an error of no case: {error}")
     for case in cases:
         place = f"{source}:{case.line}"

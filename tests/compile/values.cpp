@@ -42,7 +42,8 @@ struct many<std::index_sequence<I...>> {
 int takes_many(many<std::make_index_sequence<256>>::type);
 enum class unsent { one };
 
-// error: this type cannot be sent: give it TROUPE_MESSAGE(type, fields...) or CAF's inspect; in place of a pointer, a reference or a view take the value itself, such as std::string
+// error: this type cannot be sent: give it TROUPE_MESSAGE(type, fields...) or CAF's inspect; in
+// place of a pointer, a reference or a view take the value itself, such as std::string
 void struct_without_a_line(const troupe::node& node) { node.rpc_sync<takes_plain>(1, plain{}); }
 
 // error: this type cannot be sent:
@@ -65,7 +66,8 @@ void futures(const troupe::node& node, const std::vector<troupe::future<int>>& a
 // error: this type cannot be sent:
 TROUPE_MESSAGE_CODE(holder)
 
-// error: what is received is made first and filled then: give the type a constructor without arguments
+// error: what is received is made first and filled then: give the type a constructor without
+// arguments
 void no_default_constructor(const troupe::node& node) {
   node.rpc_sync<takes_made_of_one>(1, 2, made_of_one(1));
 }
@@ -75,7 +77,8 @@ void large_variant(const troupe::node& node) {
   node.rpc_sync<takes_many>(1, many<std::make_index_sequence<256>>::type());
 }
 
-// error: arguments of an operator come first, then those with a name, kw("alpha", 2), then timeout and no_wait
+// error: arguments of an operator come first, then those with a name, kw("alpha", 2), then timeout
+// and no_wait
 void operator_with_a_name_in_front(const troupe::node& node, const at::Tensor& x) {
   node.rpc_sync(1, "aten::add", troupe::kw("alpha", 2), x, x);
 }
