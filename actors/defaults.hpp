@@ -99,10 +99,10 @@ struct defaults_check {
 
   template <std::size_t... I>
   static constexpr bool convert(std::index_sequence<I...>) {
-    constexpr auto first = std::tuple_size_v<parameters> - count;
     return (true && ... &&
-            std::is_convertible_v<std::tuple_element_t<I, values>&&,
-                                  std::tuple_element_t<first + I, parameters>>);
+            std::is_convertible_v<
+                std::tuple_element_t<I, values>&&,
+                std::tuple_element_t<std::tuple_size_v<parameters> - count + I, parameters>>);
   }
   static constexpr bool all_convert() {
     if constexpr (few)

@@ -82,7 +82,6 @@ bool register_function(const char*) = delete;
 template <auto F>
 bool register_function(const char* name) {
   using check = call_check<function_target<F>, void>;
-  static_assert(check::has_object);
   if constexpr (check::returns && defaults_check<F>::ok) {
     using named = named_function<typename plain_signature<decltype(F)>::type>;
     using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;

@@ -82,9 +82,9 @@ public:
   /// its value. Arguments are values: they are copied to the callee, tensors without a copy in
   /// between. Where F wants a value, an rref of one may be given: the callee fetches it from its
   /// owner, and this node sees nothing of it. A `timeout`, a `priority` and `no_wait` may
-  /// follow the arguments.
-  /// Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error, unknown_worker,
-  /// not_initialized.
+  /// follow the arguments, the last of which may be left out where TROUPE_DEFAULTS says what they
+  /// are. Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error,
+  /// unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
     return rpc_async<F>(to, args...).get();

@@ -1,4 +1,5 @@
 // Arguments that a call leaves out, and arguments by name: what of them is made where.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -14,7 +15,7 @@ struct train_options {
   double rate = 0.5;
   int rounds = 10;
   std::string note = "none";
-  std::map<std::string, at::Tensor> masks;
+  std::map<std::string, at::Tensor> masks = {};
 };
 TROUPE_MESSAGE(train_options, rate, rounds, note, masks)
 

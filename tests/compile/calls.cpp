@@ -251,8 +251,8 @@ void more_defaults_than_parameters(const troupe::node& node) { node.rpc_sync<wor
 // error: a value of TROUPE_DEFAULTS does not convert to the function's parameter
 void default_of_another_type(const troupe::node& node) { node.rpc_sync<bad_value>(1, 2); }
 
-// error: no matching function for call to 'troupe::rref<{anonymous}::model>::rpc_sync<(&
-// {anonymous}::model::fit)> also: to type 'troupe::name_the_overload_with_static_cast'
+// error: no matching function for call to 'troupe::rref<{anonymous}::model>::rpc_sync<
+// also: to type 'troupe::name_the_overload_with_static_cast'
 void of_an_overloaded_member(const troupe::rref<model>& r) { r.rpc_sync<&model::fit>(2); }
 
 // error: the call has too few arguments for the function:
