@@ -10,6 +10,7 @@ namespace troupe {
 
 template <class T>
 class rref;
+class op_result;
 
 /// In the compiler's words about a call of an overloaded function, or of a template: which one is
 /// meant has to be said, as in `rpc_sync<static_cast<int (*)(int)>(&f)>("worker1", x)`.
@@ -31,6 +32,11 @@ template <class T, class Parameter>
 inline constexpr bool converts<future<rref<T>>, Parameter> = converts<rref<T>, Parameter>;
 template <class T, class Element>
 inline constexpr bool converts<rref<T>, rref<Element>> = std::is_same_v<T, Element>;
+/// What an operator has returned becomes what is wanted as it is read.
+template <class Parameter>
+inline constexpr bool converts<rref<op_result>, Parameter> = true;
+template <class Element>
+inline constexpr bool converts<rref<op_result>, rref<Element>> = std::is_same_v<op_result, Element>;
 
 template <std::size_t Place, class Given, class Parameter>
 struct argument_check {
@@ -74,6 +80,40 @@ struct arguments_check {
       return false;
   }
   static constexpr bool ok = all_convert();
+};
+
+/// May an rref, if that is given, stand for a parameter of a function by name?
+template <class Given, class Parameter>
+inline constexpr bool lends_alike = true;
+template <class T, class Parameter>
+inline constexpr bool lends_alike<rref<T>, Parameter> = std::is_same_v<T, Parameter>;
+template <class T, class Element>
+inline constexpr bool lends_alike<rref<T>, rref<Element>> = true;
+template <class T, class Parameter>
+inline constexpr bool lends_alike<future<rref<T>>, Parameter> = lends_alike<rref<T>, Parameter>;
+
+template <std::size_t Place, class Given, class Parameter>
+struct loan_check {
+  static constexpr bool ok = lends_alike<Given, Parameter>;
+  static_assert(ok, "of a function by name an rref of just the parameter's type may be lent");
+};
+
+/// The same for a function by name.
+template <class Parameters, class... Given>
+struct named_arguments_check {
+  template <std::size_t... I>
+  static constexpr bool lend(std::index_sequence<I...>) {
+    using all = std::tuple<Given...>;
+    return (true && ... &&
+            loan_check<I, std::tuple_element_t<I, all>, std::tuple_element_t<I, Parameters>>::ok);
+  }
+  static constexpr bool check() {
+    if constexpr (arguments_check<Parameters, Given...>::ok)
+      return lend(std::make_index_sequence<std::tuple_size_v<Parameters>>());
+    else
+      return false;
+  }
+  static constexpr bool ok = check();
 };
 
 /// Can `Target`, a function_target, be called on a value of type Object (or void: on none)?

@@ -26,12 +26,13 @@ void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   border::claims&& claims, std::function<void()> set);
 
-/// The future of a call: reads the value when the answer comes. What is in `kept` lives as long.
+/// The future of a call: reads the value when the answer comes. What is in `kept` lives until then,
+/// also when nobody waits for it any more; a future that is kept for longer does not hold it.
 template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
-  /// `function`: static text.
+  /// `function`: static text, or in `kept`.
   call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
       : remote_answer_state<T>(node.actors(), callee, function),
@@ -57,6 +58,15 @@ public:
         else
           set_value_after(std::move(claims), std::move(value));
       });
+    kept_ = nullptr;
+  }
+
+  void on_fault(fault&& why) noexcept override {
+    remote_answer_state<T>::on_fault(std::move(why));
+    kept_ = nullptr;
+  }
+  void on_expiry(fault&& why) noexcept override {
+    remote_answer_state<T>::on_fault(std::move(why));
   }
 
 private:
@@ -69,7 +79,7 @@ private:
 
   node_core& node_;  // there for as long as answers come
   const std::chrono::milliseconds limit_;
-  const std::shared_ptr<void> kept_;
+  std::shared_ptr<void> kept_;  // of whoever takes the answer; those who give the call up leave it
 };
 
 /// An argument whose value is a T that the callee fetches from its owner; the caller lends it its
@@ -79,6 +89,22 @@ struct loan {
   rref_id id;
   friend constexpr auto troupe_fields(const loan*) { return std::make_tuple(&loan::id); }
 };
+
+/// The same where the function goes by a name of its own, and one entry of the callee's takes
+/// whatever is given: the value, or whose value it is.
+template <class T>
+struct value_or_loan {
+  std::optional<T> value;
+  rref_id id{};
+  friend constexpr auto troupe_fields(const value_or_loan*) {
+    return std::make_tuple(&value_or_loan::value, &value_or_loan::id);
+  }
+};
+
+template <class T>
+inline constexpr bool is_value_or_loan = false;
+template <class T>
+inline constexpr bool is_value_or_loan<value_or_loan<T>> = true;
 
 template <class T>
 inline constexpr bool is_loan = false;
@@ -121,6 +147,12 @@ template <class Wanted, class T>
 void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) {
   if constexpr (is_loan<Wanted>) {
     out.put(Wanted{handles.lend(x.core())});
+  } else if constexpr (is_value_or_loan<Wanted>) {
+    using parameter = typename decltype(Wanted::value)::value_type;
+    if constexpr (is_rref<T> && !is_rref<parameter>)
+      out.put(Wanted{std::nullopt, handles.lend(x.core())});
+    else
+      out.put(Wanted{static_cast<parameter>(x)});
   } else if constexpr (std::is_same_v<T, Wanted>) {
     out.put(x);
   } else {

@@ -33,7 +33,10 @@ void put(errand&& what) noexcept {
 }
 
 void leave_ended() noexcept {
-  if (!slot_here.of->over()) return;
+  if (!slot_here.of->over()) {
+    errand_here.context = slot_here.of->id();  // it may have been renewed
+    return;
+  }
   errand now;
   now.opened = slot_here.of;
   now = detail::opened_context::living(std::move(now));
@@ -45,7 +48,7 @@ void leave_ended() noexcept {
 
 node_core* current_node() noexcept { return node_here; }
 std::uint64_t current_actor() noexcept { return actor_here; }
-served_call current_call() noexcept { return errand_here.call; }
+served_call current_served_call() noexcept { return errand_here.call; }
 
 errand current_errand() noexcept {
   if (errand_here.opened) leave_ended();

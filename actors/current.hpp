@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
+
+#include "actors/futex.hpp"
 
 namespace troupe {
 
@@ -25,9 +28,14 @@ std::uint64_t current_actor() noexcept;
 struct served_call {
   const peer* from = nullptr;
   std::uint64_t request = 0;
+  std::string_view function{};         ///< static text
+  clock::time_point deadline = never;  ///< when its caller gives it up
 
   explicit operator bool() const noexcept { return from != nullptr; }
-  bool operator==(const served_call&) const = default;
+  /// Whose it is, and its number, say which it is.
+  bool operator==(const served_call& other) const noexcept {
+    return from == other.from && request == other.request;
+  }
 };
 
 /// What a thread works for: a call, a distributed autograd context, both, or neither. Goes along
@@ -43,8 +51,9 @@ struct errand {
 /// Contexts that were opened here and have ended since are left out.
 errand current_errand() noexcept;
 
-/// The call for which the calling thread runs a function or coroutine; empty: none.
-served_call current_call() noexcept;
+/// The call for which the calling thread runs a function or coroutine; empty: none. See
+/// `current_call` for what programs may know of it.
+served_call current_served_call() noexcept;
 
 /// Has the caller given up the call that the calling thread serves? For functions that other nodes
 /// call, their coroutines, and the tasks that these begin. False elsewhere.

@@ -21,6 +21,8 @@ struct function_entry {
   /// Reads the arguments and drops them, since what they hold has been given away by the caller.
   void (*skip)(decoder& in);
   std::string (*structure)();  ///< see type_structure
+  /// Reads the name of what is called, where each call says that itself. nullptr: it is `name`.
+  std::string (*called)(decoder& in) = nullptr;
 };
 
 /// Enters a function; harmless when it is there already. Throws internal_error when another
@@ -213,8 +215,12 @@ namespace detail {
 /// The one entry of a callable.
 template <class Callable>
 const function_entry& function_entry_of() {
-  static const function_entry entry{Callable::hash(), Callable::name, &Callable::invoke,
-                                    &Callable::skip, &Callable::structure::text};
+  static const function_entry entry = [] {
+    function_entry one{Callable::hash(), Callable::name, &Callable::invoke, &Callable::skip,
+                       &Callable::structure::text};
+    if constexpr (requires { &Callable::called; }) one.called = &Callable::called;
+    return one;
+  }();
   return entry;
 }
 

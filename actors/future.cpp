@@ -236,7 +236,7 @@ caf::resumable* make_continuation(std::function<void()> body) {
   const auto context = current_context();
   const bool apart = works_apart();
   return make_job([body = std::move(body), context, apart](caf::execution_unit*) {
-    const serving here({current_call(), context, apart});
+    const serving here({current_served_call(), context, apart});
     body();
   });
 }

@@ -214,8 +214,11 @@ public:
   /// from (what `then` continues, the parts of `when_all`, the actor that was asked) goes on.
   void cancel() const { state().cancel(); }
 
-  /// Calls `f` with the value, on a thread of the node; its result becomes the returned future's
-  /// value. An error skips `f` and goes on to the result.
+  /// Calls `f` on a thread of the node, once this is ready; its result becomes the returned
+  /// future's value, what it throws its error. `f` takes the value (nothing, if void): an error
+  /// skips it and goes on to the result. Or it takes this future, as a `future<T>`, and is called
+  /// in either case: `get` gives it the value or throws the error, without waiting. Who can take
+  /// both, gets the value. `f` works in the autograd context of whoever calls `then`.
   template <class F>
   auto then(F f) const;
 
@@ -238,7 +241,9 @@ private:
 };
 
 /// The other end of a future that a program completes itself. Dropped without a value, the future
-/// fails.
+/// fails. Moved, not copied: the one that it is moved to completes the future. What has been moved
+/// from may be destroyed and assigned to; all else throws invalid_argument. Assigning to a promise
+/// drops what it had before. Its functions may be called on any thread, one at a time.
 template <class T>
 class promise {
 public:
@@ -256,21 +261,32 @@ public:
           remote_error("the promise of this future was dropped without a value")));
   }
 
-  future<T> get_future() const { return future<T>(state_); }
+  /// Does it have a future? Not what has been moved from.
+  bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Any number of times: they are copies of one.
+  future<T> get_future() const { return future<T>(checked()); }
 
   /// Has the future been given up? Then a value or an error is dropped.
-  bool cancelled() const noexcept { return state_->cancelled(); }
+  bool cancelled() const { return checked()->cancelled(); }
 
   /// Throws invalid_argument when there is a value or an error already.
   template <class... Us>
   void set_value(Us&&... xs) {
-    if (!state_->set_value(std::forward<Us>(xs)...)) twice();
+    if (!checked()->set_value(std::forward<Us>(xs)...)) twice();
   }
   void set_exception(std::exception_ptr why) {
-    if (!state_->set_exception(std::move(why))) twice();
+    if (!checked()->set_exception(std::move(why))) twice();
   }
 
 private:
+  const std::shared_ptr<detail::future_state<T>>& checked() const {
+    if (!state_)
+      throw invalid_argument(
+          "this promise has been moved from: use the one that it was moved to, or assign a new "
+          "one");
+    return state_;
+  }
   void twice() const {
     if (!cancelled()) throw invalid_argument("a future can only be marked completed once");
   }
@@ -296,11 +312,23 @@ void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
   }
 }
 
-// What a continuation makes of a T.
+// Does a continuation take the value, rather than its future?
 template <class F, class T>
+inline constexpr bool takes_value = std::is_invocable_v<F&, const T&>;
+template <class F>
+inline constexpr bool takes_value<F, void> = std::is_invocable_v<F&>;
+
+// What a continuation makes of a T.
+template <class F, class T, bool OfValue = takes_value<F, T>>
 struct continued : std::invoke_result<F&, const T&> {};
 template <class F>
-struct continued<F, void> : std::invoke_result<F&> {};
+struct continued<F, void, true> : std::invoke_result<F&> {};
+template <class F, class T>
+struct continued<F, T, false> : std::invoke_result<F&, const future<T>&> {
+  static_assert(std::is_invocable_v<F&, const future<T>&>,
+                "a continuation takes the future's value (nothing, of a future<void>), or the "
+                "future itself");
+};
 
 caf::resumable* make_continuation(std::function<void()> body);
 
@@ -326,7 +354,10 @@ auto future<T>::then(F f) const {
   using result = typename detail::continued<F, T>::type;
   auto out = std::make_shared<detail::future_state<result>>(state().driver());
   state_->when_ready(detail::make_continuation([from = state_, out, f = std::move(f)]() mutable {
-    if (from->failure())
+    if constexpr (!detail::takes_value<F, T>) {
+      const future<T> done(from);
+      detail::complete_with(*out, f, done);
+    } else if (from->failure())
       out->set_exception(from->failure());
     else if constexpr (std::is_void_v<T>)
       detail::complete_with(*out, f);

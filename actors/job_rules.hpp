@@ -7,7 +7,7 @@
 namespace troupe {
 
 /// Checks what can be known to be wrong before a node meets others. Throws invalid_argument, which
-/// names the option and what it may be.
+/// names the option and what it may be. The other founders hear of it from `init_rpc`.
 void check_options(const rpc_options& options);
 
 }  // namespace troupe

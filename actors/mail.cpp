@@ -47,7 +47,7 @@ letter::~letter() {
 
 void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* text,
                 const fault* why, const patience& how) {
-  const bool counted = header.kind != envelope_kind::control;
+  const bool counted = counts_at_shutdown(header);
   header.job = self_.job;
   header.incarnation = self_.incarnation;
   // Before it looks whether the receiver lives: its next incarnation tells by the epoch that this

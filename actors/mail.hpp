@@ -3,6 +3,7 @@
 #include <atomic>
 #include <vector>
 
+#include "actors/control_channel.hpp"
 #include "actors/flow_control.hpp"
 #include "messages/archive.hpp"
 #include "messages/envelope.hpp"
@@ -12,6 +13,12 @@ namespace troupe {
 
 /// The request of a failure's header: what the call's arguments hold has not been taken.
 inline constexpr std::uint64_t unread = 1;
+
+/// Must such a message have arrived before a graceful shutdown may end? Those of the program, and
+/// what nodes say about references, which ends the references inside of values that go.
+inline bool counts_at_shutdown(const envelope_header& header) noexcept {
+  return header.kind != envelope_kind::control || header.target == rref_channel;
+}
 
 /// Who a node is within its job.
 struct node_identity {

@@ -4,9 +4,11 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "actors/current.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "actors/thread_state.hpp"
 #include "messages/forked.hpp"
 #include "messages/message_codec.hpp"
+#include "messages/type_table.hpp"
 
 namespace troupe {
 
@@ -52,11 +54,12 @@ void refuse_as_forked(const caf::mailbox_element& what) {
 
 mailbox_letter::mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id,
                                forwarding_stack&& stages, caf::message&& content,
-                               std::uint64_t context, receipt&& taken)
+                               std::uint64_t context, receipt&& taken, const letter_origin& origin)
     : caf::mailbox_element(std::move(from), id, std::move(stages)),
       content_(std::move(content)),
       context_(context),
-      taken_(std::move(taken)) {
+      taken_(std::move(taken)),
+      origin_(origin) {
   if (!content_.vals()) content_ = caf::message_builder().to_message();  // CAF looks inside
 }
 
@@ -80,12 +83,24 @@ caf::message mailbox_letter::move_content_to_message() {
 }
 
 caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
-                                     caf::message content, std::uint64_t context, receipt&& taken) {
-  return caf::mailbox_element_ptr(
-      new mailbox_letter(std::move(from), id, {}, std::move(content), context, std::move(taken)));
+                                     caf::message content, std::uint64_t context, receipt&& taken,
+                                     const letter_origin& origin) {
+  return caf::mailbox_element_ptr(new mailbox_letter(std::move(from), id, {}, std::move(content),
+                                                     context, std::move(taken), origin));
+}
+
+std::string_view name_of(const caf::mailbox_element& letter) {
+  const auto& content = letter.content();
+  if (content.size() == 0) return "nothing";
+  const auto* type = find_type(content.type(0));
+  return type ? type->name : unknown_message;
 }
 
 namespace detail {
+
+const caf::mailbox_element* message_at_work() noexcept {
+  return actor_at_work ? actor_at_work->current_mailbox_element() : nullptr;
+}
 
 actor_turn::actor_turn(caf::scheduled_actor& actor) noexcept
     : before_(std::exchange(actor_at_work, &actor)),
@@ -105,11 +120,16 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
     : asked_before_(std::exchange(asks_here, &asked)),
       entered_before_(std::exchange(entered_here, nullptr)) {
   clean_thread_state();
-  if (!what.mid.is_response()) return;
+  if (!what.mid.is_response()) {
+    if (process_is_profiled.load(std::memory_order_relaxed))
+      profile_ = profiled_message::begin(what);
+    return;
+  }
   if (const auto context = asked.of(what.mid); context != 0) set_current_errand({{}, context});
 }
 
 message_scope::~message_scope() {
+  profile_ = nullptr;
   leave_letter();
   asks_here = asked_before_;
   entered_here = entered_before_;

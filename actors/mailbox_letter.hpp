@@ -2,11 +2,20 @@
 
 #include <caf/fwd.hpp>
 #include <caf/mailbox_element.hpp>
+#include <memory>
+#include <string_view>
 #include <unordered_map>
 
+#include "actors/futex.hpp"
 #include "actors/receipt.hpp"
 
 namespace troupe {
+
+/// What an actor may want to know of a message, beside what is in it.
+struct letter_origin {
+  const peer* from = nullptr;          ///< null: this node
+  clock::time_point deadline = never;  ///< when who asks gives the request up
+};
 
 /// A message in an actor's mailbox that belongs to an autograd context, which is the thread's when
 /// the actor turns to it, and until it has done with it; or that has room in its sender's window
@@ -14,7 +23,8 @@ namespace troupe {
 class mailbox_letter final : public caf::mailbox_element {
 public:
   mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
-                 caf::message&& content, std::uint64_t context, receipt&& taken = {});
+                 caf::message&& content, std::uint64_t context, receipt&& taken = {},
+                 const letter_origin& origin = {});
   ~mailbox_letter() override;
 
   /// CAF asks for it when the actor turns to the message.
@@ -23,18 +33,28 @@ public:
   caf::message move_content_to_message() override;
   caf::message copy_content_to_message() const override { return content_; }
 
+  const letter_origin& origin() const noexcept { return origin_; }
+
 private:
   caf::message content_;
   const std::uint64_t context_;
   receipt taken_;
+  const letter_origin origin_;
 };
 
 /// A message of `context` (0: of none).
 caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
                                      caf::message content, std::uint64_t context,
-                                     receipt&& taken = {});
+                                     receipt&& taken = {}, const letter_origin& origin = {});
+
+inline constexpr std::string_view unknown_message = "an unknown type";
+
+/// What stands for a message in errors and the like: its first element's type. Static text.
+std::string_view name_of(const caf::mailbox_element& letter);
 
 namespace detail {
+
+class profiled_message;
 
 /// In which autograd contexts an actor has asked others by CAF's own means: what comes back belongs
 /// there, whoever gives it, and when. Only for the thread that runs the actor. What it has asked in
@@ -62,6 +82,9 @@ private:
   std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
 };
 
+/// The message in whose handler the calling thread is; nullptr: in none.
+const caf::mailbox_element* message_at_work() noexcept;
+
 /// While it lives, the calling thread runs that actor.
 class actor_turn {
 public:
@@ -88,6 +111,7 @@ public:
 private:
   asked_contexts* const asked_before_;
   const mailbox_letter* const entered_before_;
+  std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
 };
 
 /// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.

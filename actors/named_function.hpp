@@ -1,8 +1,7 @@
 #pragma once
 
-#include <deque>
-
 #include "actors/defaults.hpp"
+#include "actors/rref/creation.hpp"
 
 namespace troupe::detail {
 
@@ -14,15 +13,31 @@ struct named_function<R(Args...)> {
   using answer = typename answer_of<std::remove_cvref_t<R>>::type;
   using parameters = std::tuple<std::decay_t<Args>...>;
 
+  /// What travels where rrefs are given for values, which the caller alone knows: it fits all.
+  using lent_parameters = std::tuple<value_or_loan<std::decay_t<Args>>...>;
+
+  /// What travels with such arguments: `parameters` or `lent_parameters`.
+  template <class... Given>
+  using wire = std::conditional_t<std::is_same_v<wire_for<parameters, Given...>, parameters>,
+                                  parameters, lent_parameters>;
+
+  /// Of the entry for a call with this wire.
+  template <class Wire = parameters>
   static std::uint64_t hash(std::string_view name) {
-    return with_structure<parameters, answer>(name_hash(name));
+    return with_structure<parameters, answer>(wire_hash<Wire>(name));
   }
-  /// Of the entry whose result stays.
+  /// Of the one whose result stays.
+  template <class Wire = parameters>
   static std::uint64_t creating_hash(std::string_view name) {
-    return with_structure<parameters>(hash_name("remote", name_hash(name)));
+    return with_structure<parameters>(hash_name("remote", wire_hash<Wire>(name)));
   }
 
 private:
+  template <class Wire>
+  static std::uint64_t wire_hash(std::string_view name) {
+    constexpr bool lent = !std::is_same_v<Wire, parameters>;
+    return lent ? hash_name("lent", name_hash(name)) : name_hash(name);
+  }
   static std::uint64_t name_hash(std::string_view name) {
     return hash_name(name, hash_name(type_name<answer>(), type_hash<parameters>()));
   }
@@ -52,15 +67,33 @@ struct signature_of<R, std::tuple<Args...>> {
   using type = R(Args...);
 };
 
-/// What goes by a name of its own. Never destroyed: calls may arrive while the process ends.
-template <class Call, bool Creates, class Named>
+/// Enters the calls of a target, whose answer travels or stays, by a name and as a Signature: with
+/// values (`Call`), and with values and loans.
+template <class Target, class Call, class Signature>
 bool add_under_name(const char* name) {
-  static auto* const entries = new std::deque<function_entry>;
-  const auto hash = Creates ? Named::creating_hash(name) : Named::hash(name);
-  for (const auto& one : *entries)
-    if (one.hash == hash) return true;  // by a header that several sources include
-  return add_function(entries->emplace_back(
-      function_entry{hash, name, &Call::invoke, &Call::skip, &Call::structure::text}));
+  using named = named_function<Signature>;
+  using arguments = typename named::parameters;
+  using lent_arguments = typename named::lent_parameters;
+  using creating = invocation<Target, void, true, arguments>;
+  using lent = invocation<Target, void, false, lent_arguments>;
+  using lent_creating = invocation<Target, void, true, lent_arguments>;
+  const auto add = [name]<class C>(std::uint64_t hash, std::type_identity<C>,
+                                   std::string (*structure)()) {
+    // Never destroyed: calls may arrive while the process ends.
+    return add_function(*new function_entry{hash, name, &C::invoke, &C::skip, structure});
+  };
+  const auto whole = &Call::structure::text;
+  const auto made = &creating::structure::text;
+  bool added = add(named::hash(name), std::type_identity<Call>(), whole) &&
+               add(named::creating_hash(name), std::type_identity<creating>(), made);
+  // A function without parameters is lent nothing.
+  constexpr auto count = std::tuple_size_v<arguments>;
+  if constexpr (count > 0)
+    added = added &&
+            add(named::template hash<lent_arguments>(name), std::type_identity<lent>(), whole) &&
+            add(named::template creating_hash<lent_arguments>(name),
+                std::type_identity<lent_creating>(), made);
+  return added;
 }
 
 /// F without its last arguments, as many as are missing, which have defaults.
@@ -68,9 +101,9 @@ template <auto F, std::size_t Missing>
 bool register_shortened(const char* name) {
   using target = shortened_target<F, Missing>;
   using given = typename target::template parameters<void>;
-  using named = named_function<typename signature_of<typename target::returned, given>::type>;
-  return add_under_name<invocation<target, void, false, given>, false, named>(name) &&
-         add_under_name<invocation<target, void, true, given>, true, named>(name);
+  using call = invocation<target, void, false, given>;
+  return add_under_name<target, call,
+                        typename signature_of<typename target::returned, given>::type>(name);
 }
 
 // An overloaded function does not compile: the class that is wanted says why.
@@ -83,14 +116,34 @@ template <auto F>
 bool register_function(const char* name) {
   using check = call_check<function_target<F>, void>;
   if constexpr (check::returns && defaults_check<F>::ok) {
-    using named = named_function<typename plain_signature<decltype(F)>::type>;
-    using creating = invocation<function_target<F>, void, true, typename callable<F>::arguments>;
-    return add_under_name<callable<F>, false, named>(name) &&
-           add_under_name<creating, true, named>(name)&& [&]<std::size_t... I>(
-               std::index_sequence<I...>) {
+    const auto shortened = [name]<std::size_t... I>(std::index_sequence<I...>) {
       return (true && ... && register_shortened<F, I + 1>(name));
-    }
-    (std::make_index_sequence<default_count<F>>());
+    };
+    return add_under_name<function_target<F>, callable<F>,
+                          typename plain_signature<decltype(F)>::type>(name) &&
+           shortened(std::make_index_sequence<default_count<F>>());
+  }
+}
+
+/// Asks the owner of `core` to create its value by the function of that name, once the values of
+/// futures are there.
+template <class Signature, class... Args>
+void send_creation_by_name(node_core& node, const std::shared_ptr<rref_core>& core,
+                           std::string_view name, const Args&... args) {
+  using named = named_function<Signature>;
+  if constexpr ((is_future<Args> || ...)) {
+    when_given<typename named::parameters>(
+        node,
+        [core, name](node_core& here, const auto&... xs) {
+          send_creation_by_name<Signature>(here, core, name, xs...);
+        },
+        [core, name](std::exception_ptr why) {
+          core->on_fault(describe(std::move(why), {}, std::string(name)));
+        },
+        args...);
+  } else {
+    using wire = typename named::template wire<Args...>;
+    send_creation<wire>(node, core, named::template creating_hash<wire>(name), name, args...);
   }
 }
 

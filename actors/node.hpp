@@ -2,13 +2,14 @@
 
 #include <span>
 
-#include "actors/current.hpp"
+#include "actors/current_call.hpp"
 #include "actors/named_function.hpp"
 #include "actors/operators.hpp"
 #include "actors/request.hpp"
 #include "actors/rref/rref.hpp"
 #include "actors/spawn.hpp"
 #include "actors/task.hpp"
+#include "actors/wait_all.hpp"
 #include "actors/when.hpp"
 
 namespace troupe {
@@ -87,7 +88,7 @@ public:
   /// unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
-    return rpc_async<F>(to, args...).get();
+    return rpc_async<F>(to, args..., detail::sync).get();
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
@@ -111,20 +112,14 @@ public:
     if constexpr (target::is_member || !check::ok) {
       return future<answer>();  // does not compile: said above
     } else if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::relayed_state<answer>>(
-          core().driver(), detail::cancelled_call(callee.info.name, target::name));
-      detail::when_given<parameters>(
-          core(),
-          [to, out](node_core& here, const auto&... xs) {
-            if (out->ready()) return;  // cancelled
-            out->take_from(node(here.shared_from_this()).template rpc_async<F>(to, xs...).shared());
-          },
-          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
+      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
+          callee, target::name,
+          [to](const node& here, const auto&... xs) { return here.rpc_async<F>(to, xs...); },
+          args...));
     } else if constexpr (detail::asks_for_retry<Args...>) {
-      return call_again<F>(to, args...);
+      return detail::awaited_later<Args...>(call_again<F>(to, args...));
     } else {
-      return call_once<F>(callee, args...);
+      return detail::awaited_later<Args...>(call_once<F>(callee, args...));
     }
   }
 
@@ -158,23 +153,35 @@ public:
 
   /// The same with a function that the callee's program has registered by a name (TROUPE_FUNCTION),
   /// which this program need not have: `rpc_sync<int(int, int)>("w1", "add", 1, 2)`. The name is a
-  /// literal. unknown_function when the callee has none of that name and type.
+  /// literal. unknown_function when the callee has none of that name and type. An rref may stand
+  /// for a value of just its type, and a future for a value.
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
-    return rpc_async<Signature>(to, name, args...).get();
+    return rpc_async<Signature>(to, name, args..., detail::sync).get();
   }
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_async(const destination& to, function_label name, const Args&... args) const {
     using named = detail::named_function<Signature>;
+    using parameters = typename named::parameters;
+    using answer = typename named::answer;
     detail::check_no_retry<Args...>();
-    static_assert(!(detail::is_future<Args> || ...), "a function by name takes values, no futures");
-    if constexpr (detail::arguments_check<typename named::parameters, Args...>::ok)
-      return send_call<typename named::answer, typename named::parameters>(
-          open().find(to), named::hash(name.text), name.text, args...);
-    else
-      return future<typename named::answer>();  // does not compile: said above
+    auto& callee = open().find(to);
+    if constexpr (!detail::named_arguments_check<parameters, Args...>::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
+      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
+          callee, name.text,
+          [to, name](const node& here, const auto&... xs) {
+            return here.rpc_async<Signature>(to, name, xs...);
+          },
+          args...));
+    } else {
+      using wire = typename named::template wire<Args...>;
+      return detail::awaited_later<Args...>(send_call<answer, wire>(
+          callee, named::template hash<wire>(name.text), name.text, args...));
+    }
   }
 
   // A name that is no literal.
@@ -218,11 +225,10 @@ public:
     using named = detail::named_function<Signature>;
     detail::check_no_retry<Args...>();
     using answer = typename named::answer;
-    if constexpr (detail::arguments_check<typename named::parameters, Args...>::ok) {
+    if constexpr (detail::named_arguments_check<typename named::parameters, Args...>::ok) {
       auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
                                                  to.site());
-      detail::send_creation<typename named::parameters>(
-          core(), made, named::creating_hash(name.text), name.text, args...);
+      detail::send_creation_by_name<Signature>(core(), made, name.text, args...);
       return rref<answer>(std::move(made));
     } else {
       return rref<answer>();  // does not compile: said above
@@ -231,9 +237,9 @@ public:
 
   /// Constructs a T on another node (or this one): `remote<torch::nn::Linear>("ps", 128, 10)`.
   template <class T, class... Args>
-  requires(!std::is_function_v<T> &&
-           !std::is_base_of_v<caf::local_actor, T>) auto remote(const destination& to,
-                                                                const Args&... args) const {
+  requires(!std::is_function_v<T> && !std::is_base_of_v<caf::local_actor, T> &&
+           !detail::names_operator<T, Args...>) auto remote(const destination& to,
+                                                            const Args&... args) const {
     using check = detail::construction_check<
         T, typename caf::detail::implicit_conversions<std::decay_t<Args>>::type...>;
     return [&]<std::size_t... I>([[maybe_unused]] std::index_sequence<I...> places) {
@@ -265,24 +271,30 @@ public:
   std::vector<rref_leak> rrefs() const { return core().actors().rrefs().list(); }
 
   /// The same for an operator of libtorch, "aten::add.Tensor", or "aten::add" for the overload that
-  /// fits the arguments, among which kw("alpha", 2.0) has a name. Throws unknown_function as well,
-  /// and invalid_argument when no overload fits.
+  /// fits the arguments, among which kw("alpha", 2.0) has a name. An argument may be an rref or a
+  /// future of a value, as for functions. Throws unknown_function as well, and invalid_argument
+  /// when no overload fits.
   template <class... Args>
   op_result rpc_sync(const destination& to, std::string_view name, const Args&... args) const {
-    return rpc_async(to, name, args...).get();
+    return rpc_async(to, name, args..., detail::sync).get();
   }
   template <class... Args>
   future<op_result> rpc_async(const destination& to, std::string_view name,
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::call_operator(open(), to, {name, args...}, detail::options_in(args...));
+    return detail::awaited_later<Args...>(
+        detail::call_operator(open(), to, {name, args...}, detail::options_in(args...)));
   }
-  template <class... Args>
-  rref<op_result> remote(const destination& to, std::string_view name, const Args&... args) const {
-    static_assert(!(detail::is_future<Args> || ...), "a remote operator takes values, no futures");
-    const auto given = detail::values_for_creation(open(), to, {name, args...});
-    return remote<&detail::run_operator>(to, std::string(name), given.positional, given.named,
-                                         detail::options_in(args...));
+  /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
+  /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and
+  /// without a type it is an rref<op_result>, of whatever comes; see rref::as. When the operator
+  /// returns something else, invalid_argument is thrown where the reference is used.
+  template <class Result = op_result, class... Args>
+  requires detail::is_kept_result<Result>
+  auto remote(const destination& to, std::string_view name, const Args&... args) const {
+    detail::check_no_retry<Args...>();
+    return rref<Result>(detail::create_by_operator<Result>(open(), to, {name, args...},
+                                                           detail::options_in(args...)));
   }
 
   /// Makes an actor on this node: from a behaviour function and its arguments, or from an actor
@@ -329,7 +341,10 @@ public:
 
   /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
   /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
-  /// the same). Otherwise at once: calls under way fail, here and at their callers.
+  /// the same). Nodes that were lost are not waited for: the log names each of them, and if calls
+  /// of the program, other than those with a `retry`, were lost with one while this waited for
+  /// them, it throws peer_lost when all the rest is done and the node has ended. Otherwise at once:
+  /// calls under way fail, here and at their callers.
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
     core().shutdown(graceful, limit);
   }
@@ -391,6 +406,22 @@ private:
     return future<Answer>(std::move(state));
   }
 
+  // Calls `make` with this node and the arguments when those that are futures have their values.
+  template <class Answer, class Parameters, class Make, class... Args>
+  future<Answer> when_values_come(const peer& callee, std::string_view name, Make make,
+                                  const Args&... args) const {
+    auto out = std::make_shared<detail::relayed_state<Answer>>(
+        core().driver(), detail::cancelled_call(callee.info.name, name));
+    detail::when_given<Parameters>(
+        core(),
+        [out, make = std::move(make)](node_core& here, const auto&... xs) {
+          if (out->ready()) return;  // cancelled
+          out->take_from(make(node(here.shared_from_this()), xs...).shared());
+        },
+        [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
+    return future<Answer>(std::move(out));
+  }
+
   template <class T, class... Args>
   rref<T> own(const std::source_location& site, Args&&... args) const {
     auto state = std::make_shared<detail::value_state<T>>(open().driver());
@@ -437,11 +468,12 @@ private:
 };
 
 /// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
-/// in one process. Throws rendezvous_error, transport_error, invalid_argument.
+/// in one process. Throws rendezvous_error, transport_error, invalid_argument; the other founders
+/// hear why this one does not come, for which it looks for them for three seconds at most.
 node init_rpc(const rpc_options& options = {});
 
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws
-/// not_initialized elsewhere.
+/// not_initialized elsewhere: threads of the program take a copy of what `init_rpc` has returned.
 node this_node();
 
 /// Of this node: `co_await troupe::sleep_for(10ms)` in a coroutine that began in a handler. Throws

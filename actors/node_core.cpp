@@ -8,8 +8,10 @@
 #include "actors/current.hpp"
 #include "actors/deadlock/deadlock_search.hpp"
 #include "actors/deadlock/queued_call.hpp"
+#include "actors/due.hpp"
 #include "actors/membership/note_codec.hpp"
 #include "actors/profiling.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "actors/receipt.hpp"
 #include "actors/recorder.hpp"
 #include "actors/rref/rref_table.hpp"
@@ -84,10 +86,13 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   pending.function = name;
   pending.target = hash;
   pending.sink = sink;
-  detail::caller_range range(pending.sink);
+  pending.looked_after = how.again;
+  detail::caller_range range(pending.sink, how.sync);
+  range.ask(header);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
   patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
+  header.limit = limit_in(until.limit);
   header.request = remoting_->expect(std::move(pending));
   range.begin(name, self().name, to.info.name,
               detail::range_number(identity_.rank, header.request));
@@ -119,16 +124,18 @@ void node_core::dispatch(transport::incoming_message&& message, engine_unit& uni
 class node_core::waiting_call final : public deadlock::queued_call {
 public:
   waiting_call(node_core& node, peer& from, std::uint64_t request,
-               std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size)
+               std::pair<frame, std::vector<incoming_payload>>&& message, std::size_t size,
+               clock::time_point deadline)
       : queued_call(from, request),
         node_(node),
         caller_(from),
         message_(std::move(message)),
-        size_(size) {}
+        size_(size),
+        deadline_(deadline) {}
 
   resume_result resume(caf::execution_unit*, std::size_t) override {
     opened_envelope message(std::move(message_.first), std::move(message_.second));
-    node_.execute(message, caller_, size_, refusal());
+    node_.execute(message, caller_, size_, deadline_, refusal());
     return done;
   }
 
@@ -137,7 +144,26 @@ private:
   peer& caller_;
   std::pair<frame, std::vector<incoming_payload>> message_;
   const std::size_t size_;
+  const clock::time_point deadline_;
 };
+
+namespace {
+
+// Counts a message of a peer as taken in when this goes.
+class taken_in_at_end {
+public:
+  explicit taken_in_at_end(peer* from) noexcept : from_(from) {}
+  ~taken_in_at_end() {
+    if (from_) from_->counted_received.fetch_add(1, std::memory_order_acq_rel);
+  }
+  taken_in_at_end(const taken_in_at_end&) = delete;
+  taken_in_at_end& operator=(const taken_in_at_end&) = delete;
+
+private:
+  peer* const from_;
+};
+
+}  // namespace
 
 // Hot path, at the callee.
 void node_core::take_apart(transport::incoming_message&& message, engine_unit& unit,
@@ -170,25 +196,30 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     auto* from = peers_.find(rank, header.incarnation);
     if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
     // What was meant for this rank's incarnation before counts as sent to that one.
-    if (header.kind != envelope_kind::control && header.epoch >= joined_)
-      from->counted_received.fetch_add(1, std::memory_order_acq_rel);
+    const bool of_rrefs = header.kind == envelope_kind::control && header.target == rref_channel;
+    const bool counts = counts_at_shutdown(header) && header.epoch >= joined_;
+    if (counts && !of_rrefs) from->counted_received.fetch_add(1, std::memory_order_acq_rel);
     if (header.epoch < joined_) {
       turn_away(opened, *from);
     } else if (header.kind == envelope_kind::call) {
       if (may_run_inline && engine_->may_run_inline(unit)) {
-        engine_->run_handler(unit, [&] { execute(opened, *from, size); });
+        engine_->run_handler(unit, [&] { execute(opened, *from, size, due_at(header)); });
       } else if (may_run_inline && unit.expected() && unit.expected()->contain(opened)) {
-        engine_->run_expected(unit, [&] { execute(opened, *from, size); });
+        engine_->run_expected(unit, [&] { execute(opened, *from, size, due_at(header)); });
       } else {
         // Opened again where it runs: an envelope does not move.
         const bool urgent = header.urgent;
-        auto* job = new waiting_call(*this, *from, header.request, opened.give_back(), size);
+        const auto deadline = due_at(header);
+        auto* job =
+            new waiting_call(*this, *from, header.request, opened.give_back(), size, deadline);
         urgent ? unit.exec_urgent(job) : unit.exec_later(job);
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);
       quiescence_->deliver(in, rank);
-    } else if (header.kind == envelope_kind::control && header.target == rref_channel) {
+    } else if (of_rrefs) {
+      // Last: what it has this node say has been counted as sent then.
+      const taken_in_at_end done(counts ? from : nullptr);
       decoder in(opened.body(), nullptr, nullptr);
       remoting_->rrefs().deliver(in, *from);
     } else {
@@ -217,12 +248,32 @@ void node_core::turn_away(const opened_envelope& message, peer& from) noexcept {
   remoting_->out().send_fault(from, header.sender, header.request, why);
 }
 
+namespace {
+
+// What is called, of a call that says so itself; empty: it cannot be read.
+std::string name_of_called(const opened_envelope& message,
+                           const function_entry& function) noexcept {
+  try {
+    decoder in(message.body(), nullptr, nullptr);
+    detail::skip_crossing(message, in);
+    return function.called(in);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
-                        const fault* refusal) noexcept {
+                        clock::time_point deadline, const fault* refusal) noexcept {
   remoting_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
-  reply_token reply(remoting_, from, header.request, function ? function->name : "");
+  std::string_view name = function ? function->name : "";
+  std::string own_name;
+  if (function && function->called) name = own_name = name_of_called(message, *function);
+  reply_token reply(remoting_, from, header.request, name);
+  reply.due(deadline);
   if (!function) {
     fault why;
     why.text = self().name + " has no function that the caller means (hash " +
@@ -238,7 +289,7 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     return;
   }
   const served_call call{&from, header.request};
-  const deadlock::running_call runs(from, header.request, function->name);
+  const deadlock::running_call runs(from, header.request, name);
   try {
     border handles(*remoting_, from);
     decoder in(message.body(), message.tensors(), &handles);
@@ -253,7 +304,13 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
       function->skip(in);
       throw cancelled_error("cancelled before it began");
     }
-    const detail::callee_range range(function->name, from.info.name, self().name,
+    const auto profile = detail::profile_of_call(header, self(), from.info, name);
+    std::optional<detail::collecting> recorded;
+    if (profile) {
+      reply.profiled(profile);
+      recorded.emplace(profile->events());
+    }
+    const detail::callee_range range(name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));
     function->invoke(in, handles, std::move(reply));
   } catch (...) {
@@ -276,7 +333,7 @@ clock::time_point node_core::run_timers(clock::time_point now) {
     why.limit = request.limit;
     why.text = "RPC ran for more than set timeout (" + std::to_string(request.limit.count()) +
                " ms) and will now be marked with an error";
-    request.sink->on_fault(std::move(why));
+    request.sink->on_expiry(std::move(why));
   }
   return next;
 }

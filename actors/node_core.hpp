@@ -33,11 +33,13 @@ namespace troupe {
 struct debug_info {
   unsigned threads = 0;
   unsigned idle_threads = 0;
-  std::size_t calls_in_flight = 0;    ///< requests of this node that wait for an answer
-  std::size_t calls_served = 0;       ///< calls to this node that it will answer later
-  std::size_t actors_held = 0;        ///< actors here that other nodes have handles of
-  std::size_t remote_handles = 0;     ///< handles here of other nodes' actors
-  std::size_t owner_rrefs = 0;        ///< values here that rrefs refer to
+  std::size_t calls_in_flight = 0;  ///< requests of this node that wait for an answer
+  std::size_t calls_served = 0;     ///< calls to this node that it will answer later
+  std::size_t actors_held = 0;      ///< actors here that other nodes have handles of
+  std::size_t remote_handles = 0;   ///< handles here of other nodes' actors
+  /// Values here that rrefs refer to; those of make_rref while another node has one, or once a call
+  /// has used them.
+  std::size_t owner_rrefs = 0;
   std::size_t user_rrefs = 0;         ///< rrefs here, whoever owns the value; copies count as one
   std::size_t rref_forks = 0;         ///< rrefs on their way to other nodes, not yet confirmed
   std::size_t autograd_contexts = 0;  ///< distributed ones, in which this node takes part
@@ -172,7 +174,8 @@ private:
 
   void add_peer(const member& who);
   std::string problem_of(const application& wish) const;
-  void report_leaks() const;
+  std::exception_ptr report_losses() const;
+  std::exception_ptr find_leaks() const;
   void close(bool together);
   static void destroy(node_core* core) noexcept;
   std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
@@ -180,7 +183,7 @@ private:
                           letter& text, const border& handles, detail::recording& context);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
-  void execute(opened_envelope& message, peer& from, std::size_t size,
+  void execute(opened_envelope& message, peer& from, std::size_t size, clock::time_point deadline,
                const fault* refusal = nullptr) noexcept;
 
   // membership_duties
@@ -245,11 +248,13 @@ private:
 
   const detail::job_rules rules_;
   const detail::operator_permission operators_;
+  const leaked_rref on_leaked_rref_;
   const forked::resident lives_here_;
   std::atomic<transport::rank_t> leader_{0};
   std::atomic<bool> open_{false};
   std::atomic<bool> closed_{true};
-  std::atomic<bool> parting_{false};  // it has left the job
+  std::atomic<bool> parting_{false};            // it has left the job
+  std::atomic<bool> waits_for_the_end_{false};  // the program, in a graceful shutdown
 
   mutable std::mutex end_mutex_;
   std::optional<fault> ended_;  // the job, for this node

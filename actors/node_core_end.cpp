@@ -1,5 +1,6 @@
 // How a node ends: together with the others, or at once.
 
+#include <algorithm>
 #include <caf/actor_cast.hpp>
 #include <caf/actor_registry.hpp>
 #include <system_error>
@@ -14,6 +15,22 @@ namespace troupe {
 namespace {
 
 constexpr auto farewell = std::chrono::seconds(5);
+
+// Of one node; the first so many are named.
+std::string text_of(const std::vector<rref_leak>& leaks, std::size_t most) {
+  const auto count = std::to_string(leaks.size());
+  std::string out =
+      leaks.front().holder + " still has " + count + (leaks.size() == 1 ? " rref" : " rrefs") +
+      " at the shutdown: drop them before, or the values stay for as long as their owners";
+  for (std::size_t i = 0; i < std::min(most, leaks.size()); ++i) {
+    const auto& one = leaks[i];
+    out += "; Leaking RRef " + one.text + ", held by " + one.holder +
+           (one.site == "received" ? ", received" : ", made at " + one.site);
+  }
+  if (leaks.size() > most)
+    out += "; and " + std::to_string(leaks.size() - most) + " others, which node::rrefs() lists";
+  return out;
+}
 
 // The process's end waits for it; that of a forked one has nothing to wait for.
 class last_thread {
@@ -37,8 +54,9 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   engine_->lock(shutdown_mutex_);
   std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
   if (closed_) return;
-  std::exception_ptr failure;
+  std::exception_ptr failure, loss;
   if (graceful && open_) {
+    waits_for_the_end_ = true;
     auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
     try {
       quiescence_->wait(
@@ -59,28 +77,73 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
     }
   }
   if (graceful) {
-    const std::lock_guard lock(end_mutex_);
-    if (ended_) failure = to_exception(*ended_);
+    std::unique_lock lock(end_mutex_);
+    const auto ended = ended_;
+    lock.unlock();
+    if (ended) failure = to_exception(*ended);
+    if (!ended) loss = report_losses();
   }
-  if (graceful && !failure) report_leaks();
+  const auto leak = graceful && !failure ? find_leaks() : nullptr;
   close(graceful && !failure);
   if (failure) std::rethrow_exception(failure);
+  if (loss) std::rethrow_exception(loss);
+  if (leak) std::rethrow_exception(leak);
 }
 
-// All is done, so whatever refers to something now is a variable of the program that has outlived
-// its use, or a circle.
-void node_core::report_leaks() const {
+// The job has come to rest without those that were lost. Whoever has got an error of that, or was
+// told by `watch_members`, knows; but a program that only waits here would take it for a success.
+// Returns what to throw: calls that this shutdown had promised to wait for will never be done.
+std::exception_ptr node_core::report_losses() const {
   constexpr std::size_t most = 10;
+  fault broken;
+  std::size_t lost = 0;
+  for (const auto* one : peers_.all()) {
+    if (!one->losses.lost) continue;
+    const auto why = one->loss().text;
+    const auto requests = one->losses.requests.load();
+    if (++lost <= most)
+      log().warn(
+          "{}: the shutdown is without {}, which was lost with whatever it still had to do; calls "
+          "and requests of this node to it that had no answer: {}; {}",
+          self().name, one->info.name, requests, why);
+    const auto promised = one->losses.promised.load();
+    if (promised == 0) continue;
+    if (broken.node.empty()) broken.node = one->info.name;
+    if (!broken.text.empty()) broken.text += "; ";
+    broken.text += one->info.name + " was lost before it had answered " +
+                   (promised == 1 ? "a call" : std::to_string(promised) + " calls") +
+                   " that this shutdown waited for: " + why;
+  }
+  if (lost > most)
+    log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
+  if (broken.text.empty()) return nullptr;
+  broken.code = errc::peer_lost;
+  return to_exception(std::move(broken));
+}
+
+// All is done, and no word about references is under way, so whatever refers to something now is a
+// variable of the program that has outlived its use, or a circle.
+std::exception_ptr node_core::find_leaks() const {
   // What was lent to calls that were not answered in time is none of the program's.
-  remoting_->requests().take_late();
+  for (const auto& one : remoting_->requests().take_late()) {
+    fault why;
+    why.code = errc::not_initialized;
+    why.text = "the node has been shut down";
+    if (one.sink) one.sink->on_fault(std::move(why));
+  }
   auto left = remoting_->rrefs().list();
   std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
-  for (std::size_t i = 0; i < std::min(most, left.size()); ++i)
-    log().warn(
-        "{} still has rref<{}> at the shutdown, made at {}, whose value {} owns: drop it before",
-        left[i].holder, left[i].type, left[i].site, left[i].owner);
-  if (left.size() > most)
-    log().warn("{} still has {} other rrefs", self().name, left.size() - most);
+  if (left.empty()) return nullptr;
+  const bool fails = on_leaked_rref_ == leaked_rref::fail;
+  auto text = text_of(left, fails ? 100 : 3);
+  if (fails) {
+    fault why;
+    why.text = std::move(text);
+    why.node = self().name;
+    return std::make_exception_ptr(leaked_rref_error(std::move(why)));
+  }
+  log().warn(text);
+  return nullptr;
 }
 
 void node_core::close(bool together) {

@@ -38,7 +38,8 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       pool_(std::make_shared<pool>()),
       random_(identity.job ^ (identity.incarnation << 32 | identity.rank)),
       rules_(detail::rules_of(options)),
-      operators_(options.operators) {
+      operators_(options.operators),
+      on_leaked_rref_(options.on_leaked_rref) {
   engine_ = make_engine(*this);
   remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options);
   remoting_->set_recorder(detail::make_recorder(*this));
@@ -175,8 +176,13 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 std::shared_ptr<node_core> node_core::join(const rpc_options& options,
                                            const detail::device_directory& here) {
   forked::check();
-  check_options(options);
-  detail::check_devices(options, here);
+  try {
+    check_options(options);
+    detail::check_devices(options, here);
+  } catch (const error& e) {
+    if (!options.joins_running) transport::decline_rendezvous(meeting_of(options), e.fault().text);
+    throw;
+  }
   transport::raise_descriptor_limit();
   return options.joins_running ? join_running(options, here) : found(options, here);
 }

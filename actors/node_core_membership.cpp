@@ -66,10 +66,15 @@ void node_core::fence(const member& who, const fault& why) noexcept {
 void node_core::fence(peer& whom, const std::string& cause) {
   if (!peers_.fence(whom, cause)) return;
   remoting_->flow()->give_up(&whom);
+  // Before those who wait hear of it: they may go on to the shutdown.
+  const bool shutting_down = waits_for_the_end_;
+  whom.losses.lost = true;
   const auto failed = remoting_->fail_requests(whom);
+  whom.losses.requests = failed.all;
+  if (shutting_down) whom.losses.promised = failed.of_program;
   // A peer that has nothing left to do for this node may well go.
-  log().log(failed > 0 ? spdlog::level::warn : spdlog::level::debug, "{}: {}; {} requests failed",
-            self().name, cause, failed);
+  log().log(failed.all > 0 ? spdlog::level::warn : spdlog::level::debug,
+            "{}: {}; {} requests failed", self().name, cause, failed.all);
 }
 
 // What it held is dropped, and who watches it is told.
@@ -85,6 +90,7 @@ void node_core::apply(const std::vector<membership_change>& changes,
     if (!change.removes()) {
       add_peer(change.who);
     } else if (auto* whom = peers_.find(change.who.rank, change.who.incarnation)) {
+      if (change.what == membership_change::kind::left) whom->losses.lost = false;
       bury(*whom);
     }
   }

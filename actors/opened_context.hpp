@@ -19,7 +19,10 @@ public:
   opened_context(const opened_context&) = delete;
   opened_context& operator=(const opened_context&) = delete;
 
-  std::uint64_t id() const noexcept { return id_; }
+  std::uint64_t id() const noexcept { return id_.load(std::memory_order_acquire); }
+
+  /// Another context takes its place, also for those who work for it already.
+  void renew(std::uint64_t id) noexcept { id_.store(id, std::memory_order_release); }
 
   void end() noexcept { over_.store(true, std::memory_order_release); }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
@@ -27,6 +30,7 @@ public:
   /// What is left of an errand without the contexts that have ended.
   static errand living(errand what) noexcept {
     while (what.opened && what.opened->over()) what = what.opened->before();
+    if (what.opened) what.context = what.opened->id();
     return what;
   }
 
@@ -43,7 +47,7 @@ private:
     last = std::exchange(before_, living(before_));
   }
 
-  const std::uint64_t id_;
+  std::atomic<std::uint64_t> id_;
   std::atomic<bool> over_{false};
   mutable std::mutex mutex_;
   errand before_;

@@ -46,6 +46,13 @@ enum class lost_gradient : std::uint8_t {
   fail,  ///< what would have carried it ends with invalid_argument
 };
 
+/// What a graceful shutdown does about rrefs of other nodes' values that the program still has
+/// then.
+enum class leaked_rref : std::uint8_t {
+  ignore,  ///< one line of the log
+  fail,    ///< the node ends, and the shutdown throws leaked_rref_error, which names them
+};
+
 /// How to become a node of a job. Everything has a default; what is empty comes from the
 /// environment.
 struct rpc_options {
@@ -53,7 +60,8 @@ struct rpc_options {
   std::vector<std::string> aliases{};   ///< further names by which it can be called
   std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
   std::optional<std::uint32_t> world_size{};
-  std::string init_method = "env://";              ///< or tcp://host:port, file:///path
+  /// Or tcp://host:port, file:///path, or of a scheme that has a handler (<troupe/store.hpp>).
+  std::string init_method = "env://";
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes
@@ -78,6 +86,7 @@ struct rpc_options {
   std::chrono::milliseconds thread_idle_limit{10'000};
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
   lost_gradient on_lost_gradient = lost_gradient::warn;
+  leaked_rref on_leaked_rref = leaked_rref::ignore;
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
   /// long as it leads the job. Newcomers of other hosts need `trusted_network`; then founders that
   /// are all on one host listen on the network too, unless they meet at a loopback address.

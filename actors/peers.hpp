@@ -61,11 +61,19 @@ public:
   fault loss() const;
 
   std::atomic<std::uint64_t> sent{0};  ///< messages, to number them
-  /// Messages to it and taken in from it, control messages left out: what the shutdown compares.
+  /// Messages to it and taken in from it that count at a shutdown, which compares them.
   std::atomic<std::uint64_t> counted_sent{0};
   std::atomic<std::uint64_t> counted_received{0};
   outgoing_window out;
   incoming_window in;
+
+  /// What was lost with it, for the shutdown to tell. Until it is fenced, nothing.
+  struct account {
+    std::atomic<bool> lost{false};  ///< it has not left of its own accord
+    std::atomic<std::size_t> requests{0};
+    std::atomic<std::size_t> promised{0};  ///< of these, calls that a shutdown was waiting for
+  };
+  account losses;
 
 private:
   friend class peer_table;

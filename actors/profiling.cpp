@@ -4,17 +4,87 @@
 
 #include <string>
 
+#include "actors/profiling/call_profile.hpp"
+#include "actors/profiling/legacy_events.hpp"
 #include "actors/rref/rref_core.hpp"
+#include "messages/log.hpp"
 
 namespace troupe::detail {
+
+namespace {
+
+// How much is to be added to times of the callee's clock. The call was there from `first` to
+// `last`, and here from `began` to `ended`, which it cannot have left: where clocks agree so far
+// they stay as they are, else both ways count as equally long (Cristian, "Probabilistic clock
+// synchronization", 1989).
+std::int64_t shift_of(std::int64_t began, std::int64_t ended, std::int64_t first,
+                      std::int64_t last) noexcept {
+  const auto least = began - first, most = ended - last;
+  return least <= 0 && most >= 0 ? 0 : least + (most - least) / 2;
+}
+
+}  // namespace
+
+/// A call that some profiler of the calling thread sees.
+class profiled_call {
+public:
+  explicit profiled_call(at::StepCallbacks&& callbacks) : range_(std::move(callbacks)) {
+    if (auto* const here = collecting::here()) {
+      events_ = here->shared_from_this();
+      wanted_ = here->what;
+    } else if ((wanted_ = legacy_profiler_here())) {
+      legacy_ = c10::ThreadLocalDebugInfo::current();
+    }
+  }
+
+  const std::optional<profile_options>& wanted() const noexcept { return wanted_; }
+
+  void begin(std::string&& name, std::int64_t number) {
+    name_ = std::move(name);
+    began_ = profile_time();
+    range_.before(std::string_view(name_), number);
+    range_._setAsync();
+  }
+
+  // The legacy profiler looks for itself on the thread that ends a range. Others may have gone by
+  // then, and must not be found.
+  void end() noexcept {
+    std::optional<c10::DebugInfoGuard> as_caller;
+    if (legacy_) as_caller.emplace(legacy_);
+    range_.end();
+  }
+
+  void add(std::vector<profile_event>&& events) {
+    if (events.empty() || !wanted_) return;
+    const auto& whole = events.front();
+    const auto shift =
+        shift_of(began_, profile_time(), whole.start_ns, whole.start_ns + whole.duration_ns);
+    for (auto& one : events) {
+      one.start_ns += shift;
+      one.name = name_ + "#remote_op: " + one.name;
+      one.remote = true;
+    }
+    if (events_) return events_->add(events);
+    const c10::DebugInfoGuard as_caller(legacy_);
+    add_to_legacy_profiler(events);
+  }
+
+private:
+  at::RecordFunction range_;
+  std::optional<profile_options> wanted_;
+  std::shared_ptr<event_collector> events_;
+  std::shared_ptr<c10::ThreadLocalDebugInfo> legacy_;  // of the thread that calls
+  std::string name_;
+  std::int64_t began_ = 0;
+};
 
 namespace {
 
 // Ends the range when its call does.
 class ranged_sink final : public reply_sink {
 public:
-  ranged_sink(std::shared_ptr<reply_sink> to, std::shared_ptr<at::RecordFunction> range)
-      : to_(std::move(to)), range_(std::move(range)) {}
+  ranged_sink(std::shared_ptr<reply_sink> to, std::shared_ptr<profiled_call> call)
+      : to_(std::move(to)), call_(std::move(call)) {}
 
   void on_value(opened_envelope& answer) noexcept override {
     end();
@@ -24,23 +94,27 @@ public:
     end();
     to_->on_fault(std::move(why));
   }
+  void on_expiry(fault&& why) noexcept override {
+    end();
+    to_->on_expiry(std::move(why));
+  }
+  void on_profile(std::vector<profile_event>&& events) noexcept override {
+    try {
+      if (call_) call_->add(std::move(events));
+    } catch (const std::exception& e) {
+      log().warn("a profile loses what a callee has recorded: {}", e.what());
+    }
+  }
 
 private:
   // A late answer comes when it has ended.
   void end() noexcept {
-    if (const auto range = std::exchange(range_, nullptr)) range->end();
+    if (const auto call = std::exchange(call_, nullptr)) call->end();
   }
 
   const std::shared_ptr<reply_sink> to_;
-  std::shared_ptr<at::RecordFunction> range_;
+  std::shared_ptr<profiled_call> call_;
 };
-
-std::string range_name(std::string_view what, std::string_view function, std::string_view caller,
-                       std::string_view callee) {
-  std::string name(what);
-  name.append("#").append(function).append("(").append(caller);
-  return name.append(" -> ").append(callee).append(")");
-}
 
 }  // namespace
 
@@ -52,20 +126,25 @@ std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexc
                                    place);
 }
 
-caller_range::caller_range(std::shared_ptr<reply_sink>& sink) {
+caller_range::caller_range(std::shared_ptr<reply_sink>& sink, bool sync) {
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
   if (!callbacks) return;
-  range_ = std::make_shared<at::RecordFunction>(std::move(*callbacks));
-  creates_ = dynamic_cast<const rref_core*>(sink.get()) != nullptr;
-  sink = std::make_shared<ranged_sink>(std::move(sink), range_);
+  call_ = std::make_shared<profiled_call>(std::move(*callbacks));
+  const bool creates = dynamic_cast<const rref_core*>(sink.get()) != nullptr;
+  kind_ = creates ? "rpc_remote" : sync ? "rpc_sync" : "rpc_async";
+  sink = std::make_shared<ranged_sink>(std::move(sink), call_);
+}
+
+void caller_range::ask(envelope_header& header) const noexcept {
+  if (!call_ || !call_->wanted()) return;
+  header.profiled = true;
+  header.profiled_shapes = call_->wanted()->shapes;
+  header.profiled_memory = call_->wanted()->memory;
 }
 
 void caller_range::begin(std::string_view function, std::string_view caller,
                          std::string_view callee, std::int64_t number) {
-  if (!range_) return;
-  range_->before(range_name(creates_ ? "rpc_remote" : "rpc_async", function, caller, callee),
-                 number);
-  range_->_setAsync();
+  if (call_) call_->begin(range_name(kind_, function, caller, callee), number);
 }
 
 callee_range::callee_range(std::string_view function, std::string_view caller,

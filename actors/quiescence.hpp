@@ -22,7 +22,7 @@ class quiescence {
 public:
   quiescence(mail& out, engine& driver, peer_table& peers);
 
-  /// Messages are those to and from the members of the epoch; control messages are left out.
+  /// Messages are those to and from the members of the epoch that count (`counts_at_shutdown`).
   struct report {
     std::uint32_t epoch = 0;
     std::uint64_t sent = 0;

@@ -58,6 +58,9 @@ private:
 /// unknown_context, decode_error.
 crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
 
+/// Reads past that place. Throws decode_error.
+void skip_crossing(const opened_envelope& message, decoder& in);
+
 }  // namespace detail
 
 }  // namespace troupe

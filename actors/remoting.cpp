@@ -1,5 +1,6 @@
 #include "actors/remoting.hpp"
 
+#include "actors/current.hpp"
 #include "actors/deadlock/deadlock_search.hpp"
 #include "actors/mailbox_letter.hpp"
 #include "actors/remoting_internal.hpp"
@@ -70,6 +71,7 @@ std::size_t remoting::proxies() const {
 
 std::uint64_t remoting::expect(pending_request&& pending) {
   forked::check();
+  if (pending.sender || current_node()) pending.looked_after = true;
   const bool limited = pending.limit.count() > 0;
   if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
   const auto deadline = pending.deadline;
@@ -95,16 +97,17 @@ void remoting::answer(pending_request&& request, fault&& why, caf::execution_uni
 // ---- Ends
 // -------------------------------------------------------------------------------------------
 
-std::size_t remoting::fail_requests(const peer& whom) {
+lost_requests remoting::fail_requests(const peer& whom) {
   const auto why = whom.loss();
-  auto requests = requests_.take_peer(whom.rank());
-  const auto failed = requests.size();
-  for (auto& request : requests) {
+  lost_requests out;
+  for (auto& request : requests_.take_peer(whom.rank())) {
+    ++out.all;
+    if (!request.looked_after && !request.late) ++out.of_program;
     auto told = why;
     told.function = request.function;
     answer(std::move(request), std::move(told), nullptr);
   }
-  return failed;
+  return out;
 }
 
 void remoting::fail_others(const fault& why) {

@@ -58,8 +58,8 @@ public:
   /// `unit` as their host. Throws decode_error when it makes no sense.
   void deliver(opened_envelope& message, peer& from, receipt&& taken, caf::execution_unit* unit);
 
-  /// Fails what waits for `whom`, which is fenced. Returns how many requests that were.
-  std::size_t fail_requests(const peer& whom);
+  /// Fails what waits for `whom`, which is fenced. Returns what that was.
+  lost_requests fail_requests(const peer& whom);
 
   /// Fails all that waits for other nodes.
   void fail_others(const fault& why);
@@ -83,6 +83,11 @@ public:
   /// Throws invalid_argument, too; see lost_gradients.
   void send_message(const remote_actor& target, std::string_view message, bool urgent, bool wait,
                     function_ref<void(encoder&)> write);
+
+  /// Tells the caller of `request` what was recorded of it here. What comes with the same `request`
+  /// as its order comes after it.
+  void send_profile(peer& to, std::uint64_t request,
+                    const std::vector<profile_event>& events) noexcept;
 
   /// Adds a request, whose deadline is its limit from now on. Its id.
   std::uint64_t expect(pending_request&& pending);

@@ -2,6 +2,7 @@
 
 // What the parts of `remoting` share.
 
+#include "actors/due.hpp"
 #include "actors/remote_actor.hpp"
 #include "actors/remoting.hpp"
 
@@ -17,6 +18,7 @@ enum class control : std::uint8_t {
   window,   // note, two numbers: of flow_control
   cancel,   // request: I have given that call up
   search,   // note, ...: of deadlock::search
+  profile,  // request, events: what was done for that call of yours
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a

@@ -7,6 +7,7 @@
 #include "actors/future.hpp"
 #include "actors/job.hpp"
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/profile_event.hpp"
 #include "actors/receipt.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
@@ -81,9 +82,9 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
       sender = proxy_of(from, header.sender, false);
     }
     if (header.urgent) mid = mid.with_high_priority();
-    target->enqueue(
-        make_letter(std::move(sender), mid, std::move(content), place.context, std::move(taken)),
-        unit);
+    target->enqueue(make_letter(std::move(sender), mid, std::move(content), place.context,
+                                std::move(taken), {&from, due_at(header)}),
+                    unit);
   } catch (...) {
     if (header.request == 0) throw;
     auto why = unreadable();
@@ -106,7 +107,7 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
     } catch (const decode_error& e) {
       why = e.fault();
     }
-    if (why.function.empty()) why.function = request.function;
+    if (why.function.empty() && why.via.empty()) why.function = request.function;
     if (why.code == errc::type_mismatch) complete_mismatch(why, own_name(), meant_by(request, why));
     answer(std::move(request), std::move(why), unit);
   } else if (request.sink) {
@@ -207,6 +208,14 @@ void remoting::deliver_control(opened_envelope& message, peer& from, caf::execut
     }
     case control::search: {
       deadlocks_->deliver(from, in);
+      break;
+    }
+    case control::profile: {
+      const auto request = in.get<std::uint64_t>();
+      auto events = in.get<std::vector<profile_event>>();
+      in.expect_end();
+      if (const auto sink = requests_.sink_of(request, from.rank()))
+        sink->on_profile(std::move(events));
       break;
     }
     default: throw decode_error("a control message of unknown kind");

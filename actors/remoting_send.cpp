@@ -1,9 +1,9 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/profile_event.hpp"
 #include "actors/recording.hpp"
 #include "actors/remoting_internal.hpp"
 #include "messages/log.hpp"
-#include "messages/type_table.hpp"
 
 namespace troupe {
 
@@ -14,13 +14,6 @@ void say_unsent(const remote_actor& target, const fault& why) {
   if (why.code != errc::peer_lost && why.code != errc::not_initialized)
     log().error("a message to actor {} on {} was not sent: {}", target.id(),
                 target.home().info.name, why.text);
-}
-
-std::string_view type_in(const caf::mailbox_element& letter) {
-  const auto& content = letter.content();
-  if (content.size() == 0) return "nothing";
-  const auto* type = find_type(content.type(0));
-  return type ? type->name : "an unknown type";
 }
 
 }  // namespace
@@ -57,6 +50,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     if (asks) {
       if (pending.limit.count() > 0)
         pending.deadline = how.deadline = deadline_after(pending.limit);
+      header.limit = limit_in(pending.limit);
       header.request = request = expect(std::move(pending));
     }
     out_.send(to, target.id(), header, &text, nullptr, how);
@@ -88,7 +82,7 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   // Which is looked up only where it may be told.
   std::string_view message;
   if (detail::lost_gradients::possible(*this)) {
-    message = type_in(element);
+    message = name_of(element);
     pending.watched = pending && detail::current_context() == 0;
     if (pending.watched) pending.function = message;
   }
@@ -191,6 +185,24 @@ void remoting::send_search_note(transport::rank_t to,
     out_.send(*there, 0, header, &text);
   } catch (const std::exception&) {
     // The peer is gone: who waited for it hears of that.
+  }
+}
+
+void remoting::send_profile(peer& to, std::uint64_t request,
+                            const std::vector<profile_event>& events) noexcept {
+  if (!to.live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    text.body().put(control::profile);
+    text.body().put(request);
+    text.body().put(events);
+    envelope_header header;
+    header.target = handles_channel;
+    out_.send(to, request, header, &text);
+  } catch (const std::exception&) {
+    // The peer is gone, or there is too much of it: the answer matters more.
   }
 }
 

@@ -1,6 +1,7 @@
 #include "actors/reply.hpp"
 
 #include "actors/future.hpp"
+#include "actors/profiling/call_profile.hpp"
 #include "messages/log.hpp"
 
 namespace troupe {
@@ -21,7 +22,7 @@ bool reply_token::send(remoting& owner, letter& text, detail::recording& context
   header.kind = envelope_kind::response;
   header.target = request_;
   context.finish(header);
-  owner.out().send(*to_, 0, header, &text);
+  owner.out().send(*to_, order_, header, &text);
   context.sent();
   return true;
 }
@@ -31,6 +32,7 @@ void reply_token::value(function_ref<void(encoder&)> write) noexcept {
   if (!owner) return;
   if (forked::from_nodes()) end_forked(nullptr);
   if (later_) owner->served().remove({to_, request_});
+  if (profile_) send_profile(*owner);
   try {
     border handles(*owner, *to_);
     letter text(&handles);
@@ -75,7 +77,20 @@ void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source)
   if (!owner_->served().add({to_, request_}, source)) source->cancel();
 }
 
+void reply_token::send_profile(remoting& owner) noexcept {
+  try {
+    const auto profile = std::exchange(profile_, nullptr);
+    const auto events = profile->close();
+    if (request_ == 0 || !profile->has_caller()) return;
+    order_ = request_;
+    owner.send_profile(*to_, request_, events);
+  } catch (const std::exception& e) {
+    log().warn("what was recorded of a call for {} is lost: {}", to_->info.name, e.what());
+  }
+}
+
 void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool read) noexcept {
+  if (profile_) send_profile(owner);
   gate::pass pass(owner.entrance());
   if (!pass) return;
   try {
@@ -88,7 +103,7 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool rea
     if (!expected)
       log().warn("{} for {} failed: {}{}{}", what.empty() ? "a call" : what, to_->info.name,
                  told.type, told.type.empty() ? "" : ": ", told.text);
-    if (request_ != 0) owner.out().send_fault(*to_, 0, request_, told, read);
+    if (request_ != 0) owner.out().send_fault(*to_, order_, request_, told, read);
   } catch (const std::exception& e) {
     log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());
   }

@@ -10,6 +10,7 @@ namespace troupe {
 
 namespace detail {
 
+class call_profile;
 class future_core;
 
 }  // namespace detail
@@ -24,6 +25,9 @@ public:
   reply_token(reply_token&&) noexcept = default;
   reply_token& operator=(reply_token&&) = delete;
   ~reply_token();
+
+  /// What is called, which lives as long as this duty: a call may say so itself.
+  void called(std::string_view function) noexcept { function_ = function; }
 
   /// The answer comes later, from `source`, which is cancelled when the call is.
   void comes_from(const std::shared_ptr<detail::future_core>& source);
@@ -47,9 +51,15 @@ public:
     records_ = call.number != 0;
   }
 
+  /// What `of` has recorded goes before the answer.
+  void profiled(std::shared_ptr<detail::call_profile> of) noexcept { profile_ = std::move(of); }
+
+  /// When its caller gives it up.
+  void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
+
   /// The call and its context, for who runs it later. Pre: not answered yet.
   struct errand errand() const noexcept {
-    return {{to_, request_}, context_};
+    return {{to_, request_, function_, deadline_}, context_};
   }
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;
@@ -59,6 +69,7 @@ public:
 
 private:
   bool send(remoting& owner, letter& text, detail::recording& context);
+  void send_profile(remoting& owner) noexcept;
   [[noreturn]] void end_forked(std::exception_ptr why) const noexcept;
   void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
 
@@ -67,6 +78,9 @@ private:
   std::uint64_t request_;
   std::string_view function_;
   std::uint64_t context_ = 0;
+  clock::time_point deadline_ = never;
+  std::shared_ptr<detail::call_profile> profile_;
+  std::uint64_t order_ = 0;  // of the answer and what goes before it
   bool records_ = false;
   bool later_ = false;
 };

@@ -11,6 +11,7 @@
 #include "actors/node_core.hpp"
 #include "actors/remote_actor.hpp"
 #include "actors/retry.hpp"
+#include "actors/wait_all.hpp"
 
 namespace troupe {
 
@@ -222,8 +223,9 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
       0, target->home_system->node(), target->home_system, config, state, std::move(entry), name);
   const auto id = with_priority(caf::message_id(1), how);
   auto content = message_of(std::forward<Ts>(message)...);
-  if (current_context() != 0)
-    target->enqueue(make_letter(std::move(cell), id, std::move(content), context_at(*actors)),
+  if (current_context() != 0 || limit.count() > 0)
+    target->enqueue(make_letter(std::move(cell), id, std::move(content), context_at(*actors), {},
+                                {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
                     nullptr);
   else
     target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
@@ -266,9 +268,9 @@ auto request(const Handle& receiver, Ts&&... message) {
   const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return detail::ask(
-        receiver, how,
-        std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
+    return detail::awaited_later(
+        detail::ask(receiver, how,
+                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...));
   }
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }

@@ -34,6 +34,12 @@ pending_request request_table::take(std::uint64_t id, transport::rank_t peer) {
   return found ? empty(static_cast<std::uint32_t>(found - slots_.data())) : pending_request{};
 }
 
+std::shared_ptr<reply_sink> request_table::sink_of(std::uint64_t id, transport::rank_t peer) {
+  const std::lock_guard guard(mutex_);
+  const auto* place = find(id, peer);
+  return place ? place->request.sink : nullptr;
+}
+
 bool request_table::give_up(std::uint64_t id, transport::rank_t peer) {
   std::lock_guard guard(mutex_);
   auto* found = find(id, peer);

@@ -13,6 +13,8 @@
 
 namespace troupe {
 
+struct profile_event;
+
 /// Who gets the answer to a call, on a thread that may lead the network: it only takes the answer
 /// and wakes others. Told exactly once, but for a call that has timed out or was given up: then
 /// when the late answer comes, which it reads, since handles may be in it, and drops.
@@ -21,6 +23,10 @@ public:
   virtual ~reply_sink() = default;
   virtual void on_value(opened_envelope& answer) noexcept = 0;
   virtual void on_fault(fault&& why) noexcept = 0;
+  /// Its limit has passed: the answer may come still.
+  virtual void on_expiry(fault&& why) noexcept { on_fault(std::move(why)); }
+  /// What the callee has recorded of the call, if the caller's profile wants it: before the answer.
+  virtual void on_profile(std::vector<profile_event>&&) noexcept {}
 };
 
 /// A request that waits for its answer. Either `sink`, or the actor `sender` that knows it as
@@ -41,8 +47,16 @@ struct pending_request {
   bool wait = true;          ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
+  /// What becomes of it is a handler's business, an actor's, or that of a further attempt.
+  bool looked_after = false;
 
   explicit operator bool() const noexcept { return sink || sender; }
+};
+
+/// Requests that failed since their peer was lost.
+struct lost_requests {
+  std::size_t all = 0;
+  std::size_t of_program = 0;  ///< that the program made itself, in no handler, and for one attempt
 };
 
 /// The requests of a node that wait for an answer from elsewhere. Thread-safe. Whoever takes a
@@ -55,6 +69,9 @@ public:
 
   /// Empty when there is none that waits for `peer` (a late, doubled or foreign answer).
   pending_request take(std::uint64_t id, transport::rank_t peer);
+
+  /// Who waits for the answer; null: nobody, or an actor.
+  std::shared_ptr<reply_sink> sink_of(std::uint64_t id, transport::rank_t peer);
 
   /// Nobody waits for it any more: it stays as a late one. False when there is none that waits.
   bool give_up(std::uint64_t id, transport::rank_t peer);

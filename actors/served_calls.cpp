@@ -54,7 +54,7 @@ std::size_t served_calls::size() const {
 }
 
 bool call_cancelled() noexcept {
-  const auto call = current_call();
+  const auto call = current_served_call();
   auto* node = current_node();
   return call && node && node->actors().served().cancelled(call);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "actors/current.hpp"
+#include "actors/wait_all.hpp"
 
 namespace troupe {
 
@@ -32,6 +33,7 @@ private:
   node_core* const node_ = current_node();
   const std::uint64_t actor_ = current_actor();
   const detail::serving nothing_{{}};
+  const detail::calls_to_await::pause nobodys_;
 };
 
 /// While it lives, libtorch's state of the calling thread is as clean as a new one's: what arrives

@@ -38,13 +38,23 @@ struct call_options {
   bool urgent = false;
   bool overdraws = false;  ///< a call goes also where the window is full; later ones wait for that
   bool goes_back =
-      false;  ///< a call's tensors go by the callee's device map, as those of answers do
+      false;           ///< a call's tensors go by the callee's device map, as those of answers do
+  bool again = false;  ///< it is one of the attempts of a call with a `retry`
+  bool sync = false;   ///< who calls waits for the answer at once: `rpc_sync`
 };
+
+struct retry;
 
 namespace detail {
 
+/// As the last argument of a call: it is an `rpc_sync`.
+struct sync_t {};
+inline constexpr sync_t sync;
+
 template <class T>
 inline constexpr bool is_option = false;
+template <>
+inline constexpr bool is_option<sync_t> = true;
 template <>
 inline constexpr bool is_option<timeout> = true;
 template <>
@@ -70,6 +80,8 @@ call_options options_in(const Ts&... arguments) {
     if constexpr (std::is_same_v<type, timeout>) how.limit = one.limit;
     if constexpr (std::is_same_v<type, no_wait_t>) how.wait = false;
     if constexpr (std::is_same_v<type, priority>) how.urgent = one == priority::high;
+    if constexpr (std::is_same_v<type, retry>) how.again = true;
+    if constexpr (std::is_same_v<type, sync_t>) how.sync = true;
   };
   (take(arguments), ...);
   return how;

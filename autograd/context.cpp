@@ -13,7 +13,7 @@ detail::context_table& table_of(const node& here) { return detail::context_table
 
 // The same call as before, in the context of `what`.
 void enter(errand what) noexcept {
-  what.call = current_call();
+  what.call = current_served_call();
   troupe::detail::set_current_errand(std::move(what));
 }
 
@@ -75,6 +75,8 @@ gradients context::get_gradients() const {
   return part_->all_gradients();
 }
 
+recorded_graph context::recorded() const { return detail::recorded_by(*part_); }
+
 void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
               const pass_options& how) {
   const within none(0);
@@ -103,8 +105,32 @@ void backward_on_owner(const rref<at::Tensor>& root, const context& of, const pa
                                       timeout(std::chrono::milliseconds(0)));
 }
 
+namespace {
+
+void backward_by_id(const rref<at::Tensor>& root, std::uint64_t context, const pass_options& how) {
+  const within none(0);
+  const node here(root.core()->actors().rrefs().node());
+  here.rpc_sync<&backward_here>(root.owner(), root, context, how,
+                                timeout(std::chrono::milliseconds(0)));
+}
+
+}  // namespace
+
 gradients get_gradients(const node& here, std::uint64_t context) {
   return table_of(here).find(context)->all_gradients();
 }
 
+recorded_graph recorded(const node& here, std::uint64_t context) {
+  return detail::recorded_by(*table_of(here).find(context));
+}
+
 }  // namespace troupe::autograd
+
+namespace troupe {
+
+void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,
+                       const autograd::pass_options& how) {
+  autograd::backward_by_id(root, context, how);
+}
+
+}  // namespace troupe

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "autograd/distributed_pass.hpp"
+#include "autograd/recorded_graph.hpp"
 
 namespace troupe::autograd {
 
@@ -55,6 +56,9 @@ public:
   /// Those of this node's leaves, so far.
   gradients get_gradients() const;
 
+  /// What this node has recorded so far; nothing any more when the context has ended.
+  recorded_graph recorded() const;
+
 private:
   const node here_;
   const std::shared_ptr<detail::participant> part_;
@@ -80,6 +84,9 @@ private:
 /// What `rref::backward` does: a pass from a scalar of its owner, which takes part in the context.
 void backward_on_owner(const rref<at::Tensor>& root, const context& of,
                        const pass_options& how = {});
+inline void backward_on_owner(const rref<at::Tensor>& root, const context& of, bool retain_graph) {
+  backward_on_owner(root, of, pass_options{.retain_graph = retain_graph});
+}
 
 /// The context for which the calling thread works; 0: none.
 std::uint64_t current_context() noexcept;
@@ -91,5 +98,19 @@ void backward(const node& here, std::uint64_t context, const std::vector<at::Ten
 future<void> backward_async(const node& here, std::uint64_t context,
                             const std::vector<at::Tensor>& roots, const pass_options& how = {});
 gradients get_gradients(const node& here, std::uint64_t context);
+recorded_graph recorded(const node& here, std::uint64_t context);
 
 }  // namespace troupe::autograd
+
+namespace troupe {
+
+/// What `rref::backward` does, where it finds it, with the id of a context, in which the owner
+/// takes part.
+void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,
+                       const autograd::pass_options& how = {});
+inline void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,
+                              bool retain_graph) {
+  backward_on_owner(root, context, autograd::pass_options{.retain_graph = retain_graph});
+}
+
+}  // namespace troupe

@@ -106,9 +106,9 @@ troupe::detail::crossing context_table::begin(std::uint64_t context, peer& to) {
   return {context, next_number()};
 }
 
-void context_table::record(const troupe::detail::crossing& where, peer&,
+void context_table::record(const troupe::detail::crossing& where, peer& to,
                            std::vector<at::Tensor>&& sent) {
-  find(where.context)->add_send(where.number, sent);
+  find(where.context)->add_send(where.number, to, sent);
 }
 
 void context_table::forget(const troupe::detail::crossing& where) noexcept {
@@ -139,9 +139,11 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from,
   if (!part) part = find(where.context);  // which throws
   part->know(from);
   if (received.empty()) return;
-  const std::shared_ptr<receive_node> node(new receive_node(from, where.number, header.goes_back),
-                                           torch::autograd::deleteNode);
+  const std::shared_ptr<receive_node> node(
+      new receive_node(from, where.context, where.number, header.goes_back, part->scope()),
+      torch::autograd::deleteNode);
   receive_node::own(node, received);
+  part->add_receive(node);
 }
 
 void context_table::bury(const peer& whom) {

@@ -10,8 +10,8 @@ thread_local gradient_taker* taker_here = nullptr;
 
 }  // namespace
 
-send_node::send_node(const std::vector<at::Tensor>& sent)
-    : Node(torch::autograd::collect_next_edges(sent)) {
+send_node::send_node(peer& to, const std::vector<at::Tensor>& sent)
+    : Node(torch::autograd::collect_next_edges(sent)), to_(to) {
   for (const auto& one : sent) add_input_metadata(one);
 }
 
@@ -23,7 +23,8 @@ gradient_taker& gradient_taker::current(const peer& wanted_for) {
   if (taker_here) return *taker_here;
   throw invalid_argument("a backward pass of libtorch's own has come to a tensor from " +
                          wanted_for.info.name +
-                         ", where it ends: use troupe::autograd::context::backward");
+                         ", where it ends: use troupe::autograd::context::backward, or open a "
+                         "troupe::autograd::default_context around the calls and the pass");
 }
 
 void receive_node::own(const std::shared_ptr<receive_node>& self,

@@ -11,16 +11,20 @@ namespace troupe::autograd::detail {
 class send_node final : public torch::autograd::Node {
 public:
   /// `sent`: its tensors that require gradients.
-  explicit send_node(const std::vector<at::Tensor>& sent);
+  send_node(peer& to, const std::vector<at::Tensor>& sent);
 
+  peer& to() const noexcept { return to_; }
   std::string name() const override { return "troupe::send"; }
 
 private:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     return std::move(gradients);
   }
+
+  peer& to_;
 };
 
+class default_scope;
 class receive_node;
 
 /// Who takes the gradients that a pass has for tensors of other nodes: the pass that the calling
@@ -52,16 +56,25 @@ protected:
 /// What a message stands for in the graph of its receiver: the node whose results its tensors are.
 class receive_node final : public torch::autograd::Node {
 public:
-  /// `number`: of the message, at its sender; `came_back`: see call_options::goes_back. Makes
-  /// `received`, leaves that require gradients, its results: `own` does, once the node is shared.
-  receive_node(peer& from, std::uint64_t number, bool came_back)
-      : from_(from), number_(number), came_back_(came_back) {}
+  /// `number`: of the message, at its sender; `came_back`: see call_options::goes_back; `scope`: to
+  /// which the context belongs, if it is a default one. Makes `received`, leaves that require
+  /// gradients, its results: `own` does, once the node is shared.
+  receive_node(peer& from, std::uint64_t context, std::uint64_t number, bool came_back,
+               std::weak_ptr<default_scope> scope)
+      : from_(from),
+        context_(context),
+        number_(number),
+        came_back_(came_back),
+        scope_(std::move(scope)) {}
   static void own(const std::shared_ptr<receive_node>& self,
                   const std::vector<at::Tensor>& received);
 
   peer& from() const noexcept { return from_; }
+  std::uint64_t context() const noexcept { return context_; }
   std::uint64_t number() const noexcept { return number_; }
   bool came_back() const noexcept { return came_back_; }
+  /// Null: the context is no default one, or its scope is over.
+  std::shared_ptr<default_scope> scope() const noexcept { return scope_.lock(); }
   std::string name() const override { return "troupe::receive"; }
 
 private:
@@ -71,8 +84,10 @@ private:
   }
 
   peer& from_;
+  const std::uint64_t context_;
   const std::uint64_t number_;
   const bool came_back_;
+  const std::weak_ptr<default_scope> scope_;
 };
 
 }  // namespace troupe::autograd::detail

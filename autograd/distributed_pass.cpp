@@ -68,8 +68,16 @@ public:
 
   const pass_info& info() const noexcept { return pass_; }
 
-  future<void> run(const std::vector<at::Tensor>& roots) {
-    return begin<run_from_roots>([&](auto& first) { first.roots = roots; });
+  /// The gradients of leaves are added to their .grad.
+  void write_grad() noexcept { pass_.into_grad = true; }
+
+  /// `gradients`: of the roots; ones if it is empty.
+  future<void> run(const std::vector<at::Tensor>& roots,
+                   const std::vector<at::Tensor>& gradients = {}) {
+    return begin<run_from_roots>([&](auto& first) {
+      first.roots = roots;
+      first.gradients = gradients;
+    });
   }
   future<void> walk(const std::vector<at::Tensor>& roots) {
     return begin<walk_from_roots>([&](auto& first) { first.roots = roots; });
@@ -145,20 +153,18 @@ private:
   const pass_info& pass_;
 };
 
-}  // namespace
+// In a pass of libtorch's engine, that of a hook say, there cannot be another one on this thread.
+bool may_run_here() { return torch::autograd::get_current_graph_task_id() == -1; }
 
-void run_pass(const node& here, const std::shared_ptr<participant>& part,
-              const std::vector<at::Tensor>& roots, const pass_options& how) {
-  check_roots(roots);
-  // In a pass of libtorch's engine, that of a hook say, there cannot be another one on this thread.
-  const bool on_this_thread = torch::autograd::get_current_graph_task_id() == -1;
-  started_pass pass(here, part, how, on_this_thread);
+// Returns when it is over.
+void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::Tensor>& roots,
+                const std::vector<at::Tensor>& gradients) {
   pass.refuse_within_itself();
   const steps_of these(pass.info());
   std::optional<expected_calls::scope> serves;
   if (on_this_thread) serves.emplace(these);
   try {
-    pass.run(roots).get();
+    pass.run(roots, gradients).get();
     if (pass.blocked()) {
       pass.walk(roots).get();
       pass.resume().get();
@@ -168,6 +174,26 @@ void run_pass(const node& here, const std::shared_ptr<participant>& part,
     pass.forget();
     throw;
   }
+}
+
+}  // namespace
+
+void run_pass(const node& here, const std::shared_ptr<participant>& part,
+              const std::vector<at::Tensor>& roots, const pass_options& how) {
+  check_roots(roots);
+  const bool on_this_thread = may_run_here();
+  started_pass pass(here, part, how, on_this_thread);
+  run_to_end(pass, on_this_thread, roots, {});
+}
+
+void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
+                    const at::Tensor& root, const at::Tensor& gradient, const pass_options& how) {
+  const bool on_this_thread = may_run_here();
+  started_pass pass(here, part, how, on_this_thread);
+  pass.write_grad();
+  std::vector<at::Tensor> gradients;
+  if (gradient.defined()) gradients.push_back(gradient);
+  run_to_end(pass, on_this_thread, {root}, gradients);
 }
 
 namespace {

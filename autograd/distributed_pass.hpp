@@ -22,7 +22,13 @@ namespace detail {
 void run_pass(const node& here, const std::shared_ptr<participant>& part,
               const std::vector<at::Tensor>& roots, const pass_options& how);
 
-/// The same, on the node's threads.
+/// What libtorch's own `backward` does, over nodes: starts with `gradient` of the one root, which
+/// has its sizes (undefined: with one, and the root is a scalar), and adds the gradients of leaves
+/// to their .grad, on all nodes. Mode smart.
+void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
+                    const at::Tensor& root, const at::Tensor& gradient, const pass_options& how);
+
+/// The same as run_pass, on the node's threads.
 future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>& part,
                             const std::vector<at::Tensor>& roots, const pass_options& how);
 

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace troupe::autograd {
 
@@ -32,5 +34,20 @@ void gradients::add(const at::Tensor& of, at::Tensor&& gradient) {
     held = at::add(held, gradient);
   }
 }
+
+namespace detail {
+
+void add_to_grad(const at::Tensor& leaf, at::Tensor&& gradient) {
+  // The engine takes over what no other tensor is. Those that have come in one message may still
+  // have one memory, to which the next pass would add twice.
+  torch::autograd::variable_list one;
+  if (at::GradMode::is_enabled() || is_alone(gradient))
+    one.push_back(std::move(gradient));
+  else
+    one.push_back(gradient.clone());
+  (*torch::autograd::impl::grad_accumulator(leaf))(std::move(one));
+}
+
+}  // namespace detail
 
 }  // namespace troupe::autograd

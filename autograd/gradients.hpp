@@ -37,4 +37,11 @@ private:
   std::unordered_map<const c10::TensorImpl*, entry> all_;
 };
 
+namespace detail {
+
+/// Adds to the .grad of a leaf, as libtorch's engine does. Several threads may add at once.
+void add_to_grad(const at::Tensor& leaf, at::Tensor&& gradient);
+
+}  // namespace detail
+
 }  // namespace troupe::autograd

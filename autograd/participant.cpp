@@ -19,8 +19,8 @@ std::vector<peer*> participant::known() const {
   return {known_.begin(), known_.end()};
 }
 
-void participant::add_send(std::uint64_t number, const std::vector<at::Tensor>& sent) {
-  const std::shared_ptr<send_node> made(new send_node(sent), torch::autograd::deleteNode);
+void participant::add_send(std::uint64_t number, peer& to, const std::vector<at::Tensor>& sent) {
+  const std::shared_ptr<send_node> made(new send_node(to, sent), torch::autograd::deleteNode);
   const std::lock_guard lock(mutex_);
   if (!ended_) sends_.emplace(number, made);
 }
@@ -34,6 +34,11 @@ void participant::remove_send(std::uint64_t number) {
   }
 }
 
+void participant::add_receive(std::shared_ptr<receive_node> one) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) receives_.push_back(std::move(one));
+}
+
 std::shared_ptr<send_node> participant::find_send(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto place = sends_.find(number);
@@ -43,6 +48,21 @@ std::shared_ptr<send_node> participant::find_send(std::uint64_t number) const {
 std::map<std::uint64_t, std::shared_ptr<send_node>> participant::sends() const {
   const std::lock_guard lock(mutex_);
   return sends_;
+}
+
+std::vector<std::shared_ptr<receive_node>> participant::receives() const {
+  const std::lock_guard lock(mutex_);
+  return receives_;
+}
+
+void participant::belong_to(std::weak_ptr<default_scope> scope) {
+  const std::lock_guard lock(mutex_);
+  scope_ = std::move(scope);
+}
+
+std::weak_ptr<default_scope> participant::scope() const {
+  const std::lock_guard lock(mutex_);
+  return scope_;
 }
 
 void participant::add_gradient(const at::Tensor& of, at::Tensor&& gradient) {
@@ -88,6 +108,7 @@ void participant::bury(const peer& whom) {
 
 pass_worker participant::end(const std::string& why) {
   decltype(sends_) sends;
+  decltype(receives_) receives;
   decltype(watches_) watches;
   gradients last;
   pass_worker worker;
@@ -95,6 +116,7 @@ pass_worker participant::end(const std::string& why) {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     sends.swap(sends_);
+    receives.swap(receives_);
     watches.swap(watches_);
     std::swap(last, gradients_);
     std::swap(worker, worker_);

@@ -39,12 +39,19 @@ public:
   std::vector<peer*> known() const;
 
   /// The message's tensors that require gradients.
-  void add_send(std::uint64_t number, const std::vector<at::Tensor>& sent);
+  void add_send(std::uint64_t number, peer& to, const std::vector<at::Tensor>& sent);
   void remove_send(std::uint64_t number);
+  void add_receive(std::shared_ptr<receive_node> one);
 
   /// Null: there is none of that number.
   std::shared_ptr<send_node> find_send(std::uint64_t number) const;
   std::map<std::uint64_t, std::shared_ptr<send_node>> sends() const;
+  std::vector<std::shared_ptr<receive_node>> receives() const;
+
+  /// It is a default context: before anybody else knows of it.
+  void belong_to(std::weak_ptr<default_scope> scope);
+  /// Expired: it is none.
+  std::weak_ptr<default_scope> scope() const;
 
   /// Adds to the gradient of a leaf of this node.
   void add_gradient(const at::Tensor& of, at::Tensor&& gradient);
@@ -77,6 +84,8 @@ private:
   mutable std::mutex mutex_;
   std::set<peer*, by_rank> known_;
   std::map<std::uint64_t, std::shared_ptr<send_node>> sends_;
+  std::vector<std::shared_ptr<receive_node>> receives_;  // for who looks at the graph
+  std::weak_ptr<default_scope> scope_;
   gradients gradients_;
   std::map<std::uint64_t, std::shared_ptr<pass_watch>> watches_;
   pass_worker worker_;

@@ -17,8 +17,9 @@ pass_actor::behavior_type run_passes(pass_actor::pointer, std::shared_ptr<pass_d
                           [&](pass_part& pass, steps& caused) { pass.walk(what.numbers, caused); });
       },
       [desk](const run_from_roots& what) {
-        return desk->step(what.pass, what.pass.number,
-                          [&](pass_part& pass, steps& caused) { pass.run(what.roots, caused); });
+        return desk->step(what.pass, what.pass.number, [&](pass_part& pass, steps& caused) {
+          pass.run(what.roots, what.gradients, caused);
+        });
       },
       [desk](gradients_arrive& what) {
         return desk->step(what.pass, what.step, [&](pass_part& pass, steps& caused) {

@@ -26,8 +26,10 @@ struct pass_info {
   pass_mode mode = pass_mode::smart;
   bool keep_graph = false;
   bool create_graph = false;
+  bool into_grad = false;  ///< gradients of leaves are added to their .grad, on all nodes
 };
-TROUPE_MESSAGE_EXTERN(pass_info, context, number, starter, mode, keep_graph, create_graph)
+TROUPE_MESSAGE_EXTERN(pass_info, context, number, starter, mode, keep_graph, create_graph,
+                      into_grad)
 
 /// Where a node stands in a pass.
 struct pass_standing {
@@ -85,10 +87,11 @@ struct resume {
 };
 TROUPE_MESSAGE_EXTERN(resume, pass, step)
 
-/// The roots' gradients are one.
+/// The roots' gradients: one if there are none.
 struct run_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
+  std::vector<at::Tensor> gradients;
 };
 TROUPE_LOCAL_MESSAGE(run_from_roots)
 

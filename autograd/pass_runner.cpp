@@ -81,15 +81,17 @@ void pass_part::leave_out_unmarked() {
   executor_->leave_out(out);
 }
 
-void pass_part::run(const std::vector<at::Tensor>& roots, steps& caused) {
+void pass_part::run(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& gradients,
+                    steps& caused) {
   // A call of this node to itself may have been quicker.
   if (planned_) throw internal_error("gradients have come before the roots' of a backward pass");
   add_roots(plan_, roots, {});
   complete_plan();
-  std::vector<std::vector<at::Tensor>> ones;
-  for (const auto& root : roots) ones.push_back({at::ones_like(root)});
+  std::vector<std::vector<at::Tensor>> first;
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    first.push_back({gradients.empty() ? at::ones_like(roots[i]) : gradients[i]});
   ++arrivals_;
-  arrive(0, std::move(ones), caused);
+  arrive(0, std::move(first), caused);
 }
 
 namespace {
@@ -135,8 +137,12 @@ void pass_part::resume(steps& caused) {
 void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
                        steps& caused) {
   const backward_options how{what_.keep_graph, what_.create_graph};
-  const auto to_leaf = [part = part_](const at::Tensor& leaf, at::Tensor gradient) {
-    part->add_gradient(leaf, std::move(gradient));
+  const auto to_leaf = [part = part_, into_grad = what_.into_grad](const at::Tensor& leaf,
+                                                                   at::Tensor gradient) {
+    if (into_grad)
+      add_to_grad(leaf, std::move(gradient));
+    else
+      part->add_gradient(leaf, std::move(gradient));
   };
   if (!executor_ && plan_.ends().empty() && gradients.size() == plan_.entries().size()) {
     const troupe::detail::serving now(works_for());

@@ -26,8 +26,10 @@ public:
   void walk(const std::vector<std::uint64_t>& numbers, steps& caused);
 
   /// Gradients are there; runs what they set free. Appends the steps of those to whom it sends
-  /// gradients. Throws backward_error, invalid_argument.
-  void run(const std::vector<at::Tensor>& roots, steps& caused);
+  /// gradients. `gradients`: of the roots, ones if it is empty. Throws backward_error,
+  /// invalid_argument.
+  void run(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& gradients,
+           steps& caused);
   void run(gradients_arrive&& what, steps& caused);
 
   /// The walk is over.

@@ -65,7 +65,7 @@ future<step_report> serve_step(Message what) {
   auto& here = *current_node();
   auto& table = context_table::of(here);
   const auto pass = what.pass;
-  const bool asked_by_starter = current_call().from->rank() == pass.starter;
+  const bool asked_by_starter = current_served_call().from->rank() == pass.starter;
   auto step =
       troupe::detail::request_here(here, table.actor_of(table.find(pass.context)), std::move(what));
   if (!asked_by_starter)

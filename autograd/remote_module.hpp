@@ -91,7 +91,7 @@ public:
   /// Options as for a call. Throws like a call.
   template <class... Args>
   auto forward(const Args&... args) const {
-    return forward_async(args...).get();
+    return forward_async(args..., detail::sync).get();
   }
 
   /// The same without waiting.

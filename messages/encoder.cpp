@@ -8,6 +8,16 @@
 
 namespace troupe {
 
+namespace {
+
+[[noreturn]] void throw_not_in_message() {
+  throw encode_error(
+      "an rref can only be written into a call or message between nodes, where its owner hears of "
+      "it: write its value elsewhere, which to_here gets");
+}
+
+}  // namespace
+
 void encoder::put_tensor(const at::Tensor& x) {
   if (!tensors_) throw encode_error("a tensor cannot be written here");
   put(tensors_->add(x));
@@ -19,7 +29,7 @@ void encoder::put_handle(const caf::strong_actor_ptr& x) {
 }
 
 void encoder::put_reference(const std::shared_ptr<detail::rref_core>& x) {
-  if (!handles_) throw encode_error("an rref cannot be written outside of a node");
+  if (!handles_) throw_not_in_message();
   handles_->write_reference(*this, x);
 }
 

@@ -81,6 +81,10 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setRecorded(header.recorded);
   root.setGoesBack(header.goes_back);
   root.setUnrecorded(header.unrecorded);
+  root.setProfiled(header.profiled);
+  root.setProfiledShapes(header.profiled_shapes);
+  root.setProfiledMemory(header.profiled_memory);
+  root.setLimit(header.limit);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -179,6 +183,10 @@ void opened_envelope::read() {
              root.getRecorded(),
              root.getGoesBack(),
              root.getUnrecorded(),
+             root.getProfiled(),
+             root.getProfiledShapes(),
+             root.getProfiledMemory(),
+             root.getLimit(),
              root.getEpoch(),
              root.getJob(),
              root.getIncarnation(),

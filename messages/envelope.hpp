@@ -27,6 +27,10 @@ struct envelope_header {
   bool recorded = false;
   bool goes_back = false;  ///< its tensors go by the receiver's device map, the other way
   bool unrecorded = false;
+  bool profiled = false;  ///< of a call: its caller's profile wants to know of it
+  bool profiled_shapes = false;
+  bool profiled_memory = false;
+  std::uint32_t limit = 0;  ///< how long its caller waits, in ms; 0: not known
   std::uint32_t epoch = 0;
   std::uint64_t job = 0;
   std::uint64_t incarnation = 0;

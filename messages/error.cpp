@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,11 @@ std::string sentence(const fault& f) {
     if (!f.function.empty()) out += f.function;
     if (!f.function.empty() && !f.node.empty()) out += ' ';
     if (!f.node.empty()) out += "on " + f.node;
+    for (std::size_t begin = 0; begin < f.via.size();) {
+      const auto end = std::min(f.via.find('\n', begin), f.via.size());
+      out += ", called by " + f.via.substr(begin, end - begin);
+      begin = end + 1;
+    }
     out += ']';
   }
   return out;
@@ -59,6 +65,7 @@ const char* name_of(errc code) noexcept {
     case errc::cancelled: return "cancelled";
     case errc::unknown_context: return "unknown context";
     case errc::type_mismatch: return "type mismatch";
+    case errc::leaked_rref: return "leaked rref";
   }
   return nullptr;
 }
@@ -117,6 +124,7 @@ template class error_of<errc::rref_gone>;
 template class error_of<errc::cancelled>;
 template class error_of<errc::unknown_context>;
 template class error_of<errc::type_mismatch>;
+template class error_of<errc::leaked_rref>;
 
 std::exception_ptr to_exception(fault f) {
   switch (f.code) {
@@ -141,6 +149,7 @@ std::exception_ptr to_exception(fault f) {
     case errc::cancelled: return std::make_exception_ptr(cancelled_error(std::move(f)));
     case errc::unknown_context: return std::make_exception_ptr(unknown_context(std::move(f)));
     case errc::type_mismatch: return std::make_exception_ptr(type_mismatch(std::move(f)));
+    case errc::leaked_rref: return std::make_exception_ptr(leaked_rref_error(std::move(f)));
   }
   return std::make_exception_ptr(internal_error(std::move(f)));
 }
@@ -150,7 +159,26 @@ namespace {
 // Of what an exception says: an error shall not be longer than the message that led to it.
 constexpr std::size_t longest_text = 16 * 1024;
 
+// Of the calls that pass an error on: a recursion over nodes may be a thousand deep.
+constexpr std::size_t longest_via = 2 * 1024;
+
 std::atomic<throw_tracer> tracer{nullptr};
+
+// `f` was thrown in that function, where it began or to which it came.
+void complete(fault& f, const std::string& node, const std::string& function) {
+  if (f.via.empty() && (f.node.empty() || node.empty() || f.node == node)) {
+    const bool began_here = f.node.empty() || f.function.empty() || f.function == function;
+    if (f.node.empty()) f.node = node;
+    if (f.function.empty()) f.function = function;
+    if (began_here) return;
+  }
+  if (node.empty() || function.empty()) return;
+  const auto passed = function + " on " + node;
+  const auto last = f.via.substr(f.via.rfind('\n') + 1);
+  if (last == passed || last == "...") return;
+  if (!f.via.empty()) f.via += '\n';
+  f.via += f.via.size() < longest_via ? passed : "...";
+}
 
 }  // namespace
 
@@ -169,8 +197,7 @@ fault describe(std::exception_ptr thrown, std::string node, std::string function
     std::rethrow_exception(std::move(thrown));
   } catch (const error& e) {
     out = e.fault();
-    if (out.node.empty()) out.node = std::move(node);
-    if (out.function.empty()) out.function = std::move(function);
+    complete(out, node, function);
     return out;
   } catch (const std::exception& e) {
     // The calls that led to an error of libtorch are no part of what it says.

@@ -31,6 +31,7 @@ enum class errc : std::uint8_t {
   cancelled,         ///< the caller has given the call up
   unknown_context,   ///< the autograd context has ended, or never was
   type_mismatch,     ///< a type has other fields on the other node
+  leaked_rref,       ///< references were left at a shutdown
 };
 
 /// The name of `code`, as in the list above.
@@ -47,13 +48,17 @@ struct fault {
   /// remote_error: the calls that led to it on the callee, one a line, if that is a debug build.
   /// type_mismatch: what differs, and what it is made of on the node.
   std::string trace{};
+  /// The calls that passed it on because they did not catch it, one a line, the one that had made
+  /// the failed call first: "evaluate on trainer1". Empty: whoever has the error has made the call.
+  std::string via{};
 };
 
 /// Sets the code of a fault that comes from elsewhere. One of a newer version becomes
 /// errc::internal, its number in the text.
 void set_code(fault& f, unsigned code);
 
-/// Base of all that Troupe throws. `what()` is the fault's text with node and function.
+/// Base of all that Troupe throws. `what()` is the fault's text with node and function, and with
+/// those through which it came: "no such key [load on ps, called by evaluate on trainer1]".
 class error : public std::runtime_error {
 public:
   explicit error(struct fault f);
@@ -96,6 +101,7 @@ using rref_gone = error_of<errc::rref_gone>;
 using cancelled_error = error_of<errc::cancelled>;
 using unknown_context = error_of<errc::unknown_context>;
 using type_mismatch = error_of<errc::type_mismatch>;
+using leaked_rref_error = error_of<errc::leaked_rref>;
 
 // Compiled once, in error.cpp.
 extern template class error_of<errc::internal>;
@@ -119,12 +125,14 @@ extern template class error_of<errc::rref_gone>;
 extern template class error_of<errc::cancelled>;
 extern template class error_of<errc::unknown_context>;
 extern template class error_of<errc::type_mismatch>;
+extern template class error_of<errc::leaked_rref>;
 
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);
 
 /// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of
-/// ours keeps its code and fields, anything else becomes a remote_error with its type and text.
+/// ours keeps its code and fields, anything else becomes a remote_error with its type and text. An
+/// error about another call has come through this one: `via` says so.
 fault describe(std::exception_ptr thrown, std::string node, std::string function);
 
 /// Who knows where an exception was thrown: the calls that led there, one a line; empty when they

@@ -47,13 +47,14 @@ void write_fault(const fault& f, schema::Fault::Builder out) {
   write_text(f.function, [&](unsigned n) { return out.initFunction(n); });
   write_text(f.type, [&](unsigned n) { return out.initType(n); });
   write_text(f.trace, [&](unsigned n) { return out.initTrace(n); });
+  write_text(f.via, [&](unsigned n) { return out.initVia(n); });
   out.setLimitMs(f.limit.count());
 }
 
 std::size_t fault_words(const fault& f) noexcept {
   std::size_t total =
       schema::Fault::_capnpPrivate::dataWordSize + schema::Fault::_capnpPrivate::pointerCount;
-  for (const auto* text : {&f.text, &f.node, &f.function, &f.type, &f.trace})
+  for (const auto* text : {&f.text, &f.node, &f.function, &f.type, &f.trace, &f.via})
     total += std::min(text->size(), max_fault_text) / 8 + 1;
   return total;
 }
@@ -66,6 +67,7 @@ fault read_fault(schema::Fault::Reader in) {
     out.function = read_text(in.getFunction(), "function");
     out.type = read_text(in.getType(), "type");
     out.trace = read_text(in.getTrace(), "trace");
+    out.via = read_text(in.getVia(), "via");
     set_code(out, in.getCode());
     // What `chrono` converts to nanoseconds must not overflow.
     constexpr auto longest = std::numeric_limits<std::int64_t>::max() / 1'000'000;

@@ -1,15 +1,53 @@
 #include "messages/log.hpp"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <algorithm>
+#include <string_view>
+
 namespace troupe {
+
+namespace {
+
+class line_formatter final : public spdlog::formatter {
+public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    std::string_view rest(message.payload.data(), message.payload.size());
+    while (rest.ends_with('\n')) rest.remove_suffix(1);
+    auto line = message;
+    bool first = true;
+    do {
+      const auto end = rest.find('\n');
+      line.payload = spdlog::string_view_t(rest.data(), std::min(end, rest.size()));
+      line_.format(line, out);
+      if (first) {  // a sink colours one stretch
+        message.color_range_start = line.color_range_start;
+        message.color_range_end = line.color_range_end;
+        first = false;
+      }
+      rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+    } while (!rest.empty());
+  }
+
+  std::unique_ptr<spdlog::formatter> clone() const override { return make_log_formatter(); }
+
+private:
+  spdlog::pattern_formatter line_{"[troupe] [%^%l%$] %v"};
+};
+
+}  // namespace
+
+std::unique_ptr<spdlog::formatter> make_log_formatter() {
+  return std::make_unique<line_formatter>();
+}
 
 spdlog::logger& log() {
   // Never destroyed: threads may log until the process ends.
   static const auto& logger = *new std::shared_ptr<spdlog::logger>([] {
     if (auto given = spdlog::get("troupe")) return given;
     auto made = spdlog::stderr_color_mt("troupe");
-    made->set_pattern("[troupe] [%^%l%$] %v");
+    made->set_formatter(make_log_formatter());
     return made;
   }());
   return *logger;

@@ -18,7 +18,7 @@ constexpr auto category = caf::atom("troupe");
 caf::error to_caf(const fault& f) {
   return caf::error(static_cast<std::uint8_t>(f.code), category,
                     caf::make_message(f.text, f.node, f.function, f.type,
-                                      static_cast<std::int64_t>(f.limit.count()), f.trace));
+                                      static_cast<std::int64_t>(f.limit.count()), f.trace, f.via));
 }
 
 bool is_troupe(const caf::error& e) noexcept { return e && e.category() == category; }
@@ -31,7 +31,7 @@ fault to_fault(const caf::error& e) {
   }
   if (is_troupe(e) && e.context()
                           .match_elements<std::string, std::string, std::string, std::string,
-                                          std::int64_t, std::string>()) {
+                                          std::int64_t, std::string, std::string>()) {
     f.text = e.context().get_as<std::string>(0);
     f.node = e.context().get_as<std::string>(1);
     f.function = e.context().get_as<std::string>(2);
@@ -41,6 +41,7 @@ fault to_fault(const caf::error& e) {
     constexpr auto longest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
     f.limit = std::chrono::milliseconds(std::clamp<std::int64_t>(limit, 0, longest));
     f.trace = e.context().get_as<std::string>(5);
+    f.via = e.context().get_as<std::string>(6);
     set_code(f, e.code());
     return f;
   }

@@ -22,10 +22,11 @@ struct layout {
   std::uint64_t root;
   std::uint16_t version;
   std::uint16_t kind;
-  std::uint16_t flags;  // bit 0: urgent, bit 1: recorded, bit 2: goesBack, bit 3: unrecorded
+  // From bit 0: urgent, recorded, goesBack, unrecorded, profiled, profiledShapes, profiledMemory.
+  std::uint16_t flags;
   std::uint16_t body_tag;
   std::uint32_t epoch;
-  std::uint32_t unused;
+  std::uint32_t limit;
   std::uint64_t job, incarnation, sequence, target, request, sender;
   std::uint64_t body, tensors, fault;  // pointers
 };
@@ -53,10 +54,13 @@ frame write_plain_envelope(const envelope_header& header, std::span<const std::b
   head.root = root_pointer;
   head.version = protocol_version;
   head.kind = static_cast<std::uint16_t>(header.kind);
-  head.flags = static_cast<std::uint16_t>((header.urgent ? 1 : 0) | (header.recorded ? 2 : 0) |
-                                          (header.goes_back ? 4 : 0) | (header.unrecorded ? 8 : 0));
+  head.flags = static_cast<std::uint16_t>(
+      (header.urgent ? 1 : 0) | (header.recorded ? 2 : 0) | (header.goes_back ? 4 : 0) |
+      (header.unrecorded ? 8 : 0) | (header.profiled ? 16 : 0) | (header.profiled_shapes ? 32 : 0) |
+      (header.profiled_memory ? 64 : 0));
   head.body_tag = inline_body;
   head.epoch = header.epoch;
+  head.limit = header.limit;
   head.job = header.job;
   head.incarnation = header.incarnation;
   head.sequence = header.sequence;
@@ -93,7 +97,11 @@ std::optional<plain_envelope> read_plain_envelope(std::span<const std::byte> byt
   out.header.recorded = (head.flags & 2) != 0;
   out.header.goes_back = (head.flags & 4) != 0;
   out.header.unrecorded = (head.flags & 8) != 0;
+  out.header.profiled = (head.flags & 16) != 0;
+  out.header.profiled_shapes = (head.flags & 32) != 0;
+  out.header.profiled_memory = (head.flags & 64) != 0;
   out.header.epoch = head.epoch;
+  out.header.limit = head.limit;
   out.header.job = head.job;
   out.header.incarnation = head.incarnation;
   out.header.sequence = head.sequence;

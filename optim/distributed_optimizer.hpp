@@ -6,10 +6,11 @@
 
 namespace troupe {
 
-/// An optimizer of libtorch (SGD, Adam, AdamW, Adagrad, RMSprop, LBFGS; others with
-/// `optimizer_traits`) over parameters on any nodes, which it steps where they are: one shard, a
-/// typed actor, on each node that owns some. Gradients come from distributed autograd contexts;
-/// `.grad` of a parameter is neither read nor written, and there is nothing to set to zero.
+/// An optimizer over parameters on any nodes, which it steps where they are: one of libtorch (SGD,
+/// Adam, AdamW, Adagrad, RMSprop, LBFGS), one of those here (adadelta, adamax, nadam, rprop), or
+/// your own with `optimizer_traits`. There is one shard, a typed actor, on each node that owns
+/// some. Gradients come from distributed autograd contexts; `.grad` of a parameter is neither read
+/// nor written, and there is nothing to set to zero.
 ///
 /// Sendable, and copied as a handle: trainers that get a copy step the same shards, one after the
 /// other, which end when the last copy has gone. Optimizers of their own over the same parameters

@@ -40,10 +40,19 @@ struct parameter_group {
   std::optional<Options> options{};
 };
 
-/// What an optimizer derived from libtorch's is made with. To be specialised for your own: its
-/// constructor takes `(std::vector<torch::optim::OptimizerParamGroup>, options)`, its options and
-/// its state of a parameter are derived from libtorch's, and it finds that state in `state()` by
-/// the parameter's TensorImpl.
+/// What an optimizer derived from libtorch's is made with. To be specialised for your own, which
+/// `stepwise_optimizer` makes shorter; docs/programming.md has a program that does. Members:
+///
+///     using options = ...;                           // derived from libtorch's OptimizerOptions
+///     using state = ...;                             // of one parameter: OptimizerParamState
+///     static constexpr bool needs_closure = false;   // true: evaluates the loss itself
+///     static options some_options();                 // any, to be read into
+///
+/// Both types write and read all that they are in `serialize`, as libtorch's do, and have `clone`,
+/// `get_lr` and `set_lr`; a state has a default constructor, and copies of it share its tensors.
+/// The optimizer's constructor takes `(std::vector<torch::optim::OptimizerParamGroup>, options)`,
+/// it finds a parameter's state in `state()` by the parameter's TensorImpl, and keeps nothing else
+/// from one step to the next. One with `needs_closure` gets all of its parameters on one node.
 template <class Optimizer>
 struct optimizer_traits;
 

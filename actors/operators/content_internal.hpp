@@ -10,6 +10,9 @@
 
 namespace troupe::detail {
 
+/// Of an operator's name in an error: what is longer is none that there is.
+inline constexpr std::size_t longest_shown_name = 200;
+
 /// A device in two bytes: at::Device has none to begin with.
 struct device_id {
   std::int8_t type = 0;

@@ -144,12 +144,32 @@ template std::vector<bool> op_value::as() const;
 template std::vector<at::Tensor> op_value::as() const;
 template std::vector<std::optional<at::Tensor>> op_value::as() const;
 
-void op_result::expect(std::size_t count) const {
-  if (size() == count) return;
+std::string op_result::types() const {
   std::string types;
   for (const auto& one : values_) types += (types.empty() ? "" : ", ") + std::string(one.type());
-  throw invalid_argument("an operator has returned " + std::to_string(size()) + " values, (" +
-                         types + "), and " + std::to_string(count) + " were asked for");
+  return '(' + types + ')';
+}
+
+void op_result::fail(const std::string& how) const {
+  fault why;
+  why.function = name_.substr(0, detail::longest_shown_name);
+  why.text = (name_.empty() ? "an operator" : why.function) + " has returned " + how;
+  throw invalid_argument(std::move(why));
+}
+
+void op_result::expect(std::size_t count) const {
+  if (size() == count) return;
+  fail(std::to_string(size()) + " values, " + types() + ", and " + std::to_string(count) +
+       " were asked for");
+}
+
+void op_result::lack(std::size_t place) const {
+  fail(std::to_string(size()) + " values, " + types() + ", and none at place " +
+       std::to_string(place) + ", counted from 0");
+}
+
+void op_result::refuse(const invalid_argument& why) const {
+  fail(types() + ": " + why.fault().text);
 }
 
 caf::error inspect(encoder& out, op_value& x) {
@@ -171,11 +191,13 @@ caf::error inspect(decoder& in, op_value& x) {
 
 caf::error inspect(encoder& out, op_result& x) {
   out.put(x.values_);
+  out.put(x.name_);
   return caf::none;
 }
 
 caf::error inspect(decoder& in, op_result& x) {
   in.get_into(x.values_);
+  in.get_into(x.name_);
   return caf::none;
 }
 

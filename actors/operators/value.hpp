@@ -56,6 +56,18 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
+/// May an rref keep what an operator has returned as a T? No text: of that `remote` makes a value.
+template <class T>
+inline constexpr bool is_kept_result =
+    std::is_arithmetic_v<T> ||
+    one_of<T, op_result, at::Tensor, std::complex<double>, c10::ScalarType, c10::Layout,
+           c10::MemoryFormat, std::vector<std::int64_t>, std::vector<double>, std::vector<bool>,
+           std::vector<at::Tensor>, std::vector<std::optional<at::Tensor>>>;
+template <class T>
+inline constexpr bool is_kept_result<std::optional<T>> = is_kept_result<T>;
+template <class... Ts>
+inline constexpr bool is_kept_result<std::tuple<Ts...>> = (is_kept_result<Ts> && ...);
+
 }  // namespace detail
 
 /// An argument or a result of an operator: a tensor, a number, a text, a dtype, a layout, a memory
@@ -160,7 +172,9 @@ private:
 class op_result {
 public:
   op_result() = default;
-  explicit op_result(std::vector<op_value> values) noexcept : values_(std::move(values)) {}
+  /// `name`: of the operator, for errors; empty: nobody knows.
+  explicit op_result(std::vector<op_value> values, std::string name = {}) noexcept
+      : values_(std::move(values)), name_(std::move(name)) {}
 
   std::size_t size() const noexcept { return values_.size(); }
   const op_value& operator[](std::size_t i) const { return values_.at(i); }  ///< checked
@@ -172,27 +186,49 @@ public:
   }
 
   /// The one result as a T, or all of them as a std::tuple; see op_value::to. Throws
-  /// invalid_argument when there are more or less, or they are of other types.
+  /// invalid_argument when there are more or less, or they are of other types, which says what the
+  /// operator has returned.
   template <class T>
   T to() const {
     if constexpr (requires { std::tuple_size<T>::value; }) {
       expect(std::tuple_size_v<T>);
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return T{values_[I].template to<std::tuple_element_t<I, T>>()...};
+        return T{part<std::tuple_element_t<I, T>>(I)...};
       }
       (std::make_index_sequence<std::tuple_size_v<T>>());
     } else {
-      return only().template to<T>();
+      expect(1);
+      return part<T>(0);
     }
+  }
+
+  /// The result at that place, from 0, as a T. Throws invalid_argument, like `to`.
+  template <class T>
+  T at(std::size_t place) const {
+    if (place >= size()) lack(place);
+    return part<T>(place);
   }
 
   friend caf::error inspect(encoder& out, op_result& x);
   friend caf::error inspect(decoder& in, op_result& x);
 
 private:
+  template <class T>
+  T part(std::size_t place) const {
+    try {
+      return values_[place].template to<T>();
+    } catch (const invalid_argument& why) {
+      refuse(why);
+    }
+  }
   void expect(std::size_t count) const;
+  [[noreturn]] void lack(std::size_t place) const;
+  [[noreturn]] void refuse(const invalid_argument& why) const;
+  [[noreturn]] void fail(const std::string& how) const;
+  std::string types() const;
 
   std::vector<op_value> values_;
+  std::string name_;
 };
 
 namespace detail {

@@ -39,6 +39,37 @@ struct fetch {
 template <class T>
 const bool fetch<T>::registered = add_function(function_entry_of<fetch<T>>());
 
+/// Asks whether the value of an rref has been made: answered when it has, or never will be.
+template <class T>
+struct await_value {
+  static constexpr std::string_view name = "rref::created";
+  using structure = detail::structure<void>;
+  static std::uint64_t hash() { return kept_identity<await_value>(); }
+  static std::uint64_t name_hash() { return type_hash<await_value>(); }
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    const auto id = in.get<rref_id>();
+    in.expect_end();
+    const auto state = handles.actors().rrefs().find(id, value_type::of<T>());
+    if (state->ready()) return answer(*state, reply);
+    auto kept = std::make_shared<reply_token>(std::move(reply));
+    state->when_ready(make_continuation([state, kept] { answer(*state, *kept); }));
+  }
+
+  static void skip(decoder& in) { in.get<rref_id>(); }
+
+  static void answer(const future_core& state, reply_token& reply) noexcept {
+    if (state.failure())
+      reply.fail(state.failure());
+    else
+      reply.done();
+  }
+};
+
+template <class T>
+const bool await_value<T>::registered = add_function(function_entry_of<await_value<T>>());
+
 /// The state of a copy of the value of `id`. What is in `kept` lives as long.
 template <class T>
 std::shared_ptr<future_state<T>> fetch_value(node_core& node, peer& owner, const rref_id& id,

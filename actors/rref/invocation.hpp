@@ -2,6 +2,12 @@
 
 #include "actors/rref/fetch.hpp"
 
+namespace troupe {
+
+class op_result;
+
+}  // namespace troupe
+
 namespace troupe::detail {
 
 /// What can be invoked: a function, a lambda or a member function.
@@ -156,6 +162,8 @@ private:
 
   template <std::size_t I>
   static constexpr bool is_lent = is_loan<std::tuple_element_t<I, Wire>>;
+  template <std::size_t I>
+  static constexpr bool may_be_lent = is_value_or_loan<std::tuple_element_t<I, Wire>>;
 
   // The states of lent values, by place.
   template <class T>
@@ -166,6 +174,8 @@ private:
   struct value_of<loan<T>> {
     using type = std::shared_ptr<future_state<T>>;
   };
+  template <class T>
+  struct value_of<value_or_loan<T>> : value_of<loan<T>> {};
   template <class>
   struct values_of;
   template <class... Ts>
@@ -205,16 +215,40 @@ private:
     [[maybe_unused]] const auto await = [&]<std::size_t J>() {
       if constexpr (is_lent<J>)
         awaited.push_back(std::get<J>(values_) = borrow(actors, std::get<J>(given_), Creates));
+      else if constexpr (may_be_lent<J>)
+        if (const auto& one = std::get<J>(given_); !one.value)
+          awaited.push_back(std::get<J>(values_) = borrow(actors, loan_of(one), Creates));
     };
     (await.template operator()<I>(), ...);
   }
 
+  template <class T>
+  static loan<T> loan_of(const value_or_loan<T>& one) {
+    return {one.id};
+  }
+
+  // Is what an operator has returned lent for one value of it?
+  template <std::size_t I>
+  static constexpr bool is_part_of_result() {
+    if constexpr (std::is_same_v<std::tuple_element_t<I, Wire>, loan<op_result>>)
+      return !std::is_convertible_v<const op_result&, std::tuple_element_t<I, parameters>>;
+    else
+      return false;
+  }
+
   template <std::size_t I>
   decltype(auto) argument() {
-    if constexpr (is_lent<I>)
+    if constexpr (is_part_of_result<I>()) {
+      return std::get<I>(values_)->value()->template to<std::tuple_element_t<I, parameters>>();
+    } else if constexpr (is_lent<I>) {
       return std::as_const(*std::get<I>(values_)->value());
-    else
+    } else if constexpr (may_be_lent<I>) {
+      using parameter = std::tuple_element_t<I, parameters>;
+      auto& given = std::get<I>(given_).value;
+      return given ? parameter(std::move(*given)) : parameter(*std::get<I>(values_)->value());
+    } else {
       return std::move(std::get<I>(given_));
+    }
   }
 
   template <std::size_t... I>

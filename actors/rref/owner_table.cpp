@@ -4,7 +4,7 @@ namespace troupe {
 
 std::string to_string(const rref_id& id) {
   return "rref_id(created_on=" + std::to_string(id.creator) +
-         ", owner=" + std::to_string(id.owner) + ", number=" + std::to_string(id.number) + ')';
+         ", owner=" + std::to_string(id.owner) + ", local_id=" + std::to_string(id.number) + ')';
 }
 
 namespace detail {
@@ -53,23 +53,32 @@ owner_table::dropped owner_table::take(std::unordered_map<rref_id, record>::iter
   return out;
 }
 
-void owner_table::own(const rref_id& id, value_cell value, const value_type& type,
-                      const peer& holder) {
+void owner_table::reserve(const rref_id& id, const peer& creator) {
   value_cell guessed;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw not_initialized("the node has been shut down");
-    arrivals_[&holder].add(id.number);
-    auto& entry = records_[id];
-    guessed = std::exchange(entry.value, std::move(value));
-    entry.type = type;
-    entry.created = true;
-    entry.holders.insert({&holder, 0});
+    arrivals_[&creator].add(id.number);
+    if (const auto place = records_.find(id); place != records_.end()) {
+      guessed = std::move(place->second.value);
+      records_.erase(place);
+    }
   }
   // Nobody can have had a reference to it.
   if (guessed)
     guessed->set_exception(
         std::make_exception_ptr(rref_gone(to_string(id) + " was asked for before it was made")));
+}
+
+void owner_table::own(const rref_id& id, value_cell value, const value_type& type,
+                      const peer& holder, std::uint64_t use) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw not_initialized("the node has been shut down");
+  auto& entry = records_[id];
+  entry.value = std::move(value);
+  entry.type = type;
+  entry.created = true;
+  entry.holders.insert({&holder, use});
 }
 
 value_cell owner_table::create(const rref_id& id, const value_type& type, const peer& creator) {

@@ -55,9 +55,13 @@ public:
   owner_table(std::shared_ptr<engine> driver, const peer_table& peers)
       : engine_(std::move(driver)), peers_(peers) {}
 
-  /// Enters a value that this node makes for itself, with `holder` as its first holder, whose use
-  /// is 0.
-  void own(const rref_id& id, value_cell value, const value_type& type, const peer& holder);
+  /// The number of a value that this node makes for itself, `creator`, has come. Until it is entered
+  /// nobody else can know of it; who asks for it is told that it is gone.
+  void reserve(const rref_id& id, const peer& creator);
+
+  /// Enters such a value, unless it is here, with one more holder.
+  void own(const rref_id& id, value_cell value, const value_type& type, const peer& holder,
+           std::uint64_t use);
 
   /// The creation of `id` has arrived: where its value goes. Its creator is the first holder, with
   /// use 0. Throws rref_gone when it has been created or given up before, or its creator is lost.

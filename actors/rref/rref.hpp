@@ -2,11 +2,19 @@
 
 #include "actors/rref/creation.hpp"
 #include "actors/spawn.hpp"
+#include "actors/wait_all.hpp"
 
 namespace troupe {
 
 template <class T>
 class rref;
+
+/// What a node knows of a reference of its own.
+enum class rref_status : std::uint8_t {
+  pending,    ///< its value is being made, or the owner has yet to confirm it
+  confirmed,  ///< the owner knows of it
+  failed,     ///< it refers to nothing: its creation has failed, or its owner has denied it
+};
 
 /// What an owner answers with the value.
 struct get_value {};
@@ -40,6 +48,19 @@ future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
   else
     state->when_ready(make_continuation(copy));
   return future<T>(out);
+}
+
+/// Ready when `state` is, with its error; it does not keep that.
+inline future<void> end_of(const std::shared_ptr<future_core>& state) {
+  auto out = std::make_shared<future_state<void>>(state->driver());
+  out->made_here();
+  state->when_ready_at_once(make_continuation([from = state.get(), out] {  // run by it
+    if (from->failure())
+      out->set_exception(from->failure());
+    else
+      out->set_value();
+  }));
+  return future<void>(std::move(out));
 }
 
 /// Runs the backward pass of a tensor of this node, without a distributed context.
@@ -79,7 +100,34 @@ public:
 
   /// Does the owner know of this reference? Those in the arguments of a call are confirmed before
   /// the function runs.
-  bool confirmed_by_owner() const { return checked().ready() && !checked().failure(); }
+  bool confirmed_by_owner() const { return status() == rref_status::confirmed; }
+
+  /// The same, and whether it is yet to come or never will: `created` says why.
+  rref_status status() const {
+    const auto& core = checked();
+    if (!core.ready()) return rref_status::pending;
+    return core.failure() ? rref_status::failed : rref_status::confirmed;
+  }
+
+  /// Ready when the owner has made the value, on whichever node this is. Fails with what the
+  /// creation threw, rpc_timeout when its limit has passed, peer_lost. It does not keep the value
+  /// once it is ready, and cancelling it ends nothing else.
+  future<void> created() const {
+    auto& core = checked();
+    if (core.creates() || core.failed()) return core.outcome();
+    if (core.is_owner()) return detail::end_of(local_state());
+    core.check();
+    using call = detail::await_value<T>;
+    (void)call::registered;
+    call_options how;
+    how.limit = std::chrono::milliseconds(0);  // it is the creation that has one
+    auto& node = *core.actors().rrefs().node();
+    auto state =
+        std::make_shared<detail::call_state<void>>(node, core.owner(), call::name, how, core_);
+    state->sent_as(node.call(core.owner(), call::hash(), call::name, state, how,
+                             [&](encoder& out, border&) { out.put(core.id()); }));
+    return future<void>(std::move(state));
+  }
 
   /// The value's type.
   static constexpr std::string_view type() { return type_name<T>(); }
@@ -102,8 +150,11 @@ public:
     static_assert(detail::option_count<How...> == sizeof...(How), "to_here takes options only");
     static_assert(std::is_void_v<T> || std::is_copy_constructible_v<detail::stored<T>>,
                   "a value that cannot be copied stays where it is: call its functions there");
+    auto& core = checked();
     auto state = value_state(detail::options_in(how...));
-    return is_owner() ? detail::copy_of(state) : future<T>(std::move(state));
+    auto out = is_owner() ? detail::copy_of(state) : future<T>(std::move(state));
+    core.add_waiting(out.shared());
+    return out;
   }
 
   /// The owner's value itself, for as long as a reference is here. Blocks until it is there. Throws
@@ -115,6 +166,7 @@ public:
                              core.actors().own_name() + ", but its owner is " + owner_name() +
                              ": use to_here there");
     auto state = local_state();
+    if (!state->ready()) created().get();
     const future<T> there(state);
     there.get();
     return *state->value();
@@ -132,7 +184,7 @@ public:
   /// a T&. Arguments and options as for node::rpc_sync.
   template <auto F, class... Args>
   auto rpc_sync(const Args&... args) const {
-    return rpc_async<F>(args...).get();
+    return rpc_async<F>(args..., detail::sync).get();
   }
 
   template <auto F, class... Args>
@@ -155,12 +207,13 @@ public:
             out->take_from(self.template rpc_async<F>(xs...).shared());
           },
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
+      return detail::awaited_later<Args...>(future<answer>(std::move(out)));
     } else {
       using wire = detail::wire_for<parameters, Args...>;
       using call = detail::invocation<target, T, false, wire>;
       (void)call::registered;
       auto& owner = core_->owner();
+      core_->publish();
       auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name,
                                                                 detail::options_in(args...), core_);
       state->sent_as(node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
@@ -168,7 +221,7 @@ public:
                                   out.put(id());
                                   detail::write_arguments<wire>(out, handles, args...);
                                 }));
-      return future<answer>(std::move(state));
+      return detail::awaited_later<Args...>(future<answer>(std::move(state)));
     }
   }
 
@@ -185,6 +238,19 @@ public:
       return rref<answer>();  // does not compile: said above
   }
 
+  /// Of what an operator has returned: a reference to its one result as a U (a std::tuple: to all),
+  /// or to the one at `place`, from 0; see op_result::to. The owner looks whether it is one: if
+  /// not, the reference throws invalid_argument wherever it is used, which names the operator and
+  /// what it has returned.
+  template <class U>
+  rref<U> as() const requires std::is_same_v<T, op_result> {
+    return this->template remote<&T::template to<U>>();
+  }
+  template <class U>
+  rref<U> as(std::size_t place) const requires std::is_same_v<T, op_result> {
+    return this->template remote<&T::template at<U>>(place);
+  }
+
   /// On the owner of a tensor: its backward pass, gradients into `.grad`. Throws invalid_argument
   /// on other nodes, which need a distributed autograd context for it.
   void backward(bool retain_graph = false) const requires std::is_same_v<T, at::Tensor> {
@@ -194,13 +260,27 @@ public:
     detail::backward(local_value(), retain_graph);
   }
 
-  /// On any node: the backward pass of a scalar within a distributed autograd context, which begins
-  /// on the owner. Options and errors as for `autograd::context::backward`.
+  /// On any node: the backward pass of a scalar within a distributed autograd context, or the one
+  /// of that id, which begins on the owner; gradients gather in the context. What may follow is
+  /// `retain_graph`, a bool, or pass_options. The id -1 stands for no context: as above, with a
+  /// bool. Errors as for `autograd::context::backward`. Needs <troupe/autograd.hpp>.
   template <class Context, class... How>
   requires(std::is_same_v<T, at::Tensor> &&
            !std::is_same_v<Context, bool>) void backward(const Context& context,
                                                          const How&... how) const {
-    backward_on_owner(*this, context, how...);  // of room autograd
+    if constexpr (std::is_integral_v<Context>) {
+      const auto id = static_cast<std::uint64_t>(static_cast<std::int64_t>(context));
+      if (id == ~std::uint64_t{0}) {
+        if constexpr ((std::is_same_v<How, bool> && ...) && sizeof...(How) <= 1)
+          return backward(how...);
+        else
+          throw invalid_argument("backward without a context (-1) takes retain_graph alone: " +
+                                 to_string(this->id()));
+      }
+      backward_on_owner(*this, id, how...);
+    } else {
+      backward_on_owner(*this, context, how...);  // of room autograd
+    }
   }
 
   /// The actor that owns the value, to ask or monitor by CAF's means. A handle of it keeps the
@@ -208,6 +288,7 @@ public:
   rref_owner<T> owner_actor() const {
     auto node = checked().actors().rrefs().node();
     checked().check();
+    core_->publish();
     using call = callable<&detail::own_actor<T>>;
     (void)call::registered;
     using answer = rref_owner<T>;
@@ -235,7 +316,7 @@ public:
   }
   friend std::ostream& operator<<(std::ostream& out, const rref& r) {
     if (!r) return out << "rref<" << type() << ">(none)";
-    return out << "rref<" << type() << ">(" << r.id() << " on " << r.owner_name() << ')';
+    return out << r.core_->text();
   }
 
 private:

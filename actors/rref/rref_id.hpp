@@ -23,7 +23,7 @@ struct rref_id {
   friend bool operator==(const rref_id&, const rref_id&) = default;
   friend std::ostream& operator<<(std::ostream& out, const rref_id& id) {
     return out << "rref_id(created_on=" << id.creator << ", owner=" << id.owner
-               << ", number=" << id.number << ')';
+               << ", local_id=" << id.number << ')';
   }
 };
 TROUPE_MESSAGE_EXTERN(rref_id, creator, owner, creator_incarnation, owner_incarnation, number)

@@ -10,9 +10,6 @@ namespace {
 // How a reference is written.
 enum class reference_form : std::uint8_t { null, granted, passed_on };
 
-// Uses that the owner has numbered have this bit, those that claim theirs do not.
-constexpr std::uint64_t by_owner = std::uint64_t{1} << 63;
-
 }  // namespace
 
 rref_table::rref_table(remoting& actors, const node_identity& self)
@@ -59,7 +56,8 @@ std::shared_ptr<rref_core> rref_table::own(value_cell value, const value_type& t
                                            const std::source_location& site) {
   auto& here = self();
   auto core = expect(here, type, site);
-  owned_.own(core->id(), std::move(value), type, here);
+  core->hold_own(std::move(value));  // before `close` may look for it
+  owned_.reserve(core->id(), here);
   core->set_value();
   return core;
 }
@@ -78,7 +76,12 @@ std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& typ
 void rref_table::dropped(rref_core& one) noexcept {
   if (&one.owner() != &self()) return drops_.add(one.owner(), one.id(), one.use());
   let_go(owned_.drop(one.id(), self(), one.use()));
-  let_go({std::move(one.local_), true});
+  if (one.own_) {
+    one.local_ = nullptr;  // the same
+    let_go({std::move(one.own_), one.type().runs_user_code});
+  } else {
+    let_go({std::move(one.local_), true});
+  }
 }
 
 // ---- Values of this node
@@ -102,6 +105,10 @@ value_cell rref_table::find(const rref_id& id, const value_type& type) {
   return owned_.find(id, type);
 }
 
+void rref_table::publish(const rref_core& one) {
+  if (auto mine = one.own()) owned_.own(one.id(), std::move(mine), one.type(), self(), 0);
+}
+
 // What a destructor of the program does is nothing for the thread that leads the network.
 void rref_table::let_go(owner_table::dropped&& what) noexcept {
   const bool runs_user_code = what.actor || (what.value && what.runs_user_code);
@@ -120,8 +127,9 @@ void rref_table::check_sendable(const rref_core& reference) const {
   reference.check();
 }
 
-written_reference rref_table::lend(const std::shared_ptr<rref_core>& reference) const {
+written_reference rref_table::lend(const std::shared_ptr<rref_core>& reference) {
   check_sendable(*reference);
+  reference->publish();
   written_reference written;
   written.id = reference->id();
   written.lent = reference;
@@ -141,16 +149,24 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
   {
     const std::lock_guard lock(mutex_);
     if (grants)
-      written.use = ++last_grant_ | by_owner;
+      written.use = ++last_grant_ | rref_core::by_owner;
     else
       pins_.emplace(written.pin = ++last_pin_, pinned{reference, &to});
   }
-  if (grants) (void)owned_.hold(written.id, to, written.use);
+  if (grants) grant(*reference, to, written.use);
   out.put(grants ? reference_form::granted : reference_form::passed_on);
   out.put(written.id);
   out.put(reference->type().hash);
   out.put(grants ? written.use : written.pin);
   return written;
+}
+
+// One more holder of a value of this node (rule 12).
+void rref_table::grant(const rref_core& one, const peer& to, std::uint64_t use) {
+  if (auto mine = one.own())
+    owned_.own(one.id(), std::move(mine), one.type(), to, use);
+  else
+    (void)owned_.hold(one.id(), to, use);
 }
 
 void rref_table::take_back(const written_reference& written, const peer& to) noexcept {
@@ -223,12 +239,17 @@ void rref_table::close(const fault& why) {
   }
   decltype(pins_) pins;
   decltype(claims_) claims;
+  std::vector<owner_table::dropped> own;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     pins.swap(pins_);
     claims.swap(claims_);
+    for (auto* one = first_; one; one = one->next_)
+      if (auto value = one->give_up_own())
+        own.push_back({std::move(value), one->type().runs_user_code});
   }
+  for (auto& one : own) let_go(std::move(one));
   drops_.close();
   for (auto& [use, one] : claims) one.what->set_exception(to_exception(why));
 }
@@ -251,6 +272,7 @@ std::vector<rref_leak> rref_table::list() const {
   for (const auto* one = first_; one; one = one->next_) {
     rref_leak leak;
     leak.id = one->id();
+    leak.text = one->text();
     leak.type = one->type().name;
     leak.site = one->site().line() == 0 ? "received"
                                         : std::string(one->site().file_name()) + ':' +

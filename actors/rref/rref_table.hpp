@@ -15,6 +15,7 @@ class node_core;
 /// An rref that somebody still has as its node ends.
 struct rref_leak {
   rref_id id;
+  std::string text;    ///< as the rref prints: whose it is, of what, and its own id
   std::string type;    ///< of the value
   std::string site;    ///< file and line that made the rref, or whom it came from
   std::string owner;   ///< the node that owns the value
@@ -52,6 +53,10 @@ namespace detail {
 /// 11. Owners are told of references that have gone in few messages when many go, and of no more at
 ///     once than they take up; what waits meanwhile takes next to no memory. What could not be sent
 ///     waits as well, and is tried again.
+/// 12. A value that a node makes for itself (make_rref) is the use's own, and in no table while
+///     nobody else has a reference: the owner enters it with the first grant, and it goes with the
+///     last. A call that names or lends it enters it for as long as the use lives. Its number has
+///     come when it is made, so that nobody can take it for one that is to come.
 ///
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
 class rref_table {
@@ -64,7 +69,7 @@ public:
   /// Throws not_initialized when the node is no more.
   std::shared_ptr<node_core> node() const;
 
-  /// A reference to a value of this node's own.
+  /// A reference to a value of this node's own. Throws not_initialized.
   std::shared_ptr<rref_core> own(value_cell value, const value_type& type,
                                  const std::source_location& site);
 
@@ -74,6 +79,9 @@ public:
 
   /// A creation has arrived from `creator`; see owner_table.
   value_cell create(std::uint64_t number, const value_type& type, const peer& creator);
+
+  /// By rule 12: a call is about to name it. Throws not_initialized.
+  void publish(const rref_core& one);
 
   /// Is that a value of this node?
   bool owns(const rref_id& id) const noexcept {
@@ -100,7 +108,7 @@ public:
   written_reference write(encoder& out, const std::shared_ptr<rref_core>& reference, peer& to);
 
   /// Keeps a reference for a call. Throws like `write`.
-  written_reference lend(const std::shared_ptr<rref_core>& reference) const;
+  written_reference lend(const std::shared_ptr<rref_core>& reference);
   void take_back(const written_reference& written, const peer& to) noexcept;
 
   /// Reads a reference that `from` has sent. Until it is ready it must not be used. Throws
@@ -118,7 +126,7 @@ public:
   void close(const fault& why);
 
   struct census {
-    std::size_t owned = 0;  ///< values of this node
+    std::size_t owned = 0;  ///< values of this node that others may ask for
     std::size_t used = 0;   ///< references here
     std::size_t forks = 0;  ///< references on their way to others
     std::size_t drops = 0;  ///< what owners have yet to be told, in entries of few bytes
@@ -146,6 +154,7 @@ private:
   };
 
   void check_sendable(const rref_core& reference) const;
+  void grant(const rref_core& one, const peer& to, std::uint64_t use);
   bool send(peer& to, letter& text) noexcept;
   template <class... Ts>
   void tell(peer& to, const Ts&... xs) noexcept;

@@ -65,4 +65,14 @@ struct Envelope {
 
   unrecorded @16 :Bool;
   # Of a message that nobody answers: the sender has seen to it that its tensors' gradients end here.
+
+  profiled @17 :Bool;
+  # Of a call: its caller's profile wants what the callee does for it,
+  profiledShapes @18 :Bool;
+  # with the sizes of operators' inputs,
+  profiledMemory @19 :Bool;
+  # and what operators allocate.
+
+  limit @20 :UInt32;
+  # Of a call or a request to an actor: how long its caller waits, in milliseconds; 0: not known.
 }

@@ -15,4 +15,5 @@ struct Fault {
 
   limitMs @5 :Int64;
   trace @6 :Text;
+  via @7 :Text;
 }

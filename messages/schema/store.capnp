@@ -17,21 +17,31 @@ struct StoreRequest {
     numKeys @6;
     check @7;
     status @8;
+    append @9;
+    multiGet @10;
+    multiSet @11;
+    queuePush @12;
+    queuePop @13;
+    queueLen @14;
+    listKeys @15;
   }
 
   operation @0 :Operation;
 
   keys @1 :List(Data);
-  # One key; any number for wait and check; none for numKeys and status.
+  # One key; any number for wait, check, multiGet and multiSet; none for numKeys, status and listKeys.
 
   value @2 :Data;
-  # set: the value; compareSet: the desired one.
+  # set, append, queuePush: the value; compareSet: the desired one; listKeys: what the keys begin with.
 
   expected @3 :Data;
   delta @4 :Int64;
 
   timeoutMs @5 :UInt64;
-  # get and wait: how long the server shall keep the request.
+  # get, wait, multiGet and queuePop: how long the server shall keep the request.
+
+  values @6 :List(Data);
+  # multiSet: as many as there are keys.
 }
 
 struct StoreReply {
@@ -41,6 +51,8 @@ struct StoreReply {
     number @2;
     missing @3;
     failed @4;
+    values @5;
+    keys @6;
   }
 
   kind @0 :Kind;
@@ -48,10 +60,12 @@ struct StoreReply {
   # failed: the reason as text; status: the same for people.
 
   number @2 :Int64;
-  # add: the sum; deleteKey and check: 1 or 0; numKeys: how many.
+  # add: the sum; deleteKey and check: 1 or 0; numKeys and queueLen: how many.
 
   keys @3 :List(Data);
-  # missing: the keys that did not come within the time.
+  # missing: the keys that did not come within the time; keys: those that there are.
+
+  values @4 :List(Data);
 }
 
 struct JobDescription {

@@ -58,6 +58,10 @@ void fail_with_own() { throw out_of_paper("tray 2"); }
 void fail_with_number() { throw 7; }
 void fail_with_ours() { throw invalid_argument("not like this"); }
 void fail_at(const std::string& there) { this_node().rpc_sync<&fail>(there, std::string("deep")); }
+void fail_by(const std::string& first, const std::string& second) {
+  this_node().rpc_sync<&fail_at>(first, second);
+}
+void refuse_at(const std::string& there) { this_node().rpc_sync<&fail_with_ours>(there); }
 int sum_at(const std::string& there, int a, int b) {
   return this_node().rpc_sync<&sum>(there, a, b);
 }
@@ -165,6 +169,29 @@ TEST_P(calls, pass_an_exception_on_with_the_place_it_comes_from) {
   EXPECT_EQ(why.type, "std::out_of_range");
   EXPECT_EQ(why.text, "deep");
   EXPECT_EQ(why.node, "c");
+  EXPECT_THAT(why.function, testing::HasSubstr("fail"));
+  EXPECT_THAT(why.function, testing::Not(testing::HasSubstr("fail_at")));
+  EXPECT_THAT(why.via, testing::AllOf(testing::HasSubstr("fail_at"), testing::EndsWith(" on b")));
+}
+
+// Each that has passed it on, also where it comes back to a node that it has been to.
+TEST_P(calls, pass_an_exception_on_with_all_that_it_came_through) {
+  auto nodes = start({"a", "b", "c"});
+  try {
+    nodes[0].rpc_sync<&fail_by>("b", "c", "b");
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const remote_error& e) {
+    EXPECT_EQ(e.node(), "b");
+    EXPECT_THAT(e.fault().via, testing::MatchesRegex(".*fail_at.* on c\n.*fail_by.* on b"));
+    EXPECT_THAT(e.what(), testing::MatchesRegex(
+                              "std::out_of_range: deep \\[.*fail.* on b, called by .*fail_at.* on "
+                              "c, called by .*fail_by.* on b\\]"));
+  }
+  // An error of ours keeps its class.
+  const auto why = fault_of<invalid_argument>([&] { nodes[0].rpc_sync<&refuse_at>("b", "c"); });
+  EXPECT_EQ(why.text, "not like this");
+  EXPECT_EQ(why.node, "c");
+  EXPECT_THAT(why.via, testing::AllOf(testing::HasSubstr("refuse_at"), testing::EndsWith(" on b")));
 }
 
 TEST_P(calls, may_answer_with_a_future) {
@@ -218,6 +245,16 @@ TEST(this_node, is_none_outside_of_handlers) {
   auto nodes = local_nodes({"a", "b"});
   nodes[0].rpc_sync<&sum>("b", 1, 2);
   EXPECT_THROW(this_node(), not_initialized);
+}
+
+TEST(this_node, says_on_a_thread_of_the_program_what_to_use) {
+  auto nodes = local_nodes({"a"});
+  std::string text;
+  std::thread([&text, here = nodes[0]] {
+    text = fault_of<not_initialized>([] { this_node(); }).text;
+    EXPECT_EQ(here.rpc_sync<&who_am_i>("a"), "a");
+  }).join();
+  EXPECT_THAT(text, testing::HasSubstr("use the node that init_rpc or local_nodes has returned"));
 }
 
 }  // namespace

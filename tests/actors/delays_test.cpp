@@ -58,16 +58,31 @@ TEST_P(delays, drive_an_actor_on_and_on) {
   }
 }
 
+// Nor do they end with somebody else's.
 TEST_P(delays, do_not_outlast_their_node) {
+  const int others = living_counters;
   auto nodes = start({"a", "b"});
-  auto c = nodes[0].spawn_on<count_from>("b", 0);
-  auto t = nodes[0].spawn(tell, c);
-  request(t, tell_later{c, 3'600'000}).get();
-  request(t, tell_later{c, 1}).get();
-  nodes[1].shutdown(false);
-  request(t, tell_later{c, 1}).get();
-  request(t, tell_later{c, 3'600'000}).get();
-  nodes[0].shutdown(false);
+  {
+    auto there = nodes[0].spawn_on<count_from>("b", 0);
+    auto here = nodes[0].spawn(count_from, 0);
+    auto t = nodes[0].spawn(tell, here);
+    request(t, tell_later{there, 3'600'000}).get();
+    request(t, tell_later{here, 3'600'000}).get();
+    request(t, tell_later{there, 1}).get();
+    EXPECT_TRUE(eventually([&] { return request(there, total{}).get() == 1; }));
+    nodes[1].shutdown(false);
+    request(t, tell_later{there, 1}).get();
+    request(t, tell_later{there, 3'600'000}).get();
+    request(t, tell_later{here, 1}).get();
+    EXPECT_TRUE(eventually([&] { return request(here, total{}).get() == 1; }));
+    EXPECT_TRUE(eventually([&] { return living_counters == others + 1; })) << "those of the other";
+    const auto begun = clock::now();
+    nodes[0].shutdown(false);
+    EXPECT_LT(clock::now() - begun, patience) << "it has waited for what is due in an hour";
+  }
+  nodes.clear();
+  EXPECT_TRUE(eventually([&] { return living_counters == others; }))
+      << "what is due in an hour keeps an actor";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ TROUPE_ON_NETWORKS(futures);
 int sum(int a, int b) { return a + b; }
 void nothing_much() {}
 void fail(const std::string& text) { throw std::out_of_range(text); }
+int fail_for(int x) { throw std::domain_error(std::to_string(x) + " is too much"); }
 int pass_the_door(int x) {
   shared_door::current()->pass();
   return x;
@@ -98,6 +99,48 @@ TEST_P(futures, go_on_with_then) {
   EXPECT_FALSE(called);
   auto thrown = done.then([](int) -> int { throw std::domain_error("second"); });
   EXPECT_THROW(thrown.get(), std::domain_error);
+}
+
+TEST_P(futures, go_on_with_their_error_where_that_is_asked_for) {
+  auto nodes = start({"a", "b"});
+  auto& a = nodes[0];
+  const auto tell = [](const future<int>& done) -> std::string {
+    EXPECT_TRUE(done.ready());
+    try {
+      return std::to_string(done.get());
+    } catch (const remote_error& e) {
+      return e.fault().type + ": " + e.fault().text;
+    }
+  };
+  const auto one = a.rpc_async<&sum>("b", 1, 2), none = a.rpc_async<&fail_for>("b", 3);
+  EXPECT_EQ(one.then(tell).get_for(patience), "3");
+  EXPECT_EQ(none.then(tell).get_for(patience), "std::domain_error: 3 is too much");
+  // Of one that is ready, and of a future without a value.
+  EXPECT_EQ(none.then(tell).get_for(patience), "std::domain_error: 3 is too much");
+  const auto failed = [](future<void> done) {
+    try {
+      done.get();
+    } catch (const remote_error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(a.rpc_async<&fail>("b", "x").then(failed).get_for(patience));
+  EXPECT_FALSE(a.rpc_async<&nothing_much>("b").then(failed).get_for(patience));
+  // What it throws is the error of the result, the parent's too.
+  const auto again = none.then([](const future<int>& done) { return done.get() + 1; });
+  EXPECT_EQ(fault_of<remote_error>([&] { again.get_for(patience); }).text, "3 is too much");
+  const auto other = none.then([](const future<int>&) -> int { throw std::domain_error("own"); });
+  EXPECT_THROW(other.get_for(patience), std::domain_error);
+}
+
+TEST_P(futures, go_on_with_their_error_on_a_thread_of_the_node) {
+  auto nodes = start({"a", "b"});
+  const auto node_here = [](const future<int>& done) {
+    return this_node().name() + (done.ready() ? "" : " early");
+  };
+  EXPECT_EQ(nodes[0].rpc_async<&fail_for>("b", 3).then(node_here).get_for(patience), "a");
+  EXPECT_EQ(nodes[0].rpc_async<&sum>("b", 1, 2).then(node_here).get_for(patience), "a");
 }
 
 TEST_P(futures, go_on_where_calls_are_allowed) {
@@ -213,6 +256,80 @@ TEST(promise, that_is_dropped_fails_its_future) {
     EXPECT_FALSE(f.ready());
   }
   EXPECT_THAT(fault_of<remote_error>([&] { f.get(); }).text, testing::HasSubstr("dropped"));
+}
+
+TEST(promise, that_has_been_moved_from_says_so) {
+  promise<int> p;
+  auto f = p.get_future();
+  promise<int> other(std::move(p));
+  EXPECT_FALSE(p.valid());
+  EXPECT_THAT(fault_of<invalid_argument>([&] { p.set_value(1); }).text,
+              testing::HasSubstr("has been moved from"));
+  EXPECT_THROW(p.set_exception(std::make_exception_ptr(std::domain_error("x"))), invalid_argument);
+  EXPECT_THROW(p.get_future(), invalid_argument);
+  EXPECT_THROW(p.cancelled(), invalid_argument);
+  EXPECT_TRUE(other.valid());
+  other.set_value(3);
+  EXPECT_EQ(f.get(), 3);
+  // It may have another one, and what that is put over is dropped.
+  p = promise<int>();
+  f = p.get_future();
+  p = promise<int>();
+  EXPECT_THROW(f.get(), remote_error);
+  f = p.get_future();
+  auto& same = p;
+  p = std::move(same);
+  p.set_value(4);
+  EXPECT_EQ(f.get(), 4);
+}
+
+TEST_P(futures, and_handles_that_have_been_moved_from_say_so) {
+  auto nodes = start({"a", "b"});
+  auto f = nodes[0].rpc_async<&sum>("b", 1, 2);
+  const auto moved = std::move(f);
+  EXPECT_FALSE(f.valid());
+  EXPECT_THROW(f.get(), invalid_argument);
+  EXPECT_THROW(std::move(f).get(), invalid_argument);
+  EXPECT_THROW(f.wait(), invalid_argument);
+  EXPECT_THROW(f.get_for(1ms), invalid_argument);
+  EXPECT_THROW(f.cancel(), invalid_argument);
+  EXPECT_THROW(f.then([](int) {}), invalid_argument);
+  EXPECT_THROW(when_all(std::vector{moved, f}), invalid_argument);
+  EXPECT_THROW(when_all(moved, f), invalid_argument);
+  EXPECT_THROW(when_any(std::vector{moved, f}), invalid_argument);
+  EXPECT_THROW(nodes[0].rpc_async<&sum>("b", f, 1), invalid_argument);
+  EXPECT_EQ(moved.get(), 3);
+  auto here = nodes[0].spawn_on<count_from>("b", 5);
+  const auto there = std::move(here);
+  EXPECT_THROW(request(here, add{1}), invalid_argument);
+  EXPECT_THROW(send(here, note{1}), invalid_argument);
+  EXPECT_EQ(request(there, add{1}).get(), 6);
+  auto node = nodes[0];
+  const auto same = std::move(node);
+  EXPECT_THROW(node.rpc_sync<&sum>("b", 1, 2), not_initialized);
+  EXPECT_EQ(same.rpc_sync<&sum>("b", 1, 2), 3);
+}
+
+TEST(promise, that_is_dropped_or_fails_is_told_to_what_takes_the_future) {
+  const auto text_of = [](const future<int>& done) -> std::string {
+    try {
+      return std::to_string(done.get());
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  };
+  future<std::string> failed, dropped, kept;
+  {
+    promise<int> one, two, three;
+    failed = one.get_future().then(text_of);
+    dropped = two.get_future().then(text_of);
+    kept = three.get_future().then(text_of);
+    one.set_exception(std::make_exception_ptr(std::domain_error("x")));
+    three.set_value(7);
+  }
+  EXPECT_EQ(failed.get(), "x");
+  EXPECT_THAT(dropped.get(), testing::HasSubstr("dropped"));
+  EXPECT_EQ(kept.get(), "7");
 }
 
 TEST(promise, goes_on_without_a_node) {

@@ -1,6 +1,9 @@
 // Options that cannot be, and options that nodes do not have in common.
 #include "actors/job_rules.hpp"
 
+#include <fstream>
+#include <iterator>
+
 #include "tests/actors/job.hpp"
 
 namespace troupe::test {
@@ -40,6 +43,8 @@ TEST(rpc_options, that_cannot_be_are_named) {
               HasSubstr("rpc_options::overload is the number 2"));
   EXPECT_THAT(refusal([](auto& o) { o.on_leader_loss = static_cast<leader_loss>(2); }),
               HasSubstr("rpc_options::on_leader_loss is the number 2"));
+  EXPECT_THAT(refusal([](auto& o) { o.on_leaked_rref = static_cast<leaked_rref>(2); }),
+              HasSubstr("rpc_options::on_leaked_rref is the number 2"));
   EXPECT_THAT(refusal([](auto& o) { o.operators = {"everything"}; }),
               HasSubstr("rpc_options::operators has 'everything'"));
 }
@@ -87,6 +92,58 @@ TEST(rpc_options, of_devices_that_are_not_there_are_named_before_anybody_is_wait
   options.devices = {"gpu:0"};
   EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(options); }).text,
               HasSubstr("rpc_options::devices: 'gpu:0' is no device"));
+}
+
+// What each founder of three hears when rank 1, which comes last, has options of its own.
+std::vector<std::string> told_to_founders(const std::function<void(rpc_options&)>& change) {
+  const temporary_folder folder;
+  const auto path = folder.path() / "meet";
+  const auto here = [&](std::uint32_t rank) {
+    std::ifstream file(path);
+    const std::string all(std::istreambuf_iterator<char>(file), {});
+    return all.find("announcement/" + std::to_string(rank)) != all.npos;
+  };
+  std::vector<std::future<std::string>> coming;
+  const auto start = [&](rpc_options options, std::uint32_t rank) {
+    options.init_method = "file://" + path.string();
+    options.rank = rank;
+    options.init_timeout = patience;
+    coming.push_back(std::async(std::launch::async, [options] {
+      return fault_of<error>([&] { init_rpc(options); }).text;
+    }));
+  };
+  rpc_options all;
+  all.world_size = 3;
+  start(all, 0);
+  start(all, 2);
+  EXPECT_TRUE(eventually([&] { return here(0) && here(2); }));
+  const auto began = clock::now();
+  change(all);
+  start(all, 1);
+  std::vector<std::string> out;
+  for (auto& one : coming) out.push_back(one.get());
+  EXPECT_LT(clock::now() - began, patience / 2);
+  return out;
+}
+
+TEST(rpc_options, that_cannot_be_are_told_to_the_other_founders) {
+  for (const auto& text : told_to_founders([](auto& o) { o.max_threads = 0; }))
+    EXPECT_THAT(text, HasSubstr("rpc_options::max_threads is 0, but must be 1 or more"));
+  for (const auto& text : told_to_founders([](auto& o) { o.name = "bad name!"; }))
+    EXPECT_THAT(text, HasSubstr("rpc_options::name must match [A-Za-z0-9_:-]+"));
+}
+
+TEST(rpc_options, of_another_world_or_job_are_told_to_the_other_founders) {
+  for (const auto& text : told_to_founders([](auto& o) { o.world_size = 2; }))
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("rank 1 ("),
+                                     HasSubstr("was told a world size of 2, but rank ")));
+  for (const auto& text : told_to_founders([](auto& o) { o.admits_newcomers = true; }))
+    EXPECT_THAT(text, HasSubstr("RPC group mixes statically and dynamically initialized members"));
+  // Who is not even in its own world hears that; the others, that it is another one.
+  const auto told = told_to_founders([](auto& o) { o.world_size = 1; });
+  EXPECT_THAT(told[0], HasSubstr("was told a world size of 1, but rank "));
+  EXPECT_THAT(told[1], HasSubstr("was told a world size of 1, but rank "));
+  EXPECT_THAT(told[2], HasSubstr("rpc_options::rank is 1, but must be from 0 to 0"));
 }
 
 struct difference {

@@ -72,9 +72,11 @@ TEST_F(owner_tables, what_nobody_can_have_a_reference_to_is_bounded_and_told) {
   // Asked for by its number before its owner has made it.
   const auto guessed = table.find(id(0, 1), number);
   const auto made = number.make(nullptr);
-  table.own(id(0, 1), made, number, at(0));
+  table.reserve(id(0, 1), at(0));
   EXPECT_TRUE(guessed->ready());
   EXPECT_THROW(std::rethrow_exception(guessed->failure()), rref_gone);
+  EXPECT_TRUE(gone(id(0, 1)));  // nobody can know of it yet
+  table.own(id(0, 1), made, number, at(0), 0);
   EXPECT_EQ(table.find(id(0, 1), number), made);
 }
 

@@ -62,11 +62,16 @@ TEST_P(profiling, a_call_is_a_range_on_both_sides_with_one_number) {
   const auto r = nodes[0].remote<&fail>("b", 1);
   EXPECT_THROW(r.to_here(), remote_error);
   const std::string of = "troupe::test::{anonymous}::";
-  const auto called = number_of("rpc_async#" + of + "add(a -> b)");
+  const auto called = number_of("rpc_sync#" + of + "add(a -> b)");
   EXPECT_EQ(called, number_of("rpc#" + of + "add(a -> b)"));
-  const auto failed = number_of("rpc_async#" + of + "fail(a -> b)");
+  const auto failed = number_of("rpc_sync#" + of + "fail(a -> b)");
   EXPECT_NE(failed, called);
   EXPECT_GE(number_of("rpc_remote#" + of + "fail(a -> b)"), 0);
+  // Operators go by their names.
+  nodes[0].rpc_sync("b", "aten::neg", at::ones({2}));
+  EXPECT_EQ(number_of("rpc_async#aten::neg(a -> b)"), number_of("rpc#aten::neg(a -> b)"));
+  nodes[0].remote<at::Tensor>("b", "aten::abs", at::ones({2})).to_here();
+  EXPECT_EQ(number_of("rpc_remote#aten::abs(a -> b)"), number_of("rpc#aten::abs(a -> b)"));
   at::removeCallback(handle);
   shut_down(nodes);
 }

@@ -13,6 +13,8 @@ struct value {
 TROUPE_MESSAGE(value, x)
 struct silent {};
 TROUPE_MESSAGE(silent)
+struct silences {};
+TROUPE_MESSAGE(silences)
 struct several {};
 TROUPE_MESSAGE(several)
 struct either {
@@ -43,10 +45,10 @@ struct unskip {};
 TROUPE_MESSAGE(unskip)
 
 using answerer =
-    actor<answers<value, int>, answers<silent>, caf::replies_to<several>::with<int, std::string>,
-          answers<either, int>, answers<wrong>, answers<later, int>, answers<now, int>,
-          answers<pass_on, int>, answers<forget_it, int>, answers<blow_up, int>,
-          answers<skipped, int>, accepts<unskip>>;
+    actor<answers<value, int>, answers<silent>, answers<silences, int>,
+          caf::replies_to<several>::with<int, std::string>, answers<either, int>, answers<wrong>,
+          answers<later, int>, answers<now, int>, answers<pass_on, int>, answers<forget_it, int>,
+          answers<blow_up, int>, answers<skipped, int>, accepts<unskip>>;
 
 answerer::behavior_type answer(answerer::pointer self, counter other) {
   struct memory {
@@ -58,6 +60,7 @@ answerer::behavior_type answer(answerer::pointer self, counter other) {
   return {
       [](const value& q) { return q.x + 1; },
       [state](const silent&) { ++state->silent; },
+      [state](const silences&) { return state->silent; },
       [](const several&) { return std::make_tuple(1, std::string("one")); },
       [](const either& q) -> caf::result<int> {
         if (q.good) return 3;
@@ -118,9 +121,13 @@ INSTANTIATE_TEST_SUITE_P(networks, results,
 TEST_P(results, may_be_values) { EXPECT_EQ(request(to_, value{4}).get(), 5); }
 
 TEST_P(results, may_be_nothing) {
-  auto f = request(to_, silent{});
-  static_assert(std::is_same_v<decltype(f), future<void>>);
-  f.get();
+  EXPECT_EQ(request(to_, silences{}).get(), 0);
+  for (int i = 1; i <= 3; ++i) {
+    auto f = request(to_, silent{});
+    static_assert(std::is_same_v<decltype(f), future<void>>);
+    f.get();
+    EXPECT_EQ(request(to_, silences{}).get(), i) << "answered once it is done";
+  }
 }
 
 TEST_P(results, may_be_several_values) {

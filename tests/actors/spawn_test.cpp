@@ -1,6 +1,10 @@
 // Actors made here and on other nodes, from classes and from functions, and what goes wrong.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <troupe/actor_stub.hpp>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
@@ -172,6 +176,92 @@ TEST_P(spawning, after_the_shutdown_is_refused) {
   EXPECT_THROW(nodes[0].spawn(count_from, 1), not_initialized);
   EXPECT_THROW(nodes[0].spawn<counter_actor>(1), not_initialized);
   EXPECT_THROW(nodes[1].spawn_on<count_from>("a", 1), peer_lost);
+}
+
+// ---- Calling actors like modules
+// ---------------------------------------------------------------------------------------
+
+struct scale {
+  at::Tensor x;
+  double by = 1;
+};
+struct describe {
+  std::string how;
+};
+TROUPE_MESSAGE(scale, x, by)
+TROUPE_MESSAGE(describe, how)
+using scaler = actor<answers<scale, at::Tensor>>;
+using talking_scaler = actor<answers<scale, at::Tensor>, answers<describe, std::string>>;
+using scaler_stub = actor_stub<scaler>;
+
+template <class Stub, class... Args>
+concept forwards = requires(const Stub& stub, const Args&... xs) {
+  stub.forward(xs...);
+  stub.forward_async(xs...);
+};
+template <class Stub, class Message, class... Args>
+concept calls = requires(const Stub& stub, const Args&... xs) {
+  stub.template call<Message>(xs...);
+  stub.template call_async<Message>(xs...);
+};
+
+static_assert(forwards<scaler_stub, at::Tensor, double>);
+static_assert(forwards<scaler_stub, at::Tensor, int>);  // converted, as in a call
+static_assert(forwards<scaler_stub, at::Tensor, double, timeout, priority>);
+static_assert(forwards<scaler_stub, scale>);
+static_assert(forwards<actor_stub<talking_scaler>, at::Tensor, double>);
+static_assert(forwards<actor_stub<talking_scaler>, std::string>);
+static_assert(
+    std::is_same_v<decltype(scaler_stub().forward_async(at::Tensor(), 1.0)), future<at::Tensor>>);
+// What does not fit the interface does not compile.
+static_assert(!forwards<scaler_stub>);
+static_assert(!forwards<scaler_stub, at::Tensor>);
+static_assert(!forwards<scaler_stub, double, at::Tensor>);
+static_assert(!forwards<scaler_stub, at::Tensor, double, double>);
+static_assert(!forwards<scaler_stub, std::string>);
+static_assert(!forwards<actor_stub<counter>, int>);  // an `add` or a `note`
+static_assert(calls<actor_stub<counter>, add, int>);
+static_assert(!calls<actor_stub<counter>, add, std::string>);
+static_assert(!calls<actor_stub<counter>, scale, at::Tensor, double>);
+// A stub of an interface stands for actors that have all of it.
+static_assert(std::is_convertible_v<scaler, scaler_stub>);
+static_assert(std::is_convertible_v<talking_scaler, scaler_stub>);
+static_assert(!std::is_constructible_v<scaler_stub, counter>);
+static_assert(!std::is_constructible_v<actor_stub<talking_scaler>, scaler>);
+static_assert(!std::is_constructible_v<scaler_stub, caf::actor>);
+
+talking_scaler::behavior_type scale_and_talk(at::Tensor weight) {
+  return {[=](const scale& message) {
+            if (message.by == 0) throw std::domain_error("nothing to scale by");
+            return message.x * weight * message.by;
+          },
+          [](const describe& message) { return message.how + " scaler"; }};
+}
+
+double scaled_elsewhere(scaler_stub stub, at::Tensor x) {
+  return stub.forward(x, 2).sum().item<double>();
+}
+
+TEST_P(spawning, gives_actors_that_are_called_like_modules) {
+  auto nodes = start({"a", "b", "c"});
+  for (const auto* where : {"a", "b"}) {
+    const actor_stub all = nodes[0].spawn_on<&scale_and_talk>(where, at::full({2}, 3.0));
+    const scaler_stub stub = all.handle();
+    EXPECT_TRUE(stub.forward(at::ones({2}), 2).equal(at::full({2}, 6.0)));
+    EXPECT_TRUE(stub.forward(scale{at::ones({2}), 3}).equal(at::full({2}, 9.0)));
+    EXPECT_EQ(stub.forward_async(at::ones({2}), 2.0, timeout(patience)).get().numel(), 2);
+    EXPECT_EQ(all.forward("a", priority::high), "a scaler");
+    EXPECT_EQ(all.call<describe>(std::string("one")), "one scaler");
+    EXPECT_EQ(nodes[0].rpc_sync<&scaled_elsewhere>("c", stub, at::ones({2})), 12);
+    EXPECT_EQ(fault_of<remote_error>([&] { stub.forward(at::ones({2}), 0); }).type,
+              "std::domain_error");
+  }
+  const actor_stub counting = nodes[0].spawn_on<count_from>("b", 10);
+  EXPECT_EQ(counting.forward(add{1}), 11);
+  EXPECT_EQ(counting.call<add>(4), 15);
+  EXPECT_EQ(counting.call_async<where>().get(), "b");
+  EXPECT_FALSE(scaler_stub());
+  EXPECT_THROW(scaler_stub().forward(at::ones({2}), 1), invalid_argument);
 }
 
 }  // namespace

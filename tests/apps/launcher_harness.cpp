@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -41,9 +42,11 @@ void redirect(const std::string& path, int flags, int to) {
 
 bool soon(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
-  while (!condition()) {
+  // Less and less often: what looks at all of /proc is in the way of those who end there.
+  for (std::chrono::milliseconds pause(5); !condition();
+       pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
     if (std::chrono::steady_clock::now() > deadline) return condition();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(pause);
   }
   return true;
 }

@@ -33,6 +33,15 @@ bool all_gone(const launch& job) {
   return soon([&] { return job.processes().empty(); });
 }
 
+// What a shell starts in the background ignores SIGINT, what nohup starts SIGHUP; the launchers
+// would too.
+class default_signals : public testing::Environment {
+  void SetUp() override {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+  }
+};
+const auto* const before_all = testing::AddGlobalTestEnvironment(new default_signals);
+
 class launcher_signal : public testing::TestWithParam<int> {};
 
 TEST_P(launcher_signal, reaches_each_rank_once) {

@@ -151,6 +151,49 @@ TEST_P(contexts, passes_begin_at_values_of_other_nodes) {
   shut_down(nodes);
 }
 
+void backward_of(rref<at::Tensor> root, std::uint64_t id) { root.backward(id); }
+
+template <class T>
+concept has_backward = requires(const rref<T>& r) { r.backward(); };
+template <class T>
+concept has_backward_in_context = requires(const rref<T>& r, std::uint64_t id) { r.backward(id); };
+static_assert(has_backward<at::Tensor> && has_backward_in_context<at::Tensor>);
+static_assert(!has_backward<int> && !has_backward_in_context<int>);
+
+TEST_P(contexts, are_named_by_their_ids_where_passes_begin_at_references) {
+  auto nodes = start({"a", "b", "c"});
+  const auto& a = nodes[0];
+  const auto x = leaf(2, 1), y = leaf(5, 1);
+  {
+    const context c(a);
+    const auto on_b = a.remote<&multiply>("b", x, y);
+    const auto on_c = a.remote<&multiply>("c", on_b, x);  // x^2 y
+    EXPECT_THROW(on_c.backward(-1), invalid_argument);
+    EXPECT_THROW(on_c.backward(-1, true), invalid_argument);
+    EXPECT_THROW(on_c.backward(c.id() + 1), unknown_context);
+    on_c.backward(c.id(), true);
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(20, 1)));
+    a.rpc_sync<&backward_of>("b", on_c, c.id());
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(40, 1)));
+    EXPECT_TRUE(torch::equal(c.get_gradients()[y], all(8, 1)));
+  }
+  {
+    // On the owner: with an id, or without, into `.grad`.
+    const context c(a);
+    const auto mine = a.make_rref(x * y);
+    mine.backward(c.id(), autograd::pass_options{.retain_graph = true});
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(5, 1)));
+    EXPECT_FALSE(x.grad().defined());
+    mine.backward(-1, true);
+    EXPECT_TRUE(torch::equal(x.grad(), all(5, 1)));
+    mine.backward(std::int64_t{-1});
+    EXPECT_TRUE(torch::equal(x.grad(), all(10, 1)));
+    EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(5, 1)));
+  }
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
 TEST_P(contexts, go_along_with_futures_as_arguments_and_what_follows_them) {
   auto nodes = start({"a", "b"});
   for (const auto mode : both_modes) {
@@ -182,6 +225,29 @@ TEST_P(contexts, are_for_what_was_asked_for_in_them) {
   EXPECT_EQ(outside.get(), 0u);
   EXPECT_EQ(inside.get(), c.id());
   EXPECT_EQ(autograd::current_context(), other.id());
+  shut_down(nodes);
+}
+
+TEST_P(contexts, are_for_what_takes_the_future_of_what_was_asked_for_in_them) {
+  auto nodes = start({"a"});
+  const auto where = [](const future<int>& done) {
+    EXPECT_TRUE(done.ready());
+    return autograd::current_context();
+  };
+  for (const bool fails : {false, true}) {
+    promise<int> value;
+    const auto outside = value.get_future().then(where);
+    const context c(nodes[0]);
+    const auto inside = value.get_future().then(where);
+    const context other(nodes[0]);
+    if (fails)
+      value.set_exception(std::make_exception_ptr(std::domain_error("no")));
+    else
+      value.set_value(1);
+    EXPECT_EQ(outside.get(), 0u);
+    EXPECT_EQ(inside.get(), c.id());
+    EXPECT_EQ(autograd::current_context(), other.id());
+  }
   shut_down(nodes);
 }
 

@@ -8,7 +8,7 @@
 
 #include "tests/actors/job.hpp"
 #include "tests/autograd/asked_actors.hpp"
-#include "tests/autograd/log_lines.hpp"
+#include "tests/log_lines.hpp"
 
 namespace troupe::test {
 namespace {

@@ -85,6 +85,18 @@ std::vector<measurement> ops200(const node& here) {
   return measured;
 }
 
+// What gRPC is measured with, too: the sizes and functions of the slides "PyTorch RPC".
+std::vector<measurement> grid_identity(const node& here) {
+  std::vector<measurement> measured;
+  for (const std::size_t size : {4'000'000, 400'000'000}) {
+    const auto tensor = at::zeros({static_cast<std::int64_t>(size / 4)});
+    const effort how{.warm_up = size > large ? 1u : 200u};
+    measured.push_back(
+        times_of(call_times([&] { here.rpc_sync<&echo>(peer, tensor); }, how), size));
+  }
+  return measured;
+}
+
 std::vector<measurement> calls_in_flight(const node& here) {
   constexpr int outstanding = 1000;
   std::vector<future<void>> calls;
@@ -159,6 +171,8 @@ const std::map<std::string, row>& bench_rows() {
         {"identity", identity},
         {"identity_first", identity_first},
         {"ops200", ops200},
+        {"grid_identity", grid_identity},
+        {"grid_ops200", ops200},
         {"calls_in_flight", calls_in_flight},
         {"calls_threads", calls_threads},
         {"perftest_am", perftest_am},

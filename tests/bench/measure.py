@@ -18,6 +18,24 @@ RUN_LIMIT = 600  # seconds for one run of one program
 RATES = {"steps_per_second": "steps/s", "tokens_per_second": "tokens/s"}
 
 
+def pipeline_gain(document):
+    """The largest number of micro-batches against whole batches, over the same nodes."""
+    speeds = {
+        way["micro_batches"]: way["images_per_second"]
+        for way in document["ways"]
+        if way["in_flight"] == 1 and way["micro_batches"] > 0
+    }
+    return speeds[max(speeds)] / speeds[1]
+
+
+# What programs that compare two ways of doing the same write: ours over the other way.
+GAINS = {
+    "pipeline": pipeline_gain,
+    "batch": lambda document: document["times_faster"],
+    "batch_agent": lambda document: document["times_faster"],
+}
+
+
 @dataclass
 class Series:
     """The repeats of one measurement of one program."""
@@ -70,6 +88,9 @@ class Results:
 def parse(text, row, ranks):
     """The measurements of `row` in a program's output."""
     document = json.loads(text)
+    if row.name in GAINS:
+        gain = GAINS[row.name](document)
+        return [{"row": row.name, "unit": "times", "value": float(gain), "ranks": ranks}]
     if isinstance(document, dict):
         document = [
             {"row": row.name, "unit": unit, "value": document[name], "ranks": ranks}
@@ -183,7 +204,9 @@ def measure_all(chosen, repeats, ours, peers, setup, stream=sys.stderr):
         programs = [ours[row.program], *(peers[name] for name in names)]
         for ranks in row.ranks:
             jobs += [
-                (row, ranks, program, repeat) for repeat in range(repeats) for program in programs
+                (row, ranks, program, repeat)
+                for repeat in range(max(repeats, row.repeats))
+                for program in programs
             ]
     results = Results()
     progress = Progress(jobs, stream)

@@ -1,6 +1,8 @@
 """How each program of the benchmark is started: ours, and every peer's."""
 
 import os
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +75,22 @@ def rnn(setup, row, ranks, output):
     return launched(setup, ranks, [program, *rnn_arguments(row), "--json", output])
 
 
+def pipeline(setup, row, ranks, output):
+    # One process is measured as well, for the losses: the row compares the two ways over nodes.
+    what = ["--micro-batches", "1,4", "--in-flight", "1", "--repeats", "1", "--steps", "12"]
+    data = ["--data", REPOSITORY / ".deps" / "digits.csv.gz"]
+    program = setup.build / "apps" / "pipeline"
+    return launched(setup, ranks, [program, *what, *data, "--json", output])
+
+
+BATCH_JOBS = {"batch": ["server", "--rounds", "50"], "batch_agent": ["agent", "--steps", "100"]}
+
+
+def batch(setup, row, ranks, output):
+    program = setup.build / "apps" / "batch"
+    return launched(setup, ranks, [program, *BATCH_JOBS[row.name], "--json", output])
+
+
 SCRIPTS = {
     "cartpole_steps": "cartpole_torch.py",
     "rnn_tokens": "rnn_torch.py",
@@ -97,14 +115,45 @@ def perftest_peer(setup, row, ranks, output):
     return [setup.python, str(script), "--row", row.name, "--json", str(output)]
 
 
+def grpc_peer(setup, row, ranks, output):
+    program = setup.build / "tests" / "bench" / "grpc-peer"
+    return launched(
+        setup, ranks, [program, "--row", row.name, "--json", output], "--plain-memory"
+    )
+
+
+GRPC_PACKAGES = "libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc"
+
+
+def build_grpc_peer(build, include=Path("/usr/include")):
+    """Why it is not there; None: it is. It is no part of the build, so it is built here."""
+    needed = [include / "grpcpp" / "grpcpp.h", include / "google" / "protobuf" / "message.h"]
+    tools = ("protoc", "grpc_cpp_plugin")
+    if not all(file.exists() for file in needed) or not all(map(shutil.which, tools)):
+        return f"not installed: apt-get install {GRPC_PACKAGES}"
+    # The packages may have come since the build was configured.
+    for command in (["cmake", build], ["cmake", "--build", build, "--target", "grpc_peer"]):
+        try:
+            made = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        except OSError as failure:
+            return f"not built: {failure}"
+        if made.returncode != 0:
+            said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
+            return f"not built: {' '.join(map(str, command))}: {(said or ['failed'])[-1].strip()}"
+    return None
+
+
 OURS = {
     "bench": Program("troupe", bench),
     "cartpole": Program("troupe", cartpole),
     "rnn": Program("troupe", rnn),
+    "pipeline": Program("troupe", pipeline),
+    "batch": Program("troupe", batch),
 }
 PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
     rows.UCX: Program(rows.UCX, perftest_peer),
+    rows.GRPC: Program(rows.GRPC, grpc_peer),
 }
 
 
@@ -117,4 +166,8 @@ def prepare(build, chosen, install_peers=True):
         reason = install.ensure() if install_peers else "left out by --no-peers"
         if reason:
             setup.missing[rows.TORCH] = reason
+    if any(rows.GRPC in row.peers for row in chosen):
+        reason = build_grpc_peer(setup.build) if install_peers else "left out by --no-peers"
+        if reason:
+            setup.missing[rows.GRPC] = reason
     return setup

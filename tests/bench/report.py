@@ -7,7 +7,7 @@ import time
 
 
 def higher_is_better(unit):
-    return unit.endswith("/s")
+    return unit.endswith("/s") or unit == "times"
 
 
 def converted(value, unit, to):
@@ -138,7 +138,7 @@ def conditions(repeats, load):
     return (
         f"{time.strftime('%Y-%m-%d %H:%M')}, {len(os.sched_getaffinity(0))} cores ({processor()}), "
         f"Linux {platform.release()}, load {load:.1f} at the start, "
-        f"{repeats} repeats, interleaved. "
+        f"{repeats} repeats (of some rows more), interleaved. "
         "Values are medians over the repeats; spread is the largest over the smallest of them."
     )
 
@@ -176,6 +176,7 @@ def markdown(lines, chosen, repeats, load, plotted):
             met_text(line),
         )
         text.append("| " + " | ".join(cells) + " |")
+    text += grid(lines, chosen)
     notes = dict.fromkeys(line["note"] for line in lines if line["note"])
     if notes:
         text += ["", "Not measured:", "", *(f"- {note}" for note in notes)]
@@ -183,6 +184,32 @@ def markdown(lines, chosen, repeats, load, plotted):
     if plotted:
         text += ["", f"![How many times better than the peer]({plotted})"]
     return "\n".join(text) + "\n"
+
+
+def grid(lines, chosen):
+    """All programs side by side, one line for each function and size of the rows that are a grid."""
+    functions = {row.name: row.grid for row in chosen if row.grid}
+    peers = list(dict.fromkeys(peer for row in chosen if row.grid for peer in row.peers))
+    cells = {}
+    for line in lines:
+        if line["row"] not in functions or line["bytes"] is None:
+            continue
+        at = cells.setdefault((functions[line["row"]], line["bytes"]), {})
+        at["troupe"] = (line["ours"], line["spread"])
+        at[line["peer"]] = (line["peer_value"], line["peer_spread"])
+    if not cells:
+        return []
+    heads = [head for name in ("troupe", *peers) for head in (f"{name}, us", "spread")]
+    text = ["", "| function | bytes | " + " | ".join(heads) + " |"]
+    text.append("|" + " --- |" * (2 + len(heads)))
+    for (function, size), measured in cells.items():
+        numbers = [
+            number_text(number)
+            for name in ("troupe", *peers)
+            for number in measured.get(name, (None, None))
+        ]
+        text.append("| " + " | ".join((function, size_text(size), *numbers)) + " |")
+    return text
 
 
 def number_or_empty(value):

@@ -9,6 +9,7 @@ from typing import Callable, Optional, Tuple
 
 TORCH = "torch.distributed.rpc"
 UCX = "ucx_perftest"
+GRPC = "gRPC"
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -71,6 +72,9 @@ class Row:
     seconds: float = 8.0  # a guess of one program's run, until it has been measured
     program: str = "bench"  # a key of programs.OURS
     touches: int = 0  # bytes of the machine's memory to touch before each program
+    repeats: int = 1  # at least
+    by_name: bool = False  # measured only where it is named
+    grid: str = ""  # what it does, in the table that has all programs side by side
 
 
 ROWS = (
@@ -102,6 +106,26 @@ ROWS = (
     ),
     Row("identity_first", "the first such round trip of each size", seconds=5, touches=4 * GIB),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
+    Row(
+        "grid_identity",
+        "a tensor of 4 and 400 MB there and back, against gRPC as well, ten repeats",
+        peers=(TORCH, GRPC),
+        targets=(times(1, peer=TORCH), times(1, peer=GRPC)),
+        seconds=20,
+        repeats=10,
+        by_name=True,
+        grid="identity",
+    ),
+    Row(
+        "grid_ops200",
+        "the same with 200 in-place additions over there, ten repeats",
+        peers=(TORCH, GRPC),
+        targets=(times(1, peer=TORCH), times(1, peer=GRPC)),
+        seconds=90,
+        repeats=10,
+        by_name=True,
+        grid="200 additions",
+    ),
     Row(
         "calls_in_flight",
         "small calls a second, 1,000 outstanding",
@@ -202,6 +226,33 @@ ROWS = (
         program="rnn",
     ),
     Row(
+        "pipeline",
+        "images a second of a network in two stages with 4 micro-batches, times those with one",
+        peers=(),
+        ranks=(3,),
+        targets=(at_least(1.2, "1.2 times"),),
+        seconds=12,
+        program="pipeline",
+    ),
+    Row(
+        "batch",
+        "a parameter server's time for 8 trainers' gradients one by one, over that in batches",
+        peers=(),
+        ranks=(3,),
+        targets=(at_least(1.5, "1.5 times"),),
+        seconds=10,
+        program="batch",
+    ),
+    Row(
+        "batch_agent",
+        "an agent's time for 16 observers' states one by one, over that in batches",
+        peers=(),
+        ranks=(3,),
+        targets=(at_least(2, "2 times"),),
+        seconds=8,
+        program="batch",
+    ),
+    Row(
         "kill_to_error",
         "time from kill -9 of a process to the error of a call that waits for it",
         peers=(),
@@ -232,9 +283,9 @@ ROWS = (
 
 
 def choose(names):
-    """The rows called `names`, in the table's order; all of them for None."""
+    """The rows called `names`, in the table's order; for None all but those that take too long."""
     if names is None:
-        return ROWS
+        return tuple(row for row in ROWS if not row.by_name)
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -194,6 +194,33 @@ class HarnessTest(unittest.TestCase):
         (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
         self.assertEqual((found["value"], found["unit"], found["ranks"]), (9000, "steps/s", 2))
 
+    def test_reads_the_gain_of_a_pipeline(self):
+        (row,) = rows.choose(["pipeline"])
+        way = lambda micro, speed, flight=1: {
+            "micro_batches": micro, "in_flight": flight, "images_per_second": speed
+        }  # fmt: skip
+        ways = [way(0, 5000), way(1, 900), way(4, 1350), way(0, 1, 2), way(8, 9000, 2)]
+        (found,) = measure.parse(json.dumps({"ways": ways}), row, 3)
+        self.assertEqual((found["unit"], found["value"], found["ranks"]), ("times", 1.5, 3))
+        self.assertTrue(report.higher_is_better(found["unit"]))
+        self.assertRaises(KeyError, measure.parse, json.dumps({"ways": [way(4, 1)]}), row, 3)
+
+    def test_reads_the_gain_of_batches(self):
+        for row in rows.choose(["batch", "batch_agent"]):
+            (found,) = measure.parse('{"times_faster": 2.5, "seed": 1}', row, 3)
+            self.assertEqual((found["row"], found["value"]), (row.name, 2.5))
+            # Where somebody has not come to the end there is nothing to compare.
+            self.assertRaises(TypeError, measure.parse, '{"times_faster": null}', row, 3)
+            self.assertIn("--json", programs.batch(self.setup, row, 3, self.folder / "out"))
+
+    def test_a_gain_that_is_too_small_is_told(self):
+        (row,) = rows.choose(["batch"])
+        for gain, met in ((1.6, True), (1.4, False)):
+            ours = fake("troupe", {"times_faster": gain})
+            results = measure.measure_all([row], 1, {"batch": ours}, {}, self.setup, io.StringIO())
+            (line,) = report.make_lines([row], results, {"batch": ours}, {})
+            self.assertEqual((line["ours"], line["ratio"], line["met"]), (gain, None, met))
+
     def test_a_row_without_a_peer_has_its_line(self):
         chosen = rows.choose(["kill_to_error"])
         ours = fake("troupe", [measurement(14_000.0, row="kill_to_error")])
@@ -232,6 +259,42 @@ class HarnessTest(unittest.TestCase):
         report.add_targets(lines, rows.choose(["oversubscribed"]))
         self.assertEqual([line["met"] for line in lines], [None, True, False])
 
+    def test_a_grid_has_all_programs_side_by_side(self):
+        log = self.folder / "log"
+        of = lambda row, value: [
+            measurement(value * size, row=row, size=size) for size in (4_000_000, 400_000_000)
+        ]
+        chosen = rows.choose(["grid_identity", "grid_ops200"])
+
+        def program(name, value):
+            both = of("grid_identity", value) + of("grid_ops200", 2 * value)
+            return fake(name, both, log)
+
+        ours = program("troupe", 1e-6)
+        peers = {rows.TORCH: program(rows.TORCH, 3e-6), rows.GRPC: program(rows.GRPC, 5e-6)}
+        results = measure.measure_all(
+            chosen, 1, {"bench": ours}, peers, self.setup, io.StringIO()
+        )
+        # Ten repeats, whatever is asked for, in turn.
+        each = ["troupe", rows.TORCH, rows.GRPC]
+        self.assertEqual(log.read_text().split(), each * 20)
+        lines = report.make_lines(chosen, results, {"bench": ours}, {})
+        self.assertEqual(len(lines), 8)
+        table = report.grid(lines, chosen)
+        self.assertEqual(len(table), 3 + 4)
+        self.assertIn("| 200 additions | 4 MB | 8.00 | 1.00 | 24.00 | 1.00 | 40.00 | 1.00 |", table)
+        self.assertIn(table[3], report.markdown(lines, chosen, 1, 0.5, None))
+        self.assertEqual(report.grid(lines, rows.choose(["call_actor"])), [])
+
+    def test_says_what_to_install_for_grpc(self):
+        self.assertIn("libgrpc++-dev", programs.build_grpc_peer(self.folder, self.folder))
+        with mock.patch.object(programs.shutil, "which", lambda name: None):
+            self.assertIn("protobuf-compiler-grpc", programs.build_grpc_peer(self.folder))
+
+    def test_what_takes_long_is_measured_where_it_is_named(self):
+        self.assertNotIn("grid_identity", [row.name for row in rows.choose(None)])
+        self.assertEqual(len(rows.choose(["grid_identity"])), 1)
+
     def test_writes_report_and_picture(self):
         lines = self.lines(fake("troupe", [measurement(5.0)]), fake(PEER, [measurement(400.0)]))
         picture = plot.draw(lines)
@@ -269,6 +332,7 @@ class TableTest(unittest.TestCase):
             r"^def (\w+)\(", (programs.HERE / "peers" / "torch_rpc.py").read_text(), re.M
         )
         perftest = (programs.HERE / "peers" / "ucx_perftest.py").read_text()
+        grpc = (programs.HERE / "peers" / "grpc" / "main.cpp").read_text()
         for row in rows.ROWS:
             self.assertIn(row.program, programs.OURS)
             for peer in row.peers:
@@ -278,6 +342,8 @@ class TableTest(unittest.TestCase):
                     self.assertTrue(script.is_file(), script)
                 elif peer == rows.TORCH:
                     self.assertIn(row.name, torch_rows)
+                if peer == rows.GRPC:
+                    self.assertIn(f'"{row.name}"', grpc)
                 if peer == rows.UCX:
                     self.assertIn(f'"{row.name}"', perftest)
 

@@ -209,3 +209,15 @@ troupe::task<int> waits_for_an_rref(troupe::rref<int> r) { co_return co_await r;
 
 // error: what the coroutine returns does not convert to the value of its task
 troupe::task<int> returns_a_text() { co_return std::string(); }
+
+// error: a continuation takes the future's value (nothing, of a future<void>), or the future itself
+void continuation_of_something_else(const troupe::future<int>& f) {
+  f.then([](const std::string& text) { return text; });
+}
+
+// error: what a coroutine calls after its first co_await is not seen by wait_all: use co_await
+// when_all(futures) there
+void waiting_for_all_of_a_coroutine(const oracle& o, const troupe::rref<int>& r,
+                                    const troupe::node& node) {
+  troupe::wait_all([&] { return compiles(o, r, node); });
+}

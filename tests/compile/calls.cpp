@@ -55,6 +55,10 @@ void all_of_these_compile(const troupe::node& node, const troupe::rref<model>& r
   node.rpc_sync(
       1, [](int x) { return x; }, 7);
   node.rpc_sync<int(int)>(1, "square", 7);
+  node.rpc_sync<int(int)>(1, "square", node.rpc_async<square>(1, 2));
+  node.remote<at::Tensor(at::Tensor)>(1, "twice", t);
+  node.remote<at::Tensor>(1, "aten::relu", t);
+  node.rpc_sync<of_tensor>(1, node.remote(1, "aten::relu", t), 2);
   node.rpc_sync<of_tensor>(1, t, node.rpc_async<square>(1, 2));
   node.rpc_sync(1, "aten::add", at::Tensor(), at::Tensor());
   node.remote<std::string>(1, 3, 'x');
@@ -227,8 +231,8 @@ void text_for_a_number_by_name(const troupe::node& node) {
   node.rpc_async<double(float)>(1, "half", "x");
 }
 
-// error: a function by name takes values, no futures
-void future_by_name(const troupe::node& node, troupe::future<long> x) {
+// error: of a function by name an rref of just the parameter's type may be lent
+void rref_of_another_number_by_name(const troupe::node& node, troupe::rref<float> x) {
   node.rpc_async<long(long)>(1, "square", x);
 }
 

@@ -16,11 +16,6 @@ struct holder {
   std::shared_ptr<int> x;
 };
 TROUPE_MESSAGE_EXTERN(holder, x)
-struct made_of_one {
-  explicit made_of_one(int x) : x(x) {}
-  int x;
-};
-TROUPE_MESSAGE(made_of_one, x)
 
 int takes_plain(plain);
 plain_2 returns_plain(int);
@@ -28,7 +23,6 @@ int takes_pointer(const long*);
 int takes_text(const char*);
 int takes_view(std::string_view);
 int takes_futures(std::vector<troupe::future<int>>);
-int takes_made_of_one(int, made_of_one);
 using teller = troupe::actor<troupe::answers<plain_3, int>>;
 
 template <class Indexes>
@@ -68,9 +62,11 @@ TROUPE_MESSAGE_CODE(holder)
 
 // error: what is received is made first and filled then: give the type a constructor without
 // arguments
-void no_default_constructor(const troupe::node& node) {
-  node.rpc_sync<takes_made_of_one>(1, 2, made_of_one(1));
-}
+struct made_of_one {
+  explicit made_of_one(int x) : x(x) {}
+  int x;
+};
+TROUPE_MESSAGE(made_of_one, x)
 
 // error: a variant that is sent has at most 255 alternatives
 void large_variant(const troupe::node& node) {
@@ -89,11 +85,6 @@ void operator_with_a_struct(const troupe::node& node) { node.rpc_sync(1, "aten::
 // error: an operator takes no list of this type
 void operator_with_a_list_of_texts(const troupe::node& node) {
   node.rpc_sync(1, "aten::cat", std::vector<std::string>{"x"});
-}
-
-// error: a remote operator takes values, no futures
-void remote_operator_with_a_future(const troupe::node& node, troupe::future<at::Tensor> x) {
-  node.remote(1, "aten::relu", x);
 }
 
 // error: retry is for calls of functions, rpc_sync and rpc_async of a node

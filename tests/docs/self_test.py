@@ -7,6 +7,7 @@ from pathlib import Path
 
 from blocks import DocError, read_blocks
 from check_links import broken
+from count_diff import changed_lines, complaint
 from extract import cpp_blocks, expected, programs, snippets
 
 PAGE = """# A page, with a heading
@@ -73,6 +74,17 @@ class DocsTest(unittest.TestCase):
         for text in ("```cpp\n", "- x\n  ```cpp\n  int x;\n  ```\n", "```cpp program=x\nint x;\n```\n"):
             with self.assertRaises(DocError, msg=text):
                 cpp_blocks(self.page(text))
+
+    def test_counts_lines_that_differ(self):
+        self.assertEqual(changed_lines(["a", "b", "c"], ["a", "x", "c", "y"]), ["x", "y"])
+        page = ("```cpp program=alone\nint main() {\n}\n```\n\n"
+                "```cpp program=spread\nint main() {\n\n  go();\n}\n```\n")
+        check = lambda text, most: complaint(self.page(page + text), "alone", "spread", most)
+        self.assertIsNone(check("**1 lines** more\n", 1))
+        self.assertIn("more than 0:\n    go();", check("**1 lines** more\n", 0))
+        self.assertIn("says 2 lines, and 1 differ", check("**2 lines** more\n", 9))
+        self.assertIn("does not say", check("", 9))
+        self.assertIn("no program called 'gone'", complaint(self.page(page), "gone", "spread", 9))
 
     def test_links(self):
         (self.root / "other.md").write_text("# Here & there\n", encoding="utf-8")

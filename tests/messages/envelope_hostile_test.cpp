@@ -29,7 +29,8 @@ content large_tensors() {
 }
 
 sealed_envelope seal_content(envelope_kind kind, const content& x) {
-  const envelope_header header{kind, true, true, true, true, 2, 3, 4, 5, 6, 7, 8};
+  const envelope_header header{kind, true, true, true, true, true, true, true,
+                               9,    2,    3,    4,    5,    6,    7,    8};
   if (kind != envelope_kind::failure) return seal_value(caf::make_message(x), header);
   fault why;
   why.code = errc::peer_lost;

@@ -64,6 +64,10 @@ envelope_header any_header(envelope_kind kind, random_values& random) {
           random.make<bool>(),
           random.make<bool>(),
           random.make<bool>(),
+          random.make<bool>(),
+          random.make<bool>(),
+          random.make<bool>(),
+          random.make<std::uint32_t>(),
           random.make<std::uint32_t>(),
           random.bits(),
           random.bits(),
@@ -84,6 +88,10 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setRecorded(header.recorded);
   root.setGoesBack(header.goes_back);
   root.setUnrecorded(header.unrecorded);
+  root.setProfiled(header.profiled);
+  root.setProfiledShapes(header.profiled_shapes);
+  root.setProfiledMemory(header.profiled_memory);
+  root.setLimit(header.limit);
   root.setEpoch(header.epoch);
   root.setJob(header.job);
   root.setIncarnation(header.incarnation);
@@ -111,7 +119,8 @@ TEST(envelope, plain_ones_are_what_capn_proto_writes) {
 }
 
 TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
-  const envelope_header sent{envelope_kind::call, true, false, true, true, 7, 1, 2, 3, 4, 5, 6};
+  const envelope_header sent{
+      envelope_kind::call, true, false, true, true, true, false, true, 60'000, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
   // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
@@ -128,6 +137,10 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
     EXPECT_EQ(plain->header.recorded, root.getRecorded());
     EXPECT_EQ(plain->header.goes_back, root.getGoesBack());
     EXPECT_EQ(plain->header.unrecorded, root.getUnrecorded());
+    EXPECT_EQ(plain->header.profiled, root.getProfiled());
+    EXPECT_EQ(plain->header.profiled_shapes, root.getProfiledShapes());
+    EXPECT_EQ(plain->header.profiled_memory, root.getProfiledMemory());
+    EXPECT_EQ(plain->header.limit, root.getLimit());
     EXPECT_EQ(plain->header.epoch, root.getEpoch());
     EXPECT_EQ(plain->header.job, root.getJob());
     EXPECT_EQ(plain->header.incarnation, root.getIncarnation());
@@ -170,6 +183,10 @@ TEST(envelope, keeps_its_header) {
       EXPECT_EQ(got.recorded, sent.recorded);
       EXPECT_EQ(got.goes_back, sent.goes_back);
       EXPECT_EQ(got.unrecorded, sent.unrecorded);
+      EXPECT_EQ(got.profiled, sent.profiled);
+      EXPECT_EQ(got.profiled_shapes, sent.profiled_shapes);
+      EXPECT_EQ(got.profiled_memory, sent.profiled_memory);
+      EXPECT_EQ(got.limit, sent.limit);
       EXPECT_EQ(got.epoch, sent.epoch);
       EXPECT_EQ(got.job, sent.job);
       EXPECT_EQ(got.incarnation, sent.incarnation);
@@ -278,7 +295,7 @@ TEST(envelope, brings_every_class_of_error) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (expect_the_same_error<error_of<static_cast<errc>(I + 1)>>(), ...);
   }
-  (std::make_index_sequence<static_cast<std::size_t>(errc::type_mismatch)>());
+  (std::make_index_sequence<static_cast<std::size_t>(errc::leaked_rref)>());
 }
 
 TEST(envelope, brings_what_a_function_threw_as_a_remote_error) {

@@ -16,6 +16,7 @@ inline fault full_fault(errc code = errc::remote_error) {
   f.function = "decode";
   f.type = "std::out_of_range";
   f.trace = "throws()\ncalls()\n";
+  f.via = "evaluate on trainer1\nstep on trainer0";
   f.limit = std::chrono::milliseconds(2500 + static_cast<int>(code));
   return f;
 }
@@ -28,12 +29,13 @@ inline void expect_same_fault(const fault& got, const fault& sent) {
   EXPECT_EQ(got.type, sent.type);
   EXPECT_EQ(got.limit, sent.limit);
   EXPECT_EQ(got.trace, sent.trace);
+  EXPECT_EQ(got.via, sent.via);
 }
 
 /// Calls `use` with every code that there is.
 template <class Use>
 void for_every_code(Use&& use) {
-  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::type_mismatch);
+  for (auto code = static_cast<int>(errc::internal); code <= static_cast<int>(errc::leaked_rref);
        ++code)
     use(static_cast<errc>(code));
 }

@@ -52,6 +52,8 @@ TEST_P(mishaps, say_why_they_cannot_be_made) {
       fault_of<remote_error>([&] { distributed_optimizer<SGD>(there, SGDOptions(-1)); });
   EXPECT_EQ(bad.node, "b");
   EXPECT_THAT(bad.text, testing::HasSubstr("Invalid learning rate: -1"));
+  EXPECT_THAT(text_of([&] { distributed_optimizer<adadelta>(there, adadelta_options().rho(2)); }),
+              testing::HasSubstr("rho of troupe::adadelta is 2"));
   EXPECT_THAT(text_of([&] { distributed_optimizer<SGD>(parameters(), SGDOptions(1)); }),
               testing::HasSubstr("empty parameter list"));
   EXPECT_THAT(text_of([&] {

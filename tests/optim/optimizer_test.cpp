@@ -46,6 +46,13 @@ TEST_P(optimizers, equal_the_local_ones_to_the_last_bit) {
   expect_parity<Adagrad>(a, AdagradOptions(0.1).lr_decay(0.1).initial_accumulator_value(0.5),
                          "Adagrad");
   expect_parity<RMSprop>(a, RMSpropOptions(0.1).momentum(0.5).centered(true), "RMSprop");
+  expect_parity<adadelta>(a, adadelta_options().rho(0.8).weight_decay(0.1), "adadelta");
+  expect_parity<adamax>(a, adamax_options(0.1).betas({0.8, 0.9}).weight_decay(0.1), "adamax");
+  expect_parity<adamax>(a, adamax_options(0.1).maximize(true), "adamax maximize");
+  expect_parity<nadam>(a, nadam_options(0.1).momentum_decay(0.1), "nadam");
+  expect_parity<nadam>(a, nadam_options(0.1).weight_decay(0.2).decoupled_weight_decay(true),
+                       "nadam decoupled");
+  expect_parity<rprop>(a, rprop_options(0.1).etas({0.4, 1.3}).step_sizes({1e-3, 0.3}), "rprop");
   shut_down(nodes);
 }
 
@@ -252,11 +259,40 @@ TEST_P(optimizers, step_half_complex_and_sparse) {
     const auto at_first = all(3).to(type), x = all(0.25).to(type);
     expect_parity_of<SGD, &real_term>(a, SGDOptions(0.5).momentum(0.5), at_first, x);
     expect_parity_of<Adam, &real_term>(a, AdamOptions(0.5), at_first, x);
+    expect_parity_of<adadelta, &real_term>(a, adadelta_options(50), at_first, x);
+    expect_parity_of<adamax, &real_term>(a, adamax_options(0.5), at_first, x);
+    expect_parity_of<nadam, &real_term>(a, nadam_options(0.5), at_first, x);
+    expect_parity_of<rprop, &real_term>(a, rprop_options(0.5), at_first, x);
   }
   const auto table = random_tensors(9, 6)[5];
   const auto some = torch::tensor({1, 3, 3, 0}, torch::kLong);
   expect_parity_of<SGD, &picked>(a, SGDOptions(0.5), table, some);
   expect_parity_of<Adagrad, &picked>(a, AdagradOptions(0.5), table, some);
+  shut_down(nodes);
+}
+
+// Nor does the parameter before that with the sparse gradient.
+template <class Optimizer>
+void expect_no_step_with_sparse(const node& here) {
+  const auto table = random_tensors(9, 6)[5];
+  const auto there = spread(here, {"b"}, {all(1), table});
+  const distributed_optimizer<Optimizer> optimizer(there,
+                                                   typename optimizer_traits<Optimizer>::options());
+  const context c(here);
+  c.backward({here.rpc_sync<&times>("b", all(1), there[0]) +
+              here.rpc_sync<&picked>("b", torch::tensor({1, 3}, torch::kLong), there[1])});
+  EXPECT_THAT(
+      fault_of<invalid_argument>([&] { optimizer.step(c); }).text,
+      testing::HasSubstr(fmt::format("{} does not support sparse", type_name<Optimizer>())));
+  expect_equal(here, there, {all(1), table}, std::string(type_name<Optimizer>()));
+}
+
+TEST_P(optimizers, change_nothing_where_a_gradient_may_not_be_sparse) {
+  auto nodes = start({"a", "b"});
+  expect_no_step_with_sparse<adadelta>(nodes[0]);
+  expect_no_step_with_sparse<adamax>(nodes[0]);
+  expect_no_step_with_sparse<nadam>(nodes[0]);
+  expect_no_step_with_sparse<rprop>(nodes[0]);
   shut_down(nodes);
 }
 

@@ -103,6 +103,10 @@ TEST_P(saved_states, are_those_of_every_optimizer) {
   expect_to_go_on<AdamW>(a, AdamWOptions(0.1).amsgrad(true), file);
   expect_to_go_on<Adagrad>(a, AdagradOptions(0.1), file);
   expect_to_go_on<RMSprop>(a, RMSpropOptions(0.1).momentum(0.5).centered(true), file);
+  expect_to_go_on<adadelta>(a, adadelta_options().rho(0.8).eps(1e-4), file);
+  expect_to_go_on<adamax>(a, adamax_options(0.1).betas({0.7, 0.8}), file);
+  expect_to_go_on<nadam>(a, nadam_options(0.1).momentum_decay(0.1).maximize(true), file);
+  expect_to_go_on<rprop>(a, rprop_options(0.1).step_sizes({0.01, 0.2}), file);
   expect_to_go_on<LBFGS>(a, LBFGSOptions(0.1).max_iter(4).line_search_fn("strong_wolfe"), file);
   shut_down(nodes);
 }

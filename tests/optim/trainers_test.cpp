@@ -239,20 +239,28 @@ TEST_P(trainers, hogwild_steps_run_side_by_side) {
   shut_down(nodes);
 }
 
-TEST_P(trainers, a_hogwild_trainer_alone_equals_the_local_optimizer) {
-  auto nodes = start({"a", "b"});
+template <class Optimizer, class Options>
+void expect_hogwild_parity(const node& here, const Options& options) {
   const auto start_at = random_tensors(8, 3);
-  const auto there = spread(nodes[0], {"b"}, start_at);
+  const auto there = spread(here, {"b"}, start_at);
   const auto leaves = as_leaves(start_at);
-  Adam local(leaves, AdamOptions(0.1));
-  const distributed_optimizer<Adam> optimizer(there, AdamOptions(0.1),
-                                              {.mode = step_mode::hogwild});
+  Optimizer local(leaves, options);
+  const distributed_optimizer<Optimizer> optimizer(there, options, {.mode = step_mode::hogwild});
   for (int i = 0; i < 4; ++i) {
-    step_both(nodes[0], optimizer, there, local, leaves, random_tensors(70 + i, 3));
-    expect_equal(nodes[0], there, leaves);
+    step_both(here, optimizer, there, local, leaves, random_tensors(70 + i, 3));
+    expect_equal(here, there, leaves, std::string(type_name<Optimizer>()));
     optimizer.set_lr(0.1 / (i + 2));
     local.param_groups()[0].options().set_lr(0.1 / (i + 2));
   }
+}
+
+TEST_P(trainers, a_hogwild_trainer_alone_equals_the_local_optimizer) {
+  auto nodes = start({"a", "b"});
+  expect_hogwild_parity<Adam>(nodes[0], AdamOptions(0.1));
+  expect_hogwild_parity<adadelta>(nodes[0], adadelta_options(0.1));
+  expect_hogwild_parity<adamax>(nodes[0], adamax_options(0.1));
+  expect_hogwild_parity<nadam>(nodes[0], nadam_options(0.1));
+  expect_hogwild_parity<rprop>(nodes[0], rprop_options(0.1));
   shut_down(nodes);
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <thread>
@@ -24,6 +27,13 @@ inline environment variables(std::map<std::string, std::string> values) {
 
 inline std::vector<std::byte> address_by_rank(const pre_roster& r) {
   return to_bytes("address of " + std::to_string(r.rank));
+}
+
+/// Has the rank announced itself in the file at `path` where a job meets?
+inline bool has_announced(const std::filesystem::path& path, std::uint32_t rank) {
+  std::ifstream file(path);
+  const std::string all(std::istreambuf_iterator<char>(file), {});
+  return all.find("announcement/" + std::to_string(rank)) != all.npos;
 }
 
 /// How a rank's call ended.

@@ -114,6 +114,30 @@ TEST(rendezvous_process, eight_meet_in_a_file) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
+TEST(rendezvous_process, all_hear_of_one_that_was_told_another_world_size) {
+  temporary_folder folder;
+  const auto path = folder.path / "meet";
+  const auto start = [&](std::uint32_t rank, std::uint32_t size) {
+    auto v = as_torchrun(rank, size, "1");
+    v["METHOD"] = "file://" + path.string();
+    return rank_process("meet", v);
+  };
+  std::vector<rank_process> ranks;
+  ranks.push_back(start(0, 3));
+  ranks.push_back(start(1, 3));
+  ASSERT_TRUE(eventually([&] { return has_announced(path, 0) && has_announced(path, 1); }));
+  ranks.push_back(start(2, 4));
+  const auto began = std::chrono::steady_clock::now();
+  const auto odd = static_cast<std::uint64_t>(ranks[2].pid());
+  for (auto& rank : ranks) {
+    const auto e = rank.finish();
+    EXPECT_FALSE(e.well());
+    EXPECT_CONTAINS(e.output, "rank 2 (process " + number(odd) + " on host ");
+    EXPECT_CONTAINS(e.output, "was told a world size of 4, but rank ");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, soon_enough);
+}
+
 TEST(rendezvous_process, they_may_end_at_once) {
   for (int i = 0; i < 2; ++i) {
     const auto port = number(free_port());
@@ -281,7 +305,7 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
     const auto e = ranks[rank].finish();
     EXPECT_FALSE(e.well());
     EXPECT_CONTAINS(e.output, "rendezvous error: rank " + std::to_string(rank) + " of 3: ");
-    EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
+    EXPECT_CONTAINS(e.output, "(in a job rank 0) has ended, crashed or cannot be reached");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
@@ -296,7 +320,7 @@ TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
   for (const int rank : {1, 2}) {
     const auto e = ranks[rank].finish();
     EXPECT_FALSE(e.well());
-    EXPECT_CONTAINS(e.output, "rank 0 has ended, crashed or cannot be reached");
+    EXPECT_CONTAINS(e.output, "(in a job rank 0) has ended, crashed or cannot be reached");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }

@@ -31,6 +31,14 @@ int uses_of(store& one) {
   possible += !refused([&] { one.delete_key(key); });
   possible += !refused([&] { one.num_keys(); });
   possible += !refused([&] { one.check(keys); });
+  possible += !refused([&] { one.append(key, "child"); });
+  possible += !refused([&] { one.multi_get(keys, 0ms); });
+  possible += !refused([&] { one.multi_set(keys, std::vector<store::bytes>{to_bytes("child")}); });
+  possible += !refused([&] { one.list_keys(); });
+  possible += !refused([&] { one.queue_push(key, "child"); });
+  possible += !refused([&] { one.queue_try_pop(key); });
+  possible += !refused([&] { one.queue_len(key); });
+  possible += !refused([&] { one.clone(); });
   return possible;
 }
 

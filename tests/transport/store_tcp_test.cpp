@@ -9,48 +9,11 @@
 #include <thread>
 
 #include "messages/error.hpp"
-#include "tests/transport/store_fixture.hpp"
+#include "tests/transport/raw_client.hpp"
 #include "transport/store/store_handshake.hpp"
 
 namespace troupe::transport::test {
 namespace {
-
-unique_fd connect_raw(const endpoint& where) {
-  auto result = connect_to(loopback(where.port), deadline_after(patience));
-  EXPECT_TRUE(result.fd);
-  return std::move(result.fd);
-}
-
-// True if the other side ends the connection within `limit`.
-bool ended(int fd, std::chrono::milliseconds limit) {
-  std::array<std::byte, 256> ignored;
-  const auto deadline = deadline_after(limit);
-  while (wait_readable(fd, deadline)) {
-    const auto n = recv(fd, ignored.data(), ignored.size(), 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN)) return true;
-  }
-  return false;
-}
-
-// A connection that has proven the secret and can send what it likes.
-unique_fd connect_proven(served_store& s) {
-  auto fd = connect_raw(s.where());
-  store_handshake handshake(s.secret);
-  store_handshake::challenge challenge;
-  store_handshake::answer answer;
-  EXPECT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(patience)), io_result::done);
-  EXPECT_EQ(read_all(fd.get(), challenge, deadline_after(patience)), io_result::done);
-  EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
-  EXPECT_EQ(write_all(fd.get(), answer, deadline_after(patience)), io_result::done);
-  return fd;
-}
-
-void write_request(int fd, const store::bytes& body) {
-  const auto length = static_cast<std::uint32_t>(body.size());
-  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(patience)),
-            io_result::done);
-  EXPECT_EQ(write_all(fd, body, deadline_after(patience)), io_result::done);
-}
 
 TEST(tcp_store, who_does_not_know_the_secret_is_told_within_two_seconds) {
   served_store s;
@@ -263,6 +226,34 @@ TEST(tcp_store, a_full_store_says_so) {
   client->set("j", std::string(900, 'x'));
 }
 
+TEST(tcp_store, more_values_than_it_may_have_are_refused) {
+  served_store s({.entries = 2});
+  auto client = s.client();
+  client->set("a", "1");
+  client->queue_push("q", "1");
+  const std::string full = "the store is full: it has 2 values of 2";
+  EXPECT_CONTAINS(text_of<store_error>([&] { client->set("b", "1"); }), full);
+  EXPECT_CONTAINS(text_of<store_error>([&] { client->queue_push("q", "2"); }), full);
+  client->set("a", "2");
+  EXPECT_EQ(to_text(client->queue_pop("q", patience)), "1");
+  client->set("b", "1");
+}
+
+TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_waited_for_another) {
+  served_store s;
+  auto client = s.client();
+  auto gone = connect_proven(s);
+  const store_request pop{.what = store_request::op::queue_pop, .keys = {"q"}, .timeout = patience};
+  write_request(gone.get(), encode(pop));
+  auto stays = connect_proven(s);
+  write_request(stays.get(), encode(pop));
+  ASSERT_TRUE(eventually([&] { return s.server.count().clients == 3; }));
+  gone = unique_fd();
+  ASSERT_TRUE(eventually([&] { return s.server.count().clients == 2; }));
+  client->queue_push("q", "1");
+  EXPECT_EQ(to_text(read_reply(stays.get()).value), "1");
+}
+
 TEST(tcp_store, a_client_that_dies_while_it_waits_is_forgotten) {
   served_store s;
   {
@@ -282,7 +273,7 @@ TEST(tcp_store, a_server_that_ends_fails_those_who_wait) {
   std::atomic<bool> failed = false;
   std::thread waiter([&] {
     EXPECT_CONTAINS(text_of<store_error>([&] { client->get("never", 60s); }),
-                    "rank 0 has ended, crashed or cannot be reached");
+                    "(in a job rank 0) has ended, crashed or cannot be reached");
     failed = true;
   });
   ASSERT_TRUE(eventually([&] { return s->server.count().clients >= 1; }));

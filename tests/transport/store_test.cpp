@@ -1,67 +1,15 @@
-// The contract of every store.
+// The contract of every store: single keys. store_many_keys_test.cpp and store_queue_test.cpp have
+// the rest.
 #include <atomic>
 #include <limits>
 #include <thread>
 #include <vector>
 
 #include "messages/error.hpp"
-#include "tests/transport/store_fixture.hpp"
-#include "transport/store/file_store.hpp"
-#include "transport/store/hash_store.hpp"
-#include "transport/store/prefix_store.hpp"
+#include "tests/transport/store_contract.hpp"
 
 namespace troupe::transport::test {
 namespace {
-
-// Makes clients of one store of a kind.
-class store_maker {
-public:
-  virtual ~store_maker() = default;
-  virtual std::shared_ptr<store> client() = 0;
-};
-
-class hash_maker : public store_maker {
-  std::shared_ptr<store> client() override { return shared_; }
-  std::shared_ptr<store> shared_ = std::make_shared<hash_store>();
-};
-
-class tcp_maker : public store_maker {
-  std::shared_ptr<store> client() override { return served_.client(); }
-  served_store served_;
-};
-
-class file_maker : public store_maker {
-  std::shared_ptr<store> client() override {
-    return std::make_shared<file_store>(folder_.path / "store", secret_);
-  }
-  temporary_folder folder_;
-  job_secret secret_;
-  std::shared_ptr<store> first_ = client();  // keeps the file between clients
-};
-
-class prefix_maker : public store_maker {
-  std::shared_ptr<store> client() override { return std::make_shared<prefix_store>("p", shared_); }
-  std::shared_ptr<store> shared_ = std::make_shared<hash_store>();
-};
-
-class store_contract : public testing::TestWithParam<std::string> {
-protected:
-  void SetUp() override {
-    if (GetParam() == "hash") maker_ = std::make_unique<hash_maker>();
-    if (GetParam() == "tcp") maker_ = std::make_unique<tcp_maker>();
-    if (GetParam() == "file") maker_ = std::make_unique<file_maker>();
-    if (GetParam() == "prefix") maker_ = std::make_unique<prefix_maker>();
-    a_ = maker_->client();
-    b_ = maker_->client();
-  }
-
-  static std::string text(const store::bytes& value) { return to_text(value); }
-  static bool has(store& s, std::string key) { return s.check(std::span(&key, 1)); }
-
-  std::unique_ptr<store_maker> maker_;
-  std::shared_ptr<store> a_;
-  std::shared_ptr<store> b_;
-};
 
 TEST_P(store_contract, keeps_what_is_set) {
   a_->set("k", "one");
@@ -193,8 +141,7 @@ TEST_P(store_contract, a_waiting_thread_holds_up_no_other) {
   waiter.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(kinds, store_contract, testing::Values("hash", "tcp", "file", "prefix"),
-                         [](const auto& info) { return info.param; });
+TROUPE_ALL_STORES();
 
 TEST(prefix_store, keeps_keys_apart) {
   auto shared = std::make_shared<hash_store>();
@@ -206,7 +153,23 @@ TEST(prefix_store, keeps_keys_apart) {
   EXPECT_EQ(to_text(b.get("k")), "2");
   EXPECT_EQ(to_text(shared->get("a/k")), "1");
   EXPECT_EQ(a.num_keys(), 2u);
+  a.queue_push("q", "1");
+  EXPECT_EQ(b.queue_len("q"), 0u);
+  EXPECT_EQ(shared->queue_len("a/q"), 1u);
+  EXPECT_EQ(b.list_keys(), std::vector<std::string>{"k"});
+  EXPECT_EQ(shared->list_keys(), (std::vector<std::string>{"a/k", "b/k"}));
+  EXPECT_EQ(a.underlying(), shared);
   EXPECT_THROW(prefix_store("a", nullptr), invalid_argument);
+}
+
+TEST(prefix_store, begins_with_the_timeout_of_what_it_is_part_of) {
+  auto shared = std::make_shared<hash_store>();
+  shared->set_timeout(70ms);
+  prefix_store one("a", shared);
+  EXPECT_EQ(one.timeout(), 70ms);
+  one.set_timeout(80ms);
+  EXPECT_EQ(shared->timeout(), 70ms);
+  EXPECT_EQ(prefix_store("b", std::make_shared<prefix_store>("c", shared)).timeout(), 70ms);
 }
 
 }  // namespace

@@ -33,6 +33,28 @@ TEST(store_wire, requests_survive) {
   EXPECT_EQ(out.timeout, std::chrono::milliseconds(1234));
 }
 
+store_request sample_of_many() {
+  return {.what = op::multi_set, .keys = {"a", "b"}, .values = {to_bytes("one"), to_bytes("")}};
+}
+
+store_reply values_reply() {
+  return {.what = store_reply::kind::values, .values = {to_bytes("one"), to_bytes("two")}};
+}
+
+TEST(store_wire, many_keys_and_values_survive) {
+  const auto set = decode_store_request(encode(sample_of_many()));
+  EXPECT_EQ(set.keys, sample_of_many().keys);
+  EXPECT_EQ(set.values, sample_of_many().values);
+  EXPECT_EQ(decode_store_reply(encode(values_reply())).values, values_reply().values);
+  const store_request list{.what = op::list_keys, .value = to_bytes("prefix/")};
+  EXPECT_EQ(to_text(decode_store_request(encode(list)).value), "prefix/");
+  // All of a store may be listed, but not named in a request.
+  store_reply all{.what = store_reply::kind::keys, .keys = {max_store_keys_at_once + 1, "k"}};
+  EXPECT_EQ(decode_store_reply(encode(all)).keys.size(), max_store_keys_at_once + 1);
+  all.what = store_reply::kind::missing;
+  EXPECT_THROW(decode_store_reply(encode(all)), decode_error);
+}
+
 TEST(store_wire, replies_survive) {
   const auto out = decode_store_reply(encode(store_reply{.what = store_reply::kind::missing,
                                                          .value = to_bytes("v"),
@@ -96,6 +118,34 @@ TEST(store_wire, refuses_what_is_out_of_bounds) {
   EXPECT_LT(decode_store_request(encode(r)).timeout, std::chrono::hours(24 * 366));
   store_request many{.what = op::check, .keys = {max_store_keys_at_once + 1, "k"}};
   EXPECT_THROW(decode_store_request(encode(many)), decode_error);
+  for (const auto one_key : {op::append, op::queue_push, op::queue_pop, op::queue_len}) {
+    EXPECT_THROW(decode_store_request(encode(store_request{.what = one_key})), decode_error);
+    EXPECT_THROW(decode_store_request(encode(store_request{.what = one_key, .keys = {"a", "b"}})),
+                 decode_error);
+  }
+  const store_request long_prefix{.what = op::list_keys, .value = store::bytes(max_store_key + 1)};
+  EXPECT_THROW(decode_store_request(encode(long_prefix)), decode_error);
+}
+
+TEST(store_wire, refuses_other_numbers_of_values_than_of_keys) {
+  auto r = sample_of_many();
+  r.values.pop_back();
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r = sample_of_many();
+  r.keys.pop_back();
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  r = sample_of_many();
+  r.what = op::wait;  // has no values
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+}
+
+TEST(store_wire, refuses_values_that_are_too_large_together) {
+  auto r = sample_of_many();
+  for (auto& value : r.values) value.resize(max_store_value / 2 + 1);
+  EXPECT_THROW(decode_store_request(encode(r)), decode_error);
+  EXPECT_THROW(decode_store_reply(encode(
+                   store_reply{.what = store_reply::kind::values, .values = std::move(r.values)})),
+               decode_error);
 }
 
 // Either a value or a decode_error, whatever comes.
@@ -131,8 +181,10 @@ void fuzz(const store::bytes& valid, Decode&& decode) {
 
 TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(sample()), decode_store_request);
+  fuzz(encode(sample_of_many()), decode_store_request);
   fuzz(encode(store_reply{.what = store_reply::kind::missing, .keys = {"x", "y", "z"}}),
        decode_store_reply);
+  fuzz(encode(values_reply()), decode_store_reply);
   fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
   fuzz(encode(announcement{"name", "host", "id", 2, 3, 4, 5}), decode_announcement);
   fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
@@ -140,10 +192,9 @@ TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(door_answer{"", 7, 42, to_bytes("who there is")}), decode_door_answer);
 }
 
-TEST(store_wire, pointers_that_share_their_target_are_not_read_again_and_again) {
-  // A list of 4,000 keys that all point to one text of 1,000 bytes: 36 KB that would become 4 MB.
-  const auto keys = std::vector<std::string>(4000, "k");
-  auto bytes = encode(store_request{.what = op::check, .keys = keys});
+// `bytes` is a message with a list of `count` texts, all of which shall point to one of 1,000
+// bytes.
+store::bytes sharing_their_target(store::bytes bytes, std::size_t count) {
   // The list's pointers follow the root struct: find the first one and let all point to the last
   // text by filling its words with text and fixing offset and length.
   auto* words = reinterpret_cast<std::uint64_t*>(bytes.data());
@@ -152,15 +203,25 @@ TEST(store_wire, pointers_that_share_their_target_are_not_read_again_and_again) 
   while (first < n && (words[first] & 3) != 1) ++first;  // the root's pointer to the list
   ++first;
   while (first < n && ((words[first] & 3) != 1 || (words[first] >> 32 & 7) != 2)) ++first;
-  ASSERT_LT(first + keys.size(), n);
+  EXPECT_LT(first + count, n);
   const std::size_t target = n - 130;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
+  for (std::size_t i = 0; i < count && first + i < n; ++i) {
     const auto offset =
         static_cast<std::int64_t>(target) - static_cast<std::int64_t>(first + i) - 1;
     words[first + i] = (static_cast<std::uint64_t>(1000) << 35) | (std::uint64_t{2} << 32) |
                        (static_cast<std::uint64_t>(offset << 2) & 0xfffffffc) | 1;
   }
-  EXPECT_THROW(decode_store_request(bytes), decode_error);
+  return bytes;
+}
+
+TEST(store_wire, pointers_that_share_their_target_are_not_read_again_and_again) {
+  // 4,000 keys, or values: 36 KB that would become 4 MB.
+  constexpr std::size_t count = 4000;
+  const store_request keys{.what = op::check, .keys = {count, "k"}};
+  EXPECT_THROW(decode_store_request(sharing_their_target(encode(keys), count)), decode_error);
+  const store_reply values{.what = store_reply::kind::values, .values = {count, to_bytes("k")}};
+  EXPECT_EQ(decode_store_reply(encode(values)).values.size(), count);
+  EXPECT_THROW(decode_store_reply(sharing_their_target(encode(values), count)), decode_error);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t longest_address = 64 * 1024;
 
+// Why the last who belonged to another job was sent away.
+const std::string stranger = "stranger";
+
 }  // namespace
 
 rendezvous_meeting::rendezvous_meeting(rendezvous_plan plan, const rendezvous_options& options,
@@ -55,6 +58,11 @@ void rendezvous_meeting::join() {
   }
 }
 
+void rendezvous_meeting::decline(const std::string& why) {
+  absence_ = fmt::format("{} was told what cannot be: {}", description_.writer, why);
+  join();
+}
+
 roster rendezvous_meeting::gather(const address_function& address_of_this_node) {
   roster out;
   learn_members(out);
@@ -81,6 +89,10 @@ bool rendezvous_meeting::try_join(const meeting_place& place, std::uint64_t gene
     if (place.client) place.client->set_limits(tcp_store::default_response_limit, deadline_ + 1s);
     if (!session_->is_over()) {
       agree_on_job();
+      if (absence_) {
+        be_absent();
+        return true;
+      }
       if (announce()) return true;
     }
   } catch (const store_error&) {
@@ -101,31 +113,55 @@ rendezvous_phase rendezvous_meeting::phase(const char* name, const char* failing
            .world_size = plan_.world_size,
            .deadline = deadline_,
            .timeout = options_.timeout,
-           .refusals = [this] { return session_->place().refusals(); }},
+           .refusals = [this] { return turned_away(); }},
           name,
           failing};
 }
 
-// Whoever belongs to something else goes, and the job does not mind.
+// Those who did not get in, for whom the ranks that are there may be waiting.
+std::string rendezvous_meeting::turned_away() {
+  auto out = session_->place().refusals();
+  auto& keys = *session_->keys();
+  if (!keys.check(std::span(&stranger, 1))) return out;
+  if (!out.empty()) out += "; ";
+  return out + to_text(keys.get(stranger, 0ms));
+}
+
+// Who belongs to another job goes, and this one does not mind: at one address two may meet that
+// have nothing to do with each other. If ranks are missing in the end, it is told. Who belongs to
+// this job and was told something else is one of those that the others wait for: all hear of it.
 void rendezvous_meeting::agree_on_job() {
   const auto theirs =
       decode_job_description(session_->keys()->compare_set("job", {}, encode(description_)));
-  if (theirs.job != plan_.job)
-    throw rendezvous_error(fmt::format(
+  if (theirs.job != plan_.job) {
+    const auto text = fmt::format(
         "rank {} ({}) belongs to job '{}', but {} meets here for job '{}'; set TROUPE_JOB_ID to "
         "the same on every rank, or meet at another address",
-        plan_.rank, me(), plan_.job, theirs.writer, theirs.job));
+        plan_.rank, me(), plan_.job, theirs.writer, theirs.job);
+    session_->keys()->set(stranger, text);
+    throw rendezvous_error(text);
+  }
   if (theirs.world_size != plan_.world_size)
-    throw rendezvous_error(fmt::format(
+    disagree(fmt::format(
         "rank {} ({}) was told a world size of {}, but {} one of {}; WORLD_SIZE must be the same "
         "on every rank",
         plan_.rank, me(), plan_.world_size, theirs.writer, theirs.world_size));
   if (theirs.dynamic != options_.dynamic)
-    throw rendezvous_error(fmt::format("{} rank {} ({}) {} newcomers to the job, but {} {}",
-                                       mixed_job_text, plan_.rank, me(),
-                                       options_.dynamic ? "admits" : "does not admit",
-                                       theirs.writer, theirs.dynamic ? "does" : "does not"));
+    disagree(fmt::format("{} rank {} ({}) {} newcomers to the job, but {} {}", mixed_job_text,
+                         plan_.rank, me(), options_.dynamic ? "admits" : "does not admit",
+                         theirs.writer, theirs.dynamic ? "does" : "does not"));
   nonce_ = theirs.nonce;
+}
+
+// A job that is complete already goes on.
+void rendezvous_meeting::disagree(const std::string& text) {
+  announcements().fail(text);
+  throw rendezvous_error(text);
+}
+
+// Whoever has read the reason leaves this generation behind, this rank too.
+void rendezvous_meeting::be_absent() {
+  if (announcements().fail(*absence_) && plan_.world_size > 0) session_->joined();
 }
 
 // False if this rank was here before and left: this generation is over for it.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ public:
   /// Waits for all ranks and exchanges what they say. After `join`.
   roster gather(const address_function& address_of_this_node);
 
+  /// Instead of both: tells the others that this rank does not come. A job that is complete already
+  /// goes on. Throws like `join`.
+  void decline(const std::string& why);
+
   /// After a failure: what rank 0 keeps must not end before the others have read why this failed.
   void leave() noexcept;
 
@@ -38,6 +43,9 @@ private:
   bool try_join(const meeting_place& place, std::uint64_t generation);
   void agree_on_job();
   bool announce();
+  void be_absent();
+  void disagree(const std::string& text);
+  std::string turned_away();
   void learn_members(roster& out);
   void count_local(roster& out) const;
   void learn_addresses(roster& out, const address_function& address_of_this_node);
@@ -57,6 +65,7 @@ private:
   std::uint64_t visit_ = 0;
   std::uint64_t nonce_ = 0;
   std::shared_ptr<rendezvous_session> session_;
+  std::optional<std::string> absence_;  // why this rank does not come
 };
 
 }  // namespace troupe::transport

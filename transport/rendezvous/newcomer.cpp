@@ -7,6 +7,7 @@
 
 #include "messages/error.hpp"
 #include "transport/rendezvous/door.hpp"
+#include "transport/rendezvous/handlers.hpp"
 #include "transport/rendezvous/host.hpp"
 #include "transport/rendezvous/plan.hpp"
 #include "transport/rendezvous/session.hpp"
@@ -170,6 +171,9 @@ admitted enter(rendezvous_plan plan, const rendezvous_options& options,
 }  // namespace
 
 admitted enter_job(const rendezvous_options& options, const newcomers_address& address) {
+  auto asked = options;
+  if (auto place = ask_rendezvous_handler(asked, true))
+    return enter_job(std::move(place), asked, address);
   return enter(make_newcomers_plan(options, true), options, nullptr, address);
 }
 

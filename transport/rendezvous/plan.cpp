@@ -12,45 +12,21 @@
 
 #include "messages/error.hpp"
 #include "transport/rendezvous/environment.hpp"
+#include "transport/rendezvous/file_url.hpp"
+#include "transport/rendezvous/handlers.hpp"
+#include "transport/rendezvous/method_url.hpp"
 #include "transport/rendezvous/worker_name.hpp"
 
 namespace troupe::transport {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& method, const std::string& why) {
-  throw rendezvous_error(
-      fmt::format("init_method '{}' cannot be used: {}; it must be env://, tcp://HOST:PORT or "
-                  "file:///PATH, the last two with ?rank=R&world_size=N if need be",
-                  method, why));
-}
-
-template <class Number>
-Number read_number(const std::string& method, std::string_view text, const char* what) {
-  Number out = 0;
+std::uint16_t read_port(const std::string& method, std::string_view text) {
+  std::uint16_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    fail(method, fmt::format("'{}' is no {}", text, what));
+    fail_method(method, fmt::format("'{}' is no port", text));
   return out;
-}
-
-void read_query(const std::string& method, std::string_view query, rendezvous_options& options) {
-  while (!query.empty()) {
-    const auto part = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(query.size(), part.size() + 1));
-    const auto equals = part.find('=');
-    const auto key = part.substr(0, equals);
-    const auto value = equals == part.npos ? std::string_view() : part.substr(equals + 1);
-    if (key == "rank") {
-      const auto rank = read_number<std::uint32_t>(method, value, "rank");
-      if (!options.rank) options.rank = rank;
-    } else if (key == "world_size") {
-      const auto size = read_number<std::uint32_t>(method, value, "world size");
-      if (!options.world_size) options.world_size = size;
-    } else {
-      fail(method, fmt::format("it knows no parameter '{}'", key));
-    }
-  }
 }
 
 endpoint read_endpoint(const std::string& method, std::string_view text) {
@@ -58,38 +34,41 @@ endpoint read_endpoint(const std::string& method, std::string_view text) {
   std::string_view port;
   if (text.starts_with('[')) {
     const auto end = text.find("]:");
-    if (end == text.npos) fail(method, "there is no [HOST]:PORT");
+    if (end == text.npos) fail_method(method, "there is no [HOST]:PORT");
     host = text.substr(1, end - 1);
     port = text.substr(end + 2);
   } else {
     const auto colon = text.rfind(':');
-    if (colon == text.npos) fail(method, "there is no port");
+    if (colon == text.npos) fail_method(method, "there is no port");
     host = text.substr(0, colon);
     port = text.substr(colon + 1);
   }
-  if (host.empty()) fail(method, "there is no host");
+  if (host.empty()) fail_method(method, "there is no host");
   if (port.ends_with('/')) port.remove_suffix(1);
-  return {std::string(host), read_number<std::uint16_t>(method, port, "port")};
+  return {std::string(host), read_port(method, port)};
 }
 
-void read_method(const std::string& method, rendezvous_options& options, rendezvous_plan& plan) {
-  std::string_view rest = method;
-  const auto question = rest.find('?');
-  if (question != rest.npos) {
-    read_query(method, rest.substr(question + 1), options);
-    rest = rest.substr(0, question);
-  }
-  if (rest.starts_with("tcp://")) {
+std::filesystem::path read_path(const std::string& method, const std::string& text) {
+  const auto url = parse_file_url(text);
+  if (const auto problem = file_url_problem(url); !problem.empty()) fail_method(method, problem);
+  return url.path;
+}
+
+void read_method(rendezvous_options& options, rendezvous_plan& plan) {
+  const auto& method = options.init_method;
+  auto url = split_method(method);
+  take_ranks(url, options);
+  if (url.scheme == "tcp") {
     plan.how = rendezvous_plan::way::tcp;
-    plan.master = read_endpoint(method, rest.substr(6));
-  } else if (rest.starts_with("file://")) {
+    plan.master = read_endpoint(method, url.rest);
+  } else if (url.scheme == "file") {
     plan.how = rendezvous_plan::way::file;
-    plan.path = rest.substr(7);
-    if (!plan.path.is_absolute() || !plan.path.has_filename())
-      fail(method, "there is no absolute path of a file");
+    plan.path = read_path(method, url.rest);
   } else {
-    fail(method, "nobody knows this kind");
+    fail_method(method, "nobody knows this kind");
   }
+  if (!url.query.empty())
+    fail_method(method, fmt::format("it knows no parameter '{}'", url.query.front().first));
 }
 
 // What the options say by themselves; takes up those that are in the method's text.
@@ -98,7 +77,7 @@ rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
     throw rendezvous_error("the timeout of a rendezvous must be more than 0 ms");
   if (!options.variables) options.variables = process_environment();
   rendezvous_plan plan;
-  if (method && options.init_method != "env://") read_method(options.init_method, options, plan);
+  if (method && options.init_method != "env://") read_method(options, plan);
   plan.job = options.job.empty() ? read_job_name(options.variables) : options.job;
   if (plan.job.size() > 256)
     throw rendezvous_error(
@@ -178,9 +157,15 @@ void check_port(const rendezvous_plan& plan) {
         "or tcp://HOST:PORT to a number from 1 to 65535");
 }
 
-}  // namespace
+void check_place(const rendezvous_plan& plan) {
+  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (plan.rank >= plan.world_size)
+    throw rendezvous_error(
+        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
+                    plan.world_size, plan.world_size - 1));
+}
 
-rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
+rendezvous_plan make_founders_plan(const rendezvous_options& given, bool method, bool comes) {
   auto options = given;
   auto plan = begin_plan(options, method);
   auto place = options.rank && options.world_size ? job_place{} : read_job_place(options.variables);
@@ -197,12 +182,8 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     plan.local_world_size = place.local_world_size;
     plan.all_local = place.all_local;
   }
-  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (comes) check_place(plan);
   plan.all_local = plan.all_local || plan.world_size == 1;
-  if (plan.rank >= plan.world_size)
-    throw rendezvous_error(
-        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
-                    plan.world_size, plan.world_size - 1));
   plan.name = complete_worker_name(options.name, plan.rank);
   if (method && options.init_method == "env://") {
     place.all_local = plan.all_local;
@@ -217,6 +198,16 @@ rendezvous_plan make_plan(const rendezvous_options& given, bool method) {
     plan.agree = rendezvous_plan::agreement::alone;
   plan.admits_newcomers = options.dynamic;
   return plan;
+}
+
+}  // namespace
+
+rendezvous_plan make_plan(const rendezvous_options& options, bool method) {
+  return make_founders_plan(options, method, true);
+}
+
+rendezvous_plan make_absentees_plan(const rendezvous_options& options) {
+  return make_founders_plan(options, true, false);
 }
 
 rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method) {
@@ -252,6 +243,7 @@ bool meets_on_this_host_alone(const rendezvous_plan& plan) {
 }
 
 bool newcomer_meets_on_this_host_alone(const rendezvous_options& options) {
+  if (has_rendezvous_handler(options.init_method)) return false;
   return meets_on_this_host_alone(make_newcomers_plan(options, true));
 }
 

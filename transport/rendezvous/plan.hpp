@@ -46,6 +46,9 @@ struct rendezvous_plan {
 /// `method`: does `options.init_method` matter? Throws rendezvous_error.
 rendezvous_plan make_plan(const rendezvous_options& options, bool method);
 
+/// The same for a rank that will not come, and only tells the others: it may be none of the job's.
+rendezvous_plan make_absentees_plan(const rendezvous_options& options);
+
 /// The same for somebody who joins a running job. What the environment says of ranks does not
 /// count.
 rendezvous_plan make_newcomers_plan(const rendezvous_options& options, bool method);

@@ -5,11 +5,16 @@
 #include <exception>
 
 #include "messages/error.hpp"
+#include "messages/log.hpp"
+#include "transport/rendezvous/handlers.hpp"
 #include "transport/rendezvous/meeting.hpp"
 
 namespace troupe::transport {
 
 namespace {
+
+// The others may have been started at the same time, and be on their way.
+constexpr std::chrono::seconds decline_limit{2};
 
 roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared_ptr<store> place,
             const address_function& address_of_this_node) {
@@ -46,7 +51,35 @@ void roster::close(std::chrono::milliseconds limit, std::span<const std::uint32_
 }
 
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {
-  return meet(make_plan(options, true), options, nullptr, address_of_this_node);
+  auto asked = options;
+  if (auto place = ask_rendezvous_handler(asked, false))
+    return rendezvous(std::move(place), asked, address_of_this_node);
+  rendezvous_plan plan;
+  try {
+    plan = make_plan(options, true);
+  } catch (const error& e) {
+    decline_rendezvous(options, e.fault().text);
+    throw;
+  }
+  return meet(std::move(plan), options, nullptr, address_of_this_node);
+}
+
+void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept {
+  try {
+    auto how = options;
+    how.timeout = decline_limit;
+    auto plan = make_absentees_plan(how);
+    if (plan.world_size == 1 && plan.rank == 0) return;  // there is nobody else
+    rendezvous_meeting meeting(std::move(plan), how, nullptr);
+    try {
+      meeting.decline(why);
+    } catch (const error& e) {
+      log().debug("the other ranks were not told that this one does not come: {}", e.what());
+    }
+    meeting.leave();
+  } catch (...) {
+    // Where the others are is not known.
+  }
 }
 
 roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,

@@ -17,7 +17,8 @@
 namespace troupe::transport {
 
 struct rendezvous_options {
-  /// "env://", "tcp://HOST:PORT" or "file:///PATH"; the last two may end in "?rank=R&world_size=N".
+  /// "env://", "tcp://HOST:PORT", "file:///PATH" or a URL of a scheme that has a handler (see
+  /// handlers.hpp); but for env they may end in "?rank=R&world_size=N".
   /// env:// takes the launcher's variables (see environment.hpp). At tcp:// and env:// rank 0
   /// listens, on the address of HOST alone.
   std::string init_method = "env://";
@@ -92,7 +93,8 @@ struct roster : pre_roster {
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
-/// `pre_roster::meets_on_host_alone`, for who joins a running job. Throws rendezvous_error like
+/// `pre_roster::meets_on_host_alone`, for who joins a running job; false where a handler says where
+/// it meets. Throws rendezvous_error like
 /// `enter_job`.
 bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
 
@@ -102,15 +104,22 @@ using address_function = std::function<std::vector<std::byte>(const pre_roster&)
 /// Blocks until all ranks of the job are there and know one another. Called once by each.
 ///
 /// Throws rendezvous_error, on every rank concerned and within the timeout: for ranks that did not
-/// come (named), came twice (both processes named), belong to another job or world size, do not
-/// know the secret; for worker names that are invalid or not unique; for variables that are missing
-/// or malformed (named); for a port in use and a host that is unknown or silent; for a rank 0 that
-/// died. What `address_of_this_node` throws goes to its caller, and as text to all other ranks.
+/// come (named), came twice (both processes named), were told another world size (all ranks hear of
+/// it), belong to another job, do not know the secret; for worker names that are invalid or not
+/// unique; for variables that are missing or malformed (named); for a port in use and a host that
+/// is unknown or silent; for a rank 0 that died. What `address_of_this_node` throws goes to its
+/// caller, and as text to all other ranks.
 roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node);
 
 /// The same in a store that exists already, whose `rank` and `world_size` are in the options; its
 /// keys "troupe/..." are used. A secret that nobody has given is kept there, too.
 roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
                   const address_function& address_of_this_node);
+
+/// For a rank that cannot come, since something is wrong with what it was told: the others get
+/// rendezvous_error with `why` at once, instead of waiting for it; so they do if it was told
+/// another world size than they were. Takes three seconds at most where nobody is to be found, and
+/// never throws: who calls it has an error to throw.
+void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept;
 
 }  // namespace troupe::transport

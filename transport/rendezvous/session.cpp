@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds goodbye_limit_after_failure = 300ms;
 // Answers to the last requests are on their way when everybody has said goodbye.
 constexpr std::chrono::milliseconds drain_limit = 500ms;
 
-// In a file: for ranks started together with this one that have not come yet.
+// For ranks started together with this one that have not come yet.
 constexpr std::chrono::milliseconds latecomer_limit = 1s;
 
 const std::string all_gone = "all gone";
@@ -129,9 +129,9 @@ void rendezvous_session::close(std::chrono::milliseconds limit,
 }
 
 void rendezvous_session::give_up(std::chrono::milliseconds limit) noexcept {
-  // The file goes with the last that has it open, and with it the reason why this failed: a rank
-  // that is only now about to open it would find a new one and wait there for nobody.
-  const auto for_latecomers = place_.file ? std::min(limit, latecomer_limit) : 0ms;
+  // The file goes with the last that has it open, and a server with its rank, and with it the
+  // reason why this failed: a rank that is only now about to come would wait there for nobody.
+  const auto for_latecomers = place_.file || place_.server ? std::min(limit, latecomer_limit) : 0ms;
   end(goodbye_limit_after_failure, for_latecomers, drain_limit, {});
 }
 

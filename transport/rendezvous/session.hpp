@@ -70,8 +70,9 @@ public:
   /// See roster::close.
   void close(std::chrono::milliseconds limit, std::span<const std::uint32_t> gone = {}) noexcept;
 
-  /// After a failure: waits until those who are connected have read why and left; in a file until
-  /// all ranks have, for a second at most and no longer than `limit`, as some may never come.
+  /// After a failure: waits until those who are connected have read why and left. Who keeps the
+  /// store, in a file everybody, waits until all ranks have, for a second at most and no longer
+  /// than `limit`, as some may never come.
   void give_up(std::chrono::milliseconds limit) noexcept;
 
 private:

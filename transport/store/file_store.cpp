@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "messages/error.hpp"
-#include "transport/store/store_wire.hpp"
 
 namespace troupe::transport {
 
@@ -18,13 +18,23 @@ constexpr std::chrono::milliseconds lock_limit = 30s;
 
 constexpr std::chrono::milliseconds longest_pause = 20ms;
 
+store::bytes copy(std::span<const std::byte> value) { return {value.begin(), value.end()}; }
+
 }  // namespace
 
 file_store::file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
                        milliseconds timeout)
-    : log_(std::in_place, std::move(path), secret, deadline_after(timeout)) {}
+    : path_(std::filesystem::absolute(path)),
+      given_(secret),
+      log_(std::in_place, path_, secret, deadline_after(timeout)) {}
 
 file_store::~file_store() = default;
+
+std::shared_ptr<store> file_store::make_clone() {
+  std::lock_guard lock(mutex_);
+  log();  // once closed there is nothing to clone
+  return std::make_shared<file_store>(path_, given_);
+}
 
 void file_store::close() {
   check_process();
@@ -38,20 +48,54 @@ file_store_log& file_store::log() {
 }
 
 void file_store::refresh() {
-  log().read_new([this](std::span<const std::byte> content) {
-    auto change = decode_store_request(content);
-    if (change.what == op::set)
-      state_.set(change.keys[0], std::move(change.value));
-    else if (change.what == op::delete_key)
-      state_.erase(change.keys[0]);
-    else
-      throw store_error("the store's file " + log().path().string() + " has a record of no change");
-  });
+  log().read_new(
+      [this](std::span<const std::byte> content) { take_up(decode_store_request(content)); });
 }
 
-void file_store::append_set(const std::string& key, std::span<const std::byte> value) {
-  log().append(
-      encode(store_request{.what = op::set, .keys = {key}, .value = {value.begin(), value.end()}}));
+// What another process has done.
+void file_store::take_up(store_request&& change) {
+  switch (change.what) {
+    case op::set: return state_.set(change.keys[0], std::move(change.value));
+    case op::append: return state_.append(change.keys[0], change.value);
+    case op::multi_set: return state_.multi_set(change.keys, std::move(change.values));
+    case op::queue_push: return state_.queue_push(change.keys[0], std::move(change.value));
+    case op::queue_pop: return (void)state_.queue_pop(change.keys[0]);
+    case op::delete_key: return (void)state_.erase(change.keys[0]);
+    default: throw store_error("the store's file " + path_.string() + " has a record of no change");
+  }
+}
+
+// What `state_` has done already.
+void file_store::write(const store_request& change) {
+  try {
+    log().append(encode(change));
+  } catch (...) {
+    // It did not happen for anybody else: read again what did.
+    state_ = store_state();
+    log().start_over();
+    throw;
+  }
+}
+
+template <class Look>
+bool file_store::poll(milliseconds timeout, bool writing, Look&& look) {
+  check_process();
+  const auto deadline = deadline_after(timeout);
+  std::chrono::milliseconds pause = 1ms;
+  for (int i = 0;; ++i) {
+    const bool last = time_left(deadline) == 0ms;
+    // A network file system may show the old size for a while, but not to who takes the lock.
+    std::unique_lock lock(mutex_);
+    if (last || i % 10 == 0 || log().has_grown()) {
+      file_store_log::guard hold(log(), writing, deadline_after(lock_limit));
+      refresh();
+      if (look()) return true;
+    }
+    if (last) return false;
+    lock.unlock();
+    std::this_thread::sleep_for(std::min(pause, time_left(deadline)));
+    pause = std::min(2 * pause, longest_pause);
+  }
 }
 
 void file_store::set(const std::string& key, std::span<const std::byte> value) {
@@ -61,40 +105,37 @@ void file_store::set(const std::string& key, std::span<const std::byte> value) {
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
-  append_set(key, value);
-  state_.set(key, bytes(value.begin(), value.end()));
+  state_.set(key, copy(value));
+  write({.what = op::set, .keys = {key}, .value = copy(value)});
 }
 
 store::bytes file_store::get(const std::string& key, milliseconds timeout) {
-  wait(std::span(&key, 1), timeout);
-  check_process();
-  std::lock_guard lock(mutex_);
-  const auto value = state_.find(key);
-  if (!value) throw store_error("key '" + key + "' was deleted while a get waited for it");
-  return *value;
+  check_store_key(key);
+  bytes out;
+  const auto look = [&] {
+    const auto found = state_.find(key);
+    if (found) out = *found;
+    return found != nullptr;
+  };
+  if (!poll(timeout, false, look))
+    throw store_error(wait_timeout_text(timeout, std::span(&key, 1)));
+  return out;
 }
 
 void file_store::wait(std::span<const std::string> keys, milliseconds timeout) {
   check_store_keys(keys);
+  std::vector<std::string> missing;
+  const auto look = [&] { return (missing = state_.missing(keys)).empty(); };
+  if (!poll(timeout, false, look)) throw store_error(wait_timeout_text(timeout, missing));
+}
+
+bool file_store::check(std::span<const std::string> keys) {
+  check_store_keys(keys);
   check_process();
-  const auto deadline = deadline_after(timeout);
-  std::chrono::milliseconds pause = 1ms;
-  std::vector<std::string> missing(keys.begin(), keys.end());
-  for (int i = 0;; ++i) {
-    const bool last = time_left(deadline) == 0ms;
-    // A network file system may show the old size for a while, but not to who takes the lock.
-    std::unique_lock lock(mutex_);
-    if (last || i % 10 == 0 || log().has_grown()) {
-      file_store_log::guard hold(log(), false, deadline_after(lock_limit));
-      refresh();
-      missing = state_.missing(keys);
-    }
-    if (missing.empty()) return;
-    if (last) throw store_error(wait_timeout_text(timeout, missing));
-    lock.unlock();
-    std::this_thread::sleep_for(std::min(pause, time_left(deadline)));
-    pause = std::min(2 * pause, longest_pause);
-  }
+  std::lock_guard lock(mutex_);
+  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
+  refresh();
+  return state_.missing(keys).empty();
 }
 
 std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
@@ -104,7 +145,7 @@ std::int64_t file_store::add(const std::string& key, std::int64_t delta) {
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   const auto sum = state_.add(key, delta);
-  append_set(key, to_bytes(std::to_string(sum)));
+  write({.what = op::set, .keys = {key}, .value = to_bytes(std::to_string(sum))});
   return sum;
 }
 
@@ -118,8 +159,19 @@ store::bytes file_store::compare_set(const std::string& key, std::span<const std
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   auto result = state_.compare_set(key, expected, desired);
-  if (result.written) append_set(key, desired);
+  if (result.written) write({.what = op::set, .keys = {key}, .value = copy(desired)});
   return std::move(result.now);
+}
+
+void file_store::append(const std::string& key, std::span<const std::byte> value) {
+  check_store_key(key);
+  check_store_value(value.size());
+  check_process();
+  std::lock_guard lock(mutex_);
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
+  refresh();
+  state_.append(key, value);
+  write({.what = op::append, .keys = {key}, .value = copy(value)});
 }
 
 bool file_store::delete_key(const std::string& key) {
@@ -129,7 +181,7 @@ bool file_store::delete_key(const std::string& key) {
   file_store_log::guard hold(log(), true, deadline_after(lock_limit));
   refresh();
   if (!state_.erase(key)) return false;
-  log().append(encode(store_request{.what = op::delete_key, .keys = {key}}));
+  write({.what = op::delete_key, .keys = {key}});
   return true;
 }
 
@@ -141,13 +193,71 @@ std::uint64_t file_store::num_keys() {
   return state_.size();
 }
 
-bool file_store::check(std::span<const std::string> keys) {
-  check_store_keys(keys);
+std::vector<std::string> file_store::keys_with(const std::string& prefix) {
   check_process();
   std::lock_guard lock(mutex_);
   file_store_log::guard hold(log(), false, deadline_after(lock_limit));
   refresh();
-  return state_.missing(keys).empty();
+  return state_.keys_with(prefix);
+}
+
+std::vector<store::bytes> file_store::multi_get(std::span<const std::string> keys,
+                                                milliseconds timeout) {
+  check_store_keys(keys);
+  std::vector<std::string> missing;
+  std::vector<bytes> out;
+  const auto look = [&] {
+    missing = state_.without_value(keys);
+    if (missing.empty()) out = state_.copy(keys);
+    return missing.empty();
+  };
+  if (!poll(timeout, false, look)) throw store_error(wait_timeout_text(timeout, missing));
+  return out;
+}
+
+void file_store::multi_set(std::span<const std::string> keys, std::span<const bytes> values) {
+  check_store_values(keys, values);
+  check_process();
+  store_request change{.what = op::multi_set,
+                       .keys = {keys.begin(), keys.end()},
+                       .values = {values.begin(), values.end()}};
+  std::lock_guard lock(mutex_);
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
+  refresh();
+  state_.multi_set(keys, {values.begin(), values.end()});
+  write(change);
+}
+
+void file_store::queue_push(const std::string& key, std::span<const std::byte> value) {
+  check_store_key(key);
+  check_store_value(value.size());
+  check_process();
+  std::lock_guard lock(mutex_);
+  file_store_log::guard hold(log(), true, deadline_after(lock_limit));
+  refresh();
+  state_.queue_push(key, copy(value));
+  write({.what = op::queue_push, .keys = {key}, .value = copy(value)});
+}
+
+std::optional<store::bytes> file_store::queue_try_pop(const std::string& key,
+                                                      milliseconds timeout) {
+  check_store_key(key);
+  std::optional<bytes> out;
+  poll(timeout, true, [&] {
+    out = state_.queue_pop(key);
+    if (out) write({.what = op::queue_pop, .keys = {key}});
+    return out.has_value();
+  });
+  return out;
+}
+
+std::uint64_t file_store::queue_len(const std::string& key) {
+  check_store_key(key);
+  check_process();
+  std::lock_guard lock(mutex_);
+  file_store_log::guard hold(log(), false, deadline_after(lock_limit));
+  refresh();
+  return state_.queue_len(key);
 }
 
 }  // namespace troupe::transport

@@ -8,6 +8,7 @@
 #include "transport/store/file_store_log.hpp"
 #include "transport/store/store.hpp"
 #include "transport/store/store_state.hpp"
+#include "transport/store/store_wire.hpp"
 
 namespace troupe::transport {
 
@@ -35,26 +36,48 @@ public:
   /// The one given, or the one found in the file.
   const job_secret& secret() { return log().secret(); }
 
+  /// The file's path, absolute.
+  const std::filesystem::path& path() const noexcept { return path_; }
+
   /// Leaves the file, and removes it if nobody else has it open. Later calls throw store_error.
   void close();
 
+  using store::append;
+  using store::get;
+  using store::multi_get;
+  using store::queue_push;
+  using store::queue_try_pop;
   using store::set;
+  using store::wait;
   void set(const std::string& key, std::span<const std::byte> value) override;
-  bytes get(const std::string& key, milliseconds timeout = default_store_timeout) override;
-  void wait(std::span<const std::string> keys,
-            milliseconds timeout = default_store_timeout) override;
+  bytes get(const std::string& key, milliseconds timeout) override;
+  void wait(std::span<const std::string> keys, milliseconds timeout) override;
+  bool check(std::span<const std::string> keys) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   bytes compare_set(const std::string& key, std::span<const std::byte> expected,
                     std::span<const std::byte> desired) override;
+  void append(const std::string& key, std::span<const std::byte> value) override;
   bool delete_key(const std::string& key) override;
   std::uint64_t num_keys() override;
-  bool check(std::span<const std::string> keys) override;
+  std::vector<bytes> multi_get(std::span<const std::string> keys, milliseconds timeout) override;
+  void multi_set(std::span<const std::string> keys, std::span<const bytes> values) override;
+  void queue_push(const std::string& key, std::span<const std::byte> value) override;
+  std::optional<bytes> queue_try_pop(const std::string& key, milliseconds timeout) override;
+  std::uint64_t queue_len(const std::string& key) override;
 
 private:
+  std::vector<std::string> keys_with(const std::string& prefix) override;
+  std::shared_ptr<store> make_clone() override;
   file_store_log& log();
   void refresh();
-  void append_set(const std::string& key, std::span<const std::byte> value);
+  void take_up(store_request&& change);
+  void write(const store_request& change);
+  // Looks under the locks, again and again, until `look` says yes; false if it has not in time.
+  template <class Look>
+  bool poll(milliseconds timeout, bool writing, Look&& look);
 
+  const std::filesystem::path path_;
+  const std::optional<job_secret> given_;  // the secret, from outside
   std::mutex mutex_;
   std::optional<file_store_log> log_;  // none once closed
   store_state state_;

@@ -17,7 +17,7 @@ namespace troupe::transport {
 
 namespace {
 
-constexpr char magic[8] = {'T', 'R', 'O', 'U', 'P', 'E', 'F', 2};
+constexpr char magic[8] = {'T', 'R', 'O', 'U', 'P', 'E', 'F', 3};
 constexpr std::size_t nonce_at = sizeof magic;
 constexpr std::size_t secret_at = nonce_at + 24;
 constexpr std::size_t proof_at = secret_at + job_secret::size;
@@ -29,7 +29,7 @@ constexpr std::uint64_t largest_file = std::uint64_t{4} << 30;
 constexpr std::int64_t operation_range = std::int64_t{1} << 61;
 constexpr std::int64_t alive_range = operation_range + 1;
 
-constexpr const char* key_purpose = "troupe file store 2";
+constexpr const char* key_purpose = "troupe file store 3";
 
 std::span<const std::byte> magic_bytes() { return std::as_bytes(std::span(magic)); }
 
@@ -175,6 +175,8 @@ void file_store_log::append(std::span<const std::byte> content) {
   write_at(seen_, record);
   seen_ += record.size();
 }
+
+void file_store_log::start_over() noexcept { seen_ = header_size; }
 
 bool file_store_log::has_grown() const { return file_size() != seen_; }
 

@@ -57,6 +57,9 @@ public:
   /// Adds a record, which counts as seen. With a guard for writing, after `read_new`.
   void append(std::span<const std::byte> content);
 
+  /// From now on no record counts as seen.
+  void start_over() noexcept;
+
   /// Has the file grown since `read_new`? Without a guard; may be late on a network file system.
   bool has_grown() const;
 

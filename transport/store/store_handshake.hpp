@@ -25,7 +25,7 @@ class store_handshake {
 public:
   static constexpr std::size_t nonce_size = 32;
   static constexpr std::size_t magic_size = 8;
-  static constexpr std::uint8_t version = 1;
+  static constexpr std::uint8_t version = 2;
 
   using nonce = std::array<std::byte, nonce_size>;
   using greeting = std::array<std::byte, magic_size + nonce_size>;

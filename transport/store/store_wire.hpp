@@ -22,6 +22,13 @@ struct store_request {
     num_keys,
     check,
     status,
+    append,
+    multi_get,
+    multi_set,
+    queue_push,
+    queue_pop,
+    queue_len,
+    list_keys,
   };
 
   op what = op::status;
@@ -30,20 +37,29 @@ struct store_request {
   store::bytes expected = {};
   std::int64_t delta = 0;
   std::chrono::milliseconds timeout{0};
+  std::vector<store::bytes> values = {};
+
+  /// May the answer have to wait for something?
+  bool waits() const noexcept {
+    return what == op::get || what == op::wait || what == op::multi_get || what == op::queue_pop;
+  }
 };
 
 /// The answer; schema StoreReply.
 struct store_reply {
-  enum class kind : std::uint16_t { done, value, number, missing, failed };
+  enum class kind : std::uint16_t { done, value, number, missing, failed, values, keys };
 
   kind what = kind::done;
   store::bytes value = {};
   std::int64_t number = 0;
   std::vector<std::string> keys = {};
+  std::vector<store::bytes> values = {};
 };
 
-/// The largest message of either kind: a value and what is expected of one, or many keys.
-inline constexpr std::size_t max_store_message = 2 * max_store_value + (std::size_t{1} << 20);
+/// The largest message of either kind: a value and what is expected of one, many keys and values,
+/// or all keys of a store.
+inline constexpr std::size_t max_store_message =
+    2 * max_store_value + 16 * max_store_entries + (std::size_t{1} << 20);
 
 store::bytes encode(const store_request& request);
 store::bytes encode(const store_reply& reply);

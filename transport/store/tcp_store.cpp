@@ -24,9 +24,9 @@ constexpr std::chrono::milliseconds reconnect_limit{2'000};
 bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
 
 [[noreturn]] void lost(const endpoint& where, const std::string& how) {
-  throw store_error(
-      fmt::format("the store of rank 0 at {} {}: rank 0 has ended, crashed or cannot be reached",
-                  to_string(where), how));
+  throw store_error(fmt::format(
+      "the store at {} {}: who serves it (in a job rank 0) has ended, crashed or cannot be reached",
+      to_string(where), how));
 }
 
 }  // namespace
@@ -42,12 +42,29 @@ tcp_store::tcp_store(endpoint where, const secret_source& secret, time_point dea
   local_ = local_address(idle_.back().get());
 }
 
+tcp_store::tcp_store(tcp_store& original)
+    : where_(original.where_),
+      secret_(original.secret_),
+      addresses_(original.addresses_),
+      local_(original.local_) {
+  {
+    std::lock_guard lock(original.mutex_);
+    closed_ = original.closed_;
+    response_limit_ = original.response_limit_;
+    not_after_ = original.not_after_;
+  }
+  idle_.push_back(take_connection(std::min(deadline_after(response_limit_), not_after_)));
+}
+
+std::shared_ptr<store> tcp_store::make_clone() {
+  return std::shared_ptr<store>(new tcp_store(*this));
+}
+
 unique_fd tcp_store::take_connection(time_point deadline) {
   {
     std::lock_guard lock(mutex_);
     if (closed_)
-      throw store_error(
-          fmt::format("the store of rank 0 at {} was closed by this rank", to_string(where_)));
+      throw store_error(fmt::format("the store at {} was closed by this rank", to_string(where_)));
     while (!idle_.empty()) {
       auto fd = std::move(idle_.back());
       idle_.pop_back();
@@ -79,7 +96,8 @@ store_reply tcp_store::exchange(int fd, const store_request& request, time_point
   return decode_store_reply(in);
 }
 
-store_reply tcp_store::call(const store_request& request, milliseconds timeout) {
+// The answer, which may be that something is missing.
+store_reply tcp_store::ask(const store_request& request, milliseconds timeout) {
   check_process();
   time_point deadline;
   {
@@ -95,10 +113,18 @@ store_reply tcp_store::call(const store_request& request, milliseconds timeout) 
     if (idle_.size() < most_idle && !closed_) idle_.push_back(std::move(fd));
   }
   if (reply.what == kind::failed) throw store_error(to_text(reply.value));
-  if (reply.what == kind::missing)
-    throw store_error(fmt::format("{} (of the store at {})", wait_timeout_text(timeout, reply.keys),
-                                  to_string(where_)));
   return reply;
+}
+
+store_reply tcp_store::call(const store_request& request, milliseconds timeout) {
+  auto reply = ask(request, timeout);
+  if (reply.what == kind::missing) timed_out(timeout, reply.keys);
+  return reply;
+}
+
+void tcp_store::timed_out(milliseconds timeout, std::span<const std::string> missing) const {
+  throw store_error(fmt::format("{} (of the store at {})", wait_timeout_text(timeout, missing),
+                                to_string(where_)));
 }
 
 void tcp_store::set(const std::string& key, std::span<const std::byte> value) {
@@ -136,6 +162,12 @@ store::bytes tcp_store::compare_set(const std::string& key, std::span<const std:
       .value;
 }
 
+void tcp_store::append(const std::string& key, std::span<const std::byte> value) {
+  check_store_key(key);
+  check_store_value(value.size());
+  call({.what = op::append, .keys = {key}, .value = {value.begin(), value.end()}});
+}
+
 bool tcp_store::delete_key(const std::string& key) {
   check_store_key(key);
   return call({.what = op::delete_key, .keys = {key}}).number != 0;
@@ -148,6 +180,47 @@ std::uint64_t tcp_store::num_keys() {
 bool tcp_store::check(std::span<const std::string> keys) {
   check_store_keys(keys);
   return call({.what = op::check, .keys = {keys.begin(), keys.end()}}).number != 0;
+}
+
+std::vector<std::string> tcp_store::keys_with(const std::string& prefix) {
+  return call({.what = op::list_keys, .value = to_bytes(prefix)}).keys;
+}
+
+std::vector<store::bytes> tcp_store::multi_get(std::span<const std::string> keys,
+                                               milliseconds timeout) {
+  check_store_keys(keys);
+  timeout = std::max(timeout, milliseconds{0});
+  auto reply = call({.what = op::multi_get, .keys = {keys.begin(), keys.end()}, .timeout = timeout},
+                    timeout);
+  if (reply.values.size() != keys.size())
+    throw decode_error("a reply of the store has another number of values than was asked for");
+  return std::move(reply.values);
+}
+
+void tcp_store::multi_set(std::span<const std::string> keys, std::span<const bytes> values) {
+  check_store_values(keys, values);
+  call({.what = op::multi_set,
+        .keys = {keys.begin(), keys.end()},
+        .values = {values.begin(), values.end()}});
+}
+
+void tcp_store::queue_push(const std::string& key, std::span<const std::byte> value) {
+  check_store_key(key);
+  check_store_value(value.size());
+  call({.what = op::queue_push, .keys = {key}, .value = {value.begin(), value.end()}});
+}
+
+std::optional<store::bytes> tcp_store::queue_try_pop(const std::string& key, milliseconds timeout) {
+  check_store_key(key);
+  timeout = std::max(timeout, milliseconds{0});
+  auto reply = ask({.what = op::queue_pop, .keys = {key}, .timeout = timeout}, timeout);
+  if (reply.what == kind::missing) return std::nullopt;
+  return std::move(reply.value);
+}
+
+std::uint64_t tcp_store::queue_len(const std::string& key) {
+  check_store_key(key);
+  return static_cast<std::uint64_t>(call({.what = op::queue_len, .keys = {key}}).number);
 }
 
 std::string tcp_store::refusals() { return to_text(call({.what = op::status}).value); }

@@ -28,17 +28,31 @@ public:
   /// attempt asks for it.
   tcp_store(endpoint where, const secret_source& secret, time_point deadline);
 
+  using store::append;
+  using store::get;
+  using store::multi_get;
+  using store::queue_push;
+  using store::queue_try_pop;
   using store::set;
+  using store::wait;
   void set(const std::string& key, std::span<const std::byte> value) override;
-  bytes get(const std::string& key, milliseconds timeout = default_store_timeout) override;
-  void wait(std::span<const std::string> keys,
-            milliseconds timeout = default_store_timeout) override;
+  bytes get(const std::string& key, milliseconds timeout) override;
+  void wait(std::span<const std::string> keys, milliseconds timeout) override;
+  bool check(std::span<const std::string> keys) override;
   std::int64_t add(const std::string& key, std::int64_t delta) override;
   bytes compare_set(const std::string& key, std::span<const std::byte> expected,
                     std::span<const std::byte> desired) override;
+  void append(const std::string& key, std::span<const std::byte> value) override;
   bool delete_key(const std::string& key) override;
   std::uint64_t num_keys() override;
-  bool check(std::span<const std::string> keys) override;
+  std::vector<bytes> multi_get(std::span<const std::string> keys, milliseconds timeout) override;
+  void multi_set(std::span<const std::string> keys, std::span<const bytes> values) override;
+  void queue_push(const std::string& key, std::span<const std::byte> value) override;
+  std::optional<bytes> queue_try_pop(const std::string& key, milliseconds timeout) override;
+  std::uint64_t queue_len(const std::string& key) override;
+
+  /// Where the server is.
+  const endpoint& where() const noexcept { return where_; }
 
   /// This machine's address on the way to the server.
   socket_address local() const { return local_; }
@@ -59,9 +73,15 @@ public:
   static constexpr milliseconds default_response_limit{30'000};
 
 private:
+  std::vector<std::string> keys_with(const std::string& prefix) override;
+  std::shared_ptr<store> make_clone() override;
+  explicit tcp_store(tcp_store& original);
   unique_fd take_connection(time_point deadline);
+  store_reply ask(const store_request& request, milliseconds timeout);
   store_reply call(const store_request& request, milliseconds timeout = milliseconds{0});
   store_reply exchange(int fd, const store_request& request, time_point deadline);
+
+  [[noreturn]] void timed_out(milliseconds timeout, std::span<const std::string> missing) const;
 
   const endpoint where_;
   job_secret secret_;  // constant once connected

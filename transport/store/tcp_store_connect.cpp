@@ -57,9 +57,9 @@ std::string shake_hands(int fd, const job_secret& secret, time_point deadline, b
 [[noreturn]] void give_up(const endpoint& where, const std::string& reason, int attempts,
                           milliseconds after) {
   throw store_error(fmt::format(
-      "cannot reach the store of rank 0 at {} within {:.3g} s: {} ({} attempt{}); check that rank "
-      "0 "
-      "runs and that MASTER_ADDR and MASTER_PORT are its address, the same on every rank",
+      "cannot reach the store at {} within {:.3g} s: {} ({} attempt{}); check that who serves it "
+      "(in a job rank 0) runs, and that this is its address (MASTER_ADDR and MASTER_PORT, the same "
+      "on every rank)",
       to_string(where), static_cast<double>(after.count()) / 1000, reason, attempts,
       attempts == 1 ? "" : "s"));
 }

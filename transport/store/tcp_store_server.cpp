@@ -25,7 +25,7 @@ tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const
       secret_(secret),
       listener_(std::move(listener)),
       port_(local_address(listener_.get()).port()),
-      desk_(l.stored_bytes) {
+      desk_(l.stored_bytes, l.entries) {
   for (auto& [key, value] : contents) desk_.put(key, std::move(value));
   poller_.add(listener_.get(), listener_id, EPOLLIN);
   // Signals are the main thread's business.

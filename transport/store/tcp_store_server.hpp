@@ -30,6 +30,7 @@ public:
     std::chrono::milliseconds proof_time{3'000};
     std::chrono::milliseconds stall_time{30'000};      ///< to take a reply or end a request
     std::size_t stored_bytes = std::size_t{4} << 30;   ///< of all keys and values
+    std::size_t entries = max_store_entries;           ///< values, those in queues included
     std::size_t reply_bytes = std::size_t{256} << 20;  ///< replies not yet taken; more wait
   };
 

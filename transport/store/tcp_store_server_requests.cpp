@@ -81,9 +81,7 @@ bool tcp_store_server::impl::take_request(connection& c) {
     return garbled(c, e.what());
   }
   c.at = stage::waiting;
-  set_timer(c, c.request.what == store_request::op::get || c.request.what == store_request::op::wait
-                   ? std::optional(deadline_after(c.request.timeout))
-                   : std::nullopt);
+  set_timer(c, c.request.waits() ? std::optional(deadline_after(c.request.timeout)) : std::nullopt);
   return serve(c, false);
 }
 

@@ -135,6 +135,20 @@ def ops200():
     return measured
 
 
+def grid_identity():
+    measured = []
+    for size in (4_000_000, 400_000_000):
+        tensor = torch.zeros(size // 4)
+        warm_up = 1 if size > 1 << 25 else 200
+        taken = call_times(lambda: rpc.rpc_sync(PEER, echo, args=(tensor,)), warm_up=warm_up)
+        measured.append({"bytes": size, **times_of(taken)})
+    return measured
+
+
+def grid_ops200():
+    return ops200()
+
+
 def calls_in_flight(outstanding=1000):
     def batch():
         for future in [rpc.rpc_async(PEER, nothing) for _ in range(outstanding)]:
@@ -332,8 +346,8 @@ def optimizer_step():
 ROWS = {
     row.__name__: row
     for row in (
-        call_actor, call_function, identity, identity_first, ops200, calls_in_flight, calls_threads,
-        long_handler, idle_cpu, oversubscribed,
+        call_actor, call_function, identity, identity_first, ops200, grid_identity, grid_ops200,
+        calls_in_flight, calls_threads, long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
         autograd_context, autograd_chain, optimizer_step,
     )

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "actors/function_table.hpp"
+#include "actors/operators/value.hpp"
+#include "actors/rref/owner_table.hpp"
+
+// Calls of operators at their callee. What travels is the operator's name, its arguments, and which
+// of them rrefs lend (op_loan); of one whose result stays, the number of that value first.
+namespace troupe::detail {
+
+/// How what an operator returns becomes the value of an rref.
+struct result_keeper {
+  value_type type;
+  /// Throws invalid_argument when it has returned something else.
+  void (*keep)(future_core& cell, op_result&& result);
+};
+
+/// Finds the operator that the call means, by its name and arguments, and runs it, once the values
+/// that rrefs lend are there. `keeper`: its result stays; nullptr: it is the answer.
+void serve_operator(decoder& in, border& handles, reply_token&& reply, const result_keeper* keeper);
+
+/// Finds the operator, by its name and arguments, and runs it. Throws what it throws as an error
+/// with its name.
+op_result run_operator(const std::string& name, std::vector<op_value> positional,
+                       std::vector<std::pair<std::string, op_value>> named);
+
+/// Reads the call and drops it.
+void skip_operator(decoder& in, bool creates);
+
+/// The name in the call, as far as an error shows it.
+std::string name_of_operator(decoder& in, bool creates);
+
+/// The entry for calls whose answer is what the operator returns.
+struct operator_answer {
+  static constexpr std::string_view name = "an operator";
+  using structure = detail::structure<op_result>;
+  static std::uint64_t hash() { return kept_identity<operator_answer>(); }
+  static std::uint64_t name_hash() { return type_hash<operator_answer>(); }
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    serve_operator(in, handles, std::move(reply), nullptr);
+  }
+  static void skip(decoder& in) { skip_operator(in, false); }
+  static std::string called(decoder& in) { return name_of_operator(in, false); }
+};
+
+/// The entry for those whose result stays, as a T.
+template <class T>
+struct operator_creation {
+  static constexpr std::string_view name = "the creation of a value by an operator";
+  using structure = detail::structure<T>;
+  static std::uint64_t hash() { return kept_identity<operator_creation>(); }
+  static std::uint64_t name_hash() { return type_hash<operator_creation>(); }
+
+  /// Named wherever such a call is made, so that every program that has it has the entry.
+  static const bool registered;
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    static const result_keeper keeper{value_type::of<T>(), &keep};
+    serve_operator(in, handles, std::move(reply), &keeper);
+  }
+  static void skip(decoder& in) { skip_operator(in, true); }
+  static std::string called(decoder& in) { return name_of_operator(in, true); }
+
+private:
+  static void keep(future_core& cell, op_result&& result) {
+    auto& state = static_cast<future_state<T>&>(cell);
+    if constexpr (std::is_same_v<T, op_result>)
+      state.set_value(std::move(result));
+    else
+      state.set_value(result.template to<T>());
+  }
+};
+
+template <class T>
+const bool operator_creation<T>::registered =
+    add_function(function_entry_of<operator_creation<T>>());
+
+/// Every program with nodes runs operators for others, and keeps their results as tensors, numbers
+/// and lists of tensors. True.
+bool serves_operators();
+
+}  // namespace troupe::detail

@@ -1,0 +1,78 @@
+#include "actors/profiling/call_profile.hpp"
+
+#include <algorithm>
+
+#include "actors/mailbox_letter.hpp"
+#include "actors/node_core.hpp"
+#include "actors/profiling.hpp"
+
+namespace troupe::detail {
+
+std::string range_name(std::string_view what, std::string_view function, std::string_view caller,
+                       std::string_view callee) {
+  std::string name(what);
+  name.append("#").append(function).append("(").append(caller);
+  return name.append(" -> ").append(callee).append(")");
+}
+
+call_profile::call_profile(const worker_info& self, std::string name, std::int64_t number,
+                           const profile_options& what, std::optional<profile_options> callers,
+                           std::shared_ptr<event_collector> process)
+    : events_(std::make_shared<event_collector>(self.id, what)),
+      name_(std::move(name)),
+      number_(number),
+      callers_(callers),
+      process_(std::move(process)) {}
+
+std::vector<profile_event> call_profile::close() {
+  if (std::exchange(closed_, true)) return {};
+  profile_event whole;
+  whole.name = name_;
+  whole.node = events_->node;
+  whole.thread = at::RecordFunction::currentThreadId();
+  whole.number = number_;
+  whole.start_ns = began_;
+  whole.duration_ns = std::max<std::int64_t>(profile_time() - began_, 0);
+  std::vector<profile_event> all{std::move(whole)};
+  for (auto& one : events_->close()) {
+    // The callee's range, which the program's own profilers see, is the whole again.
+    if (one.name != name_) all.push_back(std::move(one));
+  }
+  if (process_) process_->add(all);
+  if (!callers_) return {};
+  for (auto& one : all) {
+    if (!callers_->shapes) one.shapes.clear();
+    if (!callers_->memory) one.host_bytes = one.device_bytes = 0;
+  }
+  return all;
+}
+
+std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
+                                                 const worker_info& self, const worker_info& caller,
+                                                 std::string_view function) {
+  std::optional<profile_options> callers;
+  if (header.profiled) callers = profile_options{header.profiled_shapes, header.profiled_memory};
+  auto process = process_collector();
+  if (!callers && !process) return nullptr;  // it has just ended
+  auto what = callers.value_or(profile_options());
+  if (process) what = {what.shapes || process->what.shapes, what.memory || process->what.memory};
+  return std::make_shared<call_profile>(self, range_name("rpc", function, caller.name, self.name),
+                                        range_number(caller.id, header.request), what, callers,
+                                        std::move(process));
+}
+
+std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_element& what) {
+  const auto* const node = current_node();
+  const auto name = name_of(what);
+  auto process = process_collector();
+  if (!node || !process || name == unknown_message) return nullptr;
+  const auto& self = node->self();
+  const auto* const letter = dynamic_cast<const mailbox_letter*>(&what);
+  const auto& from = letter && letter->origin().from ? letter->origin().from->info : self;
+  const auto wanted = process->what;
+  return std::make_unique<profiled_message>(
+      std::make_shared<call_profile>(self, range_name("actor", name, from.name, self.name), -1,
+                                     wanted, std::nullopt, std::move(process)));
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <caf/mailbox_element.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/profiling/event_collector.hpp"
+#include "actors/profiling/process_profile.hpp"
+#include "actors/worker_info.hpp"
+#include "messages/envelope.hpp"
+
+namespace troupe::detail {
+
+/// "rpc_sync#f(a -> b)".
+std::string range_name(std::string_view what, std::string_view function, std::string_view caller,
+                       std::string_view callee);
+
+/// What the callee records of one call, or message to an actor: for its caller's profile, for the
+/// server-wide one, or for both. One thread, but for its collector.
+class call_profile {
+public:
+  call_profile(const worker_info& self, std::string name, std::int64_t number,
+               const profile_options& what, std::optional<profile_options> callers,
+               std::shared_ptr<event_collector> process);
+
+  const std::shared_ptr<event_collector>& events() const noexcept { return events_; }
+
+  /// Does the caller want to know?
+  bool has_caller() const noexcept { return callers_.has_value(); }
+
+  /// The call is answered: what the server-wide profile wants has it. Returns what the caller gets,
+  /// which has the call itself as its first event. Empty the second time.
+  std::vector<profile_event> close();
+
+private:
+  const std::shared_ptr<event_collector> events_;
+  const std::string name_;
+  const std::int64_t number_;
+  const std::optional<profile_options> callers_;
+  std::shared_ptr<event_collector> process_;
+  const std::int64_t began_ = profile_time();
+  bool closed_ = false;
+};
+
+/// Of a call that has come; null: nobody profiles it. Hot path: a relaxed load.
+std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
+                                                 const worker_info& self, const worker_info& caller,
+                                                 std::string_view function);
+inline std::shared_ptr<call_profile> profile_of_call(const envelope_header& header,
+                                                     const worker_info& self,
+                                                     const worker_info& caller,
+                                                     std::string_view function) {
+  if (!header.profiled && !process_is_profiled.load(std::memory_order_relaxed)) return nullptr;
+  return begin_call_profile(header, self, caller, function);
+}
+
+/// While it lives, the thread handles a message of its actor, which the server-wide profile sees.
+class profiled_message {
+public:
+  /// nullptr: it is of no interest. Pre: `what` is not a response.
+  static std::unique_ptr<profiled_message> begin(const caf::mailbox_element& what);
+  explicit profiled_message(std::shared_ptr<call_profile> of) : of_(of), here_(of->events()) {}
+  ~profiled_message() { of_->close(); }
+
+private:
+  const std::shared_ptr<call_profile> of_;
+  const collecting here_;
+};
+
+}  // namespace troupe::detail

@@ -1,0 +1,19 @@
+#include "autograd/default_context.hpp"
+
+#include "autograd/default_scope.hpp"
+
+namespace troupe::autograd {
+
+namespace {
+
+// A program that opens one has it linked.
+[[gnu::used]] const bool* const needs_hook = &detail::plain_backward_goes_over_nodes;
+
+}  // namespace
+
+default_context::default_context(const node& here) : scope_(detail::default_scope::open(here)) {}
+default_context::~default_context() { scope_->close(); }
+
+std::uint64_t default_context::id() const { return scope_->id(); }
+
+}  // namespace troupe::autograd

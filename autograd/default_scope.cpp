@@ -1,0 +1,81 @@
+#include "autograd/default_scope.hpp"
+
+#include "autograd/context.hpp"
+#include "autograd/context_table.hpp"
+
+namespace troupe::autograd::detail {
+
+namespace {
+
+context_table& contexts_of(const node& here) { return context_table::of(here.core()); }
+
+}  // namespace
+
+std::shared_ptr<default_scope> default_scope::open(const node& here) {
+  auto made = std::make_shared<default_scope>(here);
+  made->part_ = made->begin();
+  made->opened_ =
+      std::make_shared<troupe::detail::opened_context>(made->part_->id(), current_errand());
+  errand now;
+  now.call = current_call();
+  now.context = made->part_->id();
+  now.opened = made->opened_;
+  troupe::detail::set_current_errand(std::move(now));
+  return made;
+}
+
+void default_scope::close() noexcept {
+  std::shared_ptr<participant> last;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    last = part_;
+  }
+  opened_->end();
+  (void)troupe::detail::current_context();  // which the thread lets go of now, if it is this one
+  if (here_.core().is_open()) contexts_of(here_).end(last->id(), "its scope has ended");
+}
+
+std::shared_ptr<participant> default_scope::begin() {
+  auto made = contexts_of(here_).open();
+  made->belong_to(weak_from_this());
+  return made;
+}
+
+std::shared_ptr<participant> default_scope::current() const {
+  const std::lock_guard lock(mutex_);
+  return part_;
+}
+
+// Another pass may have been quicker, or the scope has ended.
+void default_scope::renew(const std::shared_ptr<participant>& last) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || part_ != last || !here_.core().is_open()) return;
+    part_ = begin();
+    opened_->renew(part_->id());
+  }
+  contexts_of(here_).end(last->id(), "a backward pass without retain_graph has let go of it");
+}
+
+void default_scope::backward(std::uint64_t context, const at::Tensor& root,
+                             const at::Tensor& gradient, bool keep_graph, bool create_graph) {
+  const auto part = current();
+  if (part->id() != context)
+    throw unknown_context(
+        "Could not find autograd context with id: " + std::to_string(context) +
+        ": a backward pass has let go of it. Say retain_graph there, sum the losses that belong "
+        "together, or detach what is to be used after the pass");
+  const within none(0);
+  const bool keeps = keep_graph || create_graph;
+  try {
+    run_plain_pass(here_, part, root, gradient,
+                   {.retain_graph = keeps, .create_graph = create_graph});
+  } catch (...) {
+    if (!keeps) renew(part);
+    throw;
+  }
+  if (!keeps) renew(part);
+}
+
+}  // namespace troupe::autograd::detail

@@ -1,0 +1,101 @@
+// What a graceful shutdown says of nodes that were lost, in simulations: what is lost when is no
+// matter of chance there.
+#include <deque>
+
+#include "actors/simulation/simulation.hpp"
+#include "tests/actors/job.hpp"
+#include "tests/log_lines.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::deque<promise<int>> unkept;
+
+future<int> answer_never() {
+  unkept.emplace_back();
+  return unkept.back().get_future();
+}
+int ask_another(std::uint32_t whom) {
+  return this_node().rpc_sync<&answer_never>(whom, timeout(0ms));
+}
+
+}  // namespace
+}  // namespace troupe::test
+
+TROUPE_IDEMPOTENT(&troupe::test::answer_never)
+
+namespace troupe::test {
+namespace {
+
+class losses_at_the_end : public testing::Test {
+protected:
+  ~losses_at_the_end() override { unkept.clear(); }
+
+  future<void> shut_down_aside(const node& which) {
+    return lab.spawn([which] { which.shutdown(); });
+  }
+
+  simulation lab{{.seed = 21}};
+  const std::vector<node> nodes = lab.start(3);
+  const log_lines lines;
+};
+
+TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhere) {
+  const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms));
+  const auto of_a_handler = nodes[0].rpc_async<&ask_another>(2, 1u, timeout(0ms));
+  const auto first = shut_down_aside(nodes[0]);
+  const auto third = shut_down_aside(nodes[2]);
+  lab.sleep(1s);
+  EXPECT_FALSE(first.ready() || third.ready());
+  lab.crash(1);
+  const auto why = fault_of<peer_lost>([&] { first.get(); });
+  EXPECT_EQ(why.node, "worker1");
+  EXPECT_THAT(why.text,
+              HasSubstr("worker1 was lost before it had answered a call that this shutdown waited "
+                        "for: rank 1 ('worker1') is not in the job any more"));
+  // Whose calls were a handler's, for somebody who heard of it.
+  EXPECT_NO_THROW(third.get());
+  EXPECT_THROW(call.get(), peer_lost);
+  EXPECT_THROW(of_a_handler.get(), peer_lost);
+  EXPECT_THROW(nodes[0].rpc_sync<&answer_never>(2), not_initialized);  // it has ended all the same
+  EXPECT_EQ(lines.with("worker0: the shutdown is without worker1, which was lost"), 1);
+  EXPECT_EQ(lines.with("worker2: the shutdown is without worker1, which was lost"), 1);
+  EXPECT_EQ(lines.with("requests of this node to it that had no answer: 1; "), 2);
+}
+
+TEST_F(losses_at_the_end, before_the_shutdown_are_told) {
+  lab.crash(2);
+  ASSERT_TRUE(lab.wait_until(
+      [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
+  const auto first = shut_down_aside(nodes[0]);
+  const auto second = shut_down_aside(nodes[1]);
+  EXPECT_NO_THROW(first.get());
+  EXPECT_NO_THROW(second.get());
+  EXPECT_EQ(lines.with("worker0: the shutdown is without worker2, which was lost"), 1);
+  EXPECT_EQ(lines.with("worker1: the shutdown is without worker2, which was lost"), 1);
+}
+
+TEST_F(losses_at_the_end, of_calls_that_are_made_again_are_no_failure) {
+  const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms), retry(2));
+  const auto first = shut_down_aside(nodes[0]);
+  const auto third = shut_down_aside(nodes[2]);
+  lab.sleep(1s);
+  lab.crash(1);
+  EXPECT_NO_THROW(first.get());
+  EXPECT_NO_THROW(third.get());
+  EXPECT_THAT(fault_of<peer_lost>([&] { call.get(); }).text, HasSubstr("after 2 attempts"));
+}
+
+TEST_F(losses_at_the_end, are_none_of_those_who_have_left) {
+  nodes[2].leave();
+  const auto first = shut_down_aside(nodes[0]);
+  const auto second = shut_down_aside(nodes[1]);
+  EXPECT_NO_THROW(first.get());
+  EXPECT_NO_THROW(second.get());
+  EXPECT_EQ(lines.with("the shutdown is without"), 0) << lines.text();
+}
+
+}  // namespace
+}  // namespace troupe::test

@@ -1,0 +1,54 @@
+// What the runtime's log looks like.
+#include "messages/log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <sstream>
+
+namespace troupe::test {
+namespace {
+
+std::string logged(const std::string& text) {
+  std::ostringstream out;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
+  sink->set_formatter(make_log_formatter());
+  spdlog::logger(std::string("one"), sink).warn("{}", text);
+  return out.str();
+}
+
+TEST(logging, marks_a_line) {
+  EXPECT_EQ(logged("all is well"), "[troupe] [warning] all is well\n");
+  EXPECT_EQ(logged(""), "[troupe] [warning] \n");
+}
+
+TEST(logging, marks_each_line_of_several) {
+  EXPECT_EQ(logged("first\nsecond\n\nlast\n"),
+            "[troupe] [warning] first\n"
+            "[troupe] [warning] second\n"
+            "[troupe] [warning] \n"
+            "[troupe] [warning] last\n");
+}
+
+// Of a copy, which sinks are given.
+TEST(logging, is_the_same_by_a_copy) {
+  const auto copy = make_log_formatter()->clone();
+  spdlog::memory_buf_t out;
+  copy->format({"one", spdlog::level::err, "a\nb"}, out);
+  EXPECT_EQ(fmt::to_string(out), "[troupe] [error] a\n[troupe] [error] b\n");
+}
+
+TEST(logging, to_standard_error_is_marked_on_each_line) {
+  testing::internal::CaptureStderr();
+  log().warn("two\nlines");
+  log().flush();
+  std::istringstream lines(testing::internal::GetCapturedStderr());
+  int marked = 0;
+  for (std::string line; std::getline(lines, line); ++marked)
+    EXPECT_THAT(line, testing::StartsWith("[troupe] ["));
+  EXPECT_EQ(marked, 2);
+}
+
+}  // namespace
+}  // namespace troupe::test

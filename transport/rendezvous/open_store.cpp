@@ -1,0 +1,149 @@
+#include "transport/rendezvous/open_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "messages/error.hpp"
+#include "transport/rendezvous/plan.hpp"
+#include "transport/rendezvous/tcp.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string all_came = "troupe/all workers";
+
+// What one process serves, for all of its users.
+struct served_place {
+  meeting_place place;
+  forked::home home{};
+};
+
+// One user; the client ends first.
+struct store_user {
+  std::shared_ptr<served_place> served;  // only of those who serve
+  std::shared_ptr<tcp_store> client;
+};
+
+// The servers of this process that may be shared, by host and port.
+struct server_table {
+  std::timed_mutex opening;  // one server at a time, so that two users do not both make one
+  std::map<std::string, std::weak_ptr<served_place>> by_place;
+
+  static server_table& here() {
+    static server_table one;
+    return one;
+  }
+};
+
+rendezvous_plan plan_of(const tcp_store_options& options) {
+  if (options.timeout <= 0ms)
+    throw invalid_argument("the timeout of a store must be more than 0 ms");
+  if (options.port == 0 && !options.serves)
+    throw invalid_argument(
+        "port 0 lets who serves choose any free port, which its clients must be told");
+  rendezvous_plan plan;
+  plan.master = {options.host, options.port};
+  plan.rank = options.serves ? 0 : 1;
+  plan.world_size = std::max<std::uint32_t>(2, options.world_size);
+  plan.variables = options.variables ? options.variables : process_environment();
+  plan.all_local = meets_on_this_host_alone(plan);
+  try {
+    if (options.secret)
+      plan.secret = {*options.secret, "the program"};
+    else
+      plan.secret = read_job_secret(plan.variables);
+  } catch (const rendezvous_error& e) {
+    throw store_error(e.fault().text);
+  }
+  plan.agree = rendezvous_plan::agreement::folder;
+  if (!plan.secret && !plan.all_local)
+    throw store_error(fmt::format(
+        "the store at {} can be reached from other hosts and has no secret, without which anybody "
+        "could use it: set tcp_store_options::secret, or TROUPE_JOB_SECRET to the same 64 hex "
+        "digits in every process (openssl rand -hex 32)",
+        to_string(plan.master)));
+  return plan;
+}
+
+store_user serve_anew(const rendezvous_plan& plan, bool shared, time_point deadline) {
+  auto place = open_tcp(plan, {}, {}, deadline);
+  if (!place.server)
+    throw store_error(fmt::format(
+        "the store at {} is served already{}", to_string(plan.master),
+        shared ? " by another process, or by this one for a user without multi_tenant"
+               : "; be a client of it, or set tcp_store_options::multi_tenant in all of a process "
+                 "that serve it"));
+  store_user out;
+  out.client = std::move(place.client);
+  place.base.reset();
+  out.served = std::make_shared<served_place>(served_place{std::move(place)});
+  return out;
+}
+
+store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
+  const auto where = to_string(plan.master);
+  auto& table = server_table::here();
+  std::unique_lock lock(table.opening, deadline);
+  if (!lock)
+    throw store_error(
+        fmt::format("the store at {} cannot be served in time: another one is being "
+                    "opened by this process",
+                    where));
+  std::erase_if(table.by_place, [](const auto& entry) { return entry.second.expired(); });
+  const auto found = table.by_place.find(where);
+  if (auto served = found == table.by_place.end() ? nullptr : found->second.lock();
+      served && served->home.here()) {
+    if (plan.secret && !(plan.secret->secret == served->place.secret.value()))
+      throw store_error(
+          fmt::format("this process serves the store at {} with another secret", where));
+    const endpoint at{plan.master.host, served->place.server->port()};
+    auto client = std::make_shared<tcp_store>(at, served->place.secret.value(), deadline);
+    return {std::move(served), std::move(client)};
+  }
+  auto out = serve_anew(plan, true, deadline);
+  // Any free port is each user's own.
+  if (plan.master.port != 0) table.by_place[where] = out.served;
+  return out;
+}
+
+store_user open(const rendezvous_plan& plan, const tcp_store_options& options,
+                time_point deadline) {
+  if (options.serves && options.multi_tenant) return serve_shared(plan, deadline);
+  if (options.serves) return serve_anew(plan, false, deadline);
+  return {nullptr, open_tcp(plan, {}, {}, deadline).client};
+}
+
+void wait_for_workers(tcp_store& store, const tcp_store_options& options, time_point deadline) {
+  const auto came = store.add("troupe/workers", 1);
+  if (came >= options.world_size) store.set(all_came, "");
+  if (!options.serves) return;
+  try {
+    store.wait(std::span(&all_came, 1), time_left(deadline));
+  } catch (const store_error&) {
+    throw store_error(fmt::format(
+        "wait timeout after {} ms: {} of {} workers came to the store at {}; all of them must have "
+        "the same world_size and wait_for_workers",
+        options.timeout.count(), store.add("troupe/workers", 0), options.world_size,
+        to_string(store.where())));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<tcp_store> open_tcp_store(const tcp_store_options& options) {
+  const auto deadline = deadline_after(options.timeout);
+  const auto user = std::make_shared<store_user>(open(plan_of(options), options, deadline));
+  const std::shared_ptr<tcp_store> out(user, user->client.get());
+  out->set_timeout(options.timeout);
+  if (options.world_size > 0 && options.wait_for_workers) wait_for_workers(*out, options, deadline);
+  return out;
+}
+
+}  // namespace troupe::transport
