@@ -141,6 +141,13 @@ TEST_P(defaults, are_known_to_callers_that_know_the_name_alone) {
   EXPECT_EQ((a.rpc_sync<std::string(int, int)>("b", "describe", 1, 2)), "1 2 " + of_b);
   EXPECT_EQ(a.rpc_sync<std::string(int)>("b", "describe", 1), "1 7 " + of_b);
   EXPECT_EQ(a.remote<std::string(int)>("b", "describe", 1).to_here(), "1 7 " + of_b);
+  {
+    const auto lent = a.make_rref(4);
+    EXPECT_EQ(a.rpc_sync<std::string(int)>("b", "describe", lent), "4 7 " + of_b);
+    EXPECT_EQ((a.remote<std::string(int, int)>("b", "describe", 1, lent).to_here()), "1 4 " + of_b);
+  }
+  EXPECT_EQ(a.rpc_sync<std::string(int)>("b", "describe", a.rpc_async<&by_value>("b", 5)),
+            "5 7 " + of_b);
   EXPECT_THROW(a.rpc_sync<std::string()>("b", "describe"), unknown_function);
   shut_down(nodes);
 }

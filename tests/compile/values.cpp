@@ -67,6 +67,10 @@ struct made_of_one {
   int x;
 };
 TROUPE_MESSAGE(made_of_one, x)
+int takes_made_of_one(int, made_of_one);
+void no_default_constructor(const troupe::node& node) {
+  node.rpc_sync<takes_made_of_one>(1, 2, made_of_one(1));
+}
 
 // error: a variant that is sent has at most 255 alternatives
 void large_variant(const troupe::node& node) {
