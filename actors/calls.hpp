@@ -1,15 +1,13 @@
 #pragma once
 
 #include "actors/answer_state.hpp"
+#include "actors/call_checks.hpp"
 #include "actors/node_core.hpp"
 #include "actors/retry.hpp"
 #include "actors/timeout.hpp"
 
 // How the calls of `node` and `rref` are put together.
 namespace troupe {
-
-template <class T>
-class rref;
 
 namespace detail {
 
@@ -138,12 +136,6 @@ template <class Parameters, class... Given>
 using wire_for = typename wire_types<Parameters, std::tuple<Given...>,
                                      std::make_index_sequence<std::tuple_size_v<Parameters>>>::type;
 
-template <class Parameters, class... Given>
-constexpr void check_count() {
-  static_assert(sizeof...(Given) - option_count<Given...> == std::tuple_size_v<Parameters>,
-                "the call has too few or too many arguments for the function");
-}
-
 /// For calls of what may not be made twice.
 template <class... Given>
 constexpr void check_no_retry() {
@@ -157,22 +149,14 @@ void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) 
     out.put(Wanted{handles.lend(x.core())});
   } else if constexpr (is_value_or_loan<Wanted>) {
     using parameter = typename decltype(Wanted::value)::value_type;
-    if constexpr (is_rref<T> && !is_rref<parameter>) {
-      static_assert(std::is_same_v<typename T::element_type, parameter>,
-                    "of a function by name an rref of just the parameter's type may be lent");
+    if constexpr (is_rref<T> && !is_rref<parameter>)
       out.put(Wanted{std::nullopt, handles.lend(x.core())});
-    } else {
-      static_assert(std::is_convertible_v<const T&, parameter>,
-                    "an argument of the call does not convert to the function's parameter");
-      out.put(Wanted{static_cast<parameter>(x)});
-    }
-  } else {
-    static_assert(std::is_convertible_v<const T&, Wanted>,
-                  "an argument of the call does not convert to the function's parameter");
-    if constexpr (std::is_same_v<T, Wanted>)
-      out.put(x);
     else
-      out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
+      out.put(Wanted{static_cast<parameter>(x)});
+  } else if constexpr (std::is_same_v<T, Wanted>) {
+    out.put(x);
+  } else {
+    out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
   }
 }
 
@@ -189,13 +173,10 @@ void write_arguments(encoder& out, border& handles, const Given&... given) {
 // Copied as the function wants them: what they refer to may be gone when the call is made.
 template <class Parameters, std::size_t I, class T>
 auto keep_argument(const T& x) {
-  if constexpr (is_future<T> || is_rref<T> || I >= std::tuple_size_v<Parameters>) {
+  if constexpr (is_future<T> || is_rref<T> || I >= std::tuple_size_v<Parameters>)
     return x;
-  } else {
-    static_assert(std::is_convertible_v<const T&, std::tuple_element_t<I, Parameters>>,
-                  "an argument of the call does not convert to the function's parameter");
+  else
     return static_cast<std::tuple_element_t<I, Parameters>>(x);
-  }
 }
 
 template <class T>

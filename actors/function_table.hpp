@@ -47,12 +47,18 @@ struct signature {
   static_assert(!std::is_same_v<F, F>,
                 "only a function, a lambda without captures or a member function of an rref's "
                 "value can be called from another node, as in rpc_sync<&f>(\"worker1\", x)");
+  // For those who go on all the same.
+  using result = void;
+  using arguments = std::tuple<>;
+  using declared = arguments;
+  static constexpr std::size_t arity = 0;
 };
 
 template <class R, class... Args>
 struct signature<R (*)(Args...)> {
   using result = R;
   using arguments = std::tuple<std::decay_t<Args>...>;
+  using declared = std::tuple<Args...>;  ///< a name only: references among them
   static constexpr std::size_t arity = sizeof...(Args);
 };
 template <class R, class... Args>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/defaults.hpp"
 #include "actors/rref/creation.hpp"
 
 namespace troupe::detail {
@@ -58,24 +59,32 @@ struct plain_signature<R (*)(Args...) noexcept> {
   using type = R(Args...);
 };
 
-/// Lets other programs call F as `name`, which lives as long as the process.
-template <auto F>
-bool register_function(const char* name) {
-  using named = named_function<typename plain_signature<decltype(F)>::type>;
-  using arguments = typename callable<F>::arguments;
+/// The type of a function that is called with such arguments only.
+template <class R, class Arguments>
+struct signature_of;
+template <class R, class... Args>
+struct signature_of<R, std::tuple<Args...>> {
+  using type = R(Args...);
+};
+
+/// Enters the calls of a target, whose answer travels or stays, by a name and as a Signature: with
+/// values (`Call`), and with values and loans.
+template <class Target, class Call, class Signature>
+bool add_under_name(const char* name) {
+  using named = named_function<Signature>;
+  using arguments = typename named::parameters;
   using lent_arguments = typename named::lent_parameters;
-  using target = function_target<F>;
-  using creating = invocation<target, void, true, arguments>;
-  using lent = invocation<target, void, false, lent_arguments>;
-  using lent_creating = invocation<target, void, true, lent_arguments>;
-  const auto add = [name]<class Call>(std::uint64_t hash, std::type_identity<Call>,
-                                      std::string (*structure)()) {
+  using creating = invocation<Target, void, true, arguments>;
+  using lent = invocation<Target, void, false, lent_arguments>;
+  using lent_creating = invocation<Target, void, true, lent_arguments>;
+  const auto add = [name]<class C>(std::uint64_t hash, std::type_identity<C>,
+                                   std::string (*structure)()) {
     // Never destroyed: calls may arrive while the process ends.
-    return add_function(*new function_entry{hash, name, &Call::invoke, &Call::skip, structure});
+    return add_function(*new function_entry{hash, name, &C::invoke, &C::skip, structure});
   };
-  const auto whole = &callable<F>::structure::text;
+  const auto whole = &Call::structure::text;
   const auto made = &creating::structure::text;
-  bool added = add(named::hash(name), std::type_identity<callable<F>>(), whole) &&
+  bool added = add(named::hash(name), std::type_identity<Call>(), whole) &&
                add(named::creating_hash(name), std::type_identity<creating>(), made);
   // A function without parameters is lent nothing.
   constexpr auto count = std::tuple_size_v<arguments>;
@@ -85,6 +94,35 @@ bool register_function(const char* name) {
             add(named::template creating_hash<lent_arguments>(name),
                 std::type_identity<lent_creating>(), made);
   return added;
+}
+
+/// F without its last arguments, as many as are missing, which have defaults.
+template <auto F, std::size_t Missing>
+bool register_shortened(const char* name) {
+  using target = shortened_target<F, Missing>;
+  using given = typename target::template parameters<void>;
+  using call = invocation<target, void, false, given>;
+  return add_under_name<target, call,
+                        typename signature_of<typename target::returned, given>::type>(name);
+}
+
+// An overloaded function does not compile: the class that is wanted says why.
+template <name_the_overload_with_static_cast>
+bool register_function(const char*) = delete;
+
+/// Lets other programs call F as `name`, which lives as long as the process; also without the
+/// arguments that have defaults.
+template <auto F>
+bool register_function(const char* name) {
+  using check = call_check<function_target<F>, void>;
+  if constexpr (check::returns && defaults_check<F>::ok) {
+    const auto shortened = [name]<std::size_t... I>(std::index_sequence<I...>) {
+      return (true && ... && register_shortened<F, I + 1>(name));
+    };
+    return add_under_name<function_target<F>, callable<F>,
+                          typename plain_signature<decltype(F)>::type>(name) &&
+           shortened(std::make_index_sequence<default_count<F>>());
+  }
 }
 
 /// Asks the owner of `core` to create its value by the function of that name, once the values of
@@ -112,8 +150,9 @@ void send_creation_by_name(node_core& node, const std::shared_ptr<rref_core>& co
 }  // namespace troupe::detail
 
 /// Registers a function under its own name, as it is written here, or under another one, for calls
-/// by name: `TROUPE_FUNCTION(add)`, `TROUPE_FUNCTION_AS("sum", add)`. At namespace scope.
+/// by name: `TROUPE_FUNCTION(add)`, `TROUPE_FUNCTION_AS("sum", add)`, of an overloaded one
+/// `TROUPE_FUNCTION_AS("sum", static_cast<int (*)(int, int)>(add))`. At namespace scope.
 #define TROUPE_FUNCTION(function) TROUPE_FUNCTION_AS(#function, function)
 #define TROUPE_FUNCTION_AS(name, function)                                        \
   [[maybe_unused]] static const bool TROUPE_JOIN(troupe_function_, __COUNTER__) = \
-      ::troupe::detail::register_function<&function>(name);
+      ::troupe::detail::register_function<function>(name);

@@ -69,13 +69,23 @@ public:
   const worker_info& get_worker_info() const { return open().self(); }
   const worker_info& get_worker_info(const destination& who) const { return open().find(who).info; }
 
+  // Overloaded functions do not compile: the class that is wanted says why, before anything else.
+  template <name_the_overload_with_static_cast, class... Args>
+  void rpc_sync(const destination&, const Args&...) const = delete;
+  template <name_the_overload_with_static_cast, class... Args>
+  void rpc_async(const destination&, const Args&...) const = delete;
+  template <name_the_overload_with_static_cast, class... Args>
+  void remote(const destination&, const Args&...) const = delete;
+  template <name_the_overload_with_static_cast, class... Args>
+  void spawn_on(const destination&, const Args&...) const = delete;
+
   /// Calls F, a function or a lambda without captures, on another node (or this one) and returns
   /// its value. Arguments are values: they are copied to the callee, tensors without a copy in
   /// between. Where F wants a value, an rref of one may be given: the callee fetches it from its
   /// owner, and this node sees nothing of it. A `timeout`, a `priority` and `no_wait` may
-  /// follow the arguments.
-  /// Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error, unknown_worker,
-  /// not_initialized.
+  /// follow the arguments, the last of which may be left out where TROUPE_DEFAULTS says what they
+  /// are. Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error,
+  /// unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto rpc_sync(const destination& to, const Args&... args) const {
     return rpc_async<F>(to, args..., detail::sync).get();
@@ -88,9 +98,10 @@ public:
   /// the window, perhaps); its error becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
-    using target = detail::function_target<F>;
+    using target = detail::target_for<F, void, Args...>;
     static_assert(!target::is_member,
                   "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
+    using check = detail::call_check<target, void, Args...>;
     if constexpr (detail::asks_for_retry<Args...>)
       static_assert(is_idempotent<F>,
                     "retry may run a function twice: say that this one is made for it, with "
@@ -98,7 +109,9 @@ public:
     using parameters = typename target::template parameters<void>;
     using answer = typename callable<F>::answer;
     auto& callee = open().find(to);
-    if constexpr ((detail::is_future<Args> || ...)) {
+    if constexpr (target::is_member || !check::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
       return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
           callee, target::name,
           [to](const node& here, const auto&... xs) { return here.rpc_async<F>(to, xs...); },
@@ -120,6 +133,24 @@ public:
     return rpc_async<F{}>(to, args...);
   }
 
+  // Whatever else stands there does not compile, and is told why not.
+  template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
+  auto rpc_sync(const destination&, const F&, const Args&...) const {
+    return detail::uncallable<F>();
+  }
+  template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
+  auto rpc_async(const destination&, const F&, const Args&...) const {
+    return detail::uncallable<F>();
+  }
+  template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
+  auto remote(const destination&, const F&, const Args&...) const {
+    return detail::uncallable<F>();
+  }
+  template <detail::deduced = detail::deduced(), class F, class... Args>
+  auto spawn_on(const destination&, const F&, const Args&...) const {
+    return detail::unspawnable<F>();
+  }
+
   /// The same with a function that the callee's program has registered by a name (TROUPE_FUNCTION),
   /// which this program need not have: `rpc_sync<int(int, int)>("w1", "add", 1, 2)`. The name is a
   /// literal. unknown_function when the callee has none of that name and type. An rref may stand
@@ -136,9 +167,10 @@ public:
     using parameters = typename named::parameters;
     using answer = typename named::answer;
     detail::check_no_retry<Args...>();
-    detail::check_count<parameters, Args...>();
     auto& callee = open().find(to);
-    if constexpr ((detail::is_future<Args> || ...)) {
+    if constexpr (!detail::named_arguments_check<parameters, Args...>::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
       return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
           callee, name.text,
           [to, name](const node& here, const auto&... xs) {
@@ -152,15 +184,36 @@ public:
     }
   }
 
+  // A name that is no literal.
+  template <class Signature, detail::no_literal Name, class... Args>
+  requires std::is_function_v<Signature>
+  auto rpc_sync(const destination&, const Name&, const Args&...) const {
+    return detail::unnamable<Name>();
+  }
+  template <class Signature, detail::no_literal Name, class... Args>
+  requires std::is_function_v<Signature>
+  auto rpc_async(const destination&, const Name&, const Args&...) const {
+    return detail::unnamable<Name>();
+  }
+  template <class Signature, detail::no_literal Name, class... Args>
+  requires std::is_function_v<Signature>
+  auto remote(const destination&, const Name&, const Args&...) const {
+    return detail::unnamable<Name>();
+  }
+
   /// Calls F on another node (or this one), where the result stays; the reference to it is there at
   /// once. What goes wrong is thrown where the reference is used. The limit is for the creation.
   /// Arguments as for `rpc_async`. Throws unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto remote(const destination& to, const Args&... args) const {
-    using target = detail::function_target<F>;
+    using target = detail::target_for<F, void, Args...>;
     static_assert(!target::is_member, "a member function is called on an rref: r.remote<&T::f>(x)");
-    return rref<typename callable<F>::answer>(
-        detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+    using answer = typename callable<F>::answer;
+    if constexpr (!target::is_member && detail::call_check<target, void, Args...>::ok)
+      return rref<answer>(
+          detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+    else
+      return rref<answer>();  // does not compile: said above
   }
   template <detail::captureless F, class... Args>
   auto remote(const destination& to, F, const Args&... args) const {
@@ -171,12 +224,15 @@ public:
   auto remote(const destination& to, function_label name, const Args&... args) const {
     using named = detail::named_function<Signature>;
     detail::check_no_retry<Args...>();
-    detail::check_count<typename named::parameters, Args...>();
     using answer = typename named::answer;
-    auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
-                                               to.site());
-    detail::send_creation_by_name<Signature>(core(), made, name.text, args...);
-    return rref<answer>(std::move(made));
+    if constexpr (detail::named_arguments_check<typename named::parameters, Args...>::ok) {
+      auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
+                                                 to.site());
+      detail::send_creation_by_name<Signature>(core(), made, name.text, args...);
+      return rref<answer>(std::move(made));
+    } else {
+      return rref<answer>();  // does not compile: said above
+    }
   }
 
   /// Constructs a T on another node (or this one): `remote<torch::nn::Linear>("ps", 128, 10)`.
@@ -184,12 +240,17 @@ public:
   requires(!std::is_function_v<T> && !std::is_base_of_v<caf::local_actor, T> &&
            !detail::names_operator<T, Args...>) auto remote(const destination& to,
                                                             const Args&... args) const {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using check = detail::construction_check<
+        T, typename caf::detail::implicit_conversions<std::decay_t<Args>>::type...>;
+    return [&]<std::size_t... I>([[maybe_unused]] std::index_sequence<I...> places) {
       using target = detail::constructor_target<
           T, typename caf::detail::implicit_conversions<
                  std::decay_t<std::tuple_element_t<I, std::tuple<Args...>>>>::type...>;
-      return rref<T>(
-          detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+      if constexpr (check::ok)
+        return rref<T>(
+            detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+      else
+        return rref<T>();  // does not compile: said above
     }
     (std::make_index_sequence<sizeof...(Args) - detail::option_count<Args...>>());
   }
@@ -240,12 +301,14 @@ public:
   /// class.
   template <class F, class... Args>
   auto spawn(F f, Args&&... args) const {
-    return detail::spawn_function(open(), f, std::decay_t<Args>(std::forward<Args>(args))...);
+    if constexpr (detail::behavior_check<F, std::decay_t<Args>...>::ok)
+      return detail::spawn_function(open(), f, std::decay_t<Args>(std::forward<Args>(args))...);
   }
   template <class T, class... Args>
   requires std::is_base_of_v<caf::local_actor, T>
   auto spawn(Args&&... args) const {
-    return detail::spawn_class<T>(open(), std::decay_t<Args>(std::forward<Args>(args))...);
+    if constexpr (detail::actor_class_check<T, std::decay_t<Args>...>::ok)
+      return detail::spawn_class<T>(open(), std::decay_t<Args>(std::forward<Args>(args))...);
   }
 
   /// Makes an actor on any node, from a behaviour function: `spawn_on<observe>("w1", policy,
@@ -254,18 +317,26 @@ public:
   /// that node's log says why. (What the constructor of an actor class throws is thrown here.)
   template <auto F, class... Args>
   auto spawn_on(const destination& where, const Args&... args) const {
-    using given = typename detail::signature<decltype(F)>::arguments;
-    using maker = detail::remote_spawn<F, typename detail::without_self<given>::type>;
-    return rpc_sync<&maker::here>(where, args...);
+    using function = std::remove_const_t<decltype(F)>;
+    using given = typename detail::signature<function>::arguments;
+    using rest = typename detail::without_self<given>::type;
+    if constexpr (detail::behavior_check_with<function, rest>::ok)
+      return rpc_sync<&detail::remote_spawn<F, rest>::here>(where, args...);
   }
 
   /// The same from an actor class and the arguments of its constructor.
   template <class T, class... Args>
   requires std::is_base_of_v<caf::local_actor, T>
   auto spawn_on(const destination& where, const Args&... args) const {
-    using maker = detail::remote_make<
-        T, typename caf::detail::implicit_conversions<std::decay_t<Args>>::type...>;
-    return rpc_sync<&maker::here>(where, args...);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      using all = std::tuple<std::decay_t<Args>...>;
+      using check = detail::actor_class_check<
+          T, typename caf::detail::implicit_conversions<std::tuple_element_t<I, all>>::type...>;
+      using maker = detail::remote_make<
+          T, typename caf::detail::implicit_conversions<std::tuple_element_t<I, all>>::type...>;
+      if constexpr (check::ok) return rpc_sync<&maker::here>(where, args...);
+    }
+    (std::make_index_sequence<sizeof...(Args) - detail::option_count<Args...>>());
   }
 
   /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
@@ -361,12 +432,11 @@ private:
 
   template <auto F, class... Args>
   auto call_once(peer& callee, const Args&... args) const {
-    using target = detail::function_target<F>;
+    using target = detail::target_for<F, void, Args...>;
     using parameters = typename target::template parameters<void>;
-    detail::check_count<parameters, Args...>();
     using wire = detail::wire_for<parameters, Args...>;
-    using call = std::conditional_t<std::is_same_v<wire, parameters>, callable<F>,
-                                    detail::invocation<target, void, false, wire>>;
+    using call = std::conditional_t<std::is_same_v<wire, typename callable<F>::arguments>,
+                                    callable<F>, detail::invocation<target, void, false, wire>>;
     (void)call::registered;
     return send_call<typename callable<F>::answer, wire>(callee, call::hash(), call::name, args...);
   }
@@ -374,7 +444,7 @@ private:
   template <auto F, class... Args>
   auto call_again(const destination& to, const Args&... args) const {
     using answer = typename callable<F>::answer;
-    using parameters = typename callable<F>::arguments;
+    using parameters = typename detail::target_for<F, void, Args...>::template parameters<void>;
     auto why = detail::cancelled_call(open().find(to).info.name, callable<F>::name);
     auto given = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return std::make_tuple(detail::keep_argument<parameters, I>(args)...);

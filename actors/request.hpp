@@ -117,6 +117,10 @@ private:
 template <class List>
 struct only_answer;
 template <>
+struct only_answer<void> {  // what was asked is not known
+  using type = void;
+};
+template <>
 struct only_answer<caf::detail::type_list<>> {
   using type = void;
 };
@@ -127,6 +131,11 @@ struct only_answer<caf::detail::type_list<void>> {
 template <class T>
 struct only_answer<caf::detail::type_list<T>> {
   using type = T;
+};
+
+template <class T>
+concept is_handle = requires {
+  typename T::signatures;
 };
 
 /// What an actor of this interface answers to such a message, as a list. Does not compile when it
@@ -253,6 +262,8 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
 /// not. Belongs to the autograd context of the thread, as calls do: the handler works in it.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
+  static_assert(detail::is_handle<Handle>,
+                "who is asked is an actor's handle, as spawn returns it");
   static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
   const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
@@ -270,7 +281,8 @@ auto request(const Handle& receiver, Ts&&... message) {
 /// well. Belongs to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument
 /// for a handle that names no actor.
 template <class Handle, class... Ts>
-void send(const Handle& receiver, Ts&&... message) {
+auto send(const Handle& receiver, Ts&&... message) {
+  static_assert(detail::is_handle<Handle>, "who is told is an actor's handle, as spawn returns it");
   static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -73,6 +73,63 @@ struct without_self<std::tuple<Self*, Args...>> {
   static constexpr bool takes_self = true;
 };
 
+template <class T>
+inline constexpr bool is_behavior = std::is_void_v<T> || std::is_same_v<T, caf::behavior>;
+template <class... Sigs>
+inline constexpr bool is_behavior<caf::typed_behavior<Sigs...>> = true;
+
+/// Is F a behaviour function, and do the arguments fit it? Says why not.
+template <class F, class... Args>
+struct behavior_check {
+  static constexpr bool known = requires { typename caf::detail::get_callable_trait<F>::type; };
+  static_assert(known,
+                "spawn takes a behaviour function, or a lambda without auto among its parameters, "
+                "and its arguments; or an actor class, spawn<T>(arguments...)");
+
+  static constexpr bool returns_behavior() {
+    if constexpr (known)
+      return is_behavior<typename caf::detail::get_callable_trait<F>::result_type>;
+    else
+      return true;
+  }
+  static_assert(returns_behavior(), "a behaviour function returns its actor's behavior_type");
+
+  static constexpr bool fits() {
+    if constexpr (known && returns_behavior())
+      return std::is_invocable_v<const F&, caf::infer_impl_from_fun_t<F>*, Args...> ||
+             std::is_invocable_v<const F&, Args...>;
+    else
+      return true;
+  }
+  static_assert(fits(),
+                "the arguments do not fit the behaviour function's parameters, which are values or "
+                "const references behind the pointer to the actor");
+
+  static constexpr bool ok = known && returns_behavior() && fits();
+};
+
+template <class F, class Arguments>
+struct behavior_check_with;
+template <class F, class... Args>
+struct behavior_check_with<F, std::tuple<Args...>> : behavior_check<F, Args...> {};
+
+/// Can the actor class T be made from such arguments?
+template <class T, class... Args>
+struct actor_class_check {
+  static constexpr bool ok = std::is_constructible_v<T, caf::actor_config&, Args...>;
+  static_assert(ok,
+                "the actor class has no constructor for these arguments, behind the "
+                "caf::actor_config& with which it begins");
+};
+
+/// Stands for an actor that is asked for in a way that is none.
+template <class F>
+struct unspawnable {
+  static_assert(!std::is_same_v<F, F>,
+                "spawn_on has the behaviour function as a template argument: "
+                "spawn_on<&serve>(\"worker1\", arguments...)");
+};
+
 template <caf::spawn_options How = caf::no_spawn_options, class F, class... Args>
 auto spawn_function(node_core& node, F f, Args... args) {
   using impl = caf::infer_impl_from_fun_t<F>;

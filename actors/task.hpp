@@ -81,6 +81,33 @@ struct task_end {
   void await_resume() const noexcept {}
 };
 
+// What has the functions of an awaiter, and what an operator makes one of.
+template <class T>
+concept awaiter = requires(T& x) {
+  x.await_ready();
+  x.await_resume();
+};
+template <class T>
+concept gives_awaiter = requires(T&& x) {
+  operator co_await(static_cast<T&&>(x));
+}
+|| requires(T&& x) { static_cast<T&&>(x).operator co_await(); };
+template <class T>
+concept awaitable = awaiter<std::remove_reference_t<T>> || gives_awaiter<T>;
+
+// An awaiter that lies elsewhere, since g++ 12 copies one that comes by reference.
+template <class Awaiter>
+struct awaiter_elsewhere {
+  Awaiter& one;
+
+  decltype(auto) await_ready() const { return one.await_ready(); }
+  template <class Promise>
+  decltype(auto) await_suspend(std::coroutine_handle<Promise> who) const {
+    return one.await_suspend(who);
+  }
+  decltype(auto) await_resume() const { return one.await_resume(); }
+};
+
 template <class T>
 class task_promise_base {
 public:
@@ -97,6 +124,21 @@ public:
   coroutine_control& control() const noexcept { return *outcome_.state->coroutine(); }
   void unhandled_exception() noexcept { outcome_.failure = std::current_exception(); }
 
+  /// All that can be waited for goes through, as what it is.
+  template <class U>
+  decltype(auto) await_transform(U&& what) const noexcept {
+    static_assert(
+        awaitable<U>,
+        "co_await takes a future, a task or another awaitable: of an rref to_here_async(), "
+        "of an actor request(handle, message)");
+    if constexpr (gives_awaiter<U>)
+      return static_cast<U&&>(what);
+    else if constexpr (awaitable<U>)
+      return awaiter_elsewhere<std::remove_reference_t<U>>{what};
+    else
+      return std::suspend_never();
+  }
+
 protected:
   friend struct task_end;
 
@@ -108,6 +150,11 @@ struct task_promise : task_promise_base<T> {
   template <class U = T>
   requires std::is_convertible_v<U&&, T>
   void return_value(U&& x) { this->outcome_.value.emplace(std::forward<U>(x)); }
+  template <class U>
+  requires(!std::is_convertible_v<U&&, T>) void return_value(U&&) {
+    static_assert(std::is_convertible_v<U&&, T>,
+                  "what the coroutine returns does not convert to the value of its task");
+  }
 };
 template <>
 struct task_promise<void> : task_promise_base<void> {

@@ -17,7 +17,7 @@ void call_for_nobody(node_core& here, peer& to, call_options how, const Args&...
   using parameters = typename function_target<F>::template parameters<void>;
   static_assert(std::is_void_v<typename callable<F>::function::result>);
   static_assert((!is_rref<Args> && ...));
-  check_count<parameters, Args...>();
+  static_assert(call_check<function_target<F>, void, Args...>::ok);
   (void)callable<F>::registered;
   how.limit = std::chrono::milliseconds(0);
   here.call(

@@ -139,7 +139,8 @@ void encoder::put(const T& x) {
     put(x.has_value());
     if (x) put(*x);
   } else if constexpr (as == form::variant) {
-    static_assert(std::variant_size_v<T> < 256);
+    static_assert(std::variant_size_v<T> < 256,
+                  "a variant that is sent has at most 255 alternatives");
     nesting level(depth_);
     if (x.valueless_by_exception()) throw encode_error("a variant without a value cannot be sent");
     put(static_cast<std::uint8_t>(x.index()));

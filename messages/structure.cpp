@@ -1,5 +1,7 @@
 #include "messages/structure.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -73,6 +75,11 @@ void type_structure::number(std::string_view type) {
 void type_structure::opaque(std::size_t size) {
   text_ += behind_name;
   text_.append(std::to_string(size)).append(" bytes");
+}
+
+void type_structure::schema(std::uint64_t id) {
+  text_ += behind_name;
+  text_ += fmt::format("of the schema {:#018x}", id);
 }
 
 std::string difference(std::string_view there, std::string_view on_there, std::string_view here,

@@ -36,6 +36,9 @@ public:
   /// A type of whose inside no more than its size is known.
   void opaque(std::size_t size);
 
+  /// A type that is written by the schema of that id, and says what has become of it itself.
+  void schema(std::uint64_t id);
+
   const std::string& text() const noexcept { return text_; }
 
 private:
@@ -136,6 +139,12 @@ struct elements_of<Template<Ts...>> {
   static constexpr bool have_structure = (has_structure<std::remove_const_t<Ts>>() || ...);
 };
 
+/// Has TROUPE_SCHEMA been used for T?
+template <class T>
+concept has_schema = requires(const T* x) {
+  troupe_schema_id(x);
+};
+
 /// What a T is made of. A type that has been described before is left out.
 template <class T>
 void add_structure(type_structure& out) {
@@ -150,7 +159,11 @@ void add_structure(type_structure& out) {
     else
       describe_fields<T>(out);
   } else if constexpr (as == form::inspected) {
-    if (out.begin(type_name<T>())) out.opaque(sizeof(T));
+    if (!out.begin(type_name<T>())) return;
+    if constexpr (has_schema<T>)
+      out.schema(troupe_schema_id(static_cast<const T*>(nullptr)));
+    else
+      out.opaque(sizeof(T));
   } else if constexpr (as == form::pair) {
     add_structure<std::remove_const_t<typename T::first_type>>(out);
     add_structure<typename T::second_type>(out);

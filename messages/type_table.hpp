@@ -142,7 +142,7 @@ namespace detail {
 
 // Types that CAF's own serialisation cannot take, but ours can.
 template <class T>
-struct own_codec : std::bool_constant<has_fields<T> || local_message<T>> {};
+struct own_codec : std::bool_constant<has_fields<T> || local_message<T> || has_schema<T>> {};
 template <>
 struct own_codec<at::Tensor> : std::true_type {};
 template <class T>

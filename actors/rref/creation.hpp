@@ -1,6 +1,6 @@
 #pragma once
 
-#include "actors/rref/invocation.hpp"
+#include "actors/defaults.hpp"
 
 namespace troupe::detail {
 
@@ -38,7 +38,6 @@ void send_creation_by(node_core& node, const std::shared_ptr<rref_core>& core,
         },
         args...);
   } else {
-    check_count<parameters, Args...>();
     using wire = wire_for<parameters, Args...>;
     using call = invocation<Target, Object, true, wire>;
     (void)call::registered;

@@ -172,6 +172,14 @@ public:
     return *state->value();
   }
 
+  // An overloaded member function does not compile: the class that is wanted says why.
+  template <name_the_overload_with_static_cast, class... Args>
+  void rpc_sync(const Args&...) const = delete;
+  template <name_the_overload_with_static_cast, class... Args>
+  void rpc_async(const Args&...) const = delete;
+  template <name_the_overload_with_static_cast, class... Args>
+  void remote(const Args&...) const = delete;
+
   /// Calls a member function of T, or of what a T points to; or a function whose first parameter is
   /// a T&. Arguments and options as for node::rpc_sync.
   template <auto F, class... Args>
@@ -182,12 +190,14 @@ public:
   template <auto F, class... Args>
   auto rpc_async(const Args&... args) const {
     detail::check_no_retry<Args...>();
-    using target = detail::function_target<F>;
+    using target = detail::target_for<F, T, Args...>;
     using parameters = typename target::template parameters<T>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
     auto node = checked().actors().rrefs().node();
     checked().check();
-    if constexpr ((detail::is_future<Args> || ...)) {
+    if constexpr (!detail::call_check<target, T, Args...>::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
       auto out = std::make_shared<detail::relayed_state<answer>>(
           node->driver(), detail::cancelled_call(owner_name(), target::name));
       detail::when_given<parameters>(
@@ -199,7 +209,6 @@ public:
           [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
       return detail::awaited_later<Args...>(future<answer>(std::move(out)));
     } else {
-      detail::check_count<parameters, Args...>();
       using wire = detail::wire_for<parameters, Args...>;
       using call = detail::invocation<target, T, false, wire>;
       (void)call::registered;
@@ -219,11 +228,14 @@ public:
   /// The same, but the result stays on the owner.
   template <auto F, class... Args>
   auto remote(const Args&... args) const {
-    using target = detail::function_target<F>;
+    using target = detail::target_for<F, T, Args...>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
     auto node = checked().actors().rrefs().node();
-    return rref<answer>(
-        detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
+    if constexpr (detail::call_check<target, T, Args...>::ok)
+      return rref<answer>(
+          detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
+    else
+      return rref<answer>();  // does not compile: said above
   }
 
   /// Of what an operator has returned: a reference to its one result as a U (a std::tuple: to all),

@@ -56,6 +56,35 @@ TEST_P(coroutines, wait_for_one_call_after_the_other) {
   shut_down(nodes);
 }
 
+// An awaiter of the program's own, which must not be copied.
+struct bell {
+  bell() = default;
+  bell(const bell&) = delete;
+  bell& operator=(const bell&) = delete;
+
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> who) { waiting = who; }
+  int await_resume() { return ++rung; }
+
+  std::coroutine_handle<> waiting;
+  int rung = 0;
+};
+
+task<int> wait_for(bell& one) {
+  const int first = co_await one;
+  co_return first + co_await one;
+}
+
+TEST(tasks, wait_for_awaiters_of_the_programs_own) {
+  bell one;
+  const auto both = wait_for(one);
+  one.waiting.resume();
+  EXPECT_FALSE(both.ready());
+  one.waiting.resume();
+  EXPECT_EQ(both.get(), 3);
+  EXPECT_EQ(one.rung, 2);
+}
+
 // What a node's coroutines wait for until it is opened.
 struct signal {
   promise<int> to;

@@ -9,13 +9,14 @@
 #include "tests/served.hpp"
 
 TROUPE_FUNCTION_AS("take retyped", troupe::test::builds::take_retyped)
+TROUPE_FUNCTION_AS("learn", troupe::test::builds::learnt)
 
 int main(int, char** argv) {
   using namespace troupe::test;
   using namespace troupe::test::builds;
   using troupe::test::builds::take;
   if (!served<&take_retyped, &take_longer, &take_swapped, &take_painted, &take_outer, &take_tree,
-              &give_retyped, &troupe::detail::remote_spawn<&take, std::tuple<>>::here>())
+              &give_retyped, &trained, &troupe::detail::remote_spawn<&take, std::tuple<>>::here>())
     return 2;
   try {
     troupe::rpc_options options;

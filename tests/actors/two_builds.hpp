@@ -72,6 +72,15 @@ inline std::size_t take_outer(const outer& x) { return x.inside.size(); }
 inline std::size_t take_tree(const tree& x) { return x.children.size(); }
 inline retyped give_retyped(int count) { return {count, 0.5}; }
 
+/// How often each build trains, where the caller does not say.
+inline int trained(int rounds, int repeats) { return rounds * repeats; }
+/// The other build's has a parameter more.
+#ifdef TROUPE_TEST_OTHER_BUILD
+inline int learnt(int rounds, int repeats) { return rounds * repeats; }
+#else
+inline int learnt(int rounds) { return rounds; }
+#endif
+
 /// Takes and answers what is alike and what is not.
 using taker = actor<answers<retyped, int>, answers<tree, int>, answers<int, retyped>,
                     accepts<longer>, answers<std::string, int>>;
@@ -87,3 +96,8 @@ inline taker::behavior_type take() {
 }
 
 }  // namespace troupe::test::builds
+
+TROUPE_DEFAULTS(&troupe::test::builds::trained, troupe::test::builds::other_build ? 100 : 10)
+#ifdef TROUPE_TEST_OTHER_BUILD
+TROUPE_DEFAULTS(&troupe::test::builds::learnt, 100)
+#endif

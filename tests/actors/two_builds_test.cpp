@@ -38,6 +38,14 @@ protected:
   std::optional<node> node_;
 };
 
+TEST_F(two_builds, have_the_callees_defaults) {
+  EXPECT_EQ(node_->rpc_sync<&trained>(1, 3), 300);
+  EXPECT_EQ(node_->rpc_sync<&trained>(0, 3), 30);
+  EXPECT_EQ(node_->rpc_sync<&trained>(1, 3, 2), 6);
+  EXPECT_EQ(node_->rpc_sync<int(int)>(1, "learn", 3), 300) << "of a parameter unknown here";
+  end();
+}
+
 TEST_F(two_builds, refuse_calls_with_types_that_differ) {
   EXPECT_EQ(node_->rpc_sync<&take_tree>(1, tree{1, {{2, {}}, {3, {}}}}), 2u) << "it is the same";
 
