@@ -7,7 +7,7 @@ namespace troupe::test {
 /// Names functions that other programs call here, so that the linker keeps them.
 template <auto... F>
 bool served() {
-  return (true && ... && (callable<F>::registered && detail::enter_short_calls<F>()));
+  return (true && ... && (callable<F>::registered && troupe::detail::enter_short_calls<F>()));
 }
 
 }  // namespace troupe::test

@@ -55,7 +55,7 @@ struct counter_of_calls {
 int add_to(counter_of_calls& counter, int x, int y) { return counter.add(x, y); }
 
 int overloaded(int x) { return x + 1; }
-int overloaded(double) { return -1; }
+[[maybe_unused]] int overloaded(double) { return -1; }
 
 double rate_in(const train_options& how, int factor) { return how.rate * factor; }
 corpus returned(corpus all) {
