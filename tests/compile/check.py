@@ -104,7 +104,8 @@ def complaints(source, text, output):
 
 def command_for(source, commands, compiler):
     for entry in commands:
-        if os.path.samefile(os.path.join(entry["directory"], entry["file"]), source):
+        path = os.path.join(entry["directory"], entry["file"])
+        if os.path.exists(path) and os.path.samefile(path, source):  # some sources are yet to be generated
             break
     else:
         sys.exit(f"{source} is not in compile_commands.json")

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.dont_write_bytecode = True
-from check import cases_in, complaints, errors_in, texts_of_assertions
+from check import cases_in, command_for, complaints, errors_in, texts_of_assertions
 
 SOURCE = """#include "a.hpp"
 // compiles
@@ -70,6 +70,12 @@ class CheckTest(unittest.TestCase):
 
     def test_complains_of_errors_that_belong_to_no_case(self):
         self.assertEqual(len(self.wrong("/x/a.hpp:1:1: error: no\n" + IN_HEADER + IN_SOURCE)), 1)
+
+    def test_finds_a_command_beside_sources_that_are_yet_to_be_generated(self):
+        entries = [{"directory": "/", "file": "no/such/source.cpp", "command": "c++ -c a.cpp"},
+                   {"directory": "/", "file": __file__, "command": "cache c++ -O1 -o b.o -c b.py"}]
+        command, folder = command_for(__file__, entries, "c++")
+        self.assertEqual((command[:2], folder), (["c++", "-O1"], "/"))
 
     def test_reads_the_texts_of_assertions(self):
         text = ('static_assert(sizeof(x) == f(")"), "one, "\n  "two \\"x\\"");\n'
