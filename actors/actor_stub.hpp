@@ -144,7 +144,7 @@ public:
   /// this stands for no actor.
   template <class... Args>
   requires one_question_from<Interface, Args...>
-  auto forward(const Args&... args) const { return forward_async(args...).get(); }
+  auto forward(const Args&... args) const { return forward_async(args..., detail::sync).get(); }
 
   /// The same without waiting.
   template <class... Args>
@@ -156,7 +156,7 @@ public:
   /// The same with a message that is named, where several could be meant.
   template <class Message, class... Args>
   requires question_from<Interface, Message, Args...>
-  auto call(const Args&... args) const { return call_async<Message>(args...).get(); }
+  auto call(const Args&... args) const { return call_async<Message>(args..., detail::sync).get(); }
   template <class Message, class... Args>
   requires question_from<Interface, Message, Args...>
   auto call_async(const Args&... args) const { return ask<Message>(args...); }

@@ -2,6 +2,7 @@
 
 #include "actors/answer_state.hpp"
 #include "actors/call_checks.hpp"
+#include "actors/current.hpp"
 #include "actors/node_core.hpp"
 #include "actors/retry.hpp"
 #include "actors/timeout.hpp"
@@ -32,7 +33,7 @@ template <class T>
 class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
-  /// `function`: static text, or in `kept`.
+  /// `function`: static text.
   call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
       : remote_answer_state<T>(node.actors(), callee, function),
@@ -40,9 +41,21 @@ public:
         limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
+  /// The same of what has a name that was made as the program ran: it lives as long as this.
+  call_state(node_core& node, peer& callee, std::shared_ptr<const std::string> function,
+             const call_options& how)
+      : remote_answer_state<T>(node.actors(), callee, *function),
+        node_(node),
+        limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
+        name_(std::move(function)) {}
+
   void cancel() override {
     auto why = cancelled_call({}, this->name_asked());
     if (this->name_callee(why) && this->give_up(std::move(why))) this->tell_callee(this->request());
+  }
+
+  void fail_early(const std::exception_ptr& why) override {
+    if (this->set_exception(why)) this->tell_callee(this->request());
   }
 
   void on_value(opened_envelope& answer) noexcept override {
@@ -79,6 +92,7 @@ private:
 
   node_core& node_;  // there for as long as answers come
   const std::chrono::milliseconds limit_;
+  const std::shared_ptr<const std::string> name_;  // null: static text
   std::shared_ptr<void> kept_;  // of whoever takes the answer; those who give the call up leave it
 };
 
@@ -206,11 +220,12 @@ void when_given(node_core& node, Make make, Fail fail, const Given&... given) {
   (std::index_sequence_for<Given...>());
   const auto driver = node.actors().driver();
   auto call = [awaited, make = std::move(make), fail = std::move(fail),
-               weak = node.weak_from_this(), kept = std::move(kept)] {
+               weak = node.weak_from_this(), kept = std::move(kept), by_program = !in_handler()] {
     try {
       if (const auto why = first_failure(awaited)) std::rethrow_exception(why);
       const auto here = weak.lock();
       if (!here) throw not_initialized("the node has been shut down");
+      const put_off_call now(by_program);
       std::apply([&](const auto&... xs) { make(*here, value_in(xs)...); }, kept);
     } catch (...) {
       fail(std::current_exception());

@@ -10,6 +10,7 @@ namespace {
 
 thread_local node_core* node_here = nullptr;
 thread_local std::uint64_t actor_here = 0;
+thread_local bool for_program_here = false;
 
 // Without a destructor, so that looking at it needs no guard.
 struct plain_errand {
@@ -62,6 +63,16 @@ namespace detail {
 void set_current_node(node_core* node) noexcept { node_here = node; }
 void set_current_actor(std::uint64_t id) noexcept { actor_here = id; }
 void set_current_errand(errand what) noexcept { put(std::move(what)); }
+void clear_current_errand() noexcept {
+  const auto& now = errand_here;
+  if (now.call || now.context != 0 || now.apart || now.opened) put({});
+}
+
+bool in_handler() noexcept { return node_here && !for_program_here; }
+
+put_off_call::put_off_call(bool by_program) noexcept
+    : before_(std::exchange(for_program_here, by_program)) {}
+put_off_call::~put_off_call() { for_program_here = before_; }
 
 std::uint64_t current_context() noexcept {
   if (errand_here.opened) leave_ended();

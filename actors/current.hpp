@@ -64,12 +64,31 @@ namespace detail {
 void set_current_node(node_core* node) noexcept;
 void set_current_actor(std::uint64_t id) noexcept;
 void set_current_errand(errand what) noexcept;
+/// The thread works for nobody. Hot path: some loads where that is so already.
+void clear_current_errand() noexcept;
 
 /// The context of the calling thread; 0: none. Hot path.
 std::uint64_t current_context() noexcept;
 
 /// Is the calling thread in no context on purpose?
 bool works_apart() noexcept;
+
+/// Does the calling thread run a handler, or what that has put off? Else what it asks of others is
+/// the program's.
+bool in_handler() noexcept;
+
+/// While it lives, the calling thread makes a call that was put off until its arguments were there:
+/// by the program, though the thread is a node's, or by a handler.
+class put_off_call {
+public:
+  explicit put_off_call(bool by_program) noexcept;
+  ~put_off_call();
+  put_off_call(const put_off_call&) = delete;
+  put_off_call& operator=(const put_off_call&) = delete;
+
+private:
+  const bool before_;
+};
 
 /// What the runtimes do for themselves: it belongs to no context.
 inline errand apart() noexcept {

@@ -154,7 +154,7 @@ struct callable {
     if (claims.empty()) return run(std::move(*args), std::move(reply));
     auto kept = std::make_shared<call>(std::move(*args), std::move(reply));
     detail::after(std::move(claims), [kept](const std::exception_ptr& failure) {
-      const detail::serving now(kept->reply.errand());
+      const detail::begun_later now(kept->reply);
       try {
         if (failure) std::rethrow_exception(failure);
         if (const auto why = kept->reply.cancelled()) std::rethrow_exception(why);

@@ -65,6 +65,10 @@ public:
   /// False when it had an outcome already.
   bool set_exception(std::exception_ptr why);
 
+  /// What it is to be made from has failed elsewhere: fails with `why`, unless it has an outcome,
+  /// and whatever it has asked for is not wanted any more.
+  virtual void fail_early(const std::exception_ptr& why) { set_exception(why); }
+
   const std::exception_ptr& failure() const noexcept { return failure_; }
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
 

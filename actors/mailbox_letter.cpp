@@ -14,18 +14,12 @@ namespace troupe {
 
 namespace {
 
-// The actor that this thread runs.
-constinit thread_local caf::scheduled_actor* actor_at_work = nullptr;
-// What that has asked; nullptr: it does not remember.
-constinit thread_local detail::asked_contexts* asks_here = nullptr;
-
-// In whose context that is.
-constinit thread_local const mailbox_letter* entered_here = nullptr;
+constinit thread_local detail::actor_place place_here;
 
 // Others look into a letter too: who sends it, through a composed actor or to another node, and a
 // blocking actor, on a thread whose errand is its own.
 bool is_at(const mailbox_letter& letter) noexcept {
-  return actor_at_work && actor_at_work->current_mailbox_element() == &letter;
+  return place_here.actor && place_here.actor->current_mailbox_element() == &letter;
 }
 
 void turn_to(const mailbox_letter& letter, receipt& taken) {
@@ -35,8 +29,8 @@ void turn_to(const mailbox_letter& letter, receipt& taken) {
 }
 
 void leave_letter() noexcept {
-  entered_here = nullptr;
-  detail::set_current_errand({});
+  place_here.entered = nullptr;
+  detail::clear_current_errand();
 }
 
 // Nobody runs actors in a forked process.
@@ -65,13 +59,13 @@ mailbox_letter::mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id,
 
 // Of an actor without a `message_scope`.
 mailbox_letter::~mailbox_letter() {
-  if (entered_here == this) leave_letter();
+  if (place_here.entered == this) leave_letter();
 }
 
 caf::type_erased_tuple& mailbox_letter::content() {
   turn_to(*this, taken_);
-  if (context_ != 0 && entered_here != this && is_at(*this)) {
-    entered_here = this;
+  if (context_ != 0 && place_here.entered != this && is_at(*this)) {
+    place_here.entered = this;
     detail::set_current_errand({{}, context_});
   }
   return content_;
@@ -99,27 +93,25 @@ std::string_view name_of(const caf::mailbox_element& letter) {
 namespace detail {
 
 const caf::mailbox_element* message_at_work() noexcept {
-  return actor_at_work ? actor_at_work->current_mailbox_element() : nullptr;
+  return place_here.actor ? place_here.actor->current_mailbox_element() : nullptr;
 }
 
+// An actor that begins runs its behaviour function before its first message.
 actor_turn::actor_turn(caf::scheduled_actor& actor) noexcept
-    : before_(std::exchange(actor_at_work, &actor)),
-      asked_before_(std::exchange(asks_here, nullptr)),
-      entered_before_(std::exchange(entered_here, nullptr)) {
+    : before_(std::exchange(place_here, {&actor, nullptr, nullptr,
+                                         actor.getf(caf::abstract_actor::is_initialized_flag)})) {
   set_current_actor(actor.id());
 }
 
 actor_turn::~actor_turn() {
   leave_letter();
-  actor_at_work = before_;
-  asks_here = asked_before_;
-  entered_here = entered_before_;
+  place_here = before_;
+  place_here.thread_is_clean = false;
 }
 
 message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept
-    : asked_before_(std::exchange(asks_here, &asked)),
-      entered_before_(std::exchange(entered_here, nullptr)) {
-  clean_thread_state();
+    : before_(std::exchange(place_here, {place_here.actor, &asked, nullptr, false})) {
+  if (!before_.thread_is_clean) clean_thread_state();
   if (!what.mid.is_response()) {
     if (process_is_profiled.load(std::memory_order_relaxed))
       profile_ = profiled_message::begin(what);
@@ -131,8 +123,8 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
 message_scope::~message_scope() {
   profile_ = nullptr;
   leave_letter();
-  asks_here = asked_before_;
-  entered_here = entered_before_;
+  place_here = before_;
+  place_here.thread_is_clean = false;
 }
 
 caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what) {
@@ -150,8 +142,8 @@ caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what) {
 }
 
 void note_asked(const caf::strong_actor_ptr& sender, caf::message_id request) {
-  if (!asks_here || !sender || sender->get() != actor_at_work) return;
-  if (const auto context = current_context(); context != 0) asks_here->note(request, context);
+  if (!place_here.asks || !sender || sender->get() != place_here.actor) return;
+  if (const auto context = current_context(); context != 0) place_here.asks->note(request, context);
 }
 
 }  // namespace detail

@@ -82,10 +82,18 @@ private:
   std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
 };
 
+/// Where a thread is that runs an actor.
+struct actor_place {
+  caf::scheduled_actor* actor = nullptr;
+  asked_contexts* asks = nullptr;           ///< nullptr: it does not remember what it asks
+  const mailbox_letter* entered = nullptr;  ///< in whose context it is
+  bool thread_is_clean = false;             ///< nothing of the program's has run here since
+};
+
 /// The message in whose handler the calling thread is; nullptr: in none.
 const caf::mailbox_element* message_at_work() noexcept;
 
-/// While it lives, the calling thread runs that actor.
+/// While it lives, the calling thread, which is as clean as a new one, runs that actor.
 class actor_turn {
 public:
   explicit actor_turn(caf::scheduled_actor& actor) noexcept;
@@ -94,13 +102,12 @@ public:
   actor_turn& operator=(const actor_turn&) = delete;
 
 private:
-  caf::scheduled_actor* const before_;
-  asked_contexts* const asked_before_;
-  const mailbox_letter* const entered_before_;
+  const actor_place before_;
 };
 
 /// While it lives, the actor that the thread runs is at one message: whatever that belongs to, or
-/// has left behind, the next one begins without. An answer is heard where the actor has `asked`.
+/// has left behind, the next one begins without. The first of a turn finds the thread clean. An
+/// answer is heard where the actor has `asked`.
 class message_scope {
 public:
   message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept;
@@ -109,8 +116,7 @@ public:
   message_scope& operator=(const message_scope&) = delete;
 
 private:
-  asked_contexts* const asked_before_;
-  const mailbox_letter* const entered_before_;
+  const actor_place before_;
   std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
 };
 

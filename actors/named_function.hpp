@@ -49,7 +49,11 @@ private:
 };
 
 template <class F>
-struct plain_signature;
+struct plain_signature {
+  static_assert(!std::is_same_v<F, F>,
+                "what goes by a name of its own is a function, no lambda and no member function");
+  using type = void();  // for those who go on all the same
+};
 template <class R, class... Args>
 struct plain_signature<R (*)(Args...)> {
   using type = R(Args...);

@@ -98,29 +98,9 @@ public:
   /// the window, perhaps); its error becomes the call's.
   template <auto F, class... Args>
   auto rpc_async(const destination& to, const Args&... args) const {
-    using target = detail::target_for<F, void, Args...>;
-    static_assert(!target::is_member,
+    static_assert(!detail::target_for<F, void, Args...>::is_member,
                   "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
-    using check = detail::call_check<target, void, Args...>;
-    if constexpr (detail::asks_for_retry<Args...>)
-      static_assert(is_idempotent<F>,
-                    "retry may run a function twice: say that this one is made for it, with "
-                    "TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call");
-    using parameters = typename target::template parameters<void>;
-    using answer = typename callable<F>::answer;
-    auto& callee = open().find(to);
-    if constexpr (target::is_member || !check::ok) {
-      return future<answer>();  // does not compile: said above
-    } else if constexpr ((detail::is_future<Args> || ...)) {
-      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
-          callee, target::name,
-          [to](const node& here, const auto&... xs) { return here.rpc_async<F>(to, xs...); },
-          args...));
-    } else if constexpr (detail::asks_for_retry<Args...>) {
-      return detail::awaited_later<Args...>(call_again<F>(to, args...));
-    } else {
-      return detail::awaited_later<Args...>(call_once<F>(callee, args...));
-    }
+    return detail::awaited_later(begin_call<F>(to, args...), detail::options_in(args...));
   }
 
   /// The same with a lambda as an argument: `rpc_sync("w1", [](int x) { return x + 1; }, 2)`.
@@ -163,25 +143,9 @@ public:
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
   auto rpc_async(const destination& to, function_label name, const Args&... args) const {
-    using named = detail::named_function<Signature>;
-    using parameters = typename named::parameters;
-    using answer = typename named::answer;
     detail::check_no_retry<Args...>();
-    auto& callee = open().find(to);
-    if constexpr (!detail::named_arguments_check<parameters, Args...>::ok) {
-      return future<answer>();  // does not compile: said above
-    } else if constexpr ((detail::is_future<Args> || ...)) {
-      return detail::awaited_later<Args...>(when_values_come<answer, parameters>(
-          callee, name.text,
-          [to, name](const node& here, const auto&... xs) {
-            return here.rpc_async<Signature>(to, name, xs...);
-          },
-          args...));
-    } else {
-      using wire = typename named::template wire<Args...>;
-      return detail::awaited_later<Args...>(send_call<answer, wire>(
-          callee, named::template hash<wire>(name.text), name.text, args...));
-    }
+    return detail::awaited_later(begin_named_call<Signature>(to, name.text, args...),
+                                 detail::options_in(args...));
   }
 
   // A name that is no literal.
@@ -282,8 +246,8 @@ public:
   future<op_result> rpc_async(const destination& to, std::string_view name,
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::awaited_later<Args...>(
-        detail::call_operator(open(), to, {name, args...}, detail::options_in(args...)));
+    const auto how = detail::options_in(args...);
+    return detail::awaited_later(detail::call_operator(open(), to, {name, args...}, how), how);
   }
   /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
   /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and
@@ -341,10 +305,11 @@ public:
 
   /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
   /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
-  /// the same). Nodes that were lost are not waited for: the log names each of them, and if calls
-  /// of the program, other than those with a `retry`, were lost with one while this waited for
-  /// them, it throws peer_lost when all the rest is done and the node has ended. Otherwise at once:
-  /// calls under way fail, here and at their callers.
+  /// the same). Nodes that were lost are not waited for: the log names them, and if calls of the
+  /// program, other than those with a `retry`, were lost with one, or left by it, while this waited
+  /// for them, it throws peer_lost when all the rest is done and the node has ended; or else
+  /// leaked_rref_error, if rpc_options::on_leaked_rref asks for that. Otherwise at once: calls
+  /// under way fail, here and at their callers.
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
     core().shutdown(graceful, limit);
   }
@@ -392,6 +357,51 @@ private:
   node_core& open() const {
     core().check_open();
     return *core_;
+  }
+
+  template <auto F, class... Args>
+  auto begin_call(const destination& to, const Args&... args) const {
+    using target = detail::target_for<F, void, Args...>;
+    using check = detail::call_check<target, void, Args...>;
+    if constexpr (detail::asks_for_retry<Args...>)
+      static_assert(is_idempotent<F>,
+                    "retry may run a function twice: say that this one is made for it, with "
+                    "TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call");
+    using parameters = typename target::template parameters<void>;
+    using answer = typename callable<F>::answer;
+    auto& callee = open().find(to);
+    if constexpr (target::is_member || !check::ok)
+      return future<answer>();  // does not compile: said above
+    else if constexpr ((detail::is_future<Args> || ...))
+      return when_values_come<answer, parameters>(
+          callee, target::name,
+          [to](const node& here, const auto&... xs) { return here.begin_call<F>(to, xs...); },
+          args...);
+    else if constexpr (detail::asks_for_retry<Args...>)
+      return call_again<F>(to, args...);
+    else
+      return call_once<F>(callee, args...);
+  }
+
+  template <class Signature, class... Args>
+  auto begin_named_call(const destination& to, std::string_view name, const Args&... args) const {
+    using named = detail::named_function<Signature>;
+    using parameters = typename named::parameters;
+    using answer = typename named::answer;
+    auto& callee = open().find(to);
+    if constexpr (!detail::named_arguments_check<parameters, Args...>::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
+      return when_values_come<answer, parameters>(
+          callee, name,
+          [to, name](const node& here, const auto&... xs) {
+            return here.begin_named_call<Signature>(to, name, xs...);
+          },
+          args...);
+    } else {
+      using wire = typename named::template wire<Args...>;
+      return send_call<answer, wire>(callee, named::template hash<wire>(name), name, args...);
+    }
   }
 
   template <class Answer, class Wire, class... Args>

@@ -30,10 +30,7 @@ caf::actor_system& node_core::system() {
 void node_core::check_open() const {
   forked::check();
   if (open_.load(std::memory_order_acquire)) return;
-  {
-    const std::lock_guard lock(end_mutex_);
-    if (ended_) std::rethrow_exception(to_exception(*ended_));
-  }
+  if (const auto ended = end_of_job()) std::rethrow_exception(to_exception(*ended));
   throw not_initialized(
       "RPC has not been initialized, or has been shut down. Call init_rpc first.");
 }
@@ -94,9 +91,9 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
   header.limit = limit_in(until.limit);
   header.request = remoting_->expect(std::move(pending));
-  range.begin(name, self().name, to.info.name,
-              detail::range_number(identity_.rank, header.request));
   try {
+    range.begin(name, self().name, to.info.name,
+                detail::range_number(identity_.rank, header.request));
     remoting_->out().send(to, 0, header, &text, nullptr, until);
     context.sent();
     return header.request;
@@ -271,8 +268,9 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
   const auto* function = find_function(header.target);
   std::string_view name = function ? function->name : "";
   std::string own_name;
-  if (function && function->called) name = own_name = name_of_called(message, *function);
+  if (function && function->called) own_name = name_of_called(message, *function);
   reply_token reply(remoting_, from, header.request, name);
+  if (!own_name.empty()) reply.called(name = own_name);
   reply.due(deadline);
   if (!function) {
     fault why;
@@ -325,6 +323,8 @@ clock::time_point node_core::run_timers(clock::time_point now) {
   if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
   next = std::min(next, sleepers_.run_due(now));
   next = std::min(next, remoting_->deadlocks().run_timer(now));
+  // Until the last of them has been let go, with the references that it held.
+  expiring_ = true;
   for (auto& request : remoting_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;
@@ -335,6 +335,7 @@ clock::time_point node_core::run_timers(clock::time_point now) {
                " ms) and will now be marked with an error";
     request.sink->on_expiry(std::move(why));
   }
+  expiring_ = false;
   return next;
 }
 
@@ -345,9 +346,10 @@ std::uint64_t node_core::random() noexcept {
 
 void node_core::prepare_thread() noexcept {
   clean_thread_state();
+  detail::collecting::leave();
   detail::set_current_node(this);
   detail::set_current_actor(0);
-  detail::set_current_errand({});
+  detail::clear_current_errand();
 }
 
 // On the thread that has made the actor.

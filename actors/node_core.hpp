@@ -174,6 +174,11 @@ private:
 
   void add_peer(const member& who);
   std::string problem_of(const application& wish) const;
+  std::optional<fault> end_of_job() const {
+    const std::lock_guard lock(end_mutex_);
+    return ended_;
+  }
+  std::exception_ptr come_to_rest(std::chrono::milliseconds limit);
   std::exception_ptr report_losses() const;
   std::exception_ptr find_leaks() const;
   void close(bool together);
@@ -205,7 +210,9 @@ private:
   void tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch);
   void adopt(const caf::strong_actor_ptr& actor);
   void end_actors();
-  bool waits_for_answers() const { return retries_ > 0 || remoting_->requests().size() > 0; }
+  bool waits_for_answers() const {
+    return retries_ > 0 || remoting_->requests().size() > 0 || expiring_;
+  }
 
   // dispatcher
   void dispatch(transport::incoming_message&& message, engine_unit& unit) override;
@@ -242,6 +249,7 @@ private:
   sleepers sleepers_;
   std::atomic<std::uint64_t> random_;
   std::atomic<int> retries_{0};
+  std::atomic<bool> expiring_{false};  // requests are, whose callers know already
 
   std::mutex actors_mutex_;
   std::vector<caf::weak_actor_ptr> spawned_;

@@ -1,11 +1,11 @@
 // How a node ends: together with the others, or at once.
 
-#include <algorithm>
 #include <caf/actor_cast.hpp>
 #include <caf/actor_registry.hpp>
 #include <system_error>
 #include <thread>
 
+#include "actors/end_report.hpp"
 #include "actors/node_core.hpp"
 #include "actors/rref/rref_table.hpp"
 #include "messages/log.hpp"
@@ -15,22 +15,6 @@ namespace troupe {
 namespace {
 
 constexpr auto farewell = std::chrono::seconds(5);
-
-// Of one node; the first so many are named.
-std::string text_of(const std::vector<rref_leak>& leaks, std::size_t most) {
-  const auto count = std::to_string(leaks.size());
-  std::string out =
-      leaks.front().holder + " still has " + count + (leaks.size() == 1 ? " rref" : " rrefs") +
-      " at the shutdown: drop them before, or the values stay for as long as their owners";
-  for (std::size_t i = 0; i < std::min(most, leaks.size()); ++i) {
-    const auto& one = leaks[i];
-    out += "; Leaking RRef " + one.text + ", held by " + one.holder +
-           (one.site == "received" ? ", received" : ", made at " + one.site);
-  }
-  if (leaks.size() > most)
-    out += "; and " + std::to_string(leaks.size() - most) + " others, which node::rrefs() lists";
-  return out;
-}
 
 // The process's end waits for it; that of a forked one has nothing to wait for.
 class last_thread {
@@ -54,40 +38,51 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   engine_->lock(shutdown_mutex_);
   std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
   if (closed_) return;
-  std::exception_ptr failure, loss;
-  if (graceful && open_) {
-    waits_for_the_end_ = true;
-    auto deadline = limit.count() > 0 ? deadline_after(limit) : clock::time_point::max();
-    try {
-      quiescence_->wait(
-          [&] {
-            quiescence::report r;
-            r.epoch = applied_;
-            r.idle = engine_->quiet() && !waits_for_answers() && remoting_->rrefs().settled();
-            const auto members = *peers_.live();
-            for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
-            // Read last: what is sent meanwhile is then missing at the receiver.
-            for (const auto& who : members) r.sent += peers_.find(who.id)->counted_sent;
-            return r;
-          },
-          deadline);
-      quiescence_->leave(clock::now() + farewell);
-    } catch (const error&) {
-      failure = std::current_exception();
-    }
-  }
+  // What has gone wrong, by its weight: the first is thrown, the log has the others.
+  std::vector<std::exception_ptr> failures;
+  const auto add = [&](std::exception_ptr why) {
+    if (why) failures.push_back(std::move(why));
+  };
+  bool together = false;
   if (graceful) {
-    std::unique_lock lock(end_mutex_);
-    const auto ended = ended_;
-    lock.unlock();
-    if (ended) failure = to_exception(*ended);
-    if (!ended) loss = report_losses();
+    auto why = come_to_rest(limit);
+    const auto ended = end_of_job();
+    if (ended) why = to_exception(*ended);
+    together = !why;
+    add(std::move(why));
+    if (!ended) add(report_losses());
+    if (together) add(find_leaks());
   }
-  const auto leak = graceful && !failure ? find_leaks() : nullptr;
-  close(graceful && !failure);
-  if (failure) std::rethrow_exception(failure);
-  if (loss) std::rethrow_exception(loss);
-  if (leak) std::rethrow_exception(leak);
+  close(together);
+  if (failures.empty()) return;
+  for (std::size_t i = 1; i < failures.size(); ++i)
+    log().error("{}: {}", self().name, describe(failures[i], {}, {}).text);
+  std::rethrow_exception(failures.front());
+}
+
+// Waits until nothing is left to be done anywhere. Returns why that could not be.
+std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
+  if (!open_) return nullptr;  // the job has ended, or this node's part in it
+  waits_for_the_end_ = true;
+  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
+  try {
+    quiescence_->wait(
+        [&] {
+          quiescence::report r;
+          r.epoch = applied_;
+          r.idle = engine_->quiet() && !waits_for_answers() && remoting_->rrefs().settled();
+          const auto members = *peers_.live();
+          for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
+          // Read last: what is sent meanwhile is then missing at the receiver.
+          for (const auto& who : members) r.sent += peers_.find(who.id)->counted_sent;
+          return r;
+        },
+        deadline);
+    quiescence_->leave(clock::now() + farewell);
+  } catch (const error&) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 // The job has come to rest without those that were lost. Whoever has got an error of that, or was
@@ -95,30 +90,16 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
 // Returns what to throw: calls that this shutdown had promised to wait for will never be done.
 std::exception_ptr node_core::report_losses() const {
   constexpr std::size_t most = 10;
-  fault broken;
   std::size_t lost = 0;
+  std::vector<const peer*> in_debt;  // some have left
   for (const auto* one : peers_.all()) {
-    if (!one->losses.lost) continue;
-    const auto why = one->loss().text;
-    const auto requests = one->losses.requests.load();
-    if (++lost <= most)
-      log().warn(
-          "{}: the shutdown is without {}, which was lost with whatever it still had to do; calls "
-          "and requests of this node to it that had no answer: {}; {}",
-          self().name, one->info.name, requests, why);
-    const auto promised = one->losses.promised.load();
-    if (promised == 0) continue;
-    if (broken.node.empty()) broken.node = one->info.name;
-    if (!broken.text.empty()) broken.text += "; ";
-    broken.text += one->info.name + " was lost before it had answered " +
-                   (promised == 1 ? "a call" : std::to_string(promised) + " calls") +
-                   " that this shutdown waited for: " + why;
+    if (one->losses.promised > 0) in_debt.push_back(one);
+    if (one->losses.lost && ++lost <= most)
+      log().warn(detail::text_of_loss(self().name, *one, peers_.find(one->rank()) != one));
   }
   if (lost > most)
     log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
-  if (broken.text.empty()) return nullptr;
-  broken.code = errc::peer_lost;
-  return to_exception(std::move(broken));
+  return in_debt.empty() ? nullptr : detail::broken_promises(in_debt);
 }
 
 // All is done, and no word about references is under way, so whatever refers to something now is a
@@ -134,16 +115,14 @@ std::exception_ptr node_core::find_leaks() const {
   auto left = remoting_->rrefs().list();
   std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
   if (left.empty()) return nullptr;
-  const bool fails = on_leaked_rref_ == leaked_rref::fail;
-  auto text = text_of(left, fails ? 100 : 3);
-  if (fails) {
-    fault why;
-    why.text = std::move(text);
-    why.node = self().name;
-    return std::make_exception_ptr(leaked_rref_error(std::move(why)));
+  if (on_leaked_rref_ != leaked_rref::fail) {
+    log().warn(detail::text_of_leaks(left, 3));
+    return nullptr;
   }
-  log().warn(text);
-  return nullptr;
+  fault why;
+  why.text = detail::text_of_leaks(left, 100);
+  why.node = self().name;
+  return std::make_exception_ptr(leaked_rref_error(std::move(why)));
 }
 
 void node_core::close(bool together) {

@@ -59,11 +59,12 @@ void when_known(node_core& node, std::vector<std::shared_ptr<future_core>> await
                 Fail fail) {
   const auto driver = node.actors().driver();
   auto call = [awaited, weak = node.weak_from_this(), make = std::move(make),
-               fail = std::move(fail)] {
+               fail = std::move(fail), by_program = !in_handler()] {
     try {
       if (const auto why = first_failure(awaited)) std::rethrow_exception(why);
       const auto core = weak.lock();
       if (!core) throw not_initialized("the node has been shut down");
+      const put_off_call now(by_program);
       make(*core);
     } catch (...) {
       fail(std::current_exception());
@@ -75,8 +76,8 @@ void when_known(node_core& node, std::vector<std::shared_ptr<future_core>> await
 future<op_result> call_now(node_core& node, const destination& to, const op_request& what,
                            const call_options& how) {
   auto& callee = node.find(to);
-  const auto name = std::make_shared<std::string>(what.name);
-  auto state = std::make_shared<call_state<op_result>>(node, callee, *name, how, name);
+  const auto name = std::make_shared<const std::string>(what.name);
+  auto state = std::make_shared<call_state<op_result>>(node, callee, name, how);
   state->sent_as(
       node.call(callee, operator_answer::hash(), *name, state, how,
                 [&](encoder& out, border& handles) { write_request(out, handles, what); }));

@@ -2,6 +2,8 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <mutex>
 #include <string>
 
 #include "actors/profiling/call_profile.hpp"
@@ -23,13 +25,33 @@ std::int64_t shift_of(std::int64_t began, std::int64_t ended, std::int64_t first
   return least <= 0 && most >= 0 ? 0 : least + (most - least) / 2;
 }
 
+// Puts what a callee tells, of which the first is the whole, into the time of the call. It may have
+// told anything: afterwards all of it lies in there.
+void put_into(std::vector<profile_event>& events, std::int64_t began, std::int64_t ended) noexcept {
+  constexpr auto latest = std::int64_t{1} << 62, most_bytes = std::int64_t{1} << 42;
+  const auto& whole = events.front();
+  const auto first = std::clamp<std::int64_t>(whole.start_ns, 0, latest);
+  const auto last =
+      first + std::clamp<std::int64_t>(whole.duration_ns, 0, std::max(began, ended) - began);
+  const auto shift = shift_of(began, std::max(began, ended), first, last);
+  for (auto& one : events) {
+    const auto start = std::clamp(one.start_ns, first, last);
+    one.duration_ns = std::clamp<std::int64_t>(one.duration_ns, 0, last - start);
+    one.start_ns = start + shift;
+    one.host_bytes = std::clamp(one.host_bytes, -most_bytes, most_bytes);
+    one.device_bytes = std::clamp(one.device_bytes, -most_bytes, most_bytes);
+  }
+}
+
 }  // namespace
 
-/// A call that some profiler of the calling thread sees.
+/// A call that some profiler of the calling thread sees. Its limit may pass while its answer comes,
+/// and its peer be lost while it begins, on other threads each. Thread-safe.
 class profiled_call {
 public:
   explicit profiled_call(at::StepCallbacks&& callbacks) : range_(std::move(callbacks)) {
     if (auto* const here = collecting::here()) {
+      if (!here->asks_callees) return;
       events_ = here->shared_from_this();
       wanted_ = here->what;
     } else if ((wanted_ = legacy_profiler_here())) {
@@ -40,27 +62,30 @@ public:
   const std::optional<profile_options>& wanted() const noexcept { return wanted_; }
 
   void begin(std::string&& name, std::int64_t number) {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
     name_ = std::move(name);
-    began_ = profile_time();
     range_.before(std::string_view(name_), number);
     range_._setAsync();
+    began_ = profile_time();
   }
 
   // The legacy profiler looks for itself on the thread that ends a range. Others may have gone by
   // then, and must not be found.
   void end() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(ended_, true)) return;
     std::optional<c10::DebugInfoGuard> as_caller;
     if (legacy_) as_caller.emplace(legacy_);
     range_.end();
   }
 
+  /// Of what comes after the end nothing is taken.
   void add(std::vector<profile_event>&& events) {
-    if (events.empty() || !wanted_) return;
-    const auto& whole = events.front();
-    const auto shift =
-        shift_of(began_, profile_time(), whole.start_ns, whole.start_ns + whole.duration_ns);
+    const std::lock_guard lock(mutex_);
+    if (events.empty() || !wanted_ || ended_) return;
+    put_into(events, began_, profile_time());
     for (auto& one : events) {
-      one.start_ns += shift;
       one.name = name_ + "#remote_op: " + one.name;
       one.remote = true;
     }
@@ -70,6 +95,8 @@ public:
   }
 
 private:
+  std::mutex mutex_;
+  bool ended_ = false;
   at::RecordFunction range_;
   std::optional<profile_options> wanted_;
   std::shared_ptr<event_collector> events_;
@@ -80,40 +107,35 @@ private:
 
 namespace {
 
-// Ends the range when its call does.
+// Ends the range when its call does; a late answer comes when it has ended.
 class ranged_sink final : public reply_sink {
 public:
   ranged_sink(std::shared_ptr<reply_sink> to, std::shared_ptr<profiled_call> call)
       : to_(std::move(to)), call_(std::move(call)) {}
 
   void on_value(opened_envelope& answer) noexcept override {
-    end();
+    call_->end();
     to_->on_value(answer);
   }
   void on_fault(fault&& why) noexcept override {
-    end();
+    call_->end();
     to_->on_fault(std::move(why));
   }
   void on_expiry(fault&& why) noexcept override {
-    end();
+    call_->end();
     to_->on_expiry(std::move(why));
   }
   void on_profile(std::vector<profile_event>&& events) noexcept override {
     try {
-      if (call_) call_->add(std::move(events));
+      call_->add(std::move(events));
     } catch (const std::exception& e) {
       log().warn("a profile loses what a callee has recorded: {}", e.what());
     }
   }
 
 private:
-  // A late answer comes when it has ended.
-  void end() noexcept {
-    if (const auto call = std::exchange(call_, nullptr)) call->end();
-  }
-
   const std::shared_ptr<reply_sink> to_;
-  std::shared_ptr<profiled_call> call_;
+  const std::shared_ptr<profiled_call> call_;
 };
 
 }  // namespace

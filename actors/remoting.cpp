@@ -71,7 +71,7 @@ std::size_t remoting::proxies() const {
 
 std::uint64_t remoting::expect(pending_request&& pending) {
   forked::check();
-  if (pending.sender || current_node()) pending.looked_after = true;
+  if (pending.sender || detail::in_handler()) pending.looked_after = true;
   const bool limited = pending.limit.count() > 0;
   if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
   const auto deadline = pending.deadline;

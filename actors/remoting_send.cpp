@@ -201,8 +201,10 @@ void remoting::send_profile(peer& to, std::uint64_t request,
     envelope_header header;
     header.target = handles_channel;
     out_.send(to, request, header, &text);
-  } catch (const std::exception&) {
-    // The peer is gone, or there is too much of it: the answer matters more.
+  } catch (const troupe::peer_lost&) {
+  } catch (const std::exception& e) {
+    // There is too much of it, say: the answer matters more.
+    log().warn("what was recorded of a call for {} is lost: {}", to.info.name, e.what());
   }
 }
 

@@ -56,6 +56,15 @@ void reply_token::fail(std::exception_ptr why) noexcept {
   send_failure(*owner, std::move(why));
 }
 
+void reply_token::fail(std::exception_ptr why, detail::future_core* created, bool unread) noexcept {
+  const auto told = to_exception(described(std::move(why)));
+  if (created) created->set_exception(told);
+  if (unread)
+    fail_unread(told);
+  else
+    fail(told);
+}
+
 void reply_token::end_forked(std::exception_ptr why) const noexcept {
   std::string what(function_);
   if (why) what += ", which threw \"" + describe(std::move(why), {}, {}).text + "\"";
@@ -108,5 +117,28 @@ void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool rea
     log().error("an answer to {} could not be sent: {}", to_->info.name, e.what());
   }
 }
+
+namespace detail {
+
+namespace {
+
+std::unique_ptr<collecting> collecting_for(const std::shared_ptr<call_profile>& profile) noexcept {
+  if (!profile) return nullptr;
+  try {
+    return std::make_unique<collecting>(profile->events());
+  } catch (const std::exception& e) {
+    log().warn("a profile lacks a call: {}", e.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+begun_later::begun_later(const reply_token& of) noexcept
+    : now_(of.errand()), recorded_(collecting_for(of.profile_)) {}
+
+begun_later::~begun_later() = default;
+
+}  // namespace detail
 
 }  // namespace troupe

@@ -270,7 +270,8 @@ auto request(const Handle& receiver, Ts&&... message) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return detail::awaited_later(
         detail::ask(receiver, how,
-                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...));
+                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...),
+        how);
   }
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }

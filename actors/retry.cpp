@@ -65,7 +65,9 @@ bool retry_plan::ends_with(const std::exception_ptr& failure) const {
 
 // What the callee says of calls of its own is not about this one.
 bool retry_plan::may_go_on(const error& why) const {
-  if (made_ >= how_.attempts || why.node() != callee_ || why.function() != function_) return false;
+  if (made_ >= how_.attempts || why.node() != callee_ || why.function() != function_ ||
+      !why.fault().via.empty())
+    return false;
   return why.code() == errc::rpc_timeout || why.code() == errc::peer_lost ||
          why.code() == errc::overloaded;
 }

@@ -1,8 +1,18 @@
 #include "actors/wait_all.hpp"
 
+#include <algorithm>
+
 #include "actors/futex.hpp"
 
 namespace troupe::detail {
+
+void calls_to_await::add(std::shared_ptr<future_core> call) {
+  if (calls_.size() >= most_) {
+    std::erase_if(calls_, [](const auto& one) { return one->ready() && !one->failure(); });
+    most_ = std::max<std::size_t>(64, 2 * calls_.size());
+  }
+  calls_.push_back(std::move(call));
+}
 
 std::exception_ptr calls_to_await::end() noexcept {
   leave();

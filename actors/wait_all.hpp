@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -29,7 +30,8 @@ public:
 
   /// The innermost of the calling thread; nullptr: none. Hot path.
   static calls_to_await* here() noexcept { return here_; }
-  void add(std::shared_ptr<future_core> call) { calls_.push_back(std::move(call)); }
+  /// Keeps it until it has been waited for. One that has been answered with a value may go before.
+  void add(std::shared_ptr<future_core> call);
 
   /// While it lives, what the calling thread does is nobody's in a `wait_all`.
   class pause {
@@ -53,12 +55,14 @@ private:
   calls_to_await* const before_;
   bool left_ = false;
   std::vector<std::shared_ptr<future_core>> calls_;
+  std::size_t most_ = 64;  // before those that have been answered are looked for
 };
 
-/// The same future, which belongs to the thread's `wait_all` from now on, unless it is `sync`.
-template <class... Options, class T>
-future<T> awaited_later(future<T> call) {
-  if constexpr (!(std::is_same_v<std::decay_t<Options>, sync_t> || ...))
+/// The same future, which belongs to the thread's `wait_all` from now on, unless the caller waits
+/// for it at once, and hears its error.
+template <class T>
+future<T> awaited_later(future<T> call, const call_options& how) {
+  if (!how.sync)
     if (auto* all = calls_to_await::here()) all->add(call.shared());
   return call;
 }

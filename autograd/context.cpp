@@ -109,6 +109,7 @@ namespace {
 
 void backward_by_id(const rref<at::Tensor>& root, std::uint64_t context, const pass_options& how) {
   const within none(0);
+  (void)root.owner();  // throws for one that refers to nothing
   const node here(root.core()->actors().rrefs().node());
   here.rpc_sync<&backward_here>(root.owner(), root, context, how,
                                 timeout(std::chrono::milliseconds(0)));

@@ -56,7 +56,7 @@ public:
   /// Those of this node's leaves, so far.
   gradients get_gradients() const;
 
-  /// What this node has recorded so far; nothing any more when the context has ended.
+  /// What this node has recorded so far; no functions any more when the context has ended.
   recorded_graph recorded() const;
 
 private:

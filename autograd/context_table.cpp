@@ -85,7 +85,7 @@ std::shared_ptr<participant> context_table::take(std::uint64_t context, const st
 void context_table::end(std::uint64_t context, const std::string& why) {
   const auto part = take(context, why);
   if (!part) return;
-  for (auto* whom : part->known())
+  for (auto* whom : part->close())
     if (whom->rank() != node_.self().id && whom != &part->opener())
       tell_end(node_, *whom, context, why, part->opener().rank() == node_.self().id);
   end(*part, why);
@@ -140,7 +140,7 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from,
   part->know(from);
   if (received.empty()) return;
   const std::shared_ptr<receive_node> node(
-      new receive_node(from, where.context, where.number, header.goes_back, part->scope()),
+      new receive_node(from.info, where.context, where.number, header.goes_back, part->scope()),
       torch::autograd::deleteNode);
   receive_node::own(node, received);
   part->add_receive(node);

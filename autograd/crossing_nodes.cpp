@@ -10,7 +10,7 @@ thread_local gradient_taker* taker_here = nullptr;
 
 }  // namespace
 
-send_node::send_node(peer& to, const std::vector<at::Tensor>& sent)
+send_node::send_node(std::uint32_t to, const std::vector<at::Tensor>& sent)
     : Node(torch::autograd::collect_next_edges(sent)), to_(to) {
   for (const auto& one : sent) add_input_metadata(one);
 }
@@ -19,12 +19,13 @@ gradient_taker::scope::scope(gradient_taker& taker) noexcept
     : before_(std::exchange(taker_here, &taker)) {}
 gradient_taker::scope::~scope() { taker_here = before_; }
 
-gradient_taker& gradient_taker::current(const peer& wanted_for) {
+gradient_taker& gradient_taker::current(const worker_info& wanted_for) {
   if (taker_here) return *taker_here;
-  throw invalid_argument("a backward pass of libtorch's own has come to a tensor from " +
-                         wanted_for.info.name +
-                         ", where it ends: use troupe::autograd::context::backward, or open a "
-                         "troupe::autograd::default_context around the calls and the pass");
+  throw invalid_argument(
+      "a backward pass of libtorch's own has come to a tensor from " + wanted_for.name +
+      ", where it ends: use troupe::autograd::context::backward, or the root's "
+      "own backward() in a troupe::autograd::default_context that is open around "
+      "the calls and the pass");
 }
 
 void receive_node::own(const std::shared_ptr<receive_node>& self,

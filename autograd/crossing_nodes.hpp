@@ -2,7 +2,7 @@
 
 #include <torch/csrc/autograd/function.h>
 
-#include "actors/peers.hpp"
+#include "actors/worker_info.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -10,10 +10,10 @@ namespace troupe::autograd::detail {
 /// message's tensors, which come from the receiver, and it hands them on.
 class send_node final : public torch::autograd::Node {
 public:
-  /// `sent`: its tensors that require gradients.
-  send_node(peer& to, const std::vector<at::Tensor>& sent);
+  /// `to`: the receiver's rank; `sent`: its tensors that require gradients.
+  send_node(std::uint32_t to, const std::vector<at::Tensor>& sent);
 
-  peer& to() const noexcept { return to_; }
+  std::uint32_t to() const noexcept { return to_; }
   std::string name() const override { return "troupe::send"; }
 
 private:
@@ -21,7 +21,7 @@ private:
     return std::move(gradients);
   }
 
-  peer& to_;
+  const std::uint32_t to_;
 };
 
 class default_scope;
@@ -47,21 +47,22 @@ public:
 
   /// Throws invalid_argument when the thread has none: who asks then ran libtorch's own backward
   /// pass, which ends at the node.
-  static gradient_taker& current(const peer& wanted_for);
+  static gradient_taker& current(const worker_info& wanted_for);
 
 protected:
   ~gradient_taker() = default;
 };
 
 /// What a message stands for in the graph of its receiver: the node whose results its tensors are.
+/// Tensors keep it for longer than there is a node of the job, or a peer.
 class receive_node final : public torch::autograd::Node {
 public:
   /// `number`: of the message, at its sender; `came_back`: see call_options::goes_back; `scope`: to
   /// which the context belongs, if it is a default one. Makes `received`, leaves that require
   /// gradients, its results: `own` does, once the node is shared.
-  receive_node(peer& from, std::uint64_t context, std::uint64_t number, bool came_back,
+  receive_node(worker_info from, std::uint64_t context, std::uint64_t number, bool came_back,
                std::weak_ptr<default_scope> scope)
-      : from_(from),
+      : from_(std::move(from)),
         context_(context),
         number_(number),
         came_back_(came_back),
@@ -69,7 +70,7 @@ public:
   static void own(const std::shared_ptr<receive_node>& self,
                   const std::vector<at::Tensor>& received);
 
-  peer& from() const noexcept { return from_; }
+  const worker_info& from() const noexcept { return from_; }
   std::uint64_t context() const noexcept { return context_; }
   std::uint64_t number() const noexcept { return number_; }
   bool came_back() const noexcept { return came_back_; }
@@ -83,7 +84,7 @@ private:
     return {};
   }
 
-  peer& from_;
+  const worker_info from_;
   const std::uint64_t context_;
   const std::uint64_t number_;
   const bool came_back_;

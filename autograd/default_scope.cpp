@@ -25,15 +25,16 @@ std::shared_ptr<default_scope> default_scope::open(const node& here) {
 }
 
 void default_scope::close() noexcept {
+  opened_->end();
+  (void)troupe::detail::current_context();  // which the thread lets go of now, if it is this one
+  if (!here_.core().is_open()) return;      // nor in a forked process, where the lock may be held
   std::shared_ptr<participant> last;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     last = part_;
   }
-  opened_->end();
-  (void)troupe::detail::current_context();  // which the thread lets go of now, if it is this one
-  if (here_.core().is_open()) contexts_of(here_).end(last->id(), "its scope has ended");
+  contexts_of(here_).end(last->id(), "its scope has ended");
 }
 
 std::shared_ptr<participant> default_scope::begin() {
@@ -67,6 +68,7 @@ void default_scope::backward(std::uint64_t context, const at::Tensor& root,
         ": a backward pass has let go of it. Say retain_graph there, sum the losses that belong "
         "together, or detach what is to be used after the pass");
   const within none(0);
+  refuse_pass_within_itself(here_, part);  // which ends nothing
   const bool keeps = keep_graph || create_graph;
   try {
     run_plain_pass(here_, part, root, gradient,

@@ -58,14 +58,6 @@ public:
   started_pass(const started_pass&) = delete;
   started_pass& operator=(const started_pass&) = delete;
 
-  /// Throws deadlock_error in a hook of a pass of the same context here, which comes first.
-  void refuse_within_itself() const {
-    if (engine::runs_actor(here_, id_of(actor_)))
-      throw deadlock_error(
-          "a hook of a backward pass waits for another pass of its context, which can only begin "
-          "after the one that the hook belongs to");
-  }
-
   const pass_info& info() const noexcept { return pass_; }
 
   /// The gradients of leaves are added to their .grad.
@@ -159,7 +151,6 @@ bool may_run_here() { return torch::autograd::get_current_graph_task_id() == -1;
 // Returns when it is over.
 void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::Tensor>& roots,
                 const std::vector<at::Tensor>& gradients) {
-  pass.refuse_within_itself();
   const steps_of these(pass.info());
   std::optional<expected_calls::scope> serves;
   if (on_this_thread) serves.emplace(these);
@@ -178,9 +169,17 @@ void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::T
 
 }  // namespace
 
+void refuse_pass_within_itself(const node& here, const std::shared_ptr<participant>& part) {
+  if (engine::runs_actor(here.core(), id_of(context_table::of(here.core()).actor_of(part))))
+    throw deadlock_error(
+        "a hook of a backward pass waits for another pass of its context, which can only begin "
+        "after the one that the hook belongs to");
+}
+
 void run_pass(const node& here, const std::shared_ptr<participant>& part,
               const std::vector<at::Tensor>& roots, const pass_options& how) {
   check_roots(roots);
+  refuse_pass_within_itself(here, part);
   const bool on_this_thread = may_run_here();
   started_pass pass(here, part, how, on_this_thread);
   run_to_end(pass, on_this_thread, roots, {});

@@ -22,9 +22,14 @@ namespace detail {
 void run_pass(const node& here, const std::shared_ptr<participant>& part,
               const std::vector<at::Tensor>& roots, const pass_options& how);
 
+/// Throws deadlock_error in a hook of a pass of that context on this node: another pass would have
+/// to wait for the one that the hook belongs to.
+void refuse_pass_within_itself(const node& here, const std::shared_ptr<participant>& part);
+
 /// What libtorch's own `backward` does, over nodes: starts with `gradient` of the one root, which
 /// has its sizes (undefined: with one, and the root is a scalar), and adds the gradients of leaves
-/// to their .grad, on all nodes. Mode smart.
+/// to their .grad, on all nodes. Mode smart. Not within a
+/// pass of the same context.
 void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
                     const at::Tensor& root, const at::Tensor& gradient, const pass_options& how);
 

@@ -11,6 +11,7 @@ void throw_ended(std::uint64_t context) {
 
 void participant::know(peer& whom) {
   const std::lock_guard lock(mutex_);
+  if (ended_) throw_ended(id_);
   known_.insert(&whom);
 }
 
@@ -19,8 +20,15 @@ std::vector<peer*> participant::known() const {
   return {known_.begin(), known_.end()};
 }
 
+std::vector<peer*> participant::close() {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  return {known_.begin(), known_.end()};
+}
+
 void participant::add_send(std::uint64_t number, peer& to, const std::vector<at::Tensor>& sent) {
-  const std::shared_ptr<send_node> made(new send_node(to, sent), torch::autograd::deleteNode);
+  const std::shared_ptr<send_node> made(new send_node(to.rank(), sent),
+                                        torch::autograd::deleteNode);
   const std::lock_guard lock(mutex_);
   if (!ended_) sends_.emplace(number, made);
 }

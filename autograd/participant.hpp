@@ -34,9 +34,12 @@ public:
   std::uint64_t id() const noexcept { return id_; }
   peer& opener() const noexcept { return opener_; }
 
-  /// `whom` takes part too.
+  /// `whom` takes part too. Throws unknown_context: it has ended.
   void know(peer& whom);
   std::vector<peer*> known() const;
+
+  /// It ends, and goes to nobody from now on. Returns all who have to be told of it.
+  std::vector<peer*> close();
 
   /// The message's tensors that require gradients.
   void add_send(std::uint64_t number, peer& to, const std::vector<at::Tensor>& sent);

@@ -55,7 +55,7 @@ void pass_part::walk(const std::vector<std::uint64_t>& numbers, steps& caused) {
 void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused) {
   std::map<std::uint32_t, mark_sends> questions;
   for (const auto& one : found) {
-    auto& question = questions[one->from().rank()];
+    auto& question = questions[one->from().id];
     question.pass = what_;
     question.numbers.push_back(one->number());
   }

@@ -133,8 +133,8 @@ next_step send_gradients(node_core& here, const receive_node& of, gradients_arri
   what.step = context_table::of(here).next_number();
   auto how = always;
   how.goes_back = !of.came_back();
-  begin_step<&serve_gradients>(here, of.from().info, what, how);
-  return {what.step, of.from().rank()};
+  begin_step<&serve_gradients>(here, of.from(), what, how);
+  return {what.step, of.from().id};
 }
 
 void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept {

@@ -26,7 +26,7 @@ std::shared_ptr<receive_node> received_by_default(const at::Tensor& root) {
     if (each->context() != one->context())
       throw invalid_argument("the graph comes to tensors of two autograd contexts, " +
                              std::to_string(one->context()) + " and " +
-                             std::to_string(each->context()) + " (from " + each->from().info.name +
+                             std::to_string(each->context()) + " (from " + each->from().name +
                              "): detach those that were received before the last backward pass, or "
                              "in another context");
   return one;
@@ -39,6 +39,10 @@ void check_gradient(const at::Tensor& root, const at::Tensor& gradient) {
       throw invalid_argument(
           "grad can be implicitly created only for scalar outputs: this one has " +
           std::to_string(root.numel()) + " elements. Sum them, or give backward() a gradient");
+    if (root.is_complex())
+      throw invalid_argument("grad can be computed only for real scalar outputs but got " +
+                             std::string(c10::toString(root.scalar_type())) +
+                             ": give backward() a gradient");
   } else if (gradient.sizes() != root.sizes()) {
     throw invalid_argument("the gradient given to backward() has other sizes than the tensor");
   }

@@ -8,9 +8,9 @@ recorded_graph recorded_by(const participant& part) {
   forked::check();
   recorded_graph out;
   for (const auto& [number, one] : part.sends())
-    out.sends.emplace(message_key{one->to().rank(), number}, one);
+    out.sends.emplace(message_key{one->to(), number}, one);
   for (const auto& one : part.receives())
-    out.receives.emplace(message_key{one->from().rank(), one->number()}, one);
+    out.receives.emplace(message_key{one->from().id, one->number()}, one);
   for (const auto* whom : part.known())  // by rank, then incarnation
     if (out.workers.empty() || out.workers.back() != whom->rank())
       out.workers.push_back(whom->rank());

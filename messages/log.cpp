@@ -4,11 +4,31 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace troupe {
 
 namespace {
+
+bool is_control(char c) noexcept {
+  return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
+}
+
+// A text may come from another node, and shall not tell a terminal what to do: control characters
+// are written as \x1b.
+std::string printable(std::string_view line) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (is_control(c))
+      out.append("\\x").append({digits[byte >> 4], digits[byte & 15]});
+    else
+      out.push_back(c);
+  }
+  return out;
+}
 
 class line_formatter final : public spdlog::formatter {
 public:
@@ -19,7 +39,10 @@ public:
     bool first = true;
     do {
       const auto end = rest.find('\n');
-      line.payload = spdlog::string_view_t(rest.data(), std::min(end, rest.size()));
+      auto text = rest.substr(0, end);
+      std::string changed;
+      if (std::any_of(text.begin(), text.end(), is_control)) text = changed = printable(text);
+      line.payload = spdlog::string_view_t(text.data(), text.size());
       line_.format(line, out);
       if (first) {  // a sink colours one stretch
         message.color_range_start = line.color_range_start;

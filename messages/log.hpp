@@ -12,8 +12,8 @@ namespace troupe {
 spdlog::logger& log();
 
 /// How the runtime's own logger writes: "[troupe] [warning] " before each line of a text, so that
-/// whoever searches the output of many processes finds all lines of one. For sinks of programs,
-/// too.
+/// whoever searches the output of many processes finds all lines of one, and what other nodes say
+/// does not reach the terminal as it is: control characters are "\x1b". For sinks of programs, too.
 std::unique_ptr<spdlog::formatter> make_log_formatter();
 
 }  // namespace troupe

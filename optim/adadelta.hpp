@@ -18,16 +18,8 @@ struct adadelta_options : stepwise_options<adadelta_options> {
   TORCH_ARG(double, weight_decay) = 0;
   /// Ascends instead.
   TORCH_ARG(bool, maximize) = false;
+  TROUPE_EACH_FIELD(lr, rho, eps, weight_decay, maximize)
 
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("lr", self.lr());
-    f("rho", self.rho());
-    f("eps", self.eps());
-    f("weight_decay", self.weight_decay());
-    f("maximize", self.maximize());
-  }
   /// Throws invalid_argument, which names the option and its value.
   void check() const;
 };
@@ -39,14 +31,7 @@ struct adadelta_state : stepwise_state<adadelta_state> {
   TORCH_ARG(at::Tensor, square_avg);
   /// Of the changes' squares: PyTorch's acc_delta, the box's u.
   TORCH_ARG(at::Tensor, acc_delta);
-
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("step", self.step());
-    f("square_avg", self.square_avg());
-    f("acc_delta", self.acc_delta());
-  }
+  TROUPE_EACH_FIELD(step, square_avg, acc_delta)
 };
 
 /// One step of Adadelta, in place and without autograd. `parameter`, of any real or complex dtype,

@@ -19,16 +19,8 @@ struct adamax_options : stepwise_options<adamax_options> {
   TORCH_ARG(double, weight_decay) = 0;
   /// Ascends instead.
   TORCH_ARG(bool, maximize) = false;
+  TROUPE_EACH_FIELD(lr, betas, eps, weight_decay, maximize)
 
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("lr", self.lr());
-    f("betas", self.betas());
-    f("eps", self.eps());
-    f("weight_decay", self.weight_decay());
-    f("maximize", self.maximize());
-  }
   /// Throws invalid_argument, which names the option and its value.
   void check() const;
 };
@@ -40,14 +32,7 @@ struct adamax_state : stepwise_state<adamax_state> {
   TORCH_ARG(at::Tensor, exp_avg);
   /// The greatest gradient, which fades: the box's u.
   TORCH_ARG(at::Tensor, exp_inf);
-
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("step", self.step());
-    f("exp_avg", self.exp_avg());
-    f("exp_inf", self.exp_inf());
-  }
+  TROUPE_EACH_FIELD(step, exp_avg, exp_inf)
 };
 
 /// Step t of Adamax, in place and without autograd. `parameter`, of any real or complex dtype, and

@@ -23,18 +23,8 @@ struct nadam_options : stepwise_options<nadam_options> {
   TORCH_ARG(bool, decoupled_weight_decay) = false;
   /// Ascends instead.
   TORCH_ARG(bool, maximize) = false;
+  TROUPE_EACH_FIELD(lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize)
 
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("lr", self.lr());
-    f("betas", self.betas());
-    f("eps", self.eps());
-    f("weight_decay", self.weight_decay());
-    f("momentum_decay", self.momentum_decay());
-    f("decoupled_weight_decay", self.decoupled_weight_decay());
-    f("maximize", self.maximize());
-  }
   /// Throws invalid_argument, which names the option and its value.
   void check() const;
 };
@@ -49,15 +39,7 @@ struct nadam_state : stepwise_state<nadam_state> {
   TORCH_ARG(at::Tensor, exp_avg);
   /// Of its square: the box's v.
   TORCH_ARG(at::Tensor, exp_avg_sq);
-
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("step", self.step());
-    f("mu_product", self.mu_product());
-    f("exp_avg", self.exp_avg());
-    f("exp_avg_sq", self.exp_avg_sq());
-  }
+  TROUPE_EACH_FIELD(step, mu_product, exp_avg, exp_avg_sq)
 };
 
 /// Step t of NAdam, in place and without autograd. `parameter`, of any real or complex dtype, and

@@ -18,15 +18,8 @@ struct rprop_options : stepwise_options<rprop_options> {
   TORCH_ARG(number_pair, step_sizes) = {1e-6, 50.0};
   /// Ascends instead.
   TORCH_ARG(bool, maximize) = false;
+  TROUPE_EACH_FIELD(lr, etas, step_sizes, maximize)
 
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("lr", self.lr());
-    f("etas", self.etas());
-    f("step_sizes", self.step_sizes());
-    f("maximize", self.maximize());
-  }
   /// Throws invalid_argument, which names the option and its value.
   void check() const;
 };
@@ -38,14 +31,7 @@ struct rprop_state : stepwise_state<rprop_state> {
   TORCH_ARG(at::Tensor, prev);
   /// Of each element: the box's eta. Of a complex number the imaginary part has one of its own.
   TORCH_ARG(at::Tensor, step_size);
-
-public:
-  template <class Self, class F>
-  static void each_field(Self& self, const F& f) {
-    f("step", self.step());
-    f("prev", self.prev());
-    f("step_size", self.step_size());
-  }
+  TROUPE_EACH_FIELD(step, prev, step_size)
 };
 
 /// One step of Rprop, in place and without autograd, for gradients of the whole data. `parameter`,

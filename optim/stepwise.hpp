@@ -6,10 +6,30 @@
 #include <torch/serialize/archive.h>
 
 #include <tuple>
+#include <unordered_set>
 
 #include "messages/error.hpp"
+#include "messages/fields.hpp"
 #include "messages/type_name.hpp"
 #include "optim/options.hpp"
+
+/// The fields of options or of a state, which stands after their TORCH_ARGs:
+/// `TROUPE_EACH_FIELD(lr, betas)` in the class makes its
+///
+///     template <class Self, class F> static void each_field(Self& self, const F& f)
+///
+/// which calls `f` with each name, as archives have it, and a reference to the value, of a type
+/// that c10::IValue takes. Up to 32 fields. What follows is public.
+#define TROUPE_EACH_FIELD(...)                         \
+public:                                                \
+  template <class Self, class F>                       \
+  static void each_field(Self& self, const F& f) {     \
+    TROUPE_EXPAND(TROUPE_EACH_FIELD_NEXT(__VA_ARGS__)) \
+  }
+#define TROUPE_EACH_FIELD_NEXT(field, ...) \
+  f(#field, self.field());                 \
+  __VA_OPT__(TROUPE_EACH_FIELD_AGAIN TROUPE_PARENS(__VA_ARGS__))
+#define TROUPE_EACH_FIELD_AGAIN() TROUPE_EACH_FIELD_NEXT
 
 // For optimizers that step each parameter by itself: a function is the step of one parameter, and
 // what is here makes an optimizer of libtorch's interface out of it. Functional optimizers call the
@@ -57,13 +77,8 @@ inline void expect_dense(const at::Tensor& gradient, std::string_view optimizer)
 /// As Adam's betas.
 using number_pair = std::tuple<double, double>;
 
-/// Options of an optimizer, as libtorch's: `Derived` has a field `lr` and
-///
-///     template <class Self, class F> static void each_field(Self& self, const F& f) {
-///       f("lr", self.lr());  // and so on: the name in archives, a reference to the value
-///     }
-///
-/// for values that c10::IValue takes. It is made from a learning rate (`Derived(0.1)`).
+/// Options of an optimizer, as libtorch's: `Derived` has a TROUPE_EACH_FIELD, with a field `lr`
+/// among others, and is made from a learning rate (`Derived(0.1)`).
 template <class Derived>
 class stepwise_options : public torch::optim::OptimizerCloneableOptions<Derived> {
 public:
@@ -81,8 +96,7 @@ public:
   void check() const {}
 };
 
-/// What an optimizer knows of one parameter, with `each_field` as the options have it. Copies share
-/// the tensors.
+/// What an optimizer knows of one parameter, with a TROUPE_EACH_FIELD. Copies share the tensors.
 template <class Derived>
 class stepwise_state : public torch::optim::OptimizerCloneableParamState<Derived> {
 public:
@@ -104,17 +118,18 @@ template <class Derived, class Options, class State, auto Step>
 class stepwise_optimizer : public torch::optim::Optimizer {
 public:
   /// Groups without options get the defaults. Throws invalid_argument for options of any group that
-  /// cannot be; c10::Error for parameters that are no leaves, or there twice.
+  /// cannot be, and for a parameter that is there twice; c10::Error for one that is no leaf.
   explicit stepwise_optimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                               const Options& defaults = {})
       : Optimizer(groups, std::make_unique<Options>(defaults)) {
     defaults.check();
+    std::unordered_set<const c10::TensorImpl*> seen;
     for (const auto& group : param_groups_) {
-      const auto* options = dynamic_cast<const Options*>(&group.options());
-      if (!options)
-        throw invalid_argument(fmt::format("the options of a group of {} have to be {}",
-                                           type_name<Derived>(), type_name<Options>()));
-      options->check();
+      options_of(group).check();
+      for (const auto& one : group.params())
+        if (!seen.insert(one.unsafeGetTensorImpl()).second)
+          throw invalid_argument(
+              fmt::format("a parameter of {} is there twice", type_name<Derived>()));
     }
   }
 
@@ -122,7 +137,8 @@ public:
       : stepwise_optimizer(one_group(std::move(parameters)), defaults) {}
 
   /// Steps the parameters that have a `.grad`; returns the closure's loss, if there is one.
-  /// Throws invalid_argument, before anything is stepped, when a gradient is sparse.
+  /// Throws invalid_argument, before anything is stepped, when a gradient is sparse, or the options
+  /// of a group that came later are of another class.
   at::Tensor step(LossClosure closure = nullptr) override {
     const at::NoGradGuard off;
     at::Tensor loss;
@@ -130,11 +146,13 @@ public:
       const at::AutoGradMode on(true);
       loss = closure();
     }
-    for (const auto& group : param_groups_)
+    for (const auto& group : param_groups_) {
+      (void)options_of(group);
       for (const auto& one : group.params())
         if (one.grad().defined()) detail::expect_dense(one.grad(), type_name<Derived>());
+    }
     for (const auto& group : param_groups_) {
-      const auto& options = static_cast<const Options&>(group.options());
+      const auto& options = options_of(group);
       for (const auto& one : group.params()) {
         if (!one.grad().defined()) continue;
         auto& state = state_[one.unsafeGetTensorImpl()];
@@ -153,6 +171,12 @@ public:
   }
 
 private:
+  static const Options& options_of(const torch::optim::OptimizerParamGroup& group) {
+    if (const auto* found = dynamic_cast<const Options*>(&group.options())) return *found;
+    throw invalid_argument(fmt::format("the options of a group of {} have to be {}",
+                                       type_name<Derived>(), type_name<Options>()));
+  }
+
   static std::vector<torch::optim::OptimizerParamGroup> one_group(
       std::vector<at::Tensor> parameters) {
     std::vector<torch::optim::OptimizerParamGroup> out;

@@ -63,11 +63,12 @@ public:
 
   /// Throws invalid_argument when it belongs to no call.
   template <class T>
-  op_argument(const future<T>& x)
+  requires std::is_constructible_v<op_argument, const T&> op_argument(const future<T>& x)
       : awaited_((x.state(), x.shared())),
         read_([from = x.shared()] { return op_argument(*from->value()); }) {}
   template <class T>
-  op_argument(const task<T>& x) : op_argument(x.result()) {}
+  requires std::is_constructible_v<op_argument, const T&> op_argument(const task<T>& x)
+      : op_argument(x.result()) {}
 
   struct lending {
     std::uint8_t type;  ///< its place in `lent_to_operators`

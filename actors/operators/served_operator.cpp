@@ -31,6 +31,9 @@ constexpr auto lent_types_of(std::type_identity<std::tuple<Ts...>>) {
 }
 constexpr auto lent_types = lent_types_of(std::type_identity<lent_to_operators>());
 
+// More than any operator has arguments.
+constexpr std::size_t most_loans = 256;
+
 struct read_call {
   op_arguments given;
   std::vector<op_loan> loans;
@@ -43,10 +46,16 @@ read_call read_arguments_of_operator(decoder& in) {
   in.get_into(out.given.named);
   in.get_into(out.loans);
   in.expect_end();
-  for (const auto& one : out.loans)
-    if (one.place >= out.given.positional.size() + out.given.named.size() ||
+  // Each is a call of its own, to the value's owner.
+  if (out.loans.size() > most_loans)
+    throw decode_error(std::to_string(out.loans.size()) + " values are lent to an operator");
+  std::size_t next = 0;
+  for (const auto& one : out.loans) {
+    if (one.place < next || one.place >= out.given.positional.size() + out.given.named.size() ||
         one.type >= lent_types.size())
       throw decode_error("a value is lent for an argument of an operator that there is not");
+    next = one.place + std::size_t{1};
+  }
   return out;
 }
 
@@ -112,14 +121,8 @@ public:
     }
   }
 
-  void fail(const std::exception_ptr& why) noexcept {
-    // What a user of the value hears is the same everywhere, on its owner too.
-    const auto told = to_exception(reply_.described(why));
-    if (created_) created_->set_exception(told);
-    if (unread_)
-      reply_.fail_unread(told);
-    else
-      reply_.fail(told);
+  void fail(std::exception_ptr why) noexcept {
+    reply_.fail(std::move(why), created_.get(), unread_);
   }
 
 private:
@@ -145,7 +148,7 @@ void serve_operator(decoder& in, border& handles, reply_token&& reply,
     const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), lent);
     call->reply().comes_from(given_up);
     after(std::move(lent), [call, given_up](const std::exception_ptr& failure) {
-      const serving now(call->reply().errand());
+      const begun_later now(call->reply());
       call->run(failure ? failure : call->reply().cancelled());
     });
   } catch (...) {
@@ -163,7 +166,13 @@ op_result run_operator(const std::string& name, std::vector<op_value> positional
     const auto& permission = node ? node->operators() : nobody_asked;
     if (auto why = permission.refusal(call.op.schema()); !why.empty())
       throw invalid_argument(std::move(why));
-    call.op.callBoxed(call.stack);
+    {
+      // The operator's own text: a coroutine that it begins may outlive the call.
+      auto errand = current_errand();
+      errand.call.function = call.op.schema().name();
+      const serving now(std::move(errand));
+      call.op.callBoxed(call.stack);
+    }
     const auto& returns = call.op.schema().returns();
     std::vector<op_value> values;
     for (std::size_t i = 0; i < returns.size(); ++i)

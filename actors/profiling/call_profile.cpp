@@ -5,6 +5,7 @@
 #include "actors/mailbox_letter.hpp"
 #include "actors/node_core.hpp"
 #include "actors/profiling.hpp"
+#include "messages/log.hpp"
 
 namespace troupe::detail {
 
@@ -15,10 +16,24 @@ std::string range_name(std::string_view what, std::string_view function, std::st
   return name.append(" -> ").append(callee).append(")");
 }
 
+namespace {
+
+// Both profiles get what one of them wants.
+std::vector<profile_event> only_wanted(std::vector<profile_event> all,
+                                       const profile_options& what) {
+  for (auto& one : all) {
+    if (!what.shapes) one.shapes.clear();
+    if (!what.memory) one.host_bytes = one.device_bytes = 0;
+  }
+  return all;
+}
+
+}  // namespace
+
 call_profile::call_profile(const worker_info& self, std::string name, std::int64_t number,
                            const profile_options& what, std::optional<profile_options> callers,
                            std::shared_ptr<event_collector> process)
-    : events_(std::make_shared<event_collector>(self.id, what)),
+    : events_(std::make_shared<event_collector>(self.id, what, callers.has_value())),
       name_(std::move(name)),
       number_(number),
       callers_(callers),
@@ -29,7 +44,7 @@ std::vector<profile_event> call_profile::close() {
   profile_event whole;
   whole.name = name_;
   whole.node = events_->node;
-  whole.thread = at::RecordFunction::currentThreadId();
+  whole.thread = thread_;
   whole.number = number_;
   whole.start_ns = began_;
   whole.duration_ns = std::max<std::int64_t>(profile_time() - began_, 0);
@@ -38,13 +53,8 @@ std::vector<profile_event> call_profile::close() {
     // The callee's range, which the program's own profilers see, is the whole again.
     if (one.name != name_) all.push_back(std::move(one));
   }
-  if (process_) process_->add(all);
-  if (!callers_) return {};
-  for (auto& one : all) {
-    if (!callers_->shapes) one.shapes.clear();
-    if (!callers_->memory) one.host_bytes = one.device_bytes = 0;
-  }
-  return all;
+  if (process_) process_->add(only_wanted(all, process_->what));
+  return callers_ ? only_wanted(std::move(all), *callers_) : std::vector<profile_event>();
 }
 
 std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
@@ -61,7 +71,8 @@ std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
                                         std::move(process));
 }
 
-std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_element& what) {
+std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_element& what) noexcept
+    try {
   const auto* const node = current_node();
   const auto name = name_of(what);
   auto process = process_collector();
@@ -73,6 +84,17 @@ std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_ele
   return std::make_unique<profiled_message>(
       std::make_shared<call_profile>(self, range_name("actor", name, from.name, self.name), -1,
                                      wanted, std::nullopt, std::move(process)));
+} catch (const std::exception& e) {
+  log().warn("a message is missing in the profile of this process: {}", e.what());
+  return nullptr;
+}
+
+profiled_message::~profiled_message() {
+  try {
+    of_->close();
+  } catch (const std::exception& e) {
+    log().warn("a message is missing in the profile of this process: {}", e.what());
+  }
 }
 
 }  // namespace troupe::detail

@@ -19,7 +19,8 @@ std::string range_name(std::string_view what, std::string_view function, std::st
                        std::string_view callee);
 
 /// What the callee records of one call, or message to an actor: for its caller's profile, for the
-/// server-wide one, or for both. One thread, but for its collector.
+/// server-wide one, or for both. Made on the thread where the call begins, closed on the one that
+/// answers it.
 class call_profile {
 public:
   call_profile(const worker_info& self, std::string name, std::int64_t number,
@@ -41,6 +42,7 @@ private:
   const std::int64_t number_;
   const std::optional<profile_options> callers_;
   std::shared_ptr<event_collector> process_;
+  const std::uint64_t thread_ = at::RecordFunction::currentThreadId();
   const std::int64_t began_ = profile_time();
   bool closed_ = false;
 };
@@ -61,9 +63,9 @@ inline std::shared_ptr<call_profile> profile_of_call(const envelope_header& head
 class profiled_message {
 public:
   /// nullptr: it is of no interest. Pre: `what` is not a response.
-  static std::unique_ptr<profiled_message> begin(const caf::mailbox_element& what);
+  static std::unique_ptr<profiled_message> begin(const caf::mailbox_element& what) noexcept;
   explicit profiled_message(std::shared_ptr<call_profile> of) : of_(of), here_(of->events()) {}
-  ~profiled_message() { of_->close(); }
+  ~profiled_message();
 
 private:
   const std::shared_ptr<call_profile> of_;

@@ -13,21 +13,46 @@ namespace troupe {
 
 namespace {
 
+// How many bytes the first character takes; 0: it is none of UTF-8.
+std::size_t bytes_of_character(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto length = byte(0) < 0x80 ? 1u : byte(0) < 0xe0 ? 2u : byte(0) < 0xf0 ? 3u : 4u;
+  if (length == 1) return 1;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  // No longer than needed, no surrogate, not beyond the last.
+  const auto first_two = byte(0) << 8 | byte(1);
+  const bool odd = first_two < 0xc280 || (first_two >= 0xe000 && first_two < 0xe0a0) ||
+                   (first_two >= 0xeda0 && first_two < 0xee00) ||
+                   (first_two >= 0xf000 && first_two < 0xf090) || first_two >= 0xf490;
+  return odd ? 0 : length;
+}
+
+// Names come from other nodes, too.
 std::string json_text(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
+  while (!text.empty()) {
+    const auto length = bytes_of_character(text);
+    const auto c = text.front();
+    if (length == 0)
+      out += "\\ufffd";
+    else if (c == '"' || c == '\\')
       out.append("\\").push_back(c);
-    else if (static_cast<unsigned char>(c) < 0x20)
+    else if (length == 1 && static_cast<unsigned char>(c) < 0x20)
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     else
-      out.push_back(c);
+      out.append(text.substr(0, length));
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out.append("\"");
 }
 
-// Three digits behind the point: exact.
-std::string trace_time(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+// Three digits behind the point: exact. A time before the beginning is none.
+std::string trace_time(std::int64_t ns) {
+  ns = std::max<std::int64_t>(ns, 0);
+  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+}
 
 std::string sizes_of(const profile_event& one) {
   std::string out = "[";
@@ -70,7 +95,7 @@ std::chrono::nanoseconds clock_ahead(const node& here, const destination& there,
     const auto before = detail::profile_time();
     const auto theirs = here.rpc_sync<&detail::profile_time>(there);
     const auto after = detail::profile_time();
-    if (after - before >= quickest) continue;
+    if (after < before || after - before >= quickest) continue;  // it may have been set back
     quickest = after - before;
     ahead = theirs - (before + quickest / 2);
   }

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+
+#include "messages/log.hpp"
 
 namespace troupe::detail {
 
@@ -14,6 +17,8 @@ namespace {
 struct collected_here {
   event_collector* into = nullptr;
   std::int64_t host_bytes = 0, device_bytes = 0;  // since the thread began
+  // Libtorch's names for what it calls, without shapes and with them.
+  at::CallbackHandle callbacks[2] = {at::INVALID_CALLBACK_HANDLE, at::INVALID_CALLBACK_HANDLE};
 };
 constinit thread_local collected_here collected;
 
@@ -24,8 +29,11 @@ struct begun_range final : at::ObserverContext {
   std::int64_t host_before = 0, device_before = 0;
 };
 
+// A thread may have both callbacks.
+template <bool Shapes>
 std::unique_ptr<at::ObserverContext> range_begins(const at::RecordFunction& range) {
-  if (!collected.into) return nullptr;
+  if (!collected.into || collected.into->what.shapes != Shapes || collected.into->abandoned())
+    return nullptr;
   auto begun = std::make_unique<begun_range>();
   begun->into = collected.into->shared_from_this();
   auto& event = begun->event;
@@ -33,8 +41,7 @@ std::unique_ptr<at::ObserverContext> range_begins(const at::RecordFunction& rang
   event.node = begun->into->node;
   event.thread = at::RecordFunction::currentThreadId();
   event.number = range.seqNr();
-  if (begun->into->what.shapes && range.needsInputs())
-    event.shapes = torch::profiler::impl::inputSizes(range);
+  if (Shapes && range.needsInputs()) event.shapes = torch::profiler::impl::inputSizes(range);
   begun->host_before = collected.host_bytes;
   begun->device_before = collected.device_bytes;
   event.start_ns = profile_time();
@@ -81,21 +88,33 @@ std::int64_t profile_time() noexcept {
 
 void event_collector::add(profile_event&& one) {
   const std::lock_guard lock(mutex_);
-  if (!closed_) events_.push_back(std::move(one));
+  if (closed_) return;
+  if (events_.size() < most_)
+    events_.push_back(std::move(one));
+  else
+    ++left_out_;
 }
 
 void event_collector::add(const std::vector<profile_event>& many) {
   const std::lock_guard lock(mutex_);
-  if (!closed_) events_.insert(events_.end(), many.begin(), many.end());
+  if (closed_) return;
+  const auto fit = std::min(many.size(), most_ - events_.size());
+  events_.insert(events_.end(), many.begin(), many.begin() + static_cast<std::ptrdiff_t>(fit));
+  left_out_ += many.size() - fit;
 }
 
 std::vector<profile_event> event_collector::close() {
   std::vector<profile_event> out;
+  std::size_t left_out = 0;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     out.swap(events_);
+    left_out = std::exchange(left_out_, 0);
   }
+  if (left_out > 0)
+    log().warn("a profile has its first {} events and leaves out {}: profile less at a time", most_,
+               left_out);
   // A range before those inside of it, which have ended earlier.
   std::stable_sort(out.begin(), out.end(), [](const profile_event& a, const profile_event& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
@@ -103,24 +122,56 @@ std::vector<profile_event> event_collector::close() {
   return out;
 }
 
-event_collector* collecting::here() noexcept { return collected.into; }
+event_collector* collecting::here() noexcept {
+  if (collected.into && collected.into->abandoned()) leave();
+  return collected.into;
+}
+
+void collecting::leave() noexcept {
+  auto* const into = std::exchange(collected.into, nullptr);
+  if (!into) return;
+  std::shared_ptr<event_collector> last;
+  if (into->abandoned_.exchange(true)) last = std::move(into->kept_);
+  for (auto& callback : collected.callbacks)
+    if (callback != at::INVALID_CALLBACK_HANDLE)
+      at::removeCallback(std::exchange(callback, at::INVALID_CALLBACK_HANDLE));
+}
+
+event_collector* collecting::turn_to(event_collector* into) noexcept {
+  return std::exchange(collected.into, into);
+}
 
 collecting::collecting(std::shared_ptr<event_collector> into)
-    : into_(std::move(into)), before_(collected.into) {
-  if (!before_) {
-    // Another profiler that is at work here would take the meter for a state of its own.
-    if (into_->what.memory && !at::hasThreadLocalCallbacks() &&
-        !c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE))
-      memory_.emplace(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<memory_meter>());
-    callback_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&range_begins, &range_ends).needsInputs(into_->what.shapes));
+    : into_(std::move(into)), thread_(&collected), before_(here()) {
+  // Another profiler that is at work here would take the meter for a state of its own.
+  if (!before_ && into_->what.memory && !at::hasThreadLocalCallbacks() &&
+      !c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE))
+    memory_ = std::make_unique<c10::DebugInfoGuard>(c10::DebugInfoKind::PROFILER_STATE,
+                                                    std::make_shared<memory_meter>());
+  const bool shapes = into_->what.shapes;
+  if (auto& callback = collected.callbacks[shapes]; callback == at::INVALID_CALLBACK_HANDLE) {
+    auto what = shapes ? at::RecordFunctionCallback(&range_begins<true>, &range_ends)
+                       : at::RecordFunctionCallback(&range_begins<false>, &range_ends);
+    callback = at::addThreadLocalCallback(what.needsInputs(shapes));
+    registered_ = true;
   }
   collected.into = into_.get();
 }
 
 collecting::~collecting() {
-  collected.into = before_;
-  if (callback_ != at::INVALID_CALLBACK_HANDLE) at::removeCallback(callback_);
+  if (thread_ == &collected && collected.into == into_.get()) {
+    collected.into = before_;
+    if (registered_)
+      at::removeCallback(
+          std::exchange(collected.callbacks[into_->what.shapes], at::INVALID_CALLBACK_HANDLE));
+    return;
+  }
+  // The thread has left it, or is another one, which may still look at it, whenever that is. Its
+  // debug info is not this thread's to restore.
+  (void)memory_.release();
+  if (thread_ == &collected) return;
+  into_->kept_ = into_;
+  if (into_->abandoned_.exchange(true)) into_->kept_ = nullptr;
 }
 
 }  // namespace troupe::detail

@@ -3,9 +3,10 @@
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "actors/profiling/profile_event.hpp"
@@ -15,30 +16,49 @@ namespace troupe::detail {
 /// Now, in nanoseconds since 1970: the clock of libtorch's profilers.
 std::int64_t profile_time() noexcept;
 
-/// Where the events of a profile gather. Thread-safe. Owned by shared pointers: ranges that have
-/// begun hold it until they end.
+/// How many events a profile keeps: some hundred bytes each.
+inline constexpr std::size_t most_events = std::size_t{1} << 20;
+
+/// Where the events of a profile gather: the first of them, for there is no end to what a thread
+/// does. Thread-safe. Owned by shared pointers: ranges that have begun hold it until they end.
 class event_collector : public std::enable_shared_from_this<event_collector> {
 public:
-  event_collector(std::uint32_t node, const profile_options& what) : node(node), what(what) {}
+  /// `asks_callees`: of calls that are made meanwhile, their callees shall record as well.
+  event_collector(std::uint32_t node, const profile_options& what, bool asks_callees = true,
+                  std::size_t most = most_events)
+      : node(node), what(what), asks_callees(asks_callees), most_(most) {}
 
   void add(profile_event&& one);
   void add(const std::vector<profile_event>& many);
 
-  /// What there is, by start; what comes later is dropped.
+  /// What there is, by start; what comes later is dropped. Logs how much was too much.
   std::vector<profile_event> close();
 
   const std::uint32_t node;  ///< whose threads it collects from
   const profile_options what;
+  const bool asks_callees;
+
+  /// Nothing is to be collected here any more.
+  bool abandoned() const noexcept { return abandoned_.load(std::memory_order_relaxed); }
 
 private:
+  friend class collecting;
+
+  const std::size_t most_;
   std::mutex mutex_;
   std::vector<profile_event> events_;
+  std::size_t left_out_ = 0;
   bool closed_ = false;
+  // Its thread has left it, or who had it collect has gone elsewhere: the second of them lets go of
+  // what the thread may still look at.
+  std::atomic<bool> abandoned_{false};
+  std::shared_ptr<event_collector> kept_;
 };
 
 /// While it lives, ranges that libtorch records on the calling thread go to a collector. Nested, to
-/// the innermost one, with the shapes of the outermost; memory is counted where no other profiler
-/// has the thread.
+/// the innermost one; memory is counted where no other profiler has the thread. It ends early when
+/// the thread turns to another handler (`leave`), as it does where a coroutine waits, and may go on
+/// any thread.
 class collecting {
 public:
   explicit collecting(std::shared_ptr<event_collector> into);
@@ -49,11 +69,19 @@ public:
   /// The calling thread's; nullptr: none.
   static event_collector* here() noexcept;
 
+  /// The calling thread begins something else, and collects nothing. Hot path: a load.
+  static void leave() noexcept;
+
+  /// The calling thread collects there from now on, though it has not begun to; nullptr: nowhere.
+  /// Returns what it did before.
+  static event_collector* turn_to(event_collector* into) noexcept;
+
 private:
   const std::shared_ptr<event_collector> into_;
+  const void* const thread_;
   event_collector* const before_;
-  at::CallbackHandle callback_ = at::INVALID_CALLBACK_HANDLE;
-  std::optional<c10::DebugInfoGuard> memory_;
+  bool registered_ = false;
+  std::unique_ptr<c10::DebugInfoGuard> memory_;
 };
 
 }  // namespace troupe::detail

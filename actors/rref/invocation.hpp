@@ -134,7 +134,7 @@ public:
         const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), awaited);
         self->reply_.comes_from(given_up);
         after(std::move(awaited), [self, given_up](const std::exception_ptr& failure) {
-          const serving now(self->reply_.errand());
+          const begun_later now(self->reply_);
           run(self, failure ? failure : self->reply_.cancelled());
         });
       }
@@ -314,14 +314,8 @@ private:
     }
   }
 
-  void fail(const std::exception_ptr& why) noexcept {
-    // What a user of the value hears is the same everywhere, on its owner too.
-    const auto told = to_exception(reply_.described(why));
-    if (created_) created_->set_exception(told);
-    if (unread_)
-      reply_.fail_unread(told);
-    else
-      reply_.fail(told);
+  void fail(std::exception_ptr why) noexcept {
+    reply_.fail(std::move(why), created_.get(), unread_);
   }
 
   reply_token reply_;

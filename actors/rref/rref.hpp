@@ -110,8 +110,9 @@ public:
   }
 
   /// Ready when the owner has made the value, on whichever node this is. Fails with what the
-  /// creation threw, rpc_timeout when its limit has passed, peer_lost. It does not keep the value
-  /// once it is ready, and cancelling it ends nothing else.
+  /// creation threw, peer_lost, and on the node that has asked for the value rpc_timeout when the
+  /// limit of that has passed; others know no limit and wait for the owner. It does not keep the
+  /// value once it is ready, and cancelling it ends nothing else.
   future<void> created() const {
     auto& core = checked();
     if (core.creates() || core.failed()) return core.outcome();
@@ -190,39 +191,7 @@ public:
   template <auto F, class... Args>
   auto rpc_async(const Args&... args) const {
     detail::check_no_retry<Args...>();
-    using target = detail::target_for<F, T, Args...>;
-    using parameters = typename target::template parameters<T>;
-    using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
-    auto node = checked().actors().rrefs().node();
-    checked().check();
-    if constexpr (!detail::call_check<target, T, Args...>::ok) {
-      return future<answer>();  // does not compile: said above
-    } else if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::relayed_state<answer>>(
-          node->driver(), detail::cancelled_call(owner_name(), target::name));
-      detail::when_given<parameters>(
-          *node,
-          [self = *this, out](node_core&, const auto&... xs) {
-            if (out->ready()) return;  // cancelled
-            out->take_from(self.template rpc_async<F>(xs...).shared());
-          },
-          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return detail::awaited_later<Args...>(future<answer>(std::move(out)));
-    } else {
-      using wire = detail::wire_for<parameters, Args...>;
-      using call = detail::invocation<target, T, false, wire>;
-      (void)call::registered;
-      auto& owner = core_->owner();
-      core_->publish();
-      auto state = std::make_shared<detail::call_state<answer>>(*node, owner, call::name,
-                                                                detail::options_in(args...), core_);
-      state->sent_as(node->call(owner, call::hash(), call::name, state, detail::options_in(args...),
-                                [&](encoder& out, border& handles) {
-                                  out.put(id());
-                                  detail::write_arguments<wire>(out, handles, args...);
-                                }));
-      return detail::awaited_later<Args...>(future<answer>(std::move(state)));
-    }
+    return detail::awaited_later(begin_call<F>(args...), detail::options_in(args...));
   }
 
   /// The same, but the result stays on the owner.
@@ -323,6 +292,44 @@ private:
   detail::rref_core& checked() const {
     if (!core_) throw invalid_argument("this rref refers to nothing");
     return *core_;
+  }
+
+  template <auto F, class... Args>
+  auto begin_call(const Args&... args) const {
+    using target = detail::target_for<F, T, Args...>;
+    using parameters = typename target::template parameters<T>;
+    using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
+    auto node = checked().actors().rrefs().node();
+    checked().check();
+    if constexpr (!detail::call_check<target, T, Args...>::ok) {
+      return future<answer>();  // does not compile: said above
+    } else if constexpr ((detail::is_future<Args> || ...)) {
+      auto out = std::make_shared<detail::relayed_state<answer>>(
+          node->driver(), detail::cancelled_call(owner_name(), target::name));
+      detail::when_given<parameters>(
+          *node,
+          [self = *this, out](node_core&, const auto&... xs) {
+            if (out->ready()) return;  // cancelled
+            out->take_from(self.template begin_call<F>(xs...).shared());
+          },
+          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
+      return future<answer>(std::move(out));
+    } else {
+      using wire = detail::wire_for<parameters, Args...>;
+      using call = detail::invocation<target, T, false, wire>;
+      (void)call::registered;
+      auto& owner = core_->owner();
+      const auto how = detail::options_in(args...);
+      core_->publish();
+      auto state =
+          std::make_shared<detail::call_state<answer>>(*node, owner, call::name, how, core_);
+      state->sent_as(node->call(owner, call::hash(), call::name, state, how,
+                                [&](encoder& out, border& handles) {
+                                  out.put(id());
+                                  detail::write_arguments<wire>(out, handles, args...);
+                                }));
+      return future<answer>(std::move(state));
+    }
   }
 
   std::shared_ptr<detail::future_state<T>> local_state() const {

@@ -28,7 +28,7 @@ rref_core::~rref_core() {
     fault why;
     why.code = errc::rref_gone;
     why.text = to_string(id_) + " was never created";
-    table.failed(*this, why);
+    on_fault(std::move(why));  // for those who still have a future of it
   }
   table.leave(*this);
   table.dropped(*this);
@@ -109,7 +109,7 @@ void rref_core::add_waiting(const std::shared_ptr<future_core>& waits) {
       return;
     }
   }
-  if (failure()) waits->set_exception(failure());
+  if (failure()) waits->fail_early(failure());
 }
 
 // Once it is ready: lets go of what has been waited with.
@@ -124,7 +124,7 @@ void rref_core::finish(const std::exception_ptr& failure) noexcept {
     others.swap(others_waiting_);
   }
   const auto tell = [&](const std::weak_ptr<future_core>& one) {
-    if (const auto waits = one.lock()) waits->set_exception(failure);
+    if (const auto waits = one.lock()) waits->fail_early(failure);
   };
   if (!failure) return;
   tell(first);

@@ -216,7 +216,7 @@ void virtual_engine::run(caf::resumable* job) {
     turn.emplace(*static_cast<caf::scheduled_actor*>(job));
   const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
   turn.reset();
-  detail::set_current_errand({});  // of another job
+  detail::clear_current_errand();  // of another job
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

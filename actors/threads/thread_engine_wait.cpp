@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "actors/deadlock/held_waits.hpp"
+#include "actors/profiling/event_collector.hpp"
 #include "actors/thread_state.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 #include "messages/error.hpp"
@@ -130,7 +131,10 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
     const guest here(*this);
     const kept_thread kept;
     const deadlock::held_waits::interruption busy;
+    // Its own profile has what it runs while it waits.
+    auto* const profile = detail::collecting::turn_to(nullptr);
     client_.prepare_thread();
+    detail::collecting::turn_to(profile);
     self.may_block = true;
     body(what);
     if (forked::from_nodes()) forked::end_handler("a handler");

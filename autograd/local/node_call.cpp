@@ -97,8 +97,8 @@ void hand_over(AccumulateGrad& leaf, variable_list gradients, const gradient_sin
 void refuse_hooks_on_grad(Node& leaf) {
   if (leaf.tensor_post_acc_grad_hooks())
     throw invalid_argument(
-        "a leaf has a hook that is to run after its .grad was written, but this backward pass "
-        "writes no .grad: remove the hook, or use a hook of the tensor (register_hook)");
+        "a leaf has a hook that is to run after its .grad was written, which this backward pass "
+        "does not do: remove the hook, or use a hook of the tensor (register_hook)");
 }
 
 void fit(const entry& at, variable_list& gradients) {

@@ -60,8 +60,7 @@ future<told> of_a_continuation() {
 std::atomic<bool> begun{false}, heard{false};
 void run_until_given_up() {
   begun = true;
-  while (!current_call()->cancelled) std::this_thread::sleep_for(1ms);
-  heard = true;
+  heard = eventually([] { return current_call()->cancelled; });
 }
 
 using teller = actor<answers<who_asks, told>, answers<who_asks_later, told>, accepts<who_tells>>;

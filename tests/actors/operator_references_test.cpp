@@ -371,20 +371,33 @@ TEST_P(operator_references, and_futures_are_taken_by_functions_that_go_by_a_name
   shut_down(nodes);
 }
 
+// Reads a call with so many arguments, the last of them with a name.
+void read_loans(std::uint32_t arguments, const std::vector<detail::op_loan>& loans) {
+  encoder out(nullptr, nullptr);
+  out.put(std::string("aten::neg"));
+  out.put(std::vector<op_value>(arguments - 1));
+  out.put(std::vector<std::pair<std::string, op_value>>(1));
+  out.put(loans);
+  decoder in(out.bytes(), nullptr, nullptr);
+  detail::skip_operator(in, false);
+}
+
 TEST(operator_calls, that_lend_a_value_for_no_argument_or_of_no_type_are_refused) {
-  const auto read = [](const detail::op_loan& loan) {
-    encoder out(nullptr, nullptr);
-    out.put(std::string("aten::neg"));
-    out.put(std::vector<op_value>(1));
-    out.put(std::vector<std::pair<std::string, op_value>>(1));
-    out.put(std::vector<detail::op_loan>{loan});
-    decoder in(out.bytes(), nullptr, nullptr);
-    detail::skip_operator(in, false);
-  };
-  read({0, 0, {}});
-  read({1, detail::lent_place<double>, {}});
-  EXPECT_THROW(read({2, 0, {}}), decode_error);
-  EXPECT_THROW(read({0, 200, {}}), decode_error);
+  read_loans(2, {{0, 0, {}}});
+  read_loans(2, {{1, detail::lent_place<double>, {}}});
+  EXPECT_THROW(read_loans(2, {{2, 0, {}}}), decode_error);
+  EXPECT_THROW(read_loans(2, {{0, 200, {}}}), decode_error);
+}
+
+TEST(operator_calls, that_would_have_the_callee_ask_for_more_than_its_arguments_are_refused) {
+  read_loans(2, {{0, 0, {}}, {1, 0, {}}});
+  EXPECT_THROW(read_loans(2, {{0, 0, {}}, {0, 0, {}}}), decode_error);
+  EXPECT_THROW(read_loans(2, {{1, 0, {}}, {0, 0, {}}}), decode_error);
+  std::vector<detail::op_loan> many;
+  for (std::uint32_t place = 0; place < 256; ++place) many.push_back({place, 0, {}});
+  read_loans(300, many);
+  many.push_back({256, 0, {}});
+  EXPECT_THROW(read_loans(300, many), decode_error);
 }
 
 }  // namespace

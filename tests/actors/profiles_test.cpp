@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <troupe/profiling.hpp>
 
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
+#include "tests/actors/profiling_testing.hpp"
 
 namespace troupe::test {
 namespace {
@@ -35,22 +35,6 @@ int many_sums(int count) {
 }
 
 const std::string here = "troupe::test::{anonymous}::";
-
-std::vector<profile_event> named(const std::vector<profile_event>& all, const std::string& name) {
-  std::vector<profile_event> out;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(out),
-               [&](const profile_event& one) { return one.name == name; });
-  return out;
-}
-
-// The one of that name.
-profile_event only(const std::vector<profile_event>& all, const std::string& name) {
-  const auto found = named(all, name);
-  EXPECT_EQ(found.size(), 1u) << name;
-  return found.empty() ? profile_event() : found.front();
-}
-
-std::int64_t end_of(const profile_event& one) { return one.start_ns + one.duration_ns; }
 
 TEST_P(profiles, of_a_thread_show_what_callees_do) {
   auto nodes = start({"a", "b"});
@@ -125,6 +109,23 @@ TEST_P(profiles, follow_calls_from_node_to_node) {
   const auto inner = outer + "rpc_sync#" + here + "sum_of(b -> c)";
   EXPECT_EQ(only(events, inner).node, 1u);
   EXPECT_EQ(only(events, inner + "#remote_op: aten::add").node, 2u);
+  shut_down(nodes);
+}
+
+// What a function or an operator takes is fetched first, and it runs later.
+TEST_P(profiles, have_what_waits_for_its_arguments) {
+  auto nodes = start({"a", "b", "c"});
+  const auto x = nodes[0].remote<&sum_of>("c", at::ones({2}), at::ones({2}));
+  x.to_here();
+  profile recorded(nodes[0]);
+  server_process_global_profile process;
+  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync("b", "aten::neg", x);
+  const auto events = recorded.stop(), served = process.stop();
+  EXPECT_EQ(only(events, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").node, 1u);
+  EXPECT_EQ(only(events, "rpc_sync#aten::neg(a -> b)#remote_op: aten::neg").node, 1u);
+  EXPECT_EQ(only(served, "aten::add").node, 1u);
+  EXPECT_EQ(only(served, "aten::neg").node, 1u);
   shut_down(nodes);
 }
 
@@ -271,7 +272,22 @@ TEST_P(profiles, of_a_process_and_of_a_caller_go_together) {
   const auto own = mine.stop(), served = process.stop();
   EXPECT_FALSE(
       only(own, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").shapes.empty());
-  EXPECT_EQ(only(served, "aten::add").node, 1u);
+  const auto add = only(served, "aten::add");
+  EXPECT_EQ(add.node, 1u);
+  EXPECT_TRUE(add.shapes.empty());  // which only the caller has asked for
+  shut_down(nodes);
+}
+
+// Each process profiles what it serves itself: in a trace of all nothing is there twice.
+TEST_P(profiles, of_a_process_ask_no_other_node) {
+  auto nodes = start({"a", "b", "c"});
+  server_process_global_profile process;
+  nodes[0].rpc_sync<&product_at>("b", std::string("c"), at::ones({2}));
+  const auto events = process.stop();
+  EXPECT_EQ(only(events, "aten::add").node, 2u);
+  EXPECT_EQ(only(events, "rpc_sync#" + here + "sum_of(b -> c)").node, 1u);
+  EXPECT_TRUE(std::none_of(events.begin(), events.end(),
+                           [](const profile_event& one) { return one.remote; }));
   shut_down(nodes);
 }
 

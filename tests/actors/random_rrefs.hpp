@@ -7,9 +7,10 @@ namespace troupe::test {
 /// A random program of remote references on a `random_world`: created, created from others, used,
 /// passed on in arguments, answers and messages, fetched by those who want the value, dropped;
 /// creations that fail, or run into their limits. docs/simulation.md says what must be.
-class random_rrefs final : public random_world {
+class random_rrefs : public random_world {
 public:
-  explicit random_rrefs(std::uint64_t seed);
+  /// `hurried`: the nodes end as soon as their programs have, and must have nothing left then.
+  explicit random_rrefs(std::uint64_t seed, bool hurried = false);
   ~random_rrefs() override;
 
 private:
@@ -25,8 +26,17 @@ private:
   void check_uses();
   void check_rest();
 
+  void drop_all();
+
   struct book;
   std::shared_ptr<book> book_;
+  const bool hurried_;
+};
+
+/// The same for programs that drop all that they have and end.
+class hurried_rrefs final : public random_rrefs {
+public:
+  explicit hurried_rrefs(std::uint64_t seed) : random_rrefs(seed, true) {}
 };
 
 }  // namespace troupe::test

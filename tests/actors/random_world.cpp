@@ -11,7 +11,8 @@ namespace troupe::test {
 
 using namespace std::chrono_literals;
 
-random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::uint64_t most_nodes)
+random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::uint64_t most_nodes,
+                           leaked_rref leaks)
     : least_(least_nodes), most_(most_nodes) {
   simulation_options how;
   how.seed = seed;
@@ -28,6 +29,7 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
   if (choose.chance(0.2)) links.bandwidth = 1e6 + up_to(1e8);
   if (choose.chance(0.3)) how.network.death_notice = std::nullopt;
   how.network.limit = 1000ms;
+  how.node.on_leaked_rref = leaks;
   how.node.hang_limit = 2000ms;
   how.node.rpc_timeout = choose.chance(0.5) ? 60'000ms : 500ms;
   if (choose.chance(0.5))
@@ -176,9 +178,9 @@ void random_world::shut_down() {
   std::vector<future<void>> ends;
   for (const auto& at : places_)
     if (!at->crashed && !at->left && at->here.in_job())
-      ends.push_back(lab_->spawn([at] { at->here.shutdown(true, 30s); }));
+      ends.push_back(lab_->spawn([at] { at->here.shutdown(true, 3 * longest); }));
   for (auto& end : ends) {
-    if (!end.wait_for(longest)) wrong("a shutdown does not end");
+    if (!end.wait_for(4 * longest)) wrong("a shutdown does not end");
     try {
       if (end.ready()) end.get();
     } catch (const error& e) {

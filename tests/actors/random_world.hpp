@@ -15,7 +15,9 @@ namespace troupe::test {
 /// are cut off, come back, join and leave while the program of each of them runs.
 class random_world {
 public:
-  random_world(std::uint64_t seed, std::uint64_t least_nodes, std::uint64_t most_nodes);
+  /// `leaks`: what a shutdown makes of rrefs that are left.
+  random_world(std::uint64_t seed, std::uint64_t least_nodes, std::uint64_t most_nodes,
+               leaked_rref leaks = leaked_rref::ignore);
   virtual ~random_world();
   random_world(const random_world&) = delete;
   random_world& operator=(const random_world&) = delete;

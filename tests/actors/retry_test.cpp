@@ -38,6 +38,16 @@ int ask_another(const std::string& whom) {
   return this_node().rpc_sync<&square>(whom, 2);
 }
 
+// What a call of the same function on this node has told another node, which passes it on.
+int fail_below() {
+  ++run;
+  fault why;
+  why.node = this_node().name();
+  why.function = std::string(function_name<&fail_below>());
+  why.via = "another on c";
+  throw rpc_timeout(std::move(why));
+}
+
 int not_twice() { return 1; }
 
 }  // namespace
@@ -46,6 +56,7 @@ int not_twice() { return 1; }
 TROUPE_IDEMPOTENT(&troupe::test::square)
 TROUPE_IDEMPOTENT(troupe::test::fail)
 TROUPE_IDEMPOTENT(&troupe::test::answer_late)
+TROUPE_IDEMPOTENT(&troupe::test::fail_below)
 TROUPE_IDEMPOTENT(static_cast<int (*)(const std::string&)>(&troupe::test::ask_another))
 
 namespace troupe::test {
@@ -63,6 +74,14 @@ protected:
     drop_unkept();
   }
 };
+
+TEST_F(retries, are_not_made_for_what_happened_further_down) {
+  auto nodes = local_nodes({"a", "b"});
+  const retry thrice{.attempts = 3, .first_pause = 1ms};
+  EXPECT_THROW(nodes[0].rpc_sync<&fail_below>("b", thrice), rpc_timeout);
+  EXPECT_EQ(run, 1);
+  shut_down(nodes);
+}
 
 TEST_F(retries, find_the_next_incarnation_of_a_lost_node) {
   simulation lab({.seed = 1});

@@ -1,7 +1,5 @@
 // Remote references: what fails, what is lent, and what ends.
 
-#include <sstream>
-
 #include "tests/actors/rref_testing.hpp"
 
 namespace troupe::test {
@@ -168,6 +166,45 @@ TEST_P(rrefs, that_are_waited_for_fail_as_soon_as_the_limit_of_their_creation_ha
   shut_down(nodes);
 }
 
+future<int> never_there() {
+  static promise<int> nobody_keeps_it;
+  return nobody_keeps_it.get_future();
+}
+
+TEST_P(rrefs, whose_creation_has_failed_are_asked_for_no_longer) {
+  auto nodes = start({"a", "b"});
+  {
+    const auto r = nodes[0].remote<&never_there>("b", timeout(100ms));
+    future<int> fetched;
+    try {
+      fetched = r.to_here_async(timeout(0s));
+    } catch (const rpc_timeout&) {  // it has passed already
+    }
+    EXPECT_THAT(fault_of<rpc_timeout>([&] { r.created().get_for(patience); }).text,
+                testing::HasSubstr("RRef creation via rpc.remote() timed out"));
+    if (fetched.valid()) {
+      EXPECT_THROW(fetched.get(), rpc_timeout);
+    }
+    EXPECT_TRUE(eventually([&] { return nodes[0].debug_info().calls_in_flight == 0; }));
+  }
+  shut_down(nodes);  // waits for no answer that nobody wants
+}
+
+TEST_P(rrefs, that_were_never_asked_for_say_so) {
+  auto nodes = start({"a", "b"});
+  auto& here = nodes[0].core();
+  future<void> made;
+  {
+    const rref<int> r(here.actors().rrefs().expect(
+        here.find("b"), troupe::detail::value_type::of<int>(), std::source_location::current()));
+    made = r.created();
+    EXPECT_FALSE(made.ready());
+  }
+  ASSERT_TRUE(made.wait_for(patience));
+  EXPECT_THROW(made.get(), rref_gone);
+  shut_down(nodes);
+}
+
 // ---- What others share, and what ends
 // ---------------------------------------------------------------------------------------
 
@@ -270,12 +307,13 @@ TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answe
     const shared_door door;
     auto on_b = a.remote<&made_late>("b", 200);
     const auto sum = a.rpc_async<&plus>("c", on_b, 1);
+    EXPECT_TRUE(eventually([&] { return nodes[2].debug_info().calls_in_flight == 1; }));
+    EXPECT_EQ(nodes[2].debug_info().user_rrefs, 0u);  // whoever borrows holds nothing
     auto next = a.remote<&plus>("c", on_b, 2);
     const auto unheard = a.rpc_async<&plus>("c", on_b, 3, timeout(10ms));
     on_b = {};
     EXPECT_EQ(a.debug_info().rref_forks, 0u);
-    EXPECT_EQ(nodes[2].debug_info().user_rrefs, 0u);  // whoever borrows holds nothing
-    EXPECT_EQ(a.debug_info().user_rrefs, 2u);         // what is lent, and `next`
+    EXPECT_EQ(a.debug_info().user_rrefs, 2u);  // what is lent, and `next`
     EXPECT_THROW(unheard.get(), rpc_timeout);
     EXPECT_EQ(a.debug_info().user_rrefs, 2u);
     ASSERT_TRUE(door->wait_for(1));
@@ -339,7 +377,7 @@ TEST_P(rrefs, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
     // Longer than the limit of calls that name none, which c's fetching must not have.
     const auto r = nodes[0].remote<&slow>("b", 300, timeout(0ms));
     EXPECT_EQ(nodes[0].rpc_sync<&plus>("c", r, 1, timeout(0ms)), 301);
-    EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(patience)).to_here(), 301);
+    EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(patience)).to_here(timeout(patience)), 301);
     // A call that is cancelled waits for nothing any more.
     gate_open = false;
     auto never = nodes[0].remote<&when_open>("b", 1, timeout(0ms));
@@ -434,10 +472,6 @@ task<> wait_for_value(rref<int> r) {
   co_await r.to_here_async();
 }
 void begin_to_wait(rref<int> r) { (void)wait_for_value(std::move(r)); }
-future<int> never_there() {
-  static promise<int> nobody_keeps_it;
-  return nobody_keeps_it.get_future();
-}
 
 TEST_P(rrefs, end_with_their_owner_and_so_does_what_waits_for_them) {
   auto nodes = start({"a", "b"});
@@ -453,103 +487,6 @@ TEST_P(rrefs, end_with_their_owner_and_so_does_what_waits_for_them) {
   nodes[1].shutdown(false);
   nodes.clear();
   EXPECT_TRUE(eventually([] { return waiting == 0; }));
-}
-
-// ---- What is left at a shutdown
-// ---------------------------------------------------------------------------------------
-
-// What each node's shutdown says of references; empty: nothing.
-std::vector<std::string> leaks_of(std::vector<node>& nodes) {
-  std::vector<std::future<std::string>> ends;
-  for (auto& n : nodes)
-    ends.push_back(std::async(std::launch::async, [&n] {
-      try {
-        n.shutdown(true, patience);
-        return std::string();
-      } catch (const leaked_rref_error& e) {
-        EXPECT_EQ(e.node(), n.name());
-        return e.fault().text;
-      }
-    }));
-  std::vector<std::string> out;
-  for (auto& one : ends) out.push_back(one.get());
-  return out;
-}
-
-rref<int> made_on(const std::string& where) { return this_node().remote<&plus>(where, 1, 2); }
-
-rpc_options strict() {
-  rpc_options options;
-  options.on_leaked_rref = leaked_rref::fail;
-  return options;
-}
-
-TEST_P(rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_asked_for) {
-  auto nodes = start({"a", "b", "c"}, strict());
-  const auto number = nodes[0].remote<&plus>("b", 1, 2);
-  const auto tensor = nodes[0].remote<&ones>("c", 3);
-  const auto mine = nodes[0].make_rref(4);  // no other node's
-  const auto given = nodes[1].rpc_sync<&made_on>("a", "c");
-  EXPECT_EQ(number.to_here(), 3);
-  const auto said = leaks_of(nodes);
-  using testing::AllOf;
-  using testing::HasSubstr;
-  EXPECT_THAT(
-      said[0],
-      AllOf(HasSubstr("a still has 2 rrefs at the shutdown"),
-            HasSubstr("Leaking RRef user_rref<int>(rref_id(created_on=0, owner=1, local_id=1), "
-                      "fork_id(created_on=0, local_id=0) on b), held by a, made at "),
-            HasSubstr("Leaking RRef user_rref<at::Tensor>(rref_id(created_on=0, owner=2, "
-                      "local_id=1), fork_id(created_on=0, local_id=0) on c), held by a, made at "),
-            HasSubstr("rref_ends_test.cpp:")));
-  // Which b was given by a, who has had it made.
-  EXPECT_THAT(said[1], AllOf(HasSubstr("b still has 1 rref at the shutdown"),
-                             HasSubstr("Leaking RRef user_rref<int>(rref_id(created_on=0, owner=2, "
-                                       "local_id=2), fork_id("),
-                             HasSubstr(" on c), held by b, received")));
-  EXPECT_EQ(said[2], "");
-  EXPECT_THROW(number.to_here(), error);
-  EXPECT_THROW(nodes[0].rpc_sync<&plus>("b", 1, 2), not_initialized);  // it has ended all the same
-}
-
-TEST_P(rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {
-  auto nodes = start({"a", "b"});
-  std::vector<rref<int>> left;
-  for (int i = 0; i < 5; ++i) left.push_back(nodes[0].remote<&plus>("b", i, 2));
-  testing::internal::CaptureStderr();
-  const auto said = leaks_of(nodes);
-  std::istringstream log(testing::internal::GetCapturedStderr());
-  EXPECT_EQ(said, (std::vector<std::string>{"", ""}));
-  int lines = 0;
-  for (std::string line; std::getline(log, line);)
-    if (line.find("rref") != line.npos) {
-      ++lines;
-      EXPECT_THAT(line, testing::HasSubstr("a still has 5 rrefs at the shutdown"));
-      EXPECT_THAT(line, testing::HasSubstr("and 2 others, which node::rrefs() lists"));
-    }
-  EXPECT_EQ(lines, 1);
-  EXPECT_EQ(nodes[0].rrefs().size(), 5u);
-}
-
-// References inside of values, which go with those, and what calls have held.
-TEST_P(rrefs, that_go_on_their_own_as_a_job_ends_are_no_leaks) {
-  for (int i = 0; i < 3; ++i) {
-    auto nodes = start({"a", "b", "c"}, strict());
-    const auto& a = nodes[0];
-    std::vector<future<int>> ended;
-    {
-      const auto inner =
-          a.remote<&made_on>("b", "c");  // a value of c, which a value of b refers to
-      ended.push_back(inner.to_here().to_here_async());
-      const auto number = a.remote<&plus>("b", 1, 2);
-      ended.push_back(a.rpc_async<&value_of>("c", number));
-      ended.push_back(a.rpc_async<&plus>("c", number, 1));
-      ended.push_back(number.rpc_async<&doubled>());
-      for (int j = 0; j < 300; ++j) (void)a.remote<&plus>("b", j, 1);
-    }
-    EXPECT_EQ(leaks_of(nodes), (std::vector<std::string>{"", "", ""}));
-    for (const auto& one : ended) EXPECT_GT(one.get(), 2);
-  }
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ TEST(random_runs, are_clean) { run_seeds<random_run>(700); }
 TEST(random_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_run>(); }
 
 TEST(random_rref_runs, are_clean) { run_seeds<random_rrefs>(400); }
+TEST(random_rref_runs, may_end_at_once) { run_seeds<hurried_rrefs>(200); }
 TEST(random_rref_runs, do_the_same_with_the_same_seed) { repeat_seeds<random_rrefs>(); }
 
 }  // namespace

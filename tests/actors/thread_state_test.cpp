@@ -17,6 +17,10 @@ struct look {};
 TROUPE_MESSAGE(look)
 struct spoil_and_look {};
 TROUPE_MESSAGE(spoil_and_look)
+struct first_look {};
+TROUPE_MESSAGE(first_look)
+struct what_was_seen {};
+TROUPE_MESSAGE(what_was_seen)
 
 namespace {
 
@@ -73,6 +77,17 @@ messy::behavior_type be_messy(messy::pointer self) {
           }};
 }
 
+// Its first message comes in the turn in which it is made.
+enum sight { nothing_yet, clean, not_clean };
+using newborn = actor<accepts<first_look>, answers<what_was_seen, int>>;
+newborn::behavior_type be_born_messy(newborn::pointer self) {
+  spoil();
+  self->send(self, first_look{});
+  const auto seen = std::make_shared<sight>(nothing_yet);
+  return {[seen](const first_look&) { *seen = is_clean() ? clean : not_clean; },
+          [seen](const what_was_seen&) { return static_cast<int>(*seen); }};
+}
+
 // Waits with gradients off; tells whether they are off still afterwards.
 bool keeps_its_own(const std::string& other) {
   const at::NoGradGuard off;
@@ -107,6 +122,20 @@ TEST_P(thread_state, is_clean_for_the_next_message_of_an_actor) {
   auto one = nodes[0].spawn_on<be_messy>("b");
   forget_threads();
   EXPECT_TRUE(after_rounds([&] { EXPECT_TRUE(request(one, spoil_and_look{}).get()); }));
+}
+
+TEST_P(thread_state, is_clean_for_an_actor_that_has_just_begun) {
+  auto nodes = start({"a", "b"});
+  for (int i = 0; i < 20; ++i) {
+    const auto one = nodes[0].spawn_on<be_born_messy>("b");
+    int seen = nothing_yet;
+    EXPECT_TRUE(eventually([&] {
+      seen = request(one, what_was_seen{}).get();
+      return seen != nothing_yet;
+    }));
+    EXPECT_EQ(seen, clean);
+  }
+  shut_down(nodes);
 }
 
 TEST_P(thread_state, is_clean_for_continuations) {

@@ -1,6 +1,8 @@
 // Scopes that wait for all calls that a thread begins in them.
 #include <ATen/ops/ones.h>
 
+#include <troupe/actor_stub.hpp>
+
 #include "tests/actors/counter.hpp"
 #include "tests/actors/job.hpp"
 
@@ -137,6 +139,37 @@ TEST_P(waiting_for_all, leaves_other_threads_and_answered_calls_alone) {
   EXPECT_FALSE(of_other.ready());
   door->open();
   EXPECT_EQ(of_other.get_for(patience), 4);
+  shut_down(nodes);
+}
+
+TEST_P(waiting_for_all, leaves_errors_alone_that_stubs_have_told) {
+  auto nodes = start({"a", "b"});
+  const auto spoils = [&] { return actor_stub(nodes[0].spawn_on<&spoil_all>("b")); };
+  wait_all([&] {
+    EXPECT_THROW(spoils().forward(), remote_error);
+    EXPECT_THROW(spoils().call<spoil>(), remote_error);
+  });
+  EXPECT_EQ(
+      fault_of<remote_error>([&] { wait_all([&] { spoils().forward_async(spoil{}); }); }).text,
+      "spoilt");
+  shut_down(nodes);
+}
+
+TEST_P(waiting_for_all, keeps_no_answers_but_errors) {
+  auto nodes = start({"a", "b"});
+  std::weak_ptr<void> first;
+  const auto why = fault_of<remote_error>([&] {
+    wait_all([&] {
+      nodes[0].rpc_async<&fail_after>("b", 0, std::string("long ago"));
+      first = nodes[0].rpc_async<&plus_one>("b", 1).shared();
+      for (int i = 0; i < 200; ++i) EXPECT_EQ(nodes[0].rpc_async<&plus_one>("b", i).get(), i + 1);
+      EXPECT_TRUE(eventually([&] {
+        nodes[0].rpc_async<&plus_one>("b", 0).get();
+        return first.expired();
+      }));
+    });
+  });
+  EXPECT_EQ(why.text, "long ago");
   shut_down(nodes);
 }
 

@@ -16,11 +16,6 @@ using autograd::context;
 class actors_in_contexts : public on_networks {};
 TROUPE_ON_NETWORKS(actors_in_contexts);
 
-at::Tensor leaf(double value, std::int64_t n = 3) {
-  return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
-
 layer layer_on(const node& from, std::uint32_t rank, answers_by how = answers_by::value,
                const layer& next = {}) {
   return from.spawn_on<tripling>(rank, how, next);

@@ -3,7 +3,8 @@
 #include <ATen/TensorOperators.h>
 
 #include <caf/typed_response_promise.hpp>
-#include <troupe/autograd.hpp>
+
+#include "tests/autograd/small_graphs.hpp"
 
 // Actors that compute with tensors, and answer in all the ways there are.
 namespace troupe::test {
@@ -36,8 +37,6 @@ inline constexpr answers_by all_ways[] = {answers_by::value,     answers_by::cal
                                           answers_by::request,   answers_by::delegation,
                                           answers_by::promise,   answers_by::continuation,
                                           answers_by::coroutine, answers_by::promised_turn};
-
-inline at::Tensor twice(const at::Tensor& x) { return 2 * x; }
 
 /// Triples what is left after the next layer has had it; without one it answers by itself.
 inline layer::behavior_type tripling(layer::pointer self, answers_by how, layer next) {

@@ -7,6 +7,8 @@
 
 #include "autograd/context_table.hpp"
 #include "tests/autograd/no_contexts.hpp"
+#include "tests/autograd/one_way.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -17,22 +19,6 @@ using autograd::pass_mode;
 class contexts : public on_networks {};
 TROUPE_ON_NETWORKS(contexts);
 
-at::Tensor multiply(const at::Tensor& a, const at::Tensor& b) { return a * b; }
-at::Tensor twice(const at::Tensor& a) { return 2 * a; }
-
-// Leaves of this node.
-at::Tensor leaf(double value, std::int64_t n = 3) {
-  return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-
-// A parameter of whichever node it is asked on.
-rref<at::Tensor> own_weight(double value) { return this_node().make_rref(leaf(value)); }
-at::Tensor times_weight(const at::Tensor& x, const rref<at::Tensor>& w) {
-  return x * w.local_value();
-}
-at::Tensor gradient_here(std::uint64_t id, const rref<at::Tensor>& of) {
-  return autograd::get_gradients(this_node(), id)[of.local_value()];
-}
 std::size_t gradients_here(std::uint64_t id) {
   return autograd::get_gradients(this_node(), id).size();
 }
@@ -51,8 +37,6 @@ task<at::Tensor> around_later(at::Tensor x, int left) {
 }
 std::uint64_t context_here() { return autograd::current_context(); }
 std::pair<at::Tensor, at::Tensor> both(const at::Tensor& x) { return {x * 2, x * 3}; }
-
-at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
 
 constexpr pass_mode both_modes[] = {pass_mode::smart, pass_mode::fast};
 
@@ -175,6 +159,10 @@ TEST_P(contexts, are_named_by_their_ids_where_passes_begin_at_references) {
     EXPECT_THROW(on_c.backward(-1), invalid_argument);
     EXPECT_THROW(on_c.backward(-1, true), invalid_argument);
     EXPECT_THROW(on_c.backward(c.id() + 1), unknown_context);
+    auto gone = a.make_rref(x * y);
+    const auto kept = std::move(gone);
+    EXPECT_THROW(gone.backward(c.id()), invalid_argument);
+    EXPECT_THROW(gone.backward(c), invalid_argument);
     on_c.backward(c.id(), true);
     EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(20, 1)));
     a.rpc_sync<&backward_of>("b", on_c, c.id());
@@ -360,6 +348,32 @@ TEST_P(contexts, what_comes_after_the_end_is_told) {
   shut_down(nodes);
 }
 
+// Another thread has found it just before; nobody would tell those that it takes it to.
+TEST_P(contexts, go_to_nobody_any_more_when_they_end) {
+  auto nodes = start({"a", "b"});
+  auto& table = autograd::detail::context_table::of(nodes[0].core());
+  const auto found = table.open();
+  auto& b = nodes[0].core().find("b");
+  found->know(b);
+  table.end(found->id(), "its scope has ended");
+  EXPECT_THROW(found->know(b), unknown_context);
+  shut_down(nodes);
+}
+
+// A tensor that outlives its node still says from whom it came.
+TEST_P(contexts, leave_tensors_that_end_where_they_came_from) {
+  const auto x = leaf(2);
+  const auto y = [&] {
+    auto nodes = start({"a", "b_with_a_name_on_the_heap"});
+    const context c(nodes[0]);
+    auto doubled = nodes[0].rpc_sync<&twice>(1, x);
+    shut_down(nodes);
+    return doubled;
+  }();
+  EXPECT_THAT(fault_of<invalid_argument>([&] { y.sum().backward(); }).text,
+              testing::HasSubstr("a tensor from b_with_a_name_on_the_heap, where it ends"));
+}
+
 // Nodes that have the same rank one after the other number their contexts and passes differently.
 TEST_P(contexts, are_not_numbered_like_those_of_another_node) {
   const auto numbers = [&] {
@@ -391,17 +405,6 @@ TEST_P(contexts, without_gradients_nothing_is_recorded_but_the_context_travels) 
   shut_down(nodes);
 }
 
-// Fails on its way back.
-struct refusing : torch::autograd::Function<refusing> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
-    return x.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 torch::autograd::variable_list) {
-    throw std::domain_error("no way back");
-  }
-};
-at::Tensor one_way(const at::Tensor& x) { return refusing::apply(x); }
 // From b through c; it refuses on the way out where `where` is.
 at::Tensor refuse_at(const at::Tensor& x, const std::string& where) {
   const auto here = this_node();

@@ -1,23 +1,17 @@
 // Contexts whose nodes crash or cannot hear each other, on a simulated network.
 
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/types.h>
 
-#include <troupe/autograd.hpp>
 #include <troupe/simulation.hpp>
 
 #include "tests/actors/job.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
 
 using autograd::context;
 
-at::Tensor leaf(double value) {
-  return torch::full({3}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor all(double value) { return torch::full({3}, value, torch::kDouble); }
-at::Tensor twice(const at::Tensor& x) { return 2 * x; }
 at::Tensor twice_at(const at::Tensor& x, const std::string& whom) {
   return this_node().rpc_sync<&twice>(whom, 2 * x);
 }

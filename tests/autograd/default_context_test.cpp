@@ -1,12 +1,11 @@
 // libtorch's own `backward()`, which goes over nodes where a default context is open.
 
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/types.h>
-
 #include <thread>
 #include <troupe/autograd.hpp>
 
 #include "tests/autograd/no_contexts.hpp"
+#include "tests/autograd/one_way.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -20,18 +19,6 @@ TROUPE_ON_NETWORKS(default_contexts);
 
 at::Tensor my_add(const at::Tensor& x, double y) { return x + y; }
 at::Tensor add(const at::Tensor& a, const at::Tensor& b) { return at::add(a, b); }
-at::Tensor multiply(const at::Tensor& a, const at::Tensor& b) { return a * b; }
-at::Tensor twice(const at::Tensor& a) { return 2 * a; }
-
-at::Tensor leaf(double value, std::int64_t n = 3) {
-  return torch::full({n}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor all(double value, std::int64_t n = 3) { return torch::full({n}, value, torch::kDouble); }
-
-rref<at::Tensor> own_weight(double value) { return this_node().make_rref(leaf(value)); }
-at::Tensor times_weight(const at::Tensor& x, const rref<at::Tensor>& w) {
-  return x * w.local_value();
-}
 at::Tensor grad_of(const rref<at::Tensor>& w) { return w.local_value().grad().detach().clone(); }
 
 TEST_P(default_contexts, run_the_program_of_the_slides) {
@@ -123,6 +110,10 @@ TEST_P(default_contexts, roots_and_what_stays_here_are_as_libtorch_has_them) {
     EXPECT_THROW(y.backward(all(1, 2)), invalid_argument);
     const std::vector<at::Tensor> some{x};
     EXPECT_THROW(y.sum().backward({}, {}, false, at::TensorList(some)), invalid_argument);
+    const auto number = torch::full({1}, 2.0, torch::kComplexDouble).requires_grad_();
+    const auto doubled = nodes[0].rpc_sync<&twice>("b", number);
+    EXPECT_THAT(fault_of<invalid_argument>([&] { doubled.backward(); }).text,
+                testing::HasSubstr("only for real scalar outputs but got ComplexDouble"));
     EXPECT_EQ(as_if_local.id(), id) << "nothing has been run";
     y.backward(all(5));
     EXPECT_TRUE(torch::equal(x.grad(), all(6 + 10)));
@@ -192,6 +183,52 @@ TEST_P(default_contexts, stand_beside_others) {
   shut_down(nodes);
 }
 
+TEST_P(default_contexts, of_several_nodes_may_be_open_inside_of_one_another) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(2);
+  {
+    const default_context outer(nodes[0]);
+    const auto first = outer.id();
+    const auto y = nodes[0].rpc_sync<&twice>("b", x);
+    {
+      const default_context inner(nodes[1]);
+      const auto z = nodes[1].rpc_sync<&twice>("a", x);
+      EXPECT_THAT(fault_of<invalid_argument>([&] { (y + z).sum().backward({}, true); }).text,
+                  testing::HasSubstr("two autograd contexts"));
+      z.sum().backward();
+      EXPECT_TRUE(torch::equal(x.grad(), all(2)));
+      EXPECT_EQ(outer.id(), first);
+      y.sum().backward();
+      EXPECT_TRUE(torch::equal(x.grad(), all(4)));
+      EXPECT_EQ(current_context(), inner.id());
+    }
+    EXPECT_NE(outer.id(), first);
+    EXPECT_EQ(current_context(), outer.id());
+    nodes[0].rpc_sync<&twice>("b", x).sum().backward();
+    EXPECT_TRUE(torch::equal(x.grad(), all(6)));
+  }
+  EXPECT_EQ(current_context(), 0u);
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
+TEST_P(default_contexts, of_several_threads_add_to_one_grad_and_do_not_mix) {
+  auto nodes = start({"a", "b"});
+  const auto w = nodes[0].rpc_sync<&own_weight>("b", 7.0);
+  std::vector<int> trainers{0, 1, 2, 3};
+  all_at_once(trainers, [&](int) {
+    const default_context as_if_local(nodes[0]);
+    const auto x = leaf(2);
+    for (int i = 1; i <= 30; ++i) {
+      nodes[0].rpc_sync<&times_weight>("b", x, w).sum().backward();
+      EXPECT_TRUE(torch::equal(x.grad(), all(i * 7)));
+    }
+  });
+  EXPECT_TRUE(torch::equal(nodes[0].rpc_sync<&grad_of>("b", w), all(4 * 30 * 2)));
+  expect_no_contexts(nodes);
+  shut_down(nodes);
+}
+
 TEST_P(default_contexts, other_threads_may_join_in) {
   auto nodes = start({"a", "b"});
   const auto x = leaf(2);
@@ -214,18 +251,6 @@ TEST_P(default_contexts, other_threads_may_join_in) {
   shut_down(nodes);
 }
 
-// Fails on its way back.
-struct refusing : torch::autograd::Function<refusing> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
-    return x.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 torch::autograd::variable_list) {
-    throw std::domain_error("no way back");
-  }
-};
-at::Tensor one_way(const at::Tensor& x) { return refusing::apply(x); }
-
 TEST_P(default_contexts, go_on_after_a_pass_that_fails) {
   auto nodes = start({"a", "b"});
   const auto x = leaf(2);
@@ -245,6 +270,31 @@ TEST_P(default_contexts, go_on_after_a_pass_that_fails) {
   }
   expect_no_contexts(nodes);
   EXPECT_THROW(left.sum().backward(), error);  // the scope is over
+  shut_down(nodes);
+}
+
+// A pass could only begin after the one that the hook belongs to, which goes on.
+TEST_P(default_contexts, are_not_ended_by_a_hook_that_cannot_begin_a_pass) {
+  auto nodes = start({"a", "b"});
+  const auto x = leaf(2), z = leaf(3);
+  {
+    const default_context as_if_local(nodes[0]);
+    const auto id = as_if_local.id();
+    const auto y = nodes[0].rpc_sync<&twice>("b", x), other = nodes[0].rpc_sync<&twice>("b", z);
+    std::string why;
+    y.register_hook([&](const at::Tensor&) {
+      const at::AutoGradMode on(true);
+      const autograd::within it(id);
+      why = fault_of<deadlock_error>([&] { other.sum().backward(); }).text;
+    });
+    y.sum().backward({}, true);
+    EXPECT_THAT(why, testing::HasSubstr("waits for another pass of its context"));
+    EXPECT_TRUE(torch::equal(x.grad(), all(2)));
+    EXPECT_EQ(as_if_local.id(), id);
+    other.sum().backward();
+    EXPECT_TRUE(torch::equal(z.grad(), all(2)));
+  }
+  expect_no_contexts(nodes);
   shut_down(nodes);
 }
 

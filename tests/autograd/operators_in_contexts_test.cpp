@@ -1,10 +1,7 @@
 // Operators and functions called by their names take part in distributed autograd as others do.
 
-#include <torch/types.h>
-
-#include <troupe/autograd.hpp>
-
 #include "tests/autograd/no_contexts.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -18,19 +15,8 @@ TROUPE_ON_NETWORKS(operators_in_contexts);
 
 constexpr pass_mode both_modes[] = {pass_mode::smart, pass_mode::fast};
 
-at::Tensor leaf(double value) {
-  return torch::full({3}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor all(double value) { return torch::full({3}, value, torch::kDouble); }
-
-at::Tensor twice(const at::Tensor& x) { return 2 * x; }
 at::Tensor product(const at::Tensor& x, const at::Tensor& y) { return x * y; }
 TROUPE_FUNCTION_AS("contexts product", product)
-
-rref<at::Tensor> own_weight(double value) { return this_node().make_rref(leaf(value)); }
-at::Tensor gradient_here(std::uint64_t id, const rref<at::Tensor>& of) {
-  return autograd::get_gradients(this_node(), id)[of.local_value()];
-}
 
 TEST_P(operators_in_contexts, leave_results_that_passes_begin_at) {
   auto nodes = start({"a", "b", "c"});

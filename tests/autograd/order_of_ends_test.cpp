@@ -1,12 +1,10 @@
 // Contexts may end in any order, and on any thread: what was open before goes on.
 
-#include <torch/types.h>
-
 #include <optional>
-#include <troupe/autograd.hpp>
 
 #include "actors/opened_context.hpp"
 #include "tests/actors/job.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -14,10 +12,6 @@ namespace {
 using autograd::context;
 using autograd::current_context;
 
-at::Tensor leaf(double value) {
-  return torch::full({3}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor twice(const at::Tensor& x) { return 2 * x; }
 std::uint64_t context_here() { return current_context(); }
 
 class ends_of_contexts : public testing::Test {

@@ -7,6 +7,7 @@
 #include <troupe/autograd.hpp>
 
 #include "tests/actors/job.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -15,11 +16,6 @@ using autograd::context;
 
 class rounds : public on_networks {};
 TROUPE_ON_NETWORKS(rounds);
-
-at::Tensor leaf(double value) {
-  return torch::full({3}, value, torch::requires_grad().dtype(torch::kDouble));
-}
-at::Tensor all(double value) { return torch::full({3}, value, torch::kDouble); }
 
 // Goes through all nodes; each sends an unused result of what it gets to the next but one, and of
 // what it answers.
@@ -220,7 +216,7 @@ TEST_P(rounds, leave_out_what_cannot_be_run) {
   c.backward({y.sum()});
   EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(12)));
   EXPECT_THAT(fault_of<error>([&] { c.backward({unused.sum()}); }).text,
-              testing::HasSubstr("writes no .grad: remove the hook"));
+              testing::HasSubstr("does not do: remove the hook"));
   EXPECT_EQ(written, 0);
   shut_down(nodes);
 }

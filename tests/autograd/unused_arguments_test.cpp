@@ -2,11 +2,9 @@
 // (PyTorch's distributed autograd has zeros, which go back through what has made the tensor.)
 
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/types.h>
-
-#include <troupe/autograd.hpp>
 
 #include "tests/autograd/no_contexts.hpp"
+#include "tests/autograd/small_graphs.hpp"
 
 namespace troupe::test {
 namespace {
@@ -18,9 +16,6 @@ class unused_arguments : public on_networks {};
 TROUPE_ON_NETWORKS(unused_arguments);
 
 at::Tensor first_of(const at::Tensor& a, const at::Tensor&) { return 2 * a; }
-at::Tensor leaf(double value) {
-  return torch::full({3}, value, torch::requires_grad().dtype(torch::kDouble));
-}
 
 TEST_P(unused_arguments, have_no_gradient) {
   auto nodes = start({"a", "b"});

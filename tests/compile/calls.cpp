@@ -1,4 +1,6 @@
 // Calls of functions, and of functions on rrefs, that must not compile: see check.py.
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
 #include <functional>
 #include <string>
@@ -248,6 +250,9 @@ TROUPE_FUNCTION(overloaded)
 
 // error: the function has an output parameter,
 TROUPE_FUNCTION_AS("read", read_into)
+
+// error: what goes by a name of its own is a function, no lambda and no member function
+TROUPE_FUNCTION_AS("step", &model::step)
 
 // error: TROUPE_DEFAULTS has more values than the function has parameters
 void more_defaults_than_parameters(const troupe::node& node) { node.rpc_sync<worst>(1, 2, 3.0); }

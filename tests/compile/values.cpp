@@ -86,6 +86,16 @@ void operator_with_a_name_in_front(const troupe::node& node, const at::Tensor& x
 // error: an operator takes no argument of this type
 void operator_with_a_struct(const troupe::node& node) { node.rpc_sync(1, "aten::add", plain{}); }
 
+// error: an operator takes no argument of this type
+void operator_with_a_future_of_a_struct(const troupe::node& node, troupe::future<plain> x) {
+  node.rpc_sync(1, "aten::add", x);
+}
+
+// error: an operator takes no argument of this type
+void operator_with_a_future_of_nothing(const troupe::node& node, troupe::future<void> x) {
+  node.remote(1, "aten::add", x);
+}
+
 // error: an operator takes no list of this type
 void operator_with_a_list_of_texts(const troupe::node& node) {
   node.rpc_sync(1, "aten::cat", std::vector<std::string>{"x"});

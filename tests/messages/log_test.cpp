@@ -31,6 +31,13 @@ TEST(logging, marks_each_line_of_several) {
             "[troupe] [warning] last\n");
 }
 
+// A peer's error may hold anything.
+TEST(logging, tells_a_terminal_nothing) {
+  EXPECT_EQ(logged("a\x1b[2J\rb\tc\x7f" + std::string(1, '\0') + "\n[troupe] \b\xc3\xa4"),
+            "[troupe] [warning] a\\x1b[2J\\x0db\tc\\x7f\\x00\n"
+            "[troupe] [warning] [troupe] \\x08\xc3\xa4\n");
+}
+
 // Of a copy, which sinks are given.
 TEST(logging, is_the_same_by_a_copy) {
   const auto copy = make_log_formatter()->clone();

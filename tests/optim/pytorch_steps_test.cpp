@@ -200,6 +200,28 @@ TEST(pytorch_steps, options_that_cannot_be_are_named_with_their_value) {
               testing::HasSubstr("have to be troupe::nadam_options"));
 }
 
+TEST(pytorch_steps, a_parameter_is_there_once) {
+  const auto p = all(1).requires_grad_();
+  const auto twice = testing::HasSubstr("a parameter of troupe::adamax is there twice");
+  const std::vector<at::Tensor> one{p}, two{p, p};
+  EXPECT_THAT(text_of([&] { adamax{two}; }), twice);
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(one);
+  groups.emplace_back(one);
+  EXPECT_THAT(text_of([&] { adamax{groups}; }), twice);
+}
+
+TEST(pytorch_steps, a_group_that_comes_later_has_options_of_the_class) {
+  const auto p = all(1).requires_grad_(), q = all(1).requires_grad_();
+  nadam optimizer({p});
+  optimizer.add_param_group(OptimizerParamGroup({q}, std::make_unique<adamax_options>()));
+  p.mutable_grad() = all(1);
+  q.mutable_grad() = all(1);
+  EXPECT_THAT(text_of([&] { optimizer.step(); }),
+              testing::HasSubstr("have to be troupe::nadam_options"));
+  EXPECT_TRUE(torch::equal(p, all(1)));
+}
+
 template <class Optimizer, auto Step>
 void expect_no_sparse() {
   const auto first = all(1).requires_grad_(), second = all(2).requires_grad_();

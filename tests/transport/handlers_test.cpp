@@ -1,7 +1,10 @@
 // Places to meet at that a program knows by a scheme of its own.
 #include "transport/rendezvous/handlers.hpp"
 
+#include <map>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tests/transport/rendezvous_fixture.hpp"
@@ -93,6 +96,31 @@ TEST(handlers, are_asked_for_newcomers_too) {
   EXPECT_CONTAINS(said, "for a job to meet here");
   EXPECT_EQ(newcomer, true);
   EXPECT_FALSE(newcomer_meets_on_this_host_alone(options));
+}
+
+// As where no handler is needed.
+TEST(handlers, let_the_others_hear_who_cannot_come) {
+  const std::map<std::string, std::shared_ptr<store>> places = {
+      {"told", std::make_shared<hash_store>()}, {"beyond", std::make_shared<hash_store>()}};
+  const scheme mine("memory", [&](const rendezvous_request& request) {
+    return rendezvous_answer{.place = places.at(request.rest)};
+  });
+  crowd c(2);
+  c.method = "memory://told";
+  c.start(0);
+  decline_rendezvous(c.options(1), "max_threads is 0");
+  const auto told = c.finish()[0];
+  EXPECT_CONTAINS(told.error, "was told what cannot be: max_threads is 0");
+  EXPECT_LT(told.took, soon_enough);
+
+  crowd d(2);
+  d.method = "memory://beyond";
+  d.start(0);
+  d.start(2);
+  for (const auto& one : d.finish()) {
+    EXPECT_CONTAINS(one.error, "there is no rank 2 in a job of 2 ranks");
+    EXPECT_LT(one.took, soon_enough);
+  }
 }
 
 TEST(handlers, fail_as_they_like) {

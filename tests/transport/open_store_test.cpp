@@ -130,6 +130,21 @@ TEST_F(open_store, is_shared_by_those_of_one_process_who_say_so) {
   EXPECT_EQ(open_tcp_store(options)->num_keys(), 0u);
 }
 
+// One begins to serve while the last of the others ends its server.
+TEST_F(open_store, is_shared_by_those_who_come_as_others_go) {
+  const temporary_folder folder;
+  auto options = server(free_port());
+  options.multi_tenant = true;
+  options.secret.reset();  // ends later, since there is a file to remove
+  options.variables = variables({{"XDG_RUNTIME_DIR", folder.path.string()}});
+  const auto come_and_go = [&] {
+    for (int i = 0; i < 200; ++i) open_tcp_store(options)->add("n", 1);
+  };
+  auto others = std::async(std::launch::async, come_and_go);
+  EXPECT_NO_THROW(come_and_go());
+  EXPECT_NO_THROW(others.get());
+}
+
 TEST_F(open_store, is_nobody_elses_to_serve) {
   const auto host = open_tcp_store(server());
   const auto said = text_of<store_error>([&] { open_tcp_store(server(host->where().port)); });

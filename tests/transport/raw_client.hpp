@@ -33,16 +33,21 @@ inline bool ended(int fd, std::chrono::milliseconds limit) {
   return false;
 }
 
-/// A connection that has proven the secret and can send what it likes.
-inline unique_fd connect_proven(served_store& s) {
-  auto fd = connect_raw(s.where());
+/// Proves the secret on a connection that has said nothing yet.
+inline void prove(const served_store& s, int fd) {
   store_handshake handshake(s.secret);
   store_handshake::challenge challenge;
   store_handshake::answer answer;
-  EXPECT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(patience)), io_result::done);
-  EXPECT_EQ(read_all(fd.get(), challenge, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(write_all(fd, handshake.greet(), deadline_after(patience)), io_result::done);
+  EXPECT_EQ(read_all(fd, challenge, deadline_after(patience)), io_result::done);
   EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
-  EXPECT_EQ(write_all(fd.get(), answer, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(write_all(fd, answer, deadline_after(patience)), io_result::done);
+}
+
+/// A connection that has proven the secret and can send what it likes.
+inline unique_fd connect_proven(served_store& s) {
+  auto fd = connect_raw(s.where());
+  prove(s, fd.get());
   return fd;
 }
 

@@ -8,6 +8,7 @@
 #include "transport/rendezvous/phase.hpp"
 #include "transport/rendezvous/tcp.hpp"
 #include "transport/rendezvous/worker_name.hpp"
+#include "transport/store/hash_store.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -186,6 +187,14 @@ TEST(rendezvous_failure, a_rank_beyond_the_world_is_refused_at_once) {
   crowd c(4);
   EXPECT_CONTAINS(alone(c.options(4)).error,
                   "there is no rank 4 in a job of 4 ranks: they go from 0 to 3");
+}
+
+// Who named all that are missing in the end would look for them for hours.
+TEST(rendezvous_failure, a_world_of_billions_is_refused_at_once) {
+  crowd c(4'000'000'000);
+  const auto place = std::make_shared<hash_store>();
+  EXPECT_EQ(try_rendezvous([&] { return rendezvous(place, c.options(1), address_by_rank); }).error,
+            "a job has at most 1048576 ranks, but its world size is 4000000000");
 }
 
 TEST(rendezvous_failure, another_secret_is_told_to_both_sides) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "messages/error.hpp"
 
@@ -93,6 +96,48 @@ TEST_F(store_desk_test, sends_no_more_values_than_one_answer_carries) {
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->what, kind::failed);
   EXPECT_NE(to_text(reply->value).find("get them in several calls"), std::string::npos);
+}
+
+// Looked at all over again each time, this would take minutes.
+TEST_F(store_desk_test, waits_for_as_many_keys_as_one_call_can_name) {
+  store_desk desk(std::size_t{1} << 30);
+  store_request wait{.what = op::wait};
+  for (std::size_t i = 0; i < max_store_keys_at_once; ++i)
+    wait.keys.push_back("key " + std::to_string(i));
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_FALSE(desk.answer(1, wait, false));
+  for (std::size_t i = 0; i < wait.keys.size(); ++i) {
+    store_request set{.what = op::set, .keys = {wait.keys[i]}};
+    ASSERT_TRUE(desk.answer(2, set, false));
+    ASSERT_EQ(desk.take_woken(), clients{1});
+    const auto reply = desk.answer(1, wait, false);
+    ASSERT_EQ(reply.has_value(), i + 1 == wait.keys.size()) << i;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+// What is deleted while others are missing is waited for again.
+TEST_F(store_desk_test, waits_until_all_keys_are_there_at_once) {
+  const auto change = [&](op what, const std::string& key) {
+    store_request request{.what = what, .keys = {key}};
+    EXPECT_TRUE(desk_.answer(2, request, false));
+  };
+  store_request wait{.what = op::multi_get, .keys = {"a", "b", "c"}};
+  EXPECT_FALSE(desk_.answer(1, wait, false));
+  change(op::set, "a");
+  EXPECT_FALSE(desk_.answer(1, wait, false));
+  change(op::delete_key, "a");
+  change(op::set, "b");
+  EXPECT_FALSE(desk_.answer(1, wait, false));
+  change(op::set, "c");
+  EXPECT_FALSE(desk_.answer(1, wait, false));
+  EXPECT_EQ(desk_.answer(1, wait, true)->keys, std::vector<std::string>{"a"});
+  EXPECT_FALSE(desk_.answer(1, wait, false));
+  change(op::set, "a");
+  EXPECT_EQ(desk_.take_woken().back(), 1u);
+  const auto reply = desk_.answer(1, wait, false);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->values.size(), 3u);
 }
 
 std::string refusal(const std::function<void()>& call) {

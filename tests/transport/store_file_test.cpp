@@ -1,9 +1,11 @@
 // What only the store in a file has: leftovers, damage, other people's files.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "messages/error.hpp"
@@ -39,6 +41,22 @@ TEST_F(file_store_test, is_removed_by_who_closes_it_last) {
     EXPECT_CONTAINS(text_of<store_error>([&] { a.set("k", "2"); }), "closed by this rank");
     EXPECT_FALSE(std::filesystem::exists(path));
   }
+}
+
+// Somebody removes the file of a job that runs, and starts another one.
+TEST_F(file_store_test, leaves_a_file_alone_that_has_taken_its_place) {
+  auto old = open();
+  old.set("k", "old");
+  std::filesystem::remove(path);
+  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "somebody has removed it");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  auto fresh = open();
+  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "somebody has removed it");
+  EXPECT_EQ(to_text(old.get("k", 0ms)), "old");
+  old.close();
+  EXPECT_TRUE(std::filesystem::exists(path));
+  fresh.set("k", "fresh");
+  EXPECT_EQ(to_text(open().get("k", 0ms)), "fresh");
 }
 
 TEST_F(file_store_test, leftovers_of_a_killed_run_are_never_seen) {
@@ -97,6 +115,36 @@ TEST_F(file_store_test, a_record_that_was_cut_off_is_repaired) {
   auto b = open();
   EXPECT_EQ(to_text(b.get("next", 0ms)), "2");
   EXPECT_GT(std::filesystem::file_size(path), size);
+}
+
+// As on a disk that is full.
+TEST_F(file_store_test, what_cannot_be_written_has_not_happened) {
+  auto a = open();
+  auto b = open();
+  a.set("k", "1");
+  a.queue_push("q", "1");
+  struct sigaction ignore {};
+  struct sigaction usual {};
+  ignore.sa_handler = SIG_IGN;
+  ASSERT_EQ(sigaction(SIGXFSZ, &ignore, &usual), 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto small = before;
+  small.rlim_cur = std::filesystem::file_size(path) + 50;  // half a record
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto set = text_of<store_error>([&] { a.set("k", "2"); });
+  const auto pop = text_of<store_error>([&] { a.queue_pop("q", 0ms); });
+  const auto seen = to_text(a.get("k", 0ms)) + to_text(b.get("k", 0ms));
+  const auto queued = a.queue_len("q") + b.queue_len("q");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_EQ(sigaction(SIGXFSZ, &usual, nullptr), 0);
+  EXPECT_CONTAINS(set, "cannot be written");
+  EXPECT_CONTAINS(pop, "cannot be written");
+  EXPECT_EQ(seen, "11");
+  EXPECT_EQ(queued, 2u);
+  b.set("k", "3");
+  EXPECT_EQ(to_text(a.queue_pop("q", 0ms)), "1");
+  EXPECT_EQ(to_text(a.get("k", 0ms)), "3");
 }
 
 TEST_F(file_store_test, a_record_without_proof_is_refused) {

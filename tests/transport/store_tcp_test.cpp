@@ -1,9 +1,11 @@
 // What only the store on the network has: strangers, garbage, silence, and a server that dies.
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -252,6 +254,61 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_waited_for_another) 
   ASSERT_TRUE(eventually([&] { return s.server.count().clients == 2; }));
   client->queue_push("q", "1");
   EXPECT_EQ(to_text(read_reply(stays.get()).value), "1");
+}
+
+// The same for one who goes when it has been woken and before it is served. The server is kept busy
+// so that it finds both, the value and the end, at once.
+TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_was_woken) {
+  served_store s;
+  s.client()->set("large", std::string(16 << 20, 'x'));
+  const auto pop = encode(
+      store_request{.what = store_request::op::queue_pop, .keys = {"q"}, .timeout = 3 * patience});
+  const auto push = encode(
+      store_request{.what = store_request::op::queue_push, .keys = {"q"}, .value = to_bytes("1")});
+  const auto get = encode(store_request{.what = store_request::op::get, .keys = {"large"}});
+  for (int i = 0; i < 5; ++i) {
+    auto busy = connect_proven(s);
+    auto giver = connect_proven(s);
+    auto goes = connect_proven(s);
+    write_request(goes.get(), pop);
+    auto stays = connect_proven(s);
+    write_request(stays.get(), pop);
+    s.client()->add("n", 1);
+    write_request(busy.get(), get);
+    write_request(giver.get(), push);
+    shutdown(goes.get(), SHUT_WR);
+    read_reply(busy.get());
+    std::uint32_t length = 0;
+    const auto end = read_all(goes.get(), std::as_writable_bytes(std::span(&length, 1)),
+                              deadline_after(patience));
+    if (end == io_result::done) continue;  // it was quicker
+    ASSERT_EQ(end, io_result::closed);
+    ASSERT_EQ(to_text(read_reply(stays.get()).value), "1") << i;
+  }
+}
+
+TEST(tcp_store, a_server_without_descriptors_takes_clients_again_when_there_are_some) {
+  served_store s;
+  auto client = s.client();
+  EXPECT_EQ(client->add("n", 1), 1);
+  unique_fd late(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_TRUE(late);
+  const auto where = loopback(s.where().port);
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const int lowest = fcntl(late.get(), F_DUPFD_CLOEXEC, 0);
+  ASSERT_GE(lowest, 0);
+  close(lowest);
+  auto none = usual;
+  none.rlim_cur = static_cast<rlim_t>(lowest);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int made = connect(late.get(), where.get(), where.length);
+  const bool connecting = made == 0 || errno == EINPROGRESS;
+  std::this_thread::sleep_for(200ms);  // it has noticed, most likely
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  ASSERT_TRUE(connecting);
+  prove(s, late.get());  // though nobody has gone
+  EXPECT_EQ(client->add("n", 1), 2);
 }
 
 TEST(tcp_store, a_client_that_dies_while_it_waits_is_forgotten) {

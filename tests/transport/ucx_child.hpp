@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/transport/conformance_backend.hpp"
@@ -83,17 +85,22 @@ public:
 
   /// Its address; lines that UCX prints before are skipped.
   std::vector<std::byte> address() {
-    std::string line;
-    for (int c = 0; (c = std::fgetc(output_)) != EOF;) {
-      if (c != '\n') {
-        line += static_cast<char>(c);
-        continue;
-      }
-      if (line.size() > 100 && line.find_first_not_of("0123456789abcdef") == line.npos)
-        return from_hex(line);
-      line.clear();
+    while (true) {
+      const auto text = line();
+      if (text.size() > 100 && text.find_first_not_of("0123456789abcdef") == text.npos)
+        return from_hex(text);
     }
-    throw std::runtime_error("the peer program ended early");
+  }
+
+  /// When it lost its peer, by the clock of all processes; waits for that. Of those that echo.
+  std::chrono::steady_clock::time_point lost_at() {
+    constexpr std::string_view begin = "lost ";
+    while (true) {
+      const auto text = line();
+      if (text.starts_with(begin))
+        return std::chrono::steady_clock::time_point(
+            std::chrono::nanoseconds(std::stoll(text.substr(begin.size()))));
+    }
   }
 
   void tell(std::span<const std::byte> address) {
@@ -127,6 +134,14 @@ public:
   pid_t pid() const { return pid_; }
 
 private:
+  // The next one that it writes.
+  std::string line() {
+    std::string text;
+    for (int c = 0; (c = std::fgetc(output_)) != EOF; text += static_cast<char>(c))
+      if (c == '\n') return text;
+    throw std::runtime_error("the peer program ended early");
+  }
+
   pid_t pid_ = 0;
   int input_ = -1;
   std::FILE* output_ = nullptr;

@@ -92,18 +92,20 @@ protected:
     EXPECT_GE(std::stod(text.substr(at + 18)), 2) << text;
   }
 
-  // With the usual options: a keep-alive of a second. The cable has just been cut.
+  // With the usual options: a keep-alive of a second. The cable has just been cut. TCP alone would
+  // take a quarter of an hour; a peer that gets a hundredth of a processor, since others compute
+  // there, has needed more than a minute to do what takes it a second, most of it to end.
   void expect_noticed_at_both_ends() {
-    constexpr auto noticed_within = 30s;  // TCP alone would take minutes
+    constexpr auto noticed_within = 200s;
     const auto begin = std::chrono::steady_clock::now();
-    const auto here_after = until_lost(60s);
+    const auto here_after = until_lost(noticed_within);
     EXPECT_LT(here_after, noticed_within);
     expect_out_of_reach();
-    EXPECT_EQ(other->wait(), 0);
-    const auto there_after = std::chrono::steady_clock::now() - begin;
+    const auto there_after = other->lost_at() - begin;
     EXPECT_LT(there_after, noticed_within);
-    std::printf("noticed here after %ld ms, there after %ld ms at most\n", here_after.count(),
-                there_after / 1ms);
+    EXPECT_EQ(other->wait(), 0);
+    std::printf("noticed here after %ld ms, there after %ld ms\n", here_after.count(),
+                static_cast<long>(there_after / 1ms));
   }
 
   static inline std::string space, here, there;

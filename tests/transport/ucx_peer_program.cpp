@@ -1,6 +1,6 @@
 // The other process of ucx_process_test: ucx_peer_program KIND MODE. It is rank 1, writes its
 // address in hexadecimal, reads rank 0's, and then
-//   echo   sends everything back until its input ends
+//   echo   sends everything back until its input ends, or says when it lost its peer, and ends
 //   stall  answers one message and makes no progress any more
 //   push   sends large messages without end
 //   leave  answers one message and ends without a word
@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -41,9 +42,18 @@ bool input_ended() {
   return poll(&p, 1, 0) == 1 && read(STDIN_FILENO, &c, 1) == 0;
 }
 
+// By the clock of all processes.
+void say_lost() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  std::cout << "lost " << std::chrono::nanoseconds(now).count() << std::endl;
+}
+
 void serve(node& n) {
   while (!input_ended()) {
-    if (!n.heard.lost.empty()) _exit(0);  // at once, for those who wait for this
+    if (!n.heard.lost.empty()) {
+      say_lost();
+      _exit(0);  // at once, for those who wait for this
+    }
     for (int i = 0; i < 100; ++i) n->progress();
     for (auto& m : n.heard.messages) echo(n, std::move(m));
     n.heard.messages.clear();

@@ -12,8 +12,6 @@ namespace troupe::transport {
 
 namespace {
 
-constexpr std::uint32_t largest_world = 1u << 20;
-
 // The variables of one launcher; null where it has none.
 struct launcher {
   const char* name;

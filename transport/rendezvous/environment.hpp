@@ -14,6 +14,9 @@ namespace troupe::transport {
 /// Looks up an environment variable; an empty value counts as none.
 using environment = std::function<std::optional<std::string>(const char* name)>;
 
+/// The most ranks that a job can have.
+inline constexpr std::uint32_t largest_world = 1u << 20;
+
 /// The environment of this process.
 environment process_environment();
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/rendezvous/options.hpp"
 #include "transport/store/store.hpp"
 
 namespace troupe::transport {

@@ -8,9 +8,10 @@
 #include <string_view>
 
 #include "transport/rendezvous/host.hpp"
+#include "transport/rendezvous/options.hpp"
 #include "transport/rendezvous/phase.hpp"
 #include "transport/rendezvous/plan.hpp"
-#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/rendezvous/roster.hpp"
 #include "transport/rendezvous/session.hpp"
 #include "transport/rendezvous/wire.hpp"
 

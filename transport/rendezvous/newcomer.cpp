@@ -183,4 +183,9 @@ admitted enter_job(std::shared_ptr<store> meeting_place, const rendezvous_option
   return enter(make_newcomers_plan(options, false), options, std::move(meeting_place), address);
 }
 
+bool newcomer_meets_on_this_host_alone(const rendezvous_options& options) {
+  if (has_rendezvous_handler(options.init_method)) return false;
+  return meets_on_this_host_alone(make_newcomers_plan(options, true));
+}
+
 }  // namespace troupe::transport

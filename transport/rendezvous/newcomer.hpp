@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "transport/job_secret.hpp"
-#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/rendezvous/options.hpp"
+#include "transport/store/store.hpp"
 
 namespace troupe::transport {
 
@@ -33,5 +34,9 @@ admitted enter_job(const rendezvous_options& options, const newcomers_address& a
 /// The same in a store that exists already.
 admitted enter_job(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
                    const newcomers_address& address);
+
+/// `pre_roster::meets_on_host_alone`, for who joins a running job; false where a handler says where
+/// it meets. Throws rendezvous_error like `enter_job`.
+bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
 
 }  // namespace troupe::transport

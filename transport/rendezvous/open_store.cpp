@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "messages/error.hpp"
@@ -87,6 +88,19 @@ store_user serve_anew(const rendezvous_plan& plan, bool shared, time_point deadl
   return out;
 }
 
+// After this process has served there: who has let go of the server last may still be ending it.
+store_user serve_after_another(const rendezvous_plan& plan, time_point deadline) {
+  const auto patience = std::min(deadline, deadline_after(2s));
+  while (true) {
+    try {
+      return serve_anew(plan, true, deadline);
+    } catch (const store_error&) {
+      if (std::chrono::steady_clock::now() >= patience) throw;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
 store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
   const auto where = to_string(plan.master);
   auto& table = server_table::here();
@@ -96,7 +110,6 @@ store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
         fmt::format("the store at {} cannot be served in time: another one is being "
                     "opened by this process",
                     where));
-  std::erase_if(table.by_place, [](const auto& entry) { return entry.second.expired(); });
   const auto found = table.by_place.find(where);
   if (auto served = found == table.by_place.end() ? nullptr : found->second.lock();
       served && served->home.here()) {
@@ -107,7 +120,9 @@ store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
     auto client = std::make_shared<tcp_store>(at, served->place.secret.value(), deadline);
     return {std::move(served), std::move(client)};
   }
-  auto out = serve_anew(plan, true, deadline);
+  const bool before = found != table.by_place.end();
+  if (before) table.by_place.erase(found);
+  auto out = before ? serve_after_another(plan, deadline) : serve_anew(plan, true, deadline);
   // Any free port is each user's own.
   if (plan.master.port != 0) table.by_place[where] = out.served;
   return out;

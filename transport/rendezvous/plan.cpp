@@ -13,9 +13,9 @@
 #include "messages/error.hpp"
 #include "transport/rendezvous/environment.hpp"
 #include "transport/rendezvous/file_url.hpp"
-#include "transport/rendezvous/handlers.hpp"
 #include "transport/rendezvous/method_url.hpp"
 #include "transport/rendezvous/worker_name.hpp"
+#include "transport/store/store.hpp"
 
 namespace troupe::transport {
 
@@ -159,6 +159,9 @@ void check_port(const rendezvous_plan& plan) {
 
 void check_place(const rendezvous_plan& plan) {
   if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (plan.world_size > largest_world)
+    throw rendezvous_error(fmt::format("a job has at most {} ranks, but its world size is {}",
+                                       largest_world, plan.world_size));
   if (plan.rank >= plan.world_size)
     throw rendezvous_error(
         fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
@@ -206,8 +209,8 @@ rendezvous_plan make_plan(const rendezvous_options& options, bool method) {
   return make_founders_plan(options, method, true);
 }
 
-rendezvous_plan make_absentees_plan(const rendezvous_options& options) {
-  return make_founders_plan(options, true, false);
+rendezvous_plan make_absentees_plan(const rendezvous_options& options, bool method) {
+  return make_founders_plan(options, method, false);
 }
 
 rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method) {
@@ -240,11 +243,6 @@ bool meets_on_this_host_alone(const rendezvous_plan& plan) {
   if (inet_pton(AF_INET, plan.master.host.c_str(), &v4) == 1)
     return (ntohl(v4.s_addr) >> 24) == 127;
   return inet_pton(AF_INET6, plan.master.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
-bool newcomer_meets_on_this_host_alone(const rendezvous_options& options) {
-  if (has_rendezvous_handler(options.init_method)) return false;
-  return meets_on_this_host_alone(make_newcomers_plan(options, true));
 }
 
 }  // namespace troupe::transport

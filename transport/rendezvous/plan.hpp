@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transport/rendezvous/environment.hpp"
-#include "transport/rendezvous/rendezvous.hpp"
+#include "transport/rendezvous/options.hpp"
 #include "transport/store/tcp_store_socket.hpp"
 
 namespace troupe::transport {
@@ -47,7 +47,7 @@ struct rendezvous_plan {
 rendezvous_plan make_plan(const rendezvous_options& options, bool method);
 
 /// The same for a rank that will not come, and only tells the others: it may be none of the job's.
-rendezvous_plan make_absentees_plan(const rendezvous_options& options);
+rendezvous_plan make_absentees_plan(const rendezvous_options& options, bool method);
 
 /// The same for somebody who joins a running job. What the environment says of ranks does not
 /// count.

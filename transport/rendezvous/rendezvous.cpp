@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <utility>
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
@@ -13,8 +14,10 @@ namespace troupe::transport {
 
 namespace {
 
+using std::chrono::milliseconds;
+
 // The others may have been started at the same time, and be on their way.
-constexpr std::chrono::seconds decline_limit{2};
+constexpr milliseconds decline_limit{2'000};
 
 roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared_ptr<store> place,
             const address_function& address_of_this_node) {
@@ -44,33 +47,13 @@ roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared
   }
 }
 
-}  // namespace
-
-void roster::close(std::chrono::milliseconds limit, std::span<const std::uint32_t> gone) {
-  if (session) session->close(limit, gone);
-}
-
-roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {
-  auto asked = options;
-  if (auto place = ask_rendezvous_handler(asked, false))
-    return rendezvous(std::move(place), asked, address_of_this_node);
-  rendezvous_plan plan;
+// Tells the others in `place`, or, where that is null, where the options say.
+void decline(std::shared_ptr<store> place, rendezvous_options how,
+             const std::string& why) noexcept {
   try {
-    plan = make_plan(options, true);
-  } catch (const error& e) {
-    decline_rendezvous(options, e.fault().text);
-    throw;
-  }
-  return meet(std::move(plan), options, nullptr, address_of_this_node);
-}
-
-void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept {
-  try {
-    auto how = options;
-    how.timeout = decline_limit;
-    auto plan = make_absentees_plan(how);
+    auto plan = make_absentees_plan(how, !place);
     if (plan.world_size == 1 && plan.rank == 0) return;  // there is nobody else
-    rendezvous_meeting meeting(std::move(plan), how, nullptr);
+    rendezvous_meeting meeting(std::move(plan), how, std::move(place));
     try {
       meeting.decline(why);
     } catch (const error& e) {
@@ -82,10 +65,44 @@ void decline_rendezvous(const rendezvous_options& options, const std::string& wh
   }
 }
 
+// What is wrong with the options of one rank, all hear.
+rendezvous_plan plan_or_decline(const rendezvous_options& options,
+                                const std::shared_ptr<store>& place) {
+  try {
+    return make_plan(options, !place);
+  } catch (const error& e) {
+    auto how = options;
+    how.timeout = decline_limit;
+    decline(place, std::move(how), e.fault().text);
+    throw;
+  }
+}
+
+}  // namespace
+
+roster rendezvous(const rendezvous_options& options, const address_function& address_of_this_node) {
+  auto asked = options;
+  if (auto place = ask_rendezvous_handler(asked, false))
+    return rendezvous(std::move(place), asked, address_of_this_node);
+  return meet(plan_or_decline(options, nullptr), options, nullptr, address_of_this_node);
+}
+
+void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept {
+  try {
+    auto how = options;
+    how.timeout = decline_limit;
+    auto place = ask_rendezvous_handler(how, false);
+    decline(std::move(place), std::move(how), why);
+  } catch (...) {
+    // Nor does the handler know.
+  }
+}
+
 roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
                   const address_function& address_of_this_node) {
   if (!meeting_place) throw invalid_argument("a rendezvous needs a store to meet in");
-  return meet(make_plan(options, false), options, std::move(meeting_place), address_of_this_node);
+  auto plan = plan_or_decline(options, meeting_place);
+  return meet(std::move(plan), options, std::move(meeting_place), address_of_this_node);
 }
 
 }  // namespace troupe::transport

@@ -33,7 +33,11 @@ file_store::~file_store() = default;
 std::shared_ptr<store> file_store::make_clone() {
   std::lock_guard lock(mutex_);
   log();  // once closed there is nothing to clone
-  return std::make_shared<file_store>(path_, given_);
+  auto other = std::make_shared<file_store>(path_, given_);
+  if (!other->log().is_one_with(log()))
+    throw store_error("the store's file " + path_.string() +
+                      " cannot be opened again: somebody has removed it, or replaced it");
+  return other;
 }
 
 void file_store::close() {

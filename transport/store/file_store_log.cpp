@@ -40,7 +40,13 @@ file_store_log::guard::guard(file_store_log& log, bool writing, time_point deadl
   log_.writing_ = writing;
 }
 
-file_store_log::guard::~guard() { log_.lock(operation_range, F_UNLCK); }
+file_store_log::guard::~guard() {
+  try {
+    log_.lock(operation_range, F_UNLCK);
+  } catch (const error&) {
+    // A file system that has lost the file, or its lock, has let go of it.
+  }
+}
 
 file_store_log::file_store_log(std::filesystem::path path, const std::optional<job_secret>& secret,
                                time_point deadline)
@@ -56,7 +62,6 @@ file_store_log::file_store_log(std::filesystem::path path, const std::optional<j
 // False if somebody has removed the file between our opening and locking it.
 bool file_store_log::try_open() {
   struct stat ours {};
-  struct stat there {};
   if (fstat(fd_.get(), &ours) != 0) fail_errno("cannot be examined");
   if (!S_ISREG(ours.st_mode)) fail("is no regular file");
   if (ours.st_uid != geteuid())
@@ -66,9 +71,7 @@ bool file_store_log::try_open() {
         fmt::format("may be used by others (mode {:04o}), so it cannot keep the job's secret: "
                     "remove it, or set TROUPE_JOB_SECRET on every rank",
                     ours.st_mode & 07777));
-  if (lstat(path_.c_str(), &there) != 0 || there.st_ino != ours.st_ino ||
-      there.st_dev != ours.st_dev)
-    return false;
+  if (!is_there()) return false;
 
   char begin[sizeof magic] = {};
   const auto size = file_size();
@@ -81,6 +84,14 @@ bool file_store_log::try_open() {
   if (!lock(alive_range, F_RDLCK)) fail_errno("cannot be locked");
   check_header();
   return true;
+}
+
+// Is the open file still the one that has the path?
+bool file_store_log::is_there() const {
+  struct stat ours {};
+  struct stat there {};
+  return fstat(fd_.get(), &ours) == 0 && lstat(path_.c_str(), &there) == 0 &&
+         there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
 }
 
 void file_store_log::start_afresh() {
@@ -126,10 +137,10 @@ file_store_log::~file_store_log() {
   // Best effort: a file that stays is started afresh by the next run.
   try {
     guard hold(*this, true, deadline_after(std::chrono::seconds(2)));
-    if (lock(alive_range, F_WRLCK))
-      ::unlink(path_.c_str());
-    else
+    if (!lock(alive_range, F_WRLCK))
       lock(alive_range, F_UNLCK);  // while nobody else can ask whether we are here
+    else if (is_there())
+      ::unlink(path_.c_str());
   } catch (const error&) {
   }
 }

@@ -30,7 +30,7 @@ public:
   file_store_log(std::filesystem::path path, const std::optional<job_secret>& secret,
                  time_point deadline);
 
-  /// Removes the file if nobody else has it open.
+  /// Removes the file if nobody else has it open. One that has taken its path is left alone.
   ~file_store_log();
 
   file_store_log(const file_store_log&) = delete;
@@ -38,6 +38,9 @@ public:
 
   const std::filesystem::path& path() const noexcept { return path_; }
   const job_secret& secret() const noexcept { return secret_; }
+
+  /// Do both have the same file open, since the same time?
+  bool is_one_with(const file_store_log& other) const noexcept { return nonce_ == other.nonce_; }
 
   /// While it lives, nobody else appends (`writing`) or begins to append.
   class guard {
@@ -65,6 +68,7 @@ public:
 
 private:
   bool try_open();
+  bool is_there() const;
   void start_afresh();
   void check_header();
   bool lock(std::int64_t range, short type);

@@ -14,6 +14,16 @@ bool hash_store::wait_locked(std::unique_lock<std::mutex>& lock, milliseconds ti
   return shared_->changed.wait_until(lock, deadline_after(timeout), there);
 }
 
+bool hash_store::wait_for_keys(std::unique_lock<std::mutex>& lock, milliseconds timeout,
+                               std::span<const std::string> keys, bool queues) {
+  std::size_t from = 0;
+  return wait_locked(lock, timeout, [&] {
+    const auto missing = shared_->state.find_missing(keys, from, queues);
+    from = missing.value_or(0);
+    return !missing;
+  });
+}
+
 void hash_store::set(const std::string& key, std::span<const std::byte> value) {
   check_store_key(key);
   check_store_value(value.size());
@@ -38,8 +48,7 @@ void hash_store::wait(std::span<const std::string> keys, milliseconds timeout) {
   check_store_keys(keys);
   check_process();
   std::unique_lock lock(shared_->mutex);
-  const auto there = [&] { return shared_->state.missing(keys).empty(); };
-  if (!wait_locked(lock, timeout, there))
+  if (!wait_for_keys(lock, timeout, keys, true))
     throw store_error(wait_timeout_text(timeout, shared_->state.missing(keys)));
 }
 
@@ -104,8 +113,7 @@ std::vector<store::bytes> hash_store::multi_get(std::span<const std::string> key
   check_store_keys(keys);
   check_process();
   std::unique_lock lock(shared_->mutex);
-  const auto there = [&] { return shared_->state.without_value(keys).empty(); };
-  if (!wait_locked(lock, timeout, there))
+  if (!wait_for_keys(lock, timeout, keys, false))
     throw store_error(wait_timeout_text(timeout, shared_->state.without_value(keys)));
   return shared_->state.copy(keys);
 }

@@ -56,6 +56,9 @@ private:
   template <class There>
   bool wait_locked(std::unique_lock<std::mutex>& lock, milliseconds timeout, There&& there);
 
+  bool wait_for_keys(std::unique_lock<std::mutex>& lock, milliseconds timeout,
+                     std::span<const std::string> keys, bool queues);
+
   const std::shared_ptr<shared> shared_;
 };
 

@@ -29,6 +29,8 @@ std::optional<store_reply> store_desk::answer(std::uint64_t client, store_reques
     stand_in_line(client, key, ticket);
     return std::nullopt;
   }
+  const auto waited = waits_for_.find(client);
+  const auto from = waited == waits_for_.end() ? 0 : waited->second.at;
   forget(client);
   if (!request.waits()) {
     try {
@@ -37,8 +39,8 @@ std::optional<store_reply> store_desk::answer(std::uint64_t client, store_reques
       return failure(e);
     }
   }
-  auto missing = lacking(request);
-  if (missing.empty()) {
+  const auto missing = state_.find_missing(request.keys, from, request.what == op::wait);
+  if (!missing) {
     if (request.what == op::wait) return store_reply{};
     if (request.what == op::get)
       return store_reply{.what = kind::value, .value = *state_.find(request.keys[0])};
@@ -48,10 +50,13 @@ std::optional<store_reply> store_desk::answer(std::uint64_t client, store_reques
       return failure(e);
     }
   }
-  if (last_chance) return store_reply{.what = kind::missing, .keys = std::move(missing)};
-  // One key is enough to wait for: when it comes, the others are looked at again.
-  waiters_[missing.front()].insert(client);
-  waits_for_[client] = {.key = std::move(missing.front())};
+  if (last_chance) return store_reply{.what = kind::missing, .keys = lacking(request)};
+  // One key is enough to wait for: when it comes, the others are looked at again, those behind it
+  // first. Keys mostly come in their order, and who looked at all of them each time would take
+  // minutes for a call that names as many as it may.
+  const auto& key = request.keys[*missing];
+  waiters_[key].insert(client);
+  waits_for_[client] = {.key = key, .at = *missing};
   return std::nullopt;
 }
 

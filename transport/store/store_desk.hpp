@@ -39,6 +39,7 @@ private:
   // would find it empty again.
   struct waiting {
     std::string key;
+    std::size_t at = 0;        // where the key stands in the request
     std::uint64_t ticket = 0;  // 0: for a key, else for a value of its queue
     bool woken = false;        // to take one
   };

@@ -152,6 +152,15 @@ bool store_state::erase(const std::string& key) {
   return true;
 }
 
+std::optional<std::size_t> store_state::find_missing(std::span<const std::string> keys,
+                                                     std::size_t from, bool queues) const {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto at = (from + i) % keys.size();
+    if (!values_.contains(keys[at]) && !(queues && queues_.contains(keys[at]))) return at;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> store_state::without_value(std::span<const std::string> keys) const {
   std::vector<std::string> out;
   for (const auto& key : keys)

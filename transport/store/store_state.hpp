@@ -58,6 +58,11 @@ public:
 
   bool erase(const std::string& key);
 
+  /// Where one of `keys` is that has no value, nor, if `queues` count, a queue; looked for from
+  /// `from` on, and round. Nothing if there is none.
+  std::optional<std::size_t> find_missing(std::span<const std::string> keys, std::size_t from,
+                                          bool queues) const;
+
   /// The keys without a value.
   std::vector<std::string> without_value(std::span<const std::string> keys) const;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "messages/error.hpp"
 
@@ -19,6 +20,7 @@ constexpr std::size_t most_idle = 4;
 
 // A server that lives takes a further connection at once.
 constexpr std::chrono::milliseconds reconnect_limit{2'000};
+constexpr std::chrono::milliseconds reconnect_pause{5};
 
 // Idle connections have nothing to say: one that can be read has ended.
 bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
@@ -75,8 +77,10 @@ unique_fd tcp_store::take_connection(time_point deadline) {
   auto result = try_connect(addresses_, secret_, limit);
   // A crowd of strangers may have pushed us out: try again while there is time.
   while (!result.fd && std::chrono::steady_clock::now() < limit &&
-         result.reason != std::strerror(ECONNREFUSED))
+         result.reason != std::strerror(ECONNREFUSED)) {
+    std::this_thread::sleep_for(std::min(reconnect_pause, time_left(limit)));
     result = try_connect(addresses_, secret_, limit);
+  }
   if (!result.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
   return std::move(result.fd);
 }

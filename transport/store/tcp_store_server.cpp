@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +17,9 @@ namespace {
 
 constexpr std::uint64_t listener_id = 0;  // connections are numbered from 1
 constexpr int max_accepts_at_once = 64;
+
+// How long nobody is accepted who would have no descriptor, unless a client leaves one before.
+constexpr std::chrono::milliseconds accept_pause{500};
 
 }  // namespace
 
@@ -69,9 +73,10 @@ void tcp_store_server::impl::run() {
 
 int tcp_store_server::impl::next_timeout() const {
   if (!due_.empty() && queued_ <= limits_.reply_bytes) return 0;
-  if (timers_.empty()) return -1;
-  const auto left = time_left(timers_.begin()->first).count();
-  return static_cast<int>(std::min<std::int64_t>(left, 60'000));
+  auto next = listen_again_at_.value_or(time_point::max());
+  if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
+  if (next == time_point::max()) return -1;
+  return static_cast<int>(std::min<std::int64_t>(time_left(next).count(), 60'000));
 }
 
 void tcp_store_server::impl::stop_listening() {
@@ -84,9 +89,13 @@ void tcp_store_server::impl::handle_or_drop(std::uint64_t id, std::uint32_t even
   try {
     handle(id, events);
   } catch (const std::exception& e) {
-    log().error("the store dropped a connection: {}", e.what());
-    if (connections_.contains(id)) drop(id);
+    failed(id, e);
   }
+}
+
+void tcp_store_server::impl::failed(std::uint64_t id, const std::exception& e) {
+  log().error("the store dropped a connection: {}", e.what());
+  if (connections_.contains(id)) drop(id);
 }
 
 void tcp_store_server::impl::handle(std::uint64_t id, std::uint32_t events) {
@@ -119,23 +128,32 @@ void tcp_store_server::impl::accept_all() {
   }
 }
 
-// Out of descriptors: strangers go first; without any, nobody is accepted until somebody leaves.
+// Out of descriptors: strangers go first; without any, nobody is accepted until somebody leaves, or
+// the rest of the process has left some.
 void tcp_store_server::impl::make_room(int error) {
   if (!strangers_.empty()) return refuse(*strangers_.begin(), "was one of too many");
-  log().warn("the store accepts no more connections until one of its {} ends: {}{}", clients_,
-             std::strerror(error), error == EMFILE ? " (raise the limit with ulimit -n)" : "");
+  if (std::has_single_bit(++pauses_))
+    log().warn("the store has {} clients and can accept no more at present: {}{}", clients_,
+               std::strerror(error), error == EMFILE ? " (raise the limit with ulimit -n)" : "");
   poller_.change(listener_.get(), listener_id, 0);
-  listener_paused_ = true;
+  listen_again_at_ = deadline_after(accept_pause);
+}
+
+void tcp_store_server::impl::listen_again() {
+  if (!listen_again_at_) return;
+  listen_again_at_.reset();
+  if (listener_) poller_.change(listener_.get(), listener_id, EPOLLIN);
 }
 
 void tcp_store_server::impl::expire() {
   const auto now = std::chrono::steady_clock::now();
+  if (listen_again_at_ && *listen_again_at_ <= now) listen_again();
   while (!timers_.empty() && timers_.begin()->first <= now) {
     const auto id = timers_.begin()->second;
     auto& c = *connections_.at(id);
     if (c.at == stage::waiting) {
       set_timer(c, std::nullopt);
-      if (serve(c, true)) update_events(c);
+      serve_or_drop(c, true);
     } else if (c.is_stranger()) {
       refuse(id, "gave no proof in time", c.at == stage::proof);
     } else {
@@ -168,13 +186,11 @@ void tcp_store_server::impl::drop(std::uint64_t id) {
   auto& c = *found->second;
   set_timer(c, std::nullopt);
   desk_.forget(id);
+  take_up_woken();
   queued_ -= c.output_left();
   if (strangers_.erase(id) == 0) tally_.has_clients(--clients_);
   connections_.erase(found);
-  if (listener_paused_ && listener_) {
-    poller_.change(listener_.get(), listener_id, EPOLLIN);
-    listener_paused_ = false;
-  }
+  listen_again();
 }
 
 tcp_store_server::tcp_store_server(unique_fd listener, const job_secret& secret, const limits& l,

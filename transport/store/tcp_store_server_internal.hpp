@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,9 +44,11 @@ private:
   int next_timeout() const;
   void stop_listening();
   void handle_or_drop(std::uint64_t id, std::uint32_t events);
+  void failed(std::uint64_t id, const std::exception& e);
   void handle(std::uint64_t id, std::uint32_t events);
   void accept_all();
   void make_room(int error);
+  void listen_again();
   void expire();
   void set_timer(connection& c, std::optional<time_point> when);
   void update_events(connection& c);
@@ -61,6 +64,8 @@ private:
   bool take_request(connection& c);
   bool garbled(connection& c, const std::string& why);
   bool serve(connection& c, bool last_chance);
+  void serve_or_drop(connection& c, bool last_chance);
+  void take_up_woken();
   void serve_due();
   bool send_reply(connection& c);
   store_reply status() const;
@@ -70,7 +75,8 @@ private:
   unique_fd listener_;
   const std::uint16_t port_;
   tcp_store_poller poller_;
-  bool listener_paused_ = false;
+  std::optional<time_point> listen_again_at_;  // nobody is accepted until then
+  std::uint64_t pauses_ = 0;
 
   store_desk desk_;
   std::uint64_t next_id_ = 1;

@@ -99,8 +99,7 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
   auto reply = c.request.what == store_request::op::status
                    ? status()
                    : desk_.answer(c.id, c.request, last_chance || !c.timer);
-  const auto woken = desk_.take_woken();
-  due_.insert(due_.end(), woken.begin(), woken.end());
+  take_up_woken();
   if (!reply) return true;
   set_timer(c, std::nullopt);
   auto out = with_length(encode(*reply));
@@ -110,13 +109,28 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
   return send_reply(c);
 }
 
+// Memory may run out for one client; the others go on.
+void tcp_store_server::impl::serve_or_drop(connection& c, bool last_chance) {
+  const auto id = c.id;
+  try {
+    if (serve(c, last_chance)) update_events(c);
+  } catch (const std::exception& e) {
+    failed(id, e);
+  }
+}
+
+// Those for whom a request has brought something, or who goes has left something.
+void tcp_store_server::impl::take_up_woken() {
+  const auto woken = desk_.take_woken();
+  due_.insert(due_.end(), woken.begin(), woken.end());
+}
+
 void tcp_store_server::impl::serve_due() {
   while (!due_.empty() && queued_ <= limits_.reply_bytes) {
     const auto found = connections_.find(due_.front());
     due_.pop_front();
     if (found == connections_.end() || found->second->at != stage::waiting) continue;
-    auto& c = *found->second;
-    if (serve(c, false)) update_events(c);
+    serve_or_drop(*found->second, false);
   }
 }
 
