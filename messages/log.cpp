@@ -11,21 +11,36 @@ namespace troupe {
 
 namespace {
 
-bool is_control(char c) noexcept {
-  return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
+bool is_plain(char c) noexcept { return (c >= 0x20 && c < 0x7f) || c == '\t'; }
+
+// How many bytes the character at the start of `text` has; 0 for what is no UTF-8, and for control
+// characters, those of two bytes (U+0080 to U+009F) included.
+std::size_t printable_bytes(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return is_plain(text[0]);
+  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool control = byte(0) == 0xc2 && byte(1) < 0xa0;
+  const bool overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
+  return control || overlong ? 0 : length;
 }
 
-// A text may come from another node, and shall not tell a terminal what to do: control characters
-// are written as \x1b.
+// A text may come from another node, and shall not tell a terminal what to do: what is not
+// printable is written as \x1b.
 std::string printable(std::string_view line) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out;
-  for (const char c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (is_control(c))
+  while (!line.empty()) {
+    const auto bytes = printable_bytes(line);
+    if (bytes == 0) {
+      const auto byte = static_cast<unsigned char>(line[0]);
       out.append("\\x").append({digits[byte >> 4], digits[byte & 15]});
-    else
-      out.push_back(c);
+    } else {
+      out.append(line.substr(0, bytes));
+    }
+    line.remove_prefix(std::max<std::size_t>(bytes, 1));
   }
   return out;
 }
@@ -41,7 +56,7 @@ public:
       const auto end = rest.find('\n');
       auto text = rest.substr(0, end);
       std::string changed;
-      if (std::any_of(text.begin(), text.end(), is_control)) text = changed = printable(text);
+      if (!std::all_of(text.begin(), text.end(), is_plain)) text = changed = printable(text);
       line.payload = spdlog::string_view_t(text.data(), text.size());
       line_.format(line, out);
       if (first) {  // a sink colours one stretch

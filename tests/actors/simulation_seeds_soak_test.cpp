@@ -38,6 +38,7 @@ void run_for_long() {
 
 TEST(random_runs, are_clean_for_long) { run_for_long<random_run>(); }
 TEST(random_rref_runs, are_clean_for_long) { run_for_long<random_rrefs>(); }
+TEST(random_rref_runs, may_end_at_once_for_long) { run_for_long<hurried_rrefs>(); }
 
 }  // namespace
 

@@ -38,6 +38,14 @@ TEST(logging, tells_a_terminal_nothing) {
             "[troupe] [warning] [troupe] \\x08\xc3\xa4\n");
 }
 
+// Some take these for the start of a command, too; and what is no UTF-8 for whatever they like.
+TEST(logging, tells_a_terminal_nothing_in_other_characters) {
+  EXPECT_EQ(logged("\xc2\x9b"
+                   "2J\x9b\xc2\xa0\xff\xe2\x82\xac\xe2\x82\xf0\x9f\x98\x80\xc3"),
+            "[troupe] [warning] \\xc2\\x9b"
+            "2J\\x9b\xc2\xa0\\xff\xe2\x82\xac\\xe2\\x82\xf0\x9f\x98\x80\\xc3\n");
+}
+
 // Of a copy, which sinks are given.
 TEST(logging, is_the_same_by_a_copy) {
   const auto copy = make_log_formatter()->clone();

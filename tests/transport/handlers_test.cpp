@@ -1,6 +1,7 @@
 // Places to meet at that a program knows by a scheme of its own.
 #include "transport/rendezvous/handlers.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 
 #include "tests/transport/rendezvous_fixture.hpp"
 #include "transport/rendezvous/newcomer.hpp"
+#include "transport/rendezvous/open_store.hpp"
 #include "transport/store/hash_store.hpp"
 
 namespace troupe::transport::test {
@@ -121,6 +123,32 @@ TEST(handlers, let_the_others_hear_who_cannot_come) {
     EXPECT_CONTAINS(one.error, "there is no rank 2 in a job of 2 ranks");
     EXPECT_LT(one.took, soon_enough);
   }
+}
+
+// A rank that keeps the store and cannot come stays a moment for those who come late.
+TEST(handlers, let_latecomers_hear_who_cannot_come) {
+  const auto port = free_port();
+  const job_secret secret;
+  const auto board = [&](bool serves) {
+    return open_tcp_store({.port = port, .serves = serves, .timeout = patience, .secret = secret});
+  };
+  const auto one_has_left = [&] {
+    const auto keys = board(false)->list_keys("troupe/");
+    return std::any_of(keys.begin(), keys.end(),
+                       [](const std::string& key) { return key.ends_with("goodbyes"); });
+  };
+  const scheme mine("board", [&](const rendezvous_request& request) {
+    if (request.rank != 0u) {
+      EXPECT_TRUE(eventually(one_has_left));
+    }
+    return rendezvous_answer{.place = board(request.rank == 0u)};
+  });
+  crowd c(2);
+  c.method = "board://here";
+  c.start(1);
+  decline_rendezvous(c.options(0), "max_threads is 0");
+  const auto told = c.finish()[0];
+  EXPECT_CONTAINS(told.error, "was told what cannot be: max_threads is 0");
 }
 
 TEST(handlers, fail_as_they_like) {

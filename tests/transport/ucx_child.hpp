@@ -1,13 +1,15 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -70,13 +72,13 @@ public:
     close(in[0]);
     close(out[1]);
     input_ = in[1];
-    output_ = fdopen(out[0], "r");
+    output_ = out[0];
     if (failed) throw std::runtime_error("cannot start " + words[0]);
   }
 
   ~child() {
     end_input();
-    std::fclose(output_);
+    close(output_);
     if (pid_ > 0) kill(SIGKILL);
   }
 
@@ -92,11 +94,13 @@ public:
     }
   }
 
-  /// When it lost its peer, by the clock of all processes; waits for that. Of those that echo.
-  std::chrono::steady_clock::time_point lost_at() {
+  /// When it lost its peer, by the clock of all processes; waits for that, `limit` at most. Of
+  /// those that echo.
+  std::chrono::steady_clock::time_point lost_at(std::chrono::milliseconds limit) {
     constexpr std::string_view begin = "lost ";
+    const auto deadline = std::chrono::steady_clock::now() + limit;
     while (true) {
-      const auto text = line();
+      const auto text = line(deadline);
       if (text.starts_with(begin))
         return std::chrono::steady_clock::time_point(
             std::chrono::nanoseconds(std::stoll(text.substr(begin.size()))));
@@ -135,16 +139,37 @@ public:
 
 private:
   // The next one that it writes.
-  std::string line() {
-    std::string text;
-    for (int c = 0; (c = std::fgetc(output_)) != EOF; text += static_cast<char>(c))
-      if (c == '\n') return text;
-    throw std::runtime_error("the peer program ended early");
+  std::string line(std::chrono::steady_clock::time_point deadline =
+                       std::chrono::steady_clock::time_point::max()) {
+    while (true) {
+      if (const auto end = written_.find('\n'); end != written_.npos) {
+        const auto text = written_.substr(0, end);
+        written_.erase(0, end + 1);
+        return text;
+      }
+      if (!may_read(deadline)) throw std::runtime_error("the peer program says nothing");
+      char more[4096];
+      const auto n = read(output_, more, sizeof more);
+      if (n <= 0) throw std::runtime_error("the peer program ended early");
+      written_.append(more, static_cast<std::size_t>(n));
+    }
+  }
+
+  bool may_read(std::chrono::steady_clock::time_point deadline) const {
+    using namespace std::chrono;
+    pollfd p{output_, POLLIN, 0};
+    int n = 0;
+    do {
+      const auto left = ceil<milliseconds>(deadline - steady_clock::now()).count();
+      n = poll(&p, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    } while (n == 0 && steady_clock::now() < deadline);
+    return n > 0;
   }
 
   pid_t pid_ = 0;
   int input_ = -1;
-  std::FILE* output_ = nullptr;
+  int output_ = -1;
+  std::string written_;  // and not yet read as lines
 };
 
 }  // namespace troupe::transport::test

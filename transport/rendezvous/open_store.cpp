@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "messages/error.hpp"
+#include "messages/forked.hpp"
 #include "transport/rendezvous/plan.hpp"
 #include "transport/rendezvous/tcp.hpp"
 
@@ -20,10 +21,23 @@ using namespace std::chrono_literals;
 
 const std::string all_came = "troupe/all workers";
 
+// Says that it has gone.
+class passing {
+public:
+  ~passing() { over_.set_value(); }
+  std::shared_future<void> over() const { return seen_; }
+
+private:
+  std::promise<void> over_;
+  std::shared_future<void> seen_ = over_.get_future().share();
+};
+
 // What one process serves, for all of its users.
 struct served_place {
+  explicit served_place(meeting_place&& p) : place(std::move(p)) {}
+
+  passing end;  // the first, so that all else has gone before
   meeting_place place;
-  forked::home home{};
 };
 
 // One user; the client ends first.
@@ -34,8 +48,16 @@ struct store_user {
 
 // The servers of this process that may be shared, by host and port.
 struct server_table {
+  struct entry {
+    std::weak_ptr<served_place> served;
+    std::shared_future<void> over;
+    forked::home home{};
+
+    bool is_past() const { return !home.here() || over.wait_for(0s) == std::future_status::ready; }
+  };
+
   std::timed_mutex opening;  // one server at a time, so that two users do not both make one
-  std::map<std::string, std::weak_ptr<served_place>> by_place;
+  std::map<std::string, entry> by_place;
 
   static server_table& here() {
     static server_table one;
@@ -74,31 +96,18 @@ rendezvous_plan plan_of(const tcp_store_options& options) {
 }
 
 store_user serve_anew(const rendezvous_plan& plan, bool shared, time_point deadline) {
-  auto place = open_tcp(plan, {}, {}, deadline);
-  if (!place.server)
+  auto place = serve_tcp(plan, {}, {}, deadline);
+  if (!place)
     throw store_error(fmt::format(
         "the store at {} is served already{}", to_string(plan.master),
         shared ? " by another process, or by this one for a user without multi_tenant"
                : "; be a client of it, or set tcp_store_options::multi_tenant in all of a process "
                  "that serve it"));
   store_user out;
-  out.client = std::move(place.client);
-  place.base.reset();
-  out.served = std::make_shared<served_place>(served_place{std::move(place)});
+  out.client = std::move(place->client);
+  place->base.reset();
+  out.served = std::make_shared<served_place>(std::move(*place));
   return out;
-}
-
-// After this process has served there: who has let go of the server last may still be ending it.
-store_user serve_after_another(const rendezvous_plan& plan, time_point deadline) {
-  const auto patience = std::min(deadline, deadline_after(2s));
-  while (true) {
-    try {
-      return serve_anew(plan, true, deadline);
-    } catch (const store_error&) {
-      if (std::chrono::steady_clock::now() >= patience) throw;
-    }
-    std::this_thread::sleep_for(5ms);
-  }
 }
 
 store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
@@ -110,21 +119,26 @@ store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
         fmt::format("the store at {} cannot be served in time: another one is being "
                     "opened by this process",
                     where));
-  const auto found = table.by_place.find(where);
-  if (auto served = found == table.by_place.end() ? nullptr : found->second.lock();
-      served && served->home.here()) {
-    if (plan.secret && !(plan.secret->secret == served->place.secret.value()))
-      throw store_error(
-          fmt::format("this process serves the store at {} with another secret", where));
-    const endpoint at{plan.master.host, served->place.server->port()};
-    auto client = std::make_shared<tcp_store>(at, served->place.secret.value(), deadline);
-    return {std::move(served), std::move(client)};
+  if (const auto found = table.by_place.find(where);
+      found != table.by_place.end() && found->second.home.here()) {
+    if (auto served = found->second.served.lock()) {
+      if (plan.secret && !(plan.secret->secret == served->place.secret.value()))
+        throw store_error(
+            fmt::format("this process serves the store at {} with another secret", where));
+      const endpoint at{plan.master.host, served->place.server->port()};
+      auto client = std::make_shared<tcp_store>(at, served->place.secret.value(), deadline);
+      return {std::move(served), std::move(client)};
+    }
+    // Whoever has let go of the server last may still be ending it.
+    if (found->second.over.wait_until(deadline) != std::future_status::ready)
+      throw store_error(fmt::format(
+          "the store at {} cannot be served in time: this process is still ending the one before",
+          where));
   }
-  const bool before = found != table.by_place.end();
-  if (before) table.by_place.erase(found);
-  auto out = before ? serve_after_another(plan, deadline) : serve_anew(plan, true, deadline);
+  std::erase_if(table.by_place, [](const auto& one) { return one.second.is_past(); });
+  auto out = serve_anew(plan, true, deadline);
   // Any free port is each user's own.
-  if (plan.master.port != 0) table.by_place[where] = out.served;
+  if (plan.master.port != 0) table.by_place[where] = {out.served, out.served->end.over()};
   return out;
 }
 

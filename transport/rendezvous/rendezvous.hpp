@@ -27,7 +27,8 @@ roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options
 /// For a rank that cannot come, since something is wrong with what it was told: the others get
 /// rendezvous_error with `why` at once, instead of waiting for it; so they do if it was told
 /// another world size than they were. Takes three seconds at most where nobody is to be found, and
-/// never throws: who calls it has an error to throw.
+/// never throws: who calls it has an error to throw. A rendezvous handler is asked first, with two
+/// seconds as its timeout, and takes as long as it does; so do the calls of a store that it gives.
 void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept;
 
 }  // namespace troupe::transport

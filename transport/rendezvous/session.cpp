@@ -130,8 +130,10 @@ void rendezvous_session::close(std::chrono::milliseconds limit,
 
 void rendezvous_session::give_up(std::chrono::milliseconds limit) noexcept {
   // The file goes with the last that has it open, and a server with its rank, and with it the
-  // reason why this failed: a rank that is only now about to come would wait there for nobody.
-  const auto for_latecomers = place_.file || place_.server ? std::min(limit, latecomer_limit) : 0ms;
+  // reason why this failed: a rank that is only now about to come would wait there for nobody. Who
+  // keeps a store that the program has given is not known, so it may be this rank.
+  const bool others_keep_it = place_.client && !place_.server;
+  const auto for_latecomers = others_keep_it ? 0ms : std::min(limit, latecomer_limit);
   end(goodbye_limit_after_failure, for_latecomers, drain_limit, {});
 }
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "messages/error.hpp"
 #include "messages/log.hpp"
@@ -112,6 +113,13 @@ connect_result keep_address(const socket_address& address) {
   return {std::move(fd), 0};
 }
 
+void connect_to(meeting_place& place, const endpoint& where, const secret_source& source,
+                time_point deadline) {
+  place.client = std::make_shared<tcp_store>(where, source, deadline);
+  place.base = place.client;
+  place.secret = place.client->secret();
+}
+
 // Strangers shall not take the descriptors that the rank itself needs.
 tcp_store_server::limits limits_here() {
   tcp_store_server::limits limits;
@@ -148,33 +156,37 @@ name_listener listen_on_name(const std::vector<socket_address>& addresses) {
   return out;
 }
 
+std::optional<meeting_place> serve_tcp(const rendezvous_plan& plan,
+                                       const rendezvous_options& options, store_contents contents,
+                                       time_point deadline) {
+  auto name = listen(plan, listen_addresses(plan, deadline), deadline);
+  if (!name.fd) return std::nullopt;
+  meeting_place out;
+  const auto here = local_address(name.fd.get());
+  const auto secret = plan.secret ? plan.secret->secret : job_secret();
+  // Before the server takes anybody in: who has found the secret is not turned away.
+  if (!plan.secret && plan.agree == rendezvous_plan::agreement::folder)
+    out.published = std::make_shared<published_secret>(
+        plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
+  out.server = std::make_shared<tcp_store_server>(std::move(name.fd), secret, limits_here(),
+                                                  std::move(contents));
+  out.kept = std::make_shared<std::vector<unique_fd>>(std::move(name.kept));
+  auto where = plan.master;
+  where.port = out.server->port();
+  if (plan.listen_address) where.host = *plan.listen_address;
+  if (here.is_any()) where.host = "127.0.0.1";
+  if (options.on_listening) options.on_listening(where.port);
+  connect_to(
+      out, where, [secret] { return secret; }, deadline);
+  return out;
+}
+
 meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,
                        store_contents contents, time_point deadline) {
+  if (plan.rank == 0 && !plan.newcomer)
+    if (auto out = serve_tcp(plan, options, std::move(contents), deadline)) return std::move(*out);
   meeting_place out;
-  auto where = plan.master;
-  auto source = source_of(plan);
-  if (plan.rank == 0 && !plan.newcomer) {
-    const auto addresses = listen_addresses(plan, deadline);
-    if (auto name = listen(plan, addresses, deadline); name.fd) {
-      const auto here = local_address(name.fd.get());
-      const auto secret = plan.secret ? plan.secret->secret : job_secret();
-      // Before the server takes anybody in: who has found the secret is not turned away.
-      if (!plan.secret && plan.agree == rendezvous_plan::agreement::folder)
-        out.published = std::make_shared<published_secret>(
-            plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
-      source = [secret] { return secret; };
-      out.server = std::make_shared<tcp_store_server>(std::move(name.fd), secret, limits_here(),
-                                                      std::move(contents));
-      out.kept = std::make_shared<std::vector<unique_fd>>(std::move(name.kept));
-      where.port = out.server->port();
-      if (plan.listen_address) where.host = *plan.listen_address;
-      if (here.is_any()) where.host = "127.0.0.1";
-      if (options.on_listening) options.on_listening(where.port);
-    }
-  }
-  out.client = std::make_shared<tcp_store>(where, source, deadline);
-  out.base = out.client;
-  out.secret = out.client->secret();
+  connect_to(out, plan.master, source_of(plan), deadline);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "transport/rendezvous/plan.hpp"
@@ -19,7 +20,13 @@ struct name_listener {
 /// one could stand between a rank and rank 0. One that is in use is no reason to go to the next.
 name_listener listen_on_name(const std::vector<socket_address>& addresses);
 
-/// The way to the store of `plan`'s rank 0. Rank 0 serves it, with `contents` in it from the start;
+/// Serves the store of `plan` here, with `contents` in it from the start. Nothing if this very job
+/// is served there already. Throws store_error.
+std::optional<meeting_place> serve_tcp(const rendezvous_plan& plan,
+                                       const rendezvous_options& options, store_contents contents,
+                                       time_point deadline);
+
+/// The way to the store of `plan`'s rank 0. Rank 0 serves it (serve_tcp);
 /// if this very job is served there already (rank 0 came twice, or an earlier run winds down), it
 /// joins as a client and will find out. Throws store_error.
 meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,

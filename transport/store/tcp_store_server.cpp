@@ -186,7 +186,6 @@ void tcp_store_server::impl::drop(std::uint64_t id) {
   auto& c = *found->second;
   set_timer(c, std::nullopt);
   desk_.forget(id);
-  take_up_woken();
   queued_ -= c.output_left();
   if (strangers_.erase(id) == 0) tally_.has_clients(--clients_);
   connections_.erase(found);

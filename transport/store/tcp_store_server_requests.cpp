@@ -99,7 +99,6 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
   auto reply = c.request.what == store_request::op::status
                    ? status()
                    : desk_.answer(c.id, c.request, last_chance || !c.timer);
-  take_up_woken();
   if (!reply) return true;
   set_timer(c, std::nullopt);
   auto out = with_length(encode(*reply));
@@ -126,7 +125,7 @@ void tcp_store_server::impl::take_up_woken() {
 }
 
 void tcp_store_server::impl::serve_due() {
-  while (!due_.empty() && queued_ <= limits_.reply_bytes) {
+  for (take_up_woken(); !due_.empty() && queued_ <= limits_.reply_bytes; take_up_woken()) {
     const auto found = connections_.find(due_.front());
     due_.pop_front();
     if (found == connections_.end() || found->second->at != stage::waiting) continue;
