@@ -1,6 +1,7 @@
 #include "actors/answer_state.hpp"
 
 #include "actors/current.hpp"
+#include "messages/error.hpp"
 
 namespace troupe::detail {
 
@@ -28,9 +29,15 @@ void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
   try {
     border handles(actors_, peer_);
     decoder in(message.body(), message.tensors(), &handles);
-    (void)receive_crossing(actors_, message, in, peer_);
-    if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, message);
-    read(in, handles);
+    try {
+      (void)receive_crossing(actors_, message, in, peer_);
+      if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, message);
+    } catch (const decode_error&) {
+      throw;
+    } catch (const error&) {
+      answer.set_exception(std::current_exception());
+    }
+    read(in, handles);  // also of what is refused: references and handles may be in it
   } catch (...) {
     answer.set_exception(std::current_exception());
   }

@@ -9,8 +9,10 @@ namespace troupe {
 
 /// What the calling thread has been asked for.
 struct call_info {
-  worker_info from;         ///< the node that asks; of an actor's message within a node, that node
-  std::string function;     ///< the function, as errors name it; of a message, its type
+  worker_info from;  ///< the node that asks; of an actor's message within a node, that node
+  /// The function, as errors name it; in an operator, its name without the overload; of a message,
+  /// its type.
+  std::string function;
   std::uint64_t actor = 0;  ///< the id of the actor whose handler this is; 0: a function's call
   /// When who asks gives it up, by this node's clock: its limit, counted from the arrival here. A
   /// tick of the system (at most 10 ms) early, and as late as the message was under way. Empty:

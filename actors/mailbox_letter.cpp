@@ -110,7 +110,8 @@ actor_turn::~actor_turn() {
 }
 
 message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept
-    : before_(std::exchange(place_here, {place_here.actor, &asked, nullptr, false})) {
+    : before_(std::exchange(place_here, {place_here.actor, &asked, nullptr, false})),
+      collected_nothing_(!collecting::here()) {
   if (!before_.thread_is_clean) clean_thread_state();
   if (!what.mid.is_response()) {
     if (process_is_profiled.load(std::memory_order_relaxed))
@@ -122,6 +123,7 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
 
 message_scope::~message_scope() {
   profile_ = nullptr;
+  if (collected_nothing_) collecting::leave();  // a profile of a coroutine that waits now
   leave_letter();
   place_here = before_;
   place_here.thread_is_clean = false;

@@ -117,6 +117,7 @@ public:
 
 private:
   const actor_place before_;
+  const bool collected_nothing_;               // for a profile of the thread
   std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
 };
 

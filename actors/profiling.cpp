@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "actors/profiling/call_profile.hpp"
@@ -49,7 +50,8 @@ void put_into(std::vector<profile_event>& events, std::int64_t began, std::int64
 /// and its peer be lost while it begins, on other threads each. Thread-safe.
 class profiled_call {
 public:
-  explicit profiled_call(at::StepCallbacks&& callbacks) : range_(std::move(callbacks)) {
+  explicit profiled_call(at::StepCallbacks&& callbacks) {
+    range_.emplace(std::move(callbacks));
     if (auto* const here = collecting::here()) {
       if (!here->asks_callees) return;
       events_ = here->shared_from_this();
@@ -65,19 +67,23 @@ public:
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     name_ = std::move(name);
-    range_.before(std::string_view(name_), number);
-    range_._setAsync();
+    range_->before(std::string_view(name_), number);
+    range_->_setAsync();
     began_ = profile_time();
   }
 
   // The legacy profiler looks for itself on the thread that ends a range. Others may have gone by
-  // then, and must not be found.
+  // then, and must not be found. Profiles are let go of, though the answer may come much later.
   void end() noexcept {
     const std::lock_guard lock(mutex_);
     if (std::exchange(ended_, true)) return;
-    std::optional<c10::DebugInfoGuard> as_caller;
-    if (legacy_) as_caller.emplace(legacy_);
-    range_.end();
+    {
+      std::optional<c10::DebugInfoGuard> as_caller;
+      if (legacy_) as_caller.emplace(legacy_);
+      range_.reset();
+    }
+    events_ = nullptr;
+    legacy_ = nullptr;
   }
 
   /// Of what comes after the end nothing is taken.
@@ -97,7 +103,7 @@ public:
 private:
   std::mutex mutex_;
   bool ended_ = false;
-  at::RecordFunction range_;
+  std::optional<at::RecordFunction> range_;
   std::optional<profile_options> wanted_;
   std::shared_ptr<event_collector> events_;
   std::shared_ptr<c10::ThreadLocalDebugInfo> legacy_;  // of the thread that calls

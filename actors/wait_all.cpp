@@ -1,14 +1,21 @@
 #include "actors/wait_all.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "actors/futex.hpp"
 
 namespace troupe::detail {
 
 void calls_to_await::add(std::shared_ptr<future_core> call) {
+  // Goes last: a value may make calls as it ends, which come here.
+  std::vector<std::shared_ptr<future_core>> answered;
   if (calls_.size() >= most_) {
-    std::erase_if(calls_, [](const auto& one) { return one->ready() && !one->failure(); });
+    const auto first = std::stable_partition(calls_.begin(), calls_.end(), [](const auto& one) {
+      return !one->ready() || one->failure();
+    });
+    answered.assign(std::move_iterator(first), std::move_iterator(calls_.end()));
+    calls_.erase(first, calls_.end());
     most_ = std::max<std::size_t>(64, 2 * calls_.size());
   }
   calls_.push_back(std::move(call));

@@ -2,6 +2,7 @@
 
 #include "autograd/context.hpp"
 #include "autograd/context_table.hpp"
+#include "messages/forked.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -25,9 +26,10 @@ std::shared_ptr<default_scope> default_scope::open(const node& here) {
 }
 
 void default_scope::close() noexcept {
+  if (forked::from_nodes()) return;  // where the locks may be held
   opened_->end();
   (void)troupe::detail::current_context();  // which the thread lets go of now, if it is this one
-  if (!here_.core().is_open()) return;      // nor in a forked process, where the lock may be held
+  if (!here_.core().is_open()) return;
   std::shared_ptr<participant> last;
   {
     const std::lock_guard lock(mutex_);

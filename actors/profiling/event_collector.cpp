@@ -1,5 +1,6 @@
 #include "actors/profiling/event_collector.hpp"
 
+#include <c10/util/Exception.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 #include <torch/csrc/profiler/util.h>
 
@@ -80,6 +81,21 @@ public:
 
 }  // namespace
 
+namespace {
+
+// Of the calling thread; and none if something has been put above it since.
+void take_memory_meter_away() noexcept {
+  constexpr auto kind = c10::DebugInfoKind::PROFILER_STATE;
+  if (!dynamic_cast<memory_meter*>(c10::ThreadLocalDebugInfo::get(kind))) return;
+  try {
+    c10::ThreadLocalDebugInfo::_pop(kind);
+  } catch (const c10::Error&) {
+    // What is above it goes back to it, and it counts for nobody.
+  }
+}
+
+}  // namespace
+
 std::int64_t profile_time() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -135,6 +151,7 @@ void collecting::leave() noexcept {
   for (auto& callback : collected.callbacks)
     if (callback != at::INVALID_CALLBACK_HANDLE)
       at::removeCallback(std::exchange(callback, at::INVALID_CALLBACK_HANDLE));
+  take_memory_meter_away();
 }
 
 event_collector* collecting::turn_to(event_collector* into) noexcept {
@@ -146,8 +163,8 @@ collecting::collecting(std::shared_ptr<event_collector> into)
   // Another profiler that is at work here would take the meter for a state of its own.
   if (!before_ && into_->what.memory && !at::hasThreadLocalCallbacks() &&
       !c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE))
-    memory_ = std::make_unique<c10::DebugInfoGuard>(c10::DebugInfoKind::PROFILER_STATE,
-                                                    std::make_shared<memory_meter>());
+    c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE,
+                                     std::make_shared<memory_meter>());
   const bool shapes = into_->what.shapes;
   if (auto& callback = collected.callbacks[shapes]; callback == at::INVALID_CALLBACK_HANDLE) {
     auto what = shapes ? at::RecordFunctionCallback(&range_begins<true>, &range_ends)
@@ -164,11 +181,11 @@ collecting::~collecting() {
     if (registered_)
       at::removeCallback(
           std::exchange(collected.callbacks[into_->what.shapes], at::INVALID_CALLBACK_HANDLE));
+    if (!before_) take_memory_meter_away();
     return;
   }
-  // The thread has left it, or is another one, which may still look at it, whenever that is. Its
-  // debug info is not this thread's to restore.
-  (void)memory_.release();
+  // The thread has left it, or is another one, which may still look at it, whenever that is: it
+  // leaves it then.
   if (thread_ == &collected) return;
   into_->kept_ = into_;
   if (into_->abandoned_.exchange(true)) into_->kept_ = nullptr;

@@ -81,7 +81,6 @@ private:
   const void* const thread_;
   event_collector* const before_;
   bool registered_ = false;
-  std::unique_ptr<c10::DebugInfoGuard> memory_;
 };
 
 }  // namespace troupe::detail

@@ -22,7 +22,8 @@ class event_collector;
 /// of functions and operators that it makes (`rpc_sync`, `rpc_async`, `remote`; not messages to
 /// actors): each as a range, until its answer has come, and in it what its callee has done, with
 /// the callee's rank. That is recorded there while the call waits for its answer, and comes with
-/// it, also of calls that the callee makes in turn.
+/// it, also of calls that the callee makes in turn. It ends early in a coroutine that waits: the
+/// thread goes on with something else. The first 2^20 events are kept.
 class profile {
 public:
   /// A profile of the calling thread, whose events are said to be of node `of`. Throws

@@ -328,6 +328,7 @@ private:
                                   out.put(id());
                                   detail::write_arguments<wire>(out, handles, args...);
                                 }));
+      if (core_->creates()) core_->add_waiting(state);
       return future<answer>(std::move(state));
     }
   }

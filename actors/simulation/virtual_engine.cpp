@@ -7,6 +7,7 @@
 #include "actors/caf_host.hpp"
 #include "actors/current.hpp"
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/event_collector.hpp"
 #include "actors/simulation/trace.hpp"
 #include "actors/thread_identity.hpp"
 #include "actors/thread_state.hpp"
@@ -216,6 +217,7 @@ void virtual_engine::run(caf::resumable* job) {
     turn.emplace(*static_cast<caf::scheduled_actor*>(job));
   const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
   turn.reset();
+  detail::collecting::leave();
   detail::clear_current_errand();  // of another job
   switch (left) {
     case caf::resumable::resume_later: push(job); break;

@@ -8,6 +8,7 @@
 
 #include "actors/current.hpp"
 #include "actors/mailbox_letter.hpp"
+#include "actors/profiling/event_collector.hpp"
 #include "actors/thread_state.hpp"
 #include "actors/threads/thread_engine_internal.hpp"
 
@@ -181,6 +182,7 @@ void thread_engine::run(caf::resumable* job, engine_unit& unit) {
   self.actor = nullptr;
   if (forked::from_nodes()) forked::end_handler("a handler");
   turn.reset();
+  detail::collecting::leave();  // a profile of a coroutine that waits now
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

@@ -138,6 +138,7 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
     self.may_block = true;
     body(what);
     if (forked::from_nodes()) forked::end_handler("a handler");
+    if (!profile) detail::collecting::leave();  // a profile of a coroutine that waits now
     self.may_block = false;
   }
   self.expected = expected;

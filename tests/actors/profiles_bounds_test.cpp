@@ -16,6 +16,16 @@
 #include "tests/actors/profiling_testing.hpp"
 
 namespace troupe::test {
+
+struct wait_first {};
+TROUPE_MESSAGE(wait_first)
+struct hold {
+  std::string there;
+};
+TROUPE_MESSAGE(hold, there)
+struct look {};
+TROUPE_MESSAGE(look)
+
 namespace {
 
 class bounds_of_profiles : public on_networks {};
@@ -34,11 +44,13 @@ std::size_t sums_in_a_profile_of(const node& of) {
 
 TEST(a_profile, that_ends_on_another_thread_leaves_its_own_alone) {
   auto nodes = local_nodes({"a"});
-  auto one = std::make_unique<profile>(nodes[0]);
-  std::thread([&] { one = nullptr; }).join();
-  const auto x = at::ones({2});
-  for (int i = 0; i < 100; ++i) (void)(x + x);
-  EXPECT_EQ(sums_in_a_profile_of(nodes[0]), 1u);
+  for (const bool memory : {false, true}) {
+    auto one = std::make_unique<profile>(nodes[0], profile_options{.memory = memory});
+    std::thread([&] { one = nullptr; }).join();
+    const auto x = at::ones({2});
+    for (int i = 0; i < 100; ++i) (void)(x + x);
+    EXPECT_EQ(sums_in_a_profile_of(nodes[0]), 1u);
+  }
   shut_down(nodes);
 }
 
@@ -65,6 +77,34 @@ TEST_P(bounds_of_profiles, end_where_a_coroutine_waits) {
   let_go = true;
   EXPECT_EQ(held.get(), 1);
   for (int i = 0; i < 200; ++i) EXPECT_TRUE(nodes[0].rpc_sync<&can_be_profiled>("b"));
+  shut_down(nodes);
+}
+
+std::atomic<bool> all_sent{false};
+
+using profiled_actor = actor<answers<wait_first, bool>, answers<hold, bool>, answers<look, bool>>;
+profiled_actor::behavior_type profiles_itself() {
+  return {[](const wait_first&) { return eventually([] { return all_sent.load(); }); },
+          [](const hold& what) {
+            (void)hold_a_profile(what.there);
+            return holds.load();
+          },
+          [](const look&) { return can_be_profiled(); }};
+}
+
+// Its next message is another one's, also in the same turn.
+TEST_P(bounds_of_profiles, end_where_a_handler_of_an_actor_ends) {
+  auto nodes = start({"a", "b"});
+  holds = let_go = all_sent = false;
+  const auto self = nodes[1].spawn(profiles_itself);
+  const auto first = troupe::request(self, wait_first{});
+  const auto second = troupe::request(self, hold{"a"});
+  const auto third = troupe::request(self, look{});
+  all_sent = true;
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+  EXPECT_TRUE(third.get());
+  let_go = true;
   shut_down(nodes);
 }
 

@@ -175,15 +175,19 @@ TEST_P(rrefs, whose_creation_has_failed_are_asked_for_no_longer) {
   auto nodes = start({"a", "b"});
   {
     const auto r = nodes[0].remote<&never_there>("b", timeout(100ms));
-    future<int> fetched;
+    future<int> fetched, called;
     try {
       fetched = r.to_here_async(timeout(0s));
+      called = r.rpc_async<&doubled>(timeout(0s));
     } catch (const rpc_timeout&) {  // it has passed already
     }
     EXPECT_THAT(fault_of<rpc_timeout>([&] { r.created().get_for(patience); }).text,
                 testing::HasSubstr("RRef creation via rpc.remote() timed out"));
     if (fetched.valid()) {
       EXPECT_THROW(fetched.get(), rpc_timeout);
+    }
+    if (called.valid()) {
+      EXPECT_THROW(called.get(), rpc_timeout);
     }
     EXPECT_TRUE(eventually([&] { return nodes[0].debug_info().calls_in_flight == 0; }));
   }

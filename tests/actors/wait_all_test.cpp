@@ -11,6 +11,20 @@ namespace troupe::test {
 struct spoil {};
 TROUPE_MESSAGE(spoil)
 
+// Says so when it ends, where it is told to.
+struct farewell {
+  int to = 0;
+  farewell() = default;
+  explicit farewell(int x) : to(x) {}
+  farewell(const farewell&) = default;
+  farewell& operator=(const farewell&) = default;
+  ~farewell();
+
+  static inline std::atomic<const node*> from{nullptr};
+  static inline std::thread::id here{};
+};
+TROUPE_MESSAGE(farewell, to)
+
 namespace {
 
 class waiting_for_all : public on_networks {};
@@ -27,6 +41,9 @@ void fail_after(int milliseconds, const std::string& text) {
   ++done;
   throw std::out_of_range(text);
 }
+void hear_farewell(int) { ++done; }
+farewell farewell_to(int x) { return farewell(x); }
+
 int pass_the_door(int x) {
   shared_door::current()->pass();
   return x;
@@ -173,6 +190,21 @@ TEST_P(waiting_for_all, keeps_no_answers_but_errors) {
   shut_down(nodes);
 }
 
+// A value that makes a call as it ends, while answers are let go of.
+TEST_P(waiting_for_all, may_be_told_of_calls_by_values_that_end) {
+  auto nodes = start({"a", "b"});
+  done = 0;
+  wait_all([&] {
+    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&farewell_to>("b", i).wait();
+    farewell::here = std::this_thread::get_id();
+    farewell::from = &nodes[0];
+    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&farewell_to>("b", i).wait();
+    farewell::from = nullptr;
+  });
+  EXPECT_GT(done, 0);
+  shut_down(nodes);
+}
+
 TEST_P(waiting_for_all, knows_requests_rrefs_operators_and_futures_as_arguments) {
   auto nodes = start({"a", "b"});
   const auto& a = nodes[0];
@@ -204,4 +236,10 @@ TEST_P(waiting_for_all, knows_requests_rrefs_operators_and_futures_as_arguments)
 }
 
 }  // namespace
+
+farewell::~farewell() {
+  const auto* const node = from.load();
+  if (node && std::this_thread::get_id() == here) node->rpc_async<&hear_farewell>("b", to);
+}
+
 }  // namespace troupe::test

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <optional>
+#include <utility>
 
 #include "tests/actors/job.hpp"
 #include "tests/autograd/asked_actors.hpp"
@@ -162,6 +163,22 @@ TEST_P(losses, are_errors_if_asked) {
     }
   }
   elsewhere([&] { nodes[0].rpc_sync<&twice>("b", leaf()); });
+  shut_down(nodes);
+}
+
+std::pair<at::Tensor, rref<int>> weight_and_reference(int x) {
+  return {leaf(), this_node().make_rref(x)};
+}
+
+// Its references are given back all the same.
+TEST_P(losses, of_an_answer_that_is_refused_leave_nothing) {
+  auto nodes = two_nodes(lost_gradient::fail);
+  {
+    const context c(nodes[0]);
+    elsewhere(
+        [&] { EXPECT_THROW(nodes[0].rpc_sync<&weight_and_reference>("b", 1), invalid_argument); });
+  }
+  EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().owner_rrefs == 0; }));
   shut_down(nodes);
 }
 
