@@ -1,6 +1,7 @@
 #include "actors/operators/served_operator.hpp"
 
 #include <array>
+#include <iterator>
 
 #include "actors/current.hpp"
 #include "actors/node_core.hpp"
@@ -195,11 +196,16 @@ std::string name_of_operator(decoder& in, bool creates) {
 
 const bool operator_answer::registered = add_function(function_entry_of<operator_answer>());
 
+// Names them, and reads none: they may be initialised after who asks.
 bool serves_operators() {
-  return operator_answer::registered && operator_creation<op_result>::registered &&
-         operator_creation<at::Tensor>::registered && operator_creation<bool>::registered &&
-         operator_creation<std::int64_t>::registered && operator_creation<double>::registered &&
-         operator_creation<std::vector<at::Tensor>>::registered;
+  static constexpr const bool* all[] = {&operator_answer::registered,
+                                        &operator_creation<op_result>::registered,
+                                        &operator_creation<at::Tensor>::registered,
+                                        &operator_creation<bool>::registered,
+                                        &operator_creation<std::int64_t>::registered,
+                                        &operator_creation<double>::registered,
+                                        &operator_creation<std::vector<at::Tensor>>::registered};
+  return std::size(all) > 0;
 }
 
 }  // namespace troupe::detail
