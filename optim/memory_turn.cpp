@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <shared_mutex>
 
+#include "optim/shared_memory.hpp"
+
 namespace troupe::detail {
 
 namespace {
@@ -47,9 +49,11 @@ void memory_turn::give_up() {
 
 void memory_turn::take() {
   lock(which_);
+  if (which_ == how::alone) leave_memory_to_aliases();
   while (which_ == how::side_by_side && copy_lazy_storages(true)) {
     unlock(which_);
     lock(how::alone);
+    leave_memory_to_aliases();
     copy_lazy_storages(false);
     unlock(how::alone);
     lock(which_);
@@ -59,25 +63,30 @@ void memory_turn::take() {
 
 void memory_turn::lock(how which) {
   for (const auto i : places_) {
-    if (which == how::alone)
-      locks()[i].lock();
-    else
+    if (which == how::side_by_side)
       locks()[i].lock_shared();
+    else
+      locks()[i].lock();
   }
 }
 
 void memory_turn::unlock(how which) {
   for (const auto i : places_) {
-    if (which == how::alone)
-      locks()[i].unlock();
-    else
+    if (which == how::side_by_side)
       locks()[i].unlock_shared();
+    else
+      locks()[i].unlock();
   }
+}
+
+void memory_turn::leave_memory_to_aliases() const {
+  for (const auto& one : storages_) detail::leave_memory_to_aliases(one);
 }
 
 bool memory_turn::copy_lazy_storages(bool only_look) const {
   bool any = false;
   for (const auto& one : storages_) {
+    any |= has_aliases(one);
     if (!c10::impl::cow::is_cow_data_ptr(one.data_ptr())) continue;
     any = true;
     if (!only_look) (void)one.unsafeGetStorageImpl()->mutable_data();

@@ -14,10 +14,15 @@ namespace troupe::detail {
 /// the address of the storage chooses. They hold nothing.
 class memory_turn {
 public:
-  enum class how { alone, side_by_side };
+  enum class how {
+    alone,         ///< to write
+    side_by_side,  ///< to write beside others
+    to_share,      ///< alone, to give out aliases of the memory
+  };
 
-  /// Waits. Undefined tensors, and those without a storage, are left out. Beside others no storage
-  /// is one that is copied when it is written: it has been copied before.
+  /// Waits. Undefined tensors, and those without a storage, are left out. Who is to write finds no
+  /// memory that has aliases (shared_memory.hpp): it has been copied before; and beside others no
+  /// storage is one that libtorch copies when it is written.
   memory_turn(const std::vector<at::Tensor>& whose, how which);
   ~memory_turn();
   memory_turn(const memory_turn&) = delete;
@@ -31,6 +36,7 @@ private:
   void lock(how which);
   void unlock(how which);
   bool copy_lazy_storages(bool only_look) const;
+  void leave_memory_to_aliases() const;
 
   std::vector<c10::Storage> storages_;
   std::vector<std::size_t> places_;  // sorted, each once

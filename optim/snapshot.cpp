@@ -1,27 +1,32 @@
 #include "optim/snapshot.hpp"
 
-#include <ATen/Functions.h>
-#include <c10/core/impl/COW.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "optim/memory_turn.hpp"
+#include "optim/shared_memory.hpp"
 
 namespace troupe {
 
 namespace {
 
-bool can_be_lazy(const at::Tensor& x) {
-  if (!x.has_storage() || x.layout() != c10::kStrided) return false;
-  const auto& storage = *x.storage().unsafeGetStorageImpl();
-  return c10::impl::cow::is_cow_data_ptr(storage.data_ptr()) ||
-         c10::impl::cow::has_simple_data_ptr(storage);
-}
+// Its gradient is the parameter's.
+struct alias_of_parameter : torch::autograd::Function<alias_of_parameter> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& parameter) {
+    return detail::alias_of_memory(parameter);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return gradients;
+  }
+};
 
 }  // namespace
 
 at::Tensor snapshot(const at::Tensor& parameter) {
   if (!parameter.defined()) throw invalid_argument("a snapshot of an undefined tensor");
-  const detail::memory_turn turn({parameter}, detail::memory_turn::how::alone);
-  return can_be_lazy(parameter) ? at::_lazy_clone(parameter) : parameter.clone();
+  const detail::memory_turn turn({parameter}, detail::memory_turn::how::to_share);
+  if (!parameter.has_storage() || parameter.layout() != c10::kStrided) return parameter.clone();
+  return alias_of_parameter::apply(parameter);
 }
 
 at::Tensor snapshot(const rref<at::Tensor>& parameter) { return snapshot(parameter.local_value()); }

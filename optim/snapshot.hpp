@@ -13,7 +13,8 @@ namespace troupe {
 /// Thread-safe, also beside the steps of distributed optimizers. A step that makes a copy leaves
 /// the old memory to the snapshot: whoever else reads the parameter beside steps must read it
 /// through snapshots as well, or may read memory that has gone. Nobody else may write it in place
-/// meanwhile. Throws invalid_argument for an undefined tensor.
+/// meanwhile, nor the snapshot, which would write the parameter. Throws invalid_argument for an
+/// undefined tensor.
 at::Tensor snapshot(const at::Tensor& parameter);
 
 /// The same on the parameter's owner. Throws invalid_argument elsewhere.
