@@ -28,8 +28,7 @@ void refuse_pass_within_itself(const node& here, const std::shared_ptr<participa
 
 /// What libtorch's own `backward` does, over nodes: starts with `gradient` of the one root, which
 /// has its sizes (undefined: with one, and the root is a scalar), and adds the gradients of leaves
-/// to their .grad, on all nodes. Mode smart. Not within a
-/// pass of the same context.
+/// to their .grad, on all nodes. Mode smart. Not within a pass of the same context.
 void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
                     const at::Tensor& root, const at::Tensor& gradient, const pass_options& how);
 

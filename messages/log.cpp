@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "messages/utf8.hpp"
+
 namespace troupe {
 
 namespace {
@@ -16,15 +18,11 @@ bool is_plain(char c) noexcept { return (c >= 0x20 && c < 0x7f) || c == '\t'; }
 // How many bytes the character at the start of `text` has; 0 for what is no UTF-8, and for control
 // characters, those of two bytes (U+0080 to U+009F) included.
 std::size_t printable_bytes(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return is_plain(text[0]);
-  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool control = byte(0) == 0xc2 && byte(1) < 0xa0;
-  const bool overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
-  return control || overlong ? 0 : length;
+  const auto length = bytes_of_character(text);
+  const bool control = length == 1   ? !is_plain(text[0])
+                       : length == 2 ? text.substr(0, 2) < "\xc2\xa0"
+                                     : false;
+  return control ? 0 : length;
 }
 
 // A text may come from another node, and shall not tell a terminal what to do: what is not

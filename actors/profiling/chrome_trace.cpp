@@ -8,26 +8,11 @@
 #include <ostream>
 
 #include "actors/profiling/event_collector.hpp"
+#include "messages/utf8.hpp"
 
 namespace troupe {
 
 namespace {
-
-// How many bytes the first character takes; 0: it is none of UTF-8.
-std::size_t bytes_of_character(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto length = byte(0) < 0x80 ? 1u : byte(0) < 0xe0 ? 2u : byte(0) < 0xf0 ? 3u : 4u;
-  if (length == 1) return 1;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  // No longer than needed, no surrogate, not beyond the last.
-  const auto first_two = byte(0) << 8 | byte(1);
-  const bool odd = first_two < 0xc280 || (first_two >= 0xe000 && first_two < 0xe0a0) ||
-                   (first_two >= 0xeda0 && first_two < 0xee00) ||
-                   (first_two >= 0xf000 && first_two < 0xf090) || first_two >= 0xf490;
-  return odd ? 0 : length;
-}
 
 // Names come from other nodes, too.
 std::string json_text(std::string_view text) {

@@ -79,10 +79,6 @@ public:
   }
 };
 
-}  // namespace
-
-namespace {
-
 // Of the calling thread; and none if something has been put above it since.
 void take_memory_meter_away() noexcept {
   constexpr auto kind = c10::DebugInfoKind::PROFILER_STATE;

@@ -44,6 +44,17 @@ protected:
   const log_lines lines;
 };
 
+// worker1 is lost while the others wait at the end, worker0 for the answer to `call`.
+void expect_a_loss_of_one(simulation& lab, const future<void>& first, const future<void>& third,
+                          const future<int>& call) {
+  lab.sleep(1s);
+  lab.crash(1);
+  EXPECT_THAT(fault_of<peer_lost>([&] { first.get(); }).text,
+              HasSubstr("worker1 was lost before it had answered a call"));
+  EXPECT_NO_THROW(third.get());
+  EXPECT_THROW(call.get(), peer_lost);
+}
+
 TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhere) {
   const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms));
   const auto of_a_handler = nodes[0].rpc_async<&ask_another>(2, 1u, timeout(0ms));
@@ -96,12 +107,7 @@ TEST_F(losses_at_the_end, of_calls_that_waited_for_an_argument_are_thrown) {
   const auto first = shut_down_aside(nodes[0]);
   const auto third = shut_down_aside(nodes[2]);
   argument.set_value(1);
-  lab.sleep(1s);
-  lab.crash(1);
-  EXPECT_THAT(fault_of<peer_lost>([&] { first.get(); }).text,
-              HasSubstr("worker1 was lost before it had answered a call"));
-  EXPECT_NO_THROW(third.get());
-  EXPECT_THROW(call.get(), peer_lost);
+  expect_a_loss_of_one(lab, first, third, call);
 }
 
 TEST_F(losses_at_the_end, of_a_node_that_has_come_back_are_told_as_such) {
@@ -152,12 +158,7 @@ TEST(ends, that_fail_in_several_ways_throw_the_gravest_and_log_the_others) {
   const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms));
   const auto first = lab.spawn([node = nodes[0]] { node.shutdown(); });
   const auto third = lab.spawn([node = nodes[2]] { node.shutdown(); });
-  lab.sleep(1s);
-  lab.crash(1);
-  EXPECT_THAT(fault_of<peer_lost>([&] { first.get(); }).text,
-              HasSubstr("worker1 was lost before it had answered a call"));
-  EXPECT_NO_THROW(third.get());
-  EXPECT_THROW(call.get(), peer_lost);
+  expect_a_loss_of_one(lab, first, third, call);
   EXPECT_EQ(lines.with("worker0 still has 1 rref at the shutdown"), 1) << lines.text();
   unkept.clear();
 }
