@@ -1,9 +1,9 @@
-#include "autograd/context.hpp"
+#include "troupe/autograd/context.hpp"
 
 #include <fmt/format.h>
 
-#include "actors/opened_context.hpp"
-#include "autograd/context_table.hpp"
+#include "troupe/actors/scheduler/opened_context.hpp"
+#include "troupe/autograd/context/context_table.hpp"
 
 namespace troupe::autograd {
 

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "autograd/distributed_pass.hpp"
-#include "autograd/recorded_graph.hpp"
+#include "troupe/autograd/pass/distributed_pass.hpp"
+#include "troupe/autograd/context/recorded_graph.hpp"
 
 namespace troupe::autograd {
 

@@ -1,6 +1,6 @@
-#include "autograd/default_context.hpp"
+#include "troupe/autograd/default_context.hpp"
 
-#include "autograd/default_scope.hpp"
+#include "troupe/autograd/default_scope.hpp"
 
 namespace troupe::autograd {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd/context.hpp"
+#include "troupe/autograd/context.hpp"
 
 namespace troupe::autograd {
 

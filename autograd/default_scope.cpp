@@ -1,8 +1,8 @@
-#include "autograd/default_scope.hpp"
+#include "troupe/autograd/default_scope.hpp"
 
-#include "autograd/context.hpp"
-#include "autograd/context_table.hpp"
-#include "messages/forked.hpp"
+#include "troupe/autograd/context.hpp"
+#include "troupe/autograd/context/context_table.hpp"
+#include "troupe/messages/base/forked.hpp"
 
 namespace troupe::autograd::detail {
 

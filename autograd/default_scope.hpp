@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-#include "actors/opened_context.hpp"
-#include "autograd/distributed_pass.hpp"
+#include "troupe/actors/scheduler/opened_context.hpp"
+#include "troupe/autograd/pass/distributed_pass.hpp"
 
 namespace troupe::autograd::detail {
 

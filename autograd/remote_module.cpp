@@ -1,8 +1,8 @@
-#include "autograd/remote_module.hpp"
+#include "troupe/autograd/remote_module.hpp"
 
 #include <charconv>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::detail {
 

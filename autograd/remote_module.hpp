@@ -2,8 +2,8 @@
 
 #include <torch/nn/module.h>
 
-#include "actors/node.hpp"
-#include "actors/rref/rref.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/actors/rref/rref.hpp"
 
 namespace troupe {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "optim/archive_values.hpp"
-#include "optim/front.hpp"
-#include "optim/snapshot.hpp"
+#include "troupe/optim/state/archive_values.hpp"
+#include "troupe/optim/client/optimizer_client.hpp"
+#include "troupe/optim/shard/snapshot.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "messages/log.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::test {
 

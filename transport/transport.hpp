@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "messages/frame.hpp"
-#include "messages/payload.hpp"
+#include "troupe/messages/envelope/frame.hpp"
+#include "troupe/messages/memory/payload.hpp"
 
 namespace troupe::transport {
 

@@ -1,9 +1,9 @@
-#include "actors/deadlock/deadlock_search.hpp"
+#include "troupe/actors/deadlock/deadlock_search.hpp"
 
-#include "actors/deadlock/note_codec.hpp"
-#include "actors/deadlock/queued_call.hpp"
-#include "actors/engine.hpp"
-#include "messages/log.hpp"
+#include "troupe/actors/deadlock/message_codec.hpp"
+#include "troupe/actors/deadlock/queued_call.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::deadlock {
 

@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "actors/deadlock/held_waits.hpp"
-#include "actors/deadlock/wait_graph.hpp"
-#include "actors/peers.hpp"
+#include "troupe/actors/deadlock/held_waits.hpp"
+#include "troupe/actors/deadlock/wait_graph.hpp"
+#include "troupe/actors/cluster/peer_table.hpp"
 
 namespace troupe {
 

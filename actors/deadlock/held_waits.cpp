@@ -1,4 +1,4 @@
-#include "actors/deadlock/held_waits.hpp"
+#include "troupe/actors/deadlock/held_waits.hpp"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <caf/scheduled_actor.hpp>
 #include <utility>
 
-#include "actors/current.hpp"
-#include "actors/deadlock/queued_call.hpp"
-#include "actors/future.hpp"
-#include "actors/local_asker.hpp"
-#include "actors/remote_actor.hpp"
-#include "actors/thread_identity.hpp"
-#include "messages/type_table.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/deadlock/queued_call.hpp"
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/remote/local_requester.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/messages/codec/type_table.hpp"
 
 namespace troupe::deadlock {
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <string_view>
 
-#include "actors/deadlock/wait_notes.hpp"
-#include "actors/futex.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/deadlock/wait_messages.hpp"
+#include "troupe/actors/sync/futex.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace caf {
 class scheduled_actor;

@@ -4,8 +4,8 @@
 #include <caf/resumable.hpp>
 #include <optional>
 
-#include "actors/deadlock/wait_notes.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/deadlock/wait_messages.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::deadlock {
 

@@ -1,4 +1,4 @@
-#include "actors/deadlock/wait_graph.hpp"
+#include "troupe/actors/deadlock/wait_graph.hpp"
 
 #include <fmt/format.h>
 

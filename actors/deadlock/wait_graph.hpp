@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "actors/deadlock/wait_notes.hpp"
+#include "troupe/actors/deadlock/wait_messages.hpp"
 
 namespace troupe::deadlock {
 

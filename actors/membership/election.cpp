@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "actors/membership/membership.hpp"
-#include "actors/membership/note_codec.hpp"
+#include "troupe/actors/membership/membership.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
 
 namespace troupe {
 

@@ -1,6 +1,6 @@
 // What a member does at its leader's word.
-#include "actors/membership/membership.hpp"
-#include "actors/membership/note_codec.hpp"
+#include "troupe/actors/membership/membership.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
 
 namespace troupe {
 

@@ -1,10 +1,10 @@
-#include "actors/membership/membership.hpp"
+#include "troupe/actors/membership/membership.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "actors/membership/note_codec.hpp"
-#include "transport/rendezvous/worker_name.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
+#include "troupe/messages/base/worker_name.hpp"
 
 namespace troupe {
 

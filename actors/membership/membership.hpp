@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
-#include "actors/futex.hpp"
-#include "actors/membership/client.hpp"
-#include "actors/membership/notes.hpp"
-#include "actors/membership/view.hpp"
+#include "troupe/actors/sync/futex.hpp"
+#include "troupe/actors/membership/membership_callbacks.hpp"
+#include "troupe/actors/membership/membership_messages.hpp"
+#include "troupe/actors/membership/view.hpp"
 
 namespace troupe {
 

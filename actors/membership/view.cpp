@@ -1,4 +1,4 @@
-#include "actors/membership/view.hpp"
+#include "troupe/actors/membership/view.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/transport.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe {
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <iterator>
 
-#include "actors/operators/value.hpp"
-#include "actors/rref/rref_id.hpp"
-#include "actors/timeout.hpp"
-#include "actors/when.hpp"
+#include "troupe/actors/operators/value.hpp"
+#include "troupe/actors/messaging/rref_id.hpp"
+#include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/future/combinators.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 
 #include <variant>
 
-#include "actors/operators/value.hpp"
+#include "troupe/actors/operators/value.hpp"
 
 namespace troupe::detail {
 

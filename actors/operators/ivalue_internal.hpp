@@ -3,7 +3,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
-#include "actors/operators/value.hpp"
+#include "troupe/actors/operators/value.hpp"
 
 namespace troupe::detail {
 

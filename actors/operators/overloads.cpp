@@ -5,8 +5,8 @@
 #include <numeric>
 #include <sstream>
 
-#include "actors/operators/ivalue_internal.hpp"
-#include "actors/operators/overloads_internal.hpp"
+#include "troupe/actors/operators/ivalue_internal.hpp"
+#include "troupe/actors/operators/overloads_internal.hpp"
 
 namespace troupe::detail {
 

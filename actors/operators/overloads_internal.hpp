@@ -2,7 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "actors/operators/value.hpp"
+#include "troupe/actors/operators/value.hpp"
 
 namespace troupe::detail {
 

@@ -1,12 +1,12 @@
-#include "actors/operators/permission.hpp"
+#include "troupe/actors/operators/permission.hpp"
 
 #include <ATen/core/function_schema.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "actors/operators/overloads_internal.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/operators/overloads_internal.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::detail {
 

@@ -1,15 +1,15 @@
-#include "actors/operators/served_operator.hpp"
+#include "troupe/actors/operators/served_operator.hpp"
 
 #include <array>
 #include <iterator>
 
-#include "actors/current.hpp"
-#include "actors/node_core.hpp"
-#include "actors/operators/argument.hpp"
-#include "actors/operators/content_internal.hpp"
-#include "actors/operators/ivalue_internal.hpp"
-#include "actors/operators/overloads_internal.hpp"
-#include "actors/rref/fetch.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/operators/argument.hpp"
+#include "troupe/actors/operators/content_internal.hpp"
+#include "troupe/actors/operators/ivalue_internal.hpp"
+#include "troupe/actors/operators/overloads_internal.hpp"
+#include "troupe/actors/rref/fetch.hpp"
 
 namespace troupe::detail {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "actors/function_table.hpp"
-#include "actors/operators/value.hpp"
-#include "actors/rref/owner_table.hpp"
+#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/actors/operators/value.hpp"
+#include "troupe/actors/rref/owner_table.hpp"
 
 // Calls of operators at their callee. What travels is the operator's name, its arguments, and which
 // of them rrefs lend (op_loan); of one whose result stays, the number of that value first.

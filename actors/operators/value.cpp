@@ -1,9 +1,9 @@
-#include "actors/operators/value.hpp"
+#include "troupe/actors/operators/value.hpp"
 
 #include <caf/error.hpp>
 
-#include "actors/operators/content_internal.hpp"
-#include "messages/archive.hpp"
+#include "troupe/actors/operators/content_internal.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe {
 

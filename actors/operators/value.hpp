@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace at {
 class Tensor;

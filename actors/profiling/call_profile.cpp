@@ -1,11 +1,11 @@
-#include "actors/profiling/call_profile.hpp"
+#include "troupe/actors/profiling/call_profile.hpp"
 
 #include <algorithm>
 
-#include "actors/mailbox_letter.hpp"
-#include "actors/node_core.hpp"
-#include "actors/profiling.hpp"
-#include "messages/log.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rpc/profiling.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::detail {
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/profiling/event_collector.hpp"
-#include "actors/profiling/process_profile.hpp"
-#include "actors/worker_info.hpp"
-#include "messages/envelope.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/actors/profiling/process_profile.hpp"
+#include "troupe/actors/cluster/worker_info.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
 
 namespace troupe::detail {
 

@@ -1,4 +1,4 @@
-#include "actors/profiling/chrome_trace.hpp"
+#include "troupe/actors/profiling/chrome_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <ostream>
 
-#include "actors/profiling/event_collector.hpp"
-#include "messages/utf8.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/messages/base/utf8.hpp"
 
 namespace troupe {
 

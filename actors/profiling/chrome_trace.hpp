@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/node.hpp"
-#include "actors/profiling/profile_event.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "actors/profiling/event_collector.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include "messages/log.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::detail {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "actors/profiling/profile_event.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
 
 namespace troupe::detail {
 

@@ -1,4 +1,4 @@
-#include "actors/profiling/legacy_events.hpp"
+#include "troupe/actors/profiling/legacy_events.hpp"
 
 #include <torch/csrc/autograd/profiler_legacy.h>
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "actors/profiling/profile_event.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
 
 namespace troupe::detail {
 

@@ -1,10 +1,10 @@
-#include "actors/profiling/process_profile.hpp"
+#include "troupe/actors/profiling/process_profile.hpp"
 
 #include <mutex>
 #include <utility>
 
-#include "actors/profiling/event_collector.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe {
 

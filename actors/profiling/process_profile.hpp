@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/profiling/profile_event.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
 
 namespace troupe {
 

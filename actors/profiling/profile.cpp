@@ -1,7 +1,7 @@
-#include "actors/profiling/profile.hpp"
+#include "troupe/actors/profiling/profile.hpp"
 
-#include "actors/node.hpp"
-#include "actors/profiling/event_collector.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/profiling/profile_event.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
 
 namespace troupe {
 

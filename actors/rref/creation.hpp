@@ -1,6 +1,6 @@
 #pragma once
 
-#include "actors/defaults.hpp"
+#include "troupe/actors/rref/defaults.hpp"
 
 namespace troupe::detail {
 

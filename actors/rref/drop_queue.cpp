@@ -1,11 +1,11 @@
-#include "actors/rref/drop_queue.hpp"
+#include "troupe/actors/rref/drop_queue.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "messages/archive.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe::detail {
 

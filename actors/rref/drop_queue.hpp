@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "actors/rref/rref_id.hpp"
+#include "troupe/actors/messaging/rref_id.hpp"
 
 namespace troupe {
 

@@ -1,9 +1,9 @@
-#include "actors/rref/drops.hpp"
+#include "troupe/actors/rref/drops.hpp"
 
 #include <new>
 
-#include "actors/mail.hpp"
-#include "actors/rref/rref_note.hpp"
+#include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/rref/rref_message.hpp"
 
 namespace troupe::detail {
 

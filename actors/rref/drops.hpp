@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "actors/peers.hpp"
-#include "actors/rref/drop_queue.hpp"
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/rref/drop_queue.hpp"
 
 namespace troupe {
 

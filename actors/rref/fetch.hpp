@@ -1,7 +1,7 @@
 #pragma once
 
-#include "actors/calls.hpp"
-#include "actors/rref/rref_table.hpp"
+#include "troupe/actors/rpc/calls.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
 
 namespace troupe::detail {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "actors/rref/fetch.hpp"
+#include "troupe/actors/rref/fetch.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "actors/rref/owner_table.hpp"
+#include "troupe/actors/rref/owner_table.hpp"
 
 namespace troupe {
 

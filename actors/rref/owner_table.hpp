@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/future.hpp"
-#include "actors/peers.hpp"
-#include "actors/rref/rref_id.hpp"
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/messaging/rref_id.hpp"
 
 namespace troupe::detail {
 

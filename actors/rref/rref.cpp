@@ -1,4 +1,4 @@
-#include "actors/rref/rref.hpp"
+#include "troupe/actors/rref/rref.hpp"
 
 #include <ATen/core/Tensor.h>
 

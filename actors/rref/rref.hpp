@@ -1,8 +1,8 @@
 #pragma once
 
-#include "actors/rref/creation.hpp"
-#include "actors/spawn.hpp"
-#include "actors/wait_all.hpp"
+#include "troupe/actors/rref/creation.hpp"
+#include "troupe/actors/remote/spawn.hpp"
+#include "troupe/actors/future/wait_all.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,7 @@
-#include "actors/rref/rref_table.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
 
-#include "actors/job.hpp"
-#include "actors/node_core.hpp"
+#include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::detail {
 

@@ -3,10 +3,10 @@
 #include <source_location>
 #include <unordered_map>
 
-#include "actors/rref/drops.hpp"
-#include "actors/rref/owner_table.hpp"
-#include "actors/rref/rref_core.hpp"
-#include "actors/rref/rref_note.hpp"
+#include "troupe/actors/rref/drops.hpp"
+#include "troupe/actors/rref/owner_table.hpp"
+#include "troupe/actors/rref/rref_use.hpp"
+#include "troupe/actors/rref/rref_message.hpp"
 
 namespace troupe {
 

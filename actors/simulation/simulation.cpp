@@ -1,10 +1,10 @@
-#include "actors/simulation/simulation.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 #include <algorithm>
 
-#include "actors/node_card.hpp"
-#include "actors/simulation/virtual_engine.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/membership/member_descriptor.hpp"
+#include "troupe/actors/simulation/virtual_engine.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe {
 

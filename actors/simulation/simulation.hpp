@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/node.hpp"
-#include "transport/virtual/virtual_network.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
 
 namespace troupe {
 

@@ -1,9 +1,9 @@
-#include "actors/simulation/trace.hpp"
+#include "troupe/actors/simulation/trace.hpp"
 
 #include <fmt/format.h>
 
-#include "actors/function_table.hpp"
-#include "messages/envelope.hpp"
+#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
 
 namespace troupe {
 

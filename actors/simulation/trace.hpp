@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "actors/futex.hpp"
-#include "transport/transport.hpp"
+#include "troupe/actors/sync/futex.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe {
 

@@ -1,17 +1,17 @@
-#include "actors/simulation/virtual_engine.hpp"
+#include "troupe/actors/simulation/virtual_engine.hpp"
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
 #include <optional>
 
-#include "actors/caf_host.hpp"
-#include "actors/current.hpp"
-#include "actors/mailbox_letter.hpp"
-#include "actors/profiling/event_collector.hpp"
-#include "actors/simulation/trace.hpp"
-#include "actors/thread_identity.hpp"
-#include "actors/thread_state.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/remote/actor_system_host.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/actors/simulation/trace.hpp"
+#include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/actors/scheduler/torch_thread_state.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe {
 

@@ -2,7 +2,7 @@
 
 #include <deque>
 
-#include "actors/simulation/world.hpp"
+#include "troupe/actors/simulation/world.hpp"
 
 namespace troupe {
 

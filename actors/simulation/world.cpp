@@ -1,11 +1,11 @@
-#include "actors/simulation/world.hpp"
+#include "troupe/actors/simulation/world.hpp"
 
 #include <algorithm>
 
-#include "actors/caf_host.hpp"
-#include "actors/simulation/virtual_engine.hpp"
-#include "actors/thread_identity.hpp"
-#include "messages/error.hpp"
+#include "troupe/actors/remote/actor_system_host.hpp"
+#include "troupe/actors/simulation/virtual_engine.hpp"
+#include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe {
 

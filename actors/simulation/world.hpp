@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "actors/engine.hpp"
-#include "actors/futex.hpp"
-#include "transport/virtual/random.hpp"
-#include "transport/virtual/virtual_network.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/sync/futex.hpp"
+#include "troupe/messages/base/random.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
 
 namespace troupe {
 

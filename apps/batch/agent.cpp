@@ -1,8 +1,8 @@
-#include "apps/batch/agent.hpp"
+#include "troupe/apps/batch/agent.hpp"
 
 #include <ATen/ops/zeros.h>
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace batch {
 

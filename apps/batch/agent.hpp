@@ -4,9 +4,9 @@
 
 #include <atomic>
 
-#include "apps/batch/gathering.hpp"
-#include "apps/batch/network.hpp"
-#include "apps/cartpole/numpy_random.hpp"
+#include "troupe/apps/batch/batch_collector.hpp"
+#include "troupe/apps/batch/network.hpp"
+#include "troupe/apps/cartpole/numpy_random.hpp"
 
 namespace batch {
 

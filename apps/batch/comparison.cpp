@@ -1,4 +1,4 @@
-#include "apps/batch/comparison.hpp"
+#include "troupe/apps/batch/comparison.hpp"
 
 #include <fmt/format.h>
 

@@ -6,10 +6,10 @@
 #include <exception>
 #include <iostream>
 
-#include "apps/batch/options.hpp"
-#include "apps/batch/run.hpp"
-#include "apps/common/files.hpp"
-#include "apps/common/team.hpp"
+#include "troupe/apps/batch/options.hpp"
+#include "troupe/apps/batch/run.hpp"
+#include "troupe/apps/common/files.hpp"
+#include "troupe/apps/common/worker_group.hpp"
 
 namespace {
 

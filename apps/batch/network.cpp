@@ -1,4 +1,4 @@
-#include "apps/batch/network.hpp"
+#include "troupe/apps/batch/network.hpp"
 
 namespace batch {
 

@@ -3,7 +3,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 
-#include "messages/type_table.hpp"
+#include "troupe/messages/codec/type_table.hpp"
 
 namespace batch {
 

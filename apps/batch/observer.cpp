@@ -1,7 +1,7 @@
-#include "apps/batch/observer.hpp"
+#include "troupe/apps/batch/observer.hpp"
 
-#include "apps/cartpole/episode.hpp"
-#include "apps/cartpole/state_tensor.hpp"
+#include "troupe/apps/cartpole/episode.hpp"
+#include "troupe/apps/cartpole/state_tensor.hpp"
 
 namespace batch {
 

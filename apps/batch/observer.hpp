@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/batch/agent.hpp"
+#include "troupe/apps/batch/agent.hpp"
 
 namespace batch {
 

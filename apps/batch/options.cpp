@@ -1,6 +1,6 @@
-#include "apps/batch/options.hpp"
+#include "troupe/apps/batch/options.hpp"
 
-#include "apps/common/number_check.hpp"
+#include "troupe/apps/common/number_check.hpp"
 
 namespace batch {
 

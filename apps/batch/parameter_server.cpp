@@ -1,6 +1,6 @@
-#include "apps/batch/parameter_server.hpp"
+#include "troupe/apps/batch/parameter_server.hpp"
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace batch {
 

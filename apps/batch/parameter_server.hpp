@@ -5,9 +5,9 @@
 
 #include <atomic>
 
-#include "apps/batch/gathering.hpp"
-#include "apps/batch/network.hpp"
-#include "apps/common/module_tensors.hpp"
+#include "troupe/apps/batch/batch_collector.hpp"
+#include "troupe/apps/batch/network.hpp"
+#include "troupe/apps/common/module_tensors.hpp"
 
 namespace batch {
 

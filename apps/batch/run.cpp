@@ -1,11 +1,11 @@
-#include "apps/batch/run.hpp"
+#include "troupe/apps/batch/run.hpp"
 
 #include <fmt/format.h>
 
-#include "apps/batch/observer.hpp"
-#include "apps/batch/trainer.hpp"
-#include "apps/common/progress_bar.hpp"
-#include "apps/common/team.hpp"
+#include "troupe/apps/batch/observer.hpp"
+#include "troupe/apps/batch/trainer.hpp"
+#include "troupe/apps/common/progress_bar.hpp"
+#include "troupe/apps/common/worker_group.hpp"
 
 namespace batch {
 

@@ -2,9 +2,9 @@
 
 #include <troupe/troupe.hpp>
 
-#include "apps/batch/comparison.hpp"
-#include "apps/batch/options.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/batch/comparison.hpp"
+#include "troupe/apps/batch/options.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace batch {
 

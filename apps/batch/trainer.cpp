@@ -1,4 +1,4 @@
-#include "apps/batch/trainer.hpp"
+#include "troupe/apps/batch/trainer.hpp"
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randn.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace batch {
 

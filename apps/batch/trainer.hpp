@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/batch/parameter_server.hpp"
+#include "troupe/apps/batch/parameter_server.hpp"
 
 namespace batch {
 

@@ -1,8 +1,8 @@
-#include "apps/cartpole/agent.hpp"
+#include "troupe/apps/cartpole/agent.hpp"
 
 #include <memory>
 
-#include "apps/cartpole/learner.hpp"
+#include "troupe/apps/cartpole/learner.hpp"
 
 namespace cartpole {
 

@@ -2,8 +2,8 @@
 
 #include <troupe/troupe.hpp>
 
-#include "apps/cartpole/hyperparameters.hpp"
-#include "apps/cartpole/messages.hpp"
+#include "troupe/apps/cartpole/hyperparameters.hpp"
+#include "troupe/apps/cartpole/messages.hpp"
 
 namespace cartpole {
 

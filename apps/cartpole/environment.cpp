@@ -1,10 +1,10 @@
-#include "apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
 
 #include <cmath>
 #include <numbers>
 #include <string>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 // Gymnasium rounds after every operation. A compiler that may use fused multiply-add (say with
 // -march=native) would round less often and differ in the last bit.

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "apps/cartpole/numpy_random.hpp"
+#include "troupe/apps/cartpole/numpy_random.hpp"
 
 namespace cartpole {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
 
 namespace cartpole {
 

@@ -1,9 +1,9 @@
-#include "apps/cartpole/job.hpp"
+#include "troupe/apps/cartpole/job.hpp"
 
 #include <string>
 
-#include "apps/cartpole/environment.hpp"
-#include "messages/error.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace cartpole {
 

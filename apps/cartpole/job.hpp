@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "apps/cartpole/observer.hpp"
+#include "troupe/apps/cartpole/observer.hpp"
 
 namespace cartpole {
 

@@ -1,4 +1,4 @@
-#include "apps/cartpole/learner.hpp"
+#include "troupe/apps/cartpole/learner.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
@@ -10,11 +10,11 @@
 #include <numeric>
 #include <string>
 
-#include "apps/cartpole/numpy_random.hpp"
-#include "apps/cartpole/policy.hpp"
-#include "apps/cartpole/trajectory.hpp"
-#include "apps/common/initial_weights.hpp"
-#include "messages/error.hpp"
+#include "troupe/apps/cartpole/numpy_random.hpp"
+#include "troupe/apps/cartpole/policy.hpp"
+#include "troupe/apps/cartpole/trajectory.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace cartpole {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "apps/cartpole/hyperparameters.hpp"
-#include "apps/cartpole/round.hpp"
+#include "troupe/apps/cartpole/hyperparameters.hpp"
+#include "troupe/apps/cartpole/round.hpp"
 
 namespace cartpole {
 

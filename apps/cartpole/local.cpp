@@ -1,7 +1,7 @@
-#include "apps/cartpole/local.hpp"
+#include "troupe/apps/cartpole/local.hpp"
 
-#include "apps/cartpole/episode.hpp"
-#include "apps/cartpole/state_tensor.hpp"
+#include "troupe/apps/cartpole/episode.hpp"
+#include "troupe/apps/cartpole/state_tensor.hpp"
 
 namespace cartpole {
 

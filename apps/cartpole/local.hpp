@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "apps/cartpole/environment.hpp"
-#include "apps/cartpole/learner.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/learner.hpp"
 
 namespace cartpole {
 

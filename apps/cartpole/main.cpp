@@ -7,14 +7,14 @@
 #include <exception>
 #include <iostream>
 
-#include "apps/cartpole/job.hpp"
-#include "apps/cartpole/learner.hpp"
-#include "apps/cartpole/local.hpp"
-#include "apps/cartpole/options.hpp"
-#include "apps/cartpole/progress.hpp"
-#include "apps/cartpole/reward_plot.hpp"
-#include "apps/cartpole/training.hpp"
-#include "apps/common/files.hpp"
+#include "troupe/apps/cartpole/job.hpp"
+#include "troupe/apps/cartpole/learner.hpp"
+#include "troupe/apps/cartpole/local.hpp"
+#include "troupe/apps/cartpole/options.hpp"
+#include "troupe/apps/cartpole/progress.hpp"
+#include "troupe/apps/cartpole/reward_plot.hpp"
+#include "troupe/apps/cartpole/training.hpp"
+#include "troupe/apps/common/files.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "apps/cartpole/messages.hpp"
+#include "troupe/apps/cartpole/messages.hpp"
 
 namespace cartpole {
 

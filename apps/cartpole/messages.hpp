@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "apps/cartpole/round.hpp"
-#include "messages/type_table.hpp"
+#include "troupe/apps/cartpole/round.hpp"
+#include "troupe/messages/codec/type_table.hpp"
 
 namespace cartpole {
 

@@ -1,4 +1,4 @@
-#include "apps/cartpole/numpy_random.hpp"
+#include "troupe/apps/cartpole/numpy_random.hpp"
 
 #include <array>
 #include <bit>

@@ -1,9 +1,9 @@
-#include "apps/cartpole/observer.hpp"
+#include "troupe/apps/cartpole/observer.hpp"
 
 #include <memory>
 
-#include "apps/cartpole/episode.hpp"
-#include "apps/cartpole/state_tensor.hpp"
+#include "troupe/apps/cartpole/episode.hpp"
+#include "troupe/apps/cartpole/state_tensor.hpp"
 
 namespace cartpole {
 

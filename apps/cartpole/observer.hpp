@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/cartpole/agent.hpp"
+#include "troupe/apps/cartpole/agent.hpp"
 
 namespace cartpole {
 

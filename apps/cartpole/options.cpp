@@ -1,6 +1,6 @@
-#include "apps/cartpole/options.hpp"
+#include "troupe/apps/cartpole/options.hpp"
 
-#include "apps/common/number_check.hpp"
+#include "troupe/apps/common/number_check.hpp"
 
 namespace cartpole {
 

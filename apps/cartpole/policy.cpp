@@ -1,8 +1,8 @@
-#include "apps/cartpole/policy.hpp"
+#include "troupe/apps/cartpole/policy.hpp"
 
 #include <ATen/ops/empty.h>
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace cartpole {
 

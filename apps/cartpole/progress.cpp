@@ -1,8 +1,8 @@
-#include "apps/cartpole/progress.hpp"
+#include "troupe/apps/cartpole/progress.hpp"
 
 #include <fmt/format.h>
 
-#include "apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
 
 namespace cartpole {
 

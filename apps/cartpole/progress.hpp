@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <iosfwd>
 
-#include "apps/cartpole/training.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/cartpole/training.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace cartpole {
 

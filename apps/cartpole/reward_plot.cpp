@@ -1,12 +1,12 @@
-#include "apps/cartpole/reward_plot.hpp"
+#include "troupe/apps/cartpole/reward_plot.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "apps/cartpole/environment.hpp"
-#include "apps/common/line_plot.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
+#include "troupe/apps/common/line_plot.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace cartpole {
 

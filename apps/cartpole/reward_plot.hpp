@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/cartpole/training.hpp"
+#include "troupe/apps/cartpole/training.hpp"
 
 namespace cartpole {
 

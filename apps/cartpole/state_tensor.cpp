@@ -1,4 +1,4 @@
-#include "apps/cartpole/state_tensor.hpp"
+#include "troupe/apps/cartpole/state_tensor.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
 
 namespace cartpole {
 

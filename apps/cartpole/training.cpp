@@ -1,9 +1,9 @@
-#include "apps/cartpole/training.hpp"
+#include "troupe/apps/cartpole/training.hpp"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "apps/cartpole/environment.hpp"
+#include "troupe/apps/cartpole/environment.hpp"
 
 namespace cartpole {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cartpole/round.hpp"
+#include "troupe/apps/cartpole/round.hpp"
 
 namespace cartpole {
 

@@ -1,12 +1,12 @@
-#include "apps/cartpole/trajectory.hpp"
+#include "troupe/apps/cartpole/trajectory.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
-#include "apps/common/initial_weights.hpp"
-#include "messages/error.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace cartpole {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "apps/cartpole/policy.hpp"
+#include "troupe/apps/cartpole/policy.hpp"
 
 namespace cartpole {
 

@@ -1,11 +1,11 @@
-#include "apps/common/files.hpp"
+#include "troupe/apps/common/files.hpp"
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace common {
 

@@ -1,4 +1,4 @@
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn/modules/conv.h>

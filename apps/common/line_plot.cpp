@@ -1,4 +1,4 @@
-#include "apps/common/line_plot.hpp"
+#include "troupe/apps/common/line_plot.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <optional>
 
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace common {
 

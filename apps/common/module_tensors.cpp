@@ -1,8 +1,8 @@
-#include "apps/common/module_tensors.hpp"
+#include "troupe/apps/common/module_tensors.hpp"
 
 #include <fmt/format.h>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace common {
 

@@ -1,4 +1,4 @@
-#include "apps/common/progress_bar.hpp"
+#include "troupe/apps/common/progress_bar.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace common {
 

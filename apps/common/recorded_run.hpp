@@ -6,8 +6,8 @@
 #include <iostream>
 #include <string>
 
-#include "apps/common/files.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/files.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace common {
 

@@ -1,4 +1,4 @@
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 #include <cerrno>
 #include <cmath>

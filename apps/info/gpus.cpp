@@ -1,4 +1,4 @@
-#include "apps/info/gpus.hpp"
+#include "troupe/apps/info/gpus.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "apps/info/machine.hpp"
+#include "troupe/apps/info/machine.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "apps/info/report.hpp"
+#include "troupe/apps/info/report.hpp"
 
 int main(int argc, char** argv) {
   CLI::App app("Tells about Troupe on this machine.", "troupe");

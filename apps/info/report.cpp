@@ -1,15 +1,15 @@
-#include "apps/info/report.hpp"
+#include "troupe/apps/info/report.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "apps/info/gpus.hpp"
-#include "apps/info/machine.hpp"
-#include "apps/info/threads.hpp"
-#include "apps/info/transports.hpp"
-#include "apps/info/versions.hpp"
+#include "troupe/apps/info/gpus.hpp"
+#include "troupe/apps/info/machine.hpp"
+#include "troupe/apps/info/threads.hpp"
+#include "troupe/apps/info/transports.hpp"
+#include "troupe/apps/info/versions.hpp"
 
 namespace troupe::info {
 

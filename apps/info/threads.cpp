@@ -1,4 +1,4 @@
-#include "apps/info/threads.hpp"
+#include "troupe/apps/info/threads.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/info/report.hpp"
+#include "troupe/apps/info/report.hpp"
 
 namespace troupe::info {
 

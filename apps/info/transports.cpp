@@ -1,4 +1,4 @@
-#include "apps/info/transports.hpp"
+#include "troupe/apps/info/transports.hpp"
 
 #include <fmt/format.h>
 #include <uct/api/uct.h>
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "messages/error.hpp"
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe::info {
 

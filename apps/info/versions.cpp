@@ -1,4 +1,4 @@
-#include "apps/info/versions.hpp"
+#include "troupe/apps/info/versions.hpp"
 
 #include <capnp/common.h>
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-#include "apps/parameter_server/batches.hpp"
+#include "troupe/apps/parameter_server/batches.hpp"
 
 #include <ATen/ops/randperm.h>
 
 #include <algorithm>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace hogwild {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Generator.h>
 
-#include "apps/parameter_server/digits.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
 
 namespace hogwild {
 

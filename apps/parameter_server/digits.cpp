@@ -1,4 +1,4 @@
-#include "apps/parameter_server/digits.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace hogwild {
 

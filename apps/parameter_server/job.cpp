@@ -1,14 +1,14 @@
-#include "apps/parameter_server/job.hpp"
+#include "troupe/apps/parameter_server/job.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "apps/common/initial_weights.hpp"
-#include "apps/common/progress_bar.hpp"
-#include "apps/common/team.hpp"
-#include "apps/parameter_server/local.hpp"
-#include "apps/parameter_server/trainer.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/common/progress_bar.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/parameter_server/local.hpp"
+#include "troupe/apps/parameter_server/trainer.hpp"
 
 namespace hogwild {
 

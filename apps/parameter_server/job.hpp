@@ -4,8 +4,8 @@
 #include <troupe/troupe.hpp>
 #include <vector>
 
-#include "apps/common/status_line.hpp"
-#include "apps/parameter_server/options.hpp"
+#include "troupe/apps/common/status_line.hpp"
+#include "troupe/apps/parameter_server/options.hpp"
 
 namespace hogwild {
 

@@ -1,7 +1,7 @@
-#include "apps/parameter_server/local.hpp"
+#include "troupe/apps/parameter_server/local.hpp"
 
-#include "apps/common/initial_weights.hpp"
-#include "apps/parameter_server/batches.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/parameter_server/batches.hpp"
 
 namespace hogwild {
 

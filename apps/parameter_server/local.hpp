@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "apps/parameter_server/hyperparameters.hpp"
-#include "apps/parameter_server/network.hpp"
+#include "troupe/apps/parameter_server/hyperparameters.hpp"
+#include "troupe/apps/parameter_server/network.hpp"
 
 namespace hogwild {
 

@@ -8,9 +8,9 @@
 #include <exception>
 #include <iostream>
 
-#include "apps/common/files.hpp"
-#include "apps/common/team.hpp"
-#include "apps/parameter_server/job.hpp"
+#include "troupe/apps/common/files.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/parameter_server/job.hpp"
 
 namespace {
 

@@ -1,9 +1,9 @@
-#include "apps/parameter_server/network.hpp"
+#include "troupe/apps/parameter_server/network.hpp"
 
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/nll_loss.h>
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace hogwild {
 

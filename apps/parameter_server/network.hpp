@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "apps/parameter_server/digits.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
 
 namespace hogwild {
 

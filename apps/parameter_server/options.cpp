@@ -1,7 +1,7 @@
-#include "apps/parameter_server/options.hpp"
+#include "troupe/apps/parameter_server/options.hpp"
 
-#include "apps/common/number_check.hpp"
-#include "apps/parameter_server/digits.hpp"
+#include "troupe/apps/common/number_check.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
 
 namespace hogwild {
 

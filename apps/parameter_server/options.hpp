@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/parameter_server/hyperparameters.hpp"
+#include "troupe/apps/parameter_server/hyperparameters.hpp"
 
 namespace hogwild {
 

@@ -1,4 +1,4 @@
-#include "apps/parameter_server/server.hpp"
+#include "troupe/apps/parameter_server/server.hpp"
 
 namespace hogwild {
 

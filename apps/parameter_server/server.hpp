@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "apps/common/module_tensors.hpp"
+#include "troupe/apps/common/module_tensors.hpp"
 
 namespace hogwild {
 

@@ -1,8 +1,8 @@
-#include "apps/parameter_server/trainer.hpp"
+#include "troupe/apps/parameter_server/trainer.hpp"
 
-#include "apps/common/initial_weights.hpp"
-#include "apps/parameter_server/batches.hpp"
-#include "apps/parameter_server/network.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/parameter_server/batches.hpp"
+#include "troupe/apps/parameter_server/network.hpp"
 
 namespace hogwild {
 

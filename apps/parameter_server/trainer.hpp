@@ -2,8 +2,8 @@
 
 #include <troupe/troupe.hpp>
 
-#include "apps/parameter_server/digits.hpp"
-#include "apps/parameter_server/server.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
+#include "troupe/apps/parameter_server/server.hpp"
 
 namespace hogwild {
 

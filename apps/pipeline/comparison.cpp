@@ -1,4 +1,4 @@
-#include "apps/pipeline/comparison.hpp"
+#include "troupe/apps/pipeline/comparison.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,11 +8,11 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/common/initial_weights.hpp"
-#include "apps/common/progress_bar.hpp"
-#include "apps/common/team.hpp"
-#include "apps/pipeline/local.hpp"
-#include "apps/pipeline/pipelined.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/common/progress_bar.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/pipeline/local.hpp"
+#include "troupe/apps/pipeline/pipelined.hpp"
 
 namespace pipeline {
 

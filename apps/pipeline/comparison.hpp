@@ -2,9 +2,9 @@
 
 #include <troupe/troupe.hpp>
 
-#include "apps/common/status_line.hpp"
-#include "apps/pipeline/options.hpp"
-#include "apps/pipeline/record.hpp"
+#include "troupe/apps/common/status_line.hpp"
+#include "troupe/apps/pipeline/options.hpp"
+#include "troupe/apps/pipeline/record.hpp"
 
 namespace pipeline {
 

@@ -1,11 +1,11 @@
-#include "apps/pipeline/cutting.hpp"
+#include "troupe/apps/pipeline/cutting.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace pipeline {
 

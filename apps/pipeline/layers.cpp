@@ -1,4 +1,4 @@
-#include "apps/pipeline/layers.hpp"
+#include "troupe/apps/pipeline/layers.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
@@ -12,7 +12,7 @@
 
 #include <cmath>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace pipeline {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "messages/type_table.hpp"
+#include "troupe/messages/codec/type_table.hpp"
 
 namespace pipeline {
 

@@ -1,4 +1,4 @@
-#include "apps/pipeline/learner.hpp"
+#include "troupe/apps/pipeline/learner.hpp"
 
 namespace pipeline {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "apps/parameter_server/batches.hpp"
+#include "troupe/apps/parameter_server/batches.hpp"
 
 namespace pipeline {
 

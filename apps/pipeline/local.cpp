@@ -1,4 +1,4 @@
-#include "apps/pipeline/local.hpp"
+#include "troupe/apps/pipeline/local.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>

@@ -2,9 +2,9 @@
 
 #include <torch/optim/sgd.h>
 
-#include "apps/pipeline/hyperparameters.hpp"
-#include "apps/pipeline/learner.hpp"
-#include "apps/pipeline/segment.hpp"
+#include "troupe/apps/pipeline/hyperparameters.hpp"
+#include "troupe/apps/pipeline/learner.hpp"
+#include "troupe/apps/pipeline/segment.hpp"
 
 namespace pipeline {
 

@@ -6,9 +6,9 @@
 
 #include <exception>
 
-#include "apps/common/recorded_run.hpp"
-#include "apps/common/team.hpp"
-#include "apps/pipeline/comparison.hpp"
+#include "troupe/apps/common/recorded_run.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/pipeline/comparison.hpp"
 
 namespace {
 

@@ -1,9 +1,9 @@
-#include "apps/pipeline/options.hpp"
+#include "troupe/apps/pipeline/options.hpp"
 
 #include <fmt/format.h>
 
-#include "apps/common/number_check.hpp"
-#include "apps/parameter_server/digits.hpp"
+#include "troupe/apps/common/number_check.hpp"
+#include "troupe/apps/parameter_server/digits.hpp"
 
 namespace pipeline {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/hyperparameters.hpp"
+#include "troupe/apps/pipeline/hyperparameters.hpp"
 
 namespace pipeline {
 

@@ -1,4 +1,4 @@
-#include "apps/pipeline/pipelined.hpp"
+#include "troupe/apps/pipeline/pipelined.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>

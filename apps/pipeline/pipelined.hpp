@@ -5,10 +5,10 @@
 #include <troupe/autograd.hpp>
 #include <troupe/optim.hpp>
 
-#include "apps/pipeline/cutting.hpp"
-#include "apps/pipeline/hyperparameters.hpp"
-#include "apps/pipeline/learner.hpp"
-#include "apps/pipeline/stage.hpp"
+#include "troupe/apps/pipeline/cutting.hpp"
+#include "troupe/apps/pipeline/hyperparameters.hpp"
+#include "troupe/apps/pipeline/learner.hpp"
+#include "troupe/apps/pipeline/stage.hpp"
 
 namespace pipeline {
 

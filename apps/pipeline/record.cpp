@@ -1,4 +1,4 @@
-#include "apps/pipeline/record.hpp"
+#include "troupe/apps/pipeline/record.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/line_plot.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/line_plot.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace pipeline {
 

@@ -1,9 +1,9 @@
-#include "apps/pipeline/segment.hpp"
+#include "troupe/apps/pipeline/segment.hpp"
 
 #include <fmt/format.h>
 
-#include "apps/common/initial_weights.hpp"
-#include "messages/error.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace pipeline {
 

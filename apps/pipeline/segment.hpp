@@ -1,6 +1,6 @@
 #pragma once
 
-#include "apps/pipeline/layers.hpp"
+#include "troupe/apps/pipeline/layers.hpp"
 
 namespace pipeline {
 

@@ -1,4 +1,4 @@
-#include "apps/pipeline/stage.hpp"
+#include "troupe/apps/pipeline/stage.hpp"
 
 #include <ATen/core/grad_mode.h>
 

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <troupe/troupe.hpp>
 
-#include "apps/pipeline/segment.hpp"
+#include "troupe/apps/pipeline/segment.hpp"
 
 namespace pipeline {
 

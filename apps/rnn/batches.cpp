@@ -1,10 +1,10 @@
-#include "apps/rnn/batches.hpp"
+#include "troupe/apps/rnn/batches.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace rnn {
 

@@ -1,4 +1,4 @@
-#include "apps/rnn/clipping.hpp"
+#include "troupe/apps/rnn/clipping.hpp"
 
 #include <ATen/ops/linalg_vector_norm.h>
 

@@ -1,4 +1,4 @@
-#include "apps/rnn/corpus.hpp"
+#include "troupe/apps/rnn/corpus.hpp"
 
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace rnn {
 

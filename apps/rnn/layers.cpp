@@ -1,9 +1,9 @@
-#include "apps/rnn/layers.hpp"
+#include "troupe/apps/rnn/layers.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 
-#include "apps/common/initial_weights.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
 
 namespace rnn {
 

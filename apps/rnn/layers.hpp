@@ -5,7 +5,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "messages/type_table.hpp"
+#include "troupe/messages/codec/type_table.hpp"
 
 namespace rnn {
 

@@ -5,9 +5,9 @@
 
 #include <exception>
 
-#include "apps/common/recorded_run.hpp"
-#include "apps/common/team.hpp"
-#include "apps/rnn/training.hpp"
+#include "troupe/apps/common/recorded_run.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/rnn/training.hpp"
 
 namespace {
 

@@ -1,12 +1,12 @@
-#include "apps/rnn/model.hpp"
+#include "troupe/apps/rnn/model.hpp"
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/utils.h>
 
 #include <cmath>
 
-#include "apps/common/initial_weights.hpp"
-#include "apps/common/module_tensors.hpp"
+#include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/common/module_tensors.hpp"
 
 namespace rnn {
 

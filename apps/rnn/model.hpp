@@ -6,10 +6,10 @@
 #include <troupe/optim.hpp>
 #include <troupe/remote_module.hpp>
 
-#include "apps/rnn/batches.hpp"
-#include "apps/rnn/clipping.hpp"
-#include "apps/rnn/hyperparameters.hpp"
-#include "apps/rnn/layers.hpp"
+#include "troupe/apps/rnn/batches.hpp"
+#include "troupe/apps/rnn/clipping.hpp"
+#include "troupe/apps/rnn/hyperparameters.hpp"
+#include "troupe/apps/rnn/layers.hpp"
 
 namespace rnn {
 

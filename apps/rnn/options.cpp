@@ -1,7 +1,7 @@
-#include "apps/rnn/options.hpp"
+#include "troupe/apps/rnn/options.hpp"
 
-#include "apps/common/number_check.hpp"
-#include "apps/rnn/words.hpp"
+#include "troupe/apps/common/number_check.hpp"
+#include "troupe/apps/rnn/words.hpp"
 
 namespace rnn {
 

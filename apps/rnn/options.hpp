@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/rnn/hyperparameters.hpp"
+#include "troupe/apps/rnn/hyperparameters.hpp"
 
 namespace rnn {
 

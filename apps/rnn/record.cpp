@@ -1,4 +1,4 @@
-#include "apps/rnn/record.hpp"
+#include "troupe/apps/rnn/record.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/line_plot.hpp"
-#include "apps/common/status_line.hpp"
+#include "troupe/apps/common/line_plot.hpp"
+#include "troupe/apps/common/status_line.hpp"
 
 namespace rnn {
 

@@ -1,16 +1,16 @@
-#include "apps/rnn/training.hpp"
+#include "troupe/apps/rnn/training.hpp"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
 
-#include "apps/common/progress_bar.hpp"
-#include "apps/common/team.hpp"
-#include "apps/rnn/batches.hpp"
-#include "apps/rnn/corpus.hpp"
-#include "apps/rnn/model.hpp"
-#include "apps/rnn/words.hpp"
+#include "troupe/apps/common/progress_bar.hpp"
+#include "troupe/apps/common/worker_group.hpp"
+#include "troupe/apps/rnn/batches.hpp"
+#include "troupe/apps/rnn/corpus.hpp"
+#include "troupe/apps/rnn/model.hpp"
+#include "troupe/apps/rnn/words.hpp"
 
 namespace rnn {
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <troupe/troupe.hpp>
 
-#include "apps/common/status_line.hpp"
-#include "apps/rnn/options.hpp"
-#include "apps/rnn/record.hpp"
+#include "troupe/apps/common/status_line.hpp"
+#include "troupe/apps/rnn/options.hpp"
+#include "troupe/apps/rnn/record.hpp"
 
 namespace rnn {
 

@@ -1,4 +1,4 @@
-#include "apps/rnn/words.hpp"
+#include "troupe/apps/rnn/words.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace rnn {
 

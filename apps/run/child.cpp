@@ -1,4 +1,4 @@
-#include "apps/run/child.hpp"
+#include "troupe/apps/run/child.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/run/program.hpp"
+#include "troupe/apps/run/program.hpp"
 
 namespace troupe::launcher {
 

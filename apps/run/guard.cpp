@@ -1,4 +1,4 @@
-#include "apps/run/guard.hpp"
+#include "troupe/apps/run/guard.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <system_error>
 
-#include "apps/run/processes.hpp"
-#include "apps/run/status.hpp"
+#include "troupe/apps/run/processes.hpp"
+#include "troupe/apps/run/status.hpp"
 
 namespace troupe::launcher {
 

@@ -1,4 +1,4 @@
-#include "apps/run/job.hpp"
+#include "troupe/apps/run/job.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -19,9 +19,9 @@
 #include <thread>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "transport/job_secret.hpp"
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe::launcher {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/options.hpp"
+#include "troupe/apps/run/options.hpp"
 
 namespace troupe::launcher {
 

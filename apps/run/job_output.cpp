@@ -1,4 +1,4 @@
-#include "apps/run/job_output.hpp"
+#include "troupe/apps/run/job_output.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/run/line_stream.hpp"
-#include "apps/run/options.hpp"
-#include "apps/run/outlet.hpp"
+#include "troupe/apps/run/line_stream.hpp"
+#include "troupe/apps/run/options.hpp"
+#include "troupe/apps/run/output_sink.hpp"
 
 namespace troupe::launcher {
 

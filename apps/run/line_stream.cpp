@@ -1,4 +1,4 @@
-#include "apps/run/line_stream.hpp"
+#include "troupe/apps/run/line_stream.hpp"
 
 namespace troupe::launcher {
 

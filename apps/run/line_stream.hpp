@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "apps/run/outlet.hpp"
+#include "troupe/apps/run/output_sink.hpp"
 
 namespace troupe::launcher {
 

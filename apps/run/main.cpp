@@ -5,14 +5,14 @@
 
 #include <exception>
 
-#include "apps/run/guard.hpp"
-#include "apps/run/job.hpp"
-#include "apps/run/options.hpp"
-#include "apps/run/program.hpp"
-#include "apps/run/standard_streams.hpp"
-#include "apps/run/supervisor.hpp"
-#include "messages/error.hpp"
-#include "transport/leftovers.hpp"
+#include "troupe/apps/run/guard.hpp"
+#include "troupe/apps/run/job.hpp"
+#include "troupe/apps/run/options.hpp"
+#include "troupe/apps/run/program.hpp"
+#include "troupe/apps/run/standard_streams.hpp"
+#include "troupe/apps/run/supervisor.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/leftovers.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "apps/run/options.hpp"
+#include "troupe/apps/run/options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

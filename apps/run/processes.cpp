@@ -1,4 +1,4 @@
-#include "apps/run/processes.hpp"
+#include "troupe/apps/run/processes.hpp"
 
 #include <dirent.h>
 #include <sys/prctl.h>

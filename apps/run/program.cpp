@@ -1,4 +1,4 @@
-#include "apps/run/program.hpp"
+#include "troupe/apps/run/program.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

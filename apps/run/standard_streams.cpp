@@ -1,4 +1,4 @@
-#include "apps/run/standard_streams.hpp"
+#include "troupe/apps/run/standard_streams.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "apps/run/status.hpp"
+#include "troupe/apps/run/status.hpp"
 
 #include <fmt/format.h>
 #include <sys/wait.h>

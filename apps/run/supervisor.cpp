@@ -1,4 +1,4 @@
-#include "apps/run/supervisor.hpp"
+#include "troupe/apps/run/supervisor.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,10 +13,10 @@
 #include <csignal>
 #include <optional>
 
-#include "apps/run/child.hpp"
-#include "apps/run/processes.hpp"
-#include "apps/run/status.hpp"
-#include "transport/descriptors.hpp"
+#include "troupe/apps/run/child.hpp"
+#include "troupe/apps/run/processes.hpp"
+#include "troupe/apps/run/status.hpp"
+#include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe::launcher {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/job.hpp"
-#include "apps/run/job_output.hpp"
-#include "apps/run/options.hpp"
-#include "apps/run/terminal_input.hpp"
+#include "troupe/apps/run/job.hpp"
+#include "troupe/apps/run/job_output.hpp"
+#include "troupe/apps/run/options.hpp"
+#include "troupe/apps/run/terminal_input.hpp"
 
 namespace troupe::launcher {
 

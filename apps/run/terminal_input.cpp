@@ -1,4 +1,4 @@
-#include "apps/run/terminal_input.hpp"
+#include "troupe/apps/run/terminal_input.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

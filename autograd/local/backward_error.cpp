@@ -1,4 +1,4 @@
-#include "autograd/local/backward_error.hpp"
+#include "troupe/autograd/local/backward_error.hpp"
 
 #include <c10/util/Exception.h>
 

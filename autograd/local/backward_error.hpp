@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::autograd {
 

@@ -1,4 +1,4 @@
-#include "autograd/local/backward_plan.hpp"
+#include "troupe/autograd/local/backward_plan.hpp"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::autograd {
 

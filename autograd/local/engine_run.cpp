@@ -1,4 +1,4 @@
-#include "autograd/local/engine_run.hpp"
+#include "troupe/autograd/local/engine_run.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/StreamGuard.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "autograd/local/node_call_internal.hpp"
+#include "troupe/autograd/local/node_call_internal.hpp"
 
 namespace troupe::autograd {
 

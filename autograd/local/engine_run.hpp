@@ -3,9 +3,9 @@
 #include <functional>
 #include <vector>
 
-#include "autograd/local/backward_error.hpp"
-#include "autograd/local/backward_options.hpp"
-#include "autograd/local/backward_plan.hpp"
+#include "troupe/autograd/local/backward_error.hpp"
+#include "troupe/autograd/local/backward_options.hpp"
+#include "troupe/autograd/local/backward_plan.hpp"
 
 namespace troupe::autograd {
 

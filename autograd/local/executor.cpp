@@ -1,10 +1,10 @@
-#include "autograd/local/executor.hpp"
+#include "troupe/autograd/local/executor.hpp"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "autograd/local/executor_pass_internal.hpp"
+#include "troupe/autograd/local/executor_pass_internal.hpp"
 
 namespace troupe::autograd {
 

@@ -7,10 +7,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "autograd/local/executor.hpp"
-#include "autograd/local/node_call_internal.hpp"
-#include "autograd/local/split_choice.hpp"
-#include "autograd/local/waiting_rests.hpp"
+#include "troupe/autograd/local/executor.hpp"
+#include "troupe/autograd/local/node_call_internal.hpp"
+#include "troupe/autograd/local/split_policy.hpp"
+#include "troupe/autograd/local/deferred_weight_gradients.hpp"
 
 namespace troupe::autograd {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "autograd/local/executor_pass_internal.hpp"
+#include "troupe/autograd/local/executor_pass_internal.hpp"
 
 namespace troupe::autograd {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "autograd/local/node_call_internal.hpp"
-#include "messages/error.hpp"
+#include "troupe/autograd/local/node_call_internal.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::autograd::detail {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "autograd/local/backward_options.hpp"
-#include "autograd/local/backward_plan.hpp"
+#include "troupe/autograd/local/backward_options.hpp"
+#include "troupe/autograd/local/backward_plan.hpp"
 
 // What libtorch's engine does at one node (engine.cpp of torch 2.11), in functions that need no
 // GraphTask. Grad mode, stream and thread state are set by the caller.

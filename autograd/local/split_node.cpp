@@ -1,4 +1,4 @@
-#include "autograd/local/split_node.hpp"
+#include "troupe/autograd/local/split_node.hpp"
 
 #include <torch/csrc/autograd/generated/Functions.h>
 

@@ -1,5 +1,5 @@
 @0xb4bac3050ff3aa96;
-# A failure as it crosses the wire: the fields of troupe::fault (messages/error.hpp).
+# A failure as it crosses the wire: the fields of troupe::fault (messages/base/error.hpp).
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");

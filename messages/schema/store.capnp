@@ -1,7 +1,7 @@
 @0xcb20ad8467e86b44;
 # What crosses the wire, or lies in a file, between the ranks of a job before they have a
 # transport: requests to the store and the values that the rendezvous keeps in it. Nothing of this
-# is decoded before its sender has proven to know the job's secret (transport/store/store_handshake.hpp).
+# is decoded before its sender has proven to know the job's secret (transport/store/tcp/store_handshake.hpp).
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");
@@ -113,7 +113,7 @@ struct Verdict {
 }
 
 struct DoorEntry {
-  # What lies in a job's letter box for newcomers, entry by entry (transport/rendezvous/door.hpp).
+  # What lies in a job's letter box for newcomers, entry by entry (transport/rendezvous/join_service.hpp).
 
   enum Kind {
     wish @0;

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace {
 

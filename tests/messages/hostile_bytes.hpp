@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "tests/messages/allocation_meter.hpp"
 
 namespace troupe::testing {

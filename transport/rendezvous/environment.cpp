@@ -1,4 +1,4 @@
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

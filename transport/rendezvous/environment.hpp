@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/job_secret.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
 
 namespace troupe::transport {
 

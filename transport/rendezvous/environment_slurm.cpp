@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "messages/error.hpp"
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe::transport {
 

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/file_url.hpp"
+#include "troupe/transport/rendezvous/file_url.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/handlers.hpp"
+#include "troupe/transport/rendezvous/handlers.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <mutex>
 #include <string_view>
 
-#include "messages/error.hpp"
-#include "transport/rendezvous/environment.hpp"
-#include "transport/rendezvous/method_url.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
+#include "troupe/transport/rendezvous/method_url.hpp"
 
 namespace troupe::transport {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rendezvous/options.hpp"
-#include "transport/store/store.hpp"
+#include "troupe/transport/rendezvous/options.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

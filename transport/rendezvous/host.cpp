@@ -1,4 +1,4 @@
-#include "transport/rendezvous/host.hpp"
+#include "troupe/transport/rendezvous/host.hpp"
 
 #include <limits.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/method_url.hpp"
+#include "troupe/transport/rendezvous/method_url.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

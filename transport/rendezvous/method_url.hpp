@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rendezvous/options.hpp"
+#include "troupe/transport/rendezvous/options.hpp"
 
 namespace troupe::transport {
 

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/open_store.hpp"
+#include "troupe/transport/rendezvous/open_store.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include <mutex>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "messages/forked.hpp"
-#include "transport/rendezvous/plan.hpp"
-#include "transport/rendezvous/tcp.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/forked.hpp"
+#include "troupe/transport/rendezvous/rendezvous_config.hpp"
+#include "troupe/transport/rendezvous/tcp.hpp"
 
 namespace troupe::transport {
 

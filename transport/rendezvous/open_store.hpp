@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "transport/job_secret.hpp"
-#include "transport/rendezvous/environment.hpp"
-#include "transport/store/tcp_store.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
+#include "troupe/transport/store/tcp/tcp_store.hpp"
 
 namespace troupe::transport {
 

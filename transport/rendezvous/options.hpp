@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe::transport {
 

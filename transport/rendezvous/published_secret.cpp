@@ -1,4 +1,4 @@
-#include "transport/rendezvous/published_secret.hpp"
+#include "troupe/transport/rendezvous/published_secret.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 #include <string_view>
 #include <thread>
 
-#include "messages/error.hpp"
-#include "transport/rendezvous/host.hpp"
-#include "transport/store/store.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/rendezvous/host.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

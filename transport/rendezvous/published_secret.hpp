@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/job_secret.hpp"
-#include "transport/private_folder.hpp"
-#include "transport/rendezvous/environment.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/system/private_folder.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe::transport {
 

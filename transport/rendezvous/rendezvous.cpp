@@ -1,14 +1,14 @@
-#include "transport/rendezvous/rendezvous.hpp"
+#include "troupe/transport/rendezvous/rendezvous.hpp"
 
 #include <fmt/format.h>
 
 #include <exception>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "messages/log.hpp"
-#include "transport/rendezvous/handlers.hpp"
-#include "transport/rendezvous/meeting.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/rendezvous/handlers.hpp"
+#include "troupe/transport/rendezvous/rank_exchange.hpp"
 
 namespace troupe::transport {
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "transport/rendezvous/options.hpp"
-#include "transport/rendezvous/roster.hpp"
-#include "transport/store/store.hpp"
+#include "troupe/transport/rendezvous/options.hpp"
+#include "troupe/transport/rendezvous/roster.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

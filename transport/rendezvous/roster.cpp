@@ -1,6 +1,6 @@
-#include "transport/rendezvous/roster.hpp"
+#include "troupe/transport/rendezvous/roster.hpp"
 
-#include "transport/rendezvous/session.hpp"
+#include "troupe/transport/rendezvous/rendezvous_session.hpp"
 
 namespace troupe::transport {
 

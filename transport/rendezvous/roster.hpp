@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/job_secret.hpp"
-#include "transport/store/store.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

@@ -1,4 +1,4 @@
-#include "transport/rendezvous/tcp.hpp"
+#include "troupe/transport/rendezvous/tcp.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "messages/log.hpp"
-#include "transport/rendezvous/published_secret.hpp"
-#include "transport/store/tcp_store_connect.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/rendezvous/published_secret.hpp"
+#include "troupe/transport/store/tcp/tcp_store_connect.hpp"
 
 namespace troupe::transport {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "transport/rendezvous/plan.hpp"
-#include "transport/rendezvous/session.hpp"
+#include "troupe/transport/rendezvous/rendezvous_config.hpp"
+#include "troupe/transport/rendezvous/rendezvous_session.hpp"
 
 namespace troupe::transport {
 

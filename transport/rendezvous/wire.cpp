@@ -1,9 +1,9 @@
-#include "transport/rendezvous/wire.hpp"
+#include "troupe/transport/rendezvous/wire.hpp"
 
 #include <fmt/format.h>
 
-#include "messages/schema/store.capnp.h"
-#include "transport/store/store_capnp.hpp"
+#include "troupe/messages/schema/store.capnp.h"
+#include "troupe/transport/store/tcp/store_capnp.hpp"
 
 namespace troupe::transport {
 

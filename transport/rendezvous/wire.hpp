@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/store/store.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

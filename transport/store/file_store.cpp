@@ -1,10 +1,10 @@
-#include "transport/store/file_store.hpp"
+#include "troupe/transport/store/file_store.hpp"
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

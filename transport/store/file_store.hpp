@@ -4,11 +4,11 @@
 #include <mutex>
 #include <optional>
 
-#include "transport/job_secret.hpp"
-#include "transport/store/file_store_log.hpp"
-#include "transport/store/store.hpp"
-#include "transport/store/store_state.hpp"
-#include "transport/store/store_wire.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/store/file_store_log.hpp"
+#include "troupe/transport/store/store.hpp"
+#include "troupe/transport/store/store_state.hpp"
+#include "troupe/transport/store/tcp/store_wire.hpp"
 
 namespace troupe::transport {
 

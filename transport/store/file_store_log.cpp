@@ -1,4 +1,4 @@
-#include "transport/store/file_store_log.hpp"
+#include "troupe/transport/store/file_store_log.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "messages/error.hpp"
-#include "transport/store/store_wire.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/store/tcp/store_wire.hpp"
 
 namespace troupe::transport {
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
-#include "transport/job_secret.hpp"
-#include "transport/store/store.hpp"
-#include "transport/store/tcp_store_socket.hpp"
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/store/store.hpp"
+#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
 
 namespace troupe::transport {
 

@@ -1,6 +1,6 @@
-#include "transport/store/hash_store.hpp"
+#include "troupe/transport/store/hash_store.hpp"
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

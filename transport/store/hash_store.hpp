@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
-#include "transport/store/store.hpp"
-#include "transport/store/store_state.hpp"
+#include "troupe/transport/store/store.hpp"
+#include "troupe/transport/store/store_state.hpp"
 
 namespace troupe::transport {
 

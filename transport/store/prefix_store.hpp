@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "transport/store/store.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

@@ -1,10 +1,10 @@
-#include "transport/store/store.hpp"
+#include "troupe/transport/store/store.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "messages/forked.hpp"
+#include "troupe/messages/base/forked.hpp"
 
 namespace troupe::transport {
 

@@ -1,11 +1,11 @@
-#include "transport/store/store_state.hpp"
+#include "troupe/transport/store/store_state.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport {
 

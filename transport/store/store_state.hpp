@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/store/store.hpp"
+#include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "transport/ucx/backend.hpp"
-#include "transport/ucx/say.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/send_header.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,11 +1,11 @@
-#include "transport/ucx/address.hpp"
+#include "troupe/transport/ucx/address.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "messages/error.hpp"
-#include "transport/ucx/queue_shape.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/ucx/queue_shape.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "transport/transport.hpp"
-#include "transport/ucx/process.hpp"
-#include "transport/ucx/proof.hpp"
+#include "troupe/transport/transport.hpp"
+#include "troupe/transport/ucx/process.hpp"
+#include "troupe/transport/ucx/proof.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/backend.hpp"
 
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -10,13 +10,13 @@
 #include <string_view>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "messages/log.hpp"
-#include "transport/descriptors.hpp"
-#include "transport/ucx/lanes.hpp"
-#include "transport/ucx/neighbours.hpp"
-#include "transport/ucx/permitted.hpp"
-#include "transport/ucx/say.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/ucx/lanes.hpp"
+#include "troupe/transport/ucx/same_process_peers.hpp"
+#include "troupe/transport/ucx/permitted.hpp"
+#include "troupe/transport/ucx/send_header.hpp"
 
 namespace troupe::transport {
 

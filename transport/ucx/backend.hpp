@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "transport/transport.hpp"
-#include "transport/ucx/address.hpp"
-#include "transport/ucx/peer.hpp"
-#include "transport/ucx/pending_sends.hpp"
-#include "transport/ucx/prepare.hpp"
-#include "transport/ucx/process_watch.hpp"
-#include "transport/ucx/ucx_transport.hpp"
-#include "transport/ucx/worker.hpp"
+#include "troupe/transport/transport.hpp"
+#include "troupe/transport/ucx/address.hpp"
+#include "troupe/transport/ucx/peer.hpp"
+#include "troupe/transport/ucx/pending_sends.hpp"
+#include "troupe/transport/ucx/prepare.hpp"
+#include "troupe/transport/ucx/process_watch.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/ucx/worker.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/lanes.hpp"
+#include "troupe/transport/ucx/lanes.hpp"
 
 #include <array>
 #include <string_view>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/delivery/retained.hpp"
+#include "troupe/transport/delivery/retransmit_queue.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/memory_limit.hpp"
+#include "troupe/transport/ucx/memory_limit.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "transport/assembly.hpp"
-#include "transport/ucx/copy_speed.hpp"
-#include "transport/ucx/link.hpp"
-#include "transport/ucx/queue.hpp"
-#include "transport/ucx/wire.hpp"
+#include "troupe/transport/delivery/assembly.hpp"
+#include "troupe/transport/ucx/copy_speed.hpp"
+#include "troupe/transport/ucx/link.hpp"
+#include "troupe/transport/ucx/peer_receive_worker.hpp"
+#include "troupe/transport/ucx/wire.hpp"
 
 namespace troupe::transport::ucx {
 

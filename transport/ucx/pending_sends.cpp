@@ -1,4 +1,4 @@
-#include "transport/ucx/pending_sends.hpp"
+#include "troupe/transport/ucx/pending_sends.hpp"
 
 #include <array>
 #include <utility>

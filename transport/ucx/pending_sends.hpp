@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
-#include "messages/frame.hpp"
-#include "transport/ucx/peer.hpp"
+#include "troupe/messages/envelope/frame.hpp"
+#include "troupe/transport/ucx/peer.hpp"
 
 namespace troupe::transport::ucx {
 

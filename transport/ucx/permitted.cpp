@@ -1,10 +1,10 @@
-#include "transport/ucx/permitted.hpp"
+#include "troupe/transport/ucx/permitted.hpp"
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,12 +1,12 @@
-#include "transport/ucx/prepare.hpp"
+#include "troupe/transport/ucx/prepare.hpp"
 
 #include <string>
 
-#include "messages/error.hpp"
-#include "messages/log.hpp"
-#include "transport/leftovers.hpp"
-#include "transport/ucx/permitted.hpp"
-#include "transport/ucx/queue_shape.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/system/leftovers.hpp"
+#include "troupe/transport/ucx/permitted.hpp"
+#include "troupe/transport/ucx/queue_shape.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace troupe::transport::ucx {
 

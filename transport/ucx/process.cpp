@@ -1,4 +1,4 @@
-#include "transport/ucx/process.hpp"
+#include "troupe/transport/ucx/process.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,8 +12,8 @@
 #include <iterator>
 #include <optional>
 
-#include "messages/error.hpp"
-#include "transport/descriptors.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/process_watch.hpp"
+#include "troupe/transport/ucx/process_watch.hpp"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <cstring>
 #include <string>
 
-#include "messages/error.hpp"
-#include "transport/descriptors.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/backend.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/proof.hpp"
+#include "troupe/transport/ucx/proof.hpp"
 
 #include <sodium.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::ucx {
 

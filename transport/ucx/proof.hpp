@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/ucx/wire.hpp"
+#include "troupe/transport/ucx/wire.hpp"
 
 namespace troupe::transport::ucx {
 

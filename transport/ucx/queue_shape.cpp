@@ -1,4 +1,4 @@
-#include "transport/ucx/queue_shape.hpp"
+#include "troupe/transport/ucx/queue_shape.hpp"
 
 #include <sys/statvfs.h>
 #include <unistd.h>

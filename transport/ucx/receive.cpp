@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "messages/error.hpp"
-#include "transport/ucx/backend.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/ucx/backend.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "messages/log.hpp"
-#include "transport/ucx/backend.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/ucx/backend.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx/ucx_log.hpp"
+#include "troupe/transport/ucx/ucx_log.hpp"
 
 #include <ucs/debug/log_def.h>
 
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "messages/log.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::transport::ucx {
 

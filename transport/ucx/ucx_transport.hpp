@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/transport.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe::transport {
 

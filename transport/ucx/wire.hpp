@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/transport.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -1,14 +1,14 @@
-#include "transport/ucx/worker.hpp"
+#include "troupe/transport/ucx/worker.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
-#include "messages/error.hpp"
-#include "transport/descriptors.hpp"
-#include "transport/ucx/permitted.hpp"
-#include "transport/ucx/ucx_log.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/ucx/permitted.hpp"
+#include "troupe/transport/ucx/ucx_log.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/ucx/queue_shape.hpp"
-#include "transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/ucx/queue_shape.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace troupe::transport::ucx {
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "transport/virtual/datagram.hpp"
+#include "troupe/transport/virtual/datagram.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -1,4 +1,4 @@
-#include "transport/virtual/connection.hpp"
+#include "troupe/transport/virtual/connection.hpp"
 
 #include <algorithm>
 #include <cstring>

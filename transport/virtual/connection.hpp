@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "transport/assembly.hpp"
-#include "transport/virtual/fabric.hpp"
+#include "troupe/transport/delivery/assembly.hpp"
+#include "troupe/transport/virtual/fabric.hpp"
 
 namespace troupe::transport::virtual_net {
 

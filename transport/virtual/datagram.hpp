@@ -6,9 +6,9 @@
 #include <memory>
 #include <utility>
 
-#include "messages/frame.hpp"
-#include "transport/transport.hpp"
-#include "transport/virtual/virtual_network.hpp"
+#include "troupe/messages/envelope/frame.hpp"
+#include "troupe/transport/transport.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
 
 namespace troupe::transport::virtual_net {
 

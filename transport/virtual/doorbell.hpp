@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -1,12 +1,12 @@
 // What the node's own side asks for; endpoint_arrivals.cpp is what comes from the network.
 
-#include "transport/virtual/endpoint.hpp"
+#include "troupe/transport/virtual/endpoint.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "messages/error.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/virtual/connection.hpp"
-#include "transport/virtual/doorbell.hpp"
+#include "troupe/transport/virtual/connection.hpp"
+#include "troupe/transport/virtual/doorbell.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include "transport/virtual/endpoint.hpp"
+#include "troupe/transport/virtual/endpoint.hpp"
 
 namespace troupe::transport::virtual_net {
 

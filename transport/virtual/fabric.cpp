@@ -1,10 +1,10 @@
-#include "transport/virtual/fabric.hpp"
+#include "troupe/transport/virtual/fabric.hpp"
 
 #include <algorithm>
 #include <string>
 
-#include "messages/error.hpp"
-#include "transport/virtual/endpoint.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/virtual/endpoint.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "transport/virtual/agenda.hpp"
-#include "transport/virtual/links.hpp"
-#include "transport/virtual/random.hpp"
+#include "troupe/transport/virtual/agenda.hpp"
+#include "troupe/transport/virtual/links.hpp"
+#include "troupe/messages/base/random.hpp"
 
 namespace troupe::transport::virtual_net {
 

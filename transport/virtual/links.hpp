@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/virtual/virtual_network.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
 
 namespace troupe::transport::virtual_net {
 

@@ -1,10 +1,10 @@
-#include "transport/virtual/virtual_network.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
 
 #include <array>
 #include <cstdio>
 #include <utility>
 
-#include "transport/virtual/endpoint.hpp"
+#include "troupe/transport/virtual/endpoint.hpp"
 
 namespace troupe::transport {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/transport.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe::transport {
 

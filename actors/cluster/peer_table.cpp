@@ -1,0 +1,111 @@
+#include "troupe/actors/cluster/peer_table.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t most_departed = 65'536;
+
+}  // namespace
+
+fault peer::loss() const {
+  fault why;
+  why.code = errc::peer_lost;
+  why.node = info.name;
+  why.text = cause_;
+  return why;
+}
+
+peer_table::~peer_table() {
+  for (auto& c : chunks_) delete c.load();
+}
+
+peer& peer_table::find(const destination& who) const {
+  if (const auto* rank = std::get_if<std::int64_t>(&who.value())) {
+    if (*rank >= 0 && *rank <= std::int64_t{chunk_size * chunks})
+      if (auto* found = find(static_cast<transport::rank_t>(*rank))) return *found;
+    const std::lock_guard lock(mutex_);
+    throw unknown_worker("could not find destination: rank " + std::to_string(*rank) +
+                         " in a job of " + std::to_string(live_.size()));
+  }
+  const auto& name = std::get<std::string>(who.value());
+  const std::lock_guard lock(mutex_);
+  const auto place = by_name_.find(name);
+  if (place == by_name_.end())
+    throw unknown_worker("could not find destination: no worker is called '" + name + "'");
+  return *place->second;
+}
+
+peer& peer_table::add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases) {
+  const auto rank = member->rank();
+  if (rank >= chunk_size * chunks)
+    throw invalid_argument("rank " + std::to_string(rank) + " is too large");
+  const std::lock_guard lock(mutex_);
+  auto& slot = chunks_[rank / chunk_size];
+  auto* c = slot.load();
+  if (!c) slot.store(c = new chunk{}, std::memory_order_release);
+  peer& added = *member;
+  all_.push_back(std::move(member));
+  by_name_[added.info.name] = &added;
+  for (const auto& name : aliases) by_name_[name] = &added;
+  live_[rank] = &added;
+  list_ = nullptr;
+  (*c)[rank % chunk_size].store(&added, std::memory_order_release);
+  return added;
+}
+
+bool peer_table::fence(peer& member, const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  if (member.state_.load() != peer::standing::live) return false;
+  member.cause_ = cause;
+  member.state_.store(peer::standing::fenced, std::memory_order_release);
+  return true;
+}
+
+bool peer_table::bury(peer& member) {
+  const std::lock_guard lock(mutex_);
+  if (member.state_.exchange(peer::standing::gone) == peer::standing::gone) return false;
+  if (const auto place = live_.find(member.rank());
+      place != live_.end() && place->second == &member)
+    live_.erase(place);
+  list_ = nullptr;
+  return true;
+}
+
+std::shared_ptr<const std::vector<worker_info>> peer_table::live() const {
+  const std::lock_guard lock(mutex_);
+  if (!list_) {
+    auto list = std::make_shared<std::vector<worker_info>>();
+    for (const auto& [rank, member] : live_) list->push_back(member->info);
+    list_ = std::move(list);
+  }
+  return list_;
+}
+
+peer& peer_table::departed(transport::rank_t rank, std::uint64_t incarnation) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& member : all_)
+    if (member->rank() == rank && member->incarnation == incarnation) return *member;
+  if (++departed_ > most_departed)
+    throw decode_error("handles name more incarnations of the past than there can have been");
+  all_.push_back(std::make_unique<peer>(worker_info{"rank " + std::to_string(rank), rank},
+                                        incarnation, caf::node_id{}));
+  peer& gone = *all_.back();
+  gone.cause_ = "an earlier incarnation of rank " + std::to_string(rank) + " is gone";
+  gone.state_.store(peer::standing::gone, std::memory_order_release);
+  return gone;
+}
+
+std::vector<peer*> peer_table::all() const {
+  std::vector<peer*> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& member : all_) out.push_back(member.get());
+  return out;
+}
+
+std::string peer_table::name_of(transport::rank_t rank) const {
+  const auto* found = find(rank);
+  return found ? found->info.name : "rank " + std::to_string(rank);
+}
+
+}  // namespace troupe

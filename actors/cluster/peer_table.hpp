@@ -1,0 +1,145 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <caf/node_id.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/cluster/device_directory.hpp"
+#include "troupe/actors/cluster/worker_info.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/transport.hpp"
+
+namespace troupe {
+
+/// How much may be under way to a node and not yet taken up by it; counts down to 0 and below it.
+/// All members are for any thread.
+struct outgoing_window {
+  std::atomic<std::int64_t> messages{0};
+  std::atomic<std::int64_t> bytes{0};
+  std::atomic<int> waiting{0};  ///< senders
+};
+
+/// What has been taken up of a node's messages.
+struct incoming_window {
+  std::atomic<std::int64_t> messages{0};  ///< in all
+  std::atomic<std::int64_t> bytes{0};
+  std::atomic<std::int64_t> told_messages{0};  ///< of these, the sender knows
+  std::atomic<std::int64_t> told_bytes{0};
+  std::atomic<std::int64_t> at_relief{-1};  ///< messages, when it was asked for a larger window
+};
+
+/// One incarnation of a node of the job, this node included. Lives as long as the table that it is
+/// in. Thread-safe.
+class peer {
+public:
+  /// Live: a member. Fenced: nothing of it is taken any more, and what waits for it has failed.
+  /// Gone: what it held is dropped, and everybody has been told.
+  enum class standing : std::uint8_t { live, fenced, gone };
+
+  peer(worker_info who, std::uint64_t incarnation_, caf::node_id node_,
+       detail::peer_devices devices_ = {})
+      : info(std::move(who)),
+        incarnation(incarnation_),
+        node(std::move(node_)),
+        devices(std::move(devices_)) {}
+
+  const worker_info info;
+  const std::uint64_t incarnation;
+  const caf::node_id node;
+  const detail::peer_devices devices;  ///< its devices, and which of them go with which of ours
+
+  transport::rank_t rank() const noexcept { return info.id; }
+  bool live() const noexcept { return state_.load(std::memory_order_acquire) == standing::live; }
+  bool gone() const noexcept { return state_.load(std::memory_order_acquire) == standing::gone; }
+
+  /// Why it is not live: errc::peer_lost, its name, the cause. Pre: `!live()`.
+  fault loss() const;
+
+  std::atomic<std::uint64_t> sent{0};  ///< messages, to number them
+  /// Messages to it and taken in from it that count at a shutdown, which compares them.
+  std::atomic<std::uint64_t> counted_sent{0};
+  std::atomic<std::uint64_t> counted_received{0};
+  outgoing_window out;
+  incoming_window in;
+
+  /// What was lost with it, for the shutdown to tell. Until it is fenced, nothing.
+  struct account {
+    std::atomic<bool> lost{false};  ///< it has not left of its own accord
+    std::atomic<std::size_t> requests{0};
+    std::atomic<std::size_t> promised{0};  ///< of these, calls that a shutdown was waiting for
+  };
+  account losses;
+
+private:
+  friend class peer_table;
+
+  std::atomic<standing> state_{standing::live};
+  std::string cause_;  // written before the state changes
+};
+
+/// The nodes of the job by rank and by name, as they come and go. Looking a rank up takes no lock.
+class peer_table {
+public:
+  static constexpr std::size_t chunk_size = 1024;
+  static constexpr std::size_t chunks = 1024;
+
+  peer_table() = default;
+  ~peer_table();
+  peer_table(const peer_table&) = delete;
+  peer_table& operator=(const peer_table&) = delete;
+
+  /// The latest incarnation at `rank`, whatever has become of it; nullptr: none was ever there.
+  peer* find(transport::rank_t rank) const noexcept {
+    if (rank >= chunk_size * chunks) return nullptr;
+    const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
+    return c ? (*c)[rank % chunk_size].load(std::memory_order_acquire) : nullptr;
+  }
+
+  /// The same, of that incarnation and no other.
+  peer* find(transport::rank_t rank, std::uint64_t incarnation) const noexcept {
+    auto* found = find(rank);
+    return found && found->incarnation == incarnation ? found : nullptr;
+  }
+
+  /// The one that has the name now, or had it last. Throws unknown_worker.
+  peer& find(const destination& who) const;
+
+  /// Enters a member, who may have further names. Throws invalid_argument when the rank is too
+  /// large.
+  peer& add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases = {});
+
+  /// False when it was not live.
+  bool fence(peer& member, const std::string& cause);
+  /// False when it was gone already.
+  bool bury(peer& member);
+
+  /// Those that are live, by rank.
+  std::shared_ptr<const std::vector<worker_info>> live() const;
+
+  /// An incarnation that was lost, perhaps before this node came. Its entry is made if need be;
+  /// decode_error when there are too many.
+  peer& departed(transport::rank_t rank, std::uint64_t incarnation);
+
+  /// All that were ever in it.
+  std::vector<peer*> all() const;
+
+  std::string name_of(transport::rank_t rank) const;
+
+private:
+  using chunk = std::array<std::atomic<peer*>, chunk_size>;
+
+  std::array<std::atomic<chunk*>, chunks> chunks_{};
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<peer>> all_;
+  std::size_t departed_ = 0;  // that were made for handles
+  std::map<std::string, peer*, std::less<>> by_name_;
+  std::map<transport::rank_t, peer*> live_;
+  mutable std::shared_ptr<const std::vector<worker_info>> list_;
+};
+
+}  // namespace troupe

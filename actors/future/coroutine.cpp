@@ -1,0 +1,127 @@
+#include "troupe/actors/future/coroutine.hpp"
+
+#include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/actors/node/node_core.hpp"
+
+namespace troupe::detail {
+
+/// A coroutine that waits: whoever takes this resumes it, or ends it by letting go.
+class suspended {
+public:
+  suspended(std::coroutine_handle<> who, const errand& what, std::exception_ptr& thrown)
+      : who_(who.address()), works_for_(what), thrown_(thrown) {}
+  suspended(const suspended&) = delete;
+  suspended& operator=(const suspended&) = delete;
+  ~suspended() {
+    if (auto who = take()) who.destroy();
+  }
+
+  /// Empty: somebody else has taken it.
+  std::coroutine_handle<> take() noexcept {
+    return std::coroutine_handle<>::from_address(who_.exchange(nullptr));
+  }
+
+  /// Not null for as long as it waits.
+  const std::atomic<void*>& who() const noexcept { return who_; }
+
+  void resume() {
+    auto who = take();
+    if (!who) return;
+    const serving as(works_for_);
+    who.resume();
+  }
+
+  /// The same coroutine, which throws when it is resumed; nullptr when it has been taken.
+  std::shared_ptr<suspended> interrupt(std::exception_ptr why) {
+    auto who = take();
+    if (!who) return nullptr;
+    thrown_ = std::move(why);
+    return std::make_shared<suspended>(who, works_for_, thrown_);
+  }
+
+private:
+  std::atomic<void*> who_;
+  const errand works_for_;
+  std::exception_ptr& thrown_;  // the coroutine's
+};
+
+std::shared_ptr<engine> current_driver() {
+  auto* node = current_node();
+  return node ? node->actors().driver() : nullptr;
+}
+
+bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
+             coroutine_control* control, std::exception_ptr& thrown) {
+  const auto waiting =
+      std::make_shared<suspended>(who, control ? current_errand() : errand(), thrown);
+  const auto driver = control ? control->driver() : nullptr;
+  const auto threads_own = control ? control->began_for() : current_errand();
+  if (control) {
+    if (auto why = control->begin_wait(waiting, what)) {
+      thrown = std::move(why);
+      waiting->take();
+      return false;
+    }
+  }
+  // From here on it may be cancelled, and gone.
+  auto* next = make_continuation([waiting, driver] {
+    if (!waiting->who()) return;
+    if (!driver || driver->is_own_thread()) return waiting->resume();
+    auto* job = make_continuation([waiting] { waiting->resume(); });
+    // What it knows of its node is gone with it.
+    if (!driver->push_if_open(job)) intrusive_ptr_release(job);
+  });
+  // What it works for since it began, a context say, is its own business.
+  set_current_errand(threads_own);
+  what->when_ready(next, &waiting->who());
+  return true;
+}
+
+// What it throws instead of waiting, if anything.
+std::exception_ptr coroutine_control::begin_wait(const std::shared_ptr<suspended>& who,
+                                                 const std::shared_ptr<future_core>& what) {
+  const std::lock_guard guard(mutex_);
+  if (told_ && !told_->thrown.exchange(true)) return told_->why;
+  waiting_ = who;
+  awaited_ = what;
+  return nullptr;
+}
+
+void coroutine_control::cancel() {
+  {
+    const std::lock_guard guard(mutex_);
+    if (told_) return;
+  }
+  fault why;
+  why.text = "the task was cancelled";
+  const auto what = std::make_shared<cancellation>();
+  what->why = std::make_exception_ptr(cancelled_error(std::move(why)));
+  for (auto next = receive(what); next;) next = next->coroutine()->receive(what);
+}
+
+// Returns the task that it waits for, which shall receive it as well.
+std::shared_ptr<future_core> coroutine_control::receive(const std::shared_ptr<cancellation>& what) {
+  std::shared_ptr<suspended> interrupted;
+  std::shared_ptr<future_core> awaited;
+  {
+    const std::lock_guard guard(mutex_);
+    if (told_ == what) return nullptr;  // they wait for one another
+    told_ = what;
+    const auto waiting = waiting_.lock();
+    if (!waiting || !waiting->who()) return nullptr;  // it runs, and will see when it waits
+    awaited = awaited_.lock();
+    if (awaited && awaited->coroutine() && !awaited->ready()) return awaited;
+    interrupted = waiting->interrupt(what->why);
+    if (!interrupted) return nullptr;
+    what->thrown = true;
+  }
+  if (awaited) awaited->abandoned();
+  auto* job = make_continuation([interrupted] { interrupted->resume(); });
+  if (!driver_)
+    future_core::run_on(awaited ? awaited->driver().get() : nullptr, job);
+  else if (!driver_->push_if_open(job))
+    intrusive_ptr_release(job);
+  return nullptr;
+}
+
+}  // namespace troupe::detail

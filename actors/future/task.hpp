@@ -1,0 +1,217 @@
+#pragma once
+
+#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/actors/future/coroutine.hpp"
+
+namespace troupe {
+
+template <class T>
+class task;
+
+namespace detail {
+
+/// What co_await makes of a future.
+template <class T>
+class future_awaiter {
+public:
+  explicit future_awaiter(future<T> what) : what_(std::move(what)) {}
+
+  bool await_ready() const { return what_.ready(); }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> who) {
+    coroutine_control* control = nullptr;
+    if constexpr (requires { who.promise().control(); }) control = &who.promise().control();
+    return suspend(what_.shared(), who, control, thrown_);
+  }
+  T await_resume() {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+    return std::move(what_).get();
+  }
+
+private:
+  future<T> what_;
+  std::exception_ptr thrown_;  // instead of the value
+};
+
+/// The future of what a coroutine returns.
+template <class T>
+class task_state final : public future_state<T> {
+public:
+  task_state() : task_state(current_driver()) {}
+
+  coroutine_control* coroutine() noexcept override { return &control_; }
+  void cancel() override { control_.cancel(); }
+
+private:
+  explicit task_state(const std::shared_ptr<engine>& driver)
+      : future_state<T>(driver), control_(driver) {}
+
+  coroutine_control control_;
+};
+
+/// What becomes of a coroutine.
+template <class T>
+struct task_outcome {
+  std::shared_ptr<task_state<T>> state;
+  std::optional<stored<T>> value;
+  std::exception_ptr failure;
+
+  void tell() {
+    if (failure)
+      state->set_exception(std::move(failure));
+    else if (!value)
+      state->set_exception(std::make_exception_ptr(
+          remote_error("the coroutine was dropped while it waited for something")));
+    else if constexpr (std::is_void_v<T>)
+      state->set_value();
+    else
+      state->set_value(std::move(*value));
+  }
+};
+
+// Told when all that the coroutine had is gone, its parameters too.
+struct task_end {
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> who) const noexcept {
+    auto outcome = std::move(who.promise().outcome_);
+    who.destroy();
+    outcome.tell();
+  }
+  void await_resume() const noexcept {}
+};
+
+// What has the functions of an awaiter, and what an operator makes one of.
+template <class T>
+concept awaiter = requires(T& x) {
+  x.await_ready();
+  x.await_resume();
+};
+template <class T>
+concept gives_awaiter = requires(T&& x) {
+  operator co_await(static_cast<T&&>(x));
+}
+|| requires(T&& x) { static_cast<T&&>(x).operator co_await(); };
+template <class T>
+concept awaitable = awaiter<std::remove_reference_t<T>> || gives_awaiter<T>;
+
+// An awaiter that lies elsewhere, since g++ 12 copies one that comes by reference.
+template <class Awaiter>
+struct awaiter_elsewhere {
+  Awaiter& one;
+
+  decltype(auto) await_ready() const { return one.await_ready(); }
+  template <class Promise>
+  decltype(auto) await_suspend(std::coroutine_handle<Promise> who) const {
+    return one.await_suspend(who);
+  }
+  decltype(auto) await_resume() const { return one.await_resume(); }
+};
+
+template <class T>
+class task_promise_base {
+public:
+  task_promise_base() = default;
+  task_promise_base(const task_promise_base&) = delete;
+  task_promise_base& operator=(const task_promise_base&) = delete;
+  ~task_promise_base() {
+    if (outcome_.state) outcome_.tell();  // dropped
+  }
+
+  task<T> get_return_object() const { return task<T>(future<T>(outcome_.state)); }
+  std::suspend_never initial_suspend() const noexcept { return {}; }
+  task_end final_suspend() const noexcept { return {}; }
+  coroutine_control& control() const noexcept { return *outcome_.state->coroutine(); }
+  void unhandled_exception() noexcept { outcome_.failure = std::current_exception(); }
+
+  /// All that can be waited for goes through, as what it is.
+  template <class U>
+  decltype(auto) await_transform(U&& what) const noexcept {
+    static_assert(
+        awaitable<U>,
+        "co_await takes a future, a task or another awaitable: of an rref to_here_async(), "
+        "of an actor request(handle, message)");
+    if constexpr (gives_awaiter<U>)
+      return static_cast<U&&>(what);
+    else if constexpr (awaitable<U>)
+      return awaiter_elsewhere<std::remove_reference_t<U>>{what};
+    else
+      return std::suspend_never();
+  }
+
+protected:
+  friend struct task_end;
+
+  task_outcome<T> outcome_{std::make_shared<task_state<T>>(), {}, {}};
+};
+
+template <class T>
+struct task_promise : task_promise_base<T> {
+  template <class U = T>
+  requires std::is_convertible_v<U&&, T>
+  void return_value(U&& x) { this->outcome_.value.emplace(std::forward<U>(x)); }
+  template <class U>
+  requires(!std::is_convertible_v<U&&, T>) void return_value(U&&) {
+    static_assert(std::is_convertible_v<U&&, T>,
+                  "what the coroutine returns does not convert to the value of its task");
+  }
+};
+template <>
+struct task_promise<void> : task_promise_base<void> {
+  void return_void() { this->outcome_.value.emplace(); }
+};
+
+}  // namespace detail
+
+/// What a coroutine returns that waits for futures without holding a thread: `co_await` one, or
+/// another task. It runs at once, on the caller's thread, up to the first future that is not ready,
+/// and goes on on a thread of the node in whose handler it began; of the future's, if in none. What
+/// the thread has set (grad mode, say) does not come along. Its parameters are the coroutine's as
+/// C++ has it: a reference must outlive it, but those of a function that another node has called
+/// do. One whose node has ended ends where it waits. Dropping the task changes nothing. When it is
+/// cancelled, or the call that it answers, the co_await at which the innermost coroutine waits
+/// throws cancelled_error. Thread-safe.
+template <class T = void>
+class task {
+public:
+  using promise_type = detail::task_promise<T>;
+  using value_type = T;
+
+  explicit task(future<T> outcome) : outcome_(std::move(outcome)) {}
+
+  /// Of what the coroutine returns or throws.
+  const future<T>& result() const noexcept { return outcome_; }
+  operator future<T>() const { return outcome_; }
+
+  bool ready() const { return outcome_.ready(); }
+  decltype(auto) get() const& { return outcome_.get(); }
+  T get() && { return std::move(outcome_).get(); }
+  T get_for(std::chrono::nanoseconds limit) const { return outcome_.get_for(limit); }
+
+  /// See future::cancel.
+  void cancel() const { outcome_.cancel(); }
+
+private:
+  future<T> outcome_;
+};
+
+template <class T>
+detail::future_awaiter<T> operator co_await(future<T> what) {
+  return detail::future_awaiter<T>(std::move(what));
+}
+template <class T>
+detail::future_awaiter<T> operator co_await(const task<T>& what) {
+  return detail::future_awaiter<T>(what.result());
+}
+
+namespace detail {
+
+template <class T>
+struct answer_of<task<T>> {
+  using type = T;
+  static constexpr bool later = true;
+};
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,5 @@
+#pragma once
+
+// All that programs on Troupe need.
+
+#include "troupe/actors/node/node.hpp"

@@ -1,0 +1,139 @@
+#include "troupe/actors/membership/member_descriptor.hpp"
+
+#include <tuple>
+
+#include "troupe/actors/membership/message_codec.hpp"
+#include "troupe/messages/codec/archive.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/worker_name.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+// Devices are numbers on the wire: 0 is host memory, n + 1 the GPU n.
+constexpr std::size_t most_bytes = max_member_address;
+
+struct wire_card {
+  std::uint8_t gpus = 0;
+  std::vector<std::uint8_t> usable;
+  std::map<std::string, std::vector<std::pair<std::uint8_t, std::uint8_t>>> maps;
+  std::vector<std::byte> address;
+  std::uint8_t transport = 0;
+  std::uint32_t window_messages = 0;
+  std::uint64_t window_bytes = 0;
+  std::int64_t hang_limit_ms = 0;
+  std::uint8_t on_leader_loss = 0;
+};
+constexpr auto troupe_fields(const wire_card*) {
+  return std::make_tuple(&wire_card::gpus, &wire_card::usable, &wire_card::maps,
+                         &wire_card::address, &wire_card::transport, &wire_card::window_messages,
+                         &wire_card::window_bytes, &wire_card::hang_limit_ms,
+                         &wire_card::on_leader_loss);
+}
+
+template <class Enum>
+Enum choice(std::uint8_t number, Enum last, const char* what) {
+  if (number > static_cast<std::uint8_t>(last))
+    throw decode_error("a node's card has " + std::string(what) + " number " +
+                       std::to_string(number));
+  return static_cast<Enum>(number);
+}
+
+std::uint8_t number_of(const memory_place& place) {
+  return place.where == memory_place::kind::host ? 0 : static_cast<std::uint8_t>(place.device + 1);
+}
+
+memory_place place_of_number(std::uint8_t number) {
+  if (number > most_gpus)
+    throw decode_error("a node's card names device " + std::to_string(number));
+  if (number == 0) return {};
+  return {memory_place::kind::cuda, static_cast<std::int8_t>(number - 1)};
+}
+
+}  // namespace
+
+std::vector<std::byte> write_card(const node_card& card) {
+  wire_card out;
+  out.gpus = card.devices.gpus;
+  for (const auto& place : card.devices.usable) out.usable.push_back(number_of(place));
+  for (const auto& [name, map] : card.devices.maps) {
+    auto& to = out.maps[name];
+    for (const auto& e : map) to.emplace_back(number_of(e.here), number_of(e.there));
+  }
+  out.address = card.address;
+  out.transport = static_cast<std::uint8_t>(card.rules.transport);
+  out.window_messages = card.rules.window.messages;
+  out.window_bytes = card.rules.window.bytes;
+  out.hang_limit_ms = card.rules.hang_limit.count();
+  out.on_leader_loss = static_cast<std::uint8_t>(card.rules.on_leader_loss);
+  encoder text(nullptr, nullptr);
+  text.put(out);
+  auto bytes = text.take();
+  if (bytes.size() > most_bytes)
+    throw invalid_argument("the device maps for " + std::to_string(out.maps.size()) +
+                           " callees take " + std::to_string(bytes.size()) +
+                           " bytes with the node's address; " + std::to_string(most_bytes) +
+                           " are possible");
+  return bytes;
+}
+
+node_card read_card(std::span<const std::byte> bytes) {
+  if (bytes.size() > most_bytes)
+    throw decode_error("a node's card has " + std::to_string(bytes.size()) + " bytes");
+  decoder text(bytes, nullptr, nullptr);
+  auto in = text.get<wire_card>();
+  text.expect_end();
+  if (in.gpus > most_gpus)
+    throw decode_error("a node's card claims " + std::to_string(in.gpus) + " GPUs");
+  node_card out;
+  out.devices.gpus = in.gpus;
+  for (const auto number : in.usable) out.devices.usable.push_back(place_of_number(number));
+  for (const auto& [name, map] : in.maps) {
+    if (name.size() > max_member_name)
+      throw decode_error("a node's card names a worker with " + std::to_string(name.size()) +
+                         " characters");
+    if (map.size() > most_gpus + std::size_t{1})
+      throw decode_error("a node's card has a map of " + std::to_string(map.size()) + " devices");
+    auto& to = out.devices.maps[name];
+    for (const auto& [here, there] : map)
+      to.push_back({place_of_number(here), place_of_number(there)});
+  }
+  out.address = std::move(in.address);
+  out.rules.transport = choice(in.transport, backend::tcp, "transport");
+  out.rules.window = {in.window_messages, in.window_bytes};
+  out.rules.hang_limit = std::chrono::milliseconds(in.hang_limit_ms);
+  out.rules.on_leader_loss = choice(in.on_leader_loss, leader_loss::elect, "answer to a loss");
+  return out;
+}
+
+device_owner owner_of(const member& who) {
+  return {who.rank, transport::worker_names(who.name), read_card(who.address).devices};
+}
+
+void check_cards(const membership_view& all, std::optional<transport::rank_t> self, bool may_come) {
+  std::vector<device_owner> owners;
+  std::string first;
+  job_rules rules;
+  std::string difference;
+  for (const auto& [rank, who] : all.members) {
+    try {
+      auto card = read_card(who.address);
+      if (first.empty()) {
+        first = describe(who);
+        rules = card.rules;
+      }
+      if (difference.empty()) difference = rules_problem(first, rules, describe(who), card.rules);
+      owners.push_back({who.rank, transport::worker_names(who.name), std::move(card.devices)});
+    } catch (const decode_error& e) {
+      throw rendezvous_error("the card of " + describe(who) + " cannot be read: " + e.fault().text);
+    }
+  }
+  if (!difference.empty()) throw rendezvous_error(difference);
+  const auto problem = find_device_problem(owners, self, may_come);
+  if (!problem) return;
+  if (!self || problem->giver == *self) throw invalid_argument(problem->text);
+  throw rendezvous_error("a device map is wrong: " + problem->text);
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/typed_actor.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/membership/membership.hpp"
+#include "troupe/messages/codec/archive.hpp"
+
+namespace troupe {
+
+/// Something for the membership's actor to do.
+struct membership_work {
+  std::function<void()> run;
+};
+
+/// One at a time, in the order in which it came.
+using membership_actor = caf::typed_actor<caf::reacts_to<membership_work>>;
+
+/// What a node does as the membership decides.
+class membership_duties {
+public:
+  virtual ~membership_duties() = default;
+  virtual void send_note(transport::rank_t to, const membership_note& note) noexcept = 0;
+  virtual void fence(const member& who, const fault& why) noexcept = 0;
+  /// Throws transport_error.
+  virtual void connect(const member& who) = 0;
+  virtual void apply(const std::vector<membership_change>& changes,
+                     const membership_view& view) noexcept = 0;
+  virtual void job_ended(const fault& why) noexcept = 0;
+};
+
+/// What becomes of an application: called once, on a thread of the node, with the view in which the
+/// newcomer is a member, or with why it is none.
+using admission = std::function<void(const membership_view*, const fault&)>;
+
+/// Runs a node's membership in an actor: notes, losses and time come in as messages, so that one
+/// thing is decided after the other. Public functions are for any thread.
+class membership_host final : private membership_client {
+public:
+  membership_host(membership_view start, transport::rank_t self, const membership_options& options,
+                  engine& driver, membership_duties& node);
+
+  /// Makes the actor; from now on things are decided.
+  void open(caf::actor_system& system);
+
+  /// Nothing is decided any more, but for what is being decided.
+  void close();
+
+  /// Drops what was asked for and never answered. When no thread of the node is left.
+  void abandon();
+
+  /// A note of that incarnation; one of another than it is connected to is ignored.
+  void receive(transport::rank_t from, std::uint64_t incarnation, membership_note&& note);
+  void lost(transport::rank_t rank, const transport::peer_loss& why);
+  void admit(application&& wish, admission&& then);
+
+  /// `then` hears once this node has left, or why it cannot.
+  void leave(std::function<void(const fault*)> then);
+
+  /// Runs what is due; returns when it wants to be called next.
+  clock::time_point run_timer(clock::time_point now);
+
+private:
+  void send(transport::rank_t to, const membership_note& note) override;
+  void fence(const member& who, const fault& why) override;
+  void connect(const member& who) override;
+  void apply(const std::vector<membership_change>& changes, const membership_view& view) override;
+  void welcome(const member& who, const membership_view& view) override;
+  void refused(const member& who, const fault& why) override;
+  void left() override;
+  void ended(const fault& why) override;
+
+  void post(std::function<void()> work);
+  void look_at_time();
+  void answer(const member& who, const membership_view* view, const fault& why);
+
+  engine& engine_;
+  membership_duties& node_;
+  membership membership_;  // the actor's
+  membership_actor actor_;
+  std::atomic<clock::rep> due_{never.time_since_epoch().count()};
+
+  std::mutex mutex_;
+  std::map<transport::rank_t, std::uint64_t> connected_;  // incarnations
+
+  // The actor's.
+  std::map<std::pair<transport::rank_t, std::uint64_t>, admission> admissions_;
+  struct {
+    std::string name;
+    admission then;
+  } applicant_;  // being taken up
+  std::function<void(const fault*)> leaving_;
+  std::vector<member> unreachable_;
+};
+
+}  // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::membership_work)

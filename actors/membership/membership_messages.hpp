@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "troupe/actors/membership/view.hpp"
+#include "troupe/transport/transport.hpp"
+
+// What the nodes of a job say to each other about who belongs to it. docs/membership.md tells how
+// they work together.
+namespace troupe::notes {
+
+/// Leader to all: fence whom `step` removes and the suspects, connect to those that join.
+struct prepare {
+  std::uint32_t term = 0;
+  std::uint32_t attempt = 0;
+  membership_step step;
+  std::vector<membership_change> suspects;  ///< deaths that the next step will hold
+  friend bool operator==(const prepare&, const prepare&) = default;
+};
+
+/// Member to leader: done what that attempt asked for.
+struct ready {
+  std::uint32_t term = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t attempt = 0;
+  friend bool operator==(const ready&, const ready&) = default;
+};
+
+/// Leader to all: the step prepared last is in force.
+struct commit {
+  std::uint32_t term = 0;
+  std::uint32_t epoch = 0;
+  std::uint32_t attempt = 0;
+  friend bool operator==(const commit&, const commit&) = default;
+};
+
+/// Member to leader: this one is lost to me.
+struct suspect {
+  transport::rank_t rank = 0;
+  std::uint64_t incarnation = 0;
+  transport::loss_kind kind = transport::loss_kind::broken;
+  std::string cause;
+  friend bool operator==(const suspect&, const suspect&) = default;
+};
+
+/// Member to leader: I want to leave.
+struct leave {
+  friend bool operator==(const leave&, const leave&) = default;
+};
+
+/// Leader to one that has left: it is done.
+struct farewell {
+  std::uint32_t epoch = 0;
+  friend bool operator==(const farewell&, const farewell&) = default;
+};
+
+/// Leader to one that it fences: you are out.
+struct fenced {
+  std::uint32_t epoch = 0;  ///< in which it was a member last
+  std::string cause;
+  friend bool operator==(const fenced&, const fenced&) = default;
+};
+
+/// Leader to all: are you there?
+struct ping {
+  std::uint32_t term = 0;
+  friend bool operator==(const ping&, const ping&) = default;
+};
+
+struct pong {
+  friend bool operator==(const pong&, const pong&) = default;
+};
+
+/// To the lowest rank that can be reached: I have lost the leader, or cannot follow you in a term
+/// this low; lead us in a higher one.
+struct seek {
+  std::uint32_t term = 0;  ///< the highest that I have followed
+  friend bool operator==(const seek&, const seek&) = default;
+};
+
+/// To all: follow me.
+struct candidate {
+  std::uint32_t term = 0;
+  transport::rank_t deposed = 0;  ///< the leader that the candidate has lost
+  bool ended = false;             ///< its process is gone, for certain
+  friend bool operator==(const candidate&, const candidate&) = default;
+};
+
+/// To a candidate: I follow you, and these are lost to me.
+struct follow {
+  std::uint32_t term = 0;
+  std::vector<suspect> lost;
+  friend bool operator==(const follow&, const follow&) = default;
+};
+
+}  // namespace troupe::notes
+
+namespace troupe {
+
+using membership_note = std::variant<notes::prepare, notes::ready, notes::commit, notes::suspect,
+                                     notes::leave, notes::farewell, notes::fenced, notes::ping,
+                                     notes::pong, notes::seek, notes::candidate, notes::follow>;
+
+}  // namespace troupe

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "troupe/actors/membership/membership_messages.hpp"
+#include "troupe/messages/codec/archive.hpp"
+
+namespace troupe {
+
+/// The most bytes of a cause, of a member's name and of its address. Causes are cut to it.
+inline constexpr std::size_t max_cause = 1024;
+inline constexpr transport::rank_t most_ranks = 1u << 20;  // as many as a peer_table has places
+inline constexpr std::size_t max_member_name = 255;
+inline constexpr std::size_t max_member_address = 64 * 1024;
+
+/// `text`, or its beginning when it is too long for a note; never half a character.
+std::string cut_cause(std::string text);
+
+/// Throws encode_error.
+void write_note(encoder& out, const membership_note& note);
+
+/// Throws decode_error for what no node writes. Does not check that a note makes sense: membership
+/// ignores those that do not.
+membership_note read_note(decoder& in);
+
+/// A view, for a newcomer. Throws as above.
+void write_view(encoder& out, const membership_view& view);
+membership_view read_view(decoder& in);
+
+}  // namespace troupe

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <utility>
+
+#include "troupe/transport/transport.hpp"
+
+namespace troupe {
+
+/// Who hears from a node's transport, which is made before the node: to belong to a job it must say
+/// where it can be reached. Nothing is heard before `attach`, since nobody calls `progress`.
+class late_parts final : public transport::sink, public transport::payload_pool {
+public:
+  void attach(transport::sink& to, transport::payload_pool& pool) noexcept {
+    to_ = &to;
+    pool_ = &pool;
+  }
+
+  void on_message(transport::incoming_message&& message) override {
+    to_->on_message(std::move(message));
+  }
+  void on_peer_lost(transport::rank_t peer, transport::peer_loss why) override {
+    to_->on_peer_lost(peer, std::move(why));
+  }
+  std::shared_ptr<std::byte> allocate(std::size_t size, memory_place place) override {
+    return pool_->allocate(size, place);
+  }
+
+private:
+  transport::sink* to_ = nullptr;
+  transport::payload_pool* pool_ = nullptr;
+};
+
+}  // namespace troupe

@@ -1,0 +1,234 @@
+#include "troupe/actors/messaging/flow_control.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+// A handler that has waited for so long sends a probe, and again after twice the time.
+constexpr auto first_probe = std::chrono::milliseconds(20);
+constexpr auto last_probe = std::chrono::milliseconds(1000);
+
+// Of one grant: more makes no sense.
+constexpr std::uint64_t most_messages = std::uint64_t{1} << 32;
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 50;
+
+std::int64_t a_quarter(std::uint64_t window) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(window / 4));
+}
+
+fault too_much(const peer& to, const flow_window& window) {
+  fault why;
+  why.code = errc::overloaded;
+  why.node = to.info.name;
+  why.text = to.info.name + " has not taken up what it was sent: its window of " +
+             std::to_string(window.messages) + " messages and " + std::to_string(window.bytes) +
+             " bytes is full";
+  return why;
+}
+
+}  // namespace
+
+flow_control::flow_control(peer_table& peers, engine& driver, sender& out,
+                           const flow_window& window, transport::rank_t self)
+    : peers_(peers),
+      engine_(driver),
+      out_(out),
+      window_(window),
+      self_(self),
+      unlimited_(window.messages == 0 || window.bytes == 0),
+      tell_messages_(a_quarter(window.messages)),
+      tell_bytes_(a_quarter(window.bytes)) {}
+
+void flow_control::open(peer& to) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    passed_on_.erase(to.rank());  // it counts anew
+  }
+  to.out.messages.store(window_.messages);
+  to.out.bytes.store(static_cast<std::int64_t>(window_.bytes));
+}
+
+// ---- The sender's half
+// ------------------------------------------------------------------------------
+
+void flow_control::add(peer& to, std::int64_t messages, std::int64_t bytes) noexcept {
+  to.out.messages.fetch_add(messages);
+  to.out.bytes.fetch_add(bytes);
+  if (to.out.waiting.load() > 0) wake(&to);
+}
+
+// Those who wait for `whom`; nullptr: all.
+void flow_control::wake(const peer* whom) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto* one : waiters_)
+    if (!whom || one->at == whom) engine_.finish(one->woken);
+}
+
+void flow_control::wait_for_room(peer& to, std::int64_t bytes, const patience& how) {
+  // Who found it full may have made others find it full for a moment.
+  if (to.out.waiting.load() > 0) wake(&to);
+  // What may not block, a timer's message say, goes, and later ones wait for it.
+  if (how.overdraws || (how.wait && !engine::may_block())) {
+    to.out.messages.fetch_sub(1);
+    to.out.bytes.fetch_sub(bytes);
+    return;
+  }
+  if (!how.wait) throw overloaded_error(too_much(to, window_));
+  const bool handler = self.owner == &engine_;
+  auto pause = first_probe;
+  for (;;) {
+    waiter me{&to, handler, {}};
+    if (enter(me, bytes)) return;
+    bool woken = false;
+    try {
+      woken = engine_.wait(me.woken,
+                           handler ? std::min(how.deadline, clock::now() + pause) : how.deadline);
+    } catch (...) {
+      leave(me);
+      throw;
+    }
+    leave(me);
+    if (woken) continue;
+    if (clock::now() >= how.deadline) {
+      auto why = too_much(to, window_);
+      why.code = errc::rpc_timeout;
+      why.limit = how.limit;
+      why.text += ", for all of the call's limit of " + std::to_string(how.limit.count()) + " ms";
+      throw rpc_timeout(std::move(why));
+    }
+    send_probe(to);
+    pause = std::min(2 * pause, last_probe);
+  }
+}
+
+// True: there is room after all. Otherwise `me` hears when there may be.
+bool flow_control::enter(waiter& me, std::int64_t bytes) {
+  me.at->out.waiting.fetch_add(1);  // before it looks, so that whoever makes room sees it
+  const std::lock_guard lock(mutex_);
+  const bool room = me.at->live() && !closed_ && try_take(*me.at, bytes);
+  if (!room && me.at->live() && !closed_) {
+    waiters_.push_back(&me);
+    return false;
+  }
+  me.at->out.waiting.fetch_sub(1);
+  if (room) return true;
+  if (closed_) throw not_initialized("the node has been shut down");
+  throw peer_lost(me.at->loss());
+}
+
+void flow_control::leave(waiter& me) noexcept {
+  me.at->out.waiting.fetch_sub(1);
+  const std::lock_guard lock(mutex_);
+  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &me));
+}
+
+void flow_control::give_up(peer* whom) noexcept {
+  if (!whom) {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake(whom);
+}
+
+// ---- The receiver's half
+// ----------------------------------------------------------------------------
+
+void flow_control::tell(peer& from) noexcept {
+  if (!from.live()) return;  // its next incarnation has sent none of it
+  // Each of them is told once, by whoever says so first.
+  const auto claim = [](std::atomic<std::int64_t>& told, std::int64_t now) {
+    auto before = told.load();
+    while (before < now && !told.compare_exchange_weak(before, now)) {
+    }
+    return std::max<std::int64_t>(0, now - before);
+  };
+  const auto messages = claim(from.in.told_messages, from.in.messages.load());
+  const auto bytes = claim(from.in.told_bytes, from.in.bytes.load());
+  if (messages > 0 || bytes > 0)
+    out_.send_note(from.rank(), note::grant, static_cast<std::uint64_t>(messages),
+                   static_cast<std::uint64_t>(bytes));
+}
+
+void flow_control::deliver(peer& from, note what, std::uint64_t first,
+                           std::uint64_t second) noexcept {
+  switch (what) {
+    case note::grant:
+      add(from, static_cast<std::int64_t>(std::min(first, most_messages)),
+          static_cast<std::int64_t>(std::min(second, most_bytes)));
+      return;
+    case note::probe: return take_probe(static_cast<transport::rank_t>(first), second);
+    case note::relieve:
+      if (unlimited_ || !from.live()) return;
+      // Handlers wait for one another, but others go on here: it is slow, and no deadlock.
+      if (const auto taken = from.in.messages.load(); from.in.at_relief.exchange(taken) != taken)
+        return;
+      log().debug("handlers here and on {} wait for each other's windows: its own grows",
+                  from.info.name);
+      out_.send_note(from.rank(), note::grant, std::max<std::uint64_t>(1, window_.messages / 2),
+                     std::max<std::uint64_t>(1, window_.bytes / 2));
+      return;
+  }
+}
+
+// ---- Circles
+// ----------------------------------------------------------------------------------------
+
+void flow_control::send_probe(peer& to) noexcept {
+  std::uint64_t serial = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    serial = ++serial_;
+    std::erase_if(probes_, [&](const auto& one) { return one.first + 64 < serial; });
+    probes_[serial] = to.rank();
+  }
+  out_.send_note(to.rank(), note::probe, self_, serial);
+}
+
+void flow_control::awaited(const peer& from, bool begins) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (begins)
+    ++awaited_[from.rank()];
+  else if (--awaited_[from.rank()] == 0)
+    awaited_.erase(from.rank());
+}
+
+void flow_control::take_probe(transport::rank_t initiator, std::uint64_t serial) noexcept {
+  std::set<transport::rank_t> next;
+  bool round = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto waits = [](const waiter* one) { return one->handler; };
+    const bool stands = std::any_of(waiters_.begin(), waiters_.end(), waits);
+    if (!stands && awaited_.empty()) return;
+    if (initiator == self_) {
+      if (!stands) return;
+      const auto place = probes_.find(serial);
+      if (place == probes_.end()) return;  // it has been back already
+      next.insert(place->second);
+      probes_.erase(place);
+      round = true;
+    } else {
+      if (!peers_.find(initiator)) return;
+      auto& latest = passed_on_[initiator];
+      if (serial <= latest) return;
+      latest = serial;
+      for (const auto* one : waiters_)
+        if (one->handler) next.insert(one->at->rank());
+      for (const auto& [rank, handlers] : awaited_) next.insert(rank);
+    }
+  }
+  for (const auto rank : next) {
+    if (round)
+      out_.send_note(rank, note::relieve, 0, 0);
+    else
+      out_.send_note(rank, note::probe, initiator, serial);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,112 @@
+#include "troupe/actors/messaging/outbox.hpp"
+
+#include <cstring>
+#include <optional>
+
+namespace troupe {
+
+namespace {
+
+// Encoders of this thread, one for each level of nesting: writing a value may itself send a
+// message. A node of static storage sends when the main thread's are gone.
+struct scratch {
+  std::vector<std::unique_ptr<encoder>> levels;
+  std::size_t used = 0;
+  bool closed = false;
+
+  ~scratch() { closed = true; }
+};
+thread_local scratch local;
+
+std::size_t size_of(const sealed_envelope& sealed) noexcept {
+  std::size_t size = sealed.bytes.size();
+  for (const auto& payload : sealed.payloads) size += payload.size;
+  return size;
+}
+
+}  // namespace
+
+letter::letter(handle_translator* handles) {
+  if (local.closed) {
+    own_ = std::make_unique<encoder>(nullptr, nullptr);
+    body_ = own_.get();
+  } else {
+    if (local.used == local.levels.size())
+      local.levels.push_back(std::make_unique<encoder>(nullptr, nullptr));
+    body_ = local.levels[local.used++].get();
+  }
+  body_->reset(&tensors_, handles);
+}
+
+letter::~letter() {
+  if (own_) return;
+  --local.used;
+  // A rare large body shall not stay for ever.
+  if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();
+}
+
+void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* text,
+                const fault* why, const patience& how) {
+  const bool counted = counts_at_shutdown(header);
+  header.job = self_.job;
+  header.incarnation = self_.incarnation;
+  // Before it looks whether the receiver lives: its next incarnation tells by the epoch that this
+  // was not meant for it.
+  header.epoch = epoch();
+  if (counted && !to.live()) throw peer_lost(to.loss());
+  header.sequence = to.sent.fetch_add(1, std::memory_order_relaxed) + 1;
+  std::span<const std::byte> body;
+  if (text) {
+    body = text->body().bytes();
+    header.goes_back |= header.kind == envelope_kind::response;
+    text->tensors().go_by(header.goes_back ? to.devices.answers : to.devices.calls);
+  }
+  auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
+  const bool windowed =
+      header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
+  const auto size = windowed ? size_of(sealed) : 0;
+  if (windowed) flow_.take(to, size, how);
+  if (counted) to.counted_sent.fetch_add(1, std::memory_order_acq_rel);
+  try {
+    std::optional<engine::network_work> work;
+    if (!sealed.payloads.empty()) work.emplace(engine_);
+    if (to.rank() == self_.rank)
+      send_to_self(std::move(sealed));
+    else if (net_->send(to.rank(), order, std::move(sealed.bytes), std::move(sealed.payloads)))
+      engine_.nudge();
+  } catch (...) {
+    if (counted) to.counted_sent.fetch_sub(1, std::memory_order_acq_rel);
+    if (windowed) flow_.put_back(to, size);
+    throw;
+  }
+}
+
+// A node talks to itself by value, like to any other.
+void mail::send_to_self(sealed_envelope&& sealed) {
+  transport::incoming_message message;
+  message.from = self_.rank;
+  message.envelope = std::move(sealed.bytes);
+  for (auto& payload : sealed.payloads) {
+    if (payload.place.where != memory_place::kind::host)
+      throw transport_error("a tensor on a GPU cannot be sent from a node to itself yet");
+    auto copy = pool_->allocate(payload.size, payload.place);
+    std::memcpy(copy.get(), payload.data, payload.size);
+    message.payloads.push_back({std::move(copy), payload.size, payload.place});
+  }
+  engine_.deliver_locally(std::move(message));
+}
+
+void mail::send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
+                      bool read) noexcept {
+  try {
+    envelope_header header;
+    header.kind = envelope_kind::failure;
+    if (!read) header.request = unread;
+    header.target = request;
+    send(to, order, header, nullptr, &why);
+  } catch (const error&) {
+    // The peer is gone, and with it the question.
+  }
+}
+
+}  // namespace troupe

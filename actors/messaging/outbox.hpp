@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "troupe/actors/messaging/control_channel.hpp"
+#include "troupe/actors/messaging/flow_control.hpp"
+#include "troupe/messages/codec/archive.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/messages/tensor/tensor_writer.hpp"
+
+namespace troupe {
+
+/// The request of a failure's header: what the call's arguments hold has not been taken.
+inline constexpr std::uint64_t unread = 1;
+
+/// Must such a message have arrived before a graceful shutdown may end? Those of the program, and
+/// what nodes say about references, which ends the references inside of values that go.
+inline bool counts_at_shutdown(const envelope_header& header) noexcept {
+  return header.kind != envelope_kind::control || header.target == rref_channel;
+}
+
+/// Who a node is within its job.
+struct node_identity {
+  transport::rank_t rank = 0;
+  std::uint64_t job = 0;
+  std::uint64_t incarnation = 0;
+};
+
+/// Where bodies are written before they are sent: the thread's own buffer, so that a small message
+/// allocates nothing. Nests.
+class letter {
+public:
+  explicit letter(handle_translator* handles);
+  ~letter();
+  letter(const letter&) = delete;
+  letter& operator=(const letter&) = delete;
+
+  encoder& body() noexcept { return *body_; }
+  tensor_writer& tensors() noexcept { return tensors_; }
+
+private:
+  tensor_writer tensors_;
+  encoder* body_;
+  std::unique_ptr<encoder> own_;  // nullptr: the thread's
+};
+
+/// Puts envelopes around what is to be sent and hands them to the network, or to the node itself.
+/// Thread-safe. Hot path: for a small message neither an allocation nor a lock beyond the
+/// transport's.
+class mail {
+public:
+  mail(node_identity self, engine& driver, flow_control& flow)
+      : self_(self), engine_(driver), flow_(flow) {}
+
+  void attach(transport::transport& net, transport::payload_pool& pool) noexcept {
+    net_ = &net;
+    pool_ = &pool;
+  }
+
+  /// Sends `text` (nullptr: no body). The header's job, incarnation, epoch and sequence are filled
+  /// in. Messages of one non-zero `order` arrive in order. A call or a message for an actor waits
+  /// for room in the receiver's window, as `how` says. Tensors go by the device maps between the
+  /// two. Throws peer_lost, encode_error, transport_error, and what `flow_control::take` throws.
+  void send(peer& to, std::uint64_t order, envelope_header header, letter* text,
+            const fault* why = nullptr, const patience& how = {});
+
+  /// Tells whoever asked that it failed; `read`: the arguments have been read. Never throws: a lost
+  /// peer needs no answer.
+  void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
+                  bool read = true) noexcept;
+
+  const node_identity& self() const noexcept { return self_; }
+
+  /// The epoch of the membership that this node has applied.
+  std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
+  void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
+
+private:
+  void send_to_self(sealed_envelope&& sealed);
+
+  const node_identity self_;
+  engine& engine_;
+  flow_control& flow_;
+  std::atomic<std::uint32_t> epoch_{0};
+  transport::transport* net_ = nullptr;
+  transport::payload_pool* pool_ = nullptr;
+};
+
+}  // namespace troupe

@@ -1,0 +1,210 @@
+// How a node ends: together with the others, or at once.
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_registry.hpp>
+#include <system_error>
+#include <thread>
+
+#include "troupe/actors/node/end_report.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto farewell = std::chrono::seconds(5);
+
+// The process's end waits for it; that of a forked one has nothing to wait for.
+class last_thread {
+public:
+  ~last_thread() {
+    if (!forked::from_nodes()) delete thread_;
+  }
+  std::jthread& operator*() const noexcept { return *thread_; }
+
+private:
+  std::jthread* const thread_ = new std::jthread;
+};
+
+}  // namespace
+
+void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
+  forked::check();
+  if (closed_) return;
+  if (engine_->runs_here())
+    throw deadlock_error("shutdown was called inside of a handler, which it would wait for");
+  engine_->lock(shutdown_mutex_);
+  std::lock_guard guard(shutdown_mutex_, std::adopt_lock);
+  if (closed_) return;
+  // What has gone wrong, by its weight: the first is thrown, the log has the others.
+  std::vector<std::exception_ptr> failures;
+  const auto add = [&](std::exception_ptr why) {
+    if (why) failures.push_back(std::move(why));
+  };
+  bool together = false;
+  if (graceful) {
+    auto why = come_to_rest(limit);
+    const auto ended = end_of_job();
+    if (ended) why = to_exception(*ended);
+    together = !why;
+    add(std::move(why));
+    if (!ended) add(report_losses());
+    if (together) add(find_leaks());
+  }
+  close(together);
+  if (failures.empty()) return;
+  for (std::size_t i = 1; i < failures.size(); ++i)
+    log().error("{}: {}", self().name, describe(failures[i], {}, {}).text);
+  std::rethrow_exception(failures.front());
+}
+
+// Waits until nothing is left to be done anywhere. Returns why that could not be.
+std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
+  if (!open_) return nullptr;  // the job has ended, or this node's part in it
+  waits_for_the_end_ = true;
+  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
+  try {
+    quiescence_->wait(
+        [&] {
+          quiescence::report r;
+          r.epoch = applied_;
+          r.idle = engine_->quiet() && !waits_for_answers() && remoting_->rrefs().settled();
+          const auto members = *peers_.live();
+          for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
+          // Read last: what is sent meanwhile is then missing at the receiver.
+          for (const auto& who : members) r.sent += peers_.find(who.id)->counted_sent;
+          return r;
+        },
+        deadline);
+    quiescence_->leave(clock::now() + farewell);
+  } catch (const error&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// The job has come to rest without those that were lost. Whoever has got an error of that, or was
+// told by `watch_members`, knows; but a program that only waits here would take it for a success.
+// Returns what to throw: calls that this shutdown had promised to wait for will never be done.
+std::exception_ptr node_core::report_losses() const {
+  constexpr std::size_t most = 10;
+  std::size_t lost = 0;
+  std::vector<const peer*> in_debt;  // some have left
+  for (const auto* one : peers_.all()) {
+    if (one->losses.promised > 0) in_debt.push_back(one);
+    if (one->losses.lost && ++lost <= most)
+      log().warn(detail::text_of_loss(self().name, *one, peers_.find(one->rank()) != one));
+  }
+  if (lost > most)
+    log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
+  return in_debt.empty() ? nullptr : detail::broken_promises(in_debt);
+}
+
+// All is done, and no word about references is under way, so whatever refers to something now is a
+// variable of the program that has outlived its use, or a circle.
+std::exception_ptr node_core::find_leaks() const {
+  // What was lent to calls that were not answered in time is none of the program's.
+  for (const auto& one : remoting_->requests().take_late()) {
+    fault why;
+    why.code = errc::not_initialized;
+    why.text = "the node has been shut down";
+    if (one.sink) one.sink->on_fault(std::move(why));
+  }
+  auto left = remoting_->rrefs().list();
+  std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
+  if (left.empty()) return nullptr;
+  if (on_leaked_rref_ != leaked_rref::fail) {
+    log().warn(detail::text_of_leaks(left, 3));
+    return nullptr;
+  }
+  fault why;
+  why.text = detail::text_of_leaks(left, 100);
+  why.node = self().name;
+  return std::make_exception_ptr(leaked_rref_error(std::move(why)));
+}
+
+void node_core::close(bool together) {
+  open_ = false;
+  closed_ = true;
+  door_.reset();
+  membership_->close();
+  remoting_->close();
+  fault why;
+  why.code = errc::not_initialized;
+  why.node = self().name;
+  why.text = "the node has been shut down";
+  remoting_->fail_pending(why);
+  sleepers_.end(why);
+  engine_->end_waits();
+  uses_.close();
+  engine_->wait_until_empty(uses_);
+  end_actors();
+  timed_ = nullptr;  // who has read it before goes on until the engine has stopped
+  host_.reset();     // stops the engine
+  membership_->abandon();
+  net_.reset();
+  if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
+  leave_ = nullptr;
+}
+
+void node_core::crash() {
+  door_.reset();
+  leave_ = nullptr;
+  shutdown(false, {});
+}
+
+void node_core::end_actors() {
+  std::vector<caf::weak_actor_ptr> actors;
+  {
+    std::lock_guard guard(actors_mutex_);
+    actors.swap(spawned_);
+  }
+  for (auto& weak : actors)
+    if (auto actor = caf::actor_cast<caf::strong_actor_ptr>(weak))
+      actor->enqueue(nullptr, caf::make_message_id(),
+                     caf::make_message(caf::exit_msg{actor->address(), caf::exit_reason::kill}),
+                     nullptr);
+  // Those that the program made by CAF's own means are given a moment.
+  auto& registry = host_->system().registry();
+  const auto until = clock::now() + farewell;
+  while (registry.running() > 0 && clock::now() < until) {
+    completion nothing;
+    engine_->wait(nothing, clock::now() + std::chrono::milliseconds(1));
+  }
+  if (auto left = registry.running(); left > 0) {
+    log().warn("{}: {} actors did not end at the shutdown", self().name, left);
+    host_->system().await_actors_before_shutdown(false);
+  }
+}
+
+node_core::~node_core() {
+  try {
+    shutdown(false, std::chrono::milliseconds(0));
+  } catch (const std::exception& e) {
+    log().error("{}: {}", self().name, e.what());
+  }
+}
+
+// A handler that drops the last copy of its node cannot wait for itself: a thread of its own ends
+// the node. The process's end waits for that thread, which waits for the one before it.
+void node_core::destroy(node_core* core) noexcept {
+  // The parent's: its threads are not here.
+  if (forked::from_nodes()) return;
+  if (!core->engine_->runs_here()) {
+    delete core;
+    return;
+  }
+  if (core->engine_->run_aside([core] { delete core; })) return;
+  static std::mutex mutex;
+  static last_thread last;
+  std::lock_guard guard(mutex);
+  try {
+    *last = std::jthread([core, before = std::move(*last)] { delete core; });
+  } catch (const std::system_error& e) {
+    log().error("{}: the node stays, since no thread can end it: {}", core->self().name, e.what());
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/cluster/device_map.hpp"
+#include "troupe/transport/loopback/loopback.hpp"
+
+namespace troupe {
+
+/// What carries messages between nodes.
+enum class backend : std::uint8_t {
+  automatic,      ///< UCX: shared memory on one host, the best network between hosts
+  shared_memory,  ///< UCX, one host only
+  tcp,            ///< UCX over TCP, also on one host; needs `trusted_network`
+};
+
+/// How much a node may have under way to another one before that has taken it up. 0: no limit.
+struct flow_window {
+  std::uint32_t messages = 8192;
+  std::uint64_t bytes = std::uint64_t{64} << 20;
+};
+
+/// What a sender does when the receiver's window is full.
+enum class when_full : std::uint8_t {
+  wait,  ///< until there is room, or the call's limit has passed
+  fail,  ///< the call ends with overloaded_error
+};
+
+/// What becomes of the job when its leader, rank 0 at first, is lost.
+enum class leader_loss : std::uint8_t {
+  end,    ///< it ends, with peer_lost on every node
+  elect,  ///< the others choose another, if they are enough to be sure that they are the job
+};
+
+/// What becomes of a tensor that requires a gradient and crosses between nodes unrecorded while a
+/// distributed autograd context is open on the node: with a message that nobody answers, or from
+/// a thread that is in none of the contexts. Threads with grad mode off, and those that have said
+/// `autograd::within(0)`, mean it.
+enum class lost_gradient : std::uint8_t {
+  warn,  ///< one line of the log for each message type and function
+  fail,  ///< what would have carried it ends with invalid_argument
+};
+
+/// What a graceful shutdown does about rrefs of other nodes' values that the program still has
+/// then.
+enum class leaked_rref : std::uint8_t {
+  ignore,  ///< one line of the log
+  fail,    ///< the node ends, and the shutdown throws leaked_rref_error, which names them
+};
+
+/// How to become a node of a job. Everything has a default; what is empty comes from the
+/// environment.
+struct rpc_options {
+  std::string name{};                   ///< this worker's, unique in the job; empty: "worker<rank>"
+  std::vector<std::string> aliases{};   ///< further names by which it can be called
+  std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
+  std::optional<std::uint32_t> world_size{};
+  /// Or tcp://host:port, file:///path, or of a scheme that has a handler (<troupe/store.hpp>).
+  std::string init_method = "env://";
+  std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
+  std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
+  backend transport = backend::automatic;          ///< the same on all nodes
+  /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
+  /// and on its hosts the ports of other users. UCX's own protocol, which nodes of several hosts
+  /// speak, lets whoever connects to a node write anywhere in it; without this, or
+  /// TROUPE_TRUSTED_NETWORK=1, it is not used, and no port of UCX is open.
+  bool trusted_network = false;
+  std::string net_devices{};  ///< interfaces to use between hosts; empty: all
+  std::string job{};          ///< empty: the launcher's
+  flow_window window{};       ///< of each other node towards this one; the same on all nodes
+  when_full overload = when_full::wait;
+  /// Between hosts: how often a silent connection is looked after. It counts as lost after two and
+  /// a half times as long; on one host a process's end is noticed at once.
+  std::chrono::milliseconds keepalive{1'000};
+  /// How long a node may be silent, though its process and connection live, before it is taken for
+  /// hung and shut out; 0: for ever. The same on all nodes.
+  std::chrono::milliseconds hang_limit{60'000};
+  /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
+  unsigned max_threads = 1024;
+  /// A thread that was made since all others were held ends when nothing has needed it for so long.
+  std::chrono::milliseconds thread_idle_limit{10'000};
+  leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
+  lost_gradient on_lost_gradient = lost_gradient::warn;
+  leaked_rref on_leaked_rref = leaked_rref::ignore;
+  /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
+  /// long as it leads the job. Newcomers of other hosts need `trusted_network`; then founders that
+  /// are all on one host listen on the network too, unless they meet at a loopback address.
+  bool admits_newcomers = false;
+  /// Joins a job that runs already, and admits newcomers. Finds it as its founders do. `rank` is
+  /// that of a member who has gone, to come back in its place; empty: a new one, whatever the
+  /// environment says. `world_size` says nothing.
+  bool joins_running = false;
+  /// On which device of a callee tensors on a device of this node arrive, by any of the callee's
+  /// names. Tensors on a GPU go nowhere without; those in host memory arrive in host memory.
+  std::map<std::string, device_map> device_maps{};
+  /// GPUs of this node that calls may use; empty: all.
+  std::vector<std::string> devices{};
+  /// Operators that other nodes may call here by name, beside libtorch's own computations: those
+  /// that touch files or print ("aten::from_file"), one overload ("mylib::step.out"), or all of a
+  /// library ("mylib::*").
+  std::vector<std::string> operators{};
+};
+
+}  // namespace troupe

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/detail/simple_actor_clock.hpp>
+#include <memory>
+#include <mutex>
+
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+
+namespace troupe {
+
+/// CAF's timers, run by the engine's.
+class node_clock final : public caf::detail::simple_actor_clock {
+public:
+  explicit node_clock(engine& driver) : engine_(driver) {}
+
+  /// Sends what is due; returns when the next is, or time_point::max().
+  time_point run_due();
+
+  void set_ordinary_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                            std::uint64_t id) override;
+  void set_multi_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
+                         std::uint64_t id) override;
+  void set_request_timeout(time_point t, caf::abstract_actor* self, caf::message_id id) override;
+  void cancel_ordinary_timeout(caf::abstract_actor* self, caf::atom_value type) override;
+  void cancel_request_timeout(caf::abstract_actor* self, caf::message_id id) override;
+  void cancel_timeouts(caf::abstract_actor* self) override;
+  void schedule_message(time_point t, caf::strong_actor_ptr receiver,
+                        caf::mailbox_element_ptr content) override;
+  void schedule_message(time_point t, caf::group target, caf::strong_actor_ptr sender,
+                        caf::message content) override;
+  void cancel_all() override;
+
+private:
+  template <class F>
+  void locked(time_point t, F&& change);
+
+  engine& engine_;
+  // Recursive: a message that is due may set another timer.
+  std::recursive_mutex mutex_;
+};
+
+/// An actor system whose actors run on an engine's threads, and which knows its node from the
+/// start.
+class caf_host {
+public:
+  caf_host(std::shared_ptr<remoting> actors, const node_identity& self);
+  ~caf_host();
+
+  caf::actor_system& system() noexcept;
+  node_clock& clock() noexcept;
+
+  /// CAF leaves the system's logger with each thread that makes an actor, and a system cannot end
+  /// while another thread still holds it. To be called when a thread has made one.
+  static void let_go_of_logger();
+
+  /// The parts of the node that an actor system belongs to; throws not_initialized when that is
+  /// none or no more.
+  static std::shared_ptr<remoting> actors_of(const caf::actor_system* system);
+
+  /// The same, but nullptr; also in a forked process.
+  static std::shared_ptr<remoting> find_actors_of(const caf::actor_system* system) noexcept;
+
+  /// The node id of `rank` in the same job.
+  static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);
+
+private:
+  struct config;
+  struct parts;
+
+  std::shared_ptr<parts> parts_;  // also of the thread that ends them
+};
+
+}  // namespace troupe

@@ -1,0 +1,46 @@
+#include "troupe/actors/remote/answer_state.hpp"
+
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe::detail {
+
+question_to_peer::question_to_peer(remoting& actors, peer& from, std::string_view asked) noexcept
+    : actors_(actors),
+      peer_(from),
+      name_asked_(asked),
+      watched_(current_context() == 0 && lost_gradients::possible(actors)) {}
+
+bool question_to_peer::name_callee(const future_core& answer, fault& why) const {
+  return !answer.ready() && answer.driver()->run_if_open([&] { why.node = peer_.info.name; });
+}
+
+void question_to_peer::tell_callee(const future_core& answer, std::uint64_t request) const {
+  answer.driver()->run_if_open([&] { actors_.cancel(peer_, request); });
+}
+
+deadlock::question question_to_peer::identity() const noexcept {
+  const auto& self = actors_.out().self();
+  return {{self.rank, self.incarnation}, deadlock::incarnation_of(peer_), request_, actor_};
+}
+
+void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
+                                  function_ref<void(decoder&, border&)> read) const noexcept {
+  try {
+    border handles(actors_, peer_);
+    decoder in(message.body(), message.tensors(), &handles);
+    try {
+      (void)receive_crossing(actors_, message, in, peer_);
+      if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, message);
+    } catch (const decode_error&) {
+      throw;
+    } catch (const error&) {
+      answer.set_exception(std::current_exception());
+    }
+    read(in, handles);  // also of what is refused: references and handles may be in it
+  } catch (...) {
+    answer.set_exception(std::current_exception());
+  }
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include "troupe/actors/deadlock/wait_messages.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+
+namespace troupe::detail {
+
+/// The future of a request that is in the table of requests.
+template <class T>
+class answer_state : public future_state<T>, public reply_sink {
+public:
+  using future_state<T>::future_state;
+
+  /// An answer of this node comes as a message.
+  void on_value(opened_envelope&) noexcept override {}
+
+  void on_fault(fault&& why) noexcept override {
+    this->set_exception(to_exception(std::move(why)));
+  }
+};
+
+/// What the future of an answer from another node knows of the question. No template: the futures
+/// of all types have this code once.
+class question_to_peer {
+public:
+  /// `asked`: static text, or what lives as long.
+  question_to_peer(remoting& actors, peer& from, std::string_view asked) noexcept;
+
+  /// The request of `actor`, or of a function. Before anybody else has it.
+  void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
+    request_ = request;
+    actor_ = actor;
+  }
+
+  std::string_view name_asked() const noexcept { return name_asked_; }
+
+  /// Names the node. False: `answer` is ready already, or the node has ended.
+  bool name_callee(const future_core& answer, fault& why) const;
+
+protected:
+  ~question_to_peer() = default;
+
+  std::uint64_t request() const noexcept { return request_; }
+
+  /// The callee of the call `request` may forget it; `answer` is its.
+  void tell_callee(const future_core& answer, std::uint64_t request) const;
+
+  void awaited(bool begins) const noexcept { actors_.flow()->awaited(peer_, begins); }
+  deadlock::question identity() const noexcept;
+
+  /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
+  void take_apart(future_core& answer, opened_envelope& message,
+                  function_ref<void(decoder&, border&)> read) const noexcept;
+
+private:
+  // Not owned: answers come on the node's own threads, which must never be the last to hold it.
+  // They are there for as long as the engine has not been stopped.
+  remoting& actors_;
+  peer& peer_;
+  std::uint64_t request_ = 0;
+  std::uint64_t actor_ = 0;
+  const std::string_view name_asked_;
+  const bool watched_;
+};
+
+/// The same as answer_state for an answer that comes from another node.
+template <class T>
+class remote_answer_state : public answer_state<T>, public question_to_peer {
+public:
+  /// `asked`: static text, or what lives as long.
+  remote_answer_state(remoting& actors, peer& from, std::string_view asked)
+      : answer_state<T>(actors.driver()), question_to_peer(actors, from, asked) {}
+
+  /// Names the node. Only what waits here ends: an actor that was asked is not told.
+  void cancel() override {
+    fault why;
+    why.text = "the answer is not wanted any more";
+    if (name_callee(why)) this->give_up(std::move(why));
+  }
+
+protected:
+  void awaited_for_long(bool begins) noexcept override { awaited(begins); }
+  deadlock::question asked() const noexcept override { return identity(); }
+
+  /// Lets `read` take the answer's body apart.
+  void take_apart(opened_envelope& answer, function_ref<void(decoder&, border&)> read) noexcept {
+    question_to_peer::take_apart(*this, answer, read);
+  }
+
+  bool name_callee(fault& why) const { return question_to_peer::name_callee(*this, why); }
+  void tell_callee(std::uint64_t request) const { question_to_peer::tell_callee(*this, request); }
+};
+
+}  // namespace troupe::detail

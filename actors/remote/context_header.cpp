@@ -1,0 +1,68 @@
+#include "troupe/actors/remote/context_header.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/messages/tensor/tensor_reader.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+recorder_maker maker = nullptr;
+
+recorder& recorder_of(remoting& actors, std::uint64_t context) {
+  if (auto* found = actors.records()) return *found;
+  throw unknown_context("Could not find autograd context with id: " + std::to_string(context) +
+                        ": the program of " + actors.own_name() +
+                        " knows no distributed autograd: include <troupe/autograd.hpp> in it");
+}
+
+}  // namespace
+
+bool provide_recorder(recorder_maker make) noexcept {
+  maker = make;
+  return true;
+}
+
+std::unique_ptr<recorder> make_recorder(node_core& node) { return maker ? maker(node) : nullptr; }
+
+void recording::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
+  where_ = recorder_of(actors_, context).begin(context, to_);
+  if (!of_tensors || !(in_any_mode || at::GradMode::is_enabled())) where_.number = 0;
+  text_.body().put(where_.context);
+  text_.body().put(where_.number);
+}
+
+void recording::record(envelope_header& header) {
+  header.recorded = true;
+  if (where_.number == 0 || text_.tensors().empty()) return;
+  auto sent = text_.tensors().requiring_grad();
+  if (sent.empty()) return;
+  actors_.records()->record(where_, to_, std::move(sent));
+  recorded_ = true;
+}
+
+void recording::forget() noexcept { actors_.records()->forget(where_); }
+
+crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from) {
+  if (!message.header().recorded) return {};
+  crossing where;
+  where.context = in.get<std::uint64_t>();
+  where.number = in.get<std::uint64_t>();
+  if (where.context == 0) throw decode_error("a message of an autograd context without a number");
+  std::vector<at::Tensor> received;
+  if (auto* tensors = message.tensors(); tensors && where.number != 0)
+    received = tensors->requiring_grad();
+  recorder_of(actors, where.context).receive(where, from, message.header(), received);
+  return where;
+}
+
+void skip_crossing(const opened_envelope& message, decoder& in) {
+  if (!message.header().recorded) return;
+  in.get<std::uint64_t>();
+  in.get<std::uint64_t>();
+}
+
+}  // namespace troupe::detail

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/remote/context_interceptor.hpp"
+
+namespace troupe {
+
+class opened_envelope;
+class remoting;
+
+namespace detail {
+
+/// A call, request or answer that is being written, in its context if it has one: `text` gets the
+/// place in it first, then the message's own words. What is recorded is forgotten unless it is
+/// `sent`. Outside of a context it costs a comparison.
+class recording {
+public:
+  /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
+  recording(remoting& actors, std::uint64_t context, peer& to, letter& text, bool of_tensors = true)
+      : actors_(actors), to_(to), text_(text) {
+    if (context != 0) begin(context, of_tensors, false);
+  }
+  /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
+  /// could have been, whatever the thread does that brings it.
+  recording(remoting& actors, const crossing& asked, peer& to, letter& text)
+      : actors_(actors), to_(to), text_(text) {
+    if (asked.context != 0) begin(asked.context, asked.number != 0, true);
+  }
+  ~recording() {
+    if (recorded_) forget();
+  }
+  recording(const recording&) = delete;
+  recording& operator=(const recording&) = delete;
+
+  /// Does the message belong to a context?
+  explicit operator bool() const noexcept { return where_.context != 0; }
+
+  /// All has been written. Throws unknown_context.
+  void finish(envelope_header& header) {
+    if (where_.context != 0) record(header);
+  }
+  void sent() noexcept { recorded_ = false; }
+
+private:
+  void begin(std::uint64_t context, bool of_tensors, bool in_any_mode);
+  void record(envelope_header& header);
+  void forget() noexcept;
+
+  remoting& actors_;
+  peer& to_;
+  letter& text_;
+  crossing where_;
+  bool recorded_ = false;
+};
+
+/// Takes the place in its context off a message that has come: empty if it has none. Throws
+/// unknown_context, decode_error.
+crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
+
+/// Reads past that place. Throws decode_error.
+void skip_crossing(const opened_envelope& message, decoder& in);
+
+}  // namespace detail
+
+}  // namespace troupe

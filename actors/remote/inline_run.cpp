@@ -1,0 +1,55 @@
+#include "troupe/actors/remote/inline_run.hpp"
+
+#include <caf/exit_reason.hpp>
+#include <caf/scheduled_actor.hpp>
+#include <caf/system_messages.hpp>
+
+namespace troupe::detail {
+
+bool lent_thread::tell(node_core& node, const caf::strong_actor_ptr& actor,
+                       caf::mailbox_element_ptr what) {
+  struct {
+    const caf::strong_actor_ptr& actor;
+    caf::mailbox_element_ptr& what;
+    lent_thread here;
+  } all{actor, what, lent_thread(node)};
+  return node.driver()->run_if_open([&all] {
+    all.actor->enqueue(std::move(all.what), &all.here);
+    all.here.run();
+  });
+}
+
+void lent_thread::exec_later(caf::resumable* job) {
+  if (job_ || job->subtype() != caf::resumable::scheduled_actor)
+    node_.driver()->push(job);
+  else
+    job_ = job;
+}
+
+void lent_thread::run() {
+  constexpr std::size_t most_messages = 64;
+  auto* job = std::exchange(job_, nullptr);
+  if (!job) return;
+  const engine::guest here(*node_.driver());  // until what is left of it is in the queue
+  caf::resumable::resume_result left;
+  {
+    const kept_thread kept;
+    set_current_node(&node_);
+    const actor_turn turn(*static_cast<caf::scheduled_actor*>(job));
+    left = job->resume(this, most_messages);
+  }
+  if (left == caf::resumable::resume_later)
+    node_.driver()->push(job);
+  else if (left != caf::resumable::shutdown_execution_unit)
+    intrusive_ptr_release(job);
+  if (auto* next = std::exchange(job_, nullptr)) node_.driver()->push(next);
+}
+
+void end_here(node_core& node, const caf::strong_actor_ptr& actor) {
+  lent_thread::tell(node, actor,
+                    caf::make_mailbox_element(
+                        nullptr, caf::make_message_id(caf::message_priority::high), {},
+                        caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown})));
+}
+
+}  // namespace troupe::detail

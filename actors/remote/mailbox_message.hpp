@@ -1,0 +1,133 @@
+#pragma once
+
+#include <caf/fwd.hpp>
+#include <caf/mailbox_element.hpp>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+#include "troupe/actors/sync/futex.hpp"
+#include "troupe/actors/messaging/window_credit.hpp"
+
+namespace troupe {
+
+/// What an actor may want to know of a message, beside what is in it.
+struct letter_origin {
+  const peer* from = nullptr;          ///< null: this node
+  clock::time_point deadline = never;  ///< when who asks gives the request up
+};
+
+/// A message in an actor's mailbox that belongs to an autograd context, which is the thread's when
+/// the actor turns to it, and until it has done with it; or that has room in its sender's window
+/// until the actor turns to it.
+class mailbox_letter final : public caf::mailbox_element {
+public:
+  mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
+                 caf::message&& content, std::uint64_t context, receipt&& taken = {},
+                 const letter_origin& origin = {});
+  ~mailbox_letter() override;
+
+  /// CAF asks for it when the actor turns to the message.
+  caf::type_erased_tuple& content() override;
+  const caf::type_erased_tuple& content() const override { return content_.content(); }
+  caf::message move_content_to_message() override;
+  caf::message copy_content_to_message() const override { return content_; }
+
+  const letter_origin& origin() const noexcept { return origin_; }
+
+private:
+  caf::message content_;
+  const std::uint64_t context_;
+  receipt taken_;
+  const letter_origin origin_;
+};
+
+/// A message of `context` (0: of none).
+caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
+                                     caf::message content, std::uint64_t context,
+                                     receipt&& taken = {}, const letter_origin& origin = {});
+
+inline constexpr std::string_view unknown_message = "an unknown type";
+
+/// What stands for a message in errors and the like: its first element's type. Static text.
+std::string_view name_of(const caf::mailbox_element& letter);
+
+namespace detail {
+
+class profiled_message;
+
+/// In which autograd contexts an actor has asked others by CAF's own means: what comes back belongs
+/// there, whoever gives it, and when. Only for the thread that runs the actor. What it has asked in
+/// none has no entry; others stay as long as CAF keeps the handler of the answer.
+class asked_contexts {
+public:
+  /// The first time counts: who is asked may delegate the request back.
+  void note(caf::message_id request, std::uint64_t context) {
+    contexts_.try_emplace(number(request), context);
+  }
+  std::uint64_t of(caf::message_id answer) const noexcept {
+    if (contexts_.empty()) return 0;
+    const auto place = contexts_.find(number(answer));
+    return place == contexts_.end() ? 0 : place->second;
+  }
+  void forget(caf::message_id answer) noexcept {
+    if (!contexts_.empty()) contexts_.erase(number(answer));
+  }
+
+private:
+  static std::uint64_t number(caf::message_id id) noexcept {
+    return id.request_id().integer_value();
+  }
+
+  std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
+};
+
+/// Where a thread is that runs an actor.
+struct actor_place {
+  caf::scheduled_actor* actor = nullptr;
+  asked_contexts* asks = nullptr;           ///< nullptr: it does not remember what it asks
+  const mailbox_letter* entered = nullptr;  ///< in whose context it is
+  bool thread_is_clean = false;             ///< nothing of the program's has run here since
+};
+
+/// The message in whose handler the calling thread is; nullptr: in none.
+const caf::mailbox_element* message_at_work() noexcept;
+
+/// While it lives, the calling thread, which is as clean as a new one, runs that actor.
+class actor_turn {
+public:
+  explicit actor_turn(caf::scheduled_actor& actor) noexcept;
+  ~actor_turn();
+  actor_turn(const actor_turn&) = delete;
+  actor_turn& operator=(const actor_turn&) = delete;
+
+private:
+  const actor_place before_;
+};
+
+/// While it lives, the actor that the thread runs is at one message: whatever that belongs to, or
+/// has left behind, the next one begins without. The first of a turn finds the thread clean. An
+/// answer is heard where the actor has `asked`.
+class message_scope {
+public:
+  message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept;
+  ~message_scope();
+  message_scope(const message_scope&) = delete;
+  message_scope& operator=(const message_scope&) = delete;
+
+private:
+  const actor_place before_;
+  const bool collected_nothing_;               // for a profile of the thread
+  std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
+};
+
+/// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.
+/// nullptr: it is not for the actor, since this process was forked, and who asks has been told.
+caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what);
+
+/// `sender` asks in the thread's context. If it is the actor that the thread runs, that remembers.
+void note_asked(const caf::strong_actor_ptr& sender, caf::message_id request);
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,168 @@
+#include "troupe/actors/remote/remote_actors.hpp"
+
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/deadlock/deadlock_search.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
+
+namespace troupe {
+
+namespace {
+
+// The values of the entries that match, which the table loses.
+template <class Table, class Match>
+auto take_out(Table& table, const Match& match) {
+  std::vector<typename Table::mapped_type> out;
+  for (auto place = table.begin(); place != table.end();) {
+    if (match(*place)) {
+      out.push_back(std::move(place->second));
+      place = table.erase(place);
+    } else {
+      ++place;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
+                   std::shared_ptr<peer_table> peers, const rpc_options& options)
+    : engine_(std::move(driver)),
+      table_(std::move(peers)),
+      peers_(*table_),
+      flow_(std::make_shared<flow_control>(
+          peers_, *engine_, static_cast<flow_control::sender&>(*this), options.window, self.rank)),
+      senders_wait_(options.overload == when_full::wait),
+      lost_(options.on_lost_gradient),
+      out_(self, *engine_, *flow_),
+      rrefs_(std::make_unique<detail::rref_table>(*this, self)),
+      deadlocks_(std::make_unique<deadlock::search>(
+          peers_, *engine_,
+          [this](transport::rank_t to, const std::function<void(encoder&)>& write) {
+            send_search_note(to, write);
+          },
+          deadlock::incarnation{self.rank, self.incarnation})) {}
+
+remoting::~remoting() = default;
+
+void remoting::set_recorder(std::unique_ptr<detail::recorder> records) {
+  records_ = std::move(records);
+}
+
+void remoting::attach(caf::actor_system& system) { system_ = &system; }
+
+remoting::key remoting::key_of(const remote_actor& proxy) noexcept {
+  return {proxy.home().rank(), proxy.home().incarnation, proxy.id()};
+}
+
+bool remoting::is_own(const caf::strong_actor_ptr& handle) const noexcept {
+  return handle->home_system == system_ && handle->node() == system_->node();
+}
+
+std::size_t remoting::proxies() const {
+  std::lock_guard guard(mutex_);
+  return proxies_.size();
+}
+
+// ---- Requests
+// ---------------------------------------------------------------------------------------
+
+std::uint64_t remoting::expect(pending_request&& pending) {
+  forked::check();
+  if (pending.sender || detail::in_handler()) pending.looked_after = true;
+  const bool limited = pending.limit.count() > 0;
+  if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
+  const auto deadline = pending.deadline;
+  const auto id = requests_.add(std::move(pending));
+  if (limited) engine_->set_timer(deadline);
+  return id;
+}
+
+void remoting::cancel(peer& to, std::uint64_t request) noexcept {
+  if (forked::from_nodes()) return;
+  if (requests_.give_up(request, to.rank())) send_control(to, control::cancel, request);
+}
+
+void remoting::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
+  if (request.sink)
+    request.sink->on_fault(std::move(why));
+  else if (request.sender)
+    request.sender->enqueue(make_letter(nullptr, request.mid.response_id(),
+                                        caf::make_message(to_caf(why)), request.context),
+                            unit);
+}
+
+// ---- Ends
+// -------------------------------------------------------------------------------------------
+
+lost_requests remoting::fail_requests(const peer& whom) {
+  const auto why = whom.loss();
+  lost_requests out;
+  for (auto& request : requests_.take_peer(whom.rank())) {
+    ++out.all;
+    if (!request.looked_after && !request.late) ++out.of_program;
+    auto told = why;
+    told.function = request.function;
+    answer(std::move(request), std::move(told), nullptr);
+  }
+  return out;
+}
+
+void remoting::fail_others(const fault& why) {
+  for (const auto* other : peers_.all()) {
+    if (other->rank() == out_.self().rank) continue;
+    for (auto& request : requests_.take_peer(other->rank())) {
+      auto told = why;
+      told.function = request.function;
+      answer(std::move(request), std::move(told), nullptr);
+    }
+  }
+}
+
+void remoting::bury(const peer& whom) {
+  const auto why = to_caf(whom.loss());
+  std::vector<caf::strong_actor_ptr> proxies;
+  // Dropped outside of the lock.
+  std::vector<std::pair<transport::rank_t, caf::strong_actor_ptr>> pinned;
+  std::vector<caf::attachable_ptr> orphans;
+  {
+    std::lock_guard guard(mutex_);
+    for (auto& [name, weak] : proxies_)
+      if (name.rank == whom.rank() && name.incarnation == whom.incarnation)
+        if (auto proxy = caf::actor_cast<caf::strong_actor_ptr>(weak)) proxies.push_back(proxy);
+    orphans = take_out(orphans_, [&](const auto& entry) {
+      return entry.first.rank == whom.rank() && entry.first.incarnation == whom.incarnation;
+    });
+    pinned = take_out(pins_, [&](const auto& entry) {
+      const auto& [holder, proxy] = entry.second;
+      return holder == whom.rank() || &static_cast<remote_actor*>(proxy->get())->home() == &whom;
+    });
+  }
+  for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
+  for (auto& watchers : orphans) tell(watchers, why, nullptr);
+  exports_->release_all(whom.rank());
+  if (records_) records_->bury(whom);
+  rrefs_->bury(whom);
+}
+
+void remoting::close() {
+  gate_.close();
+  flow_->give_up(nullptr);
+  engine_->wait_until_empty(gate_);
+}
+
+void remoting::fail_pending(const fault& why) {
+  for (auto& request : requests_.take_all()) answer(std::move(request), fault(why), nullptr);
+  decltype(pins_) pins;
+  {
+    std::lock_guard guard(mutex_);
+    pins.swap(pins_);
+  }
+  exports_->clear();
+  if (records_) records_->close();
+  rrefs_->close(why);
+}
+
+}  // namespace troupe

@@ -1,0 +1,56 @@
+#pragma once
+
+// What the parts of `remoting` share.
+
+#include "troupe/actors/messaging/due.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+
+namespace troupe {
+
+/// What nodes' runtimes say to each other about actors and calls.
+enum class control : std::uint8_t {
+  watch,    // id: tell me when it ends
+  down,     // id, reason: it has ended
+  release,  // id, count: I have dropped so many handles
+  claim,    // id, holder, pin: I have a handle of yours from `holder`
+  unpin,    // pin: the handle that you passed on has been claimed
+  window,   // note, two numbers: of flow_control
+  cancel,   // request: I have given that call up
+  search,   // note, ...: of deadlock::search
+  profile,  // request, events: what was done for that call of yours
+};
+
+/// What went wrong just now, while a message was written or read: one of our errors, or what a
+/// user's type threw.
+inline fault unreadable() { return describe(std::current_exception(), {}, {}); }
+
+/// Tells all in the list that whom they watch has ended.
+inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
+                 caf::execution_unit* unit) {
+  for (auto* i = watchers.get(); i; i = i->next.get()) i->actor_exited(why, unit);
+}
+
+template <class... Ts>
+void remoting::send_control(peer& to, const Ts&... xs) noexcept {
+  send_control(to, handles_channel, xs...);
+}
+
+template <class... Ts>
+void remoting::send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
+  // The next incarnation of a lost node has actors of the same ids.
+  if (!to.live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    (text.body().put(xs), ...);
+    envelope_header header;
+    header.target = channel;
+    out_.send(to, 0, header, &text);
+  } catch (const std::exception&) {
+    // The peer is gone: `peer_lost` settles what this was about.
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,225 @@
+// What arrives: messages for actors, answers, and what the runtimes say to each other.
+#include <caf/actor_config.hpp>
+#include <caf/make_actor.hpp>
+
+#include "troupe/actors/deadlock/deadlock_search.hpp"
+#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
+#include "troupe/actors/messaging/window_credit.hpp"
+#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::uint32_t max_release = 1u << 30;
+
+// What this node takes for the type or function that is not the same where it was sent to.
+std::string meant_by(const pending_request& request, const fault& why) {
+  const auto name = name_in_mismatch(why);
+  const auto* type = find_type(hash_name(name));
+  if (type && type->name == name) return type->structure();
+  const auto* function = find_function(request.target);
+  return function ? function->structure() : std::string();
+}
+
+}  // namespace
+
+void remoting::deliver(opened_envelope& message, peer& from, receipt&& taken,
+                       caf::execution_unit* unit) {
+  switch (message.header().kind) {
+    case envelope_kind::actor_message:
+      return deliver_to_actor(message, from, std::move(taken), unit);
+    case envelope_kind::response:
+    case envelope_kind::failure: return deliver_answer(message, from, unit);
+    case envelope_kind::control: return deliver_control(message, from, unit);
+    case envelope_kind::call: break;
+  }
+  throw decode_error("a call is not for an actor");
+}
+
+// Hot path of a call through a handle, at the callee.
+void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
+                                caf::execution_unit* unit) {
+  const auto& header = message.header();
+  try {
+    border handles(*this, from);
+    decoder in(message.body(), message.tensors(), &handles);
+    detail::crossing place;
+    std::exception_ptr ended;
+    try {
+      place = detail::receive_crossing(*this, message, in, from);
+    } catch (const unknown_context&) {
+      ended = std::current_exception();
+    }
+    auto content = in.get<caf::message>();  // also of what is refused: handles may be in it
+    in.expect_end();
+    if (ended) std::rethrow_exception(ended);
+    auto target = exports_->find(header.target);
+    if (!target) {
+      fault why;
+      why.code = errc::actor_down;
+      why.node = own_name();
+      why.text = "actor " + std::to_string(header.target) + " has ended";
+      if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
+      return;
+    }
+    if (header.request == 0) lost_.check_arrival(*this, from, message, content);
+    caf::strong_actor_ptr sender;
+    caf::message_id mid;
+    if (header.request != 0) {
+      caf::actor_config config;
+      sender = caf::make_actor<reply_address, caf::strong_actor_ptr>(
+          header.sender, from.node, system_, config, shared_from_this(), from, header.request,
+          place);
+      mid = caf::message_id(header.request & 0xffffffff).with_normal_priority();
+    } else if (header.sender != 0) {
+      sender = proxy_of(from, header.sender, false);
+    }
+    if (header.urgent) mid = mid.with_high_priority();
+    target->enqueue(make_letter(std::move(sender), mid, std::move(content), place.context,
+                                std::move(taken), {&from, due_at(header)}),
+                    unit);
+  } catch (...) {
+    if (header.request == 0) throw;
+    auto why = unreadable();
+    why.node = own_name();
+    out_.send_fault(from, header.sender, header.request, why);
+  }
+}
+
+// Hot path of the answer.
+void remoting::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+  const auto& header = message.header();
+  auto request = requests_.take(header.target, from.rank());
+  if (!request) return;  // late: its call has timed out
+  if (header.kind == envelope_kind::failure) {
+    if (header.request == unread)
+      for (const auto& one : request.references) rrefs_->take_back(one, from);
+    fault why;
+    try {
+      why = message.why();
+    } catch (const decode_error& e) {
+      why = e.fault();
+    }
+    if (why.function.empty() && why.via.empty()) why.function = request.function;
+    if (why.code == errc::type_mismatch) complete_mismatch(why, own_name(), meant_by(request, why));
+    answer(std::move(request), std::move(why), unit);
+  } else if (request.sink) {
+    request.sink->on_value(message);
+  } else {
+    caf::message content;
+    try {
+      border handles(*this, from);
+      decoder in(message.body(), message.tensors(), &handles);
+      std::exception_ptr ended;
+      try {
+        (void)detail::receive_crossing(*this, message, in, from);
+      } catch (const unknown_context&) {
+        ended = std::current_exception();
+      }
+      content = in.get<caf::message>();
+      in.expect_end();
+      if (ended) std::rethrow_exception(ended);
+      if (request.watched) lost_.check_answer(*this, from, request.function, message);
+    } catch (...) {
+      answer(std::move(request), unreadable(), unit);
+      return;
+    }
+    request.sender->enqueue(
+        make_letter(nullptr, request.mid.response_id(), std::move(content), request.context), unit);
+  }
+}
+
+void remoting::deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+  border handles(*this, from);
+  decoder in(message.body(), nullptr, &handles);
+  switch (in.get<control>()) {
+    case control::watch: {
+      auto id = in.get<caf::actor_id>();
+      auto tell = [weak = weak_from_this(), id, &from](const caf::error& reason) {
+        if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
+      };
+      if (auto actor = exports_->find(id)) {
+        actor->get()->attach_functor(tell);
+      } else {
+        fault why;
+        why.code = errc::actor_down;
+        why.node = own_name();
+        why.text = "the actor had ended before";
+        tell(to_caf(why));
+      }
+      break;
+    }
+    case control::down: {
+      auto id = in.get<caf::actor_id>();
+      auto reason = in.get<caf::error>();
+      const key name{from.rank(), from.incarnation, id};
+      caf::strong_actor_ptr proxy;
+      caf::attachable_ptr orphans;
+      {
+        std::lock_guard guard(mutex_);
+        auto place = proxies_.find(name);
+        if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
+        if (auto left = orphans_.extract(name)) orphans = std::move(left.mapped());
+      }
+      tell(orphans, reason, unit);
+      if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
+      break;
+    }
+    case control::release: {
+      auto id = in.get<caf::actor_id>();
+      auto count = in.get<std::uint32_t>();
+      exports_->release(id, from.rank(), std::min(count, max_release));
+      break;
+    }
+    case control::claim: {
+      auto id = in.get<caf::actor_id>();
+      auto holder = in.get<transport::rank_t>();
+      auto pin = in.get<std::uint64_t>();
+      auto* pinned_by = peers_.find(holder);
+      if (!pinned_by) throw decode_error("a claim names an unknown rank");
+      if (auto actor = exports_->find(id)) exports_->grant(actor, from.rank());
+      send_control(*pinned_by, control::unpin, pin);
+      break;
+    }
+    case control::unpin: {
+      unpin(in.get<std::uint64_t>());
+      break;
+    }
+    case control::window: {
+      const auto note = in.get<flow_control::note>();
+      const auto first = in.get<std::uint64_t>();
+      flow_->deliver(from, note, first, in.get<std::uint64_t>());
+      break;
+    }
+    case control::cancel: {
+      // Not here: what is cancelled may run code of the program's.
+      if (auto call = served_.cancel({&from, in.get<std::uint64_t>()})) {
+        auto* job = make_job([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
+        if (!engine_->push_if_open(job)) intrusive_ptr_release(job);
+      }
+      break;
+    }
+    case control::search: {
+      deadlocks_->deliver(from, in);
+      break;
+    }
+    case control::profile: {
+      const auto request = in.get<std::uint64_t>();
+      auto events = in.get<std::vector<profile_event>>();
+      in.expect_end();
+      if (const auto sink = requests_.sink_of(request, from.rank()))
+        sink->on_profile(std::move(events));
+      break;
+    }
+    default: throw decode_error("a control message of unknown kind");
+  }
+}
+
+}  // namespace troupe

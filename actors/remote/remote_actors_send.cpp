@@ -1,0 +1,215 @@
+// What leaves for actors of other nodes, and the answers of those of this one.
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
+#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Of a message, whose sender does not hear it.
+void say_unsent(const remote_actor& target, const fault& why) {
+  if (why.code != errc::peer_lost && why.code != errc::not_initialized)
+    log().error("a message to actor {} on {} was not sent: {}", target.id(),
+                target.home().info.name, why.text);
+}
+
+}  // namespace
+
+// Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
+template <class Write>
+std::uint64_t remoting::post(const remote_actor& target, pending_request&& pending,
+                             std::string_view message, const Write& write) noexcept {
+  peer& to = target.home();
+  const bool asks = static_cast<bool>(pending);
+  std::uint64_t request = 0;
+  fault why;
+  gate::pass pass(gate_);
+  try {
+    forked::check();
+    if (!pass) throw not_initialized("the node has been shut down");
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.urgent = pending.urgent;
+    header.target = target.id();
+    border handles(*this, to);
+    letter text(&handles);
+    if (asks) pending.context = detail::current_context();
+    detail::recording context(*this, pending.context, to, text);
+    write(text.body(), header);
+    context.finish(header);
+    if (!asks)
+      header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
+    else if (!context)
+      lost_.check_request(*this, to, message, text.tensors());
+    pending.peer = to.rank();
+    // Nobody would hear that a mere message was not sent.
+    patience how{!asks || (pending.wait && senders_wait_), never, pending.limit};
+    if (asks) {
+      if (pending.limit.count() > 0)
+        pending.deadline = how.deadline = deadline_after(pending.limit);
+      header.limit = limit_in(pending.limit);
+      header.request = request = expect(std::move(pending));
+    }
+    out_.send(to, target.id(), header, &text, nullptr, how);
+    context.sent();
+    handles.sent();
+    return request;
+  } catch (...) {
+    why = unreadable();
+  }
+  if (why.node.empty()) why.node = to.info.name;
+  // Unless somebody else has answered it already.
+  if (request != 0) pending = requests_.take(request, to.rank());
+  if (pending)
+    answer(std::move(pending), std::move(why), nullptr);
+  else if (!asks && !forked::from_nodes())
+    say_unsent(target, why);
+  return 0;
+}
+
+void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
+  auto& element = *letter;
+  pending_request pending;
+  if (element.mid.is_request()) {
+    detail::note_asked(element.sender, element.mid);  // CAF's own limit may end it
+    pending.sender = std::move(element.sender);
+    pending.mid = element.mid;
+  }
+  const auto& sender = pending.sender ? pending.sender : element.sender;
+  // Which is looked up only where it may be told.
+  std::string_view message;
+  if (detail::lost_gradients::possible(*this)) {
+    message = name_of(element);
+    pending.watched = pending && detail::current_context() == 0;
+    if (pending.watched) pending.function = message;
+  }
+  post(target, std::move(pending), message, [&](encoder& out, envelope_header& header) {
+    header.urgent = element.mid.is_urgent_message();
+    if (sender && sender->id() != 0 && is_own(sender)) {
+      exports_->know(sender);
+      header.sender = sender->id();
+    }
+    out.put(static_cast<const caf::message&>(element.move_content_to_message()));
+  });
+}
+
+std::uint64_t remoting::request(const remote_actor& target, function_ref<void(encoder&)> write,
+                                pending_request pending) noexcept {
+  const auto message = pending.function;
+  return post(target, std::move(pending), message,
+              [&](encoder& out, envelope_header&) { write(out); });
+}
+
+void remoting::send_message(const remote_actor& target, std::string_view message, bool urgent,
+                            bool wait, function_ref<void(encoder&)> write) {
+  forked::check();
+  bool lost = false;
+  try {
+    gate::pass pass(gate_);
+    if (!pass) throw not_initialized("the node has been shut down");
+    peer& to = target.home();
+    envelope_header header;
+    header.kind = envelope_kind::actor_message;
+    header.urgent = urgent;
+    header.target = target.id();
+    border handles(*this, to);
+    letter text(&handles);
+    write(text.body());
+    lost = true;
+    header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
+    lost = false;
+    out_.send(to, target.id(), header, &text, nullptr, {.wait = wait});
+    handles.sent();
+  } catch (...) {
+    if (!wait || lost) throw;
+    say_unsent(target, unreadable());
+  }
+}
+
+void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
+                     const detail::crossing& asked, const caf::message& answer) noexcept {
+  if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    border handles(*this, to);
+    letter text(&handles);
+    const bool failed = answer.match_elements<caf::error>();
+    if (failed) {
+      // As a fault, to which who asked adds what it asked.
+      auto why = to_fault(answer.get_as<caf::error>(0));
+      if (why.code == errc::actor_down) {
+        if (why.node.empty()) why.node = own_name();
+        return out_.send_fault(to, order, request, why);
+      }
+    }
+    detail::recording context(*this, failed ? detail::crossing() : asked, to, text);
+    text.body().put(answer);
+    envelope_header header;
+    header.kind = envelope_kind::response;
+    header.target = request;
+    context.finish(header);
+    out_.send(to, order, header, &text);
+    context.sent();
+    handles.sent();
+  } catch (const troupe::peer_lost&) {
+    // Nobody is left to hear it.
+  } catch (...) {
+    auto why = unreadable();
+    if (why.node.empty()) why.node = own_name();
+    out_.send_fault(to, order, request, why);
+  }
+}
+
+void remoting::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
+                         std::uint64_t second) noexcept {
+  if (auto* there = peers_.find(to); there && there->live())
+    send_control(*there, control::window, what, first, second);
+}
+
+void remoting::send_search_note(transport::rank_t to,
+                                const std::function<void(encoder&)>& write) noexcept {
+  auto* there = peers_.find(to);
+  if (!there || !there->live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    text.body().put(control::search);
+    write(text.body());
+    envelope_header header;
+    header.target = handles_channel;
+    out_.send(*there, 0, header, &text);
+  } catch (const std::exception&) {
+    // The peer is gone: who waited for it hears of that.
+  }
+}
+
+void remoting::send_profile(peer& to, std::uint64_t request,
+                            const std::vector<profile_event>& events) noexcept {
+  if (!to.live()) return;
+  gate::pass pass(gate_);
+  if (!pass) return;
+  try {
+    letter text(nullptr);
+    text.body().put(control::profile);
+    text.body().put(request);
+    text.body().put(events);
+    envelope_header header;
+    header.target = handles_channel;
+    out_.send(to, request, header, &text);
+  } catch (const troupe::peer_lost&) {
+  } catch (const std::exception& e) {
+    // There is too much of it, say: the answer matters more.
+    log().warn("what was recorded of a call for {} is lost: {}", to.info.name, e.what());
+  }
+}
+
+void remoting::watch(remote_actor& target) {
+  send_control(target.home(), control::watch, target.id());
+}
+
+}  // namespace troupe

@@ -1,0 +1,306 @@
+#pragma once
+
+#include <caf/actor_config.hpp>
+#include <caf/make_actor.hpp>
+#include <caf/monitorable_actor.hpp>
+#include <caf/response_type.hpp>
+
+#include "troupe/actors/remote/answer_state.hpp"
+#include "troupe/actors/remote/local_requester.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/rpc/retry.hpp"
+#include "troupe/actors/future/wait_all.hpp"
+
+namespace troupe {
+
+namespace detail {
+
+/// What an actor of `system` answered to `message`; of one that has ended, the message is named,
+/// and the node if that lives.
+fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message);
+
+/// Puts an actor's answer into its future.
+template <class T>
+void take_answer(future_state<T>& out, caf::message& answer, caf::actor_system* system = nullptr,
+                 std::string_view message = {}) {
+  if (answer.match_elements<caf::error>())
+    out.set_exception(to_exception(fault_in(answer.get_as<caf::error>(0), system, message)));
+  else if constexpr (std::is_void_v<T>)
+    out.set_value();
+  else if (answer.match_elements<T>())
+    out.set_value(std::move(answer.get_mutable_as<T>(0)));
+  else
+    out.set_exception(std::make_exception_ptr(
+        remote_error("the actor's answer is not a " + std::string(type_name<T>()))));
+}
+
+/// The future of what an actor of another node answers.
+template <class T>
+class remote_answer final : public remote_answer_state<T> {
+public:
+  using remote_answer_state<T>::remote_answer_state;
+
+  void on_value(opened_envelope& answer) noexcept override {
+    this->take_apart(answer, [this](decoder& in, border&) {
+      if constexpr (!std::is_void_v<T>) {
+        T value{};
+        if (get_as_message(in, value)) {
+          in.expect_end();
+          this->set_value(std::move(value));
+          return;
+        }
+      }
+      auto content = in.get<caf::message>();
+      in.expect_end();
+      take_answer(*this, content);
+    });
+  }
+};
+
+/// An entry in the table of requests for what an actor of this node is asked, while it lives.
+class local_request {
+public:
+  local_request() = default;
+  local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
+                std::chrono::milliseconds limit, const std::shared_ptr<reply_sink>& sink);
+  local_request(local_request&&) = default;
+  local_request& operator=(local_request&&) = default;
+  ~local_request();
+
+private:
+  std::weak_ptr<remoting> actors_;
+  std::uint64_t id_ = 0;
+};
+
+/// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
+/// fails.
+template <class T>
+class answer_cell final : public caf::monitorable_actor, public local_asker {
+public:
+  /// `message`: static text.
+  answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
+              local_request&& entry, std::string_view message)
+      : caf::monitorable_actor(config),
+        state_(std::move(state)),
+        entry_(std::move(entry)),
+        message_(message) {}
+
+  ~answer_cell() override {
+    if (!state_->ready())
+      state_->set_exception(
+          std::make_exception_ptr(remote_error("the actor dropped the request without an answer")));
+  }
+
+  // Never throws: CAF's cleanup of an actor would stop in the middle.
+  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
+    { const auto answered = std::move(entry_); }  // it is late no more
+    try {
+      auto answer = letter->move_content_to_message();
+      take_answer(*state_, answer, &home_system(), message_);
+    } catch (...) {
+      state_->set_exception(std::current_exception());
+    }
+  }
+
+  void on_cleanup(const caf::error&) override {}
+  const char* name() const override { return "troupe.answer_cell"; }
+  const future_core* future() const noexcept override { return state_.get(); }
+
+private:
+  std::shared_ptr<future_state<T>> state_;
+  local_request entry_;
+  const std::string_view message_;
+};
+
+template <class List>
+struct only_answer;
+template <>
+struct only_answer<void> {  // what was asked is not known
+  using type = void;
+};
+template <>
+struct only_answer<caf::detail::type_list<>> {
+  using type = void;
+};
+template <>
+struct only_answer<caf::detail::type_list<void>> {
+  using type = void;
+};
+template <class T>
+struct only_answer<caf::detail::type_list<T>> {
+  using type = T;
+};
+
+template <class T>
+concept is_handle = requires {
+  typename T::signatures;
+};
+
+/// What an actor of this interface answers to such a message, as a list. Does not compile when it
+/// does not know it.
+template <class Handle, class... Ts>
+struct answers_of {
+  using response =
+      caf::response_type<typename Handle::signatures,
+                         typename caf::detail::implicit_conversions<std::decay_t<Ts>>::type...>;
+  static constexpr bool known = requires { typename response::type; };
+  static_assert(known,
+                "this actor does not know such a message: its interface, actor<answers<...>, "
+                "accepts<...>>, does not name the type");
+  using type = typename std::conditional_t<known, response, std::type_identity<void>>::type;
+};
+template <class Handle, class... Ts>
+using answers_to = typename answers_of<Handle, Ts...>::type;
+
+/// The same as a type.
+template <class Handle, class... Ts>
+using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
+
+/// Throws not_initialized after the shutdown of the actor's node.
+std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
+
+/// The context in which the calling thread asks an actor of that node. 0 also where the node has
+/// never heard of the thread's: it is another one of this process.
+std::uint64_t context_at(const remoting& actors);
+
+inline caf::message_id with_priority(caf::message_id id, const call_options& how) {
+  return how.urgent ? id.with_high_priority() : id.with_normal_priority();
+}
+
+/// The actor as one of another node that is not known to have ended; else nullptr.
+remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
+
+/// Does one of them never leave its node?
+template <class... Ts>
+inline constexpr bool stays_here = (local_message<std::decay_t<Ts>> || ...);
+
+[[noreturn]] void throw_stays_here(const remote_actor& receiver, std::string_view message);
+/// What stands for a message in errors: its first element's type.
+template <class... Ts>
+inline constexpr std::string_view message_name =
+    type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
+
+template <class Handle, class... Ts>
+auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
+  const auto limit = std::max(how.limit, std::chrono::milliseconds(0));
+  using answer = answer_to<Handle, Ts...>;
+  constexpr auto name = message_name<Ts...>;
+  (void)interface_registration<Handle>::done;
+  if (!receiver) throw invalid_argument("a request to an actor handle that names no actor");
+  auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
+  auto* const elsewhere = alive_elsewhere(target);
+  if constexpr (stays_here<answer, Ts...>) {
+    if (elsewhere) throw_stays_here(*elsewhere, name);
+  } else if (elsewhere) {
+    auto& actors = elsewhere->owner();
+    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home(), name);
+    pending_request pending;
+    pending.function = name;
+    pending.limit = limit;
+    pending.wait = how.wait;
+    pending.urgent = how.urgent;
+    pending.sink = state;
+    const auto request = actors.request(
+        *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
+    state->sent_as(request, elsewhere->id());
+    return future<answer>(std::move(state));
+  }
+  auto actors = actors_of(target);
+  std::shared_ptr<future_state<answer>> state;
+  local_request entry;
+  if (limit.count() > 0) {
+    auto limited = std::make_shared<answer_state<answer>>(actors->driver());
+    entry = local_request(actors, name, limit, limited);
+    state = std::move(limited);
+  } else {
+    state = std::make_shared<future_state<answer>>(actors->driver());
+  }
+  if (target->node() == target->home_system->node()) state->answered_by(target->id());
+  caf::actor_config config;
+  auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
+      0, target->home_system->node(), target->home_system, config, state, std::move(entry), name);
+  const auto id = with_priority(caf::message_id(1), how);
+  auto content = message_of(std::forward<Ts>(message)...);
+  if (current_context() != 0 || limit.count() > 0)
+    target->enqueue(make_letter(std::move(cell), id, std::move(content), context_at(*actors), {},
+                                {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
+                    nullptr);
+  else
+    target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
+                    nullptr);
+  return future<answer>(std::move(state));
+}
+
+template <class Handle, class... Ts>
+void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
+  // Does not compile when the actor does not know it.
+  using known [[maybe_unused]] = answers_to<Handle, Ts...>;
+  (void)interface_registration<Handle>::done;
+  if (!receiver) throw invalid_argument("a message to an actor handle that names no actor");
+  auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
+  auto* elsewhere = alive_elsewhere(target);
+  if constexpr (stays_here<Ts...>) {
+    if (elsewhere) throw_stays_here(*elsewhere, message_name<Ts...>);
+  } else if (elsewhere) {
+    return elsewhere->owner().send_message(*elsewhere, message_name<Ts...>, how.urgent,
+                                           how.wait && elsewhere->owner().senders_wait(),
+                                           [&](encoder& out) { put_as_message(out, message...); });
+  }
+  target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
+                                            message_of(std::forward<Ts>(message)...)),
+                  nullptr);
+}
+
+}  // namespace detail
+
+/// Asks an actor, wherever it is, from any thread. A `timeout` may follow the message, a `priority`
+/// and `no_wait`: rpc_timeout then names the actor's node, the message and the limit. Without one
+/// the future waits for the answer, the actor's end or the loss of its node; a promise that a
+/// handler has made and kept answers when it is kept or dropped, whether the actor still lives or
+/// not. Belongs to the autograd context of the thread, as calls do: the handler works in it.
+template <class Handle, class... Ts>
+auto request(const Handle& receiver, Ts&&... message) {
+  static_assert(detail::is_handle<Handle>,
+                "who is asked is an actor's handle, as spawn returns it");
+  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
+  const auto how = detail::options_in(message...);
+  auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return detail::awaited_later(
+        detail::ask(receiver, how,
+                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...),
+        how);
+  }
+  (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
+}
+
+/// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
+/// it answers is dropped. Waits for room in the window of the actor's node when that is full; with
+/// `no_wait` behind the message it throws overloaded_error instead. A `priority` may follow as
+/// well. Belongs to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument
+/// for a handle that names no actor.
+template <class Handle, class... Ts>
+auto send(const Handle& receiver, Ts&&... message) {
+  static_assert(detail::is_handle<Handle>, "who is told is an actor's handle, as spawn returns it");
+  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
+  auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    detail::tell(receiver, detail::options_in(message...),
+                 std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
+  }
+  (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
+}
+
+/// Asks all of them the same, with a `timeout` if one follows, and gathers the answers, in order.
+template <class Handle, class... Ts>
+requires caf::is_typed_actor<Handle>::value auto when_all(const std::vector<Handle>& receivers,
+                                                          const Ts&... message) {
+  std::vector<decltype(request(receivers.front(), message...))> all;
+  all.reserve(receivers.size());
+  for (const auto& receiver : receivers) all.push_back(request(receiver, message...));
+  return when_all(all);
+}
+
+}  // namespace troupe

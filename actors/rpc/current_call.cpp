@@ -1,0 +1,35 @@
+#include "troupe/actors/rpc/current_call.hpp"
+
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/node/node_core.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::optional<clock::time_point> unless_never(clock::time_point deadline) {
+  return deadline == never ? std::nullopt : std::optional(deadline);
+}
+
+}  // namespace
+
+std::optional<std::chrono::nanoseconds> call_info::time_left() const {
+  if (!deadline) return std::nullopt;
+  return std::max<std::chrono::nanoseconds>(*deadline - clock::now(), std::chrono::nanoseconds(0));
+}
+
+std::optional<call_info> current_call() {
+  const auto* const node = current_node();
+  if (!node) return std::nullopt;
+  if (const auto call = current_served_call())
+    return call_info{call.from->info, std::string(call.function), 0, unless_never(call.deadline),
+                     call_cancelled()};
+  const auto* const message = detail::message_at_work();
+  if (!message) return std::nullopt;
+  const auto* const letter = dynamic_cast<const mailbox_letter*>(message);
+  const auto origin = letter ? letter->origin() : letter_origin();
+  return call_info{origin.from ? origin.from->info : node->self(), std::string(name_of(*message)),
+                   current_actor(), unless_never(origin.deadline), false};
+}
+
+}  // namespace troupe

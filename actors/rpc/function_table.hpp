@@ -1,0 +1,232 @@
+#pragma once
+
+#include <string>
+#include <typeinfo>
+
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/rpc/reply.hpp"
+#include "troupe/actors/future/combinators.hpp"
+#include "troupe/messages/codec/archive.hpp"
+#include "troupe/messages/codec/type_table.hpp"
+
+namespace troupe {
+
+/// A function that other nodes may call.
+struct function_entry {
+  std::uint64_t
+      hash;  ///< its identity: of its name, and of what its arguments and answer are made of
+  std::string_view name;
+  /// Reads the arguments, calls, and sees to the answer. Throws what the function throws.
+  void (*invoke)(decoder& in, border& handles, reply_token&& reply);
+  /// Reads the arguments and drops them, since what they hold has been given away by the caller.
+  void (*skip)(decoder& in);
+  std::string (*structure)();  ///< see type_structure
+  /// Reads the name of what is called, where each call says that itself. nullptr: it is `name`.
+  std::string (*called)(decoder& in) = nullptr;
+};
+
+/// Enters a function; harmless when it is there already. Throws internal_error when another
+/// function has the same name and type (two static functions of different files, say).
+bool add_function(const function_entry& entry);
+
+/// nullptr: this program has no function of such a name and type. The one that is found takes or
+/// answers other types, of the same names, if its hash is not the same.
+const function_entry* find_function(std::uint64_t hash) noexcept;
+
+namespace detail {
+
+/// A lambda without captures, and without `auto` among its parameters.
+template <class F>
+concept captureless =
+    std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F> && requires {
+  &F::operator();
+};
+
+template <class F>
+struct signature {
+  static_assert(!std::is_same_v<F, F>,
+                "only a function, a lambda without captures or a member function of an rref's "
+                "value can be called from another node, as in rpc_sync<&f>(\"worker1\", x)");
+  // For those who go on all the same.
+  using result = void;
+  using arguments = std::tuple<>;
+  using declared = arguments;
+  static constexpr std::size_t arity = 0;
+};
+
+template <class R, class... Args>
+struct signature<R (*)(Args...)> {
+  using result = R;
+  using arguments = std::tuple<std::decay_t<Args>...>;
+  using declared = std::tuple<Args...>;  ///< a name only: references among them
+  static constexpr std::size_t arity = sizeof...(Args);
+};
+template <class R, class... Args>
+struct signature<R (*)(Args...) noexcept> : signature<R (*)(Args...)> {};
+
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...)> : signature<R (*)(Args...)> {
+  using object = C;
+};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) const> : signature<R (C::*)(Args...)> {};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) noexcept> : signature<R (C::*)(Args...)> {};
+template <class C, class R, class... Args>
+struct signature<R (C::*)(Args...) const noexcept> : signature<R (C::*)(Args...)> {};
+
+template <captureless F>
+struct signature<F> : signature<decltype(&F::operator())> {};
+
+/// What the function F is called by: the hash of its name and type. Lambdas look alike to the
+/// compiler's pretty names, so theirs are the ones that the linker knows.
+template <auto F>
+std::uint64_t function_hash() {
+  using type = std::remove_const_t<decltype(F)>;
+  if constexpr (std::is_class_v<type>) {
+    static const auto hash = hash_name(typeid(type).name());
+    return hash;
+  } else {
+    constexpr auto hash = hash_name(type_name<type>(), hash_name(function_name<F>()));
+    return hash;
+  }
+}
+
+/// The identity of a callable, which costs something once.
+template <class Callable>
+std::uint64_t kept_identity() {
+  if constexpr (Callable::structure::any) {
+    static const auto identity = Callable::structure::identity(Callable::name_hash());
+    return identity;
+  } else {
+    return identity_of(Callable::name_hash(), 0);
+  }
+}
+
+// What a caller of a function gets: a function that answers later returns a future.
+template <class T>
+struct answer_of {
+  using type = T;
+  static constexpr bool later = false;
+};
+template <class T>
+struct answer_of<future<T>> {
+  using type = T;
+  static constexpr bool later = true;
+};
+
+template <class... Args>
+std::tuple<Args...> read_tuple(decoder& in, std::tuple<Args...>*) {
+  return std::tuple<Args...>{in.get<Args>()...};  // braces: from left to right
+}
+
+/// The arguments, which are all that is left.
+template <class Arguments>
+Arguments read_arguments(decoder& in) {
+  auto args = read_tuple(in, static_cast<Arguments*>(nullptr));
+  in.expect_end();
+  return args;
+}
+
+}  // namespace detail
+
+/// The function F, or lambda, as something to be called from elsewhere.
+template <auto F>
+struct callable {
+  using function = detail::signature<std::remove_const_t<decltype(F)>>;
+  using returned = std::remove_cvref_t<typename function::result>;
+  using answer = typename detail::answer_of<returned>::type;
+  using arguments = typename function::arguments;
+
+  static constexpr std::string_view name = function_name<F>();
+  using structure = detail::structure<arguments, answer>;
+  static std::uint64_t hash() { return detail::kept_identity<callable>(); }
+  static std::uint64_t name_hash() { return detail::function_hash<F>(); }
+
+  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+    std::optional<arguments> args;
+    try {
+      args.emplace(detail::read_arguments<arguments>(in));
+    } catch (...) {
+      return reply.fail_unread(std::current_exception());
+    }
+    auto claims = handles.take_claims();
+    if (claims.empty()) return run(std::move(*args), std::move(reply));
+    auto kept = std::make_shared<call>(std::move(*args), std::move(reply));
+    detail::after(std::move(claims), [kept](const std::exception_ptr& failure) {
+      const detail::begun_later now(kept->reply);
+      try {
+        if (failure) std::rethrow_exception(failure);
+        if (const auto why = kept->reply.cancelled()) std::rethrow_exception(why);
+        run(std::move(kept->args), std::move(kept->reply));
+      } catch (...) {
+        kept->reply.fail(std::current_exception());
+      }
+    });
+  }
+
+  static void skip(decoder& in) { detail::read_arguments<arguments>(in); }
+
+  /// Named wherever F is called from, so that every program that has the call has the entry.
+  static const bool registered;
+
+private:
+  struct call {
+    arguments args;
+    reply_token reply;
+  };
+
+  static void run(arguments&& args, reply_token&& reply) {
+    if constexpr (detail::answer_of<returned>::later) {
+      // A coroutine may refer to them until it has an answer.
+      auto kept = std::make_shared<call>(std::move(args), std::move(reply));
+      try {
+        const future<answer> later = std::apply(F, std::move(kept->args));
+        later.state();  // throws when it belongs to no call
+        auto state = later.shared();
+        if (state->ready()) return finish(*state, kept->reply);
+        kept->reply.comes_from(state);
+        state->when_ready(
+            detail::make_continuation([state, kept] { finish(*state, kept->reply); }));
+      } catch (...) {
+        kept->reply.fail(std::current_exception());
+      }
+    } else if constexpr (std::is_void_v<typename function::result>) {
+      std::apply(F, std::move(args));
+      reply.done();
+    } else {
+      const auto& result = std::apply(F, std::move(args));
+      reply.value([&](encoder& out) { out.put(result); });
+    }
+  }
+
+  static void finish(detail::future_state<answer>& state, reply_token& reply) noexcept {
+    if (state.failure())
+      reply.fail(state.failure());
+    else if constexpr (std::is_void_v<answer>)
+      reply.done();
+    else
+      reply.value([&](encoder& out) { out.put(*state.value()); });
+  }
+};
+
+namespace detail {
+
+/// The one entry of a callable.
+template <class Callable>
+const function_entry& function_entry_of() {
+  static const function_entry entry = [] {
+    function_entry one{Callable::hash(), Callable::name, &Callable::invoke, &Callable::skip,
+                       &Callable::structure::text};
+    if constexpr (requires { &Callable::called; }) one.called = &Callable::called;
+    return one;
+  }();
+  return entry;
+}
+
+}  // namespace detail
+
+template <auto F>
+const bool callable<F>::registered = add_function(detail::function_entry_of<callable<F>>());
+
+}  // namespace troupe

@@ -1,0 +1,88 @@
+#include "troupe/actors/rpc/retry.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "troupe/actors/node/node_core.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+constexpr std::chrono::nanoseconds longest_pause = std::chrono::minutes(1);
+
+}  // namespace
+
+retry_plan::retry_plan(const retry& how, node_core& node, destination to, std::string_view function)
+    : how_(how), node_(node.weak_from_this()), to_(std::move(to)), function_(function) {
+  if (how.attempts < 1) throw invalid_argument("a call needs one attempt or more");
+  if (how.first_pause.count() < 0)
+    throw invalid_argument("a pause between attempts must be non-negative");
+  if (!(how.factor >= 1 && std::isfinite(how.factor)))
+    throw invalid_argument("pauses between attempts must not become shorter");
+  node.begin_retries();
+}
+
+retry_plan::~retry_plan() {
+  if (const auto node = node_.lock()) node->end_retries();
+}
+
+std::shared_ptr<node_core> retry_plan::begin_attempt() {
+  auto node = node_.lock();
+  if (!node) throw not_initialized("the node has been shut down");
+  callee_ = node->find(to_).info.name;
+  ++made_;
+  return node;
+}
+
+std::shared_ptr<future_state<void>> retry_plan::pause_after(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& why) {
+    const auto node = node_.lock();
+    if (!node || !node->is_open() || !may_go_on(why)) return nullptr;
+    const double most = static_cast<double>(how_.first_pause.count()) *
+                        std::pow(how_.factor, static_cast<double>(made_ - 1));
+    const double pause = std::min(most, static_cast<double>(longest_pause.count()));
+    const double chance = static_cast<double>(node->random() >> 11) * 0x1.0p-53;
+    return node
+        ->sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(pause * (1 + chance) / 2)))
+        .shared();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+bool retry_plan::ends_with(const std::exception_ptr& failure) const {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& why) {
+    return !may_go_on(why);
+  } catch (...) {
+    return true;
+  }
+}
+
+// What the callee says of calls of its own is not about this one.
+bool retry_plan::may_go_on(const error& why) const {
+  if (made_ >= how_.attempts || why.node() != callee_ || why.function() != function_ ||
+      !why.fault().via.empty())
+    return false;
+  return why.code() == errc::rpc_timeout || why.code() == errc::peer_lost ||
+         why.code() == errc::overloaded;
+}
+
+std::exception_ptr retry_plan::tell(const std::exception_ptr& failure) const {
+  if (made_ < 2) return failure;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const error& e) {
+    auto why = e.fault();
+    why.text += " (after " + std::to_string(made_) + " attempts)";
+    return to_exception(std::move(why));
+  } catch (...) {
+    return failure;
+  }
+}
+
+}  // namespace troupe::detail

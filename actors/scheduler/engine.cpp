@@ -1,0 +1,61 @@
+#include "troupe/actors/scheduler/engine.hpp"
+
+#include <utility>
+
+#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/scheduler/thread_identity.hpp"
+
+namespace troupe {
+
+void engine_unit::exec_later(caf::resumable* job) {
+  if (collecting_ && !next_) {
+    next_ = job;
+  } else {
+    ++handed_on_;
+    owner_.push(job);
+  }
+}
+
+void engine_unit::exec_urgent(caf::resumable* job) {
+  ++handed_on_;
+  owner_.push_urgent(job);
+}
+
+expected_calls::scope::scope(const expected_calls& calls) noexcept
+    : before_(std::exchange(self.expected, &calls)) {}
+expected_calls::scope::~scope() { self.expected = before_; }
+
+engine::guest::guest(engine& of) noexcept
+    : of_(of),
+      before_(std::exchange(self.guest, this)),
+      node_(current_node()),
+      actor_(current_actor()) {
+  of_.guest_comes();
+}
+engine::guest::~guest() {
+  of_.guest_goes();
+  self.guest = before_;
+}
+
+bool engine::runs_here() const noexcept {
+  if (is_own_thread()) return true;
+  for (auto* one = self.guest; one; one = one->before_)
+    if (&one->of_ == this) return true;
+  return false;
+}
+
+bool engine::runs_actor(const node_core& node, std::uint64_t actor) noexcept {
+  if (current_node() == &node && current_actor() == actor) return true;
+  for (auto* one = self.guest; one; one = one->before_)
+    if (one->node_ == &node && one->actor_ == actor) return true;
+  return false;
+}
+
+bool engine::wait_without_network(completion& what, clock::time_point deadline) {
+  if (self.place) return self.place->hold(what, deadline);
+  return what.wait(deadline);
+}
+
+bool engine::may_block() noexcept { return self.may_block; }
+
+}  // namespace troupe

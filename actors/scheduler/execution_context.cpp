@@ -1,0 +1,89 @@
+#include "troupe/actors/scheduler/execution_context.hpp"
+
+#include <utility>
+
+#include "troupe/actors/scheduler/opened_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+thread_local node_core* node_here = nullptr;
+thread_local std::uint64_t actor_here = 0;
+thread_local bool for_program_here = false;
+
+// Without a destructor, so that looking at it needs no guard.
+struct plain_errand {
+  served_call call{};
+  std::uint64_t context = 0;
+  bool apart = false;
+  bool opened = false;  // there is one in the slot
+};
+constinit thread_local plain_errand errand_here;
+
+struct opened_slot {
+  std::shared_ptr<detail::opened_context> of;
+  ~opened_slot() { errand_here.opened = false; }
+};
+thread_local opened_slot slot_here;
+
+void put(errand&& what) noexcept {
+  const bool before = errand_here.opened;
+  errand_here = {what.call, what.context, what.apart, what.opened != nullptr};
+  if (before || what.opened) slot_here.of.swap(what.opened);
+}
+
+void leave_ended() noexcept {
+  if (!slot_here.of->over()) {
+    errand_here.context = slot_here.of->id();  // it may have been renewed
+    return;
+  }
+  errand now;
+  now.opened = slot_here.of;
+  now = detail::opened_context::living(std::move(now));
+  now.call = errand_here.call;
+  put(std::move(now));
+}
+
+}  // namespace
+
+node_core* current_node() noexcept { return node_here; }
+std::uint64_t current_actor() noexcept { return actor_here; }
+served_call current_served_call() noexcept { return errand_here.call; }
+
+errand current_errand() noexcept {
+  if (errand_here.opened) leave_ended();
+  errand out{errand_here.call, errand_here.context, errand_here.apart};
+  if (errand_here.opened) out.opened = slot_here.of;
+  return out;
+}
+
+namespace detail {
+
+void set_current_node(node_core* node) noexcept { node_here = node; }
+void set_current_actor(std::uint64_t id) noexcept { actor_here = id; }
+void set_current_errand(errand what) noexcept { put(std::move(what)); }
+void clear_current_errand() noexcept {
+  const auto& now = errand_here;
+  if (now.call || now.context != 0 || now.apart || now.opened) put({});
+}
+
+bool in_handler() noexcept { return node_here && !for_program_here; }
+
+put_off_call::put_off_call(bool by_program) noexcept
+    : before_(std::exchange(for_program_here, by_program)) {}
+put_off_call::~put_off_call() { for_program_here = before_; }
+
+std::uint64_t current_context() noexcept {
+  if (errand_here.opened) leave_ended();
+  return errand_here.context;
+}
+
+bool works_apart() noexcept {
+  if (errand_here.opened) leave_ended();
+  return errand_here.apart;
+}
+
+}  // namespace detail
+
+}  // namespace troupe

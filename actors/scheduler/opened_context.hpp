@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "troupe/actors/scheduler/execution_context.hpp"
+
+namespace troupe::detail {
+
+/// A context that a thread or coroutine has opened, and what that worked for before. Contexts end
+/// in any order and on any thread: who works for one that has ended works for what was before it
+/// then. Thread-safe.
+class opened_context {
+public:
+  opened_context(std::uint64_t id, errand before) : id_(id), before_(std::move(before)) {
+    before_.call = {};
+    if (before_.opened) before_.opened->forget_ended();
+  }
+  opened_context(const opened_context&) = delete;
+  opened_context& operator=(const opened_context&) = delete;
+
+  std::uint64_t id() const noexcept { return id_.load(std::memory_order_acquire); }
+
+  /// Another context takes its place, also for those who work for it already.
+  void renew(std::uint64_t id) noexcept { id_.store(id, std::memory_order_release); }
+
+  void end() noexcept { over_.store(true, std::memory_order_release); }
+  bool over() const noexcept { return over_.load(std::memory_order_acquire); }
+
+  /// What is left of an errand without the contexts that have ended.
+  static errand living(errand what) noexcept {
+    while (what.opened && what.opened->over()) what = what.opened->before();
+    if (what.opened) what.context = what.opened->id();
+    return what;
+  }
+
+private:
+  errand before() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return before_;
+  }
+
+  // Contexts that overlap for ever make no chain of those that were.
+  void forget_ended() noexcept {
+    errand last;  // let go of outside of the lock
+    const std::lock_guard lock(mutex_);
+    last = std::exchange(before_, living(before_));
+  }
+
+  std::atomic<std::uint64_t> id_;
+  std::atomic<bool> over_{false};
+  mutable std::mutex mutex_;
+  errand before_;
+};
+
+}  // namespace troupe::detail

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <utility>
+
+#include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/actors/scheduler/thread_engine.hpp"
+
+// What the files of the engine share.
+namespace troupe {
+
+/// What a thread does that polls the network and finds nothing. One thread.
+class empty_polls {
+public:
+  enum class next { poll, yield, sleep };
+
+  explicit empty_polls(processor& where) noexcept : processor_(where) {}
+
+  void forget() noexcept {
+    count_ = 0;
+    looked_ = false;
+  }
+
+  /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
+  /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want
+  /// the processor, at each after the first two, and gives way at once: who we wait for may be one
+  /// of them.
+  next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
+    pause();
+    const bool crowded = processor_.crowded();
+    ++count_;
+    if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
+    now_ = clock::now();
+    if (!std::exchange(looked_, true)) since_ = now_;
+    if (now_ - since_ > spin) return next::sleep;
+    return crowded || now_ - since_ > yield_after ? next::yield : next::poll;
+  }
+
+  /// Lets others use the processor.
+  void yield() noexcept { processor_.yield(now_); }
+
+  /// When they began.
+  clock::time_point since() const noexcept { return since_; }
+
+  /// When it looked last.
+  clock::time_point now() const noexcept { return now_; }
+
+private:
+  static constexpr unsigned polls_per_look = 16;
+  static constexpr unsigned polls_if_crowded = 3;
+
+  // Leaves the core to its other hyperthread, which may be who we wait for.
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");
+#endif
+  }
+
+  processor& processor_;
+  unsigned count_ = 0;
+  bool looked_ = false;
+  clock::time_point since_;
+  clock::time_point now_ = clock::time_point::min();
+};
+
+}  // namespace troupe

@@ -1,0 +1,150 @@
+// The threads of an engine: who they are, and how they sleep.
+
+#include <algorithm>
+#include <system_error>
+
+#include "troupe/actors/scheduler/thread_engine.hpp"
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::chrono::microseconds longest_knock(5'000);
+constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
+
+// Wakes again and again until it is done: somebody else than who shall hear of it may take a
+// wake-up of the network.
+template <class Done, class Wake>
+void until(Done&& done, Wake&& wake) {
+  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_knock)) {
+    wake();
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+}  // namespace
+
+struct thread_engine::parked_thread {
+  std::atomic<std::uint32_t> awake{0};
+};
+
+// Without effect when the system has no thread to give: those that there are go on.
+void thread_engine::spawn() {
+  std::unique_lock guard(threads_mutex_);
+  if (stopping_) return;  // `stop` joins them all
+  for (auto id : retired_) {
+    auto gone = std::find_if(threads_.begin(), threads_.end(),
+                             [&](const std::thread& t) { return t.get_id() == id; });
+    gone->join();
+    threads_.erase(gone);
+  }
+  retired_.clear();
+  if (threads_.size() > options_.max_threads) return;
+  try {
+    threads_.emplace_back([this] { thread_main(); });
+    // Not before: `occupy` relies on those that there are. It waits for this lock.
+    thread_count_.fetch_add(1);
+    short_of_threads_ = false;
+  } catch (const std::system_error& e) {
+    if (short_of_threads_.exchange(true)) return;
+    const auto count = threads_.size();
+    guard.unlock();
+    log().warn("a node goes on with {} threads: no more can be made: {}", count, e.what());
+  }
+}
+
+void thread_engine::end_waits() {
+  waits_.close();
+  until([&] { return waits_.empty(); },
+        [&] {
+          std::lock_guard guard(waiters_mutex_);
+          for (auto* waiter : waiters_) waiter->poke();
+          for (auto* waiter : held_) waiter->poke();
+          net_->wake();
+        });
+}
+
+void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
+  end_waits();
+  entrance_.close();
+  entrance_.wait_until_empty();
+  stopping_ = true;
+  until([&] { return thread_count_ == 0; },
+        [&] {
+          std::lock_guard guard(threads_mutex_);
+          for (auto* thread : parked_) {
+            thread->awake.store(1);
+            futex_wake(thread->awake);
+          }
+          parked_.clear();
+          net_->wake();
+          poke_minder();
+        });
+  for (auto& thread : threads_) thread.join();
+  threads_.clear();
+  while (auto* job = dropped_.try_pop()) drop(job);
+  while (auto* job = first_.try_pop()) drop(job);
+  while (auto* job = queue_.try_pop()) drop(job);  // of a node that never had a thread
+  inbox_.clear();
+  local_.clear();
+}
+
+bool thread_engine::wake_parked() {
+  if (parked_count_.load(std::memory_order_seq_cst) == 0) return false;
+  std::unique_lock guard(threads_mutex_);
+  if (parked_.empty()) return false;
+  auto* thread = parked_.back();
+  parked_.pop_back();
+  parked_count_.fetch_sub(1);
+  auto& word = thread->awake;
+  word.store(1);
+  guard.unlock();
+  futex_wake(word);
+  return true;
+}
+
+// False: the thread has been spare for so long that it shall end.
+bool thread_engine::park() {
+  parked_thread me;
+  {
+    std::lock_guard guard(threads_mutex_);
+    parked_.push_back(&me);
+    parked_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // What came before this thread could be seen as parked?
+  if (work_waits() || !minded_ || stopping_) {
+    std::lock_guard guard(threads_mutex_);
+    auto place = std::find(parked_.begin(), parked_.end(), &me);
+    if (place != parked_.end()) {
+      parked_.erase(place);
+      parked_count_.fetch_sub(1);
+    }
+    return true;
+  }
+  while (me.awake.load() == 0) {
+    auto until = clock::now() + options_.retire_after;
+    futex_wait(me.awake, 0, until);
+    if (me.awake.load() != 0 || clock::now() < until) continue;
+    std::lock_guard guard(threads_mutex_);
+    auto place = std::find(parked_.begin(), parked_.end(), &me);
+    if (place == parked_.end()) break;  // woken at the last moment
+    // If `occupy` counts on this one, it has seen it before, and is seen here.
+    const auto count = thread_count_.fetch_sub(1);
+    if (count <= std::max(base_threads, occupied_.load() + 1)) {
+      thread_count_.fetch_add(1);
+      continue;
+    }
+    parked_.erase(place);
+    parked_count_.fetch_sub(1);
+    retired_.push_back(std::this_thread::get_id());
+    return false;
+  }
+  return true;
+}
+
+bool thread_engine::leader_polls_queue() const noexcept {
+  return leader_role::serving(role_.look());
+}
+
+}  // namespace troupe

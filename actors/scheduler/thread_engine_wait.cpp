@@ -1,0 +1,181 @@
+// How a thread waits: it leads while it does, parks beside others, or is released by the node's
+// end.
+
+#include <algorithm>
+
+#include "troupe/actors/deadlock/held_waits.hpp"
+#include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/actors/scheduler/torch_thread_state.hpp"
+#include "troupe/actors/scheduler/thread_engine_internal.hpp"
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe {
+
+bool thread_engine::wait(completion& what, clock::time_point deadline) {
+  if (what.ready()) return true;
+  forked::check();
+  // A handler of another node does not drive this one: when its own ends, it shall hear of that.
+  if (!self.owner || self.owner == this) {
+    gate::pass pass(waits_);
+    if (pass) drive_until(what, deadline);
+  }
+  return what.ready() || wait_without_network(what, deadline);
+}
+
+// On a thread of this engine.
+bool thread_engine::hold(completion& what, clock::time_point deadline) {
+  forked::check();
+  gate::pass pass(waits_);
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.push_back(&what);
+  }
+  bool late = false;
+  for (;;) {
+    auto pokes = what.pokes();
+    late = deadline != never && clock::now() >= deadline;
+    if (what.ready() || late || waits_.closed()) break;
+    what.park_unless_poked(pokes, deadline);
+  }
+  {
+    std::lock_guard guard(waiters_mutex_);
+    held_.erase(std::find(held_.begin(), held_.end(), &what));
+  }
+  if (what.ready() || late) return what.ready();
+  throw not_initialized("the node has been shut down");
+}
+
+// Returns when `what` is ready, the deadline has passed or the waits have ended.
+void thread_engine::drive_until(completion& what, clock::time_point deadline) {
+  engine_unit unit(*this);
+  if (auto* system = system_.load()) unit.attach(*system);
+  unit.awaited_ = &what;
+  unit.expected_ = self.expected;
+  const auto* const host = self.host && &self.host->owner_ == this ? self.host
+                           : is_own_thread()                       ? self.unit
+                                                                   : nullptr;
+  const auto own_key = host ? host->key_ : 0;
+  bool patient =
+      what.is_made_here();  // let a network thread lead: it can run the handlers that keep arriving
+  bool parked = false;
+  while (!what.ready() && !waits_.closed()) {
+    if (deadline != never && clock::now() >= deadline) break;
+    auto seen = role_.look();
+    const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
+    leader_role::snapshot key = 0;
+    if (mine || (!patient && leader_role::idle(seen)))
+      key = role_.take(seen, leader_role::waiter);
+    else if (!patient && leader_role::by_network_thread(seen) &&
+             leader_role::state_of(seen) == leader_role::leading)
+      ask_for_role(what, key);
+    if (key != 0) {
+      unit.key_ = key;
+      self.may_block = false;
+      lead_while_waiting(what, deadline, unit);
+      self.may_block = true;
+      patient = unit.handed_on_ >= 2;
+    } else if (!what.ready()) {
+      park_waiter(what, deadline);
+      parked = true;
+      if (leader_role::state_of(role_.look()) == leader_role::free) patient = false;
+    }
+  }
+  // Poked to lead, but no longer waiting: it falls to somebody else.
+  if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
+}
+
+// Drives the network until `what` is ready, the deadline passes, the waits end, the role is lost,
+// or it turns out that this node serves others meanwhile.
+void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
+                                       engine_unit& unit) {
+  empty_polls idle(processor_);
+  unsigned busy = 0;
+  // What this thread's own handler has left to itself goes to others now.
+  if (have_jobs()) summon_runner();
+  for (;;) {
+    auto events = poll(unit);
+    if (unit.key_ == 0) return;
+    if (what.ready() || waits_.closed()) break;
+    if (unit.handed_on_ >= 2 && occupied_.load() < most_handlers()) {
+      handed_over_.store(true);
+      role_.release(std::exchange(unit.key_, 0));
+      if (!wake_parked()) poke_minder();
+      return;
+    }
+    if (events > 0) {
+      idle.forget();
+      if (++busy % 16 == 0 && deadline != never && clock::now() >= deadline) break;
+      continue;
+    }
+    const auto next = idle.one_more(spin(), options_.yield_after);
+    if (idle.now() >= deadline) break;
+    if (next == empty_polls::next::sleep) {
+      if (!sleep_in_network(unit, deadline, idle.since())) return;
+      idle.forget();
+    } else if (next == empty_polls::next::yield) {
+      put_off_takeover(idle.now());
+      idle.yield();
+    }
+  }
+  hand_back(unit);
+}
+
+void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* what) {
+  handler_number_.fetch_add(1, std::memory_order_relaxed);
+  auto* const host = std::exchange(self.host, &unit);
+  auto* const actor = std::exchange(self.actor, nullptr);
+  const auto* const expected = std::exchange(self.expected, nullptr);
+  role_.enter(unit.key_, leader_role::handler);
+  arm_takeover();
+  {
+    const guest here(*this);
+    const kept_thread kept;
+    const deadlock::held_waits::interruption busy;
+    // Its own profile has what it runs while it waits.
+    auto* const profile = detail::collecting::turn_to(nullptr);
+    client_.prepare_thread();
+    detail::collecting::turn_to(profile);
+    self.may_block = true;
+    body(what);
+    if (forked::from_nodes()) forked::end_handler("a handler");
+    if (!profile) detail::collecting::leave();  // a profile of a coroutine that waits now
+    self.may_block = false;
+  }
+  self.expected = expected;
+  self.host = host;
+  self.actor = actor;
+  resume_after_handler(unit);
+}
+
+// A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
+// way.
+bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
+  wanted_.fetch_add(1);
+  const auto give_up = clock::now() + options_.yield_after;
+  while (!what.ready() && key == 0) {
+    auto seen = role_.look();
+    if (leader_role::idle(seen))
+      key = role_.take(seen, leader_role::waiter);
+    else if (clock::now() > give_up)
+      break;
+  }
+  wanted_.fetch_sub(1);
+  return key != 0;
+}
+
+void thread_engine::park_waiter(completion& what, clock::time_point deadline) {
+  auto pokes = what.pokes();
+  {
+    std::lock_guard guard(waiters_mutex_);
+    waiters_.push_back(&what);
+    waiter_count_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // Whoever frees the role from now on pokes; was it free before?
+  auto state = leader_role::state_of(role_.look());
+  if (state != leader_role::free || handed_over_.load()) what.park_unless_poked(pokes, deadline);
+  std::lock_guard guard(waiters_mutex_);
+  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &what));
+  waiter_count_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace troupe

@@ -1,4 +1,0 @@
-#pragma once
-
-// Typed actors, called like modules.
-#include "actors/actor_stub.hpp"

@@ -1,5 +1,0 @@
-#pragma once
-
-// All that programs on Troupe need.
-
-#include "actors/node.hpp"

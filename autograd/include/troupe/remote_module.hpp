@@ -1,0 +1,4 @@
+#pragma once
+
+// Modules of libtorch that live on other nodes.
+#include "troupe/autograd/remote_module.hpp"

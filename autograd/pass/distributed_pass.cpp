@@ -1,0 +1,236 @@
+#include "troupe/autograd/pass/distributed_pass.hpp"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "troupe/actors/remote/inline_run.hpp"
+#include "troupe/autograd/context/context_table.hpp"
+#include "troupe/autograd/pass/pass_steps.hpp"
+#include "troupe/autograd/pass/pass_tracker.hpp"
+
+namespace troupe::autograd::detail {
+
+namespace {
+
+void check_roots(const std::vector<at::Tensor>& roots) {
+  if (roots.empty()) throw invalid_argument("No tensors provided for gradient computation.");
+  for (const auto& root : roots) {
+    if (!root.defined() || !root.requires_grad())
+      throw invalid_argument(
+          "requires_grad not set on root: nothing that requires a gradient leads "
+          "to it");
+    if (root.numel() != 1)
+      throw invalid_argument(fmt::format(
+          "a root of {} elements is not a scalar, all roots need to be scalar: sum them, "
+          "or take their mean",
+          root.numel()));
+    if (!root.grad_fn())
+      throw invalid_argument("a root does not have a valid gradient function: it is a leaf itself");
+  }
+}
+
+caf::actor_id id_of(const pass_actor& actor) {
+  return caf::actor_cast<caf::strong_actor_ptr>(actor)->id();
+}
+
+// A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then,
+// since the roots do not depend on all messages, a walk that finds those that take part, and the
+// rest.
+class started_pass {
+public:
+  started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how,
+               bool on_this_thread)
+      : here_(here.core()),
+        part_(std::move(part)),
+        actor_(context_table::of(here_).actor_of(part_)),
+        on_this_thread_(on_this_thread) {
+    pass_.context = part_->id();
+    pass_.number = context_table::of(here_).next_number();
+    pass_.starter = here_.self().id;
+    pass_.mode = how.mode;
+    pass_.create_graph = how.create_graph;
+    pass_.keep_graph = how.retain_graph || how.create_graph;
+  }
+  ~started_pass() { part_->watch(pass_.number, nullptr); }
+  started_pass(const started_pass&) = delete;
+  started_pass& operator=(const started_pass&) = delete;
+
+  const pass_info& info() const noexcept { return pass_; }
+
+  /// The gradients of leaves are added to their .grad.
+  void write_grad() noexcept { pass_.into_grad = true; }
+
+  /// `gradients`: of the roots; ones if it is empty.
+  future<void> run(const std::vector<at::Tensor>& roots,
+                   const std::vector<at::Tensor>& gradients = {}) {
+    return begin<run_from_roots>([&](auto& first) {
+      first.roots = roots;
+      first.gradients = gradients;
+    });
+  }
+  future<void> walk(const std::vector<at::Tensor>& roots) {
+    return begin<walk_from_roots>([&](auto& first) { first.roots = roots; });
+  }
+  future<void> resume() {
+    return begin<resume_all>([&](auto& first) { first.ranks = blocked_; });
+  }
+
+  /// After the first round: are there others to come? Throws invalid_argument in fast mode.
+  bool blocked() {
+    for (const auto& [rank, one] : watch_->standings()) {
+      if (one.awaited.empty()) continue;
+      leaves_out_ = true;
+      if (pass_.mode == pass_mode::fast) throw_incomplete(rank, one.awaited.size());
+      if (one.blocked) blocked_.push_back(rank);
+    }
+    std::sort(blocked_.begin(), blocked_.end());
+    return !blocked_.empty();
+  }
+
+  /// The pass is over. Where it has left messages out nodes still wait for those.
+  void end() const {
+    if (leaves_out_) forget();
+  }
+  void forget() const { send(actor_, forget_pass{pass_.context, pass_.number}); }
+
+private:
+  // Begins a round by its first step, on this thread if asked. Ready when all that follows from it
+  // is over.
+  template <class Message, class Fill>
+  future<void> begin(const Fill& fill) {
+    watch_ = std::make_shared<pass_watch>(here_, pass_.number);
+    part_->watch(pass_.number, watch_);
+    Message first;
+    first.pass = pass_;
+    fill(first);
+    when_over(on_this_thread_ ? troupe::detail::request_here(here_, actor_, std::move(first))
+                              : request(actor_, std::move(first)),
+              [watch = watch_](step_report* report, const std::exception_ptr& failure) {
+                failure ? watch->fail(failure) : watch->add(step_report(*report));
+              });
+    return watch_->over();
+  }
+
+  // In fast mode all messages take part, and those that the roots do not use get no gradients.
+  [[noreturn]] void throw_incomplete(std::uint32_t rank, std::size_t awaited) const {
+    throw invalid_argument(fmt::format(
+        "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
+        "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
+        "pass_mode::smart, which leaves such messages out",
+        here_.actors().peers().name_of(rank), awaited));
+  }
+
+  node_core& here_;
+  const std::shared_ptr<participant> part_;
+  const pass_actor actor_;
+  pass_info pass_;
+  const bool on_this_thread_;
+  std::shared_ptr<pass_watch> watch_;
+  std::vector<std::uint32_t> blocked_;  // ranks
+  bool leaves_out_ = false;
+};
+
+// What others send the starter of a pass, while it waits for its end.
+class steps_of final : public expected_calls {
+public:
+  explicit steps_of(const pass_info& pass) : pass_(pass) {}
+  bool contain(const opened_envelope& call) const noexcept override {
+    return is_step_of(pass_, call);
+  }
+
+private:
+  const pass_info& pass_;
+};
+
+// In a pass of libtorch's engine, that of a hook say, there cannot be another one on this thread.
+bool may_run_here() { return torch::autograd::get_current_graph_task_id() == -1; }
+
+// Returns when it is over.
+void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::Tensor>& roots,
+                const std::vector<at::Tensor>& gradients) {
+  const steps_of these(pass.info());
+  std::optional<expected_calls::scope> serves;
+  if (on_this_thread) serves.emplace(these);
+  try {
+    pass.run(roots, gradients).get();
+    if (pass.blocked()) {
+      pass.walk(roots).get();
+      pass.resume().get();
+    }
+    pass.end();
+  } catch (...) {
+    pass.forget();
+    throw;
+  }
+}
+
+}  // namespace
+
+void refuse_pass_within_itself(const node& here, const std::shared_ptr<participant>& part) {
+  if (engine::runs_actor(here.core(), id_of(context_table::of(here.core()).actor_of(part))))
+    throw deadlock_error(
+        "a hook of a backward pass waits for another pass of its context, which can only begin "
+        "after the one that the hook belongs to");
+}
+
+void run_pass(const node& here, const std::shared_ptr<participant>& part,
+              const std::vector<at::Tensor>& roots, const pass_options& how) {
+  check_roots(roots);
+  refuse_pass_within_itself(here, part);
+  const bool on_this_thread = may_run_here();
+  started_pass pass(here, part, how, on_this_thread);
+  run_to_end(pass, on_this_thread, roots, {});
+}
+
+void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
+                    const at::Tensor& root, const at::Tensor& gradient, const pass_options& how) {
+  const bool on_this_thread = may_run_here();
+  started_pass pass(here, part, how, on_this_thread);
+  pass.write_grad();
+  std::vector<at::Tensor> gradients;
+  if (gradient.defined()) gradients.push_back(gradient);
+  run_to_end(pass, on_this_thread, {root}, gradients);
+}
+
+namespace {
+
+task<void> run_aside(node here, std::shared_ptr<participant> part, std::vector<at::Tensor> roots,
+                     pass_options how) {
+  check_roots(roots);
+  started_pass pass(here, std::move(part), how, false);
+  std::exception_ptr failure;
+  try {
+    // Nothing is made within a co_await's expression: g++ 12 destroys such aggregates twice.
+    const auto run = pass.run(roots);
+    co_await run;
+    if (pass.blocked()) {
+      const auto walk = pass.walk(roots);
+      co_await walk;
+      const auto rest = pass.resume();
+      co_await rest;
+    }
+    pass.end();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!failure) co_return;
+  pass.forget();
+  std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>& part,
+                            const std::vector<at::Tensor>& roots, const pass_options& how) {
+  const auto actor = context_table::of(here.core()).actor_of(part);
+  future<void> over = run_aside(here, part, roots, how);
+  over.state().answered_by(id_of(actor));
+  // It works for no other context meanwhile: whoever waits there would seem to wait for itself.
+  over.state().when_ready(troupe::detail::make_continuation([actor] {}));
+  return over;
+}
+
+}  // namespace troupe::autograd::detail

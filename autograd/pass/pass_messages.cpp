@@ -1,0 +1,24 @@
+// How the messages of passes are written and read.
+
+#include "troupe/autograd/pass/pass_messages.hpp"
+
+#include "troupe/autograd/pass/distributed_pass.hpp"
+
+namespace troupe::autograd {
+
+TROUPE_MESSAGE_CODE(pass_options)
+
+namespace detail {
+
+TROUPE_MESSAGE_CODE(pass_info)
+TROUPE_MESSAGE_CODE(pass_standing)
+TROUPE_MESSAGE_CODE(next_step)
+TROUPE_MESSAGE_CODE(step_report)
+TROUPE_MESSAGE_CODE(mark_sends)
+TROUPE_MESSAGE_CODE(resume)
+TROUPE_MESSAGE_CODE(gradients_arrive)
+TROUPE_MESSAGE_CODE(forget_pass)
+
+}  // namespace detail
+
+}  // namespace troupe::autograd

@@ -1,0 +1,70 @@
+#include "troupe/messages/codec/encoder.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include "troupe/messages/codec/handle_translator.hpp"
+#include "troupe/messages/tensor/tensor_writer.hpp"
+#include "troupe/messages/codec/type_table.hpp"
+
+namespace troupe {
+
+namespace {
+
+[[noreturn]] void throw_not_in_message() {
+  throw encode_error(
+      "an rref can only be written into a call or message between nodes, where its owner hears of "
+      "it: write its value elsewhere, which to_here gets");
+}
+
+}  // namespace
+
+void encoder::put_tensor(const at::Tensor& x) {
+  if (!tensors_) throw encode_error("a tensor cannot be written here");
+  put(tensors_->add(x));
+}
+
+void encoder::put_handle(const caf::strong_actor_ptr& x) {
+  if (!handles_) throw encode_error("an actor handle cannot be written outside of a node");
+  handles_->write(*this, x);
+}
+
+void encoder::put_reference(const std::shared_ptr<detail::rref_core>& x) {
+  if (!handles_) throw_not_in_message();
+  handles_->write_reference(*this, x);
+}
+
+void encoder::put_message(const caf::message& x) {
+  if (x.size() > detail::max_elements)
+    throw encode_error("a message of " + std::to_string(x.size()) + " elements: 64 is the most");
+  put(static_cast<std::uint8_t>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto* entry = find_type(x.type(i));
+    if (!entry) {
+      auto type = x.type(i);
+      throw encode_error("a message element of type " +
+                         (type.second ? std::string(type.second->name())
+                                      : "number " + std::to_string(type.first)) +
+                         " cannot be sent to another node: use TROUPE_MESSAGE for it, or a typed "
+                         "actor handle");
+    }
+    put(entry->hash);
+    entry->encode(*this, x.get(i));
+  }
+}
+
+void encoder::put_error(const caf::error& x) {
+  put(static_cast<bool>(x));
+  if (!x) return;
+  put(x.code());
+  put(x.category());
+  // A context that cannot travel (the error is on its way already) gives way to its text.
+  auto mark = bytes_.size();
+  try {
+    put(x.context());
+  } catch (const encode_error&) {
+    bytes_.resize(mark);
+    put(caf::make_message(to_string(x)));
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,188 @@
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "troupe/messages/tensor/tensor_arrival_internal.hpp"
+#include "troupe/messages/tensor/tensor_layout_internal.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
+#include "troupe/messages/tensor/tensor_pieces_internal.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+[[noreturn]] void bad_storage(std::size_t index, const std::string& problem) {
+  throw decode_error("Storage " + std::to_string(index) +
+                     " of a message cannot be read: " + problem + ".");
+}
+
+// Storage around memory that `data` owns.
+c10::Storage make_storage(c10::DataPtr data, std::size_t size) {
+  // With an allocator a tensor can be resized like any other; its new memory comes from there.
+  auto* allocator =
+      data.device().is_cpu() ? c10::GetCPUAllocator() : c10::GetAllocator(data.device().type());
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                               static_cast<std::int64_t>(size), std::move(data),
+                                               allocator, allocator != nullptr);
+}
+
+c10::Storage storage_around(incoming_payload&& payload) {
+  const auto device = device_of(payload.place);
+  auto* bytes = payload.data.get();
+  auto* owner = new std::shared_ptr<std::byte>(std::move(payload.data));
+  const auto drop = [](void* p) { delete static_cast<std::shared_ptr<std::byte>*>(p); };
+  return make_storage(c10::DataPtr(bytes, owner, drop, device), payload.size);
+}
+
+c10::Storage storage_of_copy(const std::byte* bytes, std::size_t size) {
+  auto data = c10::GetCPUAllocator()->allocate(size);
+  if (size > 0) std::memcpy(data.get(), bytes, size);
+  return make_storage(std::move(data), size);
+}
+
+}  // namespace
+
+arrived_storages::arrived_storages(schema::TensorTable::Reader table,
+                                   std::vector<incoming_payload>&& payloads)
+    : tensors_(table.getTensors()), descriptors_(table.getStorages()) {
+  if (tensors_.size() > max_tensors || descriptors_.size() > max_tensors)
+    throw decode_error("A message with more than 262,144 tensors or storages is refused.");
+  storages_.reserve(descriptors_.size());
+  std::size_t taken = 0;
+  bool any_gaps = false;
+  bool any_landing = false;
+  std::uint64_t inline_bytes = 0;
+  std::uint64_t expanded = 0;
+  std::uint64_t packed = 0;
+  for (unsigned i = 0; i < descriptors_.size(); ++i) {
+    const auto in = descriptors_[i];
+    const bool gaps = in.getPieces().size() > 0;
+    if (in.getLanding() > 0) {
+      any_landing = true;
+      if (in.getLanding() > gpu_count())
+        bad_storage(i, "it shall be on cuda:" + std::to_string(in.getLanding() - 1) +
+                           ", and this process can use " + std::to_string(gpu_count()) + " GPUs");
+    }
+    std::uint64_t arrived = 0;
+    switch (in.which()) {
+      case schema::TensorStorage::INLINE: {
+        const auto bytes = in.getInline();
+        arrived = bytes.size();
+        inline_bytes += arrived;
+        if (inline_bytes > max_inline_bytes) bad_storage(i, "more than a MiB lies in the envelope");
+        if (!gaps && arrived != in.getSize()) bad_storage(i, "its size is not that of its bytes");
+        storages_.push_back(storage_of_copy(reinterpret_cast<const std::byte*>(bytes.begin()),
+                                            static_cast<std::size_t>(arrived)));
+        break;
+      }
+      case schema::TensorStorage::PAYLOAD: {
+        const auto index = in.getPayload();
+        if (index != taken || index >= payloads.size())
+          bad_storage(i, "it names payload " + std::to_string(index) + ", and the next of " +
+                             std::to_string(payloads.size()) + " is " + std::to_string(taken));
+        auto& payload = payloads[taken++];
+        arrived = payload.size;
+        if (!gaps && arrived != in.getSize())
+          bad_storage(i, "its size is " + std::to_string(in.getSize()) +
+                             " bytes, and its payload has " + std::to_string(arrived));
+        // An empty one would bring nothing but the name of a place, which nobody has checked.
+        if (arrived == 0 || !payload.data) bad_storage(i, "its payload is empty");
+        if (reinterpret_cast<std::uintptr_t>(payload.data.get()) % 16 != 0)
+          bad_storage(i, "its payload landed in memory that is not aligned");
+        storages_.push_back(storage_around(std::move(payload)));
+        break;
+      }
+      default: bad_storage(i, "its bytes are in an unknown place");
+    }
+    if (!gaps) continue;
+    any_gaps = true;
+    packed += arrived;
+    if (in.getSize() > std::uint64_t{1} << 62 || (expanded += in.getSize()) >> 62 != 0 ||
+        !expansion_allowed(expanded, packed))
+      bad_storage(i, "its size is too large for the bytes that arrived");
+  }
+  if (taken != payloads.size())
+    throw decode_error("A message cannot be read: it has " + std::to_string(payloads.size()) +
+                       " payloads, and its tensors use " + std::to_string(taken) + ".");
+  // Only now, with all sizes checked, is memory for gaps taken.
+  for (unsigned i = 0; any_gaps && i < descriptors_.size(); ++i)
+    if (descriptors_[i].getPieces().size() > 0) storages_[i] = expand(i, storages_[i]);
+  for (unsigned i = 0; any_landing && i < descriptors_.size(); ++i)
+    if (descriptors_[i].getLanding() > 0) land(i);
+}
+
+void arrived_storages::land(std::size_t index) {
+  const auto landing = descriptors_[static_cast<unsigned>(index)].getLanding();
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(landing - 1));
+  auto& storage = storages_[index];
+  if (storage.device() == device) return;
+  try {
+    storage = moved(storage, device);
+  } catch (const c10::Error& e) {
+    bad_storage(index, "it cannot be moved to " + device.str() + ": " + e.what_without_backtrace());
+  }
+}
+
+c10::Storage arrived_storages::expand(std::size_t index, const c10::Storage& packed) {
+  const auto in = descriptors_[static_cast<unsigned>(index)];
+  const auto size = static_cast<std::int64_t>(in.getSize());
+  const auto list = in.getPieces();
+  if (list.size() > tensors_.size()) bad_storage(index, "it has more pieces than tensors");
+  std::vector<geometry> shapes;
+  std::vector<piece> pieces;
+  shapes.reserve(list.size());
+  for (const auto tensor : list) {
+    if (tensor >= tensors_.size() || tensors_[tensor].getStorage() != index ||
+        tensors_[tensor].getLayout() != schema::TensorLayout::STRIDED)
+      bad_storage(index, "a piece is not one of its tensors");
+    const auto& g = shapes.emplace_back(locate(tensor, tensors_[tensor]));
+    if (g.count == 0) bad_storage(index, "a piece is empty");
+    pieces.push_back({g.sizes, g.strides, g.offset * static_cast<std::int64_t>(g.item), g.item});
+  }
+  const auto expected = packed_size(pieces);
+  if (!expected || static_cast<std::size_t>(*expected) != packed.nbytes())
+    bad_storage(index, "its pieces are not as large as its bytes");
+  return checked(index, [&] { return unpack(packed, pieces, size); });
+}
+
+c10::DimVector read_sizes(std::size_t index, schema::TensorEntry::Reader in) {
+  const auto list = in.getSizes();
+  if (list.size() > max_dimensions) bad_tensor(index, "sizes", "are more than 64");
+  c10::DimVector sizes;
+  for (const auto size : list) {
+    if (size < 0) bad_tensor(index, "sizes", "are negative");
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+geometry arrived_storages::locate(std::size_t index, schema::TensorEntry::Reader in) const {
+  geometry g;
+  g.item = element_size(in.getType());
+  if (g.item == 0) bad_tensor(index, "dtype", "is unknown");
+  g.sizes = read_sizes(index, in);
+  const auto count = element_count(g.sizes, g.item);
+  if (!count) bad_tensor(index, "sizes", "are too large");
+  g.count = *count;
+  const auto list = in.getStrides();
+  if (list.size() == 0) {
+    g.strides = row_major_strides(g.sizes);
+  } else {
+    if (list.size() != g.sizes.size()) bad_tensor(index, "strides", "are not as many as its sizes");
+    for (const auto stride : list) g.strides.push_back(stride);
+  }
+  const auto extent = element_extent(g.sizes, g.strides, g.item);
+  if (!extent) bad_tensor(index, "strides", "are negative or too large");
+  if (in.getStorage() >= descriptors_.size()) bad_tensor(index, "storage", "does not exist");
+  const auto room = descriptors_[in.getStorage()].getSize() / g.item;
+  if (in.getOffset() > room || static_cast<std::uint64_t>(*extent) > room - in.getOffset())
+    bad_tensor(index, "strides and offset", "reach outside its storage");
+  g.offset = static_cast<std::int64_t>(in.getOffset());
+  return g;
+}
+
+}  // namespace troupe::detail

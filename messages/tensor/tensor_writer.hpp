@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "troupe/messages/memory/payload.hpp"
+#include "troupe/messages/schema/tensor.capnp.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace troupe {
+
+class device_route;
+
+/// Which storages of a message lie in its envelope instead of beside it, in bytes.
+struct inline_limits {
+  std::size_t each = 2 * 1024;
+  std::size_t total = 6 * 1024;
+};
+
+/// Describes the tensors of one message and hands out the bytes that travel beside it.
+///
+/// What arrives has the values, dtype, sizes, strides and requires-grad flag of what was added
+/// (a result of autograd arrives as a leaf), and views of one storage whose bytes meet share a
+/// storage again. At most twice the bytes of the elements are sent, whatever a view was cut from;
+/// a view with larger gaps is packed and gets its gaps back at the receiver, unless they are too
+/// large to allocate there (64 MiB and four times the packed bytes, over the message): then it
+/// arrives without gaps, in the same order of dimensions, and shares nothing.
+///
+/// No tensor is copied but small ones and those with gaps, and none is written to or taken out of
+/// its copy-on-write state. Payloads point into the tensors' memory and keep it alive: whoever
+/// changes a tensor before its payload is on its way sends the change.
+///
+/// One thread. After an exception only `clear` and the destructor may be called.
+class tensor_writer {
+public:
+  explicit tensor_writer(inline_limits limits = {}) noexcept;
+  tensor_writer(tensor_writer&&) noexcept;
+  tensor_writer& operator=(tensor_writer&&) noexcept;
+  ~tensor_writer();
+
+  /// Takes a tensor into the table and returns its index there. Throws encode_error, naming dtype,
+  /// device and layout, for a tensor that cannot travel.
+  std::uint32_t add(const at::Tensor& tensor);
+
+  /// Tensors arrive on the devices that `route` says, which must live until `build` has returned;
+  /// the bytes of those on a GPU travel through host memory. Without a route all arrive where their
+  /// bytes do. Call it when everything was added.
+  void go_by(const device_route& route) noexcept {
+    if (state_) set_route(route);  // the hot path has no tensors
+  }
+
+  /// Those that were added and require gradients, in that order.
+  std::vector<at::Tensor> requiring_grad() const;
+
+  /// Whether nothing was added.
+  bool empty() const noexcept;
+
+  /// An upper bound of the 8-byte words that `build` takes in its message. Throws encode_error.
+  std::size_t words();
+
+  /// Writes the table. Call it once, when everything was added. Throws encode_error, also for a
+  /// device that the route does not know.
+  void build(schema::TensorTable::Builder table);
+
+  /// The bytes that travel beside the envelope, in the order in which the table counts them. Call
+  /// it once, after `build`.
+  std::vector<outgoing_payload> take_payloads() noexcept;
+
+  /// Starts over and keeps the memory.
+  void clear() noexcept;
+
+private:
+  struct state;
+  state& made();
+  void set_route(const device_route& route) noexcept;
+
+  inline_limits limits_;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,228 @@
+#include "troupe/optim/shard/shard.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unordered_set>
+
+#include "troupe/autograd/context.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+std::string shape(at::IntArrayRef sizes) {
+  return fmt::format("[{}]", fmt::join(sizes.begin(), sizes.end(), ", "));
+}
+
+}  // namespace
+
+shard::shard(node_core& here, const optimizer_kind& kind, const shard_plan& plan)
+    : here_(here), kind_(kind), how_(plan.how) {
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& [index, group, parameter] : plan.parameters) {
+    indexes_.push_back(index);
+    group_of_.push_back(group);
+    if (group >= plan.groups.size())
+      throw invalid_argument(fmt::format("{} is in group {} of {}", named(indexes_.size() - 1),
+                                         group, plan.groups.size()));
+    if (!parameter.is_owner())
+      throw invalid_argument(fmt::format("{} cannot be stepped there: its owner is {}",
+                                         named(indexes_.size() - 1), parameter.owner_name()));
+    const auto& tensor = parameter.local_value();
+    if (!tensor.defined() || !tensor.is_leaf())
+      throw invalid_argument(fmt::format("{} cannot be optimized: it is {}",
+                                         named(indexes_.size() - 1),
+                                         tensor.defined() ? "no leaf" : "undefined"));
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second)
+      throw invalid_argument(fmt::format("{} is in the list twice", named(indexes_.size() - 1)));
+    parameters_.push_back(tensor);
+  }
+  for (const auto& one : plan.groups) options_.push_back(options_from(kind_, one));
+  defaults_ = options_from(kind_, plan.defaults);
+  stepped_.resize(parameters_.size());
+  main_ = make_lane();
+}
+
+std::unique_ptr<lane> shard::make_lane() const {
+  return std::make_unique<lane>(kind_, parameters_, group_of_, options_, *defaults_);
+}
+
+std::string shard::named(std::size_t i) const {
+  return fmt::format("parameter {} on {}", indexes_[i], here_.self().name);
+}
+
+// Hot path: of small parameters, a step is no more than the round trip of a message.
+std::size_t shard::step(const take_step& how) {
+  use(how.rates);
+  const auto found = gradients_of(how.context);
+  if (found.count == 0) return 0;
+  if (steps_side_by_side()) {
+    step_beside(found.all);
+    return found.count;
+  }
+  const std::lock_guard lock(mutex_);
+  const memory_turn turn(parameters_, memory_turn::how::alone);
+  outdate(found.all);
+  main_->step(parameters_, found.all);
+  return found.count;
+}
+
+at::Tensor shard::step(const take_closure_step& how) {
+  use(how.rates);
+  const autograd::within none(0);
+  memory_turn turn(parameters_, memory_turn::how::alone);
+  return main_->step(parameters_, [&](std::vector<at::Tensor>& gradients) {
+    turn.give_up();  // the closure reads the parameters
+    evaluated_loss there;
+    try {
+      there = how.desk.rpc_sync<&closure_desk::evaluate>(timeout(std::chrono::seconds(0)));
+      gradients = gradients_of_closure(there.context);
+    } catch (...) {
+      turn.take();
+      throw;
+    }
+    turn.take();
+    outdate(gradients);
+    return there.loss;
+  });
+}
+
+std::vector<at::Tensor> shard::gradients_of_closure(std::uint64_t context) const {
+  try {
+    auto found = gradients_of(context);
+    if (found.count > 0) return std::move(found.all);
+  } catch (const unknown_context&) {  // it has not come here
+  }
+  throw invalid_argument(
+      "the closure has left no gradient in its context: has it run a backward pass?");
+}
+
+shard::gradients shard::gradients_of(std::uint64_t context) const {
+  const auto all = autograd::get_gradients(node(here_.shared_from_this()), context);
+  gradients out;
+  out.all.reserve(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    out.all.push_back(all[parameters_[i]]);
+    if (out.all.back().defined()) {
+      check(i, out.all.back());
+      ++out.count;
+    } else if (how_.needs_all_gradients) {
+      throw invalid_argument(named(i) + " has no gradient in the context");
+    }
+  }
+  return out;
+}
+
+void shard::check(std::size_t i, const at::Tensor& gradient) const {
+  const auto& parameter = parameters_[i];
+  if (gradient.sizes() != parameter.sizes())
+    throw invalid_argument(fmt::format("the gradient of {} has the shape {}, but the parameter {}",
+                                       named(i), shape(gradient.sizes()),
+                                       shape(parameter.sizes())));
+  if (gradient.device() != parameter.device() || gradient.dtype() != parameter.dtype())
+    throw invalid_argument(
+        fmt::format("the gradient of {} is {} on {}, but the parameter {} on {}", named(i),
+                    std::string(gradient.dtype().name()), gradient.device().str(),
+                    std::string(parameter.dtype().name()), parameter.device().str()));
+}
+
+// Backward passes that have saved what is about to change shall notice.
+void shard::outdate(const std::vector<at::Tensor>& gradients) const {
+  if (how_.mode != step_mode::consistent) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (gradients[i].defined()) parameters_[i].unsafeGetTensorImpl()->bump_version();
+}
+
+void shard::step_beside(const std::vector<at::Tensor>& gradients) {
+  auto mine = take_lane();
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      is_first |= gradients[i].defined() && !stepped_[i];
+  }
+  // The first makes the state of a parameter, whose memory later ones share.
+  const memory_turn turn(parameters_,
+                         is_first ? memory_turn::how::alone : memory_turn::how::side_by_side);
+  {
+    const std::lock_guard lock(mutex_);
+    mine->be_like(*main_, gradients);
+  }
+  mine->step(parameters_, gradients);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    stepped_[i] = true;
+    const auto* state = mine->state(i);
+    main_->set_state(i, state ? state->clone() : nullptr);
+  }
+  free_.push_back(std::move(mine));
+}
+
+std::unique_ptr<lane> shard::take_lane() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      auto out = std::move(free_.back());
+      free_.pop_back();
+      return out;
+    }
+  }
+  return make_lane();
+}
+
+void shard::use(const std::vector<double>& rates) {
+  if (rates.empty()) return;
+  const std::lock_guard lock(mutex_);
+  auto& groups = main_->optimizer().param_groups();
+  if (rates.size() != groups.size())
+    throw invalid_argument(
+        fmt::format("{} learning rates for {} groups", rates.size(), groups.size()));
+  for (std::size_t i = 0; i < rates.size(); ++i) groups[i].options().set_lr(rates[i]);
+}
+
+shard_state shard::state() const {
+  const std::lock_guard lock(mutex_);
+  shard_state out;
+  for (const auto& group : main_->optimizer().param_groups())
+    out.groups.push_back(values_of(group.options()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto* state = main_->state(i);
+    out.parameters.push_back({indexes_[i], parameters_[i].sizes().vec(),
+                              std::string(parameters_[i].dtype().name()),
+                              state ? std::optional(values_of(*state)) : std::nullopt});
+  }
+  return out;
+}
+
+void shard::put(const shard_state& state) {
+  const std::lock_guard lock(mutex_);
+  auto& groups = main_->optimizer().param_groups();
+  if (state.groups.size() != groups.size() || state.parameters.size() != parameters_.size())
+    throw invalid_argument(
+        fmt::format("the state of {} parameters in {} groups for {} has {} parameters in {} groups",
+                    parameters_.size(), groups.size(), here_.self().name, state.parameters.size(),
+                    state.groups.size()));
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+  for (const auto& one : state.groups) options.push_back(options_from(kind_, one));
+  std::vector<std::unique_ptr<torch::optim::OptimizerParamState>> states;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& one = state.parameters[i];
+    const auto& parameter = parameters_[i];
+    if (one.index != indexes_[i] || parameter.sizes() != at::IntArrayRef(one.shape) ||
+        parameter.dtype().name() != one.dtype)
+      throw invalid_argument(fmt::format(
+          "{} is {} of the shape {}, but its saved state is of parameter {}, {} of the shape {}",
+          named(i), std::string(parameter.dtype().name()), shape(parameter.sizes()), one.index,
+          one.dtype, shape(one.shape)));
+    states.push_back(one.state ? state_from(kind_, *one.state, parameter.device()) : nullptr);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) groups[i].set_options(std::move(options[i]));
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    stepped_[i] = states[i] != nullptr;
+    main_->set_state(i, std::move(states[i]));
+  }
+}
+
+}  // namespace troupe::detail

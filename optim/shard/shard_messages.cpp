@@ -1,0 +1,29 @@
+// How the messages of distributed optimizers are written and read.
+
+#include "troupe/optim/shard/shard_messages.hpp"
+
+#include "troupe/optim/shard/closure_evaluator.hpp"
+#include "troupe/optim/client/optimizer_client.hpp"
+
+namespace troupe {
+
+TROUPE_MESSAGE_CODE(optimizer_settings)
+
+namespace detail {
+
+TROUPE_MESSAGE_CODE(number_tuple)
+TROUPE_MESSAGE_CODE(parameter_place)
+TROUPE_MESSAGE_CODE(shard_plan)
+TROUPE_MESSAGE_CODE(take_step)
+TROUPE_MESSAGE_CODE(take_closure_step)
+TROUPE_MESSAGE_CODE(set_rates)
+TROUPE_MESSAGE_CODE(parameter_state)
+TROUPE_MESSAGE_CODE(shard_state)
+TROUPE_MESSAGE_CODE(get_state)
+TROUPE_MESSAGE_CODE(put_state)
+TROUPE_MESSAGE_CODE(shard_handle)
+TROUPE_MESSAGE_CODE(evaluated_loss)
+
+}  // namespace detail
+
+}  // namespace troupe

@@ -1,0 +1,169 @@
+// How nodes find out together that handlers wait for one another, without a network.
+
+#include "troupe/actors/deadlock/deadlock_search.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "troupe/messages/codec/archive.hpp"
+#include "tests/actors/deadlock/waiting_handlers.hpp"
+
+namespace troupe::deadlock {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+using note = std::vector<std::byte>;
+
+// A node that knows the other one; what it says is kept.
+class party {
+public:
+  party(const incarnation& self, const incarnation& other)
+      : of_self(peers_.add(make_peer(self))),
+        of_other(peers_.add(make_peer(other))),
+        looks(
+            peers_, driver,
+            [this](transport::rank_t, const std::function<void(encoder&)>& write) {
+              encoder out(nullptr, nullptr);
+              write(out);
+              said.push_back(out.take());
+            },
+            self) {}
+
+  void hear(const peer& from, const note& what) {
+    decoder in(what, nullptr, nullptr);
+    looks.deliver(from, in);
+  }
+
+  std::vector<note> take() { return std::exchange(said, {}); }
+
+private:
+  peer_table peers_;
+
+public:
+  still_engine driver;
+  peer& of_self;
+  peer& of_other;
+  std::vector<note> said;
+  search looks;
+};
+
+// Until nobody has anything to say.
+void talk(party& a, party& b) {
+  while (!a.said.empty() || !b.said.empty()) {
+    for (const auto& one : a.take()) b.hear(b.of_other, one);
+    for (const auto& one : b.take()) a.hear(a.of_other, one);
+  }
+}
+
+clock::time_point much_later() { return clock::now() + 1h; }
+
+// `count` pairs of handlers, each of which waits for the other.
+void add_circles(handlers& all, party& a, party& b, std::uint64_t count) {
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    all.add(a.looks.waits(), a.of_other, i, question{here, there, i, 0});
+    all.add(b.looks.waits(), b.of_other, i, question{there, here, i, 0});
+  }
+}
+
+TEST(deadlock_search, ends_a_circle) {
+  party a(here, there), b(there, here);
+  handlers all;
+  add_circles(all, a, b, 1);
+  a.looks.run_timer(much_later());
+  talk(a, b);
+  EXPECT_EQ(all.failed(), 1u);
+}
+
+// Each note is read by get_list, which takes no longer one.
+TEST(deadlock_search, ends_more_circles_than_a_note_may_list) {
+  constexpr std::uint64_t many = 2 * most_in_note + 1;
+  party a(here, there), b(there, here);
+  handlers all;
+  add_circles(all, a, b, many);
+  a.looks.run_timer(much_later());
+  talk(a, b);
+  EXPECT_EQ(all.failed(), many);
+}
+
+TEST(deadlock_search, takes_no_note_for_the_incarnation_before) {
+  party a(here, there), b(there, here), again({1, 8}, here);
+  handlers all;
+  add_circles(all, a, b, 1);
+  all.add(again.looks.waits(), again.of_other, 1, question{{1, 8}, here, 1, 0});
+  a.looks.run_timer(much_later());
+  const auto asked = a.take();
+  ASSERT_THAT(asked, SizeIs(1));
+  again.hear(again.of_other, asked[0]);
+  EXPECT_THAT(again.said, IsEmpty());
+
+  b.hear(b.of_other, asked[0]);
+  for (const auto& told : b.take()) a.hear(a.of_other, told);
+  const auto to_confirm = a.take();
+  ASSERT_THAT(to_confirm, SizeIs(1));
+  again.hear(again.of_other, to_confirm[0]);  // it has a wait of that number
+  EXPECT_THAT(again.said, IsEmpty());
+  EXPECT_EQ(all.failed(), 0u);
+}
+
+TEST(deadlock_search, takes_no_answer_of_another_incarnation_than_it_has_asked) {
+  party a(here, there), b(there, here);
+  const auto again = make_peer({1, 8});
+  handlers all;
+  add_circles(all, a, b, 1);
+  a.looks.run_timer(much_later());
+  for (const auto& asked : a.take()) b.hear(b.of_other, asked);
+  const auto told = b.take();
+  ASSERT_THAT(told, SizeIs(1));
+  a.hear(*again, told[0]);
+  EXPECT_THAT(a.said, IsEmpty());
+  a.hear(a.of_other, told[0]);
+  EXPECT_THAT(a.said, SizeIs(1));  // it asks b to confirm
+  for (const auto& one : a.take()) b.hear(b.of_other, one);
+  const auto confirmed = b.take();
+  ASSERT_THAT(confirmed, SizeIs(1));
+  a.hear(*again, confirmed[0]);
+  EXPECT_EQ(all.failed(), 0u);
+  a.hear(a.of_other, confirmed[0]);
+  EXPECT_EQ(all.failed(), 1u);
+}
+
+TEST(deadlock_search, says_nothing_to_the_incarnation_after) {
+  party a(here, there);
+  handlers all;
+  all.add(a.looks.waits(), a.of_other, 1, question{here, there_before, 1, 0});
+  a.looks.run_timer(much_later());
+  EXPECT_THAT(a.said, IsEmpty());
+}
+
+// A node that is not there any more answers nobody: that must not hide the circle.
+TEST(deadlock_search, ends_a_circle_beside_a_wait_for_a_lost_node) {
+  party a(here, there), b(there, here);
+  handlers all;
+  add_circles(all, a, b, 1);
+  all.add(a.looks.waits(), a.of_other, 2, question{here, there_before, 2, 0});
+  all.add(b.looks.waits(), b.of_other, 2, question{there, {99, 1}, 2, 0});
+  a.looks.run_timer(much_later());
+  talk(a, b);
+  EXPECT_EQ(all.failed(), 1u);
+}
+
+TEST(deadlock_search, lets_what_continues_a_failed_wait_look_again) {
+  party a(here, there);
+  handlers all;
+  // It waits for the call that it answers.
+  auto& one = all.add(a.looks.waits(), a.of_self, 1, question{here, here, 1, 0});
+  bool looked = false;
+  one.answer->when_ready(detail::make_continuation([&] {
+    a.looks.run_timer(much_later());
+    looked = true;
+  }));
+  a.looks.run_timer(much_later());
+  EXPECT_TRUE(looked);
+  EXPECT_TRUE(one.failed());
+}
+
+}  // namespace
+}  // namespace troupe::deadlock

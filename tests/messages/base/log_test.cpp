@@ -1,0 +1,69 @@
+// What the runtime's log looks like.
+#include "troupe/messages/base/log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <sstream>
+
+namespace troupe::test {
+namespace {
+
+std::string logged(const std::string& text) {
+  std::ostringstream out;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
+  sink->set_formatter(make_log_formatter());
+  spdlog::logger(std::string("one"), sink).warn("{}", text);
+  return out.str();
+}
+
+TEST(logging, marks_a_line) {
+  EXPECT_EQ(logged("all is well"), "[troupe] [warning] all is well\n");
+  EXPECT_EQ(logged(""), "[troupe] [warning] \n");
+}
+
+TEST(logging, marks_each_line_of_several) {
+  EXPECT_EQ(logged("first\nsecond\n\nlast\n"),
+            "[troupe] [warning] first\n"
+            "[troupe] [warning] second\n"
+            "[troupe] [warning] \n"
+            "[troupe] [warning] last\n");
+}
+
+// A peer's error may hold anything.
+TEST(logging, tells_a_terminal_nothing) {
+  EXPECT_EQ(logged("a\x1b[2J\rb\tc\x7f" + std::string(1, '\0') + "\n[troupe] \b\xc3\xa4"),
+            "[troupe] [warning] a\\x1b[2J\\x0db\tc\\x7f\\x00\n"
+            "[troupe] [warning] [troupe] \\x08\xc3\xa4\n");
+}
+
+// Some take these for the start of a command, too; and what is no UTF-8 for whatever they like.
+TEST(logging, tells_a_terminal_nothing_in_other_characters) {
+  EXPECT_EQ(logged("\xc2\x9b"
+                   "2J\x9b\xc2\xa0\xff\xe2\x82\xac\xe2\x82\xf0\x9f\x98\x80\xc3"),
+            "[troupe] [warning] \\xc2\\x9b"
+            "2J\\x9b\xc2\xa0\\xff\xe2\x82\xac\\xe2\\x82\xf0\x9f\x98\x80\\xc3\n");
+}
+
+// Of a copy, which sinks are given.
+TEST(logging, is_the_same_by_a_copy) {
+  const auto copy = make_log_formatter()->clone();
+  spdlog::memory_buf_t out;
+  copy->format({"one", spdlog::level::err, "a\nb"}, out);
+  EXPECT_EQ(fmt::to_string(out), "[troupe] [error] a\n[troupe] [error] b\n");
+}
+
+TEST(logging, to_standard_error_is_marked_on_each_line) {
+  testing::internal::CaptureStderr();
+  log().warn("two\nlines");
+  log().flush();
+  std::istringstream lines(testing::internal::GetCapturedStderr());
+  int marked = 0;
+  for (std::string line; std::getline(lines, line); ++marked)
+    EXPECT_THAT(line, testing::StartsWith("[troupe] ["));
+  EXPECT_EQ(marked, 2);
+}
+
+}  // namespace
+}  // namespace troupe::test

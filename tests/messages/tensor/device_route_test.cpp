@@ -1,0 +1,173 @@
+// On which device tensors arrive: the mapping alone, and in the tables that travel.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+
+#include <gmock/gmock.h>
+
+#include "troupe/messages/tensor/device_route.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
+#include "tests/messages/tensor/pretended_tensor.hpp"
+#include "tests/messages/tensor/tensor_table_testing.hpp"
+
+namespace troupe::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr memory_place host{};
+constexpr memory_place gpu(int index) {
+  return {memory_place::kind::cuda, static_cast<std::int8_t>(index)};
+}
+
+std::string refusal(const device_route& route, const memory_place& here) {
+  try {
+    route.landing(here);
+  } catch (const encode_error& e) {
+    return e.fault().text;
+  }
+  return "nothing was thrown";
+}
+
+TEST(device_route, keeps_host_memory_and_refuses_gpus_without_an_entry) {
+  const device_route none({}, "a", "b");
+  EXPECT_EQ(none.landing(host), host);
+  EXPECT_THAT(refusal(none, gpu(3)),
+              HasSubstr("a tensor on cuda:3 cannot be sent from 'a' to 'b': 'a' has no device map "
+                        "for 'b' with cuda:3"));
+  EXPECT_EQ(device_route().landing(host), host);
+  EXPECT_THROW(device_route().landing(gpu(0)), encode_error);
+}
+
+TEST(device_route, goes_by_its_entries_and_back) {
+  const device_route route({{gpu(0), gpu(1)}, {gpu(1), gpu(0)}, {gpu(2), host}}, "a", "b");
+  EXPECT_EQ(route.landing(gpu(0)), gpu(1));
+  EXPECT_EQ(route.landing(gpu(1)), gpu(0));
+  EXPECT_EQ(route.landing(gpu(2)), host);
+  EXPECT_EQ(route.landing(host), host);
+  EXPECT_THAT(refusal(route, gpu(3)), HasSubstr("with cuda:3"));
+  const auto back = route.inverse();
+  EXPECT_EQ(back.landing(gpu(1)), gpu(0));
+  EXPECT_EQ(back.landing(host), gpu(2));
+  EXPECT_THAT(refusal(back, gpu(2)),
+              HasSubstr("a tensor on cuda:2 cannot be sent back from 'b' to 'a': the device map of "
+                        "'a' for 'b' does not lead to cuda:2"));
+  EXPECT_EQ(back.inverse().entries(), route.entries());
+  EXPECT_THAT(refusal(back.inverse(), gpu(3)), HasSubstr("sent from 'a' to 'b'"));
+}
+
+TEST(device_route, maps_host_memory_where_it_says_so) {
+  const device_route route({{host, gpu(1)}}, "a", "b");
+  EXPECT_EQ(route.landing(host), gpu(1));
+  EXPECT_EQ(route.inverse().landing(gpu(1)), host);
+  EXPECT_EQ(route.inverse().landing(host), host);
+}
+
+TEST(device_route, leaves_everything_in_place_within_a_node) {
+  for (const auto& place : {host, gpu(0), gpu(7)}) {
+    EXPECT_EQ(device_route::in_place().landing(place), place);
+    EXPECT_EQ(device_route::in_place().inverse().landing(place), place);
+  }
+}
+
+packed_table write_by(const device_route& route, const std::vector<at::Tensor>& tensors) {
+  tensor_writer writer;
+  for (const auto& t : tensors) writer.add(t);
+  writer.go_by(route);
+  return take(writer);
+}
+
+std::vector<int> landings(const packed_table& table) {
+  capnp::FlatArrayMessageReader message(
+      kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()));
+  std::vector<int> out;
+  for (const auto storage : message.getRoot<schema::TensorTable>().getStorages())
+    out.push_back(storage.getLanding());
+  return out;
+}
+
+const auto small = at::ones({3});
+const auto large = at::ones({4'000});
+
+TEST(device_route_of_a_table, says_where_each_storage_lands) {
+  const std::vector<at::Tensor> tensors{small, large, at::empty({0}), large.slice(0, 0, 10)};
+  EXPECT_EQ(landings(write(tensors)), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(landings(write_by({}, tensors)), (std::vector<int>{0, 0, 0}));
+  const device_route up({{host, gpu(1)}}, "a", "b");
+  EXPECT_EQ(landings(write_by(up, tensors)), (std::vector<int>{2, 2, 2}));
+}
+
+TEST(device_route_of_a_table, changes_nothing_from_host_memory_to_host_memory) {
+  const device_route same({{host, host}}, "a", "b");
+  const auto table = write_by(same, {small, large});
+  storage_pool pool;
+  read(table, pool, [&](tensor_reader& in) {
+    EXPECT_TRUE(in.get(0).equal(small));
+    EXPECT_TRUE(in.get(1).equal(large));
+    EXPECT_TRUE(in.get(1).device().is_cpu());
+  });
+  EXPECT_EQ(table.words.size(), write({small, large}).words.size());
+}
+
+TEST(device_route_of_a_table, refuses_a_gpu_that_has_no_entry) {
+  const device_route route({{gpu(1), gpu(0)}}, "a", "b");
+  EXPECT_THROW(write_by(route, {small, test::on_pretended_gpu({4'000}, 0)}), encode_error);
+  EXPECT_THROW(write_by(route, {test::on_pretended_gpu({0}, 0)}), encode_error);
+}
+
+TEST(device_route_of_a_table, is_forgotten_when_the_writer_starts_over) {
+  tensor_writer writer;
+  writer.add(small);
+  const device_route up({{host, gpu(0)}}, "a", "b");
+  writer.go_by(up);
+  writer.clear();
+  writer.add(small);
+  EXPECT_EQ(landings(take(writer)), (std::vector<int>{0}));
+}
+
+TEST(device_route_of_a_table, to_a_gpu_that_is_not_there_is_a_decode_error) {
+  storage_pool pool;
+  for (const auto number : {detail::gpu_count(), 127}) {
+    const device_route up({{host, gpu(number)}}, "a", "b");
+    for (const auto& t : {small, large, at::empty({0})}) try {
+        read(write_by(up, {t}), pool, [](tensor_reader&) { FAIL() << "it was read"; });
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const decode_error& e) {
+        EXPECT_THAT(e.what(), AllOf(HasSubstr("Storage 0"),
+                                    HasSubstr("shall be on cuda:" + std::to_string(number))));
+      }
+  }
+}
+
+// The meta device stands for one whose memory is not the host's.
+TEST(moved_storage, lies_on_the_device_and_has_the_size) {
+  const auto there = detail::moved(large.storage(), c10::Device(c10::kMeta));
+  EXPECT_EQ(there.device_type(), c10::kMeta);
+  EXPECT_EQ(there.nbytes(), large.nbytes());
+  const auto copy = detail::moved(large.storage(), c10::Device(c10::kCPU));
+  EXPECT_NE(copy.data(), large.storage().data());
+  EXPECT_EQ(std::memcmp(copy.data(), large.storage().data(), large.nbytes()), 0);
+  EXPECT_EQ(detail::moved(at::empty({0}).storage(), c10::Device(c10::kCPU)).nbytes(), 0u);
+}
+
+TEST(device_route_on_a_gpu, takes_tensors_there_and_back) {
+  if (detail::gpu_count() == 0) GTEST_SKIP() << "libtorch finds no GPU here";
+  const device_route up({{host, gpu(0)}}, "a", "b");
+  const device_route down = up.inverse();
+  storage_pool pool;
+  const auto strided = large.view({40, 100}).slice(1, 0, 100, 7);
+  std::vector<at::Tensor> there;
+  read(write_by(up, {small, large, at::empty({0, 2}), strided}), pool, [&](tensor_reader& in) {
+    for (std::uint32_t i = 0; i < 4; ++i) there.push_back(in.get(i));
+  });
+  for (const auto& t : there) EXPECT_EQ(t.device(), c10::Device(c10::kCUDA, 0));
+  EXPECT_TRUE(there[3].cpu().equal(strided));
+  read(write_by(down, there), pool, [&](tensor_reader& in) {
+    EXPECT_TRUE(in.get(0).equal(small));
+    EXPECT_TRUE(in.get(1).equal(large));
+    EXPECT_TRUE(in.get(3).equal(strided));
+  });
+}
+
+}  // namespace
+}  // namespace troupe::testing

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/transport/conformance/conformance_node.hpp"
+#include "tests/transport/conformance/locked_transport.hpp"
+#include "troupe/transport/loopback/loopback.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
+#include "troupe/transport/virtual/virtual_network.hpp"
+
+namespace troupe::transport::test {
+
+enum class backend {
+  loopback,
+  virtual_clean,
+  virtual_bad,
+  ucx,
+  ucx_cma,
+  ucx_shared_memory,
+  ucx_tcp,
+  ucx_between_hosts
+};
+
+inline const char* name_of(backend b) {
+  switch (b) {
+    case backend::loopback: return "loopback";
+    case backend::virtual_clean: return "virtual_clean";
+    case backend::virtual_bad: return "virtual_bad";
+    case backend::ucx: return "ucx";
+    case backend::ucx_cma: return "ucx_cma";
+    case backend::ucx_shared_memory: return "ucx_shared_memory";
+    case backend::ucx_tcp: return "ucx_tcp";
+    case backend::ucx_between_hosts: return "ucx_between_hosts";
+  }
+  return "?";
+}
+
+inline ucx_options options_of(backend b, rank_t rank) {
+  ucx_options o;
+  o.rank = rank;
+  o.one_host = true;
+  o.key.fill(std::byte{42});
+  if (b == backend::ucx_cma) o.bulk = ucx_bulk::cma;
+  if (b == backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
+  if (b == backend::ucx_tcp) {
+    o.kind = ucx_kind::tcp;
+    o.trusted_network = true;
+  }
+  if (b == backend::ucx_between_hosts) {
+    o.one_host = false;
+    o.trusted_network = true;
+    const char* devices = std::getenv("TROUPE_TEST_NET_DEVICES");
+    if (devices) o.net_devices = devices;
+  }
+  return o;
+}
+
+inline virtual_network_options virtual_options_of(backend b) {
+  virtual_network_options o;
+  o.self_driven = true;
+  o.links.bandwidth = 2e9;  // so that large payloads take time
+  if (b == backend::virtual_bad) {
+    o.links.loss = 0.2;
+    o.links.duplication = 0.1;
+    o.links.reordering = 0.2;
+  }
+  return o;
+}
+
+/// Nodes of one job in this process.
+class job {
+public:
+  explicit job(backend b) : backend_(b) {}
+
+  std::unique_ptr<node> make(rank_t rank) {
+    auto n = std::make_unique<node>();
+    if (backend_ == backend::loopback)
+      n->net = make_loopback_transport(network_, rank, n->heard, n->pool);
+    else if (backend_ == backend::virtual_clean || backend_ == backend::virtual_bad)
+      n->net = make_locked_transport(mutex_, [&] {
+        return make_virtual_transport(virtual_network_, rank, n->heard, n->pool);
+      });
+    else
+      n->net = make_ucx_transport(options_of(backend_, rank), n->heard, n->pool);
+    return n;
+  }
+
+private:
+  backend backend_;
+  std::shared_ptr<loopback_network> network_ = std::make_shared<loopback_network>();
+  std::shared_ptr<virtual_network> virtual_network_ =
+      std::make_shared<virtual_network>(virtual_options_of(backend_));
+  std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
+};
+
+/// Two nodes, connected, and a suite that runs once for each backend.
+class pair_test : public testing::TestWithParam<backend> {
+protected:
+  static constexpr std::chrono::seconds limit{100};  // the machine may have much else to do
+
+  void SetUp() override {
+    a = made.make(0);
+    b = made.make(1);
+    a->net->add_peer(1, b->net->address());
+    b->net->add_peer(0, a->net->address());
+  }
+
+  template <class Done>
+  bool run(Done done, std::chrono::milliseconds within = limit) {
+    return run_until(done, within, *a, *b);
+  }
+
+  job made{GetParam()};
+  std::unique_ptr<node> a;
+  std::unique_ptr<node> b;
+};
+
+inline auto all_backends() {
+  return testing::Values(backend::loopback, backend::virtual_clean, backend::virtual_bad,
+                         backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
+                         backend::ucx_tcp);
+}
+
+inline std::string backend_name(const testing::TestParamInfo<backend>& info) {
+  return name_of(info.param);
+}
+
+}  // namespace troupe::transport::test

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "tests/transport/store/store_fixture.hpp"
+#include "troupe/transport/store/tcp/store_handshake.hpp"
+#include "troupe/transport/store/tcp/store_wire.hpp"
+
+// A client of a store that says what it likes.
+namespace troupe::transport::test {
+
+/// A connection that has said nothing yet.
+inline unique_fd connect_raw(const endpoint& where) {
+  auto result = connect_to(loopback(where.port), deadline_after(patience));
+  EXPECT_TRUE(result.fd);
+  return std::move(result.fd);
+}
+
+/// True if the other side ends the connection within `limit`.
+inline bool ended(int fd, std::chrono::milliseconds limit) {
+  std::array<std::byte, 256> ignored;
+  const auto deadline = deadline_after(limit);
+  while (wait_readable(fd, deadline)) {
+    const auto n = recv(fd, ignored.data(), ignored.size(), 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) return true;
+  }
+  return false;
+}
+
+/// Proves the secret on a connection that has said nothing yet.
+inline void prove(const served_store& s, int fd) {
+  store_handshake handshake(s.secret);
+  store_handshake::challenge challenge;
+  store_handshake::answer answer;
+  EXPECT_EQ(write_all(fd, handshake.greet(), deadline_after(patience)), io_result::done);
+  EXPECT_EQ(read_all(fd, challenge, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
+  EXPECT_EQ(write_all(fd, answer, deadline_after(patience)), io_result::done);
+}
+
+/// A connection that has proven the secret and can send what it likes.
+inline unique_fd connect_proven(served_store& s) {
+  auto fd = connect_raw(s.where());
+  prove(s, fd.get());
+  return fd;
+}
+
+/// Sends `body` as a request.
+inline void write_request(int fd, const store::bytes& body) {
+  const auto length = static_cast<std::uint32_t>(body.size());
+  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(patience)),
+            io_result::done);
+  EXPECT_EQ(write_all(fd, body, deadline_after(patience)), io_result::done);
+}
+
+/// The answer to what has been sent.
+inline store_reply read_reply(int fd) {
+  std::uint32_t length = 0;
+  const auto limit = deadline_after(patience);
+  EXPECT_EQ(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), limit), io_result::done);
+  store::bytes body(length);
+  EXPECT_EQ(read_all(fd, body, limit), io_result::done);
+  return decode_store_reply(body);
+}
+
+}  // namespace troupe::transport::test

@@ -1,0 +1,298 @@
+// The UCX transport between processes, and what happens when one of them dies.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "troupe/messages/base/error.hpp"
+#include "tests/transport/conformance/conformance_backend.hpp"
+#include "tests/transport/ucx/ucx_child.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/ucx/process.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class ucx_processes : public testing::TestWithParam<backend> {
+protected:
+  // The time a loss may take: milliseconds, plus what a loaded machine adds.
+  static constexpr std::chrono::seconds limit{100};
+
+  void start(const std::string& mode) {
+    other = std::make_unique<child>(GetParam(), mode);
+    const auto address = other->address();
+    a.net = make_ucx_transport(options_of(GetParam(), 0), a.heard, a.pool);
+    a->add_peer(1, address);
+    other->tell(a->address());
+  }
+
+  template <class Done>
+  bool run(Done done) {
+    return run_until(done, limit, a);
+  }
+
+  void exchange_one() {
+    a->send(1, 0, patterned_frame(8, 1));
+    ASSERT_TRUE(run([&] { return !a.heard.messages.empty(); }));
+    a.heard.messages.clear();
+  }
+
+  void expect_lost() {
+    ASSERT_TRUE(run([&] { return !a.heard.lost.empty(); }));
+    run_until([] { return false; }, 50ms, a);
+    EXPECT_EQ(a.heard.lost.size(), 1u);
+    EXPECT_EQ(a.heard.lost[0].first, 1u);
+    EXPECT_THROW(a->send(1, 0, patterned_frame(8, 1)), peer_lost);
+    EXPECT_TRUE(run([&] { return a->idle(); }));
+  }
+
+  std::unique_ptr<child> other;
+  node a;
+};
+INSTANTIATE_TEST_SUITE_P(each, ucx_processes,
+                         testing::Values(backend::ucx, backend::ucx_cma, backend::ucx_tcp),
+                         backend_name);
+
+TEST_P(ucx_processes, bytes_go_there_and_back) {
+  start("echo");
+  for (const std::size_t size :
+       {0ul, 1ul, 8192ul, 8193ul, 65536ul, 1ul << 20, (1ul << 20) + 1, 4ul << 20, 64ul << 20}) {
+    SCOPED_TRACE(size);
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back(patterned_payload(size, size));
+    a->send(1, 0, patterned_frame(100, 1), std::move(payloads));
+    ASSERT_TRUE(run([&] { return !a.heard.messages.empty(); }));
+    const auto m = std::move(a.heard.messages.front());
+    a.heard.messages.clear();
+    ASSERT_EQ(m.payloads.at(0).size, size);
+    EXPECT_TRUE(has_pattern(m.payloads[0].data.get(), size, size));
+  }
+  const auto lanes = a->routes().at(0).lanes;
+  if (GetParam() == backend::ucx_tcp)
+    EXPECT_EQ(lanes, "tcp/lo");
+  else
+    EXPECT_EQ(lanes.find("tcp"), lanes.npos) << lanes;
+}
+
+TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
+  start("echo");
+  exchange_one();
+  other->end_input();
+  expect_lost();
+  EXPECT_EQ(other->wait(), 0);
+  EXPECT_NE(a.heard.lost[0].second.text.find("closed"), std::string::npos)
+      << a.heard.lost[0].second.text;
+}
+
+// The first sign of either is that UCX cannot open the peer's memory; it says so on standard
+// output.
+class ucx_neighbours : public ucx_processes {
+protected:
+  void SetUp() override { testing::internal::CaptureStdout(); }
+
+  // Too long to go into the queue itself: goes where the peer keeps messages, not yet opened here.
+  void send_what_needs_its_memory() {
+    try {
+      a->send(1, 0, patterned_frame(1500, 1));
+    } catch (const peer_lost& e) {
+      EXPECT_EQ(std::string(e.what()).find("memory"), std::string::npos) << e.what();
+    }
+  }
+
+  void expect_told(loss_kind kind, const std::string& text) {
+    expect_lost();
+    EXPECT_EQ(a.heard.lost[0].second.kind, kind);
+    EXPECT_EQ(a.heard.lost[0].second.text, text);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(each, ucx_neighbours, testing::Values(backend::ucx, backend::ucx_cma),
+                         backend_name);
+
+TEST_P(ucx_neighbours, that_are_killed_are_told_as_ended) {
+  start("echo");
+  exchange_one();
+  other->kill(SIGKILL);
+  send_what_needs_its_memory();
+  expect_told(loss_kind::ended, "its process has ended");
+}
+
+TEST_P(ucx_neighbours, that_leave_are_told_as_having_left) {
+  start("echo");
+  exchange_one();
+  other->end_input();
+  EXPECT_EQ(other->wait(), 0);
+  send_what_needs_its_memory();
+  expect_told(loss_kind::left, "it closed the connection");
+}
+
+TEST_P(ucx_processes, a_kill_is_noticed_while_polling) {
+  start("echo");
+  exchange_one();
+  other->kill(SIGKILL);
+  expect_lost();
+}
+
+TEST_P(ucx_processes, a_kill_is_noticed_while_asleep) {
+  start("echo");
+  exchange_one();
+  const pid_t victim = other->pid();
+  const std::jthread killer([victim] {
+    std::this_thread::sleep_for(20ms);
+    ::kill(victim, SIGKILL);
+  });
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (a.heard.lost.empty() && std::chrono::steady_clock::now() < end) {
+    if (a->progress() > 0 || !a->arm()) continue;
+    pollfd p{a->event_fd(), POLLIN, 0};
+    poll(&p, 1, 10'000);
+  }
+  expect_lost();
+}
+
+TEST_P(ucx_processes, a_kill_before_anything_was_said_is_noticed) {
+  start("echo");
+  other->kill(SIGKILL);
+  expect_lost();
+}
+
+TEST_P(ucx_processes, an_exit_without_a_word_is_noticed) {
+  start("leave");
+  exchange_one();
+  expect_lost();
+}
+
+TEST_P(ucx_processes, a_kill_lets_pending_payloads_go) {
+  start("stall");
+  exchange_one();
+  auto bytes = std::make_shared<std::vector<std::byte>>(64 << 20);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
+    a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  }
+  for (int i = 0; i < 400; ++i) a->send(1, 0, patterned_frame(8, 1));
+  for (int i = 0; i < 1000; ++i) a->progress();
+  EXPECT_FALSE(a->idle());
+  other->kill(SIGKILL);
+  expect_lost();
+  a->progress();
+  EXPECT_EQ(bytes.use_count(), 1);
+}
+
+TEST_P(ucx_processes, a_kill_in_the_middle_of_a_payload_is_noticed) {
+  start("push");
+  ASSERT_TRUE(run([&] { return a.heard.messages.size() >= 2; }));
+  other->kill(SIGKILL);
+  expect_lost();
+  for (const auto& m : a.heard.messages)
+    EXPECT_TRUE(has_pattern(m.payloads.at(0).data.get(), m.payloads[0].size, 1));
+  a.heard.messages.clear();
+  a.net.reset();
+  EXPECT_EQ(a.pool.out(), 0);
+}
+
+TEST_P(ucx_processes, a_stopped_process_is_no_dead_one) {
+  start("echo");
+  exchange_one();
+  other->stop();
+  a->send(1, 0, patterned_frame(8, 1));
+  run_until([] { return false; }, 300ms, a);
+  EXPECT_TRUE(a.heard.lost.empty());
+  other->kill(SIGKILL);
+  expect_lost();
+}
+
+TEST_P(ucx_processes, a_stopped_process_can_be_closed) {
+  start("stall");
+  exchange_one();
+  other->stop();
+  auto bytes = std::make_shared<std::vector<std::byte>>(64 << 20);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
+    a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
+  }
+  run_until([] { return false; }, 50ms, a);
+  EXPECT_FALSE(a->idle());
+  a->close_peer(1, false);
+  EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, limit, a));
+  EXPECT_TRUE(a.heard.lost.empty());
+  other->kill(SIGKILL);
+}
+
+TEST_P(ucx_processes, what_has_not_arrived_is_not_delivered_over_a_network) {
+  start("echo");
+  exchange_one();
+  other->stop();
+  a->send(1, 0, patterned_frame(8, 1));
+  EXPECT_TRUE(run([&] { return a->idle(); }));
+  EXPECT_EQ(a->delivered(), GetParam() != backend::ucx_tcp);
+  other->go_on();
+  EXPECT_TRUE(run([&] { return a->delivered(); }));
+}
+
+TEST_P(ucx_processes, the_address_of_a_dead_process_is_refused) {
+  other = std::make_unique<child>(GetParam(), "echo");
+  const auto address = other->address();
+  other->kill(SIGKILL);
+  a.net = make_ucx_transport(options_of(GetParam(), 0), a.heard, a.pool);
+  EXPECT_THROW(a->add_peer(1, address), transport_error);
+}
+
+TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
+  start("tear");
+  node c;
+  c.net = make_ucx_transport(options_of(GetParam(), 2), c.heard, c.pool);
+  c->add_peer(0, a->address());
+  a->add_peer(2, c->address());
+  c->send(0, 0, patterned_frame(8, 1));
+  ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
+  a.heard.messages.clear();
+  a->send(1, 0, patterned_frame(8, 1));
+  ASSERT_TRUE(run([&] { return !a.heard.lost.empty(); }));
+  a.heard.messages.clear();
+  c->send(0, 0, patterned_frame(8, 2));
+  EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
+}
+
+TEST(ucx_process_watch, tells_want_of_descriptors_from_an_end) {
+  const auto self = ucx::this_process();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  auto few = before;
+  few.rlim_cur = 128;
+  if (few.rlim_max < 128 || descriptors().open > 100)
+    GTEST_SKIP() << "descriptors cannot be counted down from 128 here";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::ifstream> used;
+  while (descriptors().open < 127 && used.size() < 128) used.emplace_back("/dev/null");
+  // One is enough for the watch, and none is left for a look at the process.
+  std::vector<std::string> said;
+  for (int left : {1, 0}) {
+    if (left == 0) used.emplace_back("/dev/null");
+    std::string why;
+    try {
+      ucx::watch_process(self, why);
+      said.push_back("watched");
+    } catch (const error& e) {
+      said.push_back(e.what());
+    }
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (const auto& text : said) {
+    EXPECT_NE(text.find("Too many open files"), text.npos) << text;
+    EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
+    EXPECT_EQ(text.find("ended"), text.npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::transport::test

@@ -1,0 +1,52 @@
+#include "troupe/transport/store/tcp/client_count.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe::transport {
+
+tcp_store_server::counts tcp_store_tally::count() const {
+  std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::string tcp_store_tally::refusals() const {
+  std::lock_guard lock(mutex_);
+  const auto n = counts_.wrong_secret;
+  if (n == 0) return {};
+  return fmt::format("{} connection{} did not prove to know the job's secret, the last from {}", n,
+                     n == 1 ? "" : "s", counts_.last_wrong_secret);
+}
+
+void tcp_store_tally::accepted() {
+  std::lock_guard lock(mutex_);
+  ++counts_.accepted;
+}
+
+void tcp_store_tally::has_clients(std::uint64_t now) {
+  std::lock_guard lock(mutex_);
+  counts_.clients = now;
+}
+
+void tcp_store_tally::garbled(const socket_address& who, const std::string& why) {
+  log().warn("the store dropped {}, which sent what is no request: {}", to_string(who), why);
+  std::lock_guard lock(mutex_);
+  ++counts_.garbled;
+}
+
+void tcp_store_tally::refused(const socket_address& who, const char* why, bool wrong_secret) {
+  const auto name = to_string(who);
+  std::uint64_t so_far = 0;
+  {
+    std::lock_guard lock(mutex_);
+    so_far = ++(wrong_secret ? counts_.wrong_secret : counts_.strangers);
+    (wrong_secret ? counts_.last_wrong_secret : counts_.last_stranger) = name;
+  }
+  if (std::has_single_bit(so_far))
+    log().warn("the store refused {}: it {} ({} so far)", name, why, so_far);
+}
+
+}  // namespace troupe::transport

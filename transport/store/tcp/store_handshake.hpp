@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "troupe/transport/auth/job_secret.hpp"
+
+namespace troupe::transport {
+
+/// How client and server of a store prove to each other that they know the job's secret.
+///
+/// Three messages of fixed length, so that nothing is decoded before the proof:
+///
+///     client -> server   greeting   magic and version (8 bytes), client nonce (32)
+///     server -> client   challenge  magic and version (8), server nonce (32), server proof (32)
+///     client -> server   answer     client proof (32)
+///
+/// A proof is the MAC, under a key made for this protocol alone, of who speaks, the version and
+/// both nonces: it cannot be replayed (fresh nonces) nor reflected (the roles differ). What follows
+/// on the connection is neither encrypted nor authenticated again: whoever can rewrite the packets
+/// of the job's own network is not kept out.
+class store_handshake {
+public:
+  static constexpr std::size_t nonce_size = 32;
+  static constexpr std::size_t magic_size = 8;
+  static constexpr std::uint8_t version = 2;
+
+  using nonce = std::array<std::byte, nonce_size>;
+  using greeting = std::array<std::byte, magic_size + nonce_size>;
+  using challenge =
+      std::array<std::byte, magic_size + nonce_size + std::tuple_size_v<job_secret::mac>>;
+  using answer = job_secret::mac;
+
+  /// `secret` is the job's; one object for each connection.
+  explicit store_handshake(const job_secret& secret);
+
+  /// Client: what to say first.
+  greeting greet() const;
+
+  enum class verdict { accepted, not_troupe, other_version, wrong_secret };
+
+  /// Server: is this a greeting? If accepted, `out` is what to answer.
+  verdict accept(std::span<const std::byte, sizeof(greeting)> in, challenge& out);
+
+  /// Client: does the server know the secret? If accepted, `out` is what to answer.
+  verdict meet(std::span<const std::byte, sizeof(challenge)> in, answer& out);
+
+  /// Server: does the client know the secret?
+  bool admit(std::span<const std::byte, sizeof(answer)> in) const;
+
+private:
+  using transcribed = std::array<std::byte, 2 + 2 * nonce_size>;
+  transcribed transcript(std::uint8_t role) const;
+  verdict check_magic(std::span<const std::byte> in) const;
+
+  job_secret key_;
+  nonce client_{};
+  nonce server_{};
+};
+
+}  // namespace troupe::transport

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+
+namespace troupe::transport {
+
+/// How one attempt to reach a store ended.
+struct attempt {
+  unique_fd fd;          ///< connected and proven, or nothing
+  std::string reason;    ///< why not, for example "Connection refused"
+  bool lasting = false;  ///< somebody is there, but not this job: hardly worth many more attempts
+};
+
+/// Connects to one of `addresses` and proves in both directions that the secret is known.
+attempt try_connect(const std::vector<socket_address>& addresses, const job_secret& secret,
+                    time_point deadline);
+
+/// The secret for the next attempt. Throws store_error if it cannot be had yet.
+using secret_source = std::function<job_secret()>;
+
+/// A connection, and the secret with which it was made.
+struct proven_connection {
+  unique_fd fd;
+  job_secret secret;
+};
+
+/// As `try_connect`, again and again with growing pauses until `deadline`, or until an attempt has
+/// failed lastingly for two seconds. Fills `addresses` if it is empty. Throws store_error.
+proven_connection connect_until(const endpoint& where, std::vector<socket_address>& addresses,
+                                const secret_source& secret, time_point deadline);
+
+}  // namespace troupe::transport
