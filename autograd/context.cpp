@@ -12,17 +12,17 @@ namespace {
 detail::context_table& table_of(const node& here) { return detail::context_table::of(here.core()); }
 
 // The same call as before, in the context of `what`.
-void enter(errand what) noexcept {
-  what.call = current_served_call();
-  troupe::detail::set_current_errand(std::move(what));
+void enter(call_context what) noexcept {
+  what.call = current_active_call();
+  troupe::detail::set_current_call_context(std::move(what));
 }
 
 }  // namespace
 
 std::uint64_t current_context() noexcept { return troupe::detail::current_context(); }
 
-within::within(std::uint64_t context) noexcept : before_(current_errand()) {
-  errand now;
+within::within(std::uint64_t context) noexcept : before_(current_call_context()) {
+  call_context now;
   now.context = context;
   now.apart = context == 0;
   enter(std::move(now));
@@ -32,8 +32,8 @@ within::~within() { enter(before_); }
 context::context(const node& here, const context_options& how)
     : here_(here),
       part_(table_of(here).open()),
-      scope_(std::make_shared<troupe::detail::opened_context>(part_->id(), current_errand())) {
-  errand now;
+      scope_(std::make_shared<troupe::detail::opened_context>(part_->id(), current_call_context())) {
+  call_context now;
   now.context = id();
   now.opened = scope_;
   enter(std::move(now));

@@ -78,7 +78,7 @@ public:
   within& operator=(const within&) = delete;
 
 private:
-  const errand before_;
+  const call_context before_;
 };
 
 /// What `rref::backward` does: a pass from a scalar of its owner, which takes part in the context.

@@ -16,12 +16,12 @@ std::shared_ptr<default_scope> default_scope::open(const node& here) {
   auto made = std::make_shared<default_scope>(here);
   made->part_ = made->begin();
   made->opened_ =
-      std::make_shared<troupe::detail::opened_context>(made->part_->id(), current_errand());
-  errand now;
-  now.call = troupe::current_served_call();
+      std::make_shared<troupe::detail::opened_context>(made->part_->id(), current_call_context());
+  call_context now;
+  now.call = troupe::current_active_call();
   now.context = made->part_->id();
   now.opened = made->opened_;
-  troupe::detail::set_current_errand(std::move(now));
+  troupe::detail::set_current_call_context(std::move(now));
   return made;
 }
 

@@ -62,7 +62,7 @@ bool peer_table::fence(peer& member, const std::string& cause) {
   return true;
 }
 
-bool peer_table::bury(peer& member) {
+bool peer_table::evict(peer& member) {
   const std::lock_guard lock(mutex_);
   if (member.state_.exchange(peer::standing::gone) == peer::standing::gone) return false;
   if (const auto place = live_.find(member.rank());

@@ -116,7 +116,7 @@ public:
   /// False when it was not live.
   bool fence(peer& member, const std::string& cause);
   /// False when it was gone already.
-  bool bury(peer& member);
+  bool evict(peer& member);
 
   /// Those that are live, by rank.
   std::shared_ptr<const std::vector<worker_info>> live() const;

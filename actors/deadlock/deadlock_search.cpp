@@ -24,7 +24,7 @@ bool search::can_tell(const incarnation& node) const noexcept {
 
 // It says which incarnation it is for: the next one at that rank has waits of the same numbers.
 template <class... Ts>
-void search::send(const incarnation& to, note what, const Ts&... xs) noexcept {
+void search::send(const incarnation& to, message_kind what, const Ts&... xs) noexcept {
   if (!can_tell(to)) return;
   out_(to.rank, [&](encoder& out) {
     out.put(what);
@@ -71,7 +71,7 @@ search::remedies search::ask_on() {
       } else {
         auto& all = asked_[node];
         all = std::move(questions);
-        send(node, note::ask, serial_, all);
+        send(node, message_kind::ask, serial_, all);
       }
     }
     if (!asked_.empty()) return {};
@@ -89,9 +89,9 @@ search::remedies search::look_for_stuck() {
       return {};
     }
     if (here) continue;
-    in_notes(numbers, [this, &to = node](const std::vector<std::uint64_t>& some) {
+    in_messages(numbers, [this, &to = node](const std::vector<std::uint64_t>& some) {
       unconfirmed_.insert(to);
-      send(to, note::confirm, serial_, some);
+      send(to, message_kind::confirm, serial_, some);
     });
   }
   return stage_ == stage::confirming && unconfirmed_.empty() ? conclude() : remedies();
@@ -109,10 +109,10 @@ void search::apply(const remedies& all) {
     else if (how.node == self_)
       refuse_calls(how.calls, how.text);
     else if (how.wait != 0)
-      send(how.node, note::fail_wait, how.wait, how.handler, how.text);
+      send(how.node, message_kind::fail_wait, how.wait, how.handler, how.text);
     else
-      in_notes(how.calls, [&](const std::vector<question>& some) {
-        send(how.node, note::refuse_calls, some, how.text);
+      in_messages(how.calls, [&](const std::vector<question>& some) {
+        send(how.node, message_kind::refuse_calls, some, how.text);
       });
   }
 }
@@ -144,32 +144,32 @@ void search::refuse_calls(const std::vector<question>& calls, const std::string&
 }
 
 void search::deliver(const peer& from, decoder& in) {
-  const auto what = in.get<note>();
+  const auto what = in.get<message_kind>();
   const auto other = incarnation_of(from);
   if (in.get<std::uint64_t>() != self_.number) return;  // for one that was here before
   switch (what) {
-    case note::ask: {
+    case message_kind::ask: {
       const auto serial = in.get<std::uint64_t>();
-      return send(other, note::tell, serial, waits_.look_at(get_list<question>(in)));
+      return send(other, message_kind::tell, serial, waits_.look_at(get_list<question>(in)));
     }
-    case note::tell: {
+    case message_kind::tell: {
       const auto serial = in.get<std::uint64_t>();
       return take_report(other, serial, in.get<report>());
     }
-    case note::confirm: {
+    case message_kind::confirm: {
       const auto serial = in.get<std::uint64_t>();
-      return send(other, note::confirmed, serial, waits_.still_wait(get_list<std::uint64_t>(in)));
+      return send(other, message_kind::confirmed, serial, waits_.still_wait(get_list<std::uint64_t>(in)));
     }
-    case note::confirmed: {
+    case message_kind::confirmed: {
       const auto serial = in.get<std::uint64_t>();
       return take_confirmation(other, serial, in.get<bool>());
     }
-    case note::fail_wait: {
+    case message_kind::fail_wait: {
       const auto number = in.get<std::uint64_t>();
       const auto handler = in.get<std::string>();
       return fail_wait(number, handler, in.get<std::string>());
     }
-    case note::refuse_calls: {
+    case message_kind::refuse_calls: {
       const auto calls = get_list<question>(in);
       return refuse_calls(calls, in.get<std::string>());
     }
@@ -189,9 +189,9 @@ void search::take_report(const incarnation& from, std::uint64_t serial, const re
 void search::take_confirmation(const incarnation& from, std::uint64_t serial, bool all_wait) {
   std::unique_lock lock(mutex_);
   if (stage_ != stage::confirming || serial != serial_) return;
-  const auto note = unconfirmed_.find(from);
-  if (note == unconfirmed_.end()) return;
-  unconfirmed_.erase(note);
+  const auto message_kind = unconfirmed_.find(from);
+  if (message_kind == unconfirmed_.end()) return;
+  unconfirmed_.erase(message_kind);
   if (!all_wait) stage_ = stage::none;
   leave(lock, all_wait && unconfirmed_.empty() ? conclude() : remedies());
 }

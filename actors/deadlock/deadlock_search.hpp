@@ -44,7 +44,7 @@ public:
   void deliver(const peer& from, decoder& in);
 
 private:
-  enum class note : std::uint8_t { ask, tell, confirm, confirmed, fail_wait, refuse_calls };
+  enum class message_kind : std::uint8_t { ask, tell, confirm, confirmed, fail_wait, refuse_calls };
   enum class stage : std::uint8_t { none, asking, confirming };
 
   // Those under the lock return what is to be ended after it.
@@ -62,7 +62,7 @@ private:
   fault deadlock_fault(const std::string& handler, const std::string& text) const;
   bool can_tell(const incarnation& node) const noexcept;
   template <class... Ts>
-  void send(const incarnation& to, note what, const Ts&... xs) noexcept;
+  void send(const incarnation& to, message_kind what, const Ts&... xs) noexcept;
 
   peer_table& peers_;
   engine& engine_;

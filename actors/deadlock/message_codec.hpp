@@ -13,17 +13,17 @@ namespace troupe::deadlock {
 template <class T>
 std::vector<T> get_list(decoder& in) {
   auto out = in.get<std::vector<T>>();
-  if (out.size() > most_in_note)
+  if (out.size() > most_in_message)
     throw decode_error("a note about handlers that wait lists " + std::to_string(out.size()) +
-                       ", of at most " + std::to_string(most_in_note));
+                       ", of at most " + std::to_string(most_in_message));
   return out;
 }
 
 /// Calls `send` with all of them, as many at a time as a note may list.
 template <class T, class Send>
-void in_notes(const std::vector<T>& all, const Send& send) {
+void in_messages(const std::vector<T>& all, const Send& send) {
   for (auto from = all.begin(); from != all.end();) {
-    const auto to = from + std::min<std::ptrdiff_t>(all.end() - from, most_in_note);
+    const auto to = from + std::min<std::ptrdiff_t>(all.end() - from, most_in_message);
     send(std::vector<T>(from, to));
     from = to;
   }

@@ -34,8 +34,8 @@ void wait_graph::add(const incarnation& node, const std::vector<question>& asked
 std::map<incarnation, std::vector<question>> wait_graph::take_open_questions() {
   auto out = std::exchange(open_, {});
   for (auto& [node, questions] : out) {
-    if (questions.size() <= most_in_note) continue;
-    const auto rest = questions.begin() + most_in_note;
+    if (questions.size() <= most_in_message) continue;
+    const auto rest = questions.begin() + most_in_message;
     open_[node].assign(rest, questions.end());
     questions.erase(rest, questions.end());
   }

@@ -13,7 +13,7 @@ namespace troupe::deadlock {
 
 /// Questions in a note, or numbers of waits: they are looked at at once, on the thread that leads.
 /// What is more goes into further notes; nothing is left out, or a large deadlock would never end.
-inline constexpr std::size_t most_in_note = 1'024;
+inline constexpr std::size_t most_in_message = 1'024;
 
 /// A node in one of its lives. One that comes back is another: it numbers requests and waits anew.
 struct incarnation {

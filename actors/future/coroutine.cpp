@@ -8,7 +8,7 @@ namespace troupe::detail {
 /// A coroutine that waits: whoever takes this resumes it, or ends it by letting go.
 class suspended {
 public:
-  suspended(std::coroutine_handle<> who, const errand& what, std::exception_ptr& thrown)
+  suspended(std::coroutine_handle<> who, const call_context& what, std::exception_ptr& thrown)
       : who_(who.address()), works_for_(what), thrown_(thrown) {}
   suspended(const suspended&) = delete;
   suspended& operator=(const suspended&) = delete;
@@ -27,7 +27,7 @@ public:
   void resume() {
     auto who = take();
     if (!who) return;
-    const serving as(works_for_);
+    const call_context_scope as(works_for_);
     who.resume();
   }
 
@@ -41,7 +41,7 @@ public:
 
 private:
   std::atomic<void*> who_;
-  const errand works_for_;
+  const call_context works_for_;
   std::exception_ptr& thrown_;  // the coroutine's
 };
 
@@ -53,9 +53,9 @@ std::shared_ptr<engine> current_driver() {
 bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
              coroutine_control* control, std::exception_ptr& thrown) {
   const auto waiting =
-      std::make_shared<suspended>(who, control ? current_errand() : errand(), thrown);
+      std::make_shared<suspended>(who, control ? current_call_context() : call_context(), thrown);
   const auto driver = control ? control->driver() : nullptr;
-  const auto threads_own = control ? control->began_for() : current_errand();
+  const auto threads_own = control ? control->began_for() : current_call_context();
   if (control) {
     if (auto why = control->begin_wait(waiting, what)) {
       thrown = std::move(why);
@@ -72,7 +72,7 @@ bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
     if (!driver->push_if_open(job)) intrusive_ptr_release(job);
   });
   // What it works for since it began, a context say, is its own business.
-  set_current_errand(threads_own);
+  set_current_call_context(threads_own);
   what->when_ready(next, &waiting->who());
   return true;
 }

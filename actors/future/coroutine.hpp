@@ -22,7 +22,7 @@ struct cancellation {
 class coroutine_control {
 public:
   explicit coroutine_control(std::shared_ptr<engine> driver)
-      : driver_(std::move(driver)), began_for_(current_errand()) {}
+      : driver_(std::move(driver)), began_for_(current_call_context()) {}
 
   /// The innermost of the coroutines that wait for one another throws cancelled_error out of its
   /// co_await: at once when it waits, else the first time that it would. Once: a second time does
@@ -33,7 +33,7 @@ public:
   const std::shared_ptr<engine>& driver() const noexcept { return driver_; }
 
   /// What the thread worked for on which it began.
-  const errand& began_for() const noexcept { return began_for_; }
+  const call_context& began_for() const noexcept { return began_for_; }
 
 private:
   friend bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
@@ -44,7 +44,7 @@ private:
   std::shared_ptr<future_core> receive(const std::shared_ptr<cancellation>& what);
 
   const std::shared_ptr<engine> driver_;
-  const errand began_for_;
+  const call_context began_for_;
   std::mutex mutex_;
   std::shared_ptr<cancellation> told_;
   std::weak_ptr<suspended> waiting_;

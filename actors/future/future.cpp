@@ -235,8 +235,8 @@ void future_core::run_on(engine* driver, caf::resumable* job) {
 caf::resumable* make_continuation(std::function<void()> body) {
   const auto context = current_context();
   const bool apart = works_apart();
-  return make_job([body = std::move(body), context, apart](caf::execution_unit*) {
-    const serving here({current_served_call(), context, apart});
+  return make_work_item([body = std::move(body), context, apart](caf::execution_unit*) {
+    const call_context_scope here({current_active_call(), context, apart});
     body();
   });
 }

@@ -38,7 +38,7 @@ void membership::look_for_leader() {
   if (sought_ == self_) return stand();
   role_ = role::seeking;
   heard_leader_ = awake_;
-  tell(sought_, notes::seek{term_});
+  tell(sought_, membership_messages::seek{term_});
 }
 
 void membership::stand() {
@@ -59,7 +59,7 @@ void membership::stand() {
 }
 
 void membership::canvass(rank_t rank) {
-  tell(rank, notes::candidate{term_, deposed_, ended_.contains(deposed_)});
+  tell(rank, membership_messages::candidate{term_, deposed_, ended_.contains(deposed_)});
 }
 
 void membership::pledge(rank_t candidate, std::uint32_t term) {
@@ -68,50 +68,50 @@ void membership::pledge(rank_t candidate, std::uint32_t term) {
   leader_ = candidate;
   pledged_ = true;
   heard_leader_ = awake_;
-  notes::follow note{term, {}};
-  for (const auto rank : peers(false)) note.lost.push_back(loss_of(rank));
-  tell(candidate, note);
+  membership_messages::follow message{term, {}};
+  for (const auto rank : peers(false)) message.lost.push_back(loss_of(rank));
+  tell(candidate, message);
 }
 
-void membership::take(rank_t from, const notes::seek& note) {
+void membership::take(rank_t from, const membership_messages::seek& message) {
   if (!options_.elects) return;
-  seen_term_ = std::max(seen_term_, note.term);
+  seen_term_ = std::max(seen_term_, message.term);
   const auto* who = peer(from);
-  const notes::suspect strayed{from, who->incarnation, loss_kind::broken,
+  const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken,
                                "it follows another leader"};
   switch (role_) {
     case role::leader:
       // It can never follow this leader.
-      if (note.term >= term_) accuse(from, who->incarnation, {strayed.kind, strayed.cause});
+      if (message.term >= term_) accuse(from, who->incarnation, {strayed.kind, strayed.cause});
       break;
     case role::candidate:
-      if (note.term >= term_)
+      if (message.term >= term_)
         stand();
       else
         canvass(from);
       break;
     case role::member:
-      if (note.term >= term_ && from != leader_) tell(leader_, strayed);
+      if (message.term >= term_ && from != leader_) tell(leader_, strayed);
       break;
     default: break;
   }
 }
 
-void membership::take(rank_t from, const notes::candidate& note) {
+void membership::take(rank_t from, const membership_messages::candidate& message) {
   if (!options_.elects) return;
-  seen_term_ = std::max(seen_term_, note.term);
+  seen_term_ = std::max(seen_term_, message.term);
   const auto* who = peer(from);
-  const notes::suspect strayed{from, who->incarnation, loss_kind::broken, "it has lost the leader"};
+  const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken, "it has lost the leader"};
   if (role_ == role::leader) return accuse(from, who->incarnation, {strayed.kind, strayed.cause});
-  if (note.ended && view_.members.contains(note.deposed) && note.deposed != self_) {
-    ended_.insert(note.deposed);
+  if (message.ended && view_.members.contains(message.deposed) && message.deposed != self_) {
+    ended_.insert(message.deposed);
     // The transport here will say so too; nothing else can come of it.
-    if (reachable(note.deposed)) {
-      lost_[note.deposed] = {loss_kind::ended, "its process has ended"};
+    if (reachable(message.deposed)) {
+      lost_[message.deposed] = {loss_kind::ended, "its process has ended"};
       if (role_ == role::candidate)
         count_followers();
       else
-        member_lost(note.deposed);
+        member_lost(message.deposed);
     }
     if (role_ == role::leader || role_ == role::ended) return;
   }
@@ -126,24 +126,24 @@ void membership::take(rank_t from, const notes::candidate& note) {
     if (role_ == role::candidate) canvass(from);
     return;
   }
-  if (note.term > term_)
-    pledge(from, note.term);
+  if (message.term > term_)
+    pledge(from, message.term);
   else if (from != leader_ || role_ == role::seeking)
-    tell(from, notes::seek{term_});
+    tell(from, membership_messages::seek{term_});
 }
 
-void membership::take(rank_t from, const notes::follow& note) {
-  if (note.term != term_ || leader_ != self_) return;
+void membership::take(rank_t from, const membership_messages::follow& message) {
+  if (message.term != term_ || leader_ != self_) return;
   if (role_ == role::leader) {
-    for (const auto& lost : note.lost) take(from, lost);
+    for (const auto& lost : message.lost) take(from, lost);
   } else if (role_ == role::candidate) {
-    note_charges(from, note.lost);
+    record_charges(from, message.lost);
     if (view_.members.contains(from)) followers_.insert(from);
     count_followers();
   }
 }
 
-void membership::note_charges(rank_t accuser, const std::vector<notes::suspect>& lost) {
+void membership::record_charges(rank_t accuser, const std::vector<membership_messages::suspect>& lost) {
   for (const auto& what : lost) {
     const auto* who = peer(what.rank);
     if (!who || who->incarnation != what.incarnation) continue;

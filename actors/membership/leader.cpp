@@ -10,25 +10,25 @@ namespace troupe {
 
 using transport::loss_kind;
 
-void membership::take(rank_t from, const notes::ready& note) {
-  if (role_ != role::leader || !prepared_ || note.term != term_ || !awaited(from)) return;
-  if (note.epoch != prepared_->step.epoch || note.attempt != prepared_->attempt) return;
+void membership::take(rank_t from, const membership_messages::ready& message) {
+  if (role_ != role::leader || !prepared_ || message.term != term_ || !awaited(from)) return;
+  if (message.epoch != prepared_->step.epoch || message.attempt != prepared_->attempt) return;
   ready_.insert(from);
   commit_if_ready();
 }
 
-void membership::take(rank_t from, const notes::suspect& note) {
+void membership::take(rank_t from, const membership_messages::suspect& message) {
   if (role_ == role::leader) {
     // M6: the first accusation wins; those that are on their way out accuse nobody.
-    if (!removed(from) && !leaves(note.rank))
-      accuse(note.rank, note.incarnation,
-             {note.kind, note.cause + " (as " + name_of(from) + " has found)"});
+    if (!removed(from) && !leaves(message.rank))
+      accuse(message.rank, message.incarnation,
+             {message.kind, message.cause + " (as " + name_of(from) + " has found)"});
   } else if (role_ == role::candidate) {
-    note_charges(from, {note});
+    record_charges(from, {message});
   }
 }
 
-void membership::take(rank_t from, const notes::leave&) {
+void membership::take(rank_t from, const membership_messages::leave&) {
   if (role_ != role::leader || removed(from) || !view_.members.contains(from)) return;
   for (const auto& change : waiting_)
     if (change.removes() && change.who.rank == from) return;
@@ -38,7 +38,7 @@ void membership::take(rank_t from, const notes::leave&) {
   start_step();
 }
 
-void membership::take(rank_t, const notes::pong&) {}
+void membership::take(rank_t, const membership_messages::pong&) {}
 
 // By the step in hand, of its own will: the others close their connections to it.
 bool membership::leaves(rank_t rank) const {
@@ -64,7 +64,7 @@ bool membership::charge(rank_t rank, std::uint64_t incarnation, const transport:
   if (why.kind == loss_kind::ended) ended_.insert(rank);
   const auto cause = cut_cause(why.text);
   if (fenced_.contains(rank) && removed(rank)) return false;
-  tell(rank, notes::fenced{view_.epoch, cause});
+  tell(rank, membership_messages::fenced{view_.epoch, cause});
   member gone = *who;
   gone.address.clear();
   fence(gone, cause);
@@ -85,7 +85,7 @@ void membership::accuse(rank_t rank, std::uint64_t incarnation, const transport:
     start_step();
 }
 
-bool membership::drop_applicant(rank_t rank, std::uint64_t incarnation, const std::string& cause) {
+bool membership::drop_joiner(rank_t rank, std::uint64_t incarnation, const std::string& cause) {
   const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& change) {
     return !change.removes() && change.who.rank == rank && change.who.incarnation == incarnation;
   });
@@ -104,23 +104,23 @@ void membership::refuse(const member& who, const std::string& cause) {
   client_.refused(who, why);
 }
 
-std::string membership::refusal_of(const application& wish, errc& code) const {
+std::string membership::refusal_of(const join_request& request, errc& code) const {
   code = errc::invalid_argument;
   if (role_ == role::ended) return "this node is not in the job any more";
   if (role_ != role::leader)
     return name_of(self_) + " does not lead the job and cannot admit anybody: ask " +
            name_of(leader_);
-  if (wish.name.empty() || wish.name.size() > max_member_name)
+  if (request.name.empty() || request.name.size() > max_member_name)
     return "a member's name has 1 to " + std::to_string(max_member_name) + " bytes, not " +
-           std::to_string(wish.name.size());
-  if (wish.address.size() > max_member_address)
-    return "the address of '" + wish.name + "' has " + std::to_string(wish.address.size()) +
+           std::to_string(request.name.size());
+  if (request.address.size() > max_member_address)
+    return "the address of '" + request.name + "' has " + std::to_string(request.address.size()) +
            " bytes: " + std::to_string(max_member_address) + " is the most";
   code = errc::rendezvous_error;
   for (const auto& [rank, who] : view_.members) {
     if (removed(rank)) continue;
-    if (wish.rank == rank) return describe(who) + " is alive: nobody else can have its rank";
-    if (transport::share_worker_name(who.name, wish.name))
+    if (request.rank == rank) return describe(who) + " is alive: nobody else can have its rank";
+    if (transport::share_worker_name(who.name, request.name))
       return describe(who) + " is alive: nobody else can have its name";
   }
   auto newcomers = waiting_;
@@ -129,8 +129,8 @@ std::string membership::refusal_of(const application& wish, errc& code) const {
       if (!removed(change.who.rank)) newcomers.push_back(change);
   for (const auto& change : newcomers) {
     if (change.removes()) continue;
-    if (wish.rank == change.who.rank) return describe(change.who) + " is about to have this rank";
-    if (transport::share_worker_name(wish.name, change.who.name))
+    if (request.rank == change.who.rank) return describe(change.who) + " is about to have this rank";
+    if (transport::share_worker_name(request.name, change.who.name))
       return describe(change.who) + " is about to have this name";
   }
   return "";
@@ -146,19 +146,19 @@ std::uint64_t membership::next_incarnation(rank_t rank) const {
   return std::max(last + 1, std::uint64_t{term_} << 32);
 }
 
-std::variant<member, fault> membership::admit(const application& wish, clock::time_point now) {
+std::variant<member, fault> membership::admit(const join_request& request, clock::time_point now) {
   advance(now);
   fault why;
-  why.text = refusal_of(wish, why.code);
+  why.text = refusal_of(request, why.code);
   if (!why.text.empty()) return why;
-  member who{0, 0, wish.name, wish.address};
+  member who{0, 0, request.name, request.address};
   const auto taken = [&](rank_t rank) {
     return view_.gone.contains(rank) || peer(rank) ||
            std::any_of(waiting_.begin(), waiting_.end(),
                        [&](const auto& change) { return change.who.rank == rank; });
   };
-  if (wish.rank)
-    who.rank = *wish.rank;
+  if (request.rank)
+    who.rank = *request.rank;
   else
     while (taken(who.rank)) ++who.rank;
   who.incarnation = next_incarnation(who.rank);
@@ -179,7 +179,7 @@ std::optional<fault> membership::leave(clock::time_point now) {
   if (leaving_) return {};
   if (role_ != role::leader) {
     leaving_ = true;
-    if (role_ == role::member && !pledged_) tell(leader_, notes::leave{});
+    if (role_ == role::member && !pledged_) tell(leader_, membership_messages::leave{});
     return {};
   }
   if (view_.members.size() > 1 || prepared_ || !waiting_.empty()) {
@@ -240,17 +240,17 @@ void membership::propose() {
       return;
     }
   }
-  notes::prepare note{term_, prepared_->attempt, prepared_->step, {}};
+  membership_messages::prepare message{term_, prepared_->attempt, prepared_->step, {}};
   for (const auto& [rank, cause] : accused_)
     if (!prepared_->step.removal_of(rank) && peer(rank)) {
       auto who = *peer(rank);
       who.address.clear();
-      note.suspects.push_back({membership_change::kind::died, std::move(who), cause});
+      message.suspects.push_back({membership_change::kind::died, std::move(who), cause});
     }
   std::vector<rank_t> to;
   for (const auto& [rank, who] : view_.members)
     if (awaited(rank)) to.push_back(rank);
-  for (const auto rank : to) tell(rank, note);
+  for (const auto rank : to) tell(rank, message);
   commit_if_ready();
 }
 
@@ -278,10 +278,10 @@ void membership::commit_if_ready() {
 
 void membership::say_goodbye(const membership_step& step, const std::set<rank_t>& told) {
   for (const auto rank : told)
-    if (!step.removal_of(rank)) tell(rank, notes::commit{term_, step.epoch, prepared_->attempt});
+    if (!step.removal_of(rank)) tell(rank, membership_messages::commit{term_, step.epoch, prepared_->attempt});
   for (const auto& change : step.changes) {
     if (change.what != membership_change::kind::left) continue;
-    tell(change.who.rank, notes::farewell{step.epoch});
+    tell(change.who.rank, membership_messages::leave_notice{step.epoch});
     fence(change.who, "it has left");
   }
 }
@@ -299,7 +299,7 @@ void membership::tick_leader() {
     if (awake_ - heard_[rank] >= options_.hang_limit)
       silent.push_back(place->second);
     else
-      tell(rank, notes::ping{term_});
+      tell(rank, membership_messages::ping{term_});
   }
   bool news = false;
   for (const auto& who : silent) news = charge(who.rank, who.incarnation, hung) || news;

@@ -4,18 +4,18 @@
 
 namespace troupe {
 
-void membership::take(rank_t from, const notes::prepare& note) {
+void membership::take(rank_t from, const membership_messages::prepare& message) {
   if (role_ == role::leader) return;
-  if (note.term < term_) {
-    if (options_.elects) tell(from, notes::seek{term_});
+  if (message.term < term_) {
+    if (options_.elects) tell(from, membership_messages::seek{term_});
     return;
   }
-  const auto& step = note.step;
+  const auto& step = message.step;
   const auto* own = step.removal_of(self_);
   if (own && !(leaving_ && own->what == membership_change::kind::left)) return;
-  if (note.term > term_) {
+  if (message.term > term_) {
     if (!options_.elects) return;
-    adopt(from, note.term);
+    adopt(from, message.term);
   } else if (from != leader_) {
     return;
   } else if (pledged_) {
@@ -26,35 +26,35 @@ void membership::take(rank_t from, const notes::prepare& note) {
   if (after) apply_prepared();
   if (step.epoch != view_.epoch) {
     if (!view_.takes(step)) return;
-    if (prepared_ && prepared_->term == note.term && prepared_->attempt >= note.attempt) return;
-    take_up(step, note.term, note.attempt);
+    if (prepared_ && prepared_->term == message.term && prepared_->attempt >= message.attempt) return;
+    take_up(step, message.term, message.attempt);
   }
-  fence_suspects(note.suspects);
-  tell(from, notes::ready{note.term, step.epoch, note.attempt});
+  fence_suspects(message.suspects);
+  tell(from, membership_messages::ready{message.term, step.epoch, message.attempt});
 }
 
-void membership::take(rank_t from, const notes::commit& note) {
-  if (from != leader_ || note.term != term_ || role_ != role::member) return;
-  if (prepared_ && prepared_->term == note.term && prepared_->step.epoch == note.epoch &&
-      prepared_->attempt == note.attempt)
+void membership::take(rank_t from, const membership_messages::commit& message) {
+  if (from != leader_ || message.term != term_ || role_ != role::member) return;
+  if (prepared_ && prepared_->term == message.term && prepared_->step.epoch == message.epoch &&
+      prepared_->attempt == message.attempt)
     apply_prepared();
 }
 
-void membership::take(rank_t from, const notes::ping& note) {
-  if (from == leader_ && note.term == term_ && role_ == role::member) tell(from, notes::pong{});
+void membership::take(rank_t from, const membership_messages::ping& message) {
+  if (from == leader_ && message.term == term_ && role_ == role::member) tell(from, membership_messages::pong{});
 }
 
-void membership::take(rank_t from, const notes::farewell&) {
+void membership::take(rank_t from, const membership_messages::leave_notice&) {
   if (from != leader_ || !leaving_ || role_ != role::member) return;
   role_ = role::ended;
   client_.left();
 }
 
 // M7.
-void membership::take(rank_t from, const notes::fenced& note) {
+void membership::take(rank_t from, const membership_messages::fenced& message) {
   if (role_ == role::leader || (from != leader_ && !options_.elects)) return;
   end(errc::fenced, name_of(self_) + " was fenced by " + name_of(from) + " in epoch " +
-                        std::to_string(note.epoch) + ": " + note.cause);
+                        std::to_string(message.epoch) + ": " + message.cause);
 }
 
 // M10: whoever leads in a higher term was elected; what the leaders before it have not been told,
@@ -70,11 +70,11 @@ void membership::adopt(rank_t leader, std::uint32_t term) {
 
 void membership::confirm_leader() {
   pledged_ = false;
-  if (leaving_) tell(leader_, notes::leave{});
+  if (leaving_) tell(leader_, membership_messages::leave{});
 }
 
 // Of a peer.
-notes::suspect membership::loss_of(rank_t rank) const {
+membership_messages::suspect membership::loss_of(rank_t rank) const {
   const auto incarnation = peer(rank)->incarnation;
   const auto place = lost_.find(rank);
   if (place == lost_.end())

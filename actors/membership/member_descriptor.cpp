@@ -14,7 +14,7 @@ namespace {
 // Devices are numbers on the wire: 0 is host memory, n + 1 the GPU n.
 constexpr std::size_t most_bytes = max_member_address;
 
-struct wire_card {
+struct wire_descriptor {
   std::uint8_t gpus = 0;
   std::vector<std::uint8_t> usable;
   std::map<std::string, std::vector<std::pair<std::uint8_t, std::uint8_t>>> maps;
@@ -25,11 +25,11 @@ struct wire_card {
   std::int64_t hang_limit_ms = 0;
   std::uint8_t on_leader_loss = 0;
 };
-constexpr auto troupe_fields(const wire_card*) {
-  return std::make_tuple(&wire_card::gpus, &wire_card::usable, &wire_card::maps,
-                         &wire_card::address, &wire_card::transport, &wire_card::window_messages,
-                         &wire_card::window_bytes, &wire_card::hang_limit_ms,
-                         &wire_card::on_leader_loss);
+constexpr auto troupe_fields(const wire_descriptor*) {
+  return std::make_tuple(&wire_descriptor::gpus, &wire_descriptor::usable, &wire_descriptor::maps,
+                         &wire_descriptor::address, &wire_descriptor::transport, &wire_descriptor::window_messages,
+                         &wire_descriptor::window_bytes, &wire_descriptor::hang_limit_ms,
+                         &wire_descriptor::on_leader_loss);
 }
 
 template <class Enum>
@@ -53,8 +53,8 @@ memory_place place_of_number(std::uint8_t number) {
 
 }  // namespace
 
-std::vector<std::byte> write_card(const node_card& card) {
-  wire_card out;
+std::vector<std::byte> write_card(const member_descriptor& card) {
+  wire_descriptor out;
   out.gpus = card.devices.gpus;
   for (const auto& place : card.devices.usable) out.usable.push_back(number_of(place));
   for (const auto& [name, map] : card.devices.maps) {
@@ -78,15 +78,15 @@ std::vector<std::byte> write_card(const node_card& card) {
   return bytes;
 }
 
-node_card read_card(std::span<const std::byte> bytes) {
+member_descriptor read_card(std::span<const std::byte> bytes) {
   if (bytes.size() > most_bytes)
     throw decode_error("a node's card has " + std::to_string(bytes.size()) + " bytes");
   decoder text(bytes, nullptr, nullptr);
-  auto in = text.get<wire_card>();
+  auto in = text.get<wire_descriptor>();
   text.expect_end();
   if (in.gpus > most_gpus)
     throw decode_error("a node's card claims " + std::to_string(in.gpus) + " GPUs");
-  node_card out;
+  member_descriptor out;
   out.devices.gpus = in.gpus;
   for (const auto number : in.usable) out.devices.usable.push_back(place_of_number(number));
   for (const auto& [name, map] : in.maps) {

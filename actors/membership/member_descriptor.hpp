@@ -12,17 +12,17 @@
 // what it has of devices, and the options that must be the same on all of them.
 namespace troupe::detail {
 
-struct node_card {
+struct member_descriptor {
   node_devices devices;
   std::vector<std::byte> address;  ///< its transport's
   job_rules rules{};               ///< what it takes for the job's
 };
 
 /// Throws invalid_argument when its device maps take more than a member's address may.
-std::vector<std::byte> write_card(const node_card& card);
+std::vector<std::byte> write_card(const member_descriptor& card);
 
 /// Throws decode_error. What it says of devices makes sense in itself, and perhaps not to others.
-node_card read_card(std::span<const std::byte> bytes);
+member_descriptor read_card(std::span<const std::byte> bytes);
 
 /// A member's names and devices. Throws decode_error.
 device_owner owner_of(const member& who);

@@ -19,7 +19,7 @@ std::chrono::nanoseconds interval_of(std::chrono::nanoseconds hang_limit) {
 }  // namespace
 
 membership::membership(membership_view start, rank_t self, membership_options options,
-                       membership_client& client)
+                       membership_callbacks& client)
     : view_(std::move(start)),
       self_(self),
       options_(options),
@@ -32,19 +32,19 @@ membership::membership(membership_view start, rank_t self, membership_options op
   for (const auto& [rank, who] : view_.members) heard_[rank] = awake_;
 }
 
-void membership::receive(rank_t from, const membership_note& note, clock::time_point now) {
+void membership::receive(rank_t from, const membership_message& message, clock::time_point now) {
   advance(now);
   if (role_ == role::ended || from == self_ || !peer(from) || !reachable(from)) return;
   heard_[from] = awake_;
   if (from == leader_) heard_leader_ = awake_;
-  std::visit([&](const auto& x) { take(from, x); }, note);
+  std::visit([&](const auto& x) { take(from, x); }, message);
 }
 
 void membership::lost(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why,
                       clock::time_point now) {
   advance(now);
   if (role_ == role::ended || rank == self_) return;
-  if (role_ == role::leader && drop_applicant(rank, incarnation, why.text)) return;
+  if (role_ == role::leader && drop_joiner(rank, incarnation, why.text)) return;
   const auto* who = peer(rank);
   if (!who || who->incarnation != incarnation || !reachable(rank)) return;
   lost_[rank] = {why.kind, cut_cause(why.text)};
@@ -80,8 +80,8 @@ std::vector<transport::rank_t> membership::peers(bool reached) const {
   return out;
 }
 
-void membership::tell(rank_t to, const membership_note& note) {
-  if (reachable(to)) client_.send(to, note);
+void membership::tell(rank_t to, const membership_message& message) {
+  if (reachable(to)) client_.send(to, message);
 }
 
 // M3: nothing more of `who` gets in here.

@@ -25,7 +25,7 @@ struct membership_options {
 };
 
 /// Who wants to be a member.
-struct application {
+struct join_request {
   std::optional<transport::rank_t> rank;  ///< none: any
   std::string name;
   std::vector<std::byte> address;
@@ -42,18 +42,18 @@ public:
   /// All members of `start` are connected, or are said to be lost afterwards. `client` must outlive
   /// the membership.
   membership(membership_view start, transport::rank_t self, membership_options options,
-             membership_client& client);
+             membership_callbacks& client);
 
   /// A note of the incarnation of `from` that this node is connected to.
-  void receive(transport::rank_t from, const membership_note& note, clock::time_point now);
+  void receive(transport::rank_t from, const membership_message& message, clock::time_point now);
 
-  /// The connection is lost, for ever. On the leader also: the applicant of that rank is gone.
+  /// The connection is lost, for ever. On the leader also: the joiner of that rank is gone.
   void lost(transport::rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why,
             clock::time_point now);
 
   /// Leader: takes an application up. Returns the member to be, who is welcomed or refused later,
   /// or why it cannot be: invalid_argument or rendezvous_error.
-  std::variant<member, fault> admit(const application& wish, clock::time_point now);
+  std::variant<member, fault> admit(const join_request& request, clock::time_point now);
 
   /// Asks to leave; `client.left` follows. All that was sent should have been acknowledged before:
   /// others take nothing more from here once they hear of it. A leader can only leave last:
@@ -86,7 +86,7 @@ private:
   const member* peer(rank_t rank) const;
   bool reachable(rank_t rank) const;
   std::vector<rank_t> peers(bool reached) const;
-  void tell(rank_t to, const membership_note& note);
+  void tell(rank_t to, const membership_message& message);
   void fence(const member& who, const std::string& cause);
   void fence_suspects(const std::vector<membership_change>& suspects);
   void take_up(membership_step step, std::uint32_t term, std::uint32_t attempt);
@@ -97,30 +97,30 @@ private:
   void advance(clock::time_point now);
 
   // Of a member: member.cpp.
-  void take(rank_t from, const notes::prepare& note);
-  void take(rank_t from, const notes::commit& note);
-  void take(rank_t from, const notes::ping& note);
-  void take(rank_t from, const notes::farewell& note);
-  void take(rank_t from, const notes::fenced& note);
+  void take(rank_t from, const membership_messages::prepare& message);
+  void take(rank_t from, const membership_messages::commit& message);
+  void take(rank_t from, const membership_messages::ping& message);
+  void take(rank_t from, const membership_messages::leave_notice& message);
+  void take(rank_t from, const membership_messages::fenced& message);
   void adopt(rank_t leader, std::uint32_t term);
   void confirm_leader();
-  notes::suspect loss_of(rank_t rank) const;
+  membership_messages::suspect loss_of(rank_t rank) const;
   void member_lost(rank_t rank);
   void tick_member();
 
   // Of the leader: leader.cpp.
-  void take(rank_t from, const notes::ready& note);
-  void take(rank_t from, const notes::suspect& note);
-  void take(rank_t from, const notes::leave& note);
-  void take(rank_t from, const notes::pong& note);
+  void take(rank_t from, const membership_messages::ready& message);
+  void take(rank_t from, const membership_messages::suspect& message);
+  void take(rank_t from, const membership_messages::leave& message);
+  void take(rank_t from, const membership_messages::pong& message);
   bool leaves(rank_t rank) const;
   bool removed(rank_t rank) const;
   bool awaited(rank_t rank) const;
   bool charge(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
   void accuse(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
-  bool drop_applicant(rank_t rank, std::uint64_t incarnation, const std::string& cause);
+  bool drop_joiner(rank_t rank, std::uint64_t incarnation, const std::string& cause);
   void refuse(const member& who, const std::string& cause);
-  std::string refusal_of(const application& wish, errc& code) const;
+  std::string refusal_of(const join_request& request, errc& code) const;
   std::uint64_t next_incarnation(rank_t rank) const;
   void leave_last();
   void start_step();
@@ -130,15 +130,15 @@ private:
   void tick_leader();
 
   // Of an election: election.cpp.
-  void take(rank_t from, const notes::seek& note);
-  void take(rank_t from, const notes::candidate& note);
-  void take(rank_t from, const notes::follow& note);
+  void take(rank_t from, const membership_messages::seek& message);
+  void take(rank_t from, const membership_messages::candidate& message);
+  void take(rank_t from, const membership_messages::follow& message);
   void leader_lost();
   void look_for_leader();
   void stand();
   void canvass(rank_t rank);
   void pledge(rank_t candidate, std::uint32_t term);
-  void note_charges(rank_t accuser, const std::vector<notes::suspect>& lost);
+  void record_charges(rank_t accuser, const std::vector<membership_messages::suspect>& lost);
   void count_followers();
   void win();
   std::string cause_of_loss(rank_t rank) const;
@@ -148,7 +148,7 @@ private:
   membership_view view_;
   const rank_t self_;
   const membership_options options_;
-  membership_client& client_;
+  membership_callbacks& client_;
 
   role role_;
   std::uint32_t term_;    // the highest that this node follows
@@ -177,7 +177,7 @@ private:
   std::set<rank_t> followers_;
   struct accusation {
     rank_t accuser;
-    notes::suspect what;
+    membership_messages::suspect what;
   };
   std::map<rank_t, accusation> charges_;  // for when this node leads
 

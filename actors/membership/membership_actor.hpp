@@ -19,13 +19,13 @@ struct membership_work {
 };
 
 /// One at a time, in the order in which it came.
-using membership_actor = caf::typed_actor<caf::reacts_to<membership_work>>;
+using membership_handle = caf::typed_actor<caf::reacts_to<membership_work>>;
 
 /// What a node does as the membership decides.
-class membership_duties {
+class membership_actions {
 public:
-  virtual ~membership_duties() = default;
-  virtual void send_note(transport::rank_t to, const membership_note& note) noexcept = 0;
+  virtual ~membership_actions() = default;
+  virtual void send_membership_message(transport::rank_t to, const membership_message& message) noexcept = 0;
   virtual void fence(const member& who, const fault& why) noexcept = 0;
   /// Throws transport_error.
   virtual void connect(const member& who) = 0;
@@ -36,14 +36,14 @@ public:
 
 /// What becomes of an application: called once, on a thread of the node, with the view in which the
 /// newcomer is a member, or with why it is none.
-using admission = std::function<void(const membership_view*, const fault&)>;
+using join_reply = std::function<void(const membership_view*, const fault&)>;
 
 /// Runs a node's membership in an actor: notes, losses and time come in as messages, so that one
 /// thing is decided after the other. Public functions are for any thread.
-class membership_host final : private membership_client {
+class membership_actor final : private membership_callbacks {
 public:
-  membership_host(membership_view start, transport::rank_t self, const membership_options& options,
-                  engine& driver, membership_duties& node);
+  membership_actor(membership_view start, transport::rank_t self, const membership_options& options,
+                  engine& driver, membership_actions& node);
 
   /// Makes the actor; from now on things are decided.
   void open(caf::actor_system& system);
@@ -55,9 +55,9 @@ public:
   void abandon();
 
   /// A note of that incarnation; one of another than it is connected to is ignored.
-  void receive(transport::rank_t from, std::uint64_t incarnation, membership_note&& note);
+  void receive(transport::rank_t from, std::uint64_t incarnation, membership_message&& message);
   void lost(transport::rank_t rank, const transport::peer_loss& why);
-  void admit(application&& wish, admission&& then);
+  void admit(join_request&& request, join_reply&& then);
 
   /// `then` hears once this node has left, or why it cannot.
   void leave(std::function<void(const fault*)> then);
@@ -66,7 +66,7 @@ public:
   clock::time_point run_timer(clock::time_point now);
 
 private:
-  void send(transport::rank_t to, const membership_note& note) override;
+  void send(transport::rank_t to, const membership_message& message) override;
   void fence(const member& who, const fault& why) override;
   void connect(const member& who) override;
   void apply(const std::vector<membership_change>& changes, const membership_view& view) override;
@@ -80,20 +80,20 @@ private:
   void answer(const member& who, const membership_view* view, const fault& why);
 
   engine& engine_;
-  membership_duties& node_;
+  membership_actions& node_;
   membership membership_;  // the actor's
-  membership_actor actor_;
+  membership_handle actor_;
   std::atomic<clock::rep> due_{never.time_since_epoch().count()};
 
   std::mutex mutex_;
   std::map<transport::rank_t, std::uint64_t> connected_;  // incarnations
 
   // The actor's.
-  std::map<std::pair<transport::rank_t, std::uint64_t>, admission> admissions_;
+  std::map<std::pair<transport::rank_t, std::uint64_t>, join_reply> join_replies_;
   struct {
     std::string name;
-    admission then;
-  } applicant_;  // being taken up
+    join_reply then;
+  } joiner_;  // being taken up
   std::function<void(const fault*)> leaving_;
   std::vector<member> unreachable_;
 };

@@ -9,12 +9,12 @@ namespace troupe {
 
 /// What a membership wants done. Called inside of its functions, on their thread; an implementation
 /// does not throw and does not call the membership back.
-class membership_client {
+class membership_callbacks {
 public:
-  virtual ~membership_client() = default;
+  virtual ~membership_callbacks() = default;
 
   /// To a peer that is neither lost nor fenced.
-  virtual void send(transport::rank_t to, const membership_note& note) = 0;
+  virtual void send(transport::rank_t to, const membership_message& message) = 0;
 
   /// From now on nothing of this incarnation is taken in: ends the connection (what was sent to it
   /// before still goes out, if it can), and all that waits for it fails with `why`. What it holds

@@ -10,7 +10,7 @@
 
 // What the nodes of a job say to each other about who belongs to it. docs/membership.md tells how
 // they work together.
-namespace troupe::notes {
+namespace troupe::membership_messages {
 
 /// Leader to all: fence whom `step` removes and the suspects, connect to those that join.
 struct prepare {
@@ -52,9 +52,9 @@ struct leave {
 };
 
 /// Leader to one that has left: it is done.
-struct farewell {
+struct leave_notice {
   std::uint32_t epoch = 0;
-  friend bool operator==(const farewell&, const farewell&) = default;
+  friend bool operator==(const leave_notice&, const leave_notice&) = default;
 };
 
 /// Leader to one that it fences: you are out.
@@ -100,8 +100,8 @@ struct follow {
 
 namespace troupe {
 
-using membership_note = std::variant<notes::prepare, notes::ready, notes::commit, notes::suspect,
-                                     notes::leave, notes::farewell, notes::fenced, notes::ping,
-                                     notes::pong, notes::seek, notes::candidate, notes::follow>;
+using membership_message = std::variant<membership_messages::prepare, membership_messages::ready, membership_messages::commit, membership_messages::suspect,
+                                     membership_messages::leave, membership_messages::leave_notice, membership_messages::fenced, membership_messages::ping,
+                                     membership_messages::pong, membership_messages::seek, membership_messages::candidate, membership_messages::follow>;
 
 }  // namespace troupe

@@ -21,7 +21,7 @@ constexpr auto troupe_fields(const membership_view*) {
                          &membership_view::members, &membership_view::gone);
 }
 
-namespace notes {
+namespace membership_messages {
 
 constexpr auto troupe_fields(const prepare*) {
   return std::make_tuple(&prepare::term, &prepare::attempt, &prepare::step, &prepare::suspects);
@@ -36,7 +36,7 @@ constexpr auto troupe_fields(const suspect*) {
   return std::make_tuple(&suspect::rank, &suspect::incarnation, &suspect::kind, &suspect::cause);
 }
 constexpr auto troupe_fields(const leave*) { return std::make_tuple(); }
-constexpr auto troupe_fields(const farewell*) { return std::make_tuple(&farewell::epoch); }
+constexpr auto troupe_fields(const leave_notice*) { return std::make_tuple(&leave_notice::epoch); }
 constexpr auto troupe_fields(const fenced*) {
   return std::make_tuple(&fenced::epoch, &fenced::cause);
 }
@@ -77,16 +77,16 @@ struct checker {
       (*this)(change.cause, max_cause);
     }
   }
-  void operator()(const notes::prepare& x) const {
+  void operator()(const membership_messages::prepare& x) const {
     (*this)(x.step.changes);
     (*this)(x.suspects);
   }
-  void operator()(const notes::suspect& x) const {
+  void operator()(const membership_messages::suspect& x) const {
     if (x.kind > transport::loss_kind::broken) throw Error("a loss of unknown kind");
     (*this)(x.cause, max_cause);
   }
-  void operator()(const notes::fenced& x) const { (*this)(x.cause, max_cause); }
-  void operator()(const notes::follow& x) const {
+  void operator()(const membership_messages::fenced& x) const { (*this)(x.cause, max_cause); }
+  void operator()(const membership_messages::follow& x) const {
     for (const auto& lost : x.lost) (*this)(lost);
   }
   void operator()(const membership_view& view) const {
@@ -110,15 +110,15 @@ std::string cut_cause(std::string text) {
   return text;
 }
 
-void write_note(encoder& out, const membership_note& note) {
-  std::visit(checker<encode_error>(), note);
-  out.put(note);
+void write_message(encoder& out, const membership_message& message) {
+  std::visit(checker<encode_error>(), message);
+  out.put(message);
 }
 
-membership_note read_note(decoder& in) {
-  auto note = in.get<membership_note>();
-  std::visit(checker<decode_error>(), note);
-  return note;
+membership_message read_message(decoder& in) {
+  auto message = in.get<membership_message>();
+  std::visit(checker<decode_error>(), message);
+  return message;
 }
 
 void write_view(encoder& out, const membership_view& view) {

@@ -18,11 +18,11 @@ inline constexpr std::size_t max_member_address = 64 * 1024;
 std::string cut_cause(std::string text);
 
 /// Throws encode_error.
-void write_note(encoder& out, const membership_note& note);
+void write_message(encoder& out, const membership_message& message);
 
 /// Throws decode_error for what no node writes. Does not check that a note makes sense: membership
 /// ignores those that do not.
-membership_note read_note(decoder& in);
+membership_message read_message(decoder& in);
 
 /// A view, for a newcomer. Throws as above.
 void write_view(encoder& out, const membership_view& view);

@@ -7,19 +7,19 @@ namespace troupe {
 
 using transport::virtual_net::mix;
 
-served_calls::~served_calls() { delete recent_.load(); }
+active_calls::~active_calls() { delete recent_.load(); }
 
 // Mixing is one to one: no two requests of a node have the same mark.
-std::uint64_t served_calls::mark_of(const served_call& call) noexcept {
+std::uint64_t active_calls::mark_of(const active_call& call) noexcept {
   return mix(call.request ^ mix(mix(call.from->incarnation) + call.from->rank()));
 }
 
 // Requests that wait at the same time differ in their lower half (see request_table).
-std::size_t served_calls::place_of(const served_call& call) noexcept {
+std::size_t active_calls::place_of(const active_call& call) noexcept {
   return (call.request + 977 * std::size_t{call.from->rank()}) % std::tuple_size_v<marks>;
 }
 
-std::shared_ptr<detail::future_core> served_calls::cancel(const served_call& call) {
+std::shared_ptr<detail::future_core> active_calls::cancel(const active_call& call) {
   const std::lock_guard guard(mutex_);
   auto* recent = recent_.load(std::memory_order_relaxed);
   if (!recent) recent_.store(recent = new marks{}, std::memory_order_release);
@@ -29,7 +29,7 @@ std::shared_ptr<detail::future_core> served_calls::cancel(const served_call& cal
   return place->second.answer.lock();
 }
 
-bool served_calls::cancelled(const served_call& call) const noexcept {
+bool active_calls::cancelled(const active_call& call) const noexcept {
   if (!recent_.load(std::memory_order_acquire)) return false;
   if (remembers(call)) return true;
   const std::lock_guard guard(mutex_);
@@ -37,24 +37,24 @@ bool served_calls::cancelled(const served_call& call) const noexcept {
   return place != waiting_.end() && place->second.cancelled;
 }
 
-bool served_calls::add(const served_call& call,
+bool active_calls::add(const active_call& call,
                        const std::shared_ptr<detail::future_core>& answer) {
   const std::lock_guard guard(mutex_);
   return !(waiting_[call] = {answer, remembers(call)}).cancelled;
 }
 
-void served_calls::remove(const served_call& call) noexcept {
+void active_calls::remove(const active_call& call) noexcept {
   const std::lock_guard guard(mutex_);
   waiting_.erase(call);
 }
 
-std::size_t served_calls::size() const {
+std::size_t active_calls::size() const {
   const std::lock_guard guard(mutex_);
   return waiting_.size();
 }
 
 bool call_cancelled() noexcept {
-  const auto call = current_served_call();
+  const auto call = current_active_call();
   auto* node = current_node();
   return call && node && node->actors().served().cancelled(call);
 }

@@ -22,29 +22,29 @@ class future_core;
 /// Of cancelled calls the latest 4,096 of a caller are remembered, a few less when many callers
 /// cancel, in room that is fixed: so a call that has yet to begin, or has not come yet, is found,
 /// and what comes after the end or was never asked for does no harm.
-class served_calls {
+class active_calls {
 public:
-  served_calls() = default;
-  ~served_calls();
-  served_calls(const served_calls&) = delete;
-  served_calls& operator=(const served_calls&) = delete;
+  active_calls() = default;
+  ~active_calls();
+  active_calls(const active_calls&) = delete;
+  active_calls& operator=(const active_calls&) = delete;
 
   /// Its caller has given it up. Returns where its answer is to come from; nullptr when that is not
   /// known, or has been told before.
-  std::shared_ptr<detail::future_core> cancel(const served_call& call);
+  std::shared_ptr<detail::future_core> cancel(const active_call& call);
 
   /// Has one that begins now been cancelled? Hot path: one load while nothing ever was.
-  bool remembers(const served_call& call) const noexcept {
+  bool remembers(const active_call& call) const noexcept {
     const auto* recent = recent_.load(std::memory_order_acquire);
     return recent && (*recent)[place_of(call)].load(std::memory_order_acquire) == mark_of(call);
   }
 
   /// The same of one that runs.
-  bool cancelled(const served_call& call) const noexcept;
+  bool cancelled(const active_call& call) const noexcept;
 
   /// Its answer comes from `answer`, later. False when it has been cancelled already.
-  bool add(const served_call& call, const std::shared_ptr<detail::future_core>& answer);
-  void remove(const served_call& call) noexcept;
+  bool add(const active_call& call, const std::shared_ptr<detail::future_core>& answer);
+  void remove(const active_call& call) noexcept;
 
   /// Those whose answer comes later.
   std::size_t size() const;
@@ -57,17 +57,17 @@ private:
     bool cancelled = false;
   };
   struct hash {
-    std::size_t operator()(const served_call& call) const noexcept {
+    std::size_t operator()(const active_call& call) const noexcept {
       return static_cast<std::size_t>(mark_of(call));
     }
   };
 
-  static std::uint64_t mark_of(const served_call& call) noexcept;
-  static std::size_t place_of(const served_call& call) noexcept;
+  static std::uint64_t mark_of(const active_call& call) noexcept;
+  static std::size_t place_of(const active_call& call) noexcept;
 
   std::atomic<marks*> recent_{nullptr};  // made when something is cancelled for the first time
   mutable std::mutex mutex_;
-  std::unordered_map<served_call, entry, hash> waiting_;
+  std::unordered_map<active_call, entry, hash> waiting_;
 };
 
 }  // namespace troupe

@@ -8,7 +8,7 @@ namespace troupe {
 
 /// Who hears from a node's transport, which is made before the node: to belong to a job it must say
 /// where it can be reached. Nothing is heard before `attach`, since nobody calls `progress`.
-class late_parts final : public transport::sink, public transport::payload_pool {
+class deferred_sink final : public transport::sink, public transport::payload_pool {
 public:
   void attach(transport::sink& to, transport::payload_pool& pool) noexcept {
     to_ = &to;

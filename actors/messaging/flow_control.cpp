@@ -70,11 +70,11 @@ void flow_control::wake(const peer* whom) noexcept {
     if (!whom || one->at == whom) engine_.finish(one->woken);
 }
 
-void flow_control::wait_for_room(peer& to, std::int64_t bytes, const patience& how) {
+void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& how) {
   // Who found it full may have made others find it full for a moment.
   if (to.out.waiting.load() > 0) wake(&to);
   // What may not block, a timer's message say, goes, and later ones wait for it.
-  if (how.overdraws || (how.wait && !engine::may_block())) {
+  if (how.exceeds_window || (how.wait && !engine::may_block())) {
     to.out.messages.fetch_sub(1);
     to.out.bytes.fetch_sub(bytes);
     return;

@@ -11,11 +11,11 @@
 namespace troupe {
 
 /// How a sender takes it when the receiver's window is full.
-struct patience {
+struct send_wait {
   bool wait = true;                    ///< else overloaded_error at once
   clock::time_point deadline = never;  ///< rpc_timeout then
   std::chrono::milliseconds limit{0};  ///< as the error says it
-  bool overdraws = false;              ///< goes at once, and later ones wait for the room
+  bool exceeds_window = false;              ///< goes at once, and later ones wait for the room
 };
 
 /// Keeps a slow receiver from being flooded: what has been sent to a node and not been taken up
@@ -47,7 +47,7 @@ public:
 
   /// Takes room for a message of `bytes`. Hot path: two additions. Throws overloaded_error,
   /// rpc_timeout, peer_lost and not_initialized.
-  void take(peer& to, std::size_t bytes, const patience& how) {
+  void take(peer& to, std::size_t bytes, const send_wait& how) {
     if (unlimited_ || to.rank() == self_) return;
     const auto size = static_cast<std::int64_t>(bytes);
     if (!try_take(to, size)) wait_for_room(to, size, how);
@@ -94,7 +94,7 @@ private:
   }
 
   void add(peer& to, std::int64_t messages, std::int64_t bytes) noexcept;
-  void wait_for_room(peer& to, std::int64_t bytes, const patience& how);
+  void wait_for_room(peer& to, std::int64_t bytes, const send_wait& how);
   bool enter(waiter& me, std::int64_t bytes);
   void leave(waiter& me) noexcept;
   void wake(const peer* whom) noexcept;

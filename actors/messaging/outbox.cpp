@@ -26,7 +26,7 @@ std::size_t size_of(const sealed_envelope& sealed) noexcept {
 
 }  // namespace
 
-letter::letter(handle_translator* handles) {
+message_builder::message_builder(handle_translator* handles) {
   if (local.closed) {
     own_ = std::make_unique<encoder>(nullptr, nullptr);
     body_ = own_.get();
@@ -38,15 +38,15 @@ letter::letter(handle_translator* handles) {
   body_->reset(&tensors_, handles);
 }
 
-letter::~letter() {
+message_builder::~message_builder() {
   if (own_) return;
   --local.used;
   // A rare large body shall not stay for ever.
   if (body_->bytes().capacity() > (std::size_t{1} << 20)) body_->take();
 }
 
-void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* text,
-                const fault* why, const patience& how) {
+void outbox::send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
+                const fault* why, const send_wait& how) {
   const bool counted = counts_at_shutdown(header);
   header.job = self_.job;
   header.incarnation = self_.incarnation;
@@ -58,8 +58,8 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
   std::span<const std::byte> body;
   if (text) {
     body = text->body().bytes();
-    header.goes_back |= header.kind == envelope_kind::response;
-    text->tensors().go_by(header.goes_back ? to.devices.answers : to.devices.calls);
+    header.uses_reply_route |= header.kind == envelope_kind::response;
+    text->tensors().go_by(header.uses_reply_route ? to.devices.answers : to.devices.calls);
   }
   auto sealed = seal(header, body, text ? &text->tensors() : nullptr, why);
   const bool windowed =
@@ -73,7 +73,7 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
     if (to.rank() == self_.rank)
       send_to_self(std::move(sealed));
     else if (net_->send(to.rank(), order, std::move(sealed.bytes), std::move(sealed.payloads)))
-      engine_.nudge();
+      engine_.wake_network();
   } catch (...) {
     if (counted) to.counted_sent.fetch_sub(1, std::memory_order_acq_rel);
     if (windowed) flow_.put_back(to, size);
@@ -82,7 +82,7 @@ void mail::send(peer& to, std::uint64_t order, envelope_header header, letter* t
 }
 
 // A node talks to itself by value, like to any other.
-void mail::send_to_self(sealed_envelope&& sealed) {
+void outbox::send_to_self(sealed_envelope&& sealed) {
   transport::incoming_message message;
   message.from = self_.rank;
   message.envelope = std::move(sealed.bytes);
@@ -96,7 +96,7 @@ void mail::send_to_self(sealed_envelope&& sealed) {
   engine_.deliver_locally(std::move(message));
 }
 
-void mail::send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
+void outbox::send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
                       bool read) noexcept {
   try {
     envelope_header header;

@@ -29,12 +29,12 @@ struct node_identity {
 
 /// Where bodies are written before they are sent: the thread's own buffer, so that a small message
 /// allocates nothing. Nests.
-class letter {
+class message_builder {
 public:
-  explicit letter(handle_translator* handles);
-  ~letter();
-  letter(const letter&) = delete;
-  letter& operator=(const letter&) = delete;
+  explicit message_builder(handle_translator* handles);
+  ~message_builder();
+  message_builder(const message_builder&) = delete;
+  message_builder& operator=(const message_builder&) = delete;
 
   encoder& body() noexcept { return *body_; }
   tensor_writer& tensors() noexcept { return tensors_; }
@@ -48,9 +48,9 @@ private:
 /// Puts envelopes around what is to be sent and hands them to the network, or to the node itself.
 /// Thread-safe. Hot path: for a small message neither an allocation nor a lock beyond the
 /// transport's.
-class mail {
+class outbox {
 public:
-  mail(node_identity self, engine& driver, flow_control& flow)
+  outbox(node_identity self, engine& driver, flow_control& flow)
       : self_(self), engine_(driver), flow_(flow) {}
 
   void attach(transport::transport& net, transport::payload_pool& pool) noexcept {
@@ -62,8 +62,8 @@ public:
   /// in. Messages of one non-zero `order` arrive in order. A call or a message for an actor waits
   /// for room in the receiver's window, as `how` says. Tensors go by the device maps between the
   /// two. Throws peer_lost, encode_error, transport_error, and what `flow_control::take` throws.
-  void send(peer& to, std::uint64_t order, envelope_header header, letter* text,
-            const fault* why = nullptr, const patience& how = {});
+  void send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
+            const fault* why = nullptr, const send_wait& how = {});
 
   /// Tells whoever asked that it failed; `read`: the arguments have been read. Never throws: a lost
   /// peer needs no answer.

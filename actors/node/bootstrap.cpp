@@ -41,21 +41,21 @@ node_core::node_core(const node_identity& identity, const membership_view& start
       operators_(options.operators),
       on_leaked_rref_(options.on_leaked_rref) {
   engine_ = make_engine(*this);
-  remoting_ = std::make_shared<remoting>(identity_, engine_, table_, options);
-  remoting_->set_recorder(detail::make_recorder(*this));
+  remote_actors_ = std::make_shared<remote_actors>(identity_, engine_, table_, options);
+  remote_actors_->set_interceptor(detail::make_interceptor(*this));
   for (const auto& [rank, who] : start.members) add_peer(who);
   joined_ = start.epoch;
-  remoting_->out().set_epoch(start.epoch);
+  remote_actors_->out().set_epoch(start.epoch);
   applied_ = start.epoch;
   self_ = peers_.find(identity_.rank);
-  quiescence_ = std::make_unique<quiescence>(remoting_->out(), *engine_, peers_);
-  quiescence_->members_changed(start.leader);
+  termination_ = std::make_unique<termination_detection>(remote_actors_->out(), *engine_, peers_);
+  termination_->members_changed(start.leader);
   leader_ = start.leader;
   membership_options rules;
   rules.hang_limit = options.hang_limit;
   rules.elects = options.on_leader_loss == leader_loss::elect;
-  membership_ = std::make_unique<membership_host>(start, identity_.rank, rules, *engine_,
-                                                  static_cast<membership_duties&>(*this));
+  membership_ = std::make_unique<membership_actor>(start, identity_.rank, rules, *engine_,
+                                                  static_cast<membership_actions&>(*this));
 }
 
 std::shared_ptr<node_core> node_core::make(const node_identity& self, const membership_view& start,
@@ -63,7 +63,7 @@ std::shared_ptr<node_core> node_core::make(const node_identity& self, const memb
                                            const engine_maker& make_engine) {
   std::shared_ptr<node_core> core{new node_core(self, start, options, make_engine),
                                   &node_core::destroy};
-  core->remoting_->rrefs().attach(core);
+  core->remote_actors_->rrefs().attach(core);
   return core;
 }
 
@@ -143,7 +143,7 @@ transport::ucx_options founders_network(const transport::pre_roster& known,
 
 std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
                                                const transport::job_secret& secret,
-                                               const rpc_options& options, late_parts& parts) {
+                                               const rpc_options& options, deferred_sink& parts) {
   ucx.trusted_network = trusts_network(options);
   if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
   ucx.keepalive = options.keepalive;
@@ -189,7 +189,7 @@ std::shared_ptr<node_core> node_core::join(const rpc_options& options,
 
 std::shared_ptr<node_core> node_core::found(const rpc_options& options,
                                             const detail::device_directory& here) {
-  auto parts = std::make_unique<late_parts>();
+  auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
   auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
     // Only here: whatever is wrong with the maps, which are about others, these hear of it.
@@ -230,7 +230,7 @@ std::shared_ptr<node_core> node_core::found(const rpc_options& options,
 std::shared_ptr<node_core> node_core::join_running(const rpc_options& options,
                                                    const detail::device_directory& here) {
   const auto devices = detail::read_device_options(options, here);
-  auto parts = std::make_unique<late_parts>();
+  auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
   const auto meet = meeting_of(options);
   std::size_t open = 0;
@@ -287,11 +287,11 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
         throw invalid_argument("two workers are called '" + name + "'");
   }
   membership_view start;
-  std::vector<std::unique_ptr<late_parts>> parts;
+  std::vector<std::unique_ptr<deferred_sink>> parts;
   std::vector<std::unique_ptr<transport::transport>> nets;
   for (const auto& name : names) {
     const auto rank = static_cast<transport::rank_t>(nets.size());
-    parts.push_back(std::make_unique<late_parts>());
+    parts.push_back(std::make_unique<deferred_sink>());
     nets.push_back(transport::make_loopback_transport(network, rank, *parts.back(), *parts.back()));
     start.members[rank] = {
         rank, 1, name,
@@ -306,7 +306,7 @@ std::vector<std::shared_ptr<node_core>> node_core::join_loopback(
   return cores;
 }
 
-void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<late_parts> parts,
+void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<deferred_sink> parts,
                      const membership_view& start) {
   parts->attach(engine_->as_sink(), *pool_);
   parts_ = std::move(parts);
@@ -322,10 +322,10 @@ void node_core::open(std::unique_ptr<transport::transport> net, std::unique_ptr<
       unreachable.emplace_back(rank, e.what());
     }
   }
-  remoting_->out().attach(*net_, *pool_);
-  host_ = std::make_unique<caf_host>(remoting_, identity_);
+  remote_actors_->out().attach(*net_, *pool_);
+  host_ = std::make_unique<caf_host>(remote_actors_, identity_);
   timed_ = host_.get();
-  remoting_->attach(host_->system());
+  remote_actors_->attach(host_->system());
   membership_->open(host_->system());
   caf_host::let_go_of_logger();
   // Only now: messages may be waiting already.

@@ -26,27 +26,27 @@ void node_core::add_peer(const member& who) {
                                         caf_host::id_of(identity_.job, who.incarnation, who.rank),
                                         detail::devices_between(own_devices_, owner)),
                  names);
-  remoting_->flow()->open(added);
+  remote_actors_->flow()->open(added);
 }
 
 void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& why) {
-  if (parting_ || quiescence_->decided())
-    quiescence_->has_left(rank);
+  if (parting_ || termination_->decided())
+    termination_->has_left(rank);
   else
     membership_->lost(rank, {why.kind, transport::with_descriptor_shortage(why.text)});
 }
 
-void node_core::send_note(transport::rank_t to, const membership_note& note) noexcept {
+void node_core::send_membership_message(transport::rank_t to, const membership_message& note) noexcept {
   auto* there = peers_.find(to);
   if (!there) return;
-  gate::pass pass(remoting_->entrance());
+  gate::pass pass(remote_actors_->entrance());
   if (!pass) return;
   try {
-    letter text(nullptr);
-    write_note(text.body(), note);
+    message_builder text(nullptr);
+    write_message(text.body(), note);
     envelope_header header;
     header.target = membership_channel;
-    remoting_->out().send(*there, 0, header, &text);
+    remote_actors_->out().send(*there, 0, header, &text);
   } catch (const error& e) {
     // Its connection is broken: the transport says so as well.
     log().debug("{}: a note to {} was not sent: {}", self().name, there->info.name, e.what());
@@ -65,11 +65,11 @@ void node_core::fence(const member& who, const fault& why) noexcept {
 // Nothing of it is taken from now on, and nobody waits for it.
 void node_core::fence(peer& whom, const std::string& cause) {
   if (!peers_.fence(whom, cause)) return;
-  remoting_->flow()->give_up(&whom);
+  remote_actors_->flow()->give_up(&whom);
   // Before those who wait hear of it: they may go on to the shutdown.
   const bool shutting_down = waits_for_the_end_;
   whom.losses.lost = true;
-  const auto failed = remoting_->fail_requests(whom);
+  const auto failed = remote_actors_->fail_requests(whom);
   whom.losses.requests = failed.all;
   if (shutting_down) whom.losses.promised = failed.of_program;
   // A peer that has nothing left to do for this node may well go.
@@ -78,26 +78,26 @@ void node_core::fence(peer& whom, const std::string& cause) {
 }
 
 // What it held is dropped, and who watches it is told.
-void node_core::bury(peer& whom) {
-  if (peers_.bury(whom)) remoting_->bury(whom);
+void node_core::evict(peer& whom) {
+  if (peers_.evict(whom)) remote_actors_->evict(whom);
 }
 
 void node_core::apply(const std::vector<membership_change>& changes,
                       const membership_view& view) noexcept {
   // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
-  remoting_->out().set_epoch(view.epoch);
+  remote_actors_->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
     if (!change.removes()) {
       add_peer(change.who);
     } else if (auto* whom = peers_.find(change.who.rank, change.who.incarnation)) {
       if (change.what == membership_change::kind::left) whom->losses.lost = false;
-      bury(*whom);
+      evict(*whom);
     }
   }
   applied_ = view.epoch;
   leader_ = view.leader;
   look_again_at_early();
-  quiescence_->members_changed(view.leader);
+  termination_->members_changed(view.leader);
   tell_watchers(changes, view.epoch);
 }
 
@@ -135,23 +135,23 @@ void node_core::job_ended(const fault& why) noexcept {
   }
   open_ = false;
   log().error("{}: {}", self().name, why.text);
-  remoting_->fail_others(why);
+  remote_actors_->fail_others(why);
   for (auto* one : peers_.all()) {
     if (one->rank() == identity_.rank) continue;
     fence(*one, why.text);
     net_->close_peer(one->rank(), false);
-    bury(*one);
+    evict(*one);
   }
-  quiescence_->leader_lost();
+  termination_->leader_lost();
 }
 
 // What is wrong with the rules or the device maps between a newcomer and the members, on either
 // side.
-std::string node_core::problem_of(const application& wish) const {
-  const member newcomer{wish.rank.value_or(0), 0, wish.name, wish.address};
+std::string node_core::problem_of(const join_request& request) const {
+  const member newcomer{request.rank.value_or(0), 0, request.name, request.address};
   const member us{identity_.rank, 0, self().name, {}};
   if (auto problem = detail::rules_problem(describe(us), rules_, describe(newcomer),
-                                           detail::read_card(wish.address).rules);
+                                           detail::read_card(request.address).rules);
       !problem.empty())
     return problem;
   const auto owner = detail::owner_of(newcomer);
@@ -166,20 +166,20 @@ std::string node_core::problem_of(const application& wish) const {
   return "";
 }
 
-void node_core::admit(application&& wish, admission&& then) {
+void node_core::admit(join_request&& request, join_reply&& then) {
   fault why;
   why.code = errc::rendezvous_error;
   try {
-    why.text = problem_of(wish);
+    why.text = problem_of(request);
   } catch (const decode_error& e) {
-    why.text = "the card of '" + wish.name + "' cannot be read: " + e.fault().text;
+    why.text = "the card of '" + request.name + "' cannot be read: " + e.fault().text;
   }
   if (!why.text.empty()) {
-    log().warn("{} does not let '{}' in: {}", self().name, wish.name, why.text);
+    log().warn("{} does not let '{}' in: {}", self().name, request.name, why.text);
     then(nullptr, why);
     return;
   }
-  membership_->admit(std::move(wish), std::move(then));
+  membership_->admit(std::move(request), std::move(then));
 }
 
 // Ranks that nobody has had are given once, whatever becomes of those who ask for them.
@@ -197,7 +197,7 @@ std::uint32_t node_core::reserve_rank(std::optional<std::uint32_t> wanted) {
 void node_core::let_in(std::uint32_t rank, const std::string& name,
                        std::vector<std::byte>&& address,
                        std::function<void(transport::door_answer&&)> then) {
-  if (quiescence_->decided()) {
+  if (termination_->decided()) {
     then({"the job is over", rank, 0, {}});
     return;
   }

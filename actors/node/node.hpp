@@ -410,7 +410,7 @@ private:
     auto state = std::make_shared<detail::call_state<Answer>>(core(), callee, name,
                                                               detail::options_in(args...));
     state->sent_as(core().call(callee, hash, name, state, detail::options_in(args...),
-                               [&](encoder& out, border& handles) {
+                               [&](encoder& out, handle_scope& handles) {
                                  detail::write_arguments<Wire>(out, handles, args...);
                                }));
     return future<Answer>(std::move(state));

@@ -37,14 +37,14 @@ void node_core::check_open() const {
 
 std::uint64_t node_core::call(peer& to, std::uint64_t hash, std::string_view name,
                               const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                              function_ref<void(encoder&, border&)> write) {
+                              function_ref<void(encoder&, handle_scope&)> write) {
   try {
     check_open();
-    gate::pass pass(remoting_->entrance());
+    gate::pass pass(remote_actors_->entrance());
     if (!pass) throw not_initialized("the node has been shut down");
-    border handles(*remoting_, to);
-    letter text(&handles);
-    detail::recording context(*remoting_, detail::current_context(), to, text);
+    handle_scope handles(*remote_actors_, to);
+    message_builder text(&handles);
+    detail::context_header context(*remote_actors_, detail::current_context(), to, text);
     write(text.body(), handles);
     const auto request = send_call(to, hash, name, sink, how, text, handles, context);
     if (request != 0) handles.sent();
@@ -60,20 +60,20 @@ std::uint64_t node_core::call(peer& to, std::uint64_t hash, std::string_view nam
 
 std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_view name,
                                    const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                                   letter& text, const border& handles,
-                                   detail::recording& context) {
+                                   message_builder& text, const handle_scope& handles,
+                                   detail::context_header& context) {
   envelope_header header;
   header.kind = envelope_kind::call;
   header.urgent = how.urgent;
-  header.goes_back = how.goes_back;
+  header.uses_reply_route = how.uses_reply_route;
   header.target = hash;
   context.finish(header);
-  if (!context) remoting_->lost().check_request(*remoting_, to, name, text.tensors());
-  if (sink == detail::nobody()) {
+  if (!context) remote_actors_->lost().check_request(*remote_actors_, to, name, text.tensors());
+  if (sink == detail::no_reply_sink()) {
     if (handles.holds_any())
       throw invalid_argument("what nobody waits for can carry no handles and no references");
-    const patience until{how.wait && remoting_->senders_wait(), never, {}, how.overdraws};
-    remoting_->out().send(to, 0, header, &text, nullptr, until);
+    const send_wait until{how.wait && remote_actors_->senders_wait(), never, {}, how.exceeds_window};
+    remote_actors_->out().send(to, 0, header, &text, nullptr, until);
     context.sent();
     return 0;
   }
@@ -87,19 +87,19 @@ std::uint64_t node_core::send_call(peer& to, std::uint64_t hash, std::string_vie
   detail::caller_range range(pending.sink, how.sync);
   range.ask(header);
   pending.limit = how.limit.count() < 0 ? rpc_timeout() : how.limit;
-  patience until{how.wait && remoting_->senders_wait(), never, pending.limit, how.overdraws};
+  send_wait until{how.wait && remote_actors_->senders_wait(), never, pending.limit, how.exceeds_window};
   if (until.limit.count() > 0) pending.deadline = until.deadline = deadline_after(until.limit);
   header.limit = limit_in(until.limit);
-  header.request = remoting_->expect(std::move(pending));
+  header.request = remote_actors_->expect(std::move(pending));
   try {
     range.begin(name, self().name, to.info.name,
                 detail::range_number(identity_.rank, header.request));
-    remoting_->out().send(to, 0, header, &text, nullptr, until);
+    remote_actors_->out().send(to, 0, header, &text, nullptr, until);
     context.sent();
     return header.request;
   } catch (...) {
     // Unless somebody else has answered it already.
-    if (remoting_->requests().take(header.request, to.rank())) throw;
+    if (remote_actors_->requests().take(header.request, to.rank())) throw;
     return 0;
   }
 }
@@ -176,9 +176,9 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
     if (header.job != identity_.job) throw decode_error("a message of another job");
     if (header.kind == envelope_kind::control && header.target == membership_channel) {
       // Some of those that have agreed to end may go before others have heard that they may.
-      if (quiescence_->decided()) return;
+      if (termination_->decided()) return;
       decoder in(opened.body(), nullptr, nullptr);
-      membership_->receive(rank, header.incarnation, read_note(in));
+      membership_->receive(rank, header.incarnation, read_message(in));
       return;
     }
     const auto epoch = applied_.load();
@@ -213,17 +213,17 @@ void node_core::take_apart(transport::incoming_message&& message, engine_unit& u
       }
     } else if (header.kind == envelope_kind::control && header.target == shutdown_channel) {
       decoder in(opened.body(), nullptr, nullptr);
-      quiescence_->deliver(in, rank);
+      termination_->deliver(in, rank);
     } else if (of_rrefs) {
       // Last: what it has this node say has been counted as sent then.
       const taken_in_at_end done(counts ? from : nullptr);
       decoder in(opened.body(), nullptr, nullptr);
-      remoting_->rrefs().deliver(in, *from);
+      remote_actors_->rrefs().deliver(in, *from);
     } else {
       receipt taken;
       if (header.kind == envelope_kind::actor_message)
-        taken = receipt({remoting_, remoting_->flow().get()}, *from, size);
-      remoting_->deliver(opened, *from, std::move(taken), &unit);
+        taken = receipt({remote_actors_, remote_actors_->flow().get()}, *from, size);
+      remote_actors_->deliver(opened, *from, std::move(taken), &unit);
     }
   } catch (...) {
     // Somebody has counted it as sent, and a shutdown would wait for it for ever. It is taken for a
@@ -242,7 +242,7 @@ void node_core::turn_away(const opened_envelope& message, peer& from) noexcept {
   why.code = errc::peer_lost;
   why.node = self().name;
   why.text = "it was meant for an earlier incarnation of " + self().name;
-  remoting_->out().send_fault(from, header.sender, header.request, why);
+  remote_actors_->out().send_fault(from, header.sender, header.request, why);
 }
 
 namespace {
@@ -252,7 +252,7 @@ std::string name_of_called(const opened_envelope& message,
                            const function_entry& function) noexcept {
   try {
     decoder in(message.body(), nullptr, nullptr);
-    detail::skip_crossing(message, in);
+    detail::skip_tag(message, in);
     return function.called(in);
   } catch (const std::exception&) {
     return {};
@@ -263,13 +263,13 @@ std::string name_of_called(const opened_envelope& message,
 
 void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
                         clock::time_point deadline, const fault* refusal) noexcept {
-  remoting_->flow()->taken_up(from, size);
+  remote_actors_->flow()->taken_up(from, size);
   const auto& header = message.header();
   const auto* function = find_function(header.target);
   std::string_view name = function ? function->name : "";
   std::string own_name;
   if (function && function->called) own_name = name_of_called(message, *function);
-  reply_token reply(remoting_, from, header.request, name);
+  reply_token reply(remote_actors_, from, header.request, name);
   if (!own_name.empty()) reply.called(name = own_name);
   reply.due(deadline);
   if (!function) {
@@ -286,19 +286,19 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
     reply.fail_unread(std::make_exception_ptr(type_mismatch(std::move(why))));
     return;
   }
-  const served_call call{&from, header.request};
+  const active_call call{&from, header.request};
   const deadlock::running_call runs(from, header.request, name);
   try {
-    border handles(*remoting_, from);
+    handle_scope handles(*remote_actors_, from);
     decoder in(message.body(), message.tensors(), &handles);
     try {
-      reply.in_context(detail::receive_crossing(*remoting_, message, in, from));
+      reply.in_context(detail::receive_tag(*remote_actors_, message, in, from));
     } catch (const unknown_context&) {
       function->skip(in);
       throw;
     }
-    const detail::serving now(reply.errand());
-    if (remoting_->served().remembers(call)) {
+    const detail::call_context_scope now(reply.call_context());
+    if (remote_actors_->served().remembers(call)) {
       function->skip(in);
       throw cancelled_error("cancelled before it began");
     }
@@ -317,15 +317,15 @@ void node_core::execute(opened_envelope& message, peer& from, std::size_t size,
 }
 
 clock::time_point node_core::run_timers(clock::time_point now) {
-  const detail::serving nothing(detail::apart());  // a thread may run them while it waits
+  const detail::call_context_scope nothing(detail::apart());  // a thread may run them while it waits
   auto* const host = timed_.load();
   auto next = host ? host->clock().run_due() : never;
-  if (!quiescence_->decided()) next = std::min(next, membership_->run_timer(now));
+  if (!termination_->decided()) next = std::min(next, membership_->run_timer(now));
   next = std::min(next, sleepers_.run_due(now));
-  next = std::min(next, remoting_->deadlocks().run_timer(now));
+  next = std::min(next, remote_actors_->deadlocks().run_timer(now));
   // Until the last of them has been let go, with the references that it held.
   expiring_ = true;
-  for (auto& request : remoting_->requests().take_expired(now, next)) {
+  for (auto& request : remote_actors_->requests().take_expired(now, next)) {
     fault why;
     why.code = errc::rpc_timeout;
     why.node = peers_.name_of(request.peer);
@@ -349,7 +349,7 @@ void node_core::prepare_thread() noexcept {
   detail::collecting::leave();
   detail::set_current_node(this);
   detail::set_current_actor(0);
-  detail::clear_current_errand();
+  detail::clear_current_call_context();
 }
 
 // On the thread that has made the actor.
@@ -374,18 +374,18 @@ debug_info node_core::info() const {
   gate::pass pass(uses_);
   check_open();
   auto threads = engine_->count();
-  const auto rrefs = remoting_->rrefs().count();
+  const auto rrefs = remote_actors_->rrefs().count();
   debug_info out;
   out.threads = threads.threads;
   out.idle_threads = threads.idle;
-  out.calls_in_flight = remoting_->requests().size();
-  out.calls_served = remoting_->served().size();
-  out.actors_held = remoting_->exports().held();
-  out.remote_handles = remoting_->proxies();
+  out.calls_in_flight = remote_actors_->requests().size();
+  out.calls_served = remote_actors_->served().size();
+  out.actors_held = remote_actors_->exports().held();
+  out.remote_handles = remote_actors_->proxies();
   out.owner_rrefs = rrefs.owned;
   out.user_rrefs = rrefs.used;
   out.rref_forks = rrefs.forks;
-  if (const auto* records = remoting_->records()) {
+  if (const auto* records = remote_actors_->records()) {
     const auto contexts = records->count();
     out.autograd_contexts = contexts.contexts;
     out.backward_passes = contexts.passes;

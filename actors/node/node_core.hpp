@@ -51,7 +51,7 @@ struct debug_info {
 /// `node`; this is what is behind it.
 class node_core final : public std::enable_shared_from_this<node_core>,
                         private dispatcher,
-                        private membership_duties,
+                        private membership_actions,
                         private transport::door_client {
 public:
   /// Blocks until the whole job is there, or has let this node in. Throws rendezvous_error,
@@ -71,7 +71,7 @@ public:
 
   /// It runs from now on, on `net`, which was made with `parts`; connects to the other members.
   /// Throws transport_error.
-  void open(std::unique_ptr<transport::transport> net, std::unique_ptr<late_parts> parts,
+  void open(std::unique_ptr<transport::transport> net, std::unique_ptr<deferred_sink> parts,
             const membership_view& start);
 
   /// Nodes of this process on a network of its own, without a rendezvous: `names.size()` of them.
@@ -103,12 +103,12 @@ public:
   /// or has none, since `sink` is nobody.
   std::uint64_t call(peer& to, std::uint64_t hash, std::string_view name,
                      const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                     function_ref<void(encoder&, border&)> write);
+                     function_ref<void(encoder&, handle_scope&)> write);
 
   /// Stays until the shutdown; `spawn` is for those who may race with that.
   caf::actor_system& system();
   const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
-  remoting& actors() noexcept { return *remoting_; }
+  remote_actors& actors() noexcept { return *remote_actors_; }
 
   /// Makes an actor: `make` gets the actor system, which stays until it returns. The actor ends at
   /// the shutdown, if it has not ended by then. Throws not_initialized.
@@ -130,7 +130,7 @@ public:
   void crash();
 
   /// Lets a newcomer in; on the leader's node.
-  void admit(application&& wish, admission&& then);
+  void admit(join_request&& request, join_reply&& then);
   transport::rank_t leader() const noexcept { return leader_; }
 
   std::uint32_t epoch() const noexcept { return applied_; }
@@ -173,7 +173,7 @@ private:
                                                  const detail::device_directory& here);
 
   void add_peer(const member& who);
-  std::string problem_of(const application& wish) const;
+  std::string problem_of(const join_request& request) const;
   std::optional<fault> end_of_job() const {
     const std::lock_guard lock(end_mutex_);
     return ended_;
@@ -185,14 +185,14 @@ private:
   static void destroy(node_core* core) noexcept;
   std::uint64_t send_call(peer& to, std::uint64_t hash, std::string_view name,
                           const std::shared_ptr<reply_sink>& sink, const call_options& how,
-                          letter& text, const border& handles, detail::recording& context);
+                          message_builder& text, const handle_scope& handles, detail::context_header& context);
   void take_apart(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
   void execute(opened_envelope& message, peer& from, std::size_t size, clock::time_point deadline,
                const fault* refusal = nullptr) noexcept;
 
-  // membership_duties
-  void send_note(transport::rank_t to, const membership_note& note) noexcept override;
+  // membership_actions
+  void send_membership_message(transport::rank_t to, const membership_message& note) noexcept override;
   void fence(const member& who, const fault& why) noexcept override;
   void connect(const member& who) override;
   void apply(const std::vector<membership_change>& changes,
@@ -205,13 +205,13 @@ private:
               std::function<void(transport::door_answer&&)> then) override;
 
   void fence(peer& whom, const std::string& cause);
-  void bury(peer& whom);
+  void evict(peer& whom);
   void look_again_at_early();
   void tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch);
   void adopt(const caf::strong_actor_ptr& actor);
   void end_actors();
   bool waits_for_answers() const {
-    return retries_ > 0 || remoting_->requests().size() > 0 || expiring_;
+    return retries_ > 0 || remote_actors_->requests().size() > 0 || expiring_;
   }
 
   // dispatcher
@@ -229,10 +229,10 @@ private:
 
   std::shared_ptr<pool> pool_;
   std::shared_ptr<engine> engine_;
-  std::shared_ptr<remoting> remoting_;
-  std::unique_ptr<quiescence> quiescence_;
-  std::unique_ptr<membership_host> membership_;
-  std::unique_ptr<late_parts> parts_;  // between the transport and the rest
+  std::shared_ptr<remote_actors> remote_actors_;
+  std::unique_ptr<termination_detection> termination_;
+  std::unique_ptr<membership_actor> membership_;
+  std::unique_ptr<deferred_sink> parts_;  // between the transport and the rest
   std::unique_ptr<transport::transport> net_;
   std::unique_ptr<caf_host> host_;
   // The same while its timers run: the thread that minds them lives before it and after it.

@@ -66,11 +66,11 @@ std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
   waits_for_the_end_ = true;
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   try {
-    quiescence_->wait(
+    termination_->wait(
         [&] {
-          quiescence::report r;
+          termination_detection::report r;
           r.epoch = applied_;
-          r.idle = engine_->quiet() && !waits_for_answers() && remoting_->rrefs().settled();
+          r.idle = engine_->quiet() && !waits_for_answers() && remote_actors_->rrefs().settled();
           const auto members = *peers_.live();
           for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
           // Read last: what is sent meanwhile is then missing at the receiver.
@@ -78,7 +78,7 @@ std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
           return r;
         },
         deadline);
-    quiescence_->leave(clock::now() + farewell);
+    termination_->leave(clock::now() + farewell);
   } catch (const error&) {
     return std::current_exception();
   }
@@ -106,13 +106,13 @@ std::exception_ptr node_core::report_losses() const {
 // variable of the program that has outlived its use, or a circle.
 std::exception_ptr node_core::find_leaks() const {
   // What was lent to calls that were not answered in time is none of the program's.
-  for (const auto& one : remoting_->requests().take_late()) {
+  for (const auto& one : remote_actors_->requests().take_late()) {
     fault why;
     why.code = errc::not_initialized;
     why.text = "the node has been shut down";
     if (one.sink) one.sink->on_fault(std::move(why));
   }
-  auto left = remoting_->rrefs().list();
+  auto left = remote_actors_->rrefs().list();
   std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
   if (left.empty()) return nullptr;
   if (on_leaked_rref_ != leaked_rref::fail) {
@@ -130,12 +130,12 @@ void node_core::close(bool together) {
   closed_ = true;
   door_.reset();
   membership_->close();
-  remoting_->close();
+  remote_actors_->close();
   fault why;
   why.code = errc::not_initialized;
   why.node = self().name;
   why.text = "the node has been shut down";
-  remoting_->fail_pending(why);
+  remote_actors_->fail_pending(why);
   sleepers_.end(why);
   engine_->end_waits();
   uses_.close();

@@ -12,11 +12,11 @@ enum class note : std::uint8_t { report, verdict, goodbye };
 
 // Sends to rank `to`; a lost peer needs nothing.
 template <class... Ts>
-void post(mail& out, peer_table& peers, transport::rank_t to, const Ts&... xs) noexcept {
+void post(outbox& out, peer_table& peers, transport::rank_t to, const Ts&... xs) noexcept {
   auto* there = peers.find(to);
   if (!there) return;
   try {
-    letter text(nullptr);
+    message_builder text(nullptr);
     (text.body().put(xs), ...);
     envelope_header header;
     header.target = shutdown_channel;
@@ -27,10 +27,10 @@ void post(mail& out, peer_table& peers, transport::rank_t to, const Ts&... xs) n
 
 }  // namespace
 
-quiescence::quiescence(mail& out, engine& driver, peer_table& peers)
+termination_detection::termination_detection(outbox& out, engine& driver, peer_table& peers)
     : out_(out), engine_(driver), peers_(peers) {}
 
-void quiescence::wait(const std::function<report()>& look, clock::time_point deadline) {
+void termination_detection::wait(const std::function<report()>& look, clock::time_point deadline) {
   auto pause = std::chrono::microseconds(200);
   for (;;) {
     std::shared_ptr<completion> verdict = std::make_shared<completion>();
@@ -66,13 +66,13 @@ void quiescence::wait(const std::function<report()>& look, clock::time_point dea
   throw peer_lost("rank " + std::to_string(leader_) + " was lost during the shutdown");
 }
 
-bool quiescence::have_all_left() const {
+bool termination_detection::have_all_left() const {
   for (const auto& member : *peers_.live())
     if (peers_.find(member.id)->live() && !left_.contains(member.id)) return false;
   return true;
 }
 
-void quiescence::leave(clock::time_point deadline) {
+void termination_detection::leave(clock::time_point deadline) {
   if (!is_leader()) {
     post(out_, peers_, leader_, note::goodbye);
     return;
@@ -86,7 +86,7 @@ void quiescence::leave(clock::time_point deadline) {
   engine_.wait(*left, deadline);
 }
 
-void quiescence::deliver(decoder& in, transport::rank_t from) {
+void termination_detection::deliver(decoder& in, transport::rank_t from) {
   switch (in.get<note>()) {
     case note::report: {
       auto round = in.get<std::uint64_t>();
@@ -108,7 +108,7 @@ void quiescence::deliver(decoder& in, transport::rank_t from) {
   throw decode_error("a shutdown message of unknown kind");
 }
 
-void quiescence::take_report(transport::rank_t from, std::uint64_t round, report what) {
+void termination_detection::take_report(transport::rank_t from, std::uint64_t round, report what) {
   {
     std::lock_guard guard(mutex_);
     reports_[from] = {round, what};
@@ -117,7 +117,7 @@ void quiescence::take_report(transport::rank_t from, std::uint64_t round, report
 }
 
 // When all members have reported, they hear whether all is done.
-void quiescence::judge() {
+void termination_detection::judge() {
   bool quiet = false;
   std::map<transport::rank_t, round_report> reports;
   {
@@ -161,7 +161,7 @@ void quiescence::judge() {
   }
 }
 
-void quiescence::take_verdict(std::uint64_t round, bool quiet) {
+void termination_detection::take_verdict(std::uint64_t round, bool quiet) {
   std::shared_ptr<completion> verdict;
   {
     std::lock_guard guard(mutex_);
@@ -173,7 +173,7 @@ void quiescence::take_verdict(std::uint64_t round, bool quiet) {
   engine_.finish(*verdict);
 }
 
-void quiescence::members_changed(transport::rank_t leader) {
+void termination_detection::members_changed(transport::rank_t leader) {
   std::shared_ptr<completion> verdict;
   {
     std::lock_guard guard(mutex_);
@@ -185,13 +185,13 @@ void quiescence::members_changed(transport::rank_t leader) {
   if (is_leader()) judge();
 }
 
-void quiescence::has_left(transport::rank_t rank) {
+void termination_detection::has_left(transport::rank_t rank) {
   std::lock_guard guard(mutex_);
   left_.insert(rank);
   if (have_all_left()) engine_.finish(*all_left_);
 }
 
-void quiescence::leader_lost() {
+void termination_detection::leader_lost() {
   std::shared_ptr<completion> verdict;
   {
     std::lock_guard guard(mutex_);
@@ -201,7 +201,7 @@ void quiescence::leader_lost() {
   if (verdict) engine_.finish(*verdict);
 }
 
-std::string quiescence::missing() const {
+std::string termination_detection::missing() const {
   std::lock_guard guard(mutex_);
   if (!is_leader()) return "";
   std::string out;

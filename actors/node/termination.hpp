@@ -18,9 +18,9 @@ namespace troupe {
 /// four-counter method: "Algorithms for distributed termination detection", 1987, section 4). The
 /// leader then tells all, and leaves when all have said goodbye. Lost nodes are left out.
 /// Thread-safe.
-class quiescence {
+class termination_detection {
 public:
-  quiescence(mail& out, engine& driver, peer_table& peers);
+  termination_detection(outbox& out, engine& driver, peer_table& peers);
 
   /// Messages are those to and from the members of the epoch that count (`counts_at_shutdown`).
   struct report {
@@ -67,7 +67,7 @@ private:
   bool is_leader() const noexcept { return leader_.load() == out_.self().rank; }
   bool have_all_left() const;
 
-  mail& out_;
+  outbox& out_;
   engine& engine_;
   peer_table& peers_;
   std::atomic<transport::rank_t> leader_{0};

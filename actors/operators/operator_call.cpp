@@ -24,7 +24,7 @@ void check_name(const std::string& name, const std::string& callee) {
   }
 }
 
-void write_request(encoder& out, border& handles, const op_request& what) {
+void write_request(encoder& out, handle_scope& handles, const op_request& what) {
   op_arguments given;
   std::vector<op_loan> loans;
   std::uint32_t place = 0;
@@ -80,14 +80,14 @@ future<op_result> call_now(node_core& node, const destination& to, const op_requ
   auto state = std::make_shared<call_state<op_result>>(node, callee, name, how);
   state->sent_as(
       node.call(callee, operator_answer::hash(), *name, state, how,
-                [&](encoder& out, border& handles) { write_request(out, handles, what); }));
+                [&](encoder& out, handle_scope& handles) { write_request(out, handles, what); }));
   return future<op_result>(std::move(state));
 }
 
 void create_now(node_core& node, const std::shared_ptr<rref_core>& made, const op_request& what,
                 const call_options& how, std::uint64_t kind) {
   try {
-    node.call(made->owner(), kind, made->maker(), made, how, [&](encoder& out, border& handles) {
+    node.call(made->owner(), kind, made->maker(), made, how, [&](encoder& out, handle_scope& handles) {
       out.put(made->id().number);
       write_request(out, handles, what);
     });

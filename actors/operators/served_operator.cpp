@@ -17,14 +17,14 @@ namespace {
 
 // What is done with a loan of a value of some type.
 struct lent_type {
-  std::shared_ptr<future_core> (*borrow)(remoting& actors, const rref_id& id, bool holds);
+  std::shared_ptr<future_core> (*borrow)(remote_actors& actors, const rref_id& id, bool holds);
   op_value (*value)(future_core& state);
 };
 
 template <class... Ts>
 constexpr auto lent_types_of(std::type_identity<std::tuple<Ts...>>) {
   return std::array{lent_type{
-      [](remoting& actors, const rref_id& id, bool holds) -> std::shared_ptr<future_core> {
+      [](remote_actors& actors, const rref_id& id, bool holds) -> std::shared_ptr<future_core> {
         return borrow<Ts>(actors, loan<Ts>{id}, holds);
       },
       [](future_core& state) { return op_value(*static_cast<future_state<Ts>&>(state).value()); },
@@ -77,7 +77,7 @@ public:
       : reply_(std::move(reply)), keeper_(keeper) {}
 
   // Also where the call cannot be read it is known that its value will not be.
-  void read(decoder& in, border& handles) {
+  void read(decoder& in, handle_scope& handles) {
     std::uint64_t number = 0;
     if (keeper_) number = in.get<std::uint64_t>();
     std::exception_ptr unreadable;
@@ -95,7 +95,7 @@ public:
   }
 
   /// Asks for what is lent.
-  const std::vector<std::shared_ptr<future_core>>& borrow_all(remoting& actors) {
+  const std::vector<std::shared_ptr<future_core>>& borrow_all(remote_actors& actors) {
     for (const auto& one : what_.loans)
       lent_.push_back(lent_types[one.type].borrow(actors, one.id, keeper_ != nullptr));
     return lent_;
@@ -138,7 +138,7 @@ private:
 
 }  // namespace
 
-void serve_operator(decoder& in, border& handles, reply_token&& reply,
+void serve_operator(decoder& in, handle_scope& handles, reply_token&& reply,
                     const result_keeper* keeper) {
   const auto call = std::make_shared<served_operator>(std::move(reply), keeper);
   try {
@@ -169,9 +169,9 @@ op_result run_operator(const std::string& name, std::vector<op_value> positional
       throw invalid_argument(std::move(why));
     {
       // The operator's own text: a coroutine that it begins may outlive the call.
-      auto errand = current_errand();
-      errand.call.function = call.op.schema().name();
-      const serving now(std::move(errand));
+      auto call_context = current_call_context();
+      call_context.call.function = call.op.schema().name();
+      const call_context_scope now(std::move(call_context));
       call.op.callBoxed(call.stack);
     }
     const auto& returns = call.op.schema().returns();

@@ -17,7 +17,7 @@ struct result_keeper {
 
 /// Finds the operator that the call means, by its name and arguments, and runs it, once the values
 /// that rrefs lend are there. `keeper`: its result stays; nullptr: it is the answer.
-void serve_operator(decoder& in, border& handles, reply_token&& reply, const result_keeper* keeper);
+void serve_operator(decoder& in, handle_scope& handles, reply_token&& reply, const result_keeper* keeper);
 
 /// Finds the operator, by its name and arguments, and runs it. Throws what it throws as an error
 /// with its name.
@@ -38,7 +38,7 @@ struct operator_answer {
   static std::uint64_t name_hash() { return type_hash<operator_answer>(); }
   static const bool registered;
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     serve_operator(in, handles, std::move(reply), nullptr);
   }
   static void skip(decoder& in) { skip_operator(in, false); }
@@ -56,7 +56,7 @@ struct operator_creation {
   /// Named wherever such a call is made, so that every program that has it has the entry.
   static const bool registered;
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     static const result_keeper keeper{value_type::of<T>(), &keep};
     serve_operator(in, handles, std::move(reply), &keeper);
   }

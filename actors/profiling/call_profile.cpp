@@ -78,8 +78,8 @@ std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_ele
   auto process = process_collector();
   if (!node || !process || name == unknown_message) return nullptr;
   const auto& self = node->self();
-  const auto* const letter = dynamic_cast<const mailbox_letter*>(&what);
-  const auto& from = letter && letter->origin().from ? letter->origin().from->info : self;
+  const auto* const message_builder = dynamic_cast<const mailbox_message*>(&what);
+  const auto& from = message_builder && message_builder->origin().from ? message_builder->origin().from->info : self;
   const auto wanted = process->what;
   return std::make_unique<profiled_message>(
       std::make_shared<call_profile>(self, range_name("actor", name, from.name, self.name), -1,

@@ -6,20 +6,20 @@
 
 namespace troupe {
 
-remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home)
+remote_actor::remote_actor(caf::actor_config& config, std::shared_ptr<remote_actors> owner, peer& home)
     : caf::actor_proxy(config), owner_(std::move(owner)), home_(home) {}
 
 remote_actor::~remote_actor() {
   if (!forked::from_nodes()) owner_->gone(*this);
 }
 
-void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
-  if (!ended()) return owner_->forward(*this, std::move(letter));
+void remote_actor::enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) {
+  if (!ended()) return owner_->forward(*this, std::move(message_builder));
   auto why = reason();
-  if (!letter->mid.is_request() || !letter->sender) return bounce(letter);
+  if (!message_builder->mid.is_request() || !message_builder->sender) return bounce(message_builder);
   // CAF would say no more than that the receiver is down.
   if (!is_troupe(why)) {
-    if (!dynamic_cast<detail::local_asker*>(letter->sender->get())) return bounce(letter);
+    if (!dynamic_cast<detail::local_asker*>(message_builder->sender->get())) return bounce(message_builder);
     fault told;
     told.code = errc::actor_down;
     told.node = home_.info.name;
@@ -27,8 +27,8 @@ void remote_actor::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*
     if (why) told.text += " (" + to_fault(why).text + ")";
     why = to_caf(told);
   }
-  letter->sender->enqueue(
-      caf::make_mailbox_element(nullptr, letter->mid.response_id(), {}, caf::make_message(why)),
+  message_builder->sender->enqueue(
+      caf::make_mailbox_element(nullptr, message_builder->mid.response_id(), {}, caf::make_message(why)),
       host);
 }
 
@@ -55,8 +55,8 @@ void remote_actor::kill_proxy(caf::execution_unit* host, caf::error reason) {
   cleanup(std::move(reason), host);
 }
 
-reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner,
-                             peer& asker, std::uint64_t request, const detail::crossing& place)
+reply_address::reply_address(caf::actor_config& config, std::shared_ptr<remote_actors> owner,
+                             peer& asker, std::uint64_t request, const detail::message_tag& place)
     : caf::actor_proxy(config),
       owner_(std::move(owner)),
       from_(asker),
@@ -75,14 +75,14 @@ reply_address::~reply_address() {
   owner_->out().send_fault(from_, id(), request_, why);
 }
 
-void reply_address::enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) {
-  if (letter->mid.is_response()) {
+void reply_address::enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) {
+  if (message_builder->mid.is_response()) {
     if (!answered_.exchange(true))
-      owner_->reply(from_, id(), request_, place_, letter->move_content_to_message());
+      owner_->reply(from_, id(), request_, place_, message_builder->move_content_to_message());
   } else if (auto target = asker()) {
-    target->enqueue(std::move(letter), host);
+    target->enqueue(std::move(message_builder), host);
   } else {
-    bounce(letter, caf::sec::request_receiver_down);
+    bounce(message_builder, caf::sec::request_receiver_down);
   }
 }
 

@@ -10,26 +10,26 @@ namespace troupe {
 /// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
 class remote_actor final : public caf::actor_proxy {
 public:
-  remote_actor(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& home);
+  remote_actor(caf::actor_config& config, std::shared_ptr<remote_actors> owner, peer& home);
   ~remote_actor() override;
 
-  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
+  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) override;
   void attach(caf::attachable_ptr what) override;
   bool add_backlink(caf::abstract_actor* other) override;
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.remote_actor"; }
 
   peer& home() const noexcept { return home_; }
-  remoting& owner() const noexcept { return *owner_; }
+  remote_actors& owner() const noexcept { return *owner_; }
   bool ended() const noexcept { return getf(is_terminated_flag); }
 
 private:
-  friend class remoting;
+  friend class remote_actors;
 
   void watch_once();
   caf::error reason();
 
-  std::shared_ptr<remoting> owner_;
+  std::shared_ptr<remote_actors> owner_;
   peer& home_;
   std::atomic<std::uint32_t> grants_{0};
   std::atomic<bool> watched_{false};
@@ -40,11 +40,11 @@ private:
 class reply_address final : public caf::actor_proxy {
 public:
   /// `place`: of the request in an autograd context, to which the answer belongs as well.
-  reply_address(caf::actor_config& config, std::shared_ptr<remoting> owner, peer& asker,
-                std::uint64_t request, const detail::crossing& place);
+  reply_address(caf::actor_config& config, std::shared_ptr<remote_actors> owner, peer& asker,
+                std::uint64_t request, const detail::message_tag& place);
   ~reply_address() override;
 
-  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit* host) override;
+  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) override;
   void attach(caf::attachable_ptr what) override;
   bool add_backlink(caf::abstract_actor* other) override;
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
@@ -57,10 +57,10 @@ public:
 private:
   caf::strong_actor_ptr asker();
 
-  std::shared_ptr<remoting> owner_;
+  std::shared_ptr<remote_actors> owner_;
   peer& from_;
   const std::uint64_t request_;
-  const detail::crossing place_;
+  const detail::message_tag place_;
   std::atomic<bool> answered_{false};
 };
 

@@ -199,7 +199,7 @@ constexpr auto logger_limit = std::chrono::milliseconds(1000);
 // All nodes of this process that have not been shut down.
 struct living {
   std::mutex mutex;
-  std::unordered_map<const caf::actor_system*, std::shared_ptr<remoting>> actors;
+  std::unordered_map<const caf::actor_system*, std::shared_ptr<remote_actors>> actors;
 };
 
 living& hosts() {
@@ -219,7 +219,7 @@ struct caf_host::parts {
 caf::actor_system& caf_host::system() noexcept { return *parts_->system; }
 node_clock& caf_host::clock() noexcept { return *parts_->clock; }
 
-caf_host::caf_host(std::shared_ptr<remoting> actors, const node_identity& self)
+caf_host::caf_host(std::shared_ptr<remote_actors> actors, const node_identity& self)
     : parts_(std::make_shared<parts>()) {
   parts_->clock = std::make_unique<node_clock>(*actors->driver());
   parts_->settings = std::make_unique<config>(actors->driver(), *parts_->clock, self);
@@ -268,14 +268,14 @@ caf_host::~caf_host() {
 }
 
 // Handles outlive their system, so nothing of it is touched before it is known to live.
-std::shared_ptr<remoting> caf_host::actors_of(const caf::actor_system* system) {
+std::shared_ptr<remote_actors> caf_host::actors_of(const caf::actor_system* system) {
   forked::check();
   if (auto found = find_actors_of(system)) return found;
   throw not_initialized(
       "the actor's node has been shut down, or its CAF system is no node of Troupe");
 }
 
-std::shared_ptr<remoting> caf_host::find_actors_of(const caf::actor_system* system) noexcept {
+std::shared_ptr<remote_actors> caf_host::find_actors_of(const caf::actor_system* system) noexcept {
   if (forked::from_nodes()) return nullptr;  // another thread may hold the lock for ever
   std::lock_guard guard(hosts().mutex);
   auto place = hosts().actors.find(system);

@@ -46,7 +46,7 @@ private:
 /// start.
 class caf_host {
 public:
-  caf_host(std::shared_ptr<remoting> actors, const node_identity& self);
+  caf_host(std::shared_ptr<remote_actors> actors, const node_identity& self);
   ~caf_host();
 
   caf::actor_system& system() noexcept;
@@ -58,10 +58,10 @@ public:
 
   /// The parts of the node that an actor system belongs to; throws not_initialized when that is
   /// none or no more.
-  static std::shared_ptr<remoting> actors_of(const caf::actor_system* system);
+  static std::shared_ptr<remote_actors> actors_of(const caf::actor_system* system);
 
   /// The same, but nullptr; also in a forked process.
-  static std::shared_ptr<remoting> find_actors_of(const caf::actor_system* system) noexcept;
+  static std::shared_ptr<remote_actors> find_actors_of(const caf::actor_system* system) noexcept;
 
   /// The node id of `rank` in the same job.
   static caf::node_id id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank);

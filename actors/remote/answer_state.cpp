@@ -5,7 +5,7 @@
 
 namespace troupe::detail {
 
-question_to_peer::question_to_peer(remoting& actors, peer& from, std::string_view asked) noexcept
+question_to_peer::question_to_peer(remote_actors& actors, peer& from, std::string_view asked) noexcept
     : actors_(actors),
       peer_(from),
       name_asked_(asked),
@@ -25,12 +25,12 @@ deadlock::question question_to_peer::identity() const noexcept {
 }
 
 void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
-                                  function_ref<void(decoder&, border&)> read) const noexcept {
+                                  function_ref<void(decoder&, handle_scope&)> read) const noexcept {
   try {
-    border handles(actors_, peer_);
+    handle_scope handles(actors_, peer_);
     decoder in(message.body(), message.tensors(), &handles);
     try {
-      (void)receive_crossing(actors_, message, in, peer_);
+      (void)receive_tag(actors_, message, in, peer_);
       if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, message);
     } catch (const decode_error&) {
       throw;

@@ -27,7 +27,7 @@ public:
 class question_to_peer {
 public:
   /// `asked`: static text, or what lives as long.
-  question_to_peer(remoting& actors, peer& from, std::string_view asked) noexcept;
+  question_to_peer(remote_actors& actors, peer& from, std::string_view asked) noexcept;
 
   /// The request of `actor`, or of a function. Before anybody else has it.
   void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
@@ -53,12 +53,12 @@ protected:
 
   /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
   void take_apart(future_core& answer, opened_envelope& message,
-                  function_ref<void(decoder&, border&)> read) const noexcept;
+                  function_ref<void(decoder&, handle_scope&)> read) const noexcept;
 
 private:
   // Not owned: answers come on the node's own threads, which must never be the last to hold it.
   // They are there for as long as the engine has not been stopped.
-  remoting& actors_;
+  remote_actors& actors_;
   peer& peer_;
   std::uint64_t request_ = 0;
   std::uint64_t actor_ = 0;
@@ -71,7 +71,7 @@ template <class T>
 class remote_answer_state : public answer_state<T>, public question_to_peer {
 public:
   /// `asked`: static text, or what lives as long.
-  remote_answer_state(remoting& actors, peer& from, std::string_view asked)
+  remote_answer_state(remote_actors& actors, peer& from, std::string_view asked)
       : answer_state<T>(actors.driver()), question_to_peer(actors, from, asked) {}
 
   /// Names the node. Only what waits here ends: an actor that was asked is not told.
@@ -86,7 +86,7 @@ protected:
   deadlock::question asked() const noexcept override { return identity(); }
 
   /// Lets `read` take the answer's body apart.
-  void take_apart(opened_envelope& answer, function_ref<void(decoder&, border&)> read) noexcept {
+  void take_apart(opened_envelope& answer, function_ref<void(decoder&, handle_scope&)> read) noexcept {
     question_to_peer::take_apart(*this, answer, read);
   }
 

@@ -10,9 +10,9 @@ namespace troupe::detail {
 
 namespace {
 
-recorder_maker maker = nullptr;
+interceptor_maker maker = nullptr;
 
-recorder& recorder_of(remoting& actors, std::uint64_t context) {
+context_interceptor& interceptor_of(remote_actors& actors, std::uint64_t context) {
   if (auto* found = actors.records()) return *found;
   throw unknown_context("Could not find autograd context with id: " + std::to_string(context) +
                         ": the program of " + actors.own_name() +
@@ -21,21 +21,21 @@ recorder& recorder_of(remoting& actors, std::uint64_t context) {
 
 }  // namespace
 
-bool provide_recorder(recorder_maker make) noexcept {
+bool provide_interceptor(interceptor_maker make) noexcept {
   maker = make;
   return true;
 }
 
-std::unique_ptr<recorder> make_recorder(node_core& node) { return maker ? maker(node) : nullptr; }
+std::unique_ptr<context_interceptor> make_interceptor(node_core& node) { return maker ? maker(node) : nullptr; }
 
-void recording::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
-  where_ = recorder_of(actors_, context).begin(context, to_);
+void context_header::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
+  where_ = interceptor_of(actors_, context).begin(context, to_);
   if (!of_tensors || !(in_any_mode || at::GradMode::is_enabled())) where_.number = 0;
   text_.body().put(where_.context);
   text_.body().put(where_.number);
 }
 
-void recording::record(envelope_header& header) {
+void context_header::record(envelope_header& header) {
   header.recorded = true;
   if (where_.number == 0 || text_.tensors().empty()) return;
   auto sent = text_.tensors().requiring_grad();
@@ -44,22 +44,22 @@ void recording::record(envelope_header& header) {
   recorded_ = true;
 }
 
-void recording::forget() noexcept { actors_.records()->forget(where_); }
+void context_header::forget() noexcept { actors_.records()->forget(where_); }
 
-crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from) {
+message_tag receive_tag(remote_actors& actors, opened_envelope& message, decoder& in, peer& from) {
   if (!message.header().recorded) return {};
-  crossing where;
+  message_tag where;
   where.context = in.get<std::uint64_t>();
   where.number = in.get<std::uint64_t>();
   if (where.context == 0) throw decode_error("a message of an autograd context without a number");
   std::vector<at::Tensor> received;
   if (auto* tensors = message.tensors(); tensors && where.number != 0)
     received = tensors->requiring_grad();
-  recorder_of(actors, where.context).receive(where, from, message.header(), received);
+  interceptor_of(actors, where.context).receive(where, from, message.header(), received);
   return where;
 }
 
-void skip_crossing(const opened_envelope& message, decoder& in) {
+void skip_tag(const opened_envelope& message, decoder& in) {
   if (!message.header().recorded) return;
   in.get<std::uint64_t>();
   in.get<std::uint64_t>();

@@ -7,31 +7,31 @@
 namespace troupe {
 
 class opened_envelope;
-class remoting;
+class remote_actors;
 
 namespace detail {
 
 /// A call, request or answer that is being written, in its context if it has one: `text` gets the
 /// place in it first, then the message's own words. What is recorded is forgotten unless it is
 /// `sent`. Outside of a context it costs a comparison.
-class recording {
+class context_header {
 public:
   /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
-  recording(remoting& actors, std::uint64_t context, peer& to, letter& text, bool of_tensors = true)
+  context_header(remote_actors& actors, std::uint64_t context, peer& to, message_builder& text, bool of_tensors = true)
       : actors_(actors), to_(to), text_(text) {
     if (context != 0) begin(context, of_tensors, false);
   }
   /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
   /// could have been, whatever the thread does that brings it.
-  recording(remoting& actors, const crossing& asked, peer& to, letter& text)
+  context_header(remote_actors& actors, const message_tag& asked, peer& to, message_builder& text)
       : actors_(actors), to_(to), text_(text) {
     if (asked.context != 0) begin(asked.context, asked.number != 0, true);
   }
-  ~recording() {
+  ~context_header() {
     if (recorded_) forget();
   }
-  recording(const recording&) = delete;
-  recording& operator=(const recording&) = delete;
+  context_header(const context_header&) = delete;
+  context_header& operator=(const context_header&) = delete;
 
   /// Does the message belong to a context?
   explicit operator bool() const noexcept { return where_.context != 0; }
@@ -47,19 +47,19 @@ private:
   void record(envelope_header& header);
   void forget() noexcept;
 
-  remoting& actors_;
+  remote_actors& actors_;
   peer& to_;
-  letter& text_;
-  crossing where_;
+  message_builder& text_;
+  message_tag where_;
   bool recorded_ = false;
 };
 
 /// Takes the place in its context off a message that has come: empty if it has none. Throws
 /// unknown_context, decode_error.
-crossing receive_crossing(remoting& actors, opened_envelope& message, decoder& in, peer& from);
+message_tag receive_tag(remote_actors& actors, opened_envelope& message, decoder& in, peer& from);
 
 /// Reads past that place. Throws decode_error.
-void skip_crossing(const opened_envelope& message, decoder& in);
+void skip_tag(const opened_envelope& message, decoder& in);
 
 }  // namespace detail
 

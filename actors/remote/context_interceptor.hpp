@@ -18,40 +18,40 @@ class peer;
 namespace detail {
 
 /// The place of a message in a distributed autograd context.
-struct crossing {
+struct message_tag {
   std::uint64_t context = 0;
   std::uint64_t number = 0;  ///< among the sender's messages; 0: none of its tensors is recorded
 };
 
 /// Keeps a node's part in distributed autograd contexts, on behalf of the calls and answers that
 /// belong to them. Room autograd has it. Thread-safe.
-class recorder {
+class context_interceptor {
 public:
-  virtual ~recorder() = default;
+  virtual ~context_interceptor() = default;
 
   /// A message of `context` is being written for `to`, which takes part in it from now on. Throws
   /// unknown_context.
-  virtual crossing begin(std::uint64_t context, peer& to) = 0;
+  virtual message_tag begin(std::uint64_t context, peer& to) = 0;
 
   /// Those of its tensors that require gradients, in the order in which it names them. Throws
   /// unknown_context.
-  virtual void record(const crossing& where, peer& to, std::vector<at::Tensor>&& sent) = 0;
+  virtual void record(const message_tag& where, peer& to, std::vector<at::Tensor>&& sent) = 0;
 
   /// It has not been sent.
-  virtual void forget(const crossing& where) noexcept = 0;
+  virtual void forget(const message_tag& where) noexcept = 0;
 
   /// A message has come, a call or request (which may be the first that this node hears of the
   /// context) or an answer. Its tensors that require gradients become results of what `from` has
-  /// recorded; their gradients go the other way than they have (see call_options::goes_back).
+  /// recorded; their gradients go the other way than they have (see call_options::uses_reply_route).
   /// Throws unknown_context.
-  virtual void receive(const crossing& where, peer& from, const envelope_header& header,
+  virtual void receive(const message_tag& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;
 
   /// Is a context open in which the node takes part? Hot path.
   virtual bool takes_part() const noexcept = 0;
 
   /// `whom` is gone, and with it the contexts that it has opened.
-  virtual void bury(const peer& whom) = 0;
+  virtual void evict(const peer& whom) = 0;
 
   /// The node ends.
   virtual void close() = 0;
@@ -68,11 +68,11 @@ public:
 };
 
 /// Every node that is made from now on has one that `make` makes. Once, by room autograd.
-using recorder_maker = std::unique_ptr<recorder> (*)(node_core&);
-bool provide_recorder(recorder_maker make) noexcept;
+using interceptor_maker = std::unique_ptr<context_interceptor> (*)(node_core&);
+bool provide_interceptor(interceptor_maker make) noexcept;
 
 /// nullptr: this program has none.
-std::unique_ptr<recorder> make_recorder(node_core& node);
+std::unique_ptr<context_interceptor> make_interceptor(node_core& node);
 
 }  // namespace detail
 

@@ -6,31 +6,31 @@
 
 namespace troupe::detail {
 
-bool lent_thread::tell(node_core& node, const caf::strong_actor_ptr& actor,
+bool inline_run::tell(node_core& node, const caf::strong_actor_ptr& actor,
                        caf::mailbox_element_ptr what) {
   struct {
     const caf::strong_actor_ptr& actor;
     caf::mailbox_element_ptr& what;
-    lent_thread here;
-  } all{actor, what, lent_thread(node)};
+    inline_run here;
+  } all{actor, what, inline_run(node)};
   return node.driver()->run_if_open([&all] {
     all.actor->enqueue(std::move(all.what), &all.here);
     all.here.run();
   });
 }
 
-void lent_thread::exec_later(caf::resumable* job) {
+void inline_run::exec_later(caf::resumable* job) {
   if (job_ || job->subtype() != caf::resumable::scheduled_actor)
     node_.driver()->push(job);
   else
     job_ = job;
 }
 
-void lent_thread::run() {
+void inline_run::run() {
   constexpr std::size_t most_messages = 64;
   auto* job = std::exchange(job_, nullptr);
   if (!job) return;
-  const engine::guest here(*node_.driver());  // until what is left of it is in the queue
+  const engine::foreign_run_scope here(*node_.driver());  // until what is left of it is in the queue
   caf::resumable::resume_result left;
   {
     const kept_thread kept;
@@ -45,8 +45,8 @@ void lent_thread::run() {
   if (auto* next = std::exchange(job_, nullptr)) node_.driver()->push(next);
 }
 
-void end_here(node_core& node, const caf::strong_actor_ptr& actor) {
-  lent_thread::tell(node, actor,
+void end_inline(node_core& node, const caf::strong_actor_ptr& actor) {
+  inline_run::tell(node, actor,
                     caf::make_mailbox_element(
                         nullptr, caf::make_message_id(caf::message_priority::high), {},
                         caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown})));

@@ -12,7 +12,7 @@ namespace troupe::detail {
 /// The calling thread, lent to one actor of its node: what the actor is told runs here and now,
 /// unless another thread runs it already. Saves a hop, and the wake-up that goes with it. The actor
 /// finds a clean thread, and the caller its own again.
-class lent_thread final : public caf::execution_unit {
+class inline_run final : public caf::execution_unit {
 public:
   /// Tells `actor` that, and lets it run until it has no mail. False: the node has ended.
   static bool tell(node_core& node, const caf::strong_actor_ptr& actor,
@@ -22,7 +22,7 @@ public:
   void exec_later(caf::resumable* job) override;
 
 private:
-  explicit lent_thread(node_core& node) : node_(node) {}
+  explicit inline_run(node_core& node) : node_(node) {}
   void run();
 
   node_core& node_;
@@ -32,7 +32,7 @@ private:
 /// What `request` does, on the calling thread if possible: then the future is ready. For actors of
 /// the runtime on `node` whose handlers do not wait, and work in no context.
 template <class Handle, class Message>
-auto request_here(node_core& node, const Handle& receiver, Message&& message) {
+auto request_inline(node_core& node, const Handle& receiver, Message&& message) {
   using answer = answer_to<Handle, Message>;
   (void)interface_registration<Handle>::done;
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
@@ -43,13 +43,13 @@ auto request_here(node_core& node, const Handle& receiver, Message&& message) {
       type_name<std::decay_t<Message>>());
   auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
                                             message_of(std::forward<Message>(message)));
-  const serving nothing(apart());
-  if (!lent_thread::tell(node, target, std::move(question)))
+  const call_context_scope nothing(apart());
+  if (!inline_run::tell(node, target, std::move(question)))
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));
 }
 
 /// Ends an actor of `node`, on the calling thread if possible.
-void end_here(node_core& node, const caf::strong_actor_ptr& actor);
+void end_inline(node_core& node, const caf::strong_actor_ptr& actor);
 
 }  // namespace troupe::detail

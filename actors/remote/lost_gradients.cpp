@@ -15,18 +15,18 @@
 
 namespace troupe::detail {
 
-bool lost_gradients::possible(const remoting& actors) noexcept {
+bool lost_gradients::possible(const remote_actors& actors) noexcept {
   const auto* records = actors.records();
   return records && records->takes_part() && !works_apart() && at::GradMode::is_enabled();
 }
 
-void lost_gradients::check_request(remoting& actors, const peer& to, std::string_view what,
+void lost_gradients::check_request(remote_actors& actors, const peer& to, std::string_view what,
                                    const tensor_writer& tensors) {
   if (tensors.empty() || !possible(actors) || tensors.requiring_grad().empty()) return;
   tell(actors, kind::request, to, what);
 }
 
-bool lost_gradients::check_message(remoting& actors, const peer& to, std::string_view what,
+bool lost_gradients::check_message(remote_actors& actors, const peer& to, std::string_view what,
                                    const tensor_writer& tensors) {
   if (tensors.empty()) return false;
   if (works_apart() || !at::GradMode::is_enabled()) return true;
@@ -35,7 +35,7 @@ bool lost_gradients::check_message(remoting& actors, const peer& to, std::string
   return true;
 }
 
-void lost_gradients::check_arrival(remoting& actors, const peer& from, opened_envelope& message,
+void lost_gradients::check_arrival(remote_actors& actors, const peer& from, opened_envelope& message,
                                    const caf::message& content) {
   const auto* records = actors.records();
   if (message.header().unrecorded || !records || !records->takes_part()) return;
@@ -45,14 +45,14 @@ void lost_gradients::check_arrival(remoting& actors, const peer& from, opened_en
   tell(actors, kind::arrival, from, type ? type->name : "an unknown type");
 }
 
-void lost_gradients::check_answer(remoting& actors, const peer& from, std::string_view what,
+void lost_gradients::check_answer(remote_actors& actors, const peer& from, std::string_view what,
                                   opened_envelope& answer) {
   auto* tensors = answer.tensors();
   if (answer.header().recorded || !tensors || tensors->requiring_grad().empty()) return;
   tell(actors, kind::answer, from, what);
 }
 
-void lost_gradients::tell(remoting& actors, kind which, const peer& other, std::string_view what) {
+void lost_gradients::tell(remote_actors& actors, kind which, const peer& other, std::string_view what) {
   fault why;
   why.node = actors.own_name();
   why.function = what;

@@ -16,7 +16,7 @@ namespace troupe {
 
 class opened_envelope;
 class peer;
-class remoting;
+class remote_actors;
 class tensor_writer;
 
 namespace detail {
@@ -30,33 +30,33 @@ public:
 
   /// Would the calling thread's tensors be lost? Only if a context is open on the node, the thread
   /// is not apart from it on purpose, and its grad mode is on.
-  static bool possible(const remoting& actors) noexcept;
+  static bool possible(const remote_actors& actors) noexcept;
 
   /// A call or request that belongs to no context is about to be sent. Throws invalid_argument.
   /// Without tensors it costs a comparison.
-  void check_request(remoting& actors, const peer& to, std::string_view what,
+  void check_request(remote_actors& actors, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
   /// The same of a message that nobody answers. Returns whether that is seen to: the loss is told,
   /// there is none, or it is meant; else the receiver has to look, in whose contexts it may be.
-  bool check_message(remoting& actors, const peer& to, std::string_view what,
+  bool check_message(remote_actors& actors, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
   /// A message has come that nobody answers, from a node that has not seen to it. Only warns:
   /// nobody would hear of an error.
-  void check_arrival(remoting& actors, const peer& from, opened_envelope& message,
+  void check_arrival(remote_actors& actors, const peer& from, opened_envelope& message,
                      const caf::message& content);
 
   /// An answer has come that was not recorded, to a request made when that was `possible`. Throws
   /// invalid_argument, decode_error.
-  void check_answer(remoting& actors, const peer& from, std::string_view what,
+  void check_answer(remote_actors& actors, const peer& from, std::string_view what,
                     opened_envelope& answer);
 
 private:
   enum class kind : std::uint8_t { request, message, answer, arrival };
   static constexpr std::size_t most_told = 1024;
 
-  void tell(remoting& actors, kind which, const peer& other, std::string_view what);
+  void tell(remote_actors& actors, kind which, const peer& other, std::string_view what);
 
   const bool fails_;
   std::mutex mutex_;

@@ -18,19 +18,19 @@ constinit thread_local detail::actor_place place_here;
 
 // Others look into a letter too: who sends it, through a composed actor or to another node, and a
 // blocking actor, on a thread whose errand is its own.
-bool is_at(const mailbox_letter& letter) noexcept {
-  return place_here.actor && place_here.actor->current_mailbox_element() == &letter;
+bool is_at(const mailbox_message& message_builder) noexcept {
+  return place_here.actor && place_here.actor->current_mailbox_element() == &message_builder;
 }
 
-void turn_to(const mailbox_letter& letter, receipt& taken) {
+void turn_to(const mailbox_message& message_builder, receipt& taken) {
   if (!forked::from_nodes()) return taken.settle();
   // This process has come to the end of the handler before.
-  if (is_at(letter)) forked::end_handler("a handler of an actor");
+  if (is_at(message_builder)) forked::end_handler("a handler of an actor");
 }
 
-void leave_letter() noexcept {
+void leave_mailbox_message() noexcept {
   place_here.entered = nullptr;
-  detail::clear_current_errand();
+  detail::clear_current_call_context();
 }
 
 // Nobody runs actors in a forked process.
@@ -46,9 +46,9 @@ void refuse_as_forked(const caf::mailbox_element& what) {
 
 }  // namespace
 
-mailbox_letter::mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id,
+mailbox_message::mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id,
                                forwarding_stack&& stages, caf::message&& content,
-                               std::uint64_t context, receipt&& taken, const letter_origin& origin)
+                               std::uint64_t context, receipt&& taken, const message_origin& origin)
     : caf::mailbox_element(std::move(from), id, std::move(stages)),
       content_(std::move(content)),
       context_(context),
@@ -58,33 +58,33 @@ mailbox_letter::mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id,
 }
 
 // Of an actor without a `message_scope`.
-mailbox_letter::~mailbox_letter() {
-  if (place_here.entered == this) leave_letter();
+mailbox_message::~mailbox_message() {
+  if (place_here.entered == this) leave_mailbox_message();
 }
 
-caf::type_erased_tuple& mailbox_letter::content() {
+caf::type_erased_tuple& mailbox_message::content() {
   turn_to(*this, taken_);
   if (context_ != 0 && place_here.entered != this && is_at(*this)) {
     place_here.entered = this;
-    detail::set_current_errand({{}, context_});
+    detail::set_current_call_context({{}, context_});
   }
   return content_;
 }
 
-caf::message mailbox_letter::move_content_to_message() {
+caf::message mailbox_message::move_content_to_message() {
   turn_to(*this, taken_);
   return std::move(content_);
 }
 
-caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
+caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
                                      caf::message content, std::uint64_t context, receipt&& taken,
-                                     const letter_origin& origin) {
-  return caf::mailbox_element_ptr(new mailbox_letter(std::move(from), id, {}, std::move(content),
+                                     const message_origin& origin) {
+  return caf::mailbox_element_ptr(new mailbox_message(std::move(from), id, {}, std::move(content),
                                                      context, std::move(taken), origin));
 }
 
-std::string_view name_of(const caf::mailbox_element& letter) {
-  const auto& content = letter.content();
+std::string_view name_of(const caf::mailbox_element& message_builder) {
+  const auto& content = message_builder.content();
   if (content.size() == 0) return "nothing";
   const auto* type = find_type(content.type(0));
   return type ? type->name : unknown_message;
@@ -104,7 +104,7 @@ actor_turn::actor_turn(caf::scheduled_actor& actor) noexcept
 }
 
 actor_turn::~actor_turn() {
-  leave_letter();
+  leave_mailbox_message();
   place_here = before_;
   place_here.thread_is_clean = false;
 }
@@ -118,13 +118,13 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
       profile_ = profiled_message::begin(what);
     return;
   }
-  if (const auto context = asked.of(what.mid); context != 0) set_current_errand({{}, context});
+  if (const auto context = asked.of(what.mid); context != 0) set_current_call_context({{}, context});
 }
 
 message_scope::~message_scope() {
   profile_ = nullptr;
   if (collected_nothing_) collecting::leave();  // a profile of a coroutine that waits now
-  leave_letter();
+  leave_mailbox_message();
   place_here = before_;
   place_here.thread_is_clean = false;
 }
@@ -135,11 +135,11 @@ caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what) {
     return nullptr;
   }
   const auto context = current_context();
-  if (context == 0 || !what->mid.is_request() || dynamic_cast<const mailbox_letter*>(what.get()))
+  if (context == 0 || !what->mid.is_request() || dynamic_cast<const mailbox_message*>(what.get()))
     return what;
   note_asked(what->sender, what->mid);
   auto content = what->move_content_to_message();
-  return caf::mailbox_element_ptr(new mailbox_letter(
+  return caf::mailbox_element_ptr(new mailbox_message(
       std::move(what->sender), what->mid, std::move(what->stages), std::move(content), context));
 }
 

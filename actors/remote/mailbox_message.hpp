@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// What an actor may want to know of a message, beside what is in it.
-struct letter_origin {
+struct message_origin {
   const peer* from = nullptr;          ///< null: this node
   clock::time_point deadline = never;  ///< when who asks gives the request up
 };
@@ -20,12 +20,12 @@ struct letter_origin {
 /// A message in an actor's mailbox that belongs to an autograd context, which is the thread's when
 /// the actor turns to it, and until it has done with it; or that has room in its sender's window
 /// until the actor turns to it.
-class mailbox_letter final : public caf::mailbox_element {
+class mailbox_message final : public caf::mailbox_element {
 public:
-  mailbox_letter(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
+  mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
                  caf::message&& content, std::uint64_t context, receipt&& taken = {},
-                 const letter_origin& origin = {});
-  ~mailbox_letter() override;
+                 const message_origin& origin = {});
+  ~mailbox_message() override;
 
   /// CAF asks for it when the actor turns to the message.
   caf::type_erased_tuple& content() override;
@@ -33,24 +33,24 @@ public:
   caf::message move_content_to_message() override;
   caf::message copy_content_to_message() const override { return content_; }
 
-  const letter_origin& origin() const noexcept { return origin_; }
+  const message_origin& origin() const noexcept { return origin_; }
 
 private:
   caf::message content_;
   const std::uint64_t context_;
   receipt taken_;
-  const letter_origin origin_;
+  const message_origin origin_;
 };
 
 /// A message of `context` (0: of none).
-caf::mailbox_element_ptr make_letter(caf::strong_actor_ptr from, caf::message_id id,
+caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
                                      caf::message content, std::uint64_t context,
-                                     receipt&& taken = {}, const letter_origin& origin = {});
+                                     receipt&& taken = {}, const message_origin& origin = {});
 
 inline constexpr std::string_view unknown_message = "an unknown type";
 
 /// What stands for a message in errors and the like: its first element's type. Static text.
-std::string_view name_of(const caf::mailbox_element& letter);
+std::string_view name_of(const caf::mailbox_element& message_builder);
 
 namespace detail {
 
@@ -86,7 +86,7 @@ private:
 struct actor_place {
   caf::scheduled_actor* actor = nullptr;
   asked_contexts* asks = nullptr;           ///< nullptr: it does not remember what it asks
-  const mailbox_letter* entered = nullptr;  ///< in whose context it is
+  const mailbox_message* entered = nullptr;  ///< in whose context it is
   bool thread_is_clean = false;             ///< nothing of the program's has run here since
 };
 

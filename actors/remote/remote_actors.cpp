@@ -27,7 +27,7 @@ auto take_out(Table& table, const Match& match) {
 
 }  // namespace
 
-remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
+remote_actors::remote_actors(const node_identity& self, std::shared_ptr<engine> driver,
                    std::shared_ptr<peer_table> peers, const rpc_options& options)
     : engine_(std::move(driver)),
       table_(std::move(peers)),
@@ -41,27 +41,27 @@ remoting::remoting(const node_identity& self, std::shared_ptr<engine> driver,
       deadlocks_(std::make_unique<deadlock::search>(
           peers_, *engine_,
           [this](transport::rank_t to, const std::function<void(encoder&)>& write) {
-            send_search_note(to, write);
+            send_search_message(to, write);
           },
           deadlock::incarnation{self.rank, self.incarnation})) {}
 
-remoting::~remoting() = default;
+remote_actors::~remote_actors() = default;
 
-void remoting::set_recorder(std::unique_ptr<detail::recorder> records) {
+void remote_actors::set_interceptor(std::unique_ptr<detail::context_interceptor> records) {
   records_ = std::move(records);
 }
 
-void remoting::attach(caf::actor_system& system) { system_ = &system; }
+void remote_actors::attach(caf::actor_system& system) { system_ = &system; }
 
-remoting::key remoting::key_of(const remote_actor& proxy) noexcept {
+remote_actors::key remote_actors::key_of(const remote_actor& proxy) noexcept {
   return {proxy.home().rank(), proxy.home().incarnation, proxy.id()};
 }
 
-bool remoting::is_own(const caf::strong_actor_ptr& handle) const noexcept {
+bool remote_actors::is_own(const caf::strong_actor_ptr& handle) const noexcept {
   return handle->home_system == system_ && handle->node() == system_->node();
 }
 
-std::size_t remoting::proxies() const {
+std::size_t remote_actors::proxies() const {
   std::lock_guard guard(mutex_);
   return proxies_.size();
 }
@@ -69,7 +69,7 @@ std::size_t remoting::proxies() const {
 // ---- Requests
 // ---------------------------------------------------------------------------------------
 
-std::uint64_t remoting::expect(pending_request&& pending) {
+std::uint64_t remote_actors::expect(pending_request&& pending) {
   forked::check();
   if (pending.sender || detail::in_handler()) pending.looked_after = true;
   const bool limited = pending.limit.count() > 0;
@@ -80,16 +80,16 @@ std::uint64_t remoting::expect(pending_request&& pending) {
   return id;
 }
 
-void remoting::cancel(peer& to, std::uint64_t request) noexcept {
+void remote_actors::cancel(peer& to, std::uint64_t request) noexcept {
   if (forked::from_nodes()) return;
   if (requests_.give_up(request, to.rank())) send_control(to, control::cancel, request);
 }
 
-void remoting::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
+void remote_actors::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
   if (request.sink)
     request.sink->on_fault(std::move(why));
   else if (request.sender)
-    request.sender->enqueue(make_letter(nullptr, request.mid.response_id(),
+    request.sender->enqueue(make_mailbox_message(nullptr, request.mid.response_id(),
                                         caf::make_message(to_caf(why)), request.context),
                             unit);
 }
@@ -97,7 +97,7 @@ void remoting::answer(pending_request&& request, fault&& why, caf::execution_uni
 // ---- Ends
 // -------------------------------------------------------------------------------------------
 
-lost_requests remoting::fail_requests(const peer& whom) {
+lost_requests remote_actors::fail_requests(const peer& whom) {
   const auto why = whom.loss();
   lost_requests out;
   for (auto& request : requests_.take_peer(whom.rank())) {
@@ -110,7 +110,7 @@ lost_requests remoting::fail_requests(const peer& whom) {
   return out;
 }
 
-void remoting::fail_others(const fault& why) {
+void remote_actors::fail_others(const fault& why) {
   for (const auto* other : peers_.all()) {
     if (other->rank() == out_.self().rank) continue;
     for (auto& request : requests_.take_peer(other->rank())) {
@@ -121,7 +121,7 @@ void remoting::fail_others(const fault& why) {
   }
 }
 
-void remoting::bury(const peer& whom) {
+void remote_actors::evict(const peer& whom) {
   const auto why = to_caf(whom.loss());
   std::vector<caf::strong_actor_ptr> proxies;
   // Dropped outside of the lock.
@@ -143,17 +143,17 @@ void remoting::bury(const peer& whom) {
   for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
   for (auto& watchers : orphans) tell(watchers, why, nullptr);
   exports_->release_all(whom.rank());
-  if (records_) records_->bury(whom);
-  rrefs_->bury(whom);
+  if (records_) records_->evict(whom);
+  rrefs_->evict(whom);
 }
 
-void remoting::close() {
+void remote_actors::close() {
   gate_.close();
   flow_->give_up(nullptr);
   engine_->wait_until_empty(gate_);
 }
 
-void remoting::fail_pending(const fault& why) {
+void remote_actors::fail_pending(const fault& why) {
   for (auto& request : requests_.take_all()) answer(std::move(request), fault(why), nullptr);
   decltype(pins_) pins;
   {

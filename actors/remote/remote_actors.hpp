@@ -46,11 +46,11 @@ class rref_table;
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
 /// handler
 ///    that drops it, or by the loss of the node.
-class remoting final : public std::enable_shared_from_this<remoting>, private flow_control::sender {
+class remote_actors final : public std::enable_shared_from_this<remote_actors>, private flow_control::sender {
 public:
-  remoting(const node_identity& self, std::shared_ptr<engine> driver,
+  remote_actors(const node_identity& self, std::shared_ptr<engine> driver,
            std::shared_ptr<peer_table> peers, const rpc_options& options);
-  ~remoting();
+  ~remote_actors();
 
   void attach(caf::actor_system& system);
 
@@ -65,7 +65,7 @@ public:
   void fail_others(const fault& why);
 
   /// Ends the handles of a lost node's actors and takes back what it held.
-  void bury(const peer& whom);
+  void evict(const peer& whom);
 
   /// Every handle bounces from now on. Waits for senders under way.
   void close();
@@ -99,15 +99,15 @@ public:
   gate& entrance() noexcept { return gate_; }
 
   request_table& requests() noexcept { return requests_; }
-  served_calls& served() noexcept { return served_; }
+  active_calls& served() noexcept { return served_; }
   export_table& exports() noexcept { return *exports_; }
   detail::rref_table& rrefs() noexcept { return *rrefs_; }
 
   /// nullptr: none has been provided.
-  detail::recorder* records() const noexcept { return records_.get(); }
-  void set_recorder(std::unique_ptr<detail::recorder> records);
+  detail::context_interceptor* records() const noexcept { return records_.get(); }
+  void set_interceptor(std::unique_ptr<detail::context_interceptor> records);
   detail::lost_gradients& lost() noexcept { return lost_; }
-  mail& out() noexcept { return out_; }
+  outbox& out() noexcept { return out_; }
   const std::shared_ptr<flow_control>& flow() noexcept { return flow_; }
   deadlock::search& deadlocks() noexcept { return *deadlocks_; }
 
@@ -123,27 +123,27 @@ public:
 private:
   friend class remote_actor;
   friend class reply_address;
-  friend class border;
+  friend class handle_scope;
 
   template <class Write>
   std::uint64_t post(const remote_actor& target, pending_request&& pending,
                      std::string_view message, const Write& write) noexcept;
 
   // For remote_actor.
-  void forward(remote_actor& target, caf::mailbox_element_ptr letter);
+  void forward(remote_actor& target, caf::mailbox_element_ptr message_builder);
   void watch(remote_actor& target);
   void gone(remote_actor& proxy);
 
   void send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
                  std::uint64_t second) noexcept override;
 
-  void send_search_note(transport::rank_t to, const std::function<void(encoder&)>& write) noexcept;
+  void send_search_message(transport::rank_t to, const std::function<void(encoder&)>& write) noexcept;
 
   // For reply_address.
-  void reply(peer& to, std::uint64_t order, std::uint64_t request, const detail::crossing& asked,
+  void reply(peer& to, std::uint64_t order, std::uint64_t request, const detail::message_tag& asked,
              const caf::message& answer) noexcept;
 
-  // For border.
+  // For handle_scope.
   struct written_handle {
     caf::actor_id granted = 0;
     std::uint64_t pin = 0;
@@ -173,15 +173,15 @@ private:
   const std::shared_ptr<flow_control> flow_;
   const bool senders_wait_;
   detail::lost_gradients lost_;
-  mail out_;
+  outbox out_;
   caf::actor_system* system_ = nullptr;
   gate gate_;
 
   request_table requests_;
-  served_calls served_;
+  active_calls served_;
   std::shared_ptr<export_table> exports_ = std::make_shared<export_table>();
   std::unique_ptr<detail::rref_table> rrefs_;
-  std::unique_ptr<detail::recorder> records_;
+  std::unique_ptr<detail::context_interceptor> records_;
   const std::unique_ptr<deadlock::search> deadlocks_;
 
   struct key {
@@ -203,18 +203,18 @@ private:
   std::uint64_t last_pin_ = 0;
 };
 
-/// The border between this node and `peer` for the handles and references of one message. What
+/// The handle_scope between this node and `peer` for the handles and references of one message. What
 /// written ones give to `peer` is taken back, unless the message is `sent`.
-class border final : public handle_translator {
+class handle_scope final : public handle_translator {
 public:
   using claims = std::vector<std::shared_ptr<detail::future_core>>;
 
-  border(remoting& owner, peer& other) : owner_(owner), peer_(other) {}
-  ~border() {
+  handle_scope(remote_actors& owner, peer& other) : owner_(owner), peer_(other) {}
+  ~handle_scope() {
     if (holds_any()) take_back();
   }
-  border(const border&) = delete;
-  border& operator=(const border&) = delete;
+  handle_scope(const handle_scope&) = delete;
+  handle_scope& operator=(const handle_scope&) = delete;
 
   void write(encoder& out, const caf::strong_actor_ptr& handle) override {
     owner_.write_handle(out, handle, peer_, written_);
@@ -247,14 +247,14 @@ public:
 
   /// The other node.
   peer& other() const noexcept { return peer_; }
-  remoting& actors() const noexcept { return owner_; }
+  remote_actors& actors() const noexcept { return owner_; }
 
 private:
   void take_back() noexcept;
 
-  remoting& owner_;
+  remote_actors& owner_;
   peer& peer_;
-  std::vector<remoting::written_handle> written_;
+  std::vector<remote_actors::written_handle> written_;
   std::vector<detail::written_reference> references_;
   claims claims_;
 };

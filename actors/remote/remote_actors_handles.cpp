@@ -1,4 +1,4 @@
-// Handles as they cross the border, and the remote actors that they become.
+// Handles as they cross the handle_scope, and the remote actors that they become.
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 
@@ -19,7 +19,7 @@ void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
 
 }  // namespace
 
-void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,
+void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,
                             std::vector<written_handle>& written) {
   if (!handle) {
     out.put(handle_form::null);
@@ -62,7 +62,7 @@ void remoting::write_handle(encoder& out, const caf::strong_actor_ptr& handle, p
   out.put(pin);
 }
 
-void remoting::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
+void remote_actors::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
   for (const auto& handle : written) {
     // Unless its rank has come back since: what the new one has is its own.
     if (handle.granted != 0 && peers_.find(from.rank()) == &from)
@@ -71,7 +71,7 @@ void remoting::take_back(const std::vector<written_handle>& written, peer& from)
   }
 }
 
-void remoting::unpin(std::uint64_t pin) {
+void remote_actors::unpin(std::uint64_t pin) {
   caf::strong_actor_ptr last;  // dropped outside of the lock
   std::lock_guard guard(mutex_);
   auto place = pins_.find(pin);
@@ -80,7 +80,7 @@ void remoting::unpin(std::uint64_t pin) {
   pins_.erase(place);
 }
 
-caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
+caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
   const auto self = out_.self().rank;
   switch (in.get<handle_form>()) {
     case handle_form::null: return nullptr;
@@ -112,7 +112,7 @@ caf::strong_actor_ptr remoting::read_handle(decoder& in, peer& from) {
 }
 
 // What stands for an actor of this node that is no more: whoever asks it hears so.
-caf::strong_actor_ptr remoting::ended_here(caf::actor_id id) {
+caf::strong_actor_ptr remote_actors::ended_here(caf::actor_id id) {
   fault why;
   why.code = errc::actor_down;
   why.node = own_name();
@@ -122,7 +122,7 @@ caf::strong_actor_ptr remoting::ended_here(caf::actor_id id) {
   return proxy;
 }
 
-caf::strong_actor_ptr remoting::proxy_of(peer& owner, caf::actor_id id, bool granted) {
+caf::strong_actor_ptr remote_actors::proxy_of(peer& owner, caf::actor_id id, bool granted) {
   caf::strong_actor_ptr proxy;
   bool lost = false;
   {
@@ -143,7 +143,7 @@ caf::strong_actor_ptr remoting::proxy_of(peer& owner, caf::actor_id id, bool gra
 }
 
 // Those who watch the actor do so without a handle now.
-void remoting::gone(remote_actor& proxy) {
+void remote_actors::gone(remote_actor& proxy) {
   const key name = key_of(proxy);
   const bool watched = proxy.attachables_head_ != nullptr;
   bool lost = false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the parts of `remoting` share.
+// What the parts of `remote_actors` share.
 
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/remote/actor_proxy.hpp"
@@ -32,18 +32,18 @@ inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
 }
 
 template <class... Ts>
-void remoting::send_control(peer& to, const Ts&... xs) noexcept {
+void remote_actors::send_control(peer& to, const Ts&... xs) noexcept {
   send_control(to, handles_channel, xs...);
 }
 
 template <class... Ts>
-void remoting::send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
+void remote_actors::send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
   // The next incarnation of a lost node has actors of the same ids.
   if (!to.live()) return;
   gate::pass pass(gate_);
   if (!pass) return;
   try {
-    letter text(nullptr);
+    message_builder text(nullptr);
     (text.body().put(xs), ...);
     envelope_header header;
     header.target = channel;

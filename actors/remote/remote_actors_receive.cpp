@@ -30,7 +30,7 @@ std::string meant_by(const pending_request& request, const fault& why) {
 
 }  // namespace
 
-void remoting::deliver(opened_envelope& message, peer& from, receipt&& taken,
+void remote_actors::deliver(opened_envelope& message, peer& from, receipt&& taken,
                        caf::execution_unit* unit) {
   switch (message.header().kind) {
     case envelope_kind::actor_message:
@@ -44,16 +44,16 @@ void remoting::deliver(opened_envelope& message, peer& from, receipt&& taken,
 }
 
 // Hot path of a call through a handle, at the callee.
-void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
+void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
                                 caf::execution_unit* unit) {
   const auto& header = message.header();
   try {
-    border handles(*this, from);
+    handle_scope handles(*this, from);
     decoder in(message.body(), message.tensors(), &handles);
-    detail::crossing place;
+    detail::message_tag place;
     std::exception_ptr ended;
     try {
-      place = detail::receive_crossing(*this, message, in, from);
+      place = detail::receive_tag(*this, message, in, from);
     } catch (const unknown_context&) {
       ended = std::current_exception();
     }
@@ -82,7 +82,7 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
       sender = proxy_of(from, header.sender, false);
     }
     if (header.urgent) mid = mid.with_high_priority();
-    target->enqueue(make_letter(std::move(sender), mid, std::move(content), place.context,
+    target->enqueue(make_mailbox_message(std::move(sender), mid, std::move(content), place.context,
                                 std::move(taken), {&from, due_at(header)}),
                     unit);
   } catch (...) {
@@ -94,7 +94,7 @@ void remoting::deliver_to_actor(opened_envelope& message, peer& from, receipt&& 
 }
 
 // Hot path of the answer.
-void remoting::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+void remote_actors::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
   const auto& header = message.header();
   auto request = requests_.take(header.target, from.rank());
   if (!request) return;  // late: its call has timed out
@@ -115,11 +115,11 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
   } else {
     caf::message content;
     try {
-      border handles(*this, from);
+      handle_scope handles(*this, from);
       decoder in(message.body(), message.tensors(), &handles);
       std::exception_ptr ended;
       try {
-        (void)detail::receive_crossing(*this, message, in, from);
+        (void)detail::receive_tag(*this, message, in, from);
       } catch (const unknown_context&) {
         ended = std::current_exception();
       }
@@ -132,12 +132,12 @@ void remoting::deliver_answer(opened_envelope& message, peer& from, caf::executi
       return;
     }
     request.sender->enqueue(
-        make_letter(nullptr, request.mid.response_id(), std::move(content), request.context), unit);
+        make_mailbox_message(nullptr, request.mid.response_id(), std::move(content), request.context), unit);
   }
 }
 
-void remoting::deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit) {
-  border handles(*this, from);
+void remote_actors::deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+  handle_scope handles(*this, from);
   decoder in(message.body(), nullptr, &handles);
   switch (in.get<control>()) {
     case control::watch: {
@@ -201,7 +201,7 @@ void remoting::deliver_control(opened_envelope& message, peer& from, caf::execut
     case control::cancel: {
       // Not here: what is cancelled may run code of the program's.
       if (auto call = served_.cancel({&from, in.get<std::uint64_t>()})) {
-        auto* job = make_job([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
+        auto* job = make_work_item([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
         if (!engine_->push_if_open(job)) intrusive_ptr_release(job);
       }
       break;

@@ -20,7 +20,7 @@ void say_unsent(const remote_actor& target, const fault& why) {
 
 // Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
 template <class Write>
-std::uint64_t remoting::post(const remote_actor& target, pending_request&& pending,
+std::uint64_t remote_actors::post(const remote_actor& target, pending_request&& pending,
                              std::string_view message, const Write& write) noexcept {
   peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
@@ -34,10 +34,10 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
     header.kind = envelope_kind::actor_message;
     header.urgent = pending.urgent;
     header.target = target.id();
-    border handles(*this, to);
-    letter text(&handles);
+    handle_scope handles(*this, to);
+    message_builder text(&handles);
     if (asks) pending.context = detail::current_context();
-    detail::recording context(*this, pending.context, to, text);
+    detail::context_header context(*this, pending.context, to, text);
     write(text.body(), header);
     context.finish(header);
     if (!asks)
@@ -46,7 +46,7 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
       lost_.check_request(*this, to, message, text.tensors());
     pending.peer = to.rank();
     // Nobody would hear that a mere message was not sent.
-    patience how{!asks || (pending.wait && senders_wait_), never, pending.limit};
+    send_wait how{!asks || (pending.wait && senders_wait_), never, pending.limit};
     if (asks) {
       if (pending.limit.count() > 0)
         pending.deadline = how.deadline = deadline_after(pending.limit);
@@ -70,8 +70,8 @@ std::uint64_t remoting::post(const remote_actor& target, pending_request&& pendi
   return 0;
 }
 
-void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
-  auto& element = *letter;
+void remote_actors::forward(remote_actor& target, caf::mailbox_element_ptr message_builder) {
+  auto& element = *message_builder;
   pending_request pending;
   if (element.mid.is_request()) {
     detail::note_asked(element.sender, element.mid);  // CAF's own limit may end it
@@ -96,14 +96,14 @@ void remoting::forward(remote_actor& target, caf::mailbox_element_ptr letter) {
   });
 }
 
-std::uint64_t remoting::request(const remote_actor& target, function_ref<void(encoder&)> write,
+std::uint64_t remote_actors::request(const remote_actor& target, function_ref<void(encoder&)> write,
                                 pending_request pending) noexcept {
   const auto message = pending.function;
   return post(target, std::move(pending), message,
               [&](encoder& out, envelope_header&) { write(out); });
 }
 
-void remoting::send_message(const remote_actor& target, std::string_view message, bool urgent,
+void remote_actors::send_message(const remote_actor& target, std::string_view message, bool urgent,
                             bool wait, function_ref<void(encoder&)> write) {
   forked::check();
   bool lost = false;
@@ -115,8 +115,8 @@ void remoting::send_message(const remote_actor& target, std::string_view message
     header.kind = envelope_kind::actor_message;
     header.urgent = urgent;
     header.target = target.id();
-    border handles(*this, to);
-    letter text(&handles);
+    handle_scope handles(*this, to);
+    message_builder text(&handles);
     write(text.body());
     lost = true;
     header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
@@ -129,14 +129,14 @@ void remoting::send_message(const remote_actor& target, std::string_view message
   }
 }
 
-void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
-                     const detail::crossing& asked, const caf::message& answer) noexcept {
+void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
+                     const detail::message_tag& asked, const caf::message& answer) noexcept {
   if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
   gate::pass pass(gate_);
   if (!pass) return;
   try {
-    border handles(*this, to);
-    letter text(&handles);
+    handle_scope handles(*this, to);
+    message_builder text(&handles);
     const bool failed = answer.match_elements<caf::error>();
     if (failed) {
       // As a fault, to which who asked adds what it asked.
@@ -146,7 +146,7 @@ void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
         return out_.send_fault(to, order, request, why);
       }
     }
-    detail::recording context(*this, failed ? detail::crossing() : asked, to, text);
+    detail::context_header context(*this, failed ? detail::message_tag() : asked, to, text);
     text.body().put(answer);
     envelope_header header;
     header.kind = envelope_kind::response;
@@ -164,20 +164,20 @@ void remoting::reply(peer& to, std::uint64_t order, std::uint64_t request,
   }
 }
 
-void remoting::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
+void remote_actors::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
                          std::uint64_t second) noexcept {
   if (auto* there = peers_.find(to); there && there->live())
     send_control(*there, control::window, what, first, second);
 }
 
-void remoting::send_search_note(transport::rank_t to,
+void remote_actors::send_search_message(transport::rank_t to,
                                 const std::function<void(encoder&)>& write) noexcept {
   auto* there = peers_.find(to);
   if (!there || !there->live()) return;
   gate::pass pass(gate_);
   if (!pass) return;
   try {
-    letter text(nullptr);
+    message_builder text(nullptr);
     text.body().put(control::search);
     write(text.body());
     envelope_header header;
@@ -188,13 +188,13 @@ void remoting::send_search_note(transport::rank_t to,
   }
 }
 
-void remoting::send_profile(peer& to, std::uint64_t request,
+void remote_actors::send_profile(peer& to, std::uint64_t request,
                             const std::vector<profile_event>& events) noexcept {
   if (!to.live()) return;
   gate::pass pass(gate_);
   if (!pass) return;
   try {
-    letter text(nullptr);
+    message_builder text(nullptr);
     text.body().put(control::profile);
     text.body().put(request);
     text.body().put(events);
@@ -208,7 +208,7 @@ void remoting::send_profile(peer& to, std::uint64_t request,
   }
 }
 
-void remoting::watch(remote_actor& target) {
+void remote_actors::watch(remote_actor& target) {
   send_control(target.home(), control::watch, target.id());
 }
 

@@ -4,11 +4,11 @@
 
 namespace troupe::detail {
 
-std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver) {
+std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver) {
   return caf_host::actors_of(receiver->home_system);
 }
 
-local_request::local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
+local_request::local_request(const std::shared_ptr<remote_actors>& actors, std::string_view message,
                              std::chrono::milliseconds limit,
                              const std::shared_ptr<reply_sink>& sink) {
   forked::check();
@@ -37,7 +37,7 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   return why;
 }
 
-std::uint64_t context_at(const remoting& actors) {
+std::uint64_t context_at(const remote_actors& actors) {
   const auto context = current_context();
   if (context == 0) return 0;
   if (auto* here = current_node(); here && &here->actors() == &actors) return context;

@@ -43,7 +43,7 @@ public:
   using remote_answer_state<T>::remote_answer_state;
 
   void on_value(opened_envelope& answer) noexcept override {
-    this->take_apart(answer, [this](decoder& in, border&) {
+    this->take_apart(answer, [this](decoder& in, handle_scope&) {
       if constexpr (!std::is_void_v<T>) {
         T value{};
         if (get_as_message(in, value)) {
@@ -63,14 +63,14 @@ public:
 class local_request {
 public:
   local_request() = default;
-  local_request(const std::shared_ptr<remoting>& actors, std::string_view message,
+  local_request(const std::shared_ptr<remote_actors>& actors, std::string_view message,
                 std::chrono::milliseconds limit, const std::shared_ptr<reply_sink>& sink);
   local_request(local_request&&) = default;
   local_request& operator=(local_request&&) = default;
   ~local_request();
 
 private:
-  std::weak_ptr<remoting> actors_;
+  std::weak_ptr<remote_actors> actors_;
   std::uint64_t id_ = 0;
 };
 
@@ -94,10 +94,10 @@ public:
   }
 
   // Never throws: CAF's cleanup of an actor would stop in the middle.
-  void enqueue(caf::mailbox_element_ptr letter, caf::execution_unit*) override {
+  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit*) override {
     { const auto answered = std::move(entry_); }  // it is late no more
     try {
-      auto answer = letter->move_content_to_message();
+      auto answer = message_builder->move_content_to_message();
       take_answer(*state_, answer, &home_system(), message_);
     } catch (...) {
       state_->set_exception(std::current_exception());
@@ -159,11 +159,11 @@ template <class Handle, class... Ts>
 using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 
 /// Throws not_initialized after the shutdown of the actor's node.
-std::shared_ptr<remoting> actors_of(const caf::strong_actor_ptr& receiver);
+std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver);
 
 /// The context in which the calling thread asks an actor of that node. 0 also where the node has
 /// never heard of the thread's: it is another one of this process.
-std::uint64_t context_at(const remoting& actors);
+std::uint64_t context_at(const remote_actors& actors);
 
 inline caf::message_id with_priority(caf::message_id id, const call_options& how) {
   return how.urgent ? id.with_high_priority() : id.with_normal_priority();
@@ -224,7 +224,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   const auto id = with_priority(caf::message_id(1), how);
   auto content = message_of(std::forward<Ts>(message)...);
   if (current_context() != 0 || limit.count() > 0)
-    target->enqueue(make_letter(std::move(cell), id, std::move(content), context_at(*actors), {},
+    target->enqueue(make_mailbox_message(std::move(cell), id, std::move(content), context_at(*actors), {},
                                 {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
                     nullptr);
   else

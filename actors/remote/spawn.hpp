@@ -34,7 +34,7 @@ public:
       : T(config, std::forward<Args>(args)...) {}
 
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* unit) override {
-    if (auto letter = in_senders_context(std::move(what))) T::enqueue(std::move(letter), unit);
+    if (auto message_builder = in_senders_context(std::move(what))) T::enqueue(std::move(message_builder), unit);
   }
 
   caf::invoke_message_result consume(caf::mailbox_element& what) override {

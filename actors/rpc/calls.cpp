@@ -26,7 +26,7 @@ fault cancelled_call(std::string node, std::string_view function) {
 
 void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
-                  border::claims&& claims, std::function<void()> set) {
+                  handle_scope::claims&& claims, std::function<void()> set) {
   std::optional<future<void>> late;
   const auto end = limit.count() > 0 ? deadline_after(limit) : never;
   if (end != never) {

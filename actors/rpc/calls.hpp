@@ -25,7 +25,7 @@ fault cancelled_call(std::string node, std::string_view function);
 /// goes on, after `limit` once more.
 void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
-                  border::claims&& claims, std::function<void()> set);
+                  handle_scope::claims&& claims, std::function<void()> set);
 
 /// The future of a call: reads the value when the answer comes. What is in `kept` lives until then,
 /// also when nobody waits for it any more; a future that is kept for longer does not hold it.
@@ -62,7 +62,7 @@ public:
     if constexpr (std::is_void_v<T>)
       this->set_value();
     else
-      this->take_apart(answer, [this](decoder& in, border& handles) {
+      this->take_apart(answer, [this](decoder& in, handle_scope& handles) {
         auto value = in.get<T>();
         in.expect_end();
         auto claims = handles.take_claims();
@@ -83,7 +83,7 @@ public:
   }
 
 private:
-  void set_value_after(border::claims&& claims, stored<T>&& value) {
+  void set_value_after(handle_scope::claims&& claims, stored<T>&& value) {
     const auto self = this->shared_from_this();
     const auto waiting = std::make_shared<stored<T>>(std::move(value));
     await_claims(node_, self, *this, limit_, std::move(claims),
@@ -158,7 +158,7 @@ constexpr void check_no_retry() {
 }
 
 template <class Wanted, class T>
-void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) {
+void write_argument(encoder& out, [[maybe_unused]] handle_scope& handles, const T& x) {
   if constexpr (is_loan<Wanted>) {
     out.put(Wanted{handles.lend(x.core())});
   } else if constexpr (is_value_or_loan<Wanted>) {
@@ -176,7 +176,7 @@ void write_argument(encoder& out, [[maybe_unused]] border& handles, const T& x) 
 
 /// Writes the arguments as `Wire`; options behind them are left out.
 template <class Wire, class... Given>
-void write_arguments(encoder& out, border& handles, const Given&... given) {
+void write_arguments(encoder& out, handle_scope& handles, const Given&... given) {
   const auto all = std::forward_as_tuple(given...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (write_argument<std::tuple_element_t<I, Wire>>(out, handles, std::get<I>(all)), ...);

@@ -21,13 +21,13 @@ std::optional<std::chrono::nanoseconds> call_info::time_left() const {
 std::optional<call_info> current_call() {
   const auto* const node = current_node();
   if (!node) return std::nullopt;
-  if (const auto call = current_served_call())
+  if (const auto call = current_active_call())
     return call_info{call.from->info, std::string(call.function), 0, unless_never(call.deadline),
                      call_cancelled()};
   const auto* const message = detail::message_at_work();
   if (!message) return std::nullopt;
-  const auto* const letter = dynamic_cast<const mailbox_letter*>(message);
-  const auto origin = letter ? letter->origin() : letter_origin();
+  const auto* const message_builder = dynamic_cast<const mailbox_message*>(message);
+  const auto origin = message_builder ? message_builder->origin() : message_origin();
   return call_info{origin.from ? origin.from->info : node->self(), std::string(name_of(*message)),
                    current_actor(), unless_never(origin.deadline), false};
 }

@@ -17,7 +17,7 @@ struct function_entry {
       hash;  ///< its identity: of its name, and of what its arguments and answer are made of
   std::string_view name;
   /// Reads the arguments, calls, and sees to the answer. Throws what the function throws.
-  void (*invoke)(decoder& in, border& handles, reply_token&& reply);
+  void (*invoke)(decoder& in, handle_scope& handles, reply_token&& reply);
   /// Reads the arguments and drops them, since what they hold has been given away by the caller.
   void (*skip)(decoder& in);
   std::string (*structure)();  ///< see type_structure
@@ -143,7 +143,7 @@ struct callable {
   static std::uint64_t hash() { return detail::kept_identity<callable>(); }
   static std::uint64_t name_hash() { return detail::function_hash<F>(); }
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     std::optional<arguments> args;
     try {
       args.emplace(detail::read_arguments<arguments>(in));

@@ -16,7 +16,7 @@ public:
 
 }  // namespace
 
-const std::shared_ptr<reply_sink>& nobody() {
+const std::shared_ptr<reply_sink>& no_reply_sink() {
   // Never destroyed: threads may still call when the program ends.
   static const auto& one = *new std::shared_ptr<reply_sink>(std::make_shared<no_sink>());
   return one;

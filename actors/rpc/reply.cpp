@@ -14,7 +14,7 @@ reply_token::~reply_token() {
 
 // False: nothing was sent. Nobody wants it, or the node has been shut down, and the caller hears
 // that it is lost.
-bool reply_token::send(remoting& owner, letter& text, detail::recording& context) {
+bool reply_token::send(remote_actors& owner, message_builder& text, detail::context_header& context) {
   if (request_ == 0) return false;
   gate::pass pass(owner.entrance());
   if (!pass) return false;
@@ -34,9 +34,9 @@ void reply_token::value(function_ref<void(encoder&)> write) noexcept {
   if (later_) owner->served().remove({to_, request_});
   if (profile_) send_profile(*owner);
   try {
-    border handles(*owner, *to_);
-    letter text(&handles);
-    detail::recording context(*owner, context_, *to_, text, records_);
+    handle_scope handles(*owner, *to_);
+    message_builder text(&handles);
+    detail::context_header context(*owner, context_, *to_, text, records_);
     write(text.body());
     if (send(*owner, text, context)) handles.sent();
   } catch (...) {
@@ -86,7 +86,7 @@ void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source)
   if (!owner_->served().add({to_, request_}, source)) source->cancel();
 }
 
-void reply_token::send_profile(remoting& owner) noexcept {
+void reply_token::send_profile(remote_actors& owner) noexcept {
   try {
     const auto profile = std::exchange(profile_, nullptr);
     const auto events = profile->close();
@@ -98,7 +98,7 @@ void reply_token::send_profile(remoting& owner) noexcept {
   }
 }
 
-void reply_token::send_failure(remoting& owner, std::exception_ptr why, bool read) noexcept {
+void reply_token::send_failure(remote_actors& owner, std::exception_ptr why, bool read) noexcept {
   if (profile_) send_profile(owner);
   gate::pass pass(owner.entrance());
   if (!pass) return;
@@ -135,7 +135,7 @@ std::unique_ptr<collecting> collecting_for(const std::shared_ptr<call_profile>& 
 }  // namespace
 
 begun_later::begun_later(const reply_token& of) noexcept
-    : now_(of.errand()), recorded_(collecting_for(of.profile_)) {}
+    : now_(of.call_context()), recorded_(collecting_for(of.profile_)) {}
 
 begun_later::~begun_later() = default;
 

@@ -23,7 +23,7 @@ class future_core;
 class reply_token {
 public:
   /// `function`: static text.
-  reply_token(std::shared_ptr<remoting> owner, peer& to, std::uint64_t request,
+  reply_token(std::shared_ptr<remote_actors> owner, peer& to, std::uint64_t request,
               std::string_view function) noexcept
       : owner_(std::move(owner)),
         to_(&to),
@@ -58,7 +58,7 @@ public:
 
   /// Where the call stands in an autograd context, to which the answer belongs too. The tensors of
   /// both are recorded, or of neither.
-  void in_context(const detail::crossing& call) noexcept {
+  void in_context(const detail::message_tag& call) noexcept {
     context_ = call.context;
     records_ = call.number != 0;
   }
@@ -70,7 +70,7 @@ public:
   void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
 
   /// The call and its context, for who runs it later. Pre: not answered yet.
-  struct errand errand() const noexcept {
+  struct call_context call_context() const noexcept {
     return {{to_, request_, entry_, deadline_}, context_};
   }
   /// Why it need not begin any more; null: it should.
@@ -82,12 +82,12 @@ public:
 private:
   friend class detail::begun_later;
 
-  bool send(remoting& owner, letter& text, detail::recording& context);
-  void send_profile(remoting& owner) noexcept;
+  bool send(remote_actors& owner, message_builder& text, detail::context_header& context);
+  void send_profile(remote_actors& owner) noexcept;
   [[noreturn]] void end_forked(std::exception_ptr why) const noexcept;
-  void send_failure(remoting& owner, std::exception_ptr why, bool read = true) noexcept;
+  void send_failure(remote_actors& owner, std::exception_ptr why, bool read = true) noexcept;
 
-  std::shared_ptr<remoting> owner_;
+  std::shared_ptr<remote_actors> owner_;
   peer* to_;
   std::uint64_t request_;
   std::string_view function_;
@@ -112,7 +112,7 @@ public:
   begun_later& operator=(const begun_later&) = delete;
 
 private:
-  const serving now_;
+  const call_context_scope now_;
   const std::unique_ptr<collecting> recorded_;  // null: nobody profiles
 };
 

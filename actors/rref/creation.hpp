@@ -11,7 +11,7 @@ void send_creation(node_core& node, const std::shared_ptr<rref_core>& core, std:
                    std::string_view name, const Args&... args) {
   try {
     node.call(core->owner(), hash, name, core, options_in(args...),
-              [&](encoder& out, border& handles) {
+              [&](encoder& out, handle_scope& handles) {
                 out.put(core->id().number);
                 if (core->object()) out.put(core->object()->id());
                 write_arguments<Wire>(out, handles, args...);

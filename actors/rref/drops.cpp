@@ -43,8 +43,8 @@ void drops::add(peer& owner, const rref_id& id, std::uint64_t use) noexcept {
 
 bool drops::send_one(peer& owner, const rref_id& id, std::uint64_t use) const noexcept {
   try {
-    letter text(nullptr);
-    text.body().put(rref_note::drop);
+    message_builder text(nullptr);
+    text.body().put(rref_message::drop);
     text.body().put(owner.incarnation);
     drop_queue::write_one(text.body(), id, use);
     return send_(owner, text);
@@ -88,8 +88,8 @@ void drops::taken_up(const peer& owner, std::uint32_t notes) noexcept {
 void drops::send_uses(line& to, guard& lock) noexcept {
   try {
     while (to.queue.ready()) {
-      letter text(nullptr);
-      text.body().put(rref_note::drop);
+      message_builder text(nullptr);
+      text.body().put(rref_message::drop);
       text.body().put(to.with.incarnation);
       to.queue.write(text.body());
       if (!send(to, text, lock)) return to.queue.not_sent();
@@ -103,8 +103,8 @@ void drops::send_uses(line& to, guard& lock) noexcept {
 void drops::send_taken(line& to, guard& lock) noexcept {
   if (to.taken < drop_queue::told_after) return;
   try {
-    letter text(nullptr);
-    text.body().put(rref_note::dropped);
+    message_builder text(nullptr);
+    text.body().put(rref_message::dropped);
     text.body().put(to.taken);
     const auto notes = std::exchange(to.taken, 0);
     if (!send(to, text, lock)) to.taken += notes;
@@ -114,7 +114,7 @@ void drops::send_taken(line& to, guard& lock) noexcept {
 }
 
 // The line is there still, though what is on it may be gone.
-bool drops::send(line& to, letter& note, guard& lock) noexcept {
+bool drops::send(line& to, message_builder& note, guard& lock) noexcept {
   lock.unlock();
   const bool sent = send_(to.with, note);
   lock.lock();
@@ -139,7 +139,7 @@ void drops::mark(line& one, bool unsent) noexcept {
   unsent ? ++unsent_ : --unsent_;
 }
 
-void drops::bury(const peer& whom) noexcept {
+void drops::evict(const peer& whom) noexcept {
   const guard lock(mutex_);
   auto* gone = find(whom);
   if (!gone) return;

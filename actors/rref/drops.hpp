@@ -12,7 +12,7 @@
 namespace troupe {
 
 class decoder;
-class letter;
+class message_builder;
 
 namespace detail {
 
@@ -23,7 +23,7 @@ namespace detail {
 class drops {
 public:
   /// Sends a note. False: it could not be sent. Does not throw.
-  using sender = std::function<bool(peer& to, letter& note)>;
+  using sender = std::function<bool(peer& to, message_builder& note)>;
   /// Hears of a use that has ended.
   using listener = std::function<void(const rref_id& id, std::uint64_t use)>;
 
@@ -46,7 +46,7 @@ public:
   }
 
   /// `whom` is gone.
-  void bury(const peer& whom) noexcept;
+  void evict(const peer& whom) noexcept;
 
   /// The node ends.
   void close() noexcept;
@@ -71,7 +71,7 @@ private:
   line& line_of(peer& other);
   void send_uses(line& to, guard& lock) noexcept;
   void send_taken(line& to, guard& lock) noexcept;
-  bool send(line& to, letter& note, guard& lock) noexcept;
+  bool send(line& to, message_builder& note, guard& lock) noexcept;
   void try_again(const peer& other) noexcept;
   void mark(line& one, bool unsent) noexcept;
 

@@ -14,7 +14,7 @@ struct fetch {
   static std::uint64_t name_hash() { return type_hash<fetch>(); }
   static const bool registered;
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     const auto id = in.get<rref_id>();
     in.expect_end();
     auto state = std::static_pointer_cast<future_state<T>>(
@@ -48,7 +48,7 @@ struct await_value {
   static std::uint64_t name_hash() { return type_hash<await_value>(); }
   static const bool registered;
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     const auto id = in.get<rref_id>();
     in.expect_end();
     const auto state = handles.actors().rrefs().find(id, value_type::of<T>());
@@ -79,14 +79,14 @@ std::shared_ptr<future_state<T>> fetch_value(node_core& node, peer& owner, const
   (void)call::registered;
   auto state = std::make_shared<call_state<T>>(node, owner, call::name, how, std::move(kept));
   state->sent_as(node.call(owner, call::hash(), call::name, state, how,
-                           [&](encoder& out, border&) { out.put(id); }));
+                           [&](encoder& out, handle_scope&) { out.put(id); }));
   return state;
 }
 
 /// The state of a lent value, on the callee, which is a holder meanwhile if it `holds`. Without a
 /// limit: the call's is its caller's affair. Throws rref_gone.
 template <class T>
-std::shared_ptr<future_state<T>> borrow(remoting& actors, const loan<T>& of, bool holds) {
+std::shared_ptr<future_state<T>> borrow(remote_actors& actors, const loan<T>& of, bool holds) {
   auto& table = actors.rrefs();
   const auto type = value_type::of<T>();
   if (table.owns(of.id)) return std::static_pointer_cast<future_state<T>>(table.find(of.id, type));

@@ -121,7 +121,7 @@ public:
   /// Named wherever such a call is made, so that every program that has it has the entry.
   static const bool registered;
 
-  static void invoke(decoder& in, border& handles, reply_token&& reply) {
+  static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
     auto self = std::make_shared<invocation>(std::move(reply));
     try {
       self->read(in, handles);
@@ -184,7 +184,7 @@ private:
   };
 
   // All is read before anything can fail: the references in it have been given away.
-  void read(decoder& in, border& handles) {
+  void read(decoder& in, handle_scope& handles) {
     auto& table = handles.actors().rrefs();
     std::uint64_t number = 0;
     if constexpr (Creates) number = in.get<std::uint64_t>();
@@ -209,7 +209,7 @@ private:
   }
 
   template <std::size_t... I>
-  void await_values([[maybe_unused]] remoting& actors,
+  void await_values([[maybe_unused]] remote_actors& actors,
                     std::vector<std::shared_ptr<future_core>>& awaited, std::index_sequence<I...>) {
     if (object_) awaited.push_back(object_);
     [[maybe_unused]] const auto await = [&]<std::size_t J>() {

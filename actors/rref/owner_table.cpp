@@ -162,7 +162,7 @@ void owner_table::abandon(const rref_id& id, const peer& creator, const std::exc
   if (waited_for) waited_for->set_exception(why);
 }
 
-std::vector<owner_table::dropped> owner_table::bury(const peer& whom) {
+std::vector<owner_table::dropped> owner_table::evict(const peer& whom) {
   std::vector<dropped> out;
   std::vector<std::pair<value_cell, std::exception_ptr>> never;
   {

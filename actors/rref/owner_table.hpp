@@ -88,7 +88,7 @@ public:
   void abandon(const rref_id& id, const peer& creator, const std::exception_ptr& why);
 
   /// Lets go for all that `whom` held; what it has not created by now never will be.
-  [[nodiscard]] std::vector<dropped> bury(const peer& whom);
+  [[nodiscard]] std::vector<dropped> evict(const peer& whom);
 
   /// Drops everything; nothing comes after it.
   [[nodiscard]] std::vector<dropped> close();

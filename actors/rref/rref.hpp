@@ -126,7 +126,7 @@ public:
     auto state =
         std::make_shared<detail::call_state<void>>(node, core.owner(), call::name, how, core_);
     state->sent_as(node.call(core.owner(), call::hash(), call::name, state, how,
-                             [&](encoder& out, border&) { out.put(core.id()); }));
+                             [&](encoder& out, handle_scope&) { out.put(core.id()); }));
     return future<void>(std::move(state));
   }
 
@@ -264,7 +264,7 @@ public:
     auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name,
                                                               call_options(), core_);
     node->call(core_->owner(), call::hash(), call::name, state, {},
-               [&](encoder& out, border&) { out.put(*this); });
+               [&](encoder& out, handle_scope&) { out.put(*this); });
     return future<answer>(std::move(state)).get();
   }
 
@@ -324,7 +324,7 @@ private:
       auto state =
           std::make_shared<detail::call_state<answer>>(*node, owner, call::name, how, core_);
       state->sent_as(node->call(owner, call::hash(), call::name, state, how,
-                                [&](encoder& out, border& handles) {
+                                [&](encoder& out, handle_scope& handles) {
                                   out.put(id());
                                   detail::write_arguments<wire>(out, handles, args...);
                                 }));

@@ -5,7 +5,7 @@
 namespace troupe::detail {
 
 /// What the rref tables of two nodes say to each other.
-enum class rref_note : std::uint8_t {
+enum class rref_message : std::uint8_t {
   claim,    ///< id, use: this node has a reference now
   hold,     ///< id, use: the same, and no answer is wanted
   confirm,  ///< use, whether there is a value, or will be

@@ -12,11 +12,11 @@ enum class reference_form : std::uint8_t { null, granted, passed_on };
 
 }  // namespace
 
-rref_table::rref_table(remoting& actors, const node_identity& self)
+rref_table::rref_table(remote_actors& actors, const node_identity& self)
     : actors_(actors),
       identity_(self),
       owned_(actors.driver(), actors.peers()),
-      drops_(self.rank, [this](peer& to, letter& text) { return send(to, text); }) {}
+      drops_(self.rank, [this](peer& to, message_builder& text) { return send(to, text); }) {}
 
 rref_table::~rref_table() = default;
 
@@ -113,7 +113,7 @@ void rref_table::publish(const rref_core& one) {
 void rref_table::let_go(owner_table::dropped&& what) noexcept {
   const bool runs_user_code = what.actor || (what.value && what.runs_user_code);
   if (!runs_user_code || engine::may_block()) return;
-  auto* job = make_job([all = std::move(what)](caf::execution_unit*) {});
+  auto* job = make_work_item([all = std::move(what)](caf::execution_unit*) {});
   if (!actors_.driver()->push_if_open(job)) intrusive_ptr_release(job);
 }
 
@@ -211,9 +211,9 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
 // ---- Ends
 // ---------------------------------------------------------------------------------------
 
-void rref_table::bury(const peer& whom) {
-  for (auto& one : owned_.bury(whom)) let_go(std::move(one));
-  drops_.bury(whom);
+void rref_table::evict(const peer& whom) {
+  for (auto& one : owned_.evict(whom)) let_go(std::move(one));
+  drops_.evict(whom);
   std::vector<std::shared_ptr<rref_core>> unpinned;
   std::vector<claimed> lost;
   {

@@ -61,7 +61,7 @@ namespace detail {
 /// Notes travel between the tables in the order in which they are sent. Thread-safe.
 class rref_table {
 public:
-  rref_table(remoting& actors, const node_identity& self);
+  rref_table(remote_actors& actors, const node_identity& self);
   ~rref_table();
 
   void attach(std::weak_ptr<node_core> node) { node_ = std::move(node); }
@@ -120,7 +120,7 @@ public:
   void deliver(decoder& in, peer& from);
 
   /// `whom` is gone.
-  void bury(const peer& whom);
+  void evict(const peer& whom);
 
   /// The node ends.
   void close(const fault& why);
@@ -142,7 +142,7 @@ public:
 private:
   friend class rref_core;
 
-  using note = rref_note;
+  using note = rref_message;
   struct pinned {
     std::shared_ptr<rref_core> what;
     const peer* receiver;
@@ -155,7 +155,7 @@ private:
 
   void check_sendable(const rref_core& reference) const;
   void grant(const rref_core& one, const peer& to, std::uint64_t use);
-  bool send(peer& to, letter& text) noexcept;
+  bool send(peer& to, message_builder& text) noexcept;
   template <class... Ts>
   void tell(peer& to, const Ts&... xs) noexcept;
   std::shared_ptr<rref_core> make(peer& owner, const rref_id& id, const value_type& type,
@@ -173,7 +173,7 @@ private:
   void let_go(owner_table::dropped&& what) noexcept;
   peer& self() const;
 
-  remoting& actors_;
+  remote_actors& actors_;
   const node_identity identity_;
   std::weak_ptr<node_core> node_;
   owner_table owned_;

@@ -9,7 +9,7 @@ namespace troupe::detail {
 
 // False: it could not be sent. Nobody hears why: if it is the peer's loss, that settles what it was
 // about.
-bool rref_table::send(peer& to, letter& text) noexcept {
+bool rref_table::send(peer& to, message_builder& text) noexcept {
   // The next incarnation of a lost node has values of the same numbers.
   if (!to.live()) return false;
   const gate::pass pass(actors_.entrance());
@@ -27,7 +27,7 @@ bool rref_table::send(peer& to, letter& text) noexcept {
 template <class... Ts>
 void rref_table::tell(peer& to, const Ts&... xs) noexcept {
   try {
-    letter text(nullptr);
+    message_builder text(nullptr);
     (text.body().put(xs), ...);
     (void)send(to, text);
   } catch (const std::exception&) {

@@ -7,7 +7,7 @@
 
 namespace troupe::detail {
 
-rref_core::rref_core(std::shared_ptr<remoting> actors, peer& owner, const rref_id& id,
+rref_core::rref_core(std::shared_ptr<remote_actors> actors, peer& owner, const rref_id& id,
                      const value_type& type, origin how, std::uint64_t use,
                      std::source_location site)
     : remote_answer_state<void>(*actors, owner, "the creation of a value"),

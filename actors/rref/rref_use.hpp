@@ -20,7 +20,7 @@ public:
     claim,     ///< by a claim
   };
 
-  rref_core(std::shared_ptr<remoting> actors, peer& owner, const rref_id& id,
+  rref_core(std::shared_ptr<remote_actors> actors, peer& owner, const rref_id& id,
             const value_type& type, origin how, std::uint64_t use, std::source_location site);
   ~rref_core() override;
 
@@ -30,7 +30,7 @@ public:
   std::uint64_t use() const noexcept { return use_; }
   peer& owner() const noexcept { return owner_; }
   bool is_owner() const noexcept;
-  remoting& actors() const noexcept { return *actors_; }
+  remote_actors& actors() const noexcept { return *actors_; }
 
   /// Throws why it cannot be used: its creation has failed, its owner is lost, it never was.
   void check() const;
@@ -83,7 +83,7 @@ public:
 private:
   friend class rref_table;
 
-  const std::shared_ptr<remoting> actors_;
+  const std::shared_ptr<remote_actors> actors_;
   peer& owner_;
   const rref_id id_;
   const value_type type_;

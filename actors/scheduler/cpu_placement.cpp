@@ -23,7 +23,7 @@ constexpr clock::rep most_between_moves = 1'000'000'000;
 
 }  // namespace
 
-void processor::yield(clock::time_point now) noexcept {
+void cpu_placement::yield(clock::time_point now) noexcept {
   sched_yield();
   const auto after = clock::now();
   const auto note = [](std::atomic<bool>& what, bool is) {
@@ -43,7 +43,7 @@ void processor::yield(clock::time_point now) noexcept {
 
 // Less and less often if it does not help. The thread's own mask stays as it was: who changes it at
 // the same moment from another thread may find it changed back.
-void processor::move_away(clock::time_point now) noexcept {
+void cpu_placement::move_away(clock::time_point now) noexcept {
   const auto ticks = now.time_since_epoch().count();
   const auto due = next_move_.load(std::memory_order_relaxed);
   if (ticks < due) return;

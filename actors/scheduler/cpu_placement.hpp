@@ -13,7 +13,7 @@ namespace troupe {
 /// them gets its turn too late. Some kernels pack threads onto one processor while others are idle,
 /// when they wake each other; polling ones they leave there, where each step of a conversation
 /// costs a switch. Thread-safe; used by whoever polls.
-class processor {
+class cpu_placement {
 public:
   /// As the last yield has found.
   bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }

@@ -25,34 +25,34 @@ expected_calls::scope::scope(const expected_calls& calls) noexcept
     : before_(std::exchange(self.expected, &calls)) {}
 expected_calls::scope::~scope() { self.expected = before_; }
 
-engine::guest::guest(engine& of) noexcept
+engine::foreign_run_scope::foreign_run_scope(engine& of) noexcept
     : of_(of),
-      before_(std::exchange(self.guest, this)),
+      before_(std::exchange(self.foreign_run_scope, this)),
       node_(current_node()),
       actor_(current_actor()) {
-  of_.guest_comes();
+  of_.foreign_run_begins();
 }
-engine::guest::~guest() {
-  of_.guest_goes();
-  self.guest = before_;
+engine::foreign_run_scope::~foreign_run_scope() {
+  of_.foreign_run_ends();
+  self.foreign_run_scope = before_;
 }
 
 bool engine::runs_here() const noexcept {
   if (is_own_thread()) return true;
-  for (auto* one = self.guest; one; one = one->before_)
+  for (auto* one = self.foreign_run_scope; one; one = one->before_)
     if (&one->of_ == this) return true;
   return false;
 }
 
 bool engine::runs_actor(const node_core& node, std::uint64_t actor) noexcept {
   if (current_node() == &node && current_actor() == actor) return true;
-  for (auto* one = self.guest; one; one = one->before_)
+  for (auto* one = self.foreign_run_scope; one; one = one->before_)
     if (one->node_ == &node && one->actor_ == actor) return true;
   return false;
 }
 
 bool engine::wait_without_network(completion& what, clock::time_point deadline) {
-  if (self.place) return self.place->hold(what, deadline);
+  if (self.place) return self.place->block_until(what, deadline);
   return what.wait(deadline);
 }
 

@@ -95,18 +95,18 @@ public:
 };
 
 /// Who lets a thread wait for what no network of its own brings.
-class waiting_place {
+class wait_context {
 public:
-  virtual ~waiting_place() = default;
+  virtual ~wait_context() = default;
 
   /// Blocks until `what` is ready or the deadline has passed; true: ready. Throws not_initialized
   /// when the node of the calling thread ends.
-  virtual bool hold(completion& what, clock::time_point deadline) = 0;
+  virtual bool block_until(completion& what, clock::time_point deadline) = 0;
 };
 
 /// What runs a node: who progresses its network, on which threads its handlers run, how they wait.
 /// `thread_engine` does it with threads, `virtual_engine` in a simulation.
-class engine : public waiting_place {
+class engine : public wait_context {
 public:
   /// The sink to build the transport with.
   virtual transport::sink& as_sink() noexcept = 0;
@@ -127,7 +127,7 @@ public:
 
   /// The actor with this id belongs to the runtime and never blocks: what it has to do comes before
   /// all else, and is done also where every thread is taken by a handler.
-  virtual void favour(std::uint64_t) {}
+  virtual void set_system_actor(std::uint64_t) {}
 
   /// Puts work into the run queue and sees to it that somebody comes. Any thread.
   virtual void push(caf::resumable* job) = 0;
@@ -161,7 +161,7 @@ public:
   virtual void set_timer(clock::time_point when) = 0;
 
   /// The network has work that nobody may be driving. Any thread.
-  virtual void nudge() = 0;
+  virtual void wake_network() = 0;
 
   /// Marks `what` as happened and wakes whoever waits for it, in whichever way. Any thread.
   virtual void finish(completion& what) = 0;
@@ -203,17 +203,17 @@ public:
   };
 
   /// While it lives, the calling thread runs work of this engine, whosever thread it is.
-  class guest {
+  class foreign_run_scope {
   public:
-    explicit guest(engine& of) noexcept;
-    ~guest();
-    guest(const guest&) = delete;
-    guest& operator=(const guest&) = delete;
+    explicit foreign_run_scope(engine& of) noexcept;
+    ~foreign_run_scope();
+    foreign_run_scope(const foreign_run_scope&) = delete;
+    foreign_run_scope& operator=(const foreign_run_scope&) = delete;
 
   private:
     friend class engine;
     engine& of_;
-    const guest* const before_;
+    const foreign_run_scope* const before_;
     const node_core* const node_;  // for which the thread ran an actor meanwhile, and which
     const std::uint64_t actor_;
   };
@@ -266,8 +266,8 @@ protected:
   virtual void begin_handler(engine_unit& unit) = 0;
   virtual void end_handler(engine_unit& unit) = 0;
   virtual void run_expected(engine_unit&, void (*body)(void*), void* what) { body(what); }
-  virtual void guest_comes() noexcept = 0;
-  virtual void guest_goes() noexcept = 0;
+  virtual void foreign_run_begins() noexcept = 0;
+  virtual void foreign_run_ends() noexcept = 0;
   virtual std::uint64_t begin_network_work() noexcept { return 0; }
   virtual void end_network_work(std::uint64_t) noexcept {}
 };

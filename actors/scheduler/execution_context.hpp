@@ -25,7 +25,7 @@ node_core* current_node() noexcept;
 std::uint64_t current_actor() noexcept;
 
 /// A call that a node serves: whose it is, and the caller's number for it.
-struct served_call {
+struct active_call {
   const peer* from = nullptr;
   std::uint64_t request = 0;
   std::string_view function{};         ///< static text
@@ -33,15 +33,15 @@ struct served_call {
 
   explicit operator bool() const noexcept { return from != nullptr; }
   /// Whose it is, and its number, say which it is.
-  bool operator==(const served_call& other) const noexcept {
+  bool operator==(const active_call& other) const noexcept {
     return from == other.from && request == other.request;
   }
 };
 
 /// What a thread works for: a call, a distributed autograd context, both, or neither. Goes along
 /// with a coroutine, from call to call, and back with their answers.
-struct errand {
-  served_call call{};
+struct call_context {
+  active_call call{};
   std::uint64_t context = 0;  ///< 0: none
   bool apart = false;         ///< none on purpose, whichever are open on the node
   /// The context is one that the thread, or the coroutine, has opened itself; null: it is not.
@@ -49,11 +49,11 @@ struct errand {
 };
 
 /// Contexts that were opened here and have ended since are left out.
-errand current_errand() noexcept;
+call_context current_call_context() noexcept;
 
 /// The call for which the calling thread runs a function or coroutine; empty: none. See
 /// `current_call` for what programs may know of it.
-served_call current_served_call() noexcept;
+active_call current_active_call() noexcept;
 
 /// Has the caller given up the call that the calling thread serves? For functions that other nodes
 /// call, their coroutines, and the tasks that these begin. False elsewhere.
@@ -63,9 +63,9 @@ namespace detail {
 
 void set_current_node(node_core* node) noexcept;
 void set_current_actor(std::uint64_t id) noexcept;
-void set_current_errand(errand what) noexcept;
+void set_current_call_context(call_context what) noexcept;
 /// The thread works for nobody. Hot path: some loads where that is so already.
-void clear_current_errand() noexcept;
+void clear_current_call_context() noexcept;
 
 /// The context of the calling thread; 0: none. Hot path.
 std::uint64_t current_context() noexcept;
@@ -91,24 +91,24 @@ private:
 };
 
 /// What the runtimes do for themselves: it belongs to no context.
-inline errand apart() noexcept {
-  errand out;
+inline call_context apart() noexcept {
+  call_context out;
   out.apart = true;
   return out;
 }
 
 /// While it lives, the calling thread works for that.
-class serving {
+class call_context_scope {
 public:
-  explicit serving(errand what) noexcept : before_(current_errand()) {
-    set_current_errand(std::move(what));
+  explicit call_context_scope(call_context what) noexcept : before_(current_call_context()) {
+    set_current_call_context(std::move(what));
   }
-  ~serving() { set_current_errand(std::move(before_)); }
-  serving(const serving&) = delete;
-  serving& operator=(const serving&) = delete;
+  ~call_context_scope() { set_current_call_context(std::move(before_)); }
+  call_context_scope(const call_context_scope&) = delete;
+  call_context_scope& operator=(const call_context_scope&) = delete;
 
 private:
-  errand before_;
+  call_context before_;
 };
 
 }  // namespace detail

@@ -34,7 +34,7 @@ public:
   }
 
   /// Does a network thread lead, which looks at the run queue before it does anything else?
-  static bool serving(snapshot s) noexcept {
+  static bool call_context_scope(snapshot s) noexcept {
     return by_network_thread(s) && (state_of(s) == leading || state_of(s) == yielding);
   }
 

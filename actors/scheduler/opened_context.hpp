@@ -12,7 +12,7 @@ namespace troupe::detail {
 /// then. Thread-safe.
 class opened_context {
 public:
-  opened_context(std::uint64_t id, errand before) : id_(id), before_(std::move(before)) {
+  opened_context(std::uint64_t id, call_context before) : id_(id), before_(std::move(before)) {
     before_.call = {};
     if (before_.opened) before_.opened->forget_ended();
   }
@@ -28,21 +28,21 @@ public:
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
 
   /// What is left of an errand without the contexts that have ended.
-  static errand living(errand what) noexcept {
+  static call_context living(call_context what) noexcept {
     while (what.opened && what.opened->over()) what = what.opened->before();
     if (what.opened) what.context = what.opened->id();
     return what;
   }
 
 private:
-  errand before() const noexcept {
+  call_context before() const noexcept {
     const std::lock_guard lock(mutex_);
     return before_;
   }
 
   // Contexts that overlap for ever make no chain of those that were.
   void forget_ended() noexcept {
-    errand last;  // let go of outside of the lock
+    call_context last;  // let go of outside of the lock
     const std::lock_guard lock(mutex_);
     last = std::exchange(before_, living(before_));
   }
@@ -50,7 +50,7 @@ private:
   std::atomic<std::uint64_t> id_;
   std::atomic<bool> over_{false};
   mutable std::mutex mutex_;
-  errand before_;
+  call_context before_;
 };
 
 }  // namespace troupe::detail

@@ -10,9 +10,9 @@ namespace troupe {
 /// sleep. A few messages at once, as an idle node gets now and then, are no reason for that:
 /// several brief waits in a row are, half of which a longer one forgets, and a far longer one all.
 /// Used by whoever leads; what two of them note at once may count once.
-class recent_waits {
+class spin_policy {
 public:
-  explicit recent_waits(std::chrono::microseconds brief) noexcept : brief_(brief) {}
+  explicit spin_policy(std::chrono::microseconds brief) noexcept : brief_(brief) {}
 
   bool are_brief() const noexcept { return count_.load(std::memory_order_relaxed) >= enough; }
 

@@ -45,25 +45,25 @@ void thread_engine::deliver_locally(transport::incoming_message&& message) {
     local_.push_back(std::move(message));
     have_local_.store(true, std::memory_order_seq_cst);
   }
-  nudge();
+  wake_network();
 }
 
-void thread_engine::nudge() {
+void thread_engine::wake_network() {
   auto seen = role_.look();
   if (leader_role::state_of(seen) == leader_role::asleep) net_->wake();
   if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
 }
 
-bool thread_engine::is_favourite(caf::resumable* job) const noexcept {
+bool thread_engine::is_system_actor(caf::resumable* job) const noexcept {
   return job->subtype() == caf::resumable::scheduled_actor &&
          static_cast<caf::scheduled_actor*>(job)->id() ==
-             favourite_.load(std::memory_order_relaxed);
+             system_actor_.load(std::memory_order_relaxed);
 }
 
 // What a forked process pushes stays where it is: nobody is there who could run it.
 void thread_engine::push(caf::resumable* job) {
   if (forked::from_nodes()) return;
-  (is_favourite(job) ? first_ : queue_).push(job);
+  (is_system_actor(job) ? first_ : queue_).push(job);
   summon_runner();
 }
 
@@ -104,7 +104,7 @@ void thread_engine::summon_runner() {
       case leader_role::free: break;
     }
   }
-  if (!wake_parked()) poke_minder();
+  if (!wake_parked()) wake_timer_thread();
 }
 
 void thread_engine::finish(completion& what) {
@@ -130,7 +130,7 @@ void thread_engine::thread_main() {
       if (auto seen = role_.look(); leader_role::idle(seen))
         unit.key_ = role_.take(seen, leader_role::network_thread);
     } else if (auto* job = occupied ? take_job() : nullptr) {
-      ensure_minder();
+      ensure_timer_thread();
       client_.prepare_thread();
       self.may_block = true;
       run(job, unit);
@@ -148,7 +148,7 @@ void thread_engine::thread_main() {
       }
     }
     if (unit.key_ != 0) {
-      ensure_minder();
+      ensure_timer_thread();
       lead(unit);
     }
     if (occupied) occupied_.fetch_sub(1);

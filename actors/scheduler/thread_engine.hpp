@@ -58,16 +58,16 @@ public:
   void end_waits() override;
   void stop(const std::function<void(caf::resumable*)>& drop) override;
   void attach(caf::actor_system& system) override;
-  void favour(std::uint64_t actor) override { favourite_.store(actor); }
+  void set_system_actor(std::uint64_t actor) override { system_actor_.store(actor); }
   void push(caf::resumable* job) override;
   void push_urgent(caf::resumable* job) override;
   bool push_if_open(caf::resumable* job) override;
   bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
-  bool hold(completion& what, clock::time_point deadline) override;
+  bool block_until(completion& what, clock::time_point deadline) override;
   void deliver_locally(transport::incoming_message&& message) override;
   void set_timer(clock::time_point when) override;
-  void nudge() override;
+  void wake_network() override;
   void finish(completion& what) override;
   bool may_run_inline(const engine_unit& unit) const noexcept override {
     return leader_role::by_network_thread(unit.key_);
@@ -105,15 +105,15 @@ private:
   void end_handler(engine_unit& unit) override;
   void resume_after_handler(engine_unit& unit);
   void run_expected(engine_unit& unit, void (*body)(void*), void* what) override;
-  void guest_comes() noexcept override { running_.fetch_add(1, std::memory_order_relaxed); }
-  void guest_goes() noexcept override { running_.fetch_sub(1, std::memory_order_release); }
+  void foreign_run_begins() noexcept override { running_.fetch_add(1, std::memory_order_relaxed); }
+  void foreign_run_ends() noexcept override { running_.fetch_sub(1, std::memory_order_release); }
   std::uint64_t begin_network_work() noexcept override;
   void end_network_work(std::uint64_t key) noexcept override;
 
   bool occupy() noexcept;
   bool work_waits() const noexcept;
   bool have_jobs() const noexcept { return !queue_.empty() || !first_.empty(); }
-  bool is_favourite(caf::resumable* job) const noexcept;
+  bool is_system_actor(caf::resumable* job) const noexcept;
   void run_aside_of_handlers(engine_unit& unit);
   leader_role::snapshot mind(engine_unit& unit);
   leader_role::snapshot on_takeover_timer(engine_unit& unit);
@@ -133,9 +133,9 @@ private:
 
   void open_timers();
   void close_timers() noexcept;
-  void poke_minder();
+  void wake_timer_thread();
   bool leader_polls_queue() const noexcept;
-  void ensure_minder();
+  void ensure_timer_thread();
   bool park();
   bool wake_parked();
 
@@ -148,8 +148,8 @@ private:
   std::atomic<int> wanted_{0};            // waiters who would rather lead themselves
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};
-  recent_waits waits_of_late_{options_.spin_busy};
-  processor processor_;
+  spin_policy waits_of_late_{options_.spin_busy};
+  cpu_placement processor_;
 
   // What a lost peer has said comes before its loss: it may be why it has gone.
   struct arrival {
@@ -164,8 +164,8 @@ private:
   std::atomic<bool> have_local_{false};
 
   run_queue queue_;
-  run_queue first_;                          // jobs of `favourite_`
-  std::atomic<std::uint64_t> favourite_{0};  // an actor's id
+  run_queue first_;                          // jobs of `system_actor_`
+  std::atomic<std::uint64_t> system_actor_{0};  // an actor's id
   std::atomic<unsigned> occupied_{0};        // threads that lead or run handlers
   run_queue dropped_;                        // actors that had work when the threads ended
   gate waits_;                               // for all who wait; closed by `end_waits`
@@ -190,7 +190,7 @@ private:
   int epoll_ = -1;
   int takeover_timer_ = -1;
   int deadline_timer_ = -1;
-  int poke_ = -1;
+  int wake_ = -1;
   std::atomic<bool> takeover_armed_{false};
   std::atomic<clock::rep> takeover_due_{0};
   std::atomic<int> takeover_patience_{1};  // times `options_.takeover`

@@ -13,7 +13,7 @@ class empty_polls {
 public:
   enum class next { poll, yield, sleep };
 
-  explicit empty_polls(processor& where) noexcept : processor_(where) {}
+  explicit empty_polls(cpu_placement& where) noexcept : processor_(where) {}
 
   void forget() noexcept {
     count_ = 0;
@@ -57,7 +57,7 @@ private:
 #endif
   }
 
-  processor& processor_;
+  cpu_placement& processor_;
   unsigned count_ = 0;
   bool looked_ = false;
   clock::time_point since_;

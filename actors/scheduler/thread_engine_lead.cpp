@@ -109,7 +109,7 @@ void thread_engine::find_leader() {
   if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard guard(waiters_mutex_);
     if (!waiters_.empty()) {
-      waiters_.front()->poke();
+      waiters_.front()->wake_waiter();
       return;
     }
   }

@@ -59,8 +59,8 @@ void thread_engine::end_waits() {
   until([&] { return waits_.empty(); },
         [&] {
           std::lock_guard guard(waiters_mutex_);
-          for (auto* waiter : waiters_) waiter->poke();
-          for (auto* waiter : held_) waiter->poke();
+          for (auto* waiter : waiters_) waiter->wake_waiter();
+          for (auto* waiter : held_) waiter->wake_waiter();
           net_->wake();
         });
 }
@@ -79,7 +79,7 @@ void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
           }
           parked_.clear();
           net_->wake();
-          poke_minder();
+          wake_timer_thread();
         });
   for (auto& thread : threads_) thread.join();
   threads_.clear();
@@ -144,7 +144,7 @@ bool thread_engine::park() {
 }
 
 bool thread_engine::leader_polls_queue() const noexcept {
-  return leader_role::serving(role_.look());
+  return leader_role::call_context_scope(role_.look());
 }
 
 }  // namespace troupe

@@ -45,18 +45,18 @@ void thread_engine::open_timers() {
         "timerfd_create");
   check(deadline_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC),
         "timerfd_create");
-  check(poke_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
-  for (int fd : {takeover_timer_, deadline_timer_, poke_}) watch(epoll_, fd);
+  check(wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
+  for (int fd : {takeover_timer_, deadline_timer_, wake_}) watch(epoll_, fd);
 }
 
 void thread_engine::close_timers() noexcept {
-  for (int fd : {epoll_, takeover_timer_, deadline_timer_, poke_})
+  for (int fd : {epoll_, takeover_timer_, deadline_timer_, wake_})
     if (fd >= 0) close(fd);
 }
 
-void thread_engine::poke_minder() {
+void thread_engine::wake_timer_thread() {
   std::uint64_t one = 1;
-  [[maybe_unused]] auto wrote = write(poke_, &one, sizeof one);
+  [[maybe_unused]] auto wrote = write(wake_, &one, sizeof one);
 }
 
 void thread_engine::arm_takeover() {
@@ -192,7 +192,7 @@ leader_role::snapshot thread_engine::mind(engine_unit& unit) {
     epoll_event events[3];
     int count = epoll_wait(epoll_, events, 3, -1);
     for (int i = 0; i < count; ++i) {
-      if (events[i].data.fd == poke_) drain(poke_);
+      if (events[i].data.fd == wake_) drain(wake_);
       if (events[i].data.fd == deadline_timer_) on_deadline_timer();
     }
     for (int i = 0; i < count; ++i)
@@ -223,7 +223,7 @@ void thread_engine::run_aside_of_handlers(engine_unit& unit) {
 
 // Called by a thread that is about to be busy, perhaps for ever. One that is not sees that nobody
 // minds the timers, or is parked: `occupy` has left one.
-void thread_engine::ensure_minder() {
+void thread_engine::ensure_timer_thread() {
   if (!minded_.load(std::memory_order_seq_cst)) wake_parked();
 }
 

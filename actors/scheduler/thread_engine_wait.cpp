@@ -23,7 +23,7 @@ bool thread_engine::wait(completion& what, clock::time_point deadline) {
 }
 
 // On a thread of this engine.
-bool thread_engine::hold(completion& what, clock::time_point deadline) {
+bool thread_engine::block_until(completion& what, clock::time_point deadline) {
   forked::check();
   gate::pass pass(waits_);
   {
@@ -32,10 +32,10 @@ bool thread_engine::hold(completion& what, clock::time_point deadline) {
   }
   bool late = false;
   for (;;) {
-    auto pokes = what.pokes();
+    auto wakes = what.wakes();
     late = deadline != never && clock::now() >= deadline;
     if (what.ready() || late || waits_.closed()) break;
-    what.park_unless_poked(pokes, deadline);
+    what.park_unless_woken(wakes, deadline);
   }
   {
     std::lock_guard guard(waiters_mutex_);
@@ -99,7 +99,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     if (unit.handed_on_ >= 2 && occupied_.load() < most_handlers()) {
       handed_over_.store(true);
       role_.release(std::exchange(unit.key_, 0));
-      if (!wake_parked()) poke_minder();
+      if (!wake_parked()) wake_timer_thread();
       return;
     }
     if (events > 0) {
@@ -128,7 +128,7 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
   role_.enter(unit.key_, leader_role::handler);
   arm_takeover();
   {
-    const guest here(*this);
+    const foreign_run_scope here(*this);
     const kept_thread kept;
     const deadlock::held_waits::interruption busy;
     // Its own profile has what it runs while it waits.
@@ -164,15 +164,15 @@ bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
 }
 
 void thread_engine::park_waiter(completion& what, clock::time_point deadline) {
-  auto pokes = what.pokes();
+  auto wakes = what.wakes();
   {
     std::lock_guard guard(waiters_mutex_);
     waiters_.push_back(&what);
     waiter_count_.fetch_add(1, std::memory_order_seq_cst);
   }
-  // Whoever frees the role from now on pokes; was it free before?
+  // Whoever frees the role from now on wakes; was it free before?
   auto state = leader_role::state_of(role_.look());
-  if (state != leader_role::free || handed_over_.load()) what.park_unless_poked(pokes, deadline);
+  if (state != leader_role::free || handed_over_.load()) what.park_unless_woken(wakes, deadline);
   std::lock_guard guard(waiters_mutex_);
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &what));
   waiter_count_.fetch_sub(1, std::memory_order_seq_cst);

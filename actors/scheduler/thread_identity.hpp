@@ -12,10 +12,10 @@ namespace troupe {
 struct thread_identity {
   engine* owner = nullptr;
   engine_unit* unit = nullptr;
-  waiting_place* place = nullptr;            ///< where it waits for what no network brings
+  wait_context* place = nullptr;            ///< where it waits for what no network brings
   bool may_block = true;                     ///< it runs a handler, or code of the program
   const expected_calls* expected = nullptr;  ///< which it runs itself while it waits
-  const engine::guest* guest = nullptr;      ///< whose work it runs, the latest one's first
+  const engine::foreign_run_scope* foreign_run_scope = nullptr;      ///< whose work it runs, the latest one's first
   engine_unit* host = nullptr;               ///< with which it waits, while it runs one of those
   caf::scheduled_actor* actor = nullptr;     ///< that it runs for the engine; nullptr: none
 };

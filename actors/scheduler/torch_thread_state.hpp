@@ -32,7 +32,7 @@ private:
   const std::shared_ptr<c10::ThreadLocalDebugInfo> debug_;
   node_core* const node_ = current_node();
   const std::uint64_t actor_ = current_actor();
-  const detail::serving nothing_{{}};
+  const detail::call_context_scope nothing_{{}};
   const detail::calls_to_await::pause nobodys_;
 };
 

@@ -8,9 +8,9 @@ namespace troupe {
 
 /// A function as work for a node's threads. Runs once; must not throw.
 template <class F>
-class job final : public caf::resumable, public caf::ref_counted {
+class work_item final : public caf::resumable, public caf::ref_counted {
 public:
-  explicit job(F body) : body_(std::move(body)) {}
+  explicit work_item(F body) : body_(std::move(body)) {}
 
   subtype_t subtype() const override { return function_object; }
 
@@ -28,8 +28,8 @@ private:
 
 /// The caller owns the one reference to it. `body` takes the execution unit that it runs on.
 template <class F>
-caf::resumable* make_job(F body) {
-  return new job<F>(std::move(body));
+caf::resumable* make_work_item(F body) {
+  return new work_item<F>(std::move(body));
 }
 
 }  // namespace troupe

@@ -58,11 +58,11 @@ std::vector<node> simulation::start(std::size_t count) {
 std::vector<node> simulation::start(const std::vector<std::string>& names) {
   check_options(options_.node);
   membership_view first;
-  std::vector<std::unique_ptr<late_parts>> parts;
+  std::vector<std::unique_ptr<deferred_sink>> parts;
   std::vector<std::unique_ptr<transport::transport>> nets;
   for (const auto& name : names) {
     const auto rank = static_cast<transport::rank_t>(nets.size());
-    parts.push_back(std::make_unique<late_parts>());
+    parts.push_back(std::make_unique<deferred_sink>());
     nets.push_back(transport::make_virtual_transport(network_, rank, *parts.back(), *parts.back()));
     first.members[rank] = {rank, 1, name, card_of(*nets.back(), options_.node)};
   }
@@ -85,7 +85,7 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
     }
   if (!leader) throw rendezvous_error("the simulation has no node that could let another one in");
   const auto place = rank ? *rank : nodes_.rbegin()->first + 1;
-  auto parts = std::make_unique<late_parts>();
+  auto parts = std::make_unique<deferred_sink>();
   auto net = transport::make_virtual_transport(network_, place, *parts, *parts);
   auto answer = std::make_shared<promise<membership_view>>();
   leader->admit({place, name, card_of(*net, options_.node)},

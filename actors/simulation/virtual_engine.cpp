@@ -75,13 +75,13 @@ void virtual_engine::set_timer(clock::time_point when) {
 
 bool virtual_engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
-  if (self.owner && self.owner != this) return self.owner->hold(what, deadline);
-  if (self.owner || !waits_ended_) hold(what, deadline);
+  if (self.owner && self.owner != this) return self.owner->block_until(what, deadline);
+  if (self.owner || !waits_ended_) block_until(what, deadline);
   return what.ready() || wait_without_network(what, deadline);
 }
 
 // Throws in a handler of this node; other threads go on without it.
-bool virtual_engine::hold(completion& what, clock::time_point deadline) {
+bool virtual_engine::block_until(completion& what, clock::time_point deadline) {
   ++waiting_;
   const auto handler = self;
   try {
@@ -218,7 +218,7 @@ void virtual_engine::run(caf::resumable* job) {
   const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
   turn.reset();
   detail::collecting::leave();
-  detail::clear_current_errand();  // of another job
+  detail::clear_current_call_context();  // of another job
   switch (left) {
     case caf::resumable::resume_later: push(job); break;
     case caf::resumable::done:

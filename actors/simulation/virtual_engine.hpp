@@ -23,10 +23,10 @@ public:
   bool push_if_open(caf::resumable* job) override;
   bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
-  bool hold(completion& what, clock::time_point deadline) override;
+  bool block_until(completion& what, clock::time_point deadline) override;
   void deliver_locally(transport::incoming_message&& message) override;
   void set_timer(clock::time_point when) override;
-  void nudge() override {}
+  void wake_network() override {}
   void finish(completion& what) override { what.complete(); }
   bool may_run_inline(const engine_unit&) const noexcept override { return false; }
   census count() const override { return {0, 0, !has_jobs()}; }
@@ -43,8 +43,8 @@ private:
   void on_message(transport::incoming_message&& message) override;
   void on_peer_lost(transport::rank_t peer, transport::peer_loss why) override;
   void begin_handler(engine_unit&) override {}
-  void guest_comes() noexcept override { ++running_; }
-  void guest_goes() noexcept override { --running_; }
+  void foreign_run_begins() noexcept override { ++running_; }
+  void foreign_run_ends() noexcept override { --running_; }
   void end_handler(engine_unit&) override {}
 
   // For the world.

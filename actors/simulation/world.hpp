@@ -27,7 +27,7 @@ class virtual_engine;
 /// on; so handlers may block as they do on real nodes, and a run is still a
 /// function of its seed. The thread that makes the world is one of the
 /// program's threads and has the baton. All functions are for whoever has it.
-class world final : public waiting_place {
+class world final : public wait_context {
 public:
   struct options {
     std::uint64_t seed = 1;
@@ -63,7 +63,7 @@ public:
   /// that ends its waits. Throws deadlock_error on the world's own thread when
   /// nothing can happen any more, and not_initialized when the world ends.
   bool block(completion& what, clock::time_point deadline, virtual_engine* in);
-  bool hold(completion& what, clock::time_point deadline) override {
+  bool block_until(completion& what, clock::time_point deadline) override {
     return block(what, deadline, nullptr);
   }
 

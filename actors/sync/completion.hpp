@@ -20,14 +20,14 @@ public:
     if (before & parked) futex_wake(word_);
   }
 
-  /// What `park_unless_poked` compares with: read it before deciding to sleep.
+  /// What `park_unless_woken` compares with: read it before deciding to sleep.
   std::uint32_t pokes() const noexcept {
     return word_.load(std::memory_order_acquire) & ~(done | parked);
   }
 
   /// Sleeps until it is ready, somebody pokes or the deadline passes; not at all when somebody has
   /// poked since `pokes` was read.
-  void park_unless_poked(std::uint32_t pokes, clock::time_point deadline) noexcept {
+  void park_unless_woken(std::uint32_t pokes, clock::time_point deadline) noexcept {
     auto seen = word_.fetch_or(parked, std::memory_order_acq_rel) | parked;
     if (seen & done || (seen & ~(done | parked)) != pokes) return;
     futex_wait(word_, seen, deadline);
@@ -35,20 +35,20 @@ public:
 
   /// Sleeps until it is ready; false when the deadline came first.
   bool wait(clock::time_point deadline) noexcept {
-    while (!ready() && clock::now() < deadline) park_unless_poked(pokes(), deadline);
+    while (!ready() && clock::now() < deadline) park_unless_woken(pokes(), deadline);
     return ready();
   }
 
   /// Wakes the sleepers without completing: there is something to do for them.
-  void poke() noexcept {
-    word_.fetch_add(poke_step, std::memory_order_acq_rel);
+  void wake_waiter() noexcept {
+    word_.fetch_add(wake_step, std::memory_order_acq_rel);
     futex_wake(word_);
   }
 
 private:
   static constexpr std::uint32_t done = 1;
   static constexpr std::uint32_t parked = 2;
-  static constexpr std::uint32_t poke_step = 4;
+  static constexpr std::uint32_t wake_step = 4;
 
   std::atomic<std::uint32_t> word_{0};
   bool made_here_ = false;

@@ -18,13 +18,13 @@ bool asks(const envelope_header& header) {
   return header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
 }
 
-std::unique_ptr<troupe::detail::recorder> make_table(node_core& node) {
+std::unique_ptr<troupe::detail::context_interceptor> make_table(node_core& node) {
   return std::make_unique<context_table>(node);
 }
 
 }  // namespace
 
-const bool provided = troupe::detail::provide_recorder(&make_table);
+const bool provided = troupe::detail::provide_interceptor(&make_table);
 
 context_table::context_table(node_core& node)
     : node_(node),
@@ -101,24 +101,24 @@ pass_actor context_table::actor_of(const std::shared_ptr<participant>& part) {
   return found;
 }
 
-troupe::detail::crossing context_table::begin(std::uint64_t context, peer& to) {
+troupe::detail::message_tag context_table::begin(std::uint64_t context, peer& to) {
   find(context)->know(to);
   return {context, next_number()};
 }
 
-void context_table::record(const troupe::detail::crossing& where, peer& to,
+void context_table::record(const troupe::detail::message_tag& where, peer& to,
                            std::vector<at::Tensor>&& sent) {
   find(where.context)->add_send(where.number, to, sent);
 }
 
-void context_table::forget(const troupe::detail::crossing& where) noexcept {
+void context_table::forget(const troupe::detail::message_tag& where) noexcept {
   try {
     find(where.context)->remove_send(where.number);
   } catch (const unknown_context&) {  // it has gone with the context
   }
 }
 
-void context_table::receive(const troupe::detail::crossing& where, peer& from,
+void context_table::receive(const troupe::detail::message_tag& where, peer& from,
                             const envelope_header& header,
                             const std::vector<at::Tensor>& received) {
   std::shared_ptr<participant> part;
@@ -140,13 +140,13 @@ void context_table::receive(const troupe::detail::crossing& where, peer& from,
   part->know(from);
   if (received.empty()) return;
   const std::shared_ptr<receive_node> node(
-      new receive_node(from.info, where.context, where.number, header.goes_back, part->scope()),
+      new receive_node(from.info, where.context, where.number, header.uses_reply_route, part->scope()),
       torch::autograd::deleteNode);
   receive_node::own(node, received);
   part->add_receive(node);
 }
 
-void context_table::bury(const peer& whom) {
+void context_table::evict(const peer& whom) {
   std::vector<std::uint64_t> orphans;
   std::vector<std::shared_ptr<participant>> others;
   {
@@ -157,7 +157,7 @@ void context_table::bury(const peer& whom) {
       else
         others.push_back(part);
   }
-  for (const auto& part : others) part->bury(whom);
+  for (const auto& part : others) part->evict(whom);
   const auto why = "its opener " + whom.info.name + " is lost";
   for (const auto id : orphans)
     if (const auto part = take(id, why)) end(*part, why);

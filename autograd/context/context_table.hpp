@@ -14,7 +14,7 @@ namespace troupe::autograd::detail {
 /// An id has the opener's rank in its upper 16 bits. A context is here from the first message of it
 /// that comes or goes until it ends: because its opener says so, or is lost. The latest that have
 /// ended are remembered, so that what comes late does not begin them anew.
-class context_table final : public troupe::detail::recorder {
+class context_table final : public troupe::detail::context_interceptor {
 public:
   explicit context_table(node_core& node);
 
@@ -49,15 +49,15 @@ public:
 
   node_core& owner() const noexcept { return node_; }
 
-  // recorder
-  troupe::detail::crossing begin(std::uint64_t context, peer& to) override;
-  void record(const troupe::detail::crossing& where, peer& to,
+  // context_interceptor
+  troupe::detail::message_tag begin(std::uint64_t context, peer& to) override;
+  void record(const troupe::detail::message_tag& where, peer& to,
               std::vector<at::Tensor>&& sent) override;
-  void forget(const troupe::detail::crossing& where) noexcept override;
-  void receive(const troupe::detail::crossing& where, peer& from, const envelope_header& header,
+  void forget(const troupe::detail::message_tag& where) noexcept override;
+  void receive(const troupe::detail::message_tag& where, peer& from, const envelope_header& header,
                const std::vector<at::Tensor>& received) override;
   bool takes_part() const noexcept override { return count_ > 0; }
-  void bury(const peer& whom) override;
+  void evict(const peer& whom) override;
   void close() override;
   census count() const override;
   bool knows(std::uint64_t context) const override {

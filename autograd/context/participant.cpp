@@ -105,13 +105,13 @@ std::shared_ptr<pass_watch> participant::watch_of(std::uint64_t pass) const {
   return place == watches_.end() ? nullptr : place->second;
 }
 
-void participant::bury(const peer& whom) {
+void participant::evict(const peer& whom) {
   decltype(watches_) watches;
   {
     const std::lock_guard lock(mutex_);
     watches = watches_;
   }
-  for (const auto& [number, watch] : watches) watch->bury(whom);
+  for (const auto& [number, watch] : watches) watch->evict(whom);
 }
 
 pass_worker participant::end(const std::string& why) {

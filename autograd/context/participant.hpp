@@ -69,7 +69,7 @@ public:
   std::shared_ptr<pass_watch> watch_of(std::uint64_t pass) const;
 
   /// A node is lost.
-  void bury(const peer& whom);
+  void evict(const peer& whom);
 
   /// Lets go of the graph: what is under way fails for that reason. Returns its actor, if any.
   pass_worker end(const std::string& why);

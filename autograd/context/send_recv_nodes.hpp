@@ -57,7 +57,7 @@ protected:
 /// Tensors keep it for longer than there is a node of the job, or a peer.
 class receive_node final : public torch::autograd::Node {
 public:
-  /// `number`: of the message, at its sender; `came_back`: see call_options::goes_back; `scope`: to
+  /// `number`: of the message, at its sender; `came_back`: see call_options::uses_reply_route; `scope`: to
   /// which the context belongs, if it is a default one. Makes `received`, leaves that require
   /// gradients, its results: `own` does, once the node is shared.
   receive_node(worker_info from, std::uint64_t context, std::uint64_t number, bool came_back,

@@ -106,7 +106,7 @@ private:
     Message first;
     first.pass = pass_;
     fill(first);
-    when_over(on_this_thread_ ? troupe::detail::request_here(here_, actor_, std::move(first))
+    when_over(on_this_thread_ ? troupe::detail::request_inline(here_, actor_, std::move(first))
                               : request(actor_, std::move(first)),
               [watch = watch_](step_report* report, const std::exception_ptr& failure) {
                 failure ? watch->fail(failure) : watch->add(step_report(*report));

@@ -145,7 +145,7 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
       part->add_gradient(leaf, std::move(gradient));
   };
   if (!executor_ && plan_.ends().empty() && gradients.size() == plan_.entries().size()) {
-    const troupe::detail::serving now(works_for());
+    const troupe::detail::call_context_scope now(works_for());
     run_in_engine(plan_, std::move(gradients), how, to_leaf);
     done_ = true;
     return;
@@ -153,13 +153,13 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
   if (!executor_)  // no thread here has settings for the gradients of others
     executor_ =
         std::make_unique<executor>(std::move(plan_), how, to_leaf, executor::settings::of_caller);
-  const troupe::detail::serving now(works_for());
+  const troupe::detail::call_context_scope now(works_for());
   for (auto& one : gradients) executor_->arrive(first++, std::move(one));
   run_executor(caused);
 }
 
 void pass_part::run_executor(steps& caused) {
-  const troupe::detail::serving now(works_for());
+  const troupe::detail::call_context_scope now(works_for());
   const scope taker(*this);
   caused_ = &caused;
   done_ = executor_->run();

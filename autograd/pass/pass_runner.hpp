@@ -42,7 +42,7 @@ public:
 
 private:
   // What others are sent belongs to the context if it shall be differentiated itself.
-  errand works_for() const noexcept {
+  call_context works_for() const noexcept {
     if (!what_.create_graph) return troupe::detail::apart();
     return {{}, part_->id()};
   }

@@ -15,7 +15,7 @@ namespace {
 
 // Steps must neither wait nor be refused where a window is full, nor must what is said of them. A
 // pass has a few of them for each message of its context.
-const call_options always{.limit = std::chrono::milliseconds(0), .overdraws = true};
+const call_options always{.limit = std::chrono::milliseconds(0), .exceeds_window = true};
 
 node as_node(node_core& core) { return node(core.shared_from_this()); }
 
@@ -39,16 +39,16 @@ void serve_failure(pass_info pass, caf::error why) {
 void tell_starter(node_core& here, const pass_info& pass, step_report* report,
                   const std::exception_ptr& failure) noexcept {
   try {
-    const troupe::detail::serving nothing(troupe::detail::apart());
+    const troupe::detail::call_context_scope nothing(troupe::detail::apart());
     if (pass.starter == here.self().id) {
       if (const auto watch = watch_of(here, pass))
         failure ? watch->fail(failure) : watch->add(step_report(*report));
     } else if (failure) {
       const auto why = to_caf(describe(failure, here.self().name, {}));
-      troupe::detail::call_for_nobody<&serve_failure>(here, here.find(pass.starter), always, pass,
+      troupe::detail::call_one_way<&serve_failure>(here, here.find(pass.starter), always, pass,
                                                       why);
     } else {
-      troupe::detail::call_for_nobody<&serve_report>(here, here.find(pass.starter), always, pass,
+      troupe::detail::call_one_way<&serve_report>(here, here.find(pass.starter), always, pass,
                                                      *report);
     }
   } catch (const std::exception& e) {  // it is lost
@@ -65,9 +65,9 @@ future<step_report> serve_step(Message what) {
   auto& here = *current_node();
   auto& table = context_table::of(here);
   const auto pass = what.pass;
-  const bool asked_by_starter = current_served_call().from->rank() == pass.starter;
+  const bool asked_by_starter = current_active_call().from->rank() == pass.starter;
   auto step =
-      troupe::detail::request_here(here, table.actor_of(table.find(pass.context)), std::move(what));
+      troupe::detail::request_inline(here, table.actor_of(table.find(pass.context)), std::move(what));
   if (!asked_by_starter)
     when_over(step, [weak = here.weak_from_this(), pass](step_report* report,
                                                          const std::exception_ptr& failure) {
@@ -107,9 +107,9 @@ void serve_end(std::uint64_t context, std::string why) {
 // For what nobody waits for, and which a lost node need not hear.
 template <auto F, class... Args>
 void tell(node_core& here, peer& whom, const Args&... args) noexcept {
-  const troupe::detail::serving nothing(troupe::detail::apart());
+  const troupe::detail::call_context_scope nothing(troupe::detail::apart());
   try {
-    if (whom.live()) troupe::detail::call_for_nobody<F>(here, whom, {.overdraws = true}, args...);
+    if (whom.live()) troupe::detail::call_one_way<F>(here, whom, {.exceeds_window = true}, args...);
   } catch (const std::exception& e) {
     log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
   }
@@ -132,7 +132,7 @@ next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what) {
 next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what) {
   what.step = context_table::of(here).next_number();
   auto how = always;
-  how.goes_back = !of.came_back();
+  how.uses_reply_route = !of.came_back();
   begin_step<&serve_gradients>(here, of.from(), what, how);
   return {what.step, of.from().id};
 }
@@ -146,11 +146,11 @@ void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64
 void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why,
               bool is_opener) noexcept {
   if (is_opener) return tell<&serve_end>(here, whom, context, why);
-  const troupe::detail::serving nothing(troupe::detail::apart());
+  const troupe::detail::call_context_scope nothing(troupe::detail::apart());
   try {
     if (whom.live())
       (void)as_node(here).rpc_async<&serve_end>(whom.info, context, why,
-                                                call_options{.overdraws = true});
+                                                call_options{.exceeds_window = true});
   } catch (const std::exception& e) {
     log().debug("{} could not tell {}: {}", here.self().name, whom.info.name, e.what());
   }

@@ -54,7 +54,7 @@ void pass_watch::fail(std::exception_ptr why) {
   over_.state().set_exception(std::move(why));
 }
 
-void pass_watch::bury(const peer& whom) {
+void pass_watch::evict(const peer& whom) {
   {
     const std::lock_guard lock(mutex_);
     const auto touched = [&](const auto& one) {

@@ -28,7 +28,7 @@ public:
   void fail(std::exception_ptr why);
 
   /// A node is lost. Fails when it has a step under way, or has sent one that may not have come.
-  void bury(const peer& whom);
+  void evict(const peer& whom);
 
   /// Ready when it is over, or has failed.
   const future<void>& over() const noexcept { return over_; }

@@ -72,7 +72,7 @@ pass_worker pass_actors::take(std::shared_ptr<participant> part) {
 
 void pass_actors::take_back(pass_worker&& one) noexcept {
   try {
-    const bool open = troupe::detail::lent_thread::tell(
+    const bool open = troupe::detail::inline_run::tell(
         node_, handle_of(one),
         caf::make_mailbox_element(nullptr, caf::make_message_id(caf::message_priority::high), {},
                                   caf::make_message(leave_context{})));
@@ -84,7 +84,7 @@ void pass_actors::take_back(pass_worker&& one) noexcept {
   } catch (const std::bad_alloc&) {
     return;  // it ends when nobody has its handle any more
   }
-  troupe::detail::end_here(node_, handle_of(one));
+  troupe::detail::end_inline(node_, handle_of(one));
 }
 
 std::size_t pass_actors::count_free() {

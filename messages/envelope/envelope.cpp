@@ -79,7 +79,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
-  root.setGoesBack(header.goes_back);
+  root.setGoesBack(header.uses_reply_route);
   root.setUnrecorded(header.unrecorded);
   root.setProfiled(header.profiled);
   root.setProfiledShapes(header.profiled_shapes);

@@ -25,7 +25,7 @@ struct envelope_header {
   envelope_kind kind = envelope_kind::control;
   bool urgent = false;
   bool recorded = false;
-  bool goes_back = false;  ///< its tensors go by the receiver's device map, the other way
+  bool uses_reply_route = false;  ///< its tensors go by the receiver's device map, the other way
   bool unrecorded = false;
   bool profiled = false;  ///< of a call: its caller's profile wants to know of it
   bool profiled_shapes = false;

@@ -55,7 +55,7 @@ frame write_plain_envelope(const envelope_header& header, std::span<const std::b
   head.version = protocol_version;
   head.kind = static_cast<std::uint16_t>(header.kind);
   head.flags = static_cast<std::uint16_t>(
-      (header.urgent ? 1 : 0) | (header.recorded ? 2 : 0) | (header.goes_back ? 4 : 0) |
+      (header.urgent ? 1 : 0) | (header.recorded ? 2 : 0) | (header.uses_reply_route ? 4 : 0) |
       (header.unrecorded ? 8 : 0) | (header.profiled ? 16 : 0) | (header.profiled_shapes ? 32 : 0) |
       (header.profiled_memory ? 64 : 0));
   head.body_tag = inline_body;
@@ -95,7 +95,7 @@ std::optional<plain_envelope> read_plain_envelope(std::span<const std::byte> byt
   out.kind = head.kind;
   out.header.urgent = (head.flags & 1) != 0;
   out.header.recorded = (head.flags & 2) != 0;
-  out.header.goes_back = (head.flags & 4) != 0;
+  out.header.uses_reply_route = (head.flags & 4) != 0;
   out.header.unrecorded = (head.flags & 8) != 0;
   out.header.profiled = (head.flags & 16) != 0;
   out.header.profiled_shapes = (head.flags & 32) != 0;

@@ -51,7 +51,7 @@ public:
   void crash();
 
   /// Something is under way to this node: who sleeps on a self-driven network shall look.
-  void nudge() noexcept { bell_.ring_if_armed(); }
+  void wake_network() noexcept { bell_.ring_if_armed(); }
 
 private:
   // Of a silent peer this is all there is.

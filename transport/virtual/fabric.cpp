@@ -61,7 +61,7 @@ bool fabric::crash(rank_t rank) {
     const bool silent = !options_.death_notice;
     agenda_.put(now_ + (silent ? options_.limit : *options_.death_notice),
                 notice{other->key().id, who, loss_kind::ended, silent});
-    other->nudge();
+    other->wake_network();
   }
   node.crash();
   return true;
@@ -77,7 +77,7 @@ void fabric::report_gone(const node_key& at, const node_key& who) {
 void fabric::transmit(datagram&& d, virtual_time departs, bool again) {
   d.sent = departs;
   if (options_.self_driven)  // lost or not: who sent it may not be there to send it again
-    if (const auto at = live_.find(d.to.id); at != live_.end()) at->second->nudge();
+    if (const auto at = live_.find(d.to.id); at != live_.end()) at->second->wake_network();
   ++counters_.sent;
   counters_.resent += again;
   trace(d, again ? datagram_event::resent : datagram_event::sent);

@@ -128,7 +128,7 @@ TEST(devices_between_nodes, are_the_maps_there_and_the_inverse_back) {
   EXPECT_EQ(detail::devices_between(all[0], all[0]).calls.landing(gpu1), gpu1);
 }
 
-detail::node_card some_card() {
+detail::member_descriptor some_card() {
   auto devices = owner(0, {"a",
                            3,
                            {{"b", {{"cuda:0", "cuda:1"}, {"cpu", "cuda:127"}}}, {"c", {}}},

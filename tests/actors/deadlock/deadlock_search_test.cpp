@@ -79,7 +79,7 @@ TEST(deadlock_search, ends_a_circle) {
 
 // Each note is read by get_list, which takes no longer one.
 TEST(deadlock_search, ends_more_circles_than_a_note_may_list) {
-  constexpr std::uint64_t many = 2 * most_in_note + 1;
+  constexpr std::uint64_t many = 2 * most_in_message + 1;
   party a(here, there), b(there, here);
   handlers all;
   add_circles(all, a, b, many);

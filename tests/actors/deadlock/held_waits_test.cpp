@@ -153,22 +153,22 @@ std::vector<T> read(const std::vector<std::byte>& bytes) {
   return get_list<T>(in);
 }
 
-TEST(wait_notes, list_so_many_and_no_more) {
-  EXPECT_THAT(read<question>(written(std::vector<question>(most_in_note))), SizeIs(most_in_note));
-  EXPECT_THROW(read<question>(written(std::vector<question>(most_in_note + 1))), decode_error);
-  EXPECT_THROW(read<std::uint64_t>(written(std::vector<std::uint64_t>(most_in_note + 1))),
+TEST(wait_messages, list_so_many_and_no_more) {
+  EXPECT_THAT(read<question>(written(std::vector<question>(most_in_message))), SizeIs(most_in_message));
+  EXPECT_THROW(read<question>(written(std::vector<question>(most_in_message + 1))), decode_error);
+  EXPECT_THROW(read<std::uint64_t>(written(std::vector<std::uint64_t>(most_in_message + 1))),
                decode_error);
 }
 
-TEST(wait_notes, are_as_many_as_a_list_needs) {
+TEST(wait_messages, are_as_many_as_a_list_needs) {
   const auto sizes_of = [](std::size_t count) {
     std::vector<std::size_t> out;
-    in_notes(std::vector<int>(count), [&](const auto& some) { out.push_back(some.size()); });
+    in_messages(std::vector<int>(count), [&](const auto& some) { out.push_back(some.size()); });
     return out;
   };
   EXPECT_THAT(sizes_of(0), IsEmpty());
-  EXPECT_THAT(sizes_of(most_in_note), ElementsAre(most_in_note));
-  EXPECT_THAT(sizes_of(2 * most_in_note + 1), ElementsAre(most_in_note, most_in_note, 1u));
+  EXPECT_THAT(sizes_of(most_in_message), ElementsAre(most_in_message));
+  EXPECT_THAT(sizes_of(2 * most_in_message + 1), ElementsAre(most_in_message, most_in_message, 1u));
 }
 
 }  // namespace

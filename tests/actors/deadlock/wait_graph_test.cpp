@@ -49,7 +49,7 @@ public:
 
 private:
   report tell(const incarnation& at, const std::vector<question>& asked) const {
-    EXPECT_LE(asked.size(), most_in_note);
+    EXPECT_LE(asked.size(), most_in_message);
     report out;
     for (const auto& one : asked) {
       const auto found = outlooks_.find(one);
@@ -163,7 +163,7 @@ TEST(wait_graph, incarnations_of_a_node_are_kept_apart) {
 }
 
 TEST(wait_graph, asks_no_more_at_once_than_a_note_may_list_and_the_rest_later) {
-  constexpr std::uint64_t many = 3 * most_in_note + 1;
+  constexpr std::uint64_t many = 3 * most_in_message + 1;
   wait_graph graph;
   for (std::uint64_t i = 1; i <= many; ++i) graph.add(node(0), waits(i, asks(0, 1, i)));
   std::set<question> asked;
@@ -171,7 +171,7 @@ TEST(wait_graph, asks_no_more_at_once_than_a_note_may_list_and_the_rest_later) {
   for (auto open = graph.take_open_questions(); !open.empty(); open = graph.take_open_questions()) {
     ASSERT_EQ(open.size(), 1u);
     const auto& some = open.at(node(1));
-    EXPECT_LE(some.size(), most_in_note);
+    EXPECT_LE(some.size(), most_in_message);
     asked.insert(some.begin(), some.end());
     ++notes;
   }
@@ -181,7 +181,7 @@ TEST(wait_graph, asks_no_more_at_once_than_a_note_may_list_and_the_rest_later) {
 
 // A part of them would be found to be free: whoever waits for what nobody has been asked about is.
 TEST(wait_graph, a_circle_of_more_handlers_than_a_note_may_list_is_stuck) {
-  constexpr std::uint64_t many = 2 * most_in_note + 1;
+  constexpr std::uint64_t many = 2 * most_in_message + 1;
   job all;
   for (std::uint64_t i = 1; i <= many; ++i) {
     all.hold(0, waits(i, asks(0, 1, i)));

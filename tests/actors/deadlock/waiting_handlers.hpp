@@ -34,7 +34,7 @@ public:
   bool hold(completion&, clock::time_point) override { return false; }
   void deliver_locally(transport::incoming_message&&) override {}
   void set_timer(clock::time_point) override {}
-  void nudge() override {}
+  void wake_network() override {}
   void finish(completion& what) override { what.complete(); }
   bool may_run_inline(const engine_unit&) const noexcept override { return false; }
   census count() const override { return {}; }
@@ -49,8 +49,8 @@ public:
 private:
   void begin_handler(engine_unit&) override {}
   void end_handler(engine_unit&) override {}
-  void guest_comes() noexcept override {}
-  void guest_goes() noexcept override {}
+  void foreign_run_begins() noexcept override {}
+  void foreign_run_ends() noexcept override {}
 };
 
 /// Does nothing when it is run.

@@ -8,64 +8,64 @@
 namespace troupe::testing {
 namespace {
 
-std::vector<membership_note> every_note() {
+std::vector<membership_message> every_note() {
   const membership_change joined{change_kind::joined, member_of(3, 1), ""};
-  return {notes::prepare{1, 2, {6, 1, 0, {joined, removal_of(2)}}, {removal_of(1)}},
-          notes::ready{1, 6, 2},
-          notes::commit{1, 6, 2},
-          notes::suspect{2, 1, loss_kind::left, "it has gone"},
-          notes::leave{},
-          notes::farewell{6},
-          notes::fenced{5, "lost to rank 2"},
-          notes::ping{1},
-          notes::pong{},
-          notes::seek{3},
-          notes::candidate{3, 0, true},
-          notes::follow{3, {{2, 0, loss_kind::ended, "gone"}, {1, 4, loss_kind::broken, ""}}}};
+  return {membership_messages::prepare{1, 2, {6, 1, 0, {joined, removal_of(2)}}, {removal_of(1)}},
+          membership_messages::ready{1, 6, 2},
+          membership_messages::commit{1, 6, 2},
+          membership_messages::suspect{2, 1, loss_kind::left, "it has gone"},
+          membership_messages::leave{},
+          membership_messages::leave_notice{6},
+          membership_messages::fenced{5, "lost to rank 2"},
+          membership_messages::ping{1},
+          membership_messages::pong{},
+          membership_messages::seek{3},
+          membership_messages::candidate{3, 0, true},
+          membership_messages::follow{3, {{2, 0, loss_kind::ended, "gone"}, {1, 4, loss_kind::broken, ""}}}};
 }
 
-std::vector<std::byte> written(const membership_note& note) {
+std::vector<std::byte> written(const membership_message& message) {
   encoder out(nullptr, nullptr);
-  write_note(out, note);
+  write_message(out, message);
   return out.take();
 }
 
-membership_note read(std::span<const std::byte> bytes) {
+membership_message read(std::span<const std::byte> bytes) {
   decoder in(bytes, nullptr, nullptr);
-  auto note = read_note(in);
+  auto message = read_message(in);
   in.expect_end();
-  return note;
+  return message;
 }
 
-TEST(membership_notes, are_read_as_they_were_written) {
-  ASSERT_EQ(every_note().size(), std::variant_size_v<membership_note>);
-  for (const auto& note : every_note()) EXPECT_EQ(read(written(note)), note) << note.index();
+TEST(membership_messages, are_read_as_they_were_written) {
+  ASSERT_EQ(every_note().size(), std::variant_size_v<membership_message>);
+  for (const auto& message : every_note()) EXPECT_EQ(read(written(message)), message) << message.index();
 }
 
-TEST(membership_notes, are_read_or_refused) {
-  for (const auto& note : every_note())
+TEST(membership_messages, are_read_or_refused) {
+  for (const auto& message : every_note())
     survive_everything(
         [](std::span<const std::byte> bytes) {
           EXPECT_TRUE(std::ranges::equal(written(read(bytes)), bytes));
         },
-        written(note), "note " + std::to_string(note.index()), 100);
+        written(message), "note " + std::to_string(message.index()), 100);
 }
 
-TEST(membership_notes, have_limits) {
-  const auto refused = [](const membership_note& note) {
-    EXPECT_THROW(written(note), encode_error);
+TEST(membership_messages, have_limits) {
+  const auto refused = [](const membership_message& message) {
+    EXPECT_THROW(written(message), encode_error);
   };
-  refused(notes::fenced{1, std::string(max_cause + 1, 'x')});
-  refused(notes::follow{1, {{1, 1, loss_kind(3), ""}}});
+  refused(membership_messages::fenced{1, std::string(max_cause + 1, 'x')});
+  refused(membership_messages::follow{1, {{1, 1, loss_kind(3), ""}}});
   auto change = removal_of(2);
   change.what = change_kind(3);
-  refused(notes::prepare{1, 1, {6, 0, 0, {change}}, {}});
+  refused(membership_messages::prepare{1, 1, {6, 0, 0, {change}}, {}});
   change = removal_of(2);
   change.who.name.assign(max_member_name + 1, 'x');
-  refused(notes::prepare{1, 1, {6, 0, 0, {}}, {change}});
+  refused(membership_messages::prepare{1, 1, {6, 0, 0, {}}, {change}});
   change = removal_of(2);
   change.who.address.resize(max_member_address + 1);
-  refused(notes::prepare{1, 1, {6, 0, 0, {change}}, {}});
+  refused(membership_messages::prepare{1, 1, {6, 0, 0, {change}}, {}});
   const auto cut = cut_cause(std::string(max_cause - 1, 'x') + "\xe2\x82\xac");
   EXPECT_EQ(cut, std::string(max_cause - 1, 'x'));
 }
@@ -103,24 +103,24 @@ public:
     for (auto& x : out) x = change();
     return out;
   }
-  notes::suspect suspect() { return {below(6), below(2), loss_kind(below(4)), "x"}; }
+  membership_messages::suspect suspect() { return {below(6), below(2), loss_kind(below(4)), "x"}; }
 
-  membership_note make() {
+  membership_message make() {
     switch (below(12)) {
       case 0:
       case 1:
-        return notes::prepare{
+        return membership_messages::prepare{
             number(), number(), {number(), number(), below(6), changes()}, changes()};
-      case 2: return notes::ready{number(), number(), number()};
-      case 3: return notes::commit{number(), number(), number()};
+      case 2: return membership_messages::ready{number(), number(), number()};
+      case 3: return membership_messages::commit{number(), number(), number()};
       case 4: return suspect();
-      case 5: return notes::leave{};
-      case 6: return notes::farewell{number()};
-      case 7: return below(20) == 0 ? membership_note(notes::fenced{}) : notes::pong{};
-      case 8: return notes::ping{number()};
-      case 9: return notes::seek{number()};
-      case 10: return notes::candidate{number(), below(6), below(2) == 0};
-      default: return notes::follow{number(), {suspect(), suspect()}};
+      case 5: return membership_messages::leave{};
+      case 6: return membership_messages::leave_notice{number()};
+      case 7: return below(20) == 0 ? membership_message(membership_messages::fenced{}) : membership_messages::pong{};
+      case 8: return membership_messages::ping{number()};
+      case 9: return membership_messages::seek{number()};
+      case 10: return membership_messages::candidate{number(), below(6), below(2) == 0};
+      default: return membership_messages::follow{number(), {suspect(), suspect()}};
     }
   }
 

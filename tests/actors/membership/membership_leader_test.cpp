@@ -21,17 +21,17 @@ TEST(membership_leader, drops_a_lost_member_only_when_all_others_have_fenced_it)
   one_node leader(0, 4);
   leader.lose(2);
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
-  const auto asked = leader.out.all<notes::prepare>();
+  const auto asked = leader.out.all<membership_messages::prepare>();
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(asked[0].first, 1u);
   EXPECT_EQ(asked[1].first, 3u);
   EXPECT_EQ(asked[0].second.step.epoch, 6u);
-  leader.hear(1, notes::ready{0, 6, 1});
-  leader.hear(1, notes::ready{0, 6, 1});
+  leader.hear(1, membership_messages::ready{0, 6, 1});
+  leader.hear(1, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), IsEmpty());
-  leader.hear(3, notes::ready{0, 6, 1});
+  leader.hear(3, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0"));
-  EXPECT_EQ(leader.out.all<notes::commit>().size(), 2u);
+  EXPECT_EQ(leader.out.all<membership_messages::commit>().size(), 2u);
   EXPECT_EQ(leader.part.view().epoch, 6u);
   EXPECT_EQ(leader.part.view().gone.at(2), 0u);
 }
@@ -39,25 +39,25 @@ TEST(membership_leader, drops_a_lost_member_only_when_all_others_have_fenced_it)
 TEST(membership_leader, asks_anew_when_another_is_lost_meanwhile) {  // M4
   one_node leader(0, 5);
   leader.lose(2);
-  leader.hear(1, notes::ready{0, 6, 1});
-  leader.hear(3, notes::ready{0, 6, 1});
+  leader.hear(1, membership_messages::ready{0, 6, 1});
+  leader.hear(3, membership_messages::ready{0, 6, 1});
   leader.lose(4);
-  leader.hear(1, notes::ready{0, 6, 1});
-  leader.hear(3, notes::ready{0, 6, 1});
+  leader.hear(1, membership_messages::ready{0, 6, 1});
+  leader.hear(3, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0", "fence 4.0"));
-  leader.hear(1, notes::ready{0, 6, 2});
-  leader.hear(3, notes::ready{0, 6, 2});
+  leader.hear(1, membership_messages::ready{0, 6, 2});
+  leader.hear(3, membership_messages::ready{0, 6, 2});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0 -4.0"));
 }
 
 TEST(membership_leader, takes_the_first_accusation_of_a_pair) {  // M6
   one_node leader(0, 4);
-  leader.hear(1, notes::suspect{2, 0, loss_kind::broken, "cut"});
-  leader.hear(2, notes::suspect{1, 0, loss_kind::broken, "cut"});
-  leader.hear(3, notes::suspect{2, 0, loss_kind::ended, "ended"});
+  leader.hear(1, membership_messages::suspect{2, 0, loss_kind::broken, "cut"});
+  leader.hear(2, membership_messages::suspect{1, 0, loss_kind::broken, "cut"});
+  leader.hear(3, membership_messages::suspect{2, 0, loss_kind::ended, "ended"});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
-  EXPECT_EQ(leader.out.all<notes::prepare>().size(), 2u);
-  const auto told = leader.out.all<notes::fenced>();  // M7
+  EXPECT_EQ(leader.out.all<membership_messages::prepare>().size(), 2u);
+  const auto told = leader.out.all<membership_messages::fenced>();  // M7
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].first, 2u);
   EXPECT_EQ(told[0].second.cause, "cut (as rank 1 ('n1') has found)");
@@ -65,10 +65,10 @@ TEST(membership_leader, takes_the_first_accusation_of_a_pair) {  // M6
 
 TEST(membership_leader, ignores_accusations_of_strangers_itself_and_other_incarnations) {  // M6
   one_node leader(0, 3);
-  leader.hear(1, notes::suspect{2, 1, loss_kind::broken, ""});
-  leader.hear(1, notes::suspect{0, 0, loss_kind::broken, ""});
-  leader.hear(1, notes::suspect{9, 0, loss_kind::broken, ""});
-  leader.hear(9, notes::suspect{2, 0, loss_kind::broken, ""});
+  leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, ""});
+  leader.hear(1, membership_messages::suspect{0, 0, loss_kind::broken, ""});
+  leader.hear(1, membership_messages::suspect{9, 0, loss_kind::broken, ""});
+  leader.hear(9, membership_messages::suspect{2, 0, loss_kind::broken, ""});
   leader.lose(2, loss_kind::ended, 7);
   EXPECT_THAT(leader.out.events(), IsEmpty());
   EXPECT_TRUE(leader.out.sent.empty());
@@ -76,29 +76,29 @@ TEST(membership_leader, ignores_accusations_of_strangers_itself_and_other_incarn
 
 TEST(membership_leader, says_farewell_after_the_commit) {  // M8
   one_node leader(0, 3);
-  leader.hear(2, notes::leave{});
-  leader.hear(2, notes::leave{});
-  leader.hear(1, notes::ready{0, 6, 1});
+  leader.hear(2, membership_messages::leave{});
+  leader.hear(2, membership_messages::leave{});
+  leader.hear(1, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), IsEmpty());
-  EXPECT_TRUE(leader.out.all<notes::farewell>().empty());
+  EXPECT_TRUE(leader.out.all<membership_messages::leave_notice>().empty());
   // It has lost the leaver, as it should have.
-  leader.hear(1, notes::suspect{2, 0, loss_kind::left, ""});
-  leader.hear(2, notes::suspect{1, 0, loss_kind::left, ""});
-  leader.hear(2, notes::ready{0, 6, 1});
+  leader.hear(1, membership_messages::suspect{2, 0, loss_kind::left, ""});
+  leader.hear(2, membership_messages::suspect{1, 0, loss_kind::left, ""});
+  leader.hear(2, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0", "apply 6: -2.0"));
-  ASSERT_EQ(leader.out.all<notes::farewell>().size(), 1u);
-  EXPECT_EQ(leader.out.all<notes::farewell>()[0].first, 2u);
-  EXPECT_EQ(leader.out.all<notes::prepare>()[0].second.step.changes,
+  ASSERT_EQ(leader.out.all<membership_messages::leave_notice>().size(), 1u);
+  EXPECT_EQ(leader.out.all<membership_messages::leave_notice>()[0].first, 2u);
+  EXPECT_EQ(leader.out.all<membership_messages::prepare>()[0].second.step.changes,
             std::vector{removal_of(2, change_kind::left)});
 }
 
 TEST(membership_leader, does_not_wait_for_a_leaver_that_dies) {  // M8
   one_node leader(0, 3);
-  leader.hear(2, notes::leave{});
+  leader.hear(2, membership_messages::leave{});
   leader.lose(2);
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
   leader.out.forget();
-  leader.hear(1, notes::ready{0, 6, 2});
+  leader.hear(1, membership_messages::ready{0, 6, 2});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0"));
 }
 
@@ -126,16 +126,16 @@ TEST(membership_leader, welcomes_a_newcomer_when_all_are_connected_to_it) {  // 
   // Now it is waited for.
   leader.out.forget();
   leader.lose(1);
-  leader.hear(2, notes::ready{0, 7, 1});
+  leader.hear(2, membership_messages::ready{0, 7, 1});
   EXPECT_EQ(leader.part.view().epoch, 6u);
-  leader.hear(3, notes::ready{0, 7, 1});
+  leader.hear(3, membership_messages::ready{0, 7, 1});
   EXPECT_EQ(leader.part.view().epoch, 7u);
 }
 
 TEST(membership_leader, refuses_a_newcomer_that_is_lost_on_the_way) {
   one_node leader(0, 2);
   leader.admit("new");
-  leader.hear(1, notes::suspect{2, 1, loss_kind::broken, "cannot be reached"});
+  leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, "cannot be reached"});
   leader.all_ready();
   EXPECT_THAT(leader.out.events(),
               ElementsAre("connect 2.1", "fence 2.1", "apply 6: +2.1 -2.1", "refuse 2.1"));
@@ -194,16 +194,16 @@ TEST(membership_leader, fences_who_does_not_answer) {  // M13
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(leader.part.tick(leader.now), leader.now + 1s);
     leader.now += 1s;
-    leader.hear(1, notes::pong{});
+    leader.hear(1, membership_messages::pong{});
   }
-  EXPECT_EQ(leader.out.all<notes::ping>().size(), 6u);
+  EXPECT_EQ(leader.out.all<membership_messages::ping>().size(), 6u);
   EXPECT_EQ(leader.part.tick(leader.now - 500ms), leader.now) << "early: nothing is due";
   leader.part.tick(leader.now);
   EXPECT_THAT(leader.out.events(), IsEmpty());
   leader.now += 1s;
   leader.part.tick(leader.now);
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
-  EXPECT_EQ(leader.out.all<notes::fenced>()[0].second.cause,
+  EXPECT_EQ(leader.out.all<membership_messages::fenced>()[0].second.cause,
             "it has not answered for 4000 ms though its connection lives");
 }
 

@@ -21,12 +21,12 @@ TEST(membership_member, fences_at_once_and_applies_at_the_commit) {  // M3, M5
   one_node node(1, 4);
   node.prepare({removal_of(2)});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 2.0"));
-  EXPECT_EQ(node.out.all<notes::ready>(), (std::vector{std::pair{0u, notes::ready{0, 6, 1}}}));
+  EXPECT_EQ(node.out.all<membership_messages::ready>(), (std::vector{std::pair{0u, membership_messages::ready{0, 6, 1}}}));
   node.prepare({removal_of(2), removal_of(3)}, 2);
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0"));
-  node.hear(0, notes::commit{0, 6, 1});
+  node.hear(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), IsEmpty());
-  node.hear(0, notes::commit{0, 6, 2});
+  node.hear(0, membership_messages::commit{0, 6, 2});
   EXPECT_THAT(node.out.events(), ElementsAre("apply 6: -2.0 -3.0"));
   EXPECT_EQ(node.part.view().members.size(), 2u);
 }
@@ -45,25 +45,25 @@ TEST(membership_member, connects_to_newcomers_once) {
 TEST(membership_member, accuses_whom_it_has_lost_unless_fenced) {  // M6
   one_node node(1, 4);
   node.lose(2, loss_kind::left);
-  EXPECT_EQ(node.out.all<notes::suspect>(),
-            (std::vector{std::pair{0u, notes::suspect{2, 0, loss_kind::left, "gone"}}}));
+  EXPECT_EQ(node.out.all<membership_messages::suspect>(),
+            (std::vector{std::pair{0u, membership_messages::suspect{2, 0, loss_kind::left, "gone"}}}));
   node.out.forget();
   node.prepare({removal_of(3)});
   node.lose(3);
   node.lose(2);
   node.lose(2, loss_kind::ended, 8);
   node.lose(9);
-  EXPECT_TRUE(node.out.all<notes::suspect>().empty());
+  EXPECT_TRUE(node.out.all<membership_messages::suspect>().empty());
 }
 
 TEST(membership_member, takes_orders_from_the_leader_alone) {
   one_node node(1, 4);
-  node.hear(2, notes::prepare{0, 1, {6, 0, 0, {removal_of(3)}}, {}});
-  node.hear(2, notes::prepare{9, 1, {6, 9, 2, {removal_of(3)}}, {}});
-  node.hear(2, notes::fenced{5, "get out"});
-  node.hear(2, notes::farewell{6});
-  node.hear(2, notes::candidate{3, 0, true});
-  node.hear(2, notes::seek{3});
+  node.hear(2, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(3)}}, {}});
+  node.hear(2, membership_messages::prepare{9, 1, {6, 9, 2, {removal_of(3)}}, {}});
+  node.hear(2, membership_messages::fenced{5, "get out"});
+  node.hear(2, membership_messages::leave_notice{6});
+  node.hear(2, membership_messages::candidate{3, 0, true});
+  node.hear(2, membership_messages::seek{3});
   EXPECT_THAT(node.out.events(), IsEmpty());
   EXPECT_TRUE(node.out.sent.empty());
 }
@@ -78,14 +78,14 @@ TEST(membership_member, ignores_steps_that_make_no_sense) {  // M16
   node.prepare({removal_of(2)}, 1, 7);
   node.prepare({removal_of(2)}, 1, 0);
   node.prepare({});
-  node.hear(0, notes::commit{0, 6, 1});
+  node.hear(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), IsEmpty());
   EXPECT_TRUE(node.out.sent.empty());
 }
 
 TEST(membership_member, ends_when_it_is_fenced) {  // M7
   one_node node(1, 3);
-  node.hear(0, notes::fenced{5, "lost to rank 2"});
+  node.hear(0, membership_messages::fenced{5, "lost to rank 2"});
   EXPECT_THAT(node.out.events(), ElementsAre("ended"));
   EXPECT_EQ(node.out.why.code, errc::fenced);
   EXPECT_EQ(node.out.why.text,
@@ -108,21 +108,21 @@ TEST(membership_member, ends_with_its_leader) {
 
 TEST(membership_member, leaves_when_it_is_told_farewell) {  // M8
   one_node node(1, 3);
-  node.hear(0, notes::farewell{6});
+  node.hear(0, membership_messages::leave_notice{6});
   EXPECT_FALSE(node.part.leave(node.now));
   EXPECT_FALSE(node.part.leave(node.now));
-  EXPECT_EQ(node.out.all<notes::leave>().size(), 1u);
+  EXPECT_EQ(node.out.all<membership_messages::leave>().size(), 1u);
   node.prepare({removal_of(1, change_kind::left)});
-  EXPECT_EQ(node.out.all<notes::ready>().size(), 1u);
+  EXPECT_EQ(node.out.all<membership_messages::ready>().size(), 1u);
   EXPECT_THAT(node.out.events(), IsEmpty());
-  node.hear(0, notes::farewell{6});
+  node.hear(0, membership_messages::leave_notice{6});
   EXPECT_THAT(node.out.events(), ElementsAre("left"));
 }
 
 TEST(membership_member, answers_pings_and_misses_them) {  // M13, M14
   one_node node(1, 3, {4s});
-  node.hear(0, notes::ping{0});
-  EXPECT_EQ(node.out.all<notes::pong>().size(), 1u);
+  node.hear(0, membership_messages::ping{0});
+  EXPECT_EQ(node.out.all<membership_messages::pong>().size(), 1u);
   node.part.tick(node.now);
   node.now += 1h;
   node.part.tick(node.now);
@@ -135,10 +135,10 @@ TEST(membership_member, answers_pings_and_misses_them) {  // M13, M14
 TEST(membership_election, is_won_by_the_lowest_rank_with_a_deciding_set) {  // M12
   one_node node(1, 5, electing);
   node.lose(0);
-  EXPECT_EQ(node.out.all<notes::candidate>().size(), 3u);
-  node.hear(2, notes::follow{1, {}});
+  EXPECT_EQ(node.out.all<membership_messages::candidate>().size(), 3u);
+  node.hear(2, membership_messages::follow{1, {}});
   EXPECT_FALSE(node.part.leads());
-  node.hear(3, notes::follow{1, {{4, 0, loss_kind::broken, "cut"}}});
+  node.hear(3, membership_messages::follow{1, {{4, 0, loss_kind::broken, "cut"}}});
   EXPECT_TRUE(node.part.leads());
   EXPECT_THAT(node.out.events(), ElementsAre("fence 0.0", "fence 4.0"));
   node.all_ready();
@@ -154,10 +154,10 @@ TEST(membership_election, completes_what_it_inherits_as_it_is) {  // M11
   one_node node(1, 5, electing);
   node.prepare({removal_of(4)});
   node.lose(0);
-  node.hear(2, notes::follow{1, {}});
-  node.hear(3, notes::follow{1, {}});
+  node.hear(2, membership_messages::follow{1, {}});
+  node.hear(3, membership_messages::follow{1, {}});
   ASSERT_TRUE(node.part.leads());
-  const auto asked = node.out.all<notes::prepare>();
+  const auto asked = node.out.all<membership_messages::prepare>();
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(asked[0].second.step, (membership_step{6, 0, 0, {removal_of(4)}}));
   EXPECT_EQ(asked[0].second.suspects.at(0).who.rank, 0u);
@@ -170,9 +170,9 @@ TEST(membership_election, completes_what_it_inherits_as_it_is) {  // M11
 TEST(membership_election, applies_the_last_step_when_the_one_after_is_asked_for) {  // M11
   one_node node(2, 4, electing);
   node.prepare({removal_of(3)});
-  node.hear(1, notes::prepare{1, 1, {7, 1, 1, {removal_of(0)}}, {}});
+  node.hear(1, membership_messages::prepare{1, 1, {7, 1, 1, {removal_of(0)}}, {}});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0", "apply 6: -3.0", "fence 0.0"));
-  EXPECT_EQ(node.out.all<notes::ready>().back(), (std::pair{1u, notes::ready{1, 7, 1}}));
+  EXPECT_EQ(node.out.all<membership_messages::ready>().back(), (std::pair{1u, membership_messages::ready{1, 7, 1}}));
 }
 
 TEST(membership_election, needs_more_than_half_unless_the_leader_has_ended) {  // M12
@@ -191,24 +191,24 @@ TEST(membership_election, needs_more_than_half_unless_the_leader_has_ended) {  /
 
 TEST(membership_election, follows_who_has_lost_the_leader_too) {
   one_node node(2, 4, electing);
-  node.hear(1, notes::candidate{1, 0, false});
+  node.hear(1, membership_messages::candidate{1, 0, false});
   // Its own leader lives: that one decides.
-  EXPECT_EQ(node.out.all<notes::suspect>().size(), 1u);
-  EXPECT_EQ(node.out.all<notes::suspect>()[0].first, 0u);
+  EXPECT_EQ(node.out.all<membership_messages::suspect>().size(), 1u);
+  EXPECT_EQ(node.out.all<membership_messages::suspect>()[0].first, 0u);
   node.lose(0);
-  EXPECT_EQ(node.out.all<notes::seek>(), (std::vector{std::pair{1u, notes::seek{0}}}));
-  node.hear(1, notes::candidate{1, 0, false});
-  ASSERT_EQ(node.out.all<notes::follow>().size(), 1u);
-  EXPECT_EQ(node.out.all<notes::follow>()[0].second.lost.at(0).rank, 0u);
+  EXPECT_EQ(node.out.all<membership_messages::seek>(), (std::vector{std::pair{1u, membership_messages::seek{0}}}));
+  node.hear(1, membership_messages::candidate{1, 0, false});
+  ASSERT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
+  EXPECT_EQ(node.out.all<membership_messages::follow>()[0].second.lost.at(0).rank, 0u);
   EXPECT_EQ(node.part.leader(), 1u);
   EXPECT_EQ(node.part.term(), 1u);
 }
 
 TEST(membership_election, believes_that_a_process_has_ended) {
   one_node node(2, 4, electing);
-  node.hear(1, notes::candidate{1, 0, true});
-  EXPECT_EQ(node.out.all<notes::follow>().size(), 1u);
-  node.hear(0, notes::fenced{5, "late"});
+  node.hear(1, membership_messages::candidate{1, 0, true});
+  EXPECT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
+  node.hear(0, membership_messages::fenced{5, "late"});
   EXPECT_THAT(node.out.events(), IsEmpty()) << "nothing comes from the lost leader";
 }
 
@@ -216,40 +216,40 @@ TEST(membership_election, prefers_the_lower_of_two_candidates) {  // M12
   one_node node(3, 5, electing);
   node.lose(0);
   node.lose(1);
-  node.hear(2, notes::candidate{1, 0, false});
-  node.hear(4, notes::candidate{2, 0, false});
-  ASSERT_EQ(node.out.all<notes::follow>().size(), 1u);
+  node.hear(2, membership_messages::candidate{1, 0, false});
+  node.hear(4, membership_messages::candidate{2, 0, false});
+  ASSERT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
   EXPECT_EQ(node.part.leader(), 2u);
   // Of a term too low it asks for a higher one.
   one_node other(3, 5, electing);
   other.lose(0);
-  other.hear(1, notes::candidate{4, 0, false});
+  other.hear(1, membership_messages::candidate{4, 0, false});
   other.lose(1);
   other.out.forget();
-  other.hear(2, notes::candidate{4, 0, false});
-  EXPECT_EQ(other.out.all<notes::seek>(), (std::vector{std::pair{2u, notes::seek{4}}}));
+  other.hear(2, membership_messages::candidate{4, 0, false});
+  EXPECT_EQ(other.out.all<membership_messages::seek>(), (std::vector{std::pair{2u, membership_messages::seek{4}}}));
 }
 
 TEST(membership_election, refuses_lower_terms) {  // M10
   one_node node(2, 4, electing);
-  node.hear(1, notes::prepare{3, 1, {6, 3, 1, {removal_of(3)}}, {}});
+  node.hear(1, membership_messages::prepare{3, 1, {6, 3, 1, {removal_of(3)}}, {}});
   EXPECT_EQ(node.part.leader(), 1u);
   node.out.forget();
-  node.hear(0, notes::prepare{0, 1, {6, 0, 0, {removal_of(1)}}, {}});
-  node.hear(0, notes::commit{0, 6, 1});
+  node.hear(0, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(1)}}, {}});
+  node.hear(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0"));
-  EXPECT_TRUE(node.out.all<notes::ready>().empty());
+  EXPECT_TRUE(node.out.all<membership_messages::ready>().empty());
 }
 
 TEST(membership_election, never_connects_again_to_whom_it_has_fenced) {  // M3
   one_node node(3, 5, electing);
   node.prepare({arrival_of(7, 1)});
-  node.hear(2, notes::prepare{1, 1, {6, 1, 2, {removal_of(0)}}, {}});
+  node.hear(2, membership_messages::prepare{1, 1, {6, 1, 2, {removal_of(0)}}, {}});
   EXPECT_THAT(node.out.events(), ElementsAre("connect 7.1", "fence 7.1", "fence 0.0"));
   node.out.forget();
-  node.hear(1, notes::prepare{2, 2, {6, 0, 0, {arrival_of(7, 1)}}, {}});
+  node.hear(1, membership_messages::prepare{2, 2, {6, 0, 0, {arrival_of(7, 1)}}, {}});
   EXPECT_THAT(node.out.events(), IsEmpty());
-  const auto accused = node.out.all<notes::suspect>();
+  const auto accused = node.out.all<membership_messages::suspect>();
   ASSERT_FALSE(accused.empty());
   EXPECT_EQ(accused.back().second.rank, 7u);
 }
@@ -259,13 +259,13 @@ TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
   node.lose(4, loss_kind::left);
   node.prepare({removal_of(2)});
   node.out.forget();
-  node.hear(1, notes::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
-  const auto accused = node.out.all<notes::suspect>();
+  node.hear(1, membership_messages::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
+  const auto accused = node.out.all<membership_messages::suspect>();
   ASSERT_EQ(accused.size(), 2u);
   EXPECT_EQ(accused[0],
-            (std::pair{1u, notes::suspect{2, 0, loss_kind::broken, "it was fenced before"}}));
-  EXPECT_EQ(accused[1], (std::pair{1u, notes::suspect{4, 0, loss_kind::left, "gone"}}));
-  EXPECT_TRUE(std::holds_alternative<notes::ready>(node.out.sent.back().second));
+            (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken, "it was fenced before"}}));
+  EXPECT_EQ(accused[1], (std::pair{1u, membership_messages::suspect{4, 0, loss_kind::left, "gone"}}));
+  EXPECT_TRUE(std::holds_alternative<membership_messages::ready>(node.out.sent.back().second));
 }
 
 TEST(membership_election, ends_in_time) {  // M13

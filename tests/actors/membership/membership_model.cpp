@@ -42,7 +42,7 @@ membership_model::side& membership_model::end_of(std::size_t at, std::size_t oth
   return between(at, other).ends[at < other ? 0 : 1];
 }
 
-// An applicant gets its rank when it is first spoken of.
+// An joiner gets its rank when it is first spoken of.
 model_node* membership_model::find(const member& who) {
   for (auto& node : nodes_)
     if (node->known && node->who.rank == who.rank && node->who.incarnation == who.incarnation)
@@ -64,8 +64,8 @@ void membership_model::open(std::size_t at, std::size_t other) {
 }
 
 // What was under way when a line was cut: some of it still arrives.
-void membership_model::shorten(std::deque<membership_note>& notes) {
-  if (!notes.empty()) notes.resize(random(notes.size() + 1));
+void membership_model::shorten(std::deque<membership_message>& membership_messages) {
+  if (!membership_messages.empty()) membership_messages.resize(random(membership_messages.size() + 1));
 }
 
 void membership_model::cut(std::size_t a, std::size_t b) {
@@ -114,13 +114,13 @@ bool membership_model::deliver_one() {
   if (ready.empty()) return false;
   const auto [at, from] = ready[random(ready.size())];
   auto& end = end_of(at, from);
-  const auto note = std::move(end.in.front());
+  const auto message = std::move(end.in.front());
   end.in.pop_front();
   auto& node = *nodes_[at];
-  const bool fences = std::holds_alternative<notes::fenced>(note) && !between(at, from).cut &&
+  const bool fences = std::holds_alternative<membership_messages::fenced>(message) && !between(at, from).cut &&
                       node.part->leader() == nodes_[from]->who.rank;
-  tell(node.who.rank, " <- ", nodes_[from]->who.rank, ": note ", note.index());
-  node.part->receive(nodes_[from]->who.rank, note, now_);
+  tell(node.who.rank, " <- ", nodes_[from]->who.rank, ": note ", message.index());
+  node.part->receive(nodes_[from]->who.rank, message, now_);
   if (fences && node.end != errc::fenced) fail("a fenced node lives on");  // M7
   return true;
 }
@@ -173,22 +173,22 @@ void membership_model::pass_time(std::chrono::nanoseconds by) {
 void membership_model::admit_one() {
   for (auto* node : running()) {
     if (!node->part->leads()) continue;
-    application wish;
-    wish.name = "n" + std::to_string(chance(90) ? nodes_.size() : random(nodes_.size()));
-    wish.address = {std::byte(nodes_.size())};
-    if (chance(50)) wish.rank = static_cast<transport::rank_t>(random(10));
-    auto& applicant = *nodes_.emplace_back(
-        std::make_unique<model_node>(*this, nodes_.size(), member{0, 0, wish.name, wish.address}));
-    applicant.known = false;
-    applicant.sponsor = node->index;
-    const auto answer = node->part->admit(wish, now_);
+    join_request request;
+    request.name = "n" + std::to_string(chance(90) ? nodes_.size() : random(nodes_.size()));
+    request.address = {std::byte(nodes_.size())};
+    if (chance(50)) request.rank = static_cast<transport::rank_t>(random(10));
+    auto& joiner = *nodes_.emplace_back(
+        std::make_unique<model_node>(*this, nodes_.size(), member{0, 0, request.name, request.address}));
+    joiner.known = false;
+    joiner.sponsor = node->index;
+    const auto answer = node->part->admit(request, now_);
     const auto* who = std::get_if<member>(&answer);
     if (!who) {
-      applicant.now = model_node::state::over;
+      joiner.now = model_node::state::over;
       return;
     }
     tell("admits ", who->rank, ".", who->incarnation);
-    if (find(*who) != &applicant) fail("an incarnation given twice");  // M9
+    if (find(*who) != &joiner) fail("an incarnation given twice");  // M9
     return;
   }
 }
@@ -217,7 +217,7 @@ void membership_model::disturb() {
       finish(node, true);
       if (!node.answered && nodes_[node.sponsor]->now == state::running && node.sponsor != a)
         nodes_[node.sponsor]->part->lost(node.who.rank, node.who.incarnation,
-                                         {loss_kind::ended, "the applicant has ended"}, now_);
+                                         {loss_kind::ended, "the joiner has ended"}, now_);
       break;
     case 4:
       if (node.now == state::running) {

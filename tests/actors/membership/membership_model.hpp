@@ -20,7 +20,7 @@ namespace troupe::testing {
 class membership_model;
 
 /// A process that is a member, waits to become one, or was one.
-class model_node final : public membership_client {
+class model_node final : public membership_callbacks {
 public:
   enum class state { waiting, running, hung, over };
 
@@ -29,7 +29,7 @@ public:
   void start(membership_view view);
   bool alive() const { return now == state::running || now == state::hung; }
 
-  void send(transport::rank_t to, const membership_note& note) override;
+  void send(transport::rank_t to, const membership_message& message) override;
   void fence(const member& who, const fault& why) override;
   void connect(const member& who) override;
   void apply(const std::vector<membership_change>& changes, const membership_view& view) override;
@@ -78,7 +78,7 @@ private:
     bool closed = false;                       // and has fenced the other
     bool told = false;                         // that the connection is lost
     std::optional<transport::peer_loss> loss;  // to be told
-    std::deque<membership_note> in;
+    std::deque<membership_message> in;
   };
   struct link {
     bool cut = false;
@@ -96,7 +96,7 @@ private:
   side& end_of(std::size_t at, std::size_t other);
   model_node* find(const member& who);
   void open(std::size_t at, std::size_t other);
-  void shorten(std::deque<membership_note>& notes);
+  void shorten(std::deque<membership_message>& membership_messages);
   void cut(std::size_t a, std::size_t b);
   void close(std::size_t at, std::size_t other);
   void finish(model_node& node, bool crashed);

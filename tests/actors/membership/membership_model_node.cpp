@@ -17,7 +17,7 @@ void model_node::start(membership_view view) {
   part = std::make_unique<membership>(std::move(view), who.rank, world_.options_, *this);
 }
 
-void model_node::send(transport::rank_t to, const membership_note& note) {
+void model_node::send(transport::rank_t to, const membership_message& message) {
   expect_not_over("send");
   const auto place = peers.find(to);
   if (place == peers.end()) return world_.fail("a note to a stranger");
@@ -25,8 +25,8 @@ void model_node::send(transport::rank_t to, const membership_note& note) {
   const auto& mine = world_.end_of(index, place->second);
   if (mine.closed || mine.told) return world_.fail("a note to one that is lost or fenced");
   auto& theirs = world_.end_of(place->second, index);
-  world_.tell(who.rank, " -> ", to, ": note ", note.index());
-  if (!line.cut && !theirs.closed) theirs.in.push_back(note);
+  world_.tell(who.rank, " -> ", to, ": note ", message.index());
+  if (!line.cut && !theirs.closed) theirs.in.push_back(message);
 }
 
 void model_node::fence(const member& other, const fault& why) {
@@ -42,8 +42,8 @@ void model_node::fence(const member& other, const fault& why) {
   // M7: a leader says so first.
   if (part->leads() && mine.open && !mine.told && !line.cut && !theirs.closed && out->part) {
     const bool said =
-        !theirs.in.empty() && (std::holds_alternative<notes::fenced>(theirs.in.back()) ||
-                               std::holds_alternative<notes::farewell>(theirs.in.back()));
+        !theirs.in.empty() && (std::holds_alternative<membership_messages::fenced>(theirs.in.back()) ||
+                               std::holds_alternative<membership_messages::leave_notice>(theirs.in.back()));
     if (!said) world_.fail("fenced by the leader without a word");
   }
   world_.close(index, out->index);

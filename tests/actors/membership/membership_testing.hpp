@@ -34,8 +34,8 @@ inline membership_change removal_of(rank_t rank, change_kind what = change_kind:
   return {what, who, what == change_kind::died ? "gone" : ""};
 }
 
-struct recording_client final : membership_client {
-  void send(rank_t to, const membership_note& note) override { sent.emplace_back(to, note); }
+struct recording_client final : membership_callbacks {
+  void send(rank_t to, const membership_message& message) override { sent.emplace_back(to, message); }
   void fence(const member& who, const fault&) override { log.push_back("fence " + text(who)); }
   void connect(const member& who) override { log.push_back("connect " + text(who)); }
   void apply(const std::vector<membership_change>& changes, const membership_view& v) override {
@@ -68,13 +68,13 @@ struct recording_client final : membership_client {
   template <class Note>
   std::vector<std::pair<rank_t, Note>> all() const {
     std::vector<std::pair<rank_t, Note>> out;
-    for (const auto& [to, note] : sent)
-      if (const auto* x = std::get_if<Note>(&note)) out.emplace_back(to, *x);
+    for (const auto& [to, message] : sent)
+      if (const auto* x = std::get_if<Note>(&message)) out.emplace_back(to, *x);
     return out;
   }
   void forget() { sent.clear(); }
 
-  std::vector<std::pair<rank_t, membership_note>> sent;
+  std::vector<std::pair<rank_t, membership_message>> sent;
   std::vector<std::string> log;
   fault why;
 };
@@ -85,7 +85,7 @@ public:
   one_node(rank_t self, rank_t count, membership_options options = {})
       : part(view_of(count), self, options, out) {}
 
-  void hear(rank_t from, const membership_note& note) { part.receive(from, note, now); }
+  void hear(rank_t from, const membership_message& message) { part.receive(from, message, now); }
   void lose(rank_t rank, loss_kind kind = loss_kind::broken, std::uint64_t incarnation = 0) {
     part.lost(rank, incarnation, {kind, "gone"}, now);
   }
@@ -94,17 +94,17 @@ public:
   }
   /// All that are asked are ready for the attempt asked for last.
   void all_ready() {
-    const auto asked = out.all<notes::prepare>();
+    const auto asked = out.all<membership_messages::prepare>();
     ASSERT_FALSE(asked.empty());
     const auto& last = asked.back().second;
-    for (const auto& [to, note] : asked)
-      if (note.attempt == last.attempt && note.step.epoch == last.step.epoch)
-        hear(to, notes::ready{note.term, note.step.epoch, note.attempt});
+    for (const auto& [to, message] : asked)
+      if (message.attempt == last.attempt && message.step.epoch == last.step.epoch)
+        hear(to, membership_messages::ready{message.term, message.step.epoch, message.attempt});
   }
   /// The leader's orders, as a member hears them.
   void prepare(std::vector<membership_change> changes, std::uint32_t attempt = 1,
                std::uint32_t epoch = 6) {
-    hear(0, notes::prepare{0, attempt, {epoch, 0, 0, std::move(changes)}, {}});
+    hear(0, membership_messages::prepare{0, attempt, {epoch, 0, 0, std::move(changes)}, {}});
   }
 
   clock::time_point now{1h};

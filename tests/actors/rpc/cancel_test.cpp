@@ -436,15 +436,15 @@ TEST(tasks_that_are_cancelled, are_forgotten_by_what_they_waited_for) {
 
 // ---- What the callee remembers
 
-TEST(served_calls, are_cancelled_by_their_callers_only) {
+TEST(active_calls, are_cancelled_by_their_callers_only) {
   const peer a({"a", 0}, 1, {}), b({"b", 1}, 1, {}), b_again({"b", 1}, 2, {});
-  served_calls calls;
+  active_calls calls;
   const auto answer = promise<int>().get_future().shared();
   const std::uint64_t id = std::uint64_t{3} << 32 | 7;
   EXPECT_FALSE(calls.remembers({&b, id}));
   EXPECT_TRUE(calls.add({&b, id}, answer));
-  for (const served_call& other :
-       {served_call{&a, id}, served_call{&b_again, id}, served_call{&b, id + 1}}) {
+  for (const active_call& other :
+       {active_call{&a, id}, active_call{&b_again, id}, active_call{&b, id + 1}}) {
     EXPECT_EQ(calls.cancel(other), nullptr);
     EXPECT_FALSE(calls.cancelled({&b, id}));
   }
@@ -460,9 +460,9 @@ TEST(served_calls, are_cancelled_by_their_callers_only) {
   EXPECT_FALSE(calls.add({&b, id + 2}, answer));
 }
 
-TEST(served_calls, remember_what_waits_whatever_comes) {
+TEST(active_calls, remember_what_waits_whatever_comes) {
   const peer a({"a", 0}, 1, {});
-  served_calls calls;
+  active_calls calls;
   const auto answer = promise<int>().get_future().shared();
   EXPECT_TRUE(calls.add({&a, 1}, answer));
   EXPECT_EQ(calls.cancel({&a, 1}), answer);

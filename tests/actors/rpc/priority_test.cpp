@@ -148,7 +148,7 @@ TEST(run_queue, takes_what_is_urgent_first) {
   run_queue queue;
   std::vector<int> ran;
   const auto push = [&](int x, bool urgent) {
-    queue.push(make_job([&ran, x](caf::execution_unit*) { ran.push_back(x); }), urgent);
+    queue.push(make_work_item([&ran, x](caf::execution_unit*) { ran.push_back(x); }), urgent);
   };
   for (int i = 0; i < 6; ++i) push(i, i % 3 == 2);
   EXPECT_FALSE(queue.empty());

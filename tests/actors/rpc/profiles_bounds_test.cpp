@@ -140,7 +140,7 @@ TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
 
 int tell_nonsense() {
   auto* const node = current_node();
-  const auto call = current_served_call();
+  const auto call = current_active_call();
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   std::vector<profile_event> all;

@@ -104,8 +104,8 @@ TEST_F(owner_tables, a_lost_node_holds_nothing_and_creates_nothing) {  // rule 7
   EXPECT_EQ(table.hold(id(1, 5), at(2), 2), owner_table::presence::to_come);
   const auto waiting = table.find(id(1, 5), number);
   peers.fence(at(1), "killed");
-  peers.bury(at(1));
-  EXPECT_EQ(table.bury(at(1)).size(), 1u);
+  peers.evict(at(1));
+  EXPECT_EQ(table.evict(at(1)).size(), 1u);
   EXPECT_TRUE(gone(id(1, 1)));
   EXPECT_FALSE(gone(id(1, 2)));
   EXPECT_TRUE(waiting->ready());

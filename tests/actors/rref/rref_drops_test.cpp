@@ -53,7 +53,7 @@ protected:
         const auto note = std::move(to_owner.notes.front());
         to_owner.notes.pop_front();
         decoder in(note, nullptr, nullptr);
-        ASSERT_EQ(in.get<rref_note>(), rref_note::drop);
+        ASSERT_EQ(in.get<rref_message>(), rref_message::drop);
         there.heard_of(holder);
         there.take(in, holder, [&](const rref_id& id, std::uint64_t) {
           EXPECT_TRUE(ended.insert(id.number).second) << id;
@@ -63,7 +63,7 @@ protected:
         const auto note = std::move(to_holder.notes.front());
         to_holder.notes.pop_front();
         decoder in(note, nullptr, nullptr);
-        ASSERT_EQ(in.get<rref_note>(), rref_note::dropped);
+        ASSERT_EQ(in.get<rref_message>(), rref_message::dropped);
         here.heard_of(owner);
         here.taken_up(owner, in.get<std::uint32_t>());
         in.expect_end();
@@ -146,8 +146,8 @@ TEST_F(rref_drop_notes, that_come_while_a_note_is_sent_go_after_it) {
 TEST_F(rref_drop_notes, of_a_lost_owner_are_forgotten) {
   const auto lose = [&] {
     peers.fence(owner, "of the test");
-    peers.bury(owner);
-    here.bury(owner);
+    peers.evict(owner);
+    here.evict(owner);
   };
   to_owner.works = false;
   drop(many);
@@ -194,7 +194,7 @@ TEST_F(rref_drop_notes, of_many_threads_are_all_told) {
     }
     for (const auto& note : come) {
       decoder in(note, nullptr, nullptr);
-      (void)in.get<rref_note>();
+      (void)in.get<rref_message>();
       there.take(in, holder, [&](const rref_id& id, std::uint64_t) {
         EXPECT_TRUE(ended.insert(id.number).second) << id;
       });

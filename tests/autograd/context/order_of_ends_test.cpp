@@ -152,7 +152,7 @@ TEST_F(ends_of_contexts, leave_no_chain) {
   std::weak_ptr<opened_context> first;
   std::shared_ptr<opened_context> one;
   for (std::uint64_t id = 1; id < 5; ++id) {
-    errand before;
+    call_context before;
     before.context = id - 1;
     before.opened = one;
     auto next = std::make_shared<opened_context>(id, std::move(before));

@@ -128,7 +128,7 @@ TEST_F(pass_watches, fails_with_a_node_that_matters) {
   done_there.add(report(first + 1, 2));
 
   const auto& lost = lose(2);
-  for (auto* one : {&of_others, &there, &from_there, &done_there}) one->bury(lost);
+  for (auto* one : {&of_others, &there, &from_there, &done_there}) one->evict(lost);
   EXPECT_FALSE(of_others.over().ready());
   of_others.add(report(first + 1, 1));
   of_others.over().get();
@@ -142,7 +142,7 @@ TEST_F(pass_watches, fails_with_a_node_that_is_lost_already) {
   const auto& lost = lose(2);
 
   pass_watch to(here, first);
-  to.bury(lost);
+  to.evict(lost);
   to.add(report(first, 0, {{first + 1, 1}, {first + 2, 2}}));
   EXPECT_THROW(to.over().get(), peer_lost);
 

@@ -86,7 +86,7 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
-  root.setGoesBack(header.goes_back);
+  root.setGoesBack(header.uses_reply_route);
   root.setUnrecorded(header.unrecorded);
   root.setProfiled(header.profiled);
   root.setProfiledShapes(header.profiled_shapes);
@@ -135,7 +135,7 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
     EXPECT_EQ(plain->kind, static_cast<std::uint16_t>(root.getKind()));
     EXPECT_EQ(plain->header.urgent, root.getUrgent());
     EXPECT_EQ(plain->header.recorded, root.getRecorded());
-    EXPECT_EQ(plain->header.goes_back, root.getGoesBack());
+    EXPECT_EQ(plain->header.uses_reply_route, root.getGoesBack());
     EXPECT_EQ(plain->header.unrecorded, root.getUnrecorded());
     EXPECT_EQ(plain->header.profiled, root.getProfiled());
     EXPECT_EQ(plain->header.profiled_shapes, root.getProfiledShapes());
@@ -181,7 +181,7 @@ TEST(envelope, keeps_its_header) {
       EXPECT_EQ(got.kind, sent.kind);
       EXPECT_EQ(got.urgent, sent.urgent);
       EXPECT_EQ(got.recorded, sent.recorded);
-      EXPECT_EQ(got.goes_back, sent.goes_back);
+      EXPECT_EQ(got.uses_reply_route, sent.uses_reply_route);
       EXPECT_EQ(got.unrecorded, sent.unrecorded);
       EXPECT_EQ(got.profiled, sent.profiled);
       EXPECT_EQ(got.profiled_shapes, sent.profiled_shapes);

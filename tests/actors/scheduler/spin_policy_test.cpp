@@ -7,21 +7,21 @@
 namespace {
 
 using namespace std::chrono_literals;
-using troupe::recent_waits;
+using troupe::spin_policy;
 
-void converse(recent_waits& waits) {
+void converse(spin_policy& waits) {
   for (int i = 0; i < 20; ++i) waits.add(300us);
 }
 
-TEST(recent_waits, are_brief_in_a_conversation) {
-  recent_waits waits(2ms);
+TEST(spin_policy, are_brief_in_a_conversation) {
+  spin_policy waits(2ms);
   EXPECT_FALSE(waits.are_brief());
   converse(waits);
   EXPECT_TRUE(waits.are_brief());
 }
 
-TEST(recent_waits, are_brief_still_after_one_long_step) {
-  recent_waits waits(2ms);
+TEST(spin_policy, are_brief_still_after_one_long_step) {
+  spin_policy waits(2ms);
   converse(waits);
   waits.add(5ms);
   EXPECT_TRUE(waits.are_brief());
@@ -29,16 +29,16 @@ TEST(recent_waits, are_brief_still_after_one_long_step) {
   EXPECT_FALSE(waits.are_brief());
 }
 
-TEST(recent_waits, are_forgotten_after_a_pause) {
-  recent_waits waits(2ms);
+TEST(spin_policy, are_forgotten_after_a_pause) {
+  spin_policy waits(2ms);
   converse(waits);
   waits.add(20ms);
   EXPECT_FALSE(waits.are_brief());
 }
 
 // An idle node of eight ranks: clusters of keepalives, far apart, for ever.
-TEST(recent_waits, are_not_brief_where_a_few_messages_come_together) {
-  recent_waits waits(2ms);
+TEST(spin_policy, are_not_brief_where_a_few_messages_come_together) {
+  spin_policy waits(2ms);
   for (int cluster = 0; cluster < 1000; ++cluster) {
     for (int i = 0; i < 7; ++i) {
       waits.add(i % 3 == 0 ? 1900us : 50us);
@@ -49,8 +49,8 @@ TEST(recent_waits, are_not_brief_where_a_few_messages_come_together) {
   }
 }
 
-TEST(recent_waits, are_not_brief_at_a_steady_slow_rate) {
-  recent_waits waits(2ms);
+TEST(spin_policy, are_not_brief_at_a_steady_slow_rate) {
+  spin_policy waits(2ms);
   for (int i = 0; i < 1000; ++i) {
     waits.add(3ms);
     ASSERT_FALSE(waits.are_brief());

@@ -24,8 +24,8 @@ namespace {
 
 std::uint64_t this_thread() { return std::hash<std::thread::id>()(std::this_thread::get_id()); }
 
-class lent_thread : public on_networks {};
-TROUPE_ON_NETWORKS(lent_thread);
+class inline_run : public on_networks {};
+TROUPE_ON_NETWORKS(inline_run);
 
 using dweller = actor<answers<where_am_i, place>, answers<stay>>;
 
@@ -41,16 +41,16 @@ dweller::behavior_type dwell(dweller::pointer self) {
   };
 }
 
-TEST_P(lent_thread, runs_an_idle_actor_here_and_gets_its_state_back) {
+TEST_P(inline_run, runs_an_idle_actor_here_and_gets_its_state_back) {
   auto nodes = start({"a"});
   const auto one = nodes[0].spawn(&dwell);
   const at::NoGradGuard off;
   ASSERT_TRUE(eventually([&] {  // it may be beginning on another thread
-    const auto answer = detail::request_here(nodes[0].core(), one, where_am_i{});
+    const auto answer = detail::request_inline(nodes[0].core(), one, where_am_i{});
     return answer.ready() && answer.get().thread == this_thread();
   }));
   for (int i = 0; i < 100; ++i) {
-    const auto answer = detail::request_here(nodes[0].core(), one, where_am_i{});
+    const auto answer = detail::request_inline(nodes[0].core(), one, where_am_i{});
     ASSERT_TRUE(answer.ready());
     EXPECT_EQ(answer.get().thread, this_thread());
     EXPECT_TRUE(answer.get().clean);
@@ -62,7 +62,7 @@ TEST_P(lent_thread, runs_an_idle_actor_here_and_gets_its_state_back) {
   }
 }
 
-TEST_P(lent_thread, leaves_a_busy_actor_to_the_thread_that_runs_it) {
+TEST_P(inline_run, leaves_a_busy_actor_to_the_thread_that_runs_it) {
   auto nodes = start({"a"});
   const auto one = nodes[0].spawn(&dwell);
   future<place> answer;
@@ -70,37 +70,37 @@ TEST_P(lent_thread, leaves_a_busy_actor_to_the_thread_that_runs_it) {
     const shared_door door;
     const auto staying = request(one, stay{});
     ASSERT_TRUE(door->wait_for(1));
-    answer = detail::request_here(nodes[0].core(), one, where_am_i{});
+    answer = detail::request_inline(nodes[0].core(), one, where_am_i{});
     EXPECT_FALSE(answer.ready());
   }
   EXPECT_NE(answer.get().thread, this_thread());
 }
 
-TEST_P(lent_thread, is_taken_by_many_at_once) {
+TEST_P(inline_run, is_taken_by_many_at_once) {
   auto nodes = start({"a"});
   const auto one = nodes[0].spawn(&dwell);
   std::vector<int> askers(4);
   all_at_once(askers, [&](int&) {
     for (int i = 0; i < 2000; ++i)
-      ASSERT_TRUE(detail::request_here(nodes[0].core(), one, where_am_i{}).get().clean);
+      ASSERT_TRUE(detail::request_inline(nodes[0].core(), one, where_am_i{}).get().clean);
   });
 }
 
-TEST_P(lent_thread, ends_an_actor) {
+TEST_P(inline_run, ends_an_actor) {
   auto nodes = start({"a"});
   const auto one = nodes[0].spawn(&dwell);
-  (void)detail::request_here(nodes[0].core(), one, where_am_i{}).get();
-  detail::end_here(nodes[0].core(), caf::actor_cast<caf::strong_actor_ptr>(one));
-  EXPECT_THROW(detail::request_here(nodes[0].core(), one, where_am_i{}).get(), error);
+  (void)detail::request_inline(nodes[0].core(), one, where_am_i{}).get();
+  detail::end_inline(nodes[0].core(), caf::actor_cast<caf::strong_actor_ptr>(one));
+  EXPECT_THROW(detail::request_inline(nodes[0].core(), one, where_am_i{}).get(), error);
 }
 
-TEST_P(lent_thread, is_not_lent_after_the_end) {
+TEST_P(inline_run, is_not_lent_after_the_end) {
   auto nodes = start({"a"});
   const auto one = nodes[0].spawn(&dwell);
   const auto core = nodes[0].core().shared_from_this();
   nodes[0].shutdown();
-  EXPECT_THROW(detail::request_here(*core, one, where_am_i{}).get(), error);
-  detail::end_here(*core, caf::actor_cast<caf::strong_actor_ptr>(one));
+  EXPECT_THROW(detail::request_inline(*core, one, where_am_i{}).get(), error);
+  detail::end_inline(*core, caf::actor_cast<caf::strong_actor_ptr>(one));
 }
 
 // ---- Expected calls
@@ -140,7 +140,7 @@ public:
 
 // Not where the node's own threads have taken the network, which may be so at any moment, and never
 // for ever.
-TEST_P(lent_thread, runs_what_it_expects_while_it_waits) {
+TEST_P(inline_run, runs_what_it_expects_while_it_waits) {
   auto nodes = start({"a", "b"});
   const these<&thread_here> expected;
   const expected_calls::scope serves(expected);
@@ -148,7 +148,7 @@ TEST_P(lent_thread, runs_what_it_expects_while_it_waits) {
       eventually([&] { return nodes[0].rpc_sync<&call_back>("b", "a", 3) == this_thread(); }));
 }
 
-TEST_P(lent_thread, leaves_other_calls_to_the_nodes_threads) {
+TEST_P(inline_run, leaves_other_calls_to_the_nodes_threads) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 50; ++i) {
     const these<&thread_here> expected;
@@ -159,7 +159,7 @@ TEST_P(lent_thread, leaves_other_calls_to_the_nodes_threads) {
     EXPECT_NE(nodes[0].rpc_sync<&call_back>("b", "a", 1), this_thread());
 }
 
-TEST_P(lent_thread, of_an_expected_call_is_clean) {
+TEST_P(inline_run, of_an_expected_call_is_clean) {
   auto nodes = start({"a", "b"});
   const these<&clean_here> expected;
   const expected_calls::scope serves(expected);
@@ -171,7 +171,7 @@ TEST_P(lent_thread, of_an_expected_call_is_clean) {
   }
 }
 
-TEST_P(lent_thread, may_wait_in_an_expected_call) {
+TEST_P(inline_run, may_wait_in_an_expected_call) {
   auto nodes = start({"a", "b"});
   const these<&deeper> expected;
   const expected_calls::scope serves(expected);
@@ -180,7 +180,7 @@ TEST_P(lent_thread, may_wait_in_an_expected_call) {
 }
 
 // The network goes to another thread meanwhile.
-TEST_P(lent_thread, may_stay_long_in_an_expected_call) {
+TEST_P(inline_run, may_stay_long_in_an_expected_call) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 5; ++i) {
     const shared_door door;
@@ -197,7 +197,7 @@ TEST_P(lent_thread, may_stay_long_in_an_expected_call) {
   }
 }
 
-TEST_P(lent_thread, in_a_handler_runs_what_that_expects) {
+TEST_P(inline_run, in_a_handler_runs_what_that_expects) {
   auto nodes = start({"a", "b"});
   const auto asks = [] {
     const these<&thread_here> expected;

@@ -41,7 +41,7 @@ private:
   std::vector<std::thread> threads_;
 };
 
-TEST(processor, is_left_to_those_who_keep_wanting_it) {
+TEST(cpu_placement, is_left_to_those_who_keep_wanting_it) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
   if (CPU_COUNT(&mine) < 2) GTEST_SKIP() << "there is one processor only";
@@ -51,7 +51,7 @@ TEST(processor, is_left_to_those_who_keep_wanting_it) {
     stay_on(here);
     const busy others(here, 2);
     sched_setaffinity(0, sizeof mine, &mine);
-    troupe::processor where;
+    troupe::cpu_placement where;
     const auto limit = clock::now() + 100s;
     while (!moved && clock::now() < limit) {
       where.yield(clock::now());
@@ -67,12 +67,12 @@ TEST(processor, is_left_to_those_who_keep_wanting_it) {
   EXPECT_TRUE(moved);
 }
 
-TEST(processor, is_kept_by_a_thread_that_may_use_no_other) {
+TEST(cpu_placement, is_kept_by_a_thread_that_may_use_no_other) {
   std::thread polls([&] {
     const int here = sched_getcpu();
     stay_on(here);
     const busy others(here, 1);
-    troupe::processor where;
+    troupe::cpu_placement where;
     for (int i = 0; i < 200; ++i) where.yield(clock::now());
     cpu_set_t after;
     ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);

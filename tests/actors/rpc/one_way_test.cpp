@@ -7,7 +7,7 @@
 namespace troupe::test {
 namespace {
 
-using detail::call_for_nobody;
+using detail::call_one_way;
 
 class unanswered : public on_networks {};
 TROUPE_ON_NETWORKS(unanswered);
@@ -39,7 +39,7 @@ TEST_P(unanswered, it_runs_and_nothing_is_kept_of_it_here) {
   const shared_door door;
   runs = 0;
   for (int i = 0; i < 10; ++i)
-    call_for_nobody<&run_at_door>(nodes[0].core(), at(nodes[0], "b"), {});
+    call_one_way<&run_at_door>(nodes[0].core(), at(nodes[0], "b"), {});
   EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
   EXPECT_EQ(runs, 0);
   door->open();
@@ -55,8 +55,8 @@ TEST_P(unanswered, no_answer_comes) {
   EXPECT_EQ(nodes[0].rpc_sync<&run_once>("b", 1), 1);
   const auto sent = b.counted_sent.load(), received = b.counted_received.load();
   for (int i = 0; i < 10; ++i) {
-    call_for_nobody<&run>(nodes[0].core(), b, {}, i);
-    call_for_nobody<&fail_here>(nodes[0].core(), b, {}, i);
+    call_one_way<&run>(nodes[0].core(), b, {}, i);
+    call_one_way<&fail_here>(nodes[0].core(), b, {}, i);
   }
   EXPECT_TRUE(eventually([] { return runs == 21; }));
   EXPECT_EQ(nodes[0].rpc_sync<&run_once>("b", 2), 2);
@@ -83,7 +83,7 @@ task<int> run_later(int x) {
 template <auto F, class... Args>
 void call_without_request(const node& from, peer& to, const Args&... args) {
   from.core().call(to, callable<F>::hash(), callable<F>::name, detail::nobody(), {},
-                   [&](encoder& out, border&) { (out.put(args), ...); });
+                   [&](encoder& out, handle_scope&) { (out.put(args), ...); });
 }
 
 TEST_P(unanswered, a_result_that_nobody_wants_leaves_nothing_behind) {
@@ -114,10 +114,10 @@ TEST_P(unanswered, what_holds_handles_is_not_sent) {
   auto& b = at(nodes[0], "b");
   runs = 0;
   auto& a = nodes[0].core();
-  call_for_nobody<&take_dwellers>(a, b, {}, std::vector{nodes[0].spawn(&dwell)});
-  call_for_nobody<&take_references>(a, b, {}, std::vector{nodes[0].make_rref(7)});
-  call_for_nobody<&take_dwellers>(a, b, {}, std::vector<dweller>{});
-  call_for_nobody<&run>(a, b, {}, 1);
+  call_one_way<&take_dwellers>(a, b, {}, std::vector{nodes[0].spawn(&dwell)});
+  call_one_way<&take_references>(a, b, {}, std::vector{nodes[0].make_rref(7)});
+  call_one_way<&take_dwellers>(a, b, {}, std::vector<dweller>{});
+  call_one_way<&run>(a, b, {}, 1);
   EXPECT_TRUE(eventually([] { return runs == 1; }));
   EXPECT_TRUE(eventually([&] { return nodes[0].debug_info().actors_held == 0; }));
   shut_down(nodes);
@@ -127,7 +127,7 @@ TEST_P(unanswered, what_holds_handles_is_not_sent) {
 TEST_P(unanswered, a_graceful_shutdown_waits_for_it) {
   auto nodes = start({"a", "b"});
   runs = 0;
-  call_for_nobody<&run_late>(nodes[0].core(), at(nodes[0], "b"), {});
+  call_one_way<&run_late>(nodes[0].core(), at(nodes[0], "b"), {});
   shut_down(nodes);
   EXPECT_EQ(runs, 1);
 }
@@ -135,7 +135,7 @@ TEST_P(unanswered, a_graceful_shutdown_waits_for_it) {
 TEST_P(unanswered, a_node_calls_itself) {
   auto nodes = start({"a"});
   runs = 0;
-  call_for_nobody<&run>(nodes[0].core(), at(nodes[0], "a"), {}, 1);
+  call_one_way<&run>(nodes[0].core(), at(nodes[0], "a"), {}, 1);
   EXPECT_TRUE(eventually([] { return runs == 1; }));
   shut_down(nodes);
 }
@@ -145,9 +145,9 @@ TEST_P(unanswered, a_lost_node_or_an_ended_one_is_no_error) {
   auto& b = at(nodes[0], "b");
   nodes[1].shutdown(false);
   EXPECT_TRUE(eventually([&] { return !b.live(); }));
-  call_for_nobody<&run>(nodes[0].core(), b, {}, 1);
+  call_one_way<&run>(nodes[0].core(), b, {}, 1);
   nodes[0].shutdown(false);
-  call_for_nobody<&run>(nodes[0].core(), b, {}, 1);
+  call_one_way<&run>(nodes[0].core(), b, {}, 1);
 }
 
 }  // namespace
