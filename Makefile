@@ -2,12 +2,14 @@
 PRESET ?= release
 JOBS ?=
 ROWS ?=
+PREFIX ?= /usr/local
+FILES ?=
 BUILD := build/$(PRESET)
 # A compiler for each core: ninja's two more would take each other's caches, 400 MB of headers each.
 PARALLEL := --parallel $(or $(JOBS),$(shell nproc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build test demo bench format format-check debug asan tsan soak clean
+.PHONY: help setup build test demo bench install deb docs lint build-times format format-check debug asan tsan soak clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +32,21 @@ demo: setup $(BUILD)/build.ninja ## Solve CartPole with an agent and two observe
 
 bench: build ## Measure against the peers (ROWS=call_actor,identity for some rows)
 	@python3 tests/bench/run.py $(if $(ROWS),--rows $(ROWS))
+
+install: build ## Install libraries, headers and programs (PREFIX=/usr/local)
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+deb: build ## Make a Debian package: build/package/*.deb
+	@cd $(BUILD) && cpack --config CPackConfig.cmake -B $(CURDIR)/build/package
+
+docs: ## Make the site of guides and reference: build/docs/html/index.html
+	@cmake/build_docs.sh
+
+lint: setup ## Look for mistakes with clang-tidy (FILES=... for some sources)
+	@cmake/lint.sh $(FILES)
+
+build-times: ## Say what the last build took, the slowest files and what they include
+	@cmake/build_times.py $(BUILD) --slowest 20 --includes
 
 soak: build ## The tests that run for long
 	@ctest --preset soak

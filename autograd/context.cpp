@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/scheduler/opened_context.hpp"
 #include "troupe/autograd/context/context_table.hpp"
+#include "troupe/autograd/pass/distributed_pass.hpp"
+#include "troupe/autograd/pass/pass_worker_pool.hpp"
+#include "troupe/messages/base/forked.hpp"
 
 namespace troupe::autograd {
 
@@ -11,13 +15,20 @@ namespace {
 
 detail::context_table& table_of(const node& here) { return detail::context_table::of(here.core()); }
 
-// The same call as before, in the context of `what`.
+// The thread goes on to serve the same call, in the context of `what`.
 void enter(call_context what) noexcept {
   what.call = current_active_call();
   troupe::detail::set_current_call_context(std::move(what));
 }
 
+std::unique_ptr<troupe::detail::context_interceptor> make_table(node_core& node) {
+  return std::make_unique<detail::context_table>(node,
+                                                 std::make_unique<detail::pass_worker_pool>(node));
+}
+
 }  // namespace
+
+const bool detail::provided = troupe::detail::provide_interceptor(&make_table);
 
 std::uint64_t current_context() noexcept { return troupe::detail::current_context(); }
 
@@ -32,18 +43,19 @@ within::~within() { enter(before_); }
 context::context(const node& here, const context_options& how)
     : here_(here),
       part_(table_of(here).open()),
-      scope_(std::make_shared<troupe::detail::opened_context>(part_->id(), current_call_context())) {
+      id_(part_->id()),
+      scope_(std::make_shared<troupe::detail::opened_context>(id_, current_call_context())) {
   call_context now;
   now.context = id();
   now.opened = scope_;
   enter(std::move(now));
   if (how.timeout.count() <= 0) return;
   limit_ = deadline_after(how.timeout);
-  alarm_ = here.core().wake_at(limit_);
-  // Not held by what it runs.
+  alarm_ = here.core().agent().wake_at(limit_);
+  // Weak: the state of the alarm holds this continuation.
   const std::weak_ptr alarm = alarm_->shared();
   alarm_->state().when_ready(troupe::detail::make_continuation(
-      [table = &table_of(here), alarm, id = part_->id(), limit = how.timeout] {
+      [table = &table_of(here), alarm, id = id_, limit = how.timeout] {
         const auto state = alarm.lock();
         if (!state || state->failure()) return;  // the node has ended
         table->end(id, fmt::format("its limit of {} ms has passed", limit.count()));
@@ -52,9 +64,9 @@ context::context(const node& here, const context_options& how)
 
 context::~context() {
   scope_->end();
-  (void)current_context();  // which the thread lets go of now, if it is this one
+  (void)current_context();  // has this thread drop the scope, if it is the one that opened it
   if (!here_.core().is_open()) return;
-  if (alarm_) here_.core().forget(*alarm_, limit_);
+  if (alarm_) here_.core().agent().forget(*alarm_, limit_);
   table_of(here_).end(id(), "its scope has ended");
 }
 
@@ -66,10 +78,10 @@ void context::backward(const std::vector<at::Tensor>& roots, const pass_options&
 future<void> context::backward_async(const std::vector<at::Tensor>& roots,
                                      const pass_options& how) const {
   const within none(0);
-  return detail::run_pass_aside(here_, table_of(here_).find(id()), roots, how);
+  return detail::run_pass_async(here_, table_of(here_).find(id()), roots, how);
 }
 
-// Also where it is over.
+// Works after the end as well.
 gradients context::get_gradients() const {
   forked::check();
   return part_->all_gradients();
@@ -86,7 +98,7 @@ void backward(const node& here, std::uint64_t context, const std::vector<at::Ten
 future<void> backward_async(const node& here, std::uint64_t context,
                             const std::vector<at::Tensor>& roots, const pass_options& how) {
   const within none(0);
-  return detail::run_pass_aside(here, table_of(here).find(context), roots, how);
+  return detail::run_pass_async(here, table_of(here).find(context), roots, how);
 }
 
 namespace {
@@ -110,7 +122,7 @@ namespace {
 void backward_by_id(const rref<at::Tensor>& root, std::uint64_t context, const pass_options& how) {
   const within none(0);
   (void)root.owner();  // throws for one that refers to nothing
-  const node here(root.core()->actors().rrefs().node());
+  const auto here = troupe::detail::node_of(root.core()->table().agent());
   here.rpc_sync<&backward_here>(root.owner(), root, context, how,
                                 timeout(std::chrono::milliseconds(0)));
 }

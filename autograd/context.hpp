@@ -1,15 +1,24 @@
 #pragma once
 
-#include <span>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
-#include "troupe/autograd/pass/distributed_pass.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/autograd/context/gradients.hpp"
 #include "troupe/autograd/context/recorded_graph.hpp"
+#include "troupe/autograd/pass/pass_options.hpp"
 
 namespace troupe::autograd {
 
 namespace detail {
 
-// A program that includes this has the table of contexts, also if it only serves others.
+class participant;
+
+// A program that includes this header has the table of contexts, even if it only serves others:
+// referring to `provided` links it.
 extern const bool provided;
 [[gnu::used]] static const bool* const wanted = &provided;
 
@@ -17,21 +26,20 @@ extern const bool provided;
 
 /// How a context is opened.
 struct context_options {
-  /// After so long it ends by itself, with an error for whoever comes late. 0: never.
+  /// After this time the context ends by itself; late messages are refused with an error. 0: never.
   std::chrono::milliseconds timeout{0};
 };
 
-/// A distributed autograd context: while it is open on a thread, the tensors that require gradients
-/// and go from node to node in calls, requests to actors, answers and rrefs' values are recorded,
-/// on all nodes that the calls come to; a backward pass follows them home. Gradients gather in the
+/// A distributed autograd context. While it is open on a thread, the tensors that require gradients
+/// and go from node to node in calls, requests to actors, answers and values of rrefs are recorded,
+/// on every node that the calls reach; a backward pass follows them home. Gradients are kept in the
 /// context, on the node that has the leaf, and never in `.grad`.
 ///
-/// It belongs to the thread or coroutine that opens it, and goes along with its calls and requests;
-/// several may be open at once, on one thread one inside of the other, over the same parameters.
-/// They end in any order and on any thread: the latest that is open is current on the thread that
-/// has opened them. What other threads do is recorded if they say so (`within`). It ends on all
-/// nodes with its scope, or when its opener is lost. `backward` and `get_gradients` are
-/// thread-safe.
+/// It belongs to the thread or coroutine that opens it, and goes along with its calls and requests.
+/// Several may be open at once over the same parameters, nested on one thread. They end in any
+/// order and on any thread; the one opened last that is still open is current on the thread that
+/// opened it. Other threads join with `within`. A context ends on all nodes with its scope, or when
+/// its opener is lost. `backward` and `get_gradients` are thread-safe.
 class context {
 public:
   /// Throws not_initialized.
@@ -40,35 +48,37 @@ public:
   context(const context&) = delete;
   context& operator=(const context&) = delete;
 
-  /// Names it in the whole job: the opener's rank in the upper 16 bits.
-  std::uint64_t id() const noexcept { return part_->id(); }
+  /// Unique in the job: the opener's rank is in the upper 16 bits.
+  std::uint64_t id() const noexcept { return id_; }
 
   /// Runs a backward pass from the sum of `roots`, scalars of this node, until all gradients are
-  /// there. Throws invalid_argument; the error of the node where it fails; peer_lost;
+  /// there. Throws invalid_argument; the error of the node where the pass fails; peer_lost;
   /// unknown_context when the context has ended.
   void backward(const std::vector<at::Tensor>& roots, const pass_options& how = {}) const;
   future<void> backward_async(const std::vector<at::Tensor>& roots,
                               const pass_options& how = {}) const;
 
-  /// The node that has opened it.
+  /// The node that opened it.
   const node& owner() const noexcept { return here_; }
 
-  /// Those of this node's leaves, so far.
+  /// The gradients of this node's leaves so far.
   gradients get_gradients() const;
 
-  /// What this node has recorded so far; no functions any more when the context has ended.
+  /// What this node has recorded so far; no functions any more once the context has ended.
   recorded_graph recorded() const;
 
 private:
   const node here_;
   const std::shared_ptr<detail::participant> part_;
+  const std::uint64_t id_;
   const std::shared_ptr<troupe::detail::opened_context> scope_;
   clock::time_point limit_ = never;
   std::optional<future<void>> alarm_;
 };
 
-/// While it lives, the calling thread works for that context, which somebody else has opened. 0:
-/// for none, on purpose: that gradients end there is not told (see rpc_options::on_lost_gradient).
+/// While it lives, the calling thread works in a context that another thread has opened. 0: in
+/// none, on purpose: then no warning is given that gradients end there
+/// (rpc_options::on_lost_gradient).
 class within {
 public:
   explicit within(std::uint64_t context) noexcept;
@@ -81,18 +91,11 @@ private:
   const call_context before_;
 };
 
-/// What `rref::backward` does: a pass from a scalar of its owner, which takes part in the context.
-void backward_on_owner(const rref<at::Tensor>& root, const context& of,
-                       const pass_options& how = {});
-inline void backward_on_owner(const rref<at::Tensor>& root, const context& of, bool retain_graph) {
-  backward_on_owner(root, of, pass_options{.retain_graph = retain_graph});
-}
-
-/// The context for which the calling thread works; 0: none.
+/// The context in which the calling thread works; 0: none.
 std::uint64_t current_context() noexcept;
 
-/// The same by its id, on any node that takes part in it. Throws unknown_context, and like
-/// `context::backward`.
+/// The same by the id of a context, on any node that takes part in it. Throws unknown_context, and
+/// what the members of `context` throw.
 void backward(const node& here, std::uint64_t context, const std::vector<at::Tensor>& roots,
               const pass_options& how = {});
 future<void> backward_async(const node& here, std::uint64_t context,
@@ -100,12 +103,18 @@ future<void> backward_async(const node& here, std::uint64_t context,
 gradients get_gradients(const node& here, std::uint64_t context);
 recorded_graph recorded(const node& here, std::uint64_t context);
 
+/// For `rref::backward`: a pass from a scalar, run by its owner, which takes part in the context.
+void backward_on_owner(const rref<at::Tensor>& root, const context& of,
+                       const pass_options& how = {});
+inline void backward_on_owner(const rref<at::Tensor>& root, const context& of, bool retain_graph) {
+  backward_on_owner(root, of, pass_options{.retain_graph = retain_graph});
+}
+
 }  // namespace troupe::autograd
 
 namespace troupe {
 
-/// What `rref::backward` does, where it finds it, with the id of a context, in which the owner
-/// takes part.
+/// For `rref::backward` with the id of a context, which looks for it in this namespace.
 void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,
                        const autograd::pass_options& how = {});
 inline void backward_on_owner(const rref<at::Tensor>& root, std::uint64_t context,

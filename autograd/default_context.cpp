@@ -1,12 +1,13 @@
 #include "troupe/autograd/default_context.hpp"
 
 #include "troupe/autograd/default_scope.hpp"
+#include "troupe/autograd/plain_backward.hpp"
 
 namespace troupe::autograd {
 
 namespace {
 
-// A program that opens one has it linked.
+// A program that opens a default context links the hook.
 [[gnu::used]] const bool* const needs_hook = &detail::plain_backward_goes_over_nodes;
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "troupe/autograd/default_scope.hpp"
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/context.hpp"
 #include "troupe/autograd/context/context_table.hpp"
+#include "troupe/autograd/pass/distributed_pass.hpp"
 #include "troupe/messages/base/forked.hpp"
 
 namespace troupe::autograd::detail {
@@ -26,9 +28,10 @@ std::shared_ptr<default_scope> default_scope::open(const node& here) {
 }
 
 void default_scope::close() noexcept {
-  if (forked::from_nodes()) return;  // where the locks may be held
+  if (forked::from_nodes()) return;  // in a child process the locks may be held for ever
   opened_->end();
-  (void)troupe::detail::current_context();  // which the thread lets go of now, if it is this one
+  // Has this thread drop the scope, if it is the one that opened it.
+  (void)troupe::detail::current_context();
   if (!here_.core().is_open()) return;
   std::shared_ptr<participant> last;
   {
@@ -50,7 +53,7 @@ std::shared_ptr<participant> default_scope::current() const {
   return part_;
 }
 
-// Another pass may have been quicker, or the scope has ended.
+// Does nothing if another pass has renewed it already, or the scope has ended.
 void default_scope::renew(const std::shared_ptr<participant>& last) {
   {
     const std::lock_guard lock(mutex_);
@@ -70,7 +73,7 @@ void default_scope::backward(std::uint64_t context, const at::Tensor& root,
         ": a backward pass has let go of it. Say retain_graph there, sum the losses that belong "
         "together, or detach what is to be used after the pass");
   const within none(0);
-  refuse_pass_within_itself(here_, part);  // which ends nothing
+  refuse_pass_within_itself(here_, part);  // before the try: such an error does not end the context
   const bool keeps = keep_graph || create_graph;
   try {
     run_plain_pass(here_, part, root, gradient,

@@ -1,6 +1,14 @@
 #pragma once
 
-#include <torch/nn/module.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/rref/rref.hpp"
@@ -12,11 +20,11 @@ class remote_module;
 
 namespace detail {
 
-/// A module where it lives: what a remote_module refers to.
+/// The module and its device, on the node that has it: what a remote_module refers to.
 template <class M>
 class hosted_module {
 public:
-  /// Throws c10::Error for a device that is no device, or not here.
+  /// Throws c10::Error for a device that does not exist on this node.
   template <class... Args>
   explicit hosted_module(const std::string& device, Args&&... args)
       : device_(device), module_(std::make_shared<M>(std::forward<Args>(args)...)) {
@@ -71,24 +79,24 @@ struct remote_device {
 
 }  // namespace detail
 
-/// A module of libtorch on another node, which is called as if it were here. `M` is a class with
-/// one `forward`, such as torch::nn::LinearImpl. Its calls are those of an rref, so that several
-/// nodes may call it at once. Sendable: whoever gets it calls the same module, which lives as long
-/// as any of them does. What else the module can do is called through `module_rref`.
+/// A module of libtorch on another node, called as if it were local. `M` is a class with one
+/// `forward`, such as torch::nn::LinearImpl. Calls are those of an rref, so several nodes may call
+/// the module at once. Sendable: every copy refers to the same module, which lives as long as one
+/// copy does. Other functions of the module are called through `module_rref`.
 template <class M>
 class remote_module {
 public:
   remote_module() = default;
 
   /// Makes an M from `args` on the node and device that `where` names: "worker1/cuda:0", "rank:1",
-  /// "worker1". Throws invalid_argument, unknown_worker; what goes wrong there is told at the first
-  /// use.
+  /// "worker1". Throws invalid_argument, unknown_worker; errors of that node are thrown by the
+  /// first use.
   template <class... Args>
   remote_module(const node& here, const std::string& where, const Args&... args)
       : remote_module(here, detail::remote_device(where), args...) {}
 
-  /// What M::forward makes of the arguments. Tensors among them are moved to the module's device.
-  /// Options as for a call. Throws like a call.
+  /// Calls M::forward. Tensors among the arguments are moved to the module's device. Options and
+  /// errors as for a call.
   template <class... Args>
   auto forward(const Args&... args) const {
     return forward_async(args..., detail::sync).get();
@@ -101,8 +109,7 @@ public:
     return module_.template rpc_async<&detail::hosted_forward<M, parameters>::call>(args...);
   }
 
-  /// References to the parameters, in the module's order; those of sub-modules too, unless told
-  /// otherwise.
+  /// References to the parameters, in the module's order. `recurse`: those of sub-modules too.
   std::vector<rref<at::Tensor>> remote_parameters(bool recurse = true) const {
     return module_.template rpc_sync<&detail::hosted_parameters<M>>(recurse);
   }

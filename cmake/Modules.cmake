@@ -12,8 +12,8 @@ foreach(module IN LISTS TROUPE_MODULES)
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${module}" "${TROUPE_INCLUDE_DIR}/troupe/${module}" SYMBOLIC)
 endforeach()
 
-# Settings of all our own code: include folders, warnings as errors. A project that adds Troupe to
-# its own keeps its own warnings, and what libtorch declares to it.
+# Settings of all our own code, here and not where Troupe is installed: include folders, warnings as errors. A
+# project that adds Troupe to its own keeps its own warnings, and what libtorch declares to it.
 add_library(troupe_settings INTERFACE)
 foreach(module IN LISTS TROUPE_MODULES)
   if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${module}/include")
@@ -27,7 +27,8 @@ if(PROJECT_IS_TOP_LEVEL)
   # they need, not all 2,000.
   target_compile_definitions(troupe_settings INTERFACE AT_PER_OPERATOR_HEADERS)
   # g++ 12 sees overlaps and overruns in std::string where there are none (GCC bugs 105329, 105651).
-  target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wno-restrict -Wno-stringop-overread)
+  target_compile_options(troupe_settings INTERFACE -Wall -Wextra
+                                                   "$<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overread>")
   if(TROUPE_WERROR)
     target_compile_options(troupe_settings INTERFACE -Werror)
   endif()
@@ -42,7 +43,7 @@ function(troupe_unity target)
   if(TROUPE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     # Of types of unnamed namespaces, which g++ does not expect in a file that is included.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
   endif()
 endfunction()
 
@@ -58,19 +59,40 @@ add_library(troupe_test_settings INTERFACE)
 target_include_directories(troupe_test_settings INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/include")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_BINARY_DIR}/tests/include/tests" SYMBOLIC)
-target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>" -Wno-array-bounds -Wno-stringop-overflow)
+target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>"
+                                                      "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow>")
 
-# troupe_module(NAME [ONE_BY_ONE] [PRECOMPILE headers] [DEPENDS targets...]): the static library troupe_NAME of a
-# module's sources, which other modules link by that name. A module that has only headers is an interface library.
+# _troupe_library(TARGET NAME): others see TARGET as troupe::NAME, and it is installed (Install.cmake).
+function(_troupe_library target name)
+  add_library(troupe::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} DEFINE_SYMBOL "" VERSION ${PROJECT_VERSION}
+                                             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  set_property(GLOBAL APPEND PROPERTY TROUPE_LIBRARIES ${target})
+endfunction()
+
+# troupe_module(NAME [ONE_BY_ONE] [PRECOMPILE headers] [PROGRAMS_ONLY sources...] [DEPENDS targets...]): the library
+# troupe_NAME (troupe::NAME to users) of a module's sources, which other modules link by that name; static, or shared
+# with BUILD_SHARED_LIBS. A module that has only headers is an interface library.
 # ONE_BY_ONE: no troupe_unity, so that a program links no more of it than it uses.
+# PROGRAMS_ONLY: sources that are linked into each program that uses the module, and into no shared library.
 # PRECOMPILE, here and below: what Precompiled.cmake has, base (tests: base, troupe or torch) or none; base if
 # left out.
 function(troupe_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_BY_ONE" "PRECOMPILE" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_BY_ONE" "PRECOMPILE" "DEPENDS;PROGRAMS_ONLY")
   _troupe_default_precompile()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  list(TRANSFORM arg_PROGRAMS_ONLY PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  list(REMOVE_ITEM sources ${arg_PROGRAMS_ONLY})
+  set(program "")
+  if(arg_PROGRAMS_ONLY)
+    set(program troupe_${name}_program)
+    add_library(${program} STATIC ${arg_PROGRAMS_ONLY})
+    target_link_libraries(${program} PRIVATE $<BUILD_INTERFACE:troupe_settings>)
+    _troupe_library(${program} ${name}_program)
+    set(program "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_NAME:${program}>>")
+  endif()
   if(sources)
-    add_library(troupe_${name} STATIC ${sources})
+    add_library(troupe_${name} ${sources})
     troupe_precompile(troupe_${name} ${arg_PRECOMPILE})
     if(NOT arg_ONE_BY_ONE)
       troupe_unity(troupe_${name})
@@ -80,7 +102,9 @@ function(troupe_module name)
     add_library(troupe_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_link_libraries(troupe_${name} ${scope} troupe_settings ${arg_DEPENDS})
+  target_compile_features(troupe_${name} ${scope} cxx_std_20)
+  target_link_libraries(troupe_${name} ${scope} $<BUILD_INTERFACE:troupe_settings> ${program} ${arg_DEPENDS})
+  _troupe_library(troupe_${name} ${name})
 endfunction()
 
 # troupe_schemas(NAME FOLDER): the library of the code generated from FOLDER/*.capnp (FOLDER is below
@@ -104,14 +128,17 @@ function(troupe_schemas name folder)
     list(APPEND generated "${cpp}")
   endforeach()
   if(generated)
-    add_library(${name} STATIC ${generated})
+    add_library(${name} ${generated})
     set(scope PUBLIC)
   else()
     add_library(${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(${name} SYSTEM ${scope} "${root}")
+  target_include_directories(${name} SYSTEM ${scope} "$<BUILD_INTERFACE:${root}>")
   target_link_libraries(${name} ${scope} capnp::capnp)
+  string(REGEX REPLACE "^troupe_" "" export_name "${name}")
+  _troupe_library(${name} ${export_name})
+  set_property(GLOBAL APPEND PROPERTY TROUPE_GENERATED_FOLDERS "${out}/${folder}")
 endfunction()
 
 # troupe_program(NAME FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.

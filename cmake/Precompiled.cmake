@@ -19,7 +19,8 @@ add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=400
 # ccache takes precompiled headers when it may read their names in the preprocessor's output and
 # overlook what they define (ccache's manual, "Precompiled headers").
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
-  add_compile_options(-fpch-preprocess)
+  add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>"
+                      "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
 endif()

@@ -10,28 +10,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . cmake/versions.env
 # shellcheck source=cmake/setup_common.sh
 . cmake/setup_common.sh
+# shellcheck source=cmake/wheels.sh
+. cmake/wheels.sh
 
 # bash and flock come with every Debian; the compiler, CMake, make, git and Python are the user's.
 packages=(
   "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libfmt-dev" "libspdlog-dev"
   "libcli11-dev" "nlohmann-json3-dev" "zlib1g-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
-  "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2"
+  "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2" "pkgconf"
 )
-# Wheel and version; the folder NAME-VERSION.dist-info in .deps/site says that it is there.
-wheels=(
-  "torch==$TORCH_VERSION"
-  "nvidia-cuda-runtime==$NVIDIA_CUDA_RUNTIME_VERSION"
-  "nvidia-cuda-cupti==$NVIDIA_CUDA_CUPTI_VERSION"
-  "libucx-cu13==$LIBUCX_CU13_VERSION"
-  "nvidia-nccl-cu13==$NVIDIA_NCCL_CU13_VERSION"
-)
-# The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11: named so, pip
-# also needs each platform tag named.
-wheel_tags=(--no-deps --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
-  --platform manylinux2014_x86_64)
-for glibc in {17..36}; do wheel_tags+=(--platform "manylinux_2_${glibc}_x86_64"); done
 site=.deps/site
-site_mib=2200  # unpacked, and the archives while they are unpacked
 
 check_machine() {
   [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
@@ -49,14 +37,6 @@ check_machine() {
     fail "python3 is $(python3 -V 2>&1), too old for pip's options." "Put Python 3.8 or newer first in PATH."
 }
 
-site_is_complete() {
-  local wheel name
-  for wheel in "${wheels[@]}"; do
-    name=${wheel%%==*}
-    [ -f "$site/${name//-/_}-${wheel##*==}.dist-info/RECORD" ] || return 1
-  done
-}
-
 digits=.deps/digits.csv.gz
 digits_are_good() { [ -f "$digits" ] && sha256sum --quiet --check --status <<<"$DIGITS_SHA256  $digits"; }
 
@@ -65,7 +45,7 @@ text_is_good() { [ -f "$text" ] && sha256sum --quiet --check --status <<<"$BIBLE
 
 install_packages() {
   [ -z "${TROUPE_SKIP_APT:-}" ] || return 0
-  { site_is_complete && digits_are_good; } || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  { site_is_complete "$site" && digits_are_good; } || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   text_is_good || packages+=(bible-kjv)
   command -v dpkg-query >/dev/null ||
     fail "this is not a Debian system." "Install the like of: ${packages[*]}. Then set TROUPE_SKIP_APT=1."
@@ -76,28 +56,6 @@ install_packages() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   apt_install "${missing[@]}"
-}
-
-install_wheels() {
-  ! site_is_complete || return 0
-  say "unpacking ${wheels[*]} into $site (1.3 GB to download, a minute or two)"
-  need_disk "$site_mib" .deps
-  rm -rf .deps/site.new .deps/tmp
-  mkdir -p .deps/tmp
-  # pip unpacks in TMPDIR and moves: on the same disk, a rename.
-  local pip=(python3 -m pip --disable-pip-version-check install --quiet --no-input --no-compile
-    "${wheel_tags[@]}" --target .deps/site.new --root-user-action=ignore)
-  if ! TMPDIR="$PWD/.deps/tmp" "${pip[@]}" "${wheels[@]}"; then
-    rm -rf .deps/site.new .deps/tmp
-    need_disk "$site_mib" .deps
-    fail "pip could not install the wheels (its message is above)." \
-      "Without a network: check the connection and pip's settings (pip config list; HTTPS_PROXY). Then run \`make setup\` again."
-  fi
-  # Whole, or not there: the old folder (or link) goes only when the new one is complete.
-  if [ -L "$site" ]; then rm "$site"; elif [ -e "$site" ]; then mv "$site" .deps/site.old; fi
-  mv .deps/site.new "$site"
-  rm -rf .deps/site.old .deps/tmp
-  site_is_complete || fail "$site lacks some of ${wheels[*]}." "Remove $site and run \`make setup\` again."
 }
 
 install_digits() {
@@ -140,6 +98,6 @@ mkdir -p .deps
 exec 9>.deps/lock
 flock -n 9 || { say "waiting for another set-up of this checkout"; flock 9; }
 install_packages
-install_wheels
+install_wheels "$site"
 install_digits
 write_text

@@ -15,7 +15,7 @@ need_disk() {
   local free
   free=$(df -Pm "$2" | awk 'NR == 2 {print $4}')
   [ "$free" -ge "$1" ] ||
-    fail "$1 MiB are needed on the disk of $PWD/$2, $free are free." "Make room, or make $2 a link to a folder on a larger disk."
+    fail "$1 MiB are needed on the disk of $(cd "$2" && pwd), $free are free." "Make room, or make $2 a link to a folder on a larger disk."
 }
 
 # apt_install PACKAGES...
@@ -36,4 +36,18 @@ apt_install() {
     fail "apt-get could not install: $*" \
       "Its messages are above (all in .deps/apt.log). Mend a missing network or a full disk (df -h /); the packages are of Debian 12. Then run \`make setup\` again."
   }
+}
+
+# need_programs PROGRAM[:PACKAGE]...: installs those that are missing; PACKAGE is PROGRAM if left out.
+need_programs() {
+  local entry missing=()
+  for entry; do
+    command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ -n "${TROUPE_SKIP_APT:-}" ] || ! command -v apt-get >/dev/null; then
+    fail "${missing[*]}: missing, and TROUPE_SKIP_APT is set or this is not a Debian system." "Install the like of them."
+  fi
+  mkdir -p .deps
+  apt_install "${missing[@]}"
 }

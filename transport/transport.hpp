@@ -29,7 +29,7 @@ struct incoming_message {
   std::vector<incoming_payload> payloads;
 };
 
-/// Where payloads land. Thread-safe.
+/// The memory that payloads are received into. Thread-safe.
 class payload_pool {
 public:
   virtual ~payload_pool() = default;
@@ -39,11 +39,11 @@ public:
   virtual std::shared_ptr<std::byte> allocate(std::size_t size, memory_place place) = 0;
 };
 
-/// How the way to a peer came to its end.
+/// How the connection to a peer ended.
 enum class loss_kind : std::uint8_t {
-  ended,   ///< its process is gone, for certain
+  ended,   ///< its process has ended, for certain
   left,    ///< it has closed the connection, or was destroyed
-  broken,  ///< it cannot be reached, or what comes from it makes no sense; it may well be alive
+  broken,  ///< it cannot be reached, or sends what is malformed; it may be alive
 };
 
 struct peer_loss {
@@ -51,19 +51,19 @@ struct peer_loss {
   std::string text;  ///< for people: "its process has ended"
 };
 
-/// Who hears from a transport. Called only while `progress` runs, on its thread; an implementation
-/// only queues, and never calls back into the transport.
+/// Receives what arrives at a transport. Called only while `progress` runs, on its thread. An
+/// implementation only queues; it never calls back into the transport.
 class sink {
 public:
   virtual ~sink() = default;
 
   virtual void on_message(incoming_message&& message) = 0;
 
-  /// Exactly once for each peer that is gone; nothing of that peer arrives afterwards.
+  /// Called exactly once for each peer that is lost; nothing of that peer is delivered afterwards.
   virtual void on_peer_lost(rank_t peer, peer_loss why) = 0;
 };
 
-/// Which lanes a peer is reached by, and why.
+/// The lanes that a peer is reached by, and why.
 struct route {
   rank_t peer = 0;
   std::string backend;  ///< "ucx", "loopback"
@@ -82,53 +82,56 @@ struct counters {
 /// What moves messages between the nodes of a job.
 ///
 /// Messages from one node to another with the same non-zero `order` are delivered in the order they
-/// were sent; others may overtake one another while their payloads are under way (a large tensor
-/// never delays a stranger's small call). Nothing is lost or doubled while both nodes live.
+/// were sent; others may overtake each other while their payloads are in transfer (a large tensor
+/// never delays an unrelated small call). While both nodes live, every message is delivered exactly
+/// once.
 ///
-/// Threads: `send`, `wake`, `routes` and `count` on any thread; `progress` and `arm` on one thread
-/// at a time, whoever that is. `add_peer` and `close_peer` on any thread.
+/// Threads: `send`, `wake`, `routes`, `count`, `add_peer` and `close_peer` on any thread;
+/// `progress` and `arm` on one thread at a time, which may change.
 class transport {
 public:
   virtual ~transport() = default;
 
-  /// Opaque bytes by which other nodes reach this one; exchanged by the rendezvous.
+  /// Opaque bytes by which other nodes reach this one; the rendezvous exchanges them.
   virtual std::vector<std::byte> address() const = 0;
 
-  /// Makes `peer` reachable. What it has sent before is held back until now. Throws transport_error
-  /// with the reason if it cannot be reached, is connected already, or was lost and this is still
-  /// the address of that time.
+  /// Makes `peer` reachable. Messages that it sent before are held back until then. Throws
+  /// transport_error with the reason if it cannot be reached, is connected already, or was lost and
+  /// this is still its old address.
   virtual void add_peer(rank_t peer, std::span<const std::byte> address) = 0;
 
-  /// Sends one message. Returns at once; small messages are on their way when it returns (no
-  /// allocation, no lock beyond the worker's own, no system call). Throws peer_lost when the peer
-  /// is gone and transport_error when it was never added. Returns true when the message needs
-  /// somebody to call `progress` before it is all on its way.
+  /// Sends one message. Returns at once; small messages have been handed to the network when it
+  /// returns (no allocation, no lock but the worker's own, no system call). Throws peer_lost when
+  /// the peer is lost and transport_error when it was never added. Returns true when `progress`
+  /// must be called before the whole message is sent.
   virtual bool send(rank_t peer, std::uint64_t order, frame&& envelope,
                     std::vector<outgoing_payload>&& payloads = {}) = 0;
 
-  /// Moves what can be moved and tells the sink. Returns how many things happened; 0 for nothing.
+  /// Moves what can be moved and delivers to the sink. Returns the number of events; 0 if there was
+  /// nothing to do.
   virtual unsigned progress() = 0;
 
   /// Readable after a successful `arm` as soon as `progress` has something to do. Level-triggered;
   /// a call of `progress` or `arm` clears it.
   virtual int event_fd() const = 0;
 
-  /// Prepares to sleep on `event_fd`. False: something is there already, call `progress` instead.
+  /// Prepares to sleep on `event_fd`. False: there is something to do already, call `progress`
+  /// instead.
   virtual bool arm() = 0;
 
   /// Makes `event_fd` readable, from any thread.
   virtual void wake() = 0;
 
-  /// True when all that was sent is on its way, or dropped with its peer.
+  /// True when everything that was sent has left this node, or was dropped with its peer.
   virtual bool idle() const = 0;
 
-  /// True when all that was sent has arrived, or was dropped with its peer, as far as this kind of
-  /// transport can lose what is on its way.
+  /// True when everything that was sent has arrived, or was dropped with its peer, as far as this
+  /// kind of transport can lose what is in transit.
   virtual bool delivered() const { return idle(); }
 
-  /// Ends the connection to `peer` without telling the sink; the peer's hears of it. Nothing more
-  /// of the peer arrives. What was sent still goes out, for a second at most, unless `force`. Takes
-  /// effect in `progress`.
+  /// Ends the connection to `peer` without a call of the sink; the peer's sink gets `on_peer_lost`.
+  /// Nothing more of the peer is delivered. What was sent still goes out, for a second at most,
+  /// unless `force`. Takes effect in `progress`.
   virtual void close_peer(rank_t peer, bool force) = 0;
 
   virtual std::vector<route> routes() const = 0;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "troupe/actors/node/options.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
@@ -105,22 +104,24 @@ device_directory device_directory::here() noexcept {
   return {static_cast<std::uint8_t>(std::clamp<int>(gpu_count(), 0, most_gpus))};
 }
 
-void check_devices(const rpc_options& options, const device_directory& here) {
-  for (const auto& text : options.devices)
+void check_devices(const std::vector<std::string>& devices, const device_directory& here) {
+  for (const auto& text : devices)
     if (const auto place = parse(text, "rpc_options::devices");
         place.where != memory_place::kind::host && place.device >= here.gpus)
       throw invalid_argument("rpc_options::devices has '" + text + "', but libtorch finds " +
                              describe_gpus(here.gpus) + " in this process");
 }
 
-node_devices read_device_options(const rpc_options& options, const device_directory& here) {
+node_devices read_device_options(const std::vector<std::string>& devices,
+                                 const std::map<std::string, device_map>& maps,
+                                 const device_directory& here) {
   node_devices out;
   out.gpus = here.gpus;
-  for (const auto& text : options.devices)
+  for (const auto& text : devices)
     if (const auto place = parse(text, "rpc_options::devices");
         place.where != memory_place::kind::host)
       out.usable.push_back(place);
-  for (const auto& [name, map] : options.device_maps) {
+  for (const auto& [name, map] : maps) {
     const auto where = "the device map for '" + name + "'";
     auto& to = out.maps[name];
     for (const auto& pair : map) to.push_back({parse(pair.here, where), parse(pair.there, where)});

@@ -6,31 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/cluster/device_map.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/transport/transport.hpp"
 
-namespace troupe {
-
-struct rpc_options;
-
-}  // namespace troupe
-
-// What nodes have of devices, and what becomes of it between two of them. Functions of values, no
+// The devices of nodes, and how those of two nodes are mapped to each other. Pure functions, no
 // I/O.
 namespace troupe::detail {
 
-/// Of a node: on the wire a device is a number in a byte.
+/// The most GPUs of a node: on the wire a device is a number in a byte.
 inline constexpr std::uint8_t most_gpus = 128;
 
-/// The devices that there are beside host memory.
+/// The devices of a process, beside host memory.
 struct device_directory {
   std::uint8_t gpus = 0;
 
-  /// What libtorch finds in this process.
+  /// Those that libtorch finds in this process.
   static device_directory here() noexcept;
 };
 
-/// What a node tells the others of its devices.
+/// What a node announces of its devices to the others.
 struct node_devices {
   std::uint8_t gpus = 0;             ///< cuda:0 and so on
   std::vector<memory_place> usable;  ///< GPUs that calls may use; empty: all
@@ -39,21 +34,24 @@ struct node_devices {
   friend bool operator==(const node_devices&, const node_devices&) = default;
 };
 
-/// Throws invalid_argument for `rpc_options::devices` that are none, or not among these.
-void check_devices(const rpc_options& options, const device_directory& here);
+/// Checks `rpc_options::devices`. Throws invalid_argument if one of them is no device, or not among
+/// `here`.
+void check_devices(const std::vector<std::string>& devices, const device_directory& here);
 
-/// `rpc_options::device_maps` and `devices` of a node that has such devices. Throws
-/// invalid_argument for what is no device.
-node_devices read_device_options(const rpc_options& options, const device_directory& here);
+/// Reads `rpc_options::devices` and `rpc_options::device_maps` (by callee) of a node that has the
+/// devices `here`. Throws invalid_argument if something in them is no device.
+node_devices read_device_options(const std::vector<std::string>& devices,
+                                 const std::map<std::string, device_map>& maps,
+                                 const device_directory& here);
 
-/// A member of the job, and what it has said of its devices.
+/// A member of the job, and what it has announced of its devices.
 struct device_owner {
   transport::rank_t rank = 0;
   std::vector<std::string> names;
   node_devices devices;
 };
 
-/// What is wrong with the maps of `giver` as far as itself goes: devices that it has not, or shall
+/// What is wrong with the maps of `giver` on its own side: devices that it does not have, or must
 /// not use; maps that are not one to one. Empty: nothing.
 std::string own_device_problem(const device_owner& giver);
 
@@ -65,17 +63,17 @@ struct device_problem {
   std::string text;
 };
 
-/// The first problem of the maps of a whole job, `first`'s own before those of others. Names that
-/// nobody has are one, unless somebody `may_come` who has them.
+/// The first problem of the maps of a whole job; problems of the rank `first` come before those of
+/// others. A map for a name that no node has is one, unless a node with it `may_come` later.
 std::optional<device_problem> find_device_problem(const std::vector<device_owner>& all,
                                                   std::optional<transport::rank_t> first,
                                                   bool may_come);
 
-/// What lies between a node and a member of its job.
+/// How the devices of a node and of a member of its job are mapped to each other.
 struct peer_devices {
   device_owner owner;    ///< the member
   device_route calls;    ///< from the node to the member: calls and messages
-  device_route answers;  ///< to what the member has asked for
+  device_route answers;  ///< from the node to the member: answers to the member's requests
 };
 
 peer_devices devices_between(const device_owner& self, const device_owner& other);

@@ -16,29 +16,29 @@
 
 namespace troupe {
 
-/// How much may be under way to a node and not yet taken up by it; counts down to 0 and below it.
-/// All members are for any thread.
+/// The credit that is left for sending to a node: how much may be under way to it and not yet taken
+/// up by it. Counts down to 0 and below. All members are for any thread.
 struct outgoing_window {
   std::atomic<std::int64_t> messages{0};
   std::atomic<std::int64_t> bytes{0};
-  std::atomic<int> waiting{0};  ///< senders
+  std::atomic<int> waiting{0};  ///< senders that wait for credit
 };
 
-/// What has been taken up of a node's messages.
+/// How much of a node's messages has been taken up here.
 struct incoming_window {
   std::atomic<std::int64_t> messages{0};  ///< in all
   std::atomic<std::int64_t> bytes{0};
-  std::atomic<std::int64_t> told_messages{0};  ///< of these, the sender knows
-  std::atomic<std::int64_t> told_bytes{0};
-  std::atomic<std::int64_t> at_relief{-1};  ///< messages, when it was asked for a larger window
+  std::atomic<std::int64_t> credited_messages{0};  ///< of these, credit has been returned for
+  std::atomic<std::int64_t> credited_bytes{0};
+  std::atomic<std::int64_t> at_relief{-1};  ///< `messages` when a larger window was last asked for
 };
 
-/// One incarnation of a node of the job, this node included. Lives as long as the table that it is
-/// in. Thread-safe.
+/// One incarnation of a node of the job, this node included. Lives as long as its table.
+/// Thread-safe.
 class peer {
 public:
-  /// Live: a member. Fenced: nothing of it is taken any more, and what waits for it has failed.
-  /// Gone: what it held is dropped, and everybody has been told.
+  /// Live: a member. Fenced: nothing of it is taken in any more, and what waits for it has failed.
+  /// Gone: its resources are released and all members were notified.
   enum class standing : std::uint8_t { live, fenced, gone };
 
   peer(worker_info who, std::uint64_t incarnation_, caf::node_id node_,
@@ -51,7 +51,7 @@ public:
   const worker_info info;
   const std::uint64_t incarnation;
   const caf::node_id node;
-  const detail::peer_devices devices;  ///< its devices, and which of them go with which of ours
+  const detail::peer_devices devices;  ///< its devices, and how they are mapped to this node's
 
   transport::rank_t rank() const noexcept { return info.id; }
   bool live() const noexcept { return state_.load(std::memory_order_acquire) == standing::live; }
@@ -61,16 +61,16 @@ public:
   fault loss() const;
 
   std::atomic<std::uint64_t> sent{0};  ///< messages, to number them
-  /// Messages to it and taken in from it that count at a shutdown, which compares them.
+  /// Messages to it, and taken in from it, that count for termination detection.
   std::atomic<std::uint64_t> counted_sent{0};
   std::atomic<std::uint64_t> counted_received{0};
   outgoing_window out;
   incoming_window in;
 
-  /// What was lost with it, for the shutdown to tell. Until it is fenced, nothing.
+  /// What was lost with it, for the report of a shutdown. Nothing until it is fenced.
   struct account {
-    std::atomic<bool> lost{false};  ///< it has not left of its own accord
-    std::atomic<std::size_t> requests{0};
+    std::atomic<bool> lost{false};         ///< it has not left of its own accord
+    std::atomic<std::size_t> requests{0};  ///< that failed with it
     std::atomic<std::size_t> promised{0};  ///< of these, calls that a shutdown was waiting for
   };
   account losses;
@@ -79,10 +79,12 @@ private:
   friend class peer_table;
 
   std::atomic<standing> state_{standing::live};
-  std::string cause_;  // written before the state changes
+  std::string
+      cause_;  // written before the release store of `state_`, and read after an acquire load
 };
 
-/// The nodes of the job by rank and by name, as they come and go. Looking a rank up takes no lock.
+/// The nodes of the job by rank and by name, as they come and go. Looking a rank up takes no lock:
+/// chunks and entries are published by release stores and never freed before the table.
 class peer_table {
 public:
   static constexpr std::size_t chunk_size = 1024;
@@ -93,7 +95,7 @@ public:
   peer_table(const peer_table&) = delete;
   peer_table& operator=(const peer_table&) = delete;
 
-  /// The latest incarnation at `rank`, whatever has become of it; nullptr: none was ever there.
+  /// The latest incarnation at `rank`, in any state; nullptr: there never was one.
   peer* find(transport::rank_t rank) const noexcept {
     if (rank >= chunk_size * chunks) return nullptr;
     const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
@@ -106,26 +108,26 @@ public:
     return found && found->incarnation == incarnation ? found : nullptr;
   }
 
-  /// The one that has the name now, or had it last. Throws unknown_worker.
+  /// The node that has the name now, or had it last. Throws unknown_worker.
   peer& find(const destination& who) const;
 
-  /// Enters a member, who may have further names. Throws invalid_argument when the rank is too
+  /// Enters a member, which may have further names. Throws invalid_argument if the rank is too
   /// large.
   peer& add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases = {});
 
-  /// False when it was not live.
+  /// False if it was not live.
   bool fence(peer& member, const std::string& cause);
-  /// False when it was gone already.
+  /// False if it was gone already.
   bool evict(peer& member);
 
-  /// Those that are live, by rank.
+  /// The live ones, by rank.
   std::shared_ptr<const std::vector<worker_info>> live() const;
 
-  /// An incarnation that was lost, perhaps before this node came. Its entry is made if need be;
-  /// decode_error when there are too many.
+  /// An incarnation that was lost, perhaps before this node joined. Makes its entry if need be.
+  /// Throws decode_error if there are too many of these.
   peer& departed(transport::rank_t rank, std::uint64_t incarnation);
 
-  /// All that were ever in it.
+  /// All that were ever entered.
   std::vector<peer*> all() const;
 
   std::string name_of(transport::rank_t rank) const;
@@ -136,7 +138,7 @@ private:
   std::array<std::atomic<chunk*>, chunks> chunks_{};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<peer>> all_;
-  std::size_t departed_ = 0;  // that were made for handles
+  std::size_t departed_ = 0;  // entries made by `departed`
   std::map<std::string, peer*, std::less<>> by_name_;
   std::map<transport::rank_t, peer*> live_;
   mutable std::shared_ptr<const std::vector<worker_info>> list_;

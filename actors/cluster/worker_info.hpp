@@ -7,11 +7,12 @@
 #include <string>
 #include <variant>
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe {
 
-/// Names a node of the job. Sendable, comparable, hashable; quicker as a destination than a name.
+/// Identifies a node of the job. Sendable, comparable, hashable; faster as a destination than a
+/// name.
 struct worker_info {
   std::string name;
   std::uint32_t id = 0;  ///< its rank
@@ -28,8 +29,8 @@ struct worker_info {
 };
 TROUPE_MESSAGE_EXTERN(worker_info, name, id)
 
-/// Where a call goes: a worker's name, its worker_info or its rank. Remembers the line that says
-/// so.
+/// Where a call goes: a worker's name, its worker_info or its rank. Remembers the source line that
+/// names it, for error texts.
 class destination {
 public:
   using location = std::source_location;

@@ -9,7 +9,7 @@ namespace troupe::deadlock {
 
 namespace {
 
-// Nodes answer at once, unless they are lost.
+// Nodes answer at once, unless they are lost: a search that takes longer is given up.
 constexpr auto longest_search = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -17,12 +17,19 @@ constexpr auto longest_search = std::chrono::milliseconds(500);
 search::search(peer_table& peers, engine& driver, sender out, const incarnation& self)
     : peers_(peers), engine_(driver), out_(std::move(out)), self_(self), waits_(driver, self) {}
 
+bool search::observe(const std::shared_ptr<detail::future_core>& what, const question& asked,
+                     function_ref<bool()> wait) {
+  const held_waits::scope held(&waits_, what, asked);
+  return wait();
+}
+
 bool search::can_tell(const incarnation& node) const noexcept {
   const auto* known = peers_.find(node.rank, node.number);
   return known && known->live();
 }
 
-// It says which incarnation it is for: the next one at that rank has waits of the same numbers.
+// A message names the incarnation that it is for: the next one at that rank has waits of the same
+// numbers.
 template <class... Ts>
 void search::send(const incarnation& to, message_kind what, const Ts&... xs) noexcept {
   if (!can_tell(to)) return;
@@ -55,7 +62,7 @@ clock::time_point search::run_timer(clock::time_point now) noexcept {
   return next;
 }
 
-// Until nothing new is heard of.
+// Asks until no question is open, or other nodes have to answer first.
 search::remedies search::ask_on() {
   for (;;) {
     auto open = graph_.take_open_questions();
@@ -64,7 +71,7 @@ search::remedies search::ask_on() {
       if (node == self_) {
         graph_.add(self_, questions, waits_.look_at(questions));
       } else if (!can_tell(node)) {
-        // Lost, or never there: whoever waits for it will hear so. The rest may be a circle still.
+        // Lost, or never there: requests to it will fail. The rest may still be a circle.
         report open;
         open.outlooks.resize(questions.size());
         graph_.add(node, questions, open);
@@ -133,20 +140,20 @@ void search::fail_wait(std::uint64_t number, const std::string& handler, const s
 void search::refuse_calls(const std::vector<question>& calls, const std::string& text) {
   const std::set<question> which(calls.begin(), calls.end());
   engine_.take_queued(
-      [&](caf::resumable& job) {
-        const auto* call = dynamic_cast<const queued_call*>(&job);
+      [&](caf::resumable& item) {
+        const auto* call = dynamic_cast<const queued_call*>(&item);
         return call && which.count(call->asked_at(self_)) != 0;
       },
-      [&](caf::resumable& job) {
-        dynamic_cast<queued_call&>(job).refuse(deadlock_fault({}, text));
-        job.resume(nullptr, 1);
+      [&](caf::resumable& item) {
+        dynamic_cast<queued_call&>(item).refuse(deadlock_fault({}, text));
+        item.resume(nullptr, 1);
       });
 }
 
 void search::deliver(const peer& from, decoder& in) {
   const auto what = in.get<message_kind>();
   const auto other = incarnation_of(from);
-  if (in.get<std::uint64_t>() != self_.number) return;  // for one that was here before
+  if (in.get<std::uint64_t>() != self_.number) return;  // for an earlier incarnation
   switch (what) {
     case message_kind::ask: {
       const auto serial = in.get<std::uint64_t>();
@@ -158,7 +165,8 @@ void search::deliver(const peer& from, decoder& in) {
     }
     case message_kind::confirm: {
       const auto serial = in.get<std::uint64_t>();
-      return send(other, message_kind::confirmed, serial, waits_.still_wait(get_list<std::uint64_t>(in)));
+      return send(other, message_kind::confirmed, serial,
+                  waits_.still_wait(get_list<std::uint64_t>(in)));
     }
     case message_kind::confirmed: {
       const auto serial = in.get<std::uint64_t>();
@@ -174,7 +182,7 @@ void search::deliver(const peer& from, decoder& in) {
       return refuse_calls(calls, in.get<std::string>());
     }
   }
-  throw decode_error("a note of unknown kind about handlers that wait");
+  throw decode_error("a message of unknown kind about handlers that wait");
 }
 
 void search::take_report(const incarnation& from, std::uint64_t serial, const report& what) {
@@ -189,9 +197,9 @@ void search::take_report(const incarnation& from, std::uint64_t serial, const re
 void search::take_confirmation(const incarnation& from, std::uint64_t serial, bool all_wait) {
   std::unique_lock lock(mutex_);
   if (stage_ != stage::confirming || serial != serial_) return;
-  const auto message_kind = unconfirmed_.find(from);
-  if (message_kind == unconfirmed_.end()) return;
-  unconfirmed_.erase(message_kind);
+  const auto awaited = unconfirmed_.find(from);
+  if (awaited == unconfirmed_.end()) return;
+  unconfirmed_.erase(awaited);
   if (!all_wait) stage_ = stage::none;
   leave(lock, all_wait && unconfirmed_.empty() ? conclude() : remedies());
 }
@@ -200,7 +208,7 @@ void search::leave(std::unique_lock<std::mutex>& lock, const remedies& how) {
   const bool over = stage_ == stage::none;
   lock.unlock();
   apply(how);
-  if (over) engine_.set_timer(clock::now());  // others may be due
+  if (over) engine_.set_timer(clock::now());  // further waits may be due
 }
 
 }  // namespace troupe::deadlock

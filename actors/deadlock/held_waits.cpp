@@ -6,13 +6,13 @@
 #include <caf/scheduled_actor.hpp>
 #include <utility>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/deadlock/queued_call.hpp"
-#include "troupe/actors/future/future.hpp"
-#include "troupe/actors/remote/local_requester.hpp"
-#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/deadlock/requester.hpp"
+#include "troupe/actors/future/future_core.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/scheduler/thread_identity.hpp"
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe::deadlock {
 
@@ -20,32 +20,31 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After so long it is asked whether a wait can end, and again after twice the time.
+// The node looks whether a wait can end after so long, and again each time after twice the time.
 constexpr clock::duration first_look = 80ms;
 constexpr clock::duration longest_pause = 1600ms;
 
 thread_local const running_call* call_here = nullptr;
 thread_local held_waits::scope* wait_here = nullptr;
 
-// Whichever actor is asked: it may delegate the request to another one.
+// Stands for every actor: the one that is asked may delegate the request to another one.
 constexpr std::uint64_t any_actor = 1;
 question whoever_answers(question one) {
   if (one.actor != 0) one.actor = any_actor;
   return one;
 }
 
-// What a letter asks its actor, on this node; nothing: nobody knows as what it is asked.
+// The question that a message asks its actor, on this node; empty: it asks none that is known here.
 std::optional<question> asked_by(const caf::strong_actor_ptr& sender, const incarnation& self) {
-  if (!sender) return std::nullopt;
-  if (const auto* from = dynamic_cast<const reply_address*>(sender->get()))
-    return question{incarnation_of(from->asking_node()), self, from->request(), any_actor};
-  if (const auto* cell = dynamic_cast<const detail::local_asker*>(sender->get()))
-    return question{self, self, reinterpret_cast<std::uintptr_t>(cell->future()), any_actor};
-  return std::nullopt;
+  const auto* from = sender ? dynamic_cast<const requester*>(sender->get()) : nullptr;
+  if (!from) return std::nullopt;
+  auto one = from->question_at(self);
+  one.actor = any_actor;
+  return one;
 }
 
-// Takes those out of `asked` that are in the mailbox, or that the handler answers which runs.
-// Nobody else may use the mailbox meanwhile.
+// Takes those out of `asked` that are in the mailbox, or that the running handler is to answer.
+// Pre: no other thread uses the mailbox meanwhile.
 std::vector<question> take_found(caf::scheduled_actor& actor, bool running, const incarnation& self,
                                  std::set<question>& asked) {
   std::vector<question> out;
@@ -61,7 +60,7 @@ std::vector<question> take_found(caf::scheduled_actor& actor, bool running, cons
   return out;
 }
 
-// On the thread that runs the actor.
+// Called on the thread that runs the actor.
 std::string name_of_handler(caf::scheduled_actor& actor) {
   auto* current = actor.current_mailbox_element();
   const type_entry* type = nullptr;
@@ -116,7 +115,8 @@ held_waits::scope::~scope() {
   in_->entries_.erase(number_);
 }
 
-// A wait that has been interrupted is another one afterwards.
+// After an interruption the wait counts as another one, with a new number: a report that names the
+// old one says nothing about it.
 held_waits::interruption::interruption() : waiting_(std::exchange(wait_here, nullptr)) {
   if (!waiting_) return;
   const std::lock_guard lock(waiting_->in_->mutex_);
@@ -133,7 +133,7 @@ held_waits::interruption::~interruption() {
     again.waits = true;
     due = again.due;
   }
-  in.engine_.set_timer(due);  // it may have passed meanwhile, when this was no wait
+  in.engine_.set_timer(due);  // it may have passed during the interruption
 }
 
 held_waits::entry& held_waits::renumber(scope& wait) {
@@ -143,7 +143,8 @@ held_waits::entry& held_waits::renumber(scope& wait) {
   return entries_.insert(std::move(place)).position->second;
 }
 
-// A wait for another answer is another wait: the one before can have gone on.
+// A wait for another answer is another wait, with a new number: the one before may have made
+// progress.
 void held_waits::ask_again() {
   std::vector<scope*> changed;
   for (auto& [number, one] : entries_) {
@@ -156,9 +157,10 @@ void held_waits::ask_again() {
   for (auto* one : changed) renumber(*one);
 }
 
-// No handler that waits goes on while the lock is held; so actors whose handlers wait do not use
-// their mailboxes, and where handlers that wait have all threads, nobody takes jobs out of the
-// queue.
+// No handler that waits goes on while the lock is held: it would have to leave its scope first. So
+// actors whose handlers wait do not use their mailboxes meanwhile, and where handlers that wait
+// hold all threads, no thread takes work out of the queue. Lock order: `mutex_`, then the run
+// queue's.
 report held_waits::look_at(const std::vector<question>& asked) {
   report out;
   outlooks found;
@@ -183,8 +185,9 @@ report held_waits::look_at(const std::vector<question>& asked) {
   return out;
 }
 
-// What a handler does not answer that waits for something else, its actor has taken, and may answer
-// at any time. True: it answers one of them.
+// Finds the questions that a waiting handler is to answer, or that lie in its actor's mailbox. A
+// question that is in neither, its actor may have taken out and kept: it may be answered at any
+// time. True: there is one.
 bool held_waits::look_in_handler(const entry& held, open_questions& asked, outlooks& found) const {
   std::vector<question> mine;
   if (held.actor) {
@@ -200,21 +203,21 @@ bool held_waits::look_in_handler(const entry& held, open_questions& asked, outlo
   return !mine.empty();
 }
 
-// True: some are there.
+// Finds those that lie in the run queue. True: there are some.
 bool held_waits::look_in_queue(open_questions& asked, outlooks& found) const {
   std::erase_if(asked, [](const auto& one) { return one.second.empty(); });
   if (asked.empty()) return false;
   const auto before = found.size();
-  (void)engine_.any_queued([&](caf::resumable& job) {
-    auto* actor = job.subtype() == caf::resumable::scheduled_actor
-                      ? static_cast<caf::scheduled_actor*>(&job)
+  (void)engine_.any_queued([&](caf::resumable& item) {
+    auto* actor = item.subtype() == caf::resumable::scheduled_actor
+                      ? static_cast<caf::scheduled_actor*>(&item)
                       : nullptr;
     const auto place = asked.find(actor ? any_actor : 0);
     if (place == asked.end()) return false;
     if (actor) {
       for (const auto& one : take_found(*actor, false, self_, place->second))
         found[one] = {prospect::thread_actor, 0};
-    } else if (const auto* call = dynamic_cast<const queued_call*>(&job)) {
+    } else if (const auto* call = dynamic_cast<const queued_call*>(&item)) {
       const auto one = call->asked_at(self_);
       if (place->second.erase(one) != 0) found[one] = {prospect::thread, 0};
     }
@@ -248,8 +251,9 @@ bool held_waits::still_wait(const std::vector<std::uint64_t>& numbers) {
   });
 }
 
-// Not under the lock: what continues the future may run here, and may look at the waits, or end
-// another. Who waits may leave meanwhile; so the future is shared with the entry.
+// Completes the future outside of the lock: its continuations may run here, and may look at the
+// waits or end another one. The waiting thread may leave meanwhile, so the future is shared with
+// the entry.
 void held_waits::fail(std::uint64_t number, fault why) {
   std::shared_ptr<detail::future_core> future;
   {

@@ -25,8 +25,8 @@ class future_core;
 
 namespace deadlock {
 
-/// The call that the calling thread runs, for as long as it lives: until the function returns, the
-/// call has no answer. Hot path: three stores.
+/// While it lives, the calling thread runs that call: the function has not returned, so the call
+/// has no answer yet. Hot path: some stores.
 class running_call {
 public:
   running_call(const peer& from, std::uint64_t request, std::string_view function) noexcept;
@@ -43,13 +43,13 @@ private:
 };
 
 /// The handlers of a node that have waited for a while for the answer to a question, without a
-/// limit of their own. Thread-safe.
+/// limit of their own. Thread-safe: one lock, under which the run queue's may be taken.
 class held_waits {
 public:
   held_waits(engine& driver, const incarnation& self) : engine_(driver), self_(self) {}
 
-  /// While it lives, the handler of the calling thread waits for `what`, the answer to a question;
-  /// if that asks on, also when it asks nothing yet.
+  /// While it lives, the handler of the calling thread waits for `what`, the answer to `waits_for`,
+  /// which may be empty for now if `what` asks on.
   class scope {
   public:
     scope(held_waits* in, const std::shared_ptr<detail::future_core>& what,
@@ -60,12 +60,13 @@ public:
 
   private:
     friend class held_waits;
-    held_waits* const in_;  // nullptr: none
+    held_waits* const in_;  // nullptr: the wait is not entered
     std::uint64_t number_ = 0;
     scope* before_ = nullptr;
   };
 
-  /// While it lives, the calling thread does something else than wait.
+  /// While it lives, the calling thread runs something else in the middle of its wait, which does
+  /// not count meanwhile.
   class interruption {
   public:
     interruption();
@@ -77,17 +78,19 @@ public:
     scope* const waiting_;
   };
 
-  /// What can be said here of questions that have been asked at this node. Looks through the run
+  /// The outlook, from here, of questions that have been asked at this node. Looks through the run
   /// queue, and each mailbox, once for all of them.
   report look_at(const std::vector<question>& asked);
 
-  /// Those that are to be looked at now, again later each time; `next` becomes when.
+  /// The waits that are due to be looked at, each at growing intervals; `next` becomes the earliest
+  /// time at which another one is due, if that is earlier.
   std::vector<held_handler> take_due(clock::time_point now, clock::time_point& next);
 
   /// Do all of these still wait?
   bool still_wait(const std::vector<std::uint64_t>& numbers);
 
-  /// Ends the wait of that number, if it goes on. What continues it may run here, and do anything.
+  /// Makes the future of the wait of that number fail, if it still waits. Continuations of the
+  /// future may run on the calling thread.
   void fail(std::uint64_t number, fault why);
 
 private:
@@ -97,7 +100,7 @@ private:
     caf::scheduled_actor* actor = nullptr;  // whose handler it is
     std::optional<question> call;           // the one that it answers
     scope* where = nullptr;                 // on the stack of its thread
-    bool waits = true;                      // it is not interrupted
+    bool waits = true;                      // not interrupted
     clock::time_point due;
     clock::duration pause;
 
@@ -105,7 +108,8 @@ private:
     bool asks() const noexcept { return waits && what.waits_for.request != 0; }
   };
 
-  // Those of a note for which nothing has been found yet: of functions (0) and of actors.
+  // The questions of a message for which nothing has been found yet: of functions (0) and of
+  // actors.
   using open_questions = std::map<std::uint64_t, std::set<question>>;
   using outlooks = std::map<question, outlook>;
 

@@ -6,20 +6,20 @@
 #include "troupe/actors/deadlock/wait_messages.hpp"
 #include "troupe/messages/codec/archive.hpp"
 
-// What a note lists: questions, or numbers of waits.
+// The lists in messages: questions, or numbers of waits.
 namespace troupe::deadlock {
 
-/// Reads a list. Throws decode_error, also when it is longer than a note's may be.
+/// Reads a list. Throws decode_error, also when it is longer than a message's may be.
 template <class T>
 std::vector<T> get_list(decoder& in) {
   auto out = in.get<std::vector<T>>();
   if (out.size() > most_in_message)
-    throw decode_error("a note about handlers that wait lists " + std::to_string(out.size()) +
+    throw decode_error("a message about handlers that wait lists " + std::to_string(out.size()) +
                        ", of at most " + std::to_string(most_in_message));
   return out;
 }
 
-/// Calls `send` with all of them, as many at a time as a note may list.
+/// Calls `send` with all of them, as many at a time as a message may list.
 template <class T, class Send>
 void in_messages(const std::vector<T>& all, const Send& send) {
   for (auto from = all.begin(); from != all.end();) {

@@ -15,12 +15,12 @@ public:
   /// `request`: the caller's number for it; 0: it wants no answer.
   queued_call(const peer& from, std::uint64_t request) : from_(from), request_(request) {}
 
-  /// What its caller asks of the node in whose queue it is.
+  /// The question that its caller asks the node `here`, in whose queue it is.
   question asked_at(const incarnation& here) const noexcept {
     return {incarnation_of(from_), here, request_, 0};
   }
 
-  /// It is not to be run: its answer is this failure. Before it is resumed.
+  /// The call is not to be run: its answer is this failure. Pre: it has not been resumed.
   void refuse(fault why) { refusal_ = std::move(why); }
 
   subtype_t subtype() const final { return function_object; }

@@ -9,7 +9,7 @@ namespace troupe::deadlock {
 
 namespace {
 
-// Of a chain, named in an error.
+// At most so many handlers of a chain are named in an error.
 constexpr std::size_t most_named = 8;
 
 bool waits_for_thread(prospect what) {
@@ -20,7 +20,7 @@ bool waits_for_thread(prospect what) {
 
 void wait_graph::add(const incarnation& node, const held_handler& one) {
   if (!nodes_[node].handlers.emplace(one.number, one).second) return;
-  if (heard_of_.insert(one.waits_for).second) open_[one.waits_for.at].push_back(one.waits_for);
+  if (known_.insert(one.waits_for).second) open_[one.waits_for.at].push_back(one.waits_for);
 }
 
 void wait_graph::add(const incarnation& node, const std::vector<question>& asked,
@@ -55,7 +55,7 @@ const outlook& wait_graph::outlook_of(const held_handler& one) const {
   return found == outlooks_.end() ? unknown : found->second;
 }
 
-// Those that may go on, and who waits for them, may go on. What is left can not.
+// Handlers that may go on, and those that wait for them, may go on. The others can not.
 std::map<incarnation, std::vector<std::uint64_t>> wait_graph::find_stuck() {
   std::map<place, std::vector<place>> waiting;          // for a handler
   std::map<incarnation, std::vector<place>> in_queues;  // for a thread
@@ -78,7 +78,7 @@ std::map<incarnation, std::vector<std::uint64_t>> wait_graph::find_stuck() {
     for (const auto& one : who) free.push_back(one);
     who.clear();
   };
-  // Threads that are not held by handlers that are known: they may come free.
+  // Where a thread is not held by a known handler, it may become free.
   for (auto& [node, who] : in_queues)
     if (nodes_[node].max_threads == 0 || nodes_[node].handlers.size() < nodes_[node].max_threads)
       let_go(who);

@@ -9,8 +9,8 @@
 
 namespace troupe::deadlock {
 
-/// Which handlers of the job wait for which, as far as the nodes have told. A handler waits for one
-/// answer; a call that has come to a node whose threads are all held waits for any of those.
+/// Which handlers of the job wait for which, as the nodes have reported. A handler waits for one
+/// answer; a call at a node whose threads are all held waits for any of those.
 class wait_graph {
 public:
   /// A handler: its node, and the number of its wait there.
@@ -18,29 +18,28 @@ public:
 
   void add(const incarnation& node, const held_handler& one);
 
-  /// What `node` says of `asked`, which has as many questions as it has outlooks; others are left
-  /// out.
+  /// What `node` reports of the questions `asked`: an outlook for each, in order. Questions without
+  /// one are ignored.
   void add(const incarnation& node, const std::vector<question>& asked, const report& what);
 
-  /// Questions that nobody has been asked yet, by the node that can tell: of each no more than a
-  /// note may list, the others next time. They count as asked.
+  /// Questions that have not been asked yet, by the node that knows: for each node no more than a
+  /// message may list, the others next time. They count as asked from now on.
   std::map<incarnation, std::vector<question>> take_open_questions();
 
-  /// Handlers that wait, directly or not, for nothing but each other, by node. Pre: all questions
-  /// have been answered. If all of these have gone on waiting since they were added, none of them
-  /// can ever go on.
+  /// Handlers that wait, directly or indirectly, only for each other, by node. Pre: all questions
+  /// have been answered. If all of these have waited without a break since they were added, none of
+  /// them can ever go on.
   std::map<incarnation, std::vector<std::uint64_t>> find_stuck();
 
-  /// How to end it, after `find_stuck`: the waits that are to fail, or the calls that are not to
-  /// run. Every node that looks chooses the same.
+  /// How to end a deadlock: a wait that is to fail, or calls that are not to run.
   struct remedy {
-    std::string text;        ///< why: names limits and handlers
+    std::string text;        ///< the error's: names limits and handlers
     std::string handler;     ///< whose wait, or call, it is
     incarnation node;        ///< where
     std::uint64_t wait = 0;  ///< 0: the calls
     std::vector<question> calls;
   };
-  /// `name_of` a node.
+  /// After `find_stuck`. Every node that searches finds the same ones. `name_of`: a node's name.
   std::vector<remedy> remedies(const std::function<std::string(transport::rank_t)>& name_of) const;
 
 private:
@@ -57,8 +56,8 @@ private:
 
   std::map<incarnation, node_part> nodes_;
   std::map<question, outlook> outlooks_;
-  std::set<question> heard_of_;
-  std::map<incarnation, std::vector<question>> open_;  // of these, nobody has been asked
+  std::set<question> known_;
+  std::map<incarnation, std::vector<question>> open_;  // of these, not asked yet
   std::set<place> stuck_;
 };
 

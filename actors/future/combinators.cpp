@@ -36,10 +36,10 @@ void after(std::vector<std::shared_ptr<future_core>>&& what,
 
 void run_on_thread_of(engine& driver, std::function<void()> body) {
   if (driver.is_own_thread()) return body();
-  auto* job = make_continuation(std::move(body));
-  if (driver.push_if_open(job)) return;
-  job->resume(nullptr, 1);
-  intrusive_ptr_release(job);
+  auto* item = make_continuation(std::move(body));
+  if (driver.push_if_open(item)) return;
+  item->resume(nullptr, 1);
+  intrusive_ptr_release(item);
 }
 
 }  // namespace troupe::detail

@@ -3,34 +3,36 @@
 #include <mutex>
 #include <tuple>
 
-#include "troupe/actors/deadlock/wait_messages.hpp"
 #include "troupe/actors/future/future.hpp"
+#include "troupe/actors/future/question.hpp"
 
 namespace troupe {
 
 namespace detail {
 
-/// Runs `next` once all of `what` are ready, with a value or an error; at once when they are.
+/// Runs `next` once all of `what` are ready, with a value or an error; at once if they are.
 void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
                     std::function<void()> next);
 
-/// Runs `body` on a thread of `driver`; here, once that has stopped.
+/// Runs `body` on a thread of `driver`; on the calling one, if it is one of these or `driver` has
+/// stopped.
 void run_on_thread_of(engine& driver, std::function<void()> body);
 
 /// The first error among them, by their order; null: none.
 std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what);
 
-/// Calls `next` with the first error among `what`, or null, once all of them are ready; at once
-/// when they are. Otherwise on a thread of the node.
+/// Calls `next` with the first error among `what`, or null, once all of them are ready: at once if
+/// they are, otherwise on a thread of the node.
 void after(std::vector<std::shared_ptr<future_core>>&& what,
            std::function<void(const std::exception_ptr&)> next);
 
-/// The outcome of another future that is made later; when it is cancelled, so is that one.
+/// A future with the outcome of another one, the source, that is made later. Cancelling it cancels
+/// the source.
 template <class T>
 class relayed_state : public future_state<T>,
                       public std::enable_shared_from_this<relayed_state<T>> {
 public:
-  /// `cancelled`: what it fails with when it is.
+  /// `cancelled`: the error after a cancellation.
   relayed_state(std::shared_ptr<engine> driver, fault cancelled)
       : future_state<T>(std::move(driver)), cancelled_(std::move(cancelled)) {
     this->be_asking_on();
@@ -39,7 +41,7 @@ public:
   void take_from(std::shared_ptr<future_state<T>> source) {
     if (!wait_for(source)) return;
     auto* const from = source.get();
-    // At once: those who wait may have the last thread.
+    // At once: the threads that wait may be the last ones.
     from->when_ready_at_once(
         make_continuation([self = this->shared_from_this(), source = std::move(source)] {
           self->let_go();
@@ -53,13 +55,13 @@ public:
   }
 
 protected:
-  /// What the other future asks; nothing before it is made, and between two.
-  deadlock::question asked() const noexcept override {
+  /// The question of the source; empty before there is one, and between two.
+  question asked() const noexcept override {
     const std::lock_guard guard(mutex_);
-    return source_ ? source_->asks_now() : deadlock::question{};
+    return source_ ? source_->asks_now() : question{};
   }
 
-  /// False: it has been cancelled, and so is `source`.
+  /// False: this has been cancelled, and so is `source` now.
   bool wait_for(std::shared_ptr<future_core> source) {
     {
       const std::lock_guard guard(mutex_);
@@ -75,7 +77,7 @@ protected:
     return std::exchange(source_, nullptr);
   }
 
-  /// The source is ready, and nobody else has it.
+  /// Takes the outcome of the source. Pre: it is ready, and no other reference to it is left.
   void be_like(future_state<T>& source) {
     if (source.failure())
       this->set_exception(source.failure());
@@ -119,8 +121,8 @@ auto when_all(const future<T>& first, const future<U>& second, const future<Rest
   return future<result>(out);
 }
 
-/// A future of the place of the first that is ready, with a value or an error: ask that one. Throws
-/// invalid_argument when there is none.
+/// A future of the index of the first one that is ready, with a value or an error. Throws
+/// invalid_argument if `futures` is empty.
 template <class T>
 future<std::size_t> when_any(const std::vector<future<T>>& futures) {
   if (futures.empty()) throw invalid_argument("when_any of no futures");

@@ -1,11 +1,13 @@
 #include "troupe/actors/future/coroutine.hpp"
 
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/scheduler/node_context.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
-#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::detail {
 
-/// A coroutine that waits: whoever takes this resumes it, or ends it by letting go.
+/// A coroutine that waits. Whoever takes it resumes it or destroys it; if nobody does, the
+/// destructor destroys it.
 class suspended {
 public:
   suspended(std::coroutine_handle<> who, const call_context& what, std::exception_ptr& thrown)
@@ -16,7 +18,7 @@ public:
     if (auto who = take()) who.destroy();
   }
 
-  /// Empty: somebody else has taken it.
+  /// Empty: it has been taken already.
   std::coroutine_handle<> take() noexcept {
     return std::coroutine_handle<>::from_address(who_.exchange(nullptr));
   }
@@ -31,7 +33,7 @@ public:
     who.resume();
   }
 
-  /// The same coroutine, which throws when it is resumed; nullptr when it has been taken.
+  /// The same coroutine, which throws when it is resumed; nullptr if it has been taken already.
   std::shared_ptr<suspended> interrupt(std::exception_ptr why) {
     auto who = take();
     if (!who) return nullptr;
@@ -46,8 +48,8 @@ private:
 };
 
 std::shared_ptr<engine> current_driver() {
-  auto* node = current_node();
-  return node ? node->actors().driver() : nullptr;
+  auto* node = current_node_context();
+  return node ? node->driver() : nullptr;
 }
 
 bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
@@ -63,21 +65,21 @@ bool suspend(std::shared_ptr<future_core> what, std::coroutine_handle<> who,
       return false;
     }
   }
-  // From here on it may be cancelled, and gone.
+  // From here on another thread may cancel the coroutine and destroy it, `control` included.
   auto* next = make_continuation([waiting, driver] {
     if (!waiting->who()) return;
     if (!driver || driver->is_own_thread()) return waiting->resume();
-    auto* job = make_continuation([waiting] { waiting->resume(); });
-    // What it knows of its node is gone with it.
-    if (!driver->push_if_open(job)) intrusive_ptr_release(job);
+    auto* item = make_continuation([waiting] { waiting->resume(); });
+    // Not resumed here: what the coroutine refers to in its node is gone.
+    if (!driver->push_if_open(item)) intrusive_ptr_release(item);
   });
-  // What it works for since it began, a context say, is its own business.
+  // The thread works again for what it worked for when the coroutine began.
   set_current_call_context(threads_own);
   what->when_ready(next, &waiting->who());
   return true;
 }
 
-// What it throws instead of waiting, if anything.
+// Returns what the coroutine throws instead of waiting; null: nothing.
 std::exception_ptr coroutine_control::begin_wait(const std::shared_ptr<suspended>& who,
                                                  const std::shared_ptr<future_core>& what) {
   const std::lock_guard guard(mutex_);
@@ -99,16 +101,16 @@ void coroutine_control::cancel() {
   for (auto next = receive(what); next;) next = next->coroutine()->receive(what);
 }
 
-// Returns the task that it waits for, which shall receive it as well.
+// Passes the cancellation on: returns the task that this one waits for, which receives it next.
 std::shared_ptr<future_core> coroutine_control::receive(const std::shared_ptr<cancellation>& what) {
   std::shared_ptr<suspended> interrupted;
   std::shared_ptr<future_core> awaited;
   {
     const std::lock_guard guard(mutex_);
-    if (told_ == what) return nullptr;  // they wait for one another
+    if (told_ == what) return nullptr;  // tasks that wait for one another
     told_ = what;
     const auto waiting = waiting_.lock();
-    if (!waiting || !waiting->who()) return nullptr;  // it runs, and will see when it waits
+    if (!waiting || !waiting->who()) return nullptr;  // it runs: begin_wait finds out
     awaited = awaited_.lock();
     if (awaited && awaited->coroutine() && !awaited->ready()) return awaited;
     interrupted = waiting->interrupt(what->why);
@@ -116,11 +118,11 @@ std::shared_ptr<future_core> coroutine_control::receive(const std::shared_ptr<ca
     what->thrown = true;
   }
   if (awaited) awaited->abandoned();
-  auto* job = make_continuation([interrupted] { interrupted->resume(); });
+  auto* item = make_continuation([interrupted] { interrupted->resume(); });
   if (!driver_)
-    future_core::run_on(awaited ? awaited->driver().get() : nullptr, job);
-  else if (!driver_->push_if_open(job))
-    intrusive_ptr_release(job);
+    future_core::run_on(awaited ? awaited->driver().get() : nullptr, item);
+  else if (!driver_->push_if_open(item))
+    intrusive_ptr_release(item);
   return nullptr;
 }
 

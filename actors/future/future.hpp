@@ -1,167 +1,16 @@
 #pragma once
 
-#include <concepts>
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/sync/completion.hpp"
+#include "troupe/actors/future/future_core.hpp"
 #include "troupe/messages/base/error.hpp"
 
-namespace caf {
-class resumable;
-}
-
 namespace troupe {
-
-class engine;
-
-namespace deadlock {
-struct question;
-}
-
-namespace detail {
-
-class coroutine_control;
-
-struct nothing {};
-
-template <class T>
-using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
-
-/// What all futures share: done or not, failed or not, who waits, what comes next. Thread-safe.
-class future_core {
-public:
-  explicit future_core(std::shared_ptr<engine> driver) : engine_(std::move(driver)) {}
-  virtual ~future_core();
-
-  bool ready() const noexcept { return done_.ready(); }
-
-  /// Blocks until it is ready; false when the deadline came first. Drives the node's network
-  /// meanwhile. Throws deadlock_error inside of the actor whose answer this is. `shared`: this
-  /// future, for those who may end the wait.
-  bool wait_until(clock::time_point deadline, const std::shared_ptr<future_core>& shared);
-
-  /// Runs `next` on a thread of the node, once it is ready; at once when it is. Somebody waits for
-  /// as long as `who`, which belongs to `next`, is not null.
-  void when_ready(caf::resumable* next, const std::atomic<void*>* who = nullptr);
-
-  /// The same on the thread that makes it ready, which may drive a network: for what is short, and
-  /// neither waits nor runs code of the program.
-  void when_ready_at_once(caf::resumable* next);
-
-  /// One of those who wait does so no more: what is left of such ones is dropped now and then.
-  void abandoned();
-
-  /// Gives it up, unless it is ready: see future::cancel.
-  virtual void cancel();
-  bool cancelled() const noexcept { return claimed_.load() == claimant::canceller; }
-
-  /// Of a task, what knows its coroutine; else nullptr.
-  virtual coroutine_control* coroutine() noexcept { return nullptr; }
-
-  /// False when it had an outcome already.
-  bool set_exception(std::exception_ptr why);
-
-  /// What it is to be made from has failed elsewhere: fails with `why`, unless it has an outcome,
-  /// and whatever it has asked for is not wanted any more.
-  virtual void fail_early(const std::exception_ptr& why) { set_exception(why); }
-
-  const std::exception_ptr& failure() const noexcept { return failure_; }
-  const std::shared_ptr<engine>& driver() const noexcept { return engine_; }
-
-  /// The actor that must answer: it must not wait for itself.
-  void answered_by(std::uint64_t local_actor) noexcept { answerer_ = local_actor; }
-
-  /// A thread of this node makes it, rather than an answer that comes: see completion.
-  void made_here() noexcept { done_.made_here(); }
-
-  /// Is it the outcome of other futures, one after the other? Then what it asks changes.
-  bool asks_on() const noexcept { return asks_on_; }
-
-  /// What it asks at this moment. Of one that asks on, for any thread.
-  deadlock::question asks_now() const noexcept;
-
-  /// Runs `job` on a thread of `driver`; here, when that is none or has stopped.
-  static void run_on(engine* driver, caf::resumable* job);
-
-protected:
-  /// A handler begins (or ceases) to wait for long; who answers may have to know.
-  virtual void awaited_for_long(bool) noexcept {}
-
-  /// To what this is the answer, for a handler that waits for it; request 0: nobody knows.
-  virtual deadlock::question asked() const noexcept;
-
-  /// True for the first caller only, who then stores the outcome and calls `publish`.
-  bool claim() noexcept { return claim(claimant::maker); }
-  void publish();
-
-  /// Makes it fail with cancelled_error; false when it had an outcome already.
-  bool give_up(fault&& why);
-
-  /// Before anybody else has it.
-  void be_asking_on() noexcept { asks_on_ = true; }
-
-  std::exception_ptr failure_;
-
-private:
-  enum class claimant : std::uint8_t { none, maker, canceller };
-
-  bool claim(claimant who) noexcept {
-    auto nobody = claimant::none;
-    return claimed_.compare_exchange_strong(nobody, who);
-  }
-
-  // What comes next, last in first. Its head is `closed` once the outcome is there.
-  struct link {
-    caf::resumable* job;
-    const std::atomic<void*>* who;
-    link* next;
-    bool at_once = false;
-  };
-  static link closed;
-
-  void add(std::unique_ptr<link> mine);
-  void run(const link& one) const;
-  void prune();
-  void run_all(link* last);
-
-  completion done_;
-  std::atomic<claimant> claimed_{claimant::none};
-  std::atomic<std::uint8_t> abandoned_{0};
-  bool asks_on_ = false;
-  std::uint64_t answerer_ = 0;
-  std::shared_ptr<engine> engine_;
-  std::atomic<link*> next_{nullptr};
-};
-
-template <class T>
-class future_state : public future_core {
-public:
-  using future_core::future_core;
-
-  /// False when it had an outcome already.
-  template <class... Us>
-  bool set_value(Us&&... xs) {
-    if (!claim()) return false;
-    try {
-      value_.emplace(std::forward<Us>(xs)...);
-    } catch (...) {  // of the value's constructor
-      failure_ = std::current_exception();
-    }
-    publish();
-    return true;
-  }
-
-  std::optional<stored<T>>& value() noexcept { return value_; }
-
-private:
-  std::optional<stored<T>> value_;
-};
-
-}  // namespace detail
 
 template <class T>
 class promise;
@@ -181,23 +30,23 @@ public:
   /// Is there a value or an error?
   bool ready() const { return state().ready(); }
 
-  /// Blocks until there is a value or an error; false when the limit passed first.
+  /// Blocks until there is a value or an error; false if the limit passed first.
   bool wait_for(std::chrono::nanoseconds limit) const { return wait_until(deadline_after(limit)); }
   void wait() const { wait_until(clock::time_point::max()); }
 
-  /// The value, or throws the error. Blocks like `wait`. Every copy may ask, any number of times;
-  /// the value stays here, so that of a large one a reference is what you want.
+  /// The value, or throws the error. Blocks like `wait`. May be called on every copy, any number of
+  /// times: the value stays here, so take a large one by reference.
   const detail::stored<T>& get() const& requires(!std::is_void_v<T>) {
     wait();
     return *checked().value();
   }
 
-  /// The same for a future that is given up: the value is moved out when no copy is left.
+  /// The same for a future that is not needed any more: the value is moved out if no copy is left.
   T get() && {
     wait();
     checked();
     if constexpr (!std::is_void_v<T>) {
-      // Who takes a value that cannot be copied takes it from all.
+      // A value that cannot be copied is taken from all copies.
       if constexpr (std::is_copy_constructible_v<T>)
         if (state_.use_count() > 1) return *state_->value();
       return std::move(*state_->value());
@@ -213,16 +62,17 @@ public:
   T get_for(std::chrono::nanoseconds limit) const;
 
   /// Gives it up, unless it is ready: this future and its copies fail with cancelled_error at once.
-  /// The callee of a call is told, and drops it, or has its coroutine throw cancelled_error; so is
-  /// the coroutine of a task, whose future becomes ready when that ends. Whatever else it is made
-  /// from (what `then` continues, the parts of `when_all`, the actor that was asked) goes on.
+  /// The callee of a call is notified, and drops the call, or has its coroutine throw
+  /// cancelled_error. So is the coroutine of a task, whose future becomes ready when the coroutine
+  /// ends. Everything else goes on: what `then` continues, the parts of `when_all`, an actor that
+  /// was asked.
   void cancel() const { state().cancel(); }
 
-  /// Calls `f` on a thread of the node, once this is ready; its result becomes the returned
-  /// future's value, what it throws its error. `f` takes the value (nothing, if void): an error
-  /// skips it and goes on to the result. Or it takes this future, as a `future<T>`, and is called
-  /// in either case: `get` gives it the value or throws the error, without waiting. Who can take
-  /// both, gets the value. `f` works in the autograd context of whoever calls `then`.
+  /// Calls `f` on a thread of the node once this is ready. Its result becomes the returned future's
+  /// value, what it throws the future's error. `f` takes the value (nothing, if void): then an
+  /// error skips it and goes on to the result. Or it takes this future, as a `future<T>`, and is
+  /// called in either case: `get` returns the value or throws the error without waiting. An `f`
+  /// that can take both gets the value. `f` works in the autograd context of the caller of `then`.
   template <class F>
   auto then(F f) const;
 
@@ -244,10 +94,10 @@ private:
   std::shared_ptr<detail::future_state<T>> state_;
 };
 
-/// The other end of a future that a program completes itself. Dropped without a value, the future
-/// fails. Moved, not copied: the one that it is moved to completes the future. What has been moved
-/// from may be destroyed and assigned to; all else throws invalid_argument. Assigning to a promise
-/// drops what it had before. Its functions may be called on any thread, one at a time.
+/// The other end of a future that the program completes itself. If it is dropped without a value,
+/// the future fails. Can be moved, not copied. One that has been moved from may be destroyed and
+/// assigned to; everything else throws invalid_argument. Assigning to a promise drops the one that
+/// it was before. Its functions may be called on any thread, one at a time.
 template <class T>
 class promise {
 public:
@@ -265,16 +115,16 @@ public:
           remote_error("the promise of this future was dropped without a value")));
   }
 
-  /// Does it have a future? Not what has been moved from.
+  /// Does it have a future? Not if it has been moved from.
   bool valid() const noexcept { return state_ != nullptr; }
 
-  /// Any number of times: they are copies of one.
+  /// Any number of times: the results are copies of one future.
   future<T> get_future() const { return future<T>(checked()); }
 
   /// Has the future been given up? Then a value or an error is dropped.
   bool cancelled() const { return checked()->cancelled(); }
 
-  /// Throws invalid_argument when there is a value or an error already.
+  /// Throws invalid_argument if there is a value or an error already.
   template <class... Us>
   void set_value(Us&&... xs) {
     if (!checked()->set_value(std::forward<Us>(xs)...)) twice();
@@ -300,7 +150,7 @@ private:
 
 namespace detail {
 
-/// Runs `f` and puts what comes of it into `out`, unless nobody wants it any more.
+/// Runs `f` and puts its result or error into `out`, unless that has been cancelled.
 template <class U, class F, class... Args>
 void complete_with(future_state<U>& out, F& f, Args&&... args) noexcept {
   if (out.cancelled()) return;
@@ -333,8 +183,6 @@ struct continued<F, T, false> : std::invoke_result<F&, const future<T>&> {
                 "a continuation takes the future's value (nothing, of a future<void>), or the "
                 "future itself");
 };
-
-caf::resumable* make_continuation(std::function<void()> body);
 
 }  // namespace detail
 

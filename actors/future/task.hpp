@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/actors/future/answer_of.hpp"
 #include "troupe/actors/future/coroutine.hpp"
 
 namespace troupe {
@@ -10,7 +10,7 @@ class task;
 
 namespace detail {
 
-/// What co_await makes of a future.
+/// The awaiter of a future.
 template <class T>
 class future_awaiter {
 public:
@@ -49,7 +49,7 @@ private:
   coroutine_control control_;
 };
 
-/// What becomes of a coroutine.
+/// The outcome of a coroutine, and the future that gets it.
 template <class T>
 struct task_outcome {
   std::shared_ptr<task_state<T>> state;
@@ -69,7 +69,7 @@ struct task_outcome {
   }
 };
 
-// Told when all that the coroutine had is gone, its parameters too.
+// Completes the future after the coroutine's frame is destroyed, its parameters included.
 struct task_end {
   bool await_ready() const noexcept { return false; }
   template <class Promise>
@@ -81,7 +81,7 @@ struct task_end {
   void await_resume() const noexcept {}
 };
 
-// What has the functions of an awaiter, and what an operator makes one of.
+// A type with the functions of an awaiter, and one of which `operator co_await` makes an awaiter.
 template <class T>
 concept awaiter = requires(T& x) {
   x.await_ready();
@@ -95,7 +95,7 @@ concept gives_awaiter = requires(T&& x) {
 template <class T>
 concept awaitable = awaiter<std::remove_reference_t<T>> || gives_awaiter<T>;
 
-// An awaiter that lies elsewhere, since g++ 12 copies one that comes by reference.
+// Refers to an awaiter: g++ 12 copies one that await_transform returns by reference.
 template <class Awaiter>
 struct awaiter_elsewhere {
   Awaiter& one;
@@ -124,7 +124,7 @@ public:
   coroutine_control& control() const noexcept { return *outcome_.state->coroutine(); }
   void unhandled_exception() noexcept { outcome_.failure = std::current_exception(); }
 
-  /// All that can be waited for goes through, as what it is.
+  /// Passes every awaitable on unchanged.
   template <class U>
   decltype(auto) await_transform(U&& what) const noexcept {
     static_assert(
@@ -163,14 +163,15 @@ struct task_promise<void> : task_promise_base<void> {
 
 }  // namespace detail
 
-/// What a coroutine returns that waits for futures without holding a thread: `co_await` one, or
-/// another task. It runs at once, on the caller's thread, up to the first future that is not ready,
-/// and goes on on a thread of the node in whose handler it began; of the future's, if in none. What
-/// the thread has set (grad mode, say) does not come along. Its parameters are the coroutine's as
-/// C++ has it: a reference must outlive it, but those of a function that another node has called
-/// do. One whose node has ended ends where it waits. Dropping the task changes nothing. When it is
-/// cancelled, or the call that it answers, the co_await at which the innermost coroutine waits
-/// throws cancelled_error. Thread-safe.
+/// The return type of a coroutine that waits for futures without holding a thread: it may
+/// `co_await` futures and other tasks. It runs at once, on the caller's thread, up to the first
+/// future that is not ready, and goes on on a thread of the node in whose handler it began; if it
+/// began in none, of the future's node. Thread-local settings (grad mode, say) do not come along.
+/// Parameters behave as in any C++ coroutine: what a reference parameter refers to must outlive the
+/// coroutine, and does so in a function that another node has called. A coroutine whose node has
+/// ended is destroyed where it waits. Dropping the task changes nothing. If the task is cancelled,
+/// or the call that it answers, the co_await at which the innermost coroutine waits throws
+/// cancelled_error. Thread-safe.
 template <class T = void>
 class task {
 public:
@@ -179,7 +180,7 @@ public:
 
   explicit task(future<T> outcome) : outcome_(std::move(outcome)) {}
 
-  /// Of what the coroutine returns or throws.
+  /// The future of what the coroutine returns or throws.
   const future<T>& result() const noexcept { return outcome_; }
   operator future<T>() const { return outcome_; }
 

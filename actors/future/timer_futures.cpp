@@ -19,7 +19,7 @@ future<void> sleepers::add(const std::shared_ptr<engine>& driver, clock::time_po
 }
 
 void sleepers::remove(const future<void>& one, clock::time_point until) {
-  state last;  // its continuations go outside of the lock
+  state last;  // destroyed, with its continuations, after the lock is released
   const std::lock_guard guard(mutex_);
   const auto [begin, end] = waiting_.equal_range(until);
   for (auto at = begin; at != end; ++at) {

@@ -8,7 +8,7 @@
 namespace troupe::detail {
 
 void calls_to_await::add(std::shared_ptr<future_core> call) {
-  // Goes last: a value may make calls as it ends, which come here.
+  // Destroyed last: the destructor of a value may make calls, which enter here.
   std::vector<std::shared_ptr<future_core>> answered;
   if (calls_.size() >= most_) {
     const auto first = std::stable_partition(calls_.begin(), calls_.end(), [](const auto& one) {
@@ -29,7 +29,7 @@ std::exception_ptr calls_to_await::end() noexcept {
     try {
       call->wait_until(never, call);
       why = call->failure();
-    } catch (...) {  // nobody is there any more who could answer, or nobody ever will
+    } catch (...) {  // the node has ended, or the wait is a deadlock
       why = std::current_exception();
     }
     if (!first) first = why;

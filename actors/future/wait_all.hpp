@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "troupe/actors/future/future.hpp"
-#include "troupe/actors/messaging/call_options.hpp"
 
 namespace troupe {
 
@@ -16,7 +15,8 @@ class task;
 
 namespace detail {
 
-/// The calls that a thread has made in a `wait_all`. Until `end`, or its own, it is the thread's.
+/// The calls that a thread has made in a `wait_all`. The thread enters calls until `end` or the
+/// destructor.
 class calls_to_await {
 public:
   calls_to_await() noexcept : before_(std::exchange(here_, this)) {}
@@ -24,16 +24,16 @@ public:
   calls_to_await(const calls_to_await&) = delete;
   calls_to_await& operator=(const calls_to_await&) = delete;
 
-  /// The thread is as it was before. Waits for all calls, and returns the first error of them, in
-  /// the order in which they were made; null: none.
+  /// Waits for all calls, and returns the first error among them, in the order in which they were
+  /// made; null: none. The thread enters no further calls.
   std::exception_ptr end() noexcept;
 
   /// The innermost of the calling thread; nullptr: none. Hot path.
   static calls_to_await* here() noexcept { return here_; }
-  /// Keeps it until it has been waited for. One that has been answered with a value may go before.
+  /// Keeps the call until `end` has waited for it, or it has been answered with a value.
   void add(std::shared_ptr<future_core> call);
 
-  /// While it lives, what the calling thread does is nobody's in a `wait_all`.
+  /// While it lives, calls of the calling thread belong to no `wait_all`.
   class pause {
   public:
     pause() noexcept : before_(std::exchange(here_, nullptr)) {}
@@ -55,14 +55,14 @@ private:
   calls_to_await* const before_;
   bool left_ = false;
   std::vector<std::shared_ptr<future_core>> calls_;
-  std::size_t most_ = 64;  // before those that have been answered are looked for
+  std::size_t most_ = 64;  // calls, before answered ones are looked for and dropped
 };
 
-/// The same future, which belongs to the thread's `wait_all` from now on, unless the caller waits
-/// for it at once, and hears its error.
+/// Enters `call` into the thread's `wait_all`, if there is one, and returns it. `at_once`: the
+/// caller waits for it itself at once, and gets its error; then it is not entered.
 template <class T>
-future<T> awaited_later(future<T> call, const call_options& how) {
-  if (!how.sync)
+future<T> awaited_later(future<T> call, bool at_once) {
+  if (!at_once)
     if (auto* all = calls_to_await::here()) all->add(call.shared());
   return call;
 }
@@ -74,14 +74,14 @@ inline constexpr bool is_task<task<T>> = true;
 
 }  // namespace detail
 
-/// Calls `body` and returns what it returns, once all that it has begun on this thread is answered:
-/// calls by `rpc_async` (of nodes, rrefs and operators) and by `request`. Then throws what `body`
-/// threw, else the first error among those calls, in the order in which they were made, also when
-/// the body has seen it. Blocks like `future::wait`, for as long as the calls' own limits let it;
-/// in every case all are waited for, and nothing of them is left afterwards. What other threads,
-/// continuations and handlers begin is theirs. May be nested: each waits for what was begun
-/// in it and in none further in. `body` is no coroutine. Any thread; in a handler too. Throws
-/// not_initialized when the handler's node ends meanwhile, and deadlock_error.
+/// Calls `body` and returns its result once all calls that it has made on this thread are answered:
+/// those by `rpc_async` (of nodes, rrefs and operators) and by `request`. Then throws what `body`
+/// threw, else the first error among those calls, in the order in which they were made, even if the
+/// body has seen it. Blocks like `future::wait`, as long as the calls' own limits permit; in every
+/// case all calls are over afterwards. Calls that other threads, continuations and handlers make
+/// are not waited for. May be nested: each waits for the calls made in it, and in no inner one.
+/// `body` must not be a coroutine. Any thread; in a handler too. Throws not_initialized if the
+/// handler's node ends meanwhile, and deadlock_error.
 template <class Body>
 auto wait_all(Body&& body) -> std::invoke_result_t<Body> {
   using result = std::invoke_result_t<Body>;

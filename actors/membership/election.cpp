@@ -1,4 +1,4 @@
-// How the others find a new leader when theirs is lost, where the job's options say so.
+// The election of a new leader when the leader is lost, if the job's options permit it.
 #include <algorithm>
 #include <limits>
 
@@ -26,7 +26,7 @@ void membership::leader_lost() {
   }
 }
 
-// The lowest rank that can be reached from here shall stand.
+// The lowest rank that can be reached from here is to stand.
 void membership::look_for_leader() {
   pledged_ = false;
   sought_ = self_;
@@ -52,7 +52,7 @@ void membership::stand() {
   heard_leader_ = awake_;
   followers_ = {self_};
   charges_.clear();
-  // They may have been admitted by a leader that did not live to say so.
+  // A leader may have admitted them and been lost before it welcomed them.
   for (const auto& who : last_joined_) client_.welcome(who, view_);
   for (const auto rank : peers(true)) canvass(rank);
   count_followers();
@@ -78,7 +78,7 @@ void membership::take(rank_t from, const membership_messages::seek& message) {
   seen_term_ = std::max(seen_term_, message.term);
   const auto* who = peer(from);
   const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken,
-                               "it follows another leader"};
+                                             "it follows another leader"};
   switch (role_) {
     case role::leader:
       // It can never follow this leader.
@@ -101,11 +101,12 @@ void membership::take(rank_t from, const membership_messages::candidate& message
   if (!options_.elects) return;
   seen_term_ = std::max(seen_term_, message.term);
   const auto* who = peer(from);
-  const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken, "it has lost the leader"};
+  const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken,
+                                             "it has lost the leader"};
   if (role_ == role::leader) return accuse(from, who->incarnation, {strayed.kind, strayed.cause});
   if (message.ended && view_.members.contains(message.deposed) && message.deposed != self_) {
     ended_.insert(message.deposed);
-    // The transport here will say so too; nothing else can come of it.
+    // The transport of this node will find out too; nothing else can happen.
     if (reachable(message.deposed)) {
       lost_[message.deposed] = {loss_kind::ended, "its process has ended"};
       if (role_ == role::candidate)
@@ -116,11 +117,11 @@ void membership::take(rank_t from, const membership_messages::candidate& message
     if (role_ == role::leader || role_ == role::ended) return;
   }
   if (role_ == role::member && !pledged_) {
-    // Both cannot remain: the leader, if it lives, decides.
+    // Not both can remain in the job: the leader, if it lives, decides.
     tell(leader_, strayed);
     return;
   }
-  // M12: of two candidates the lower rank.
+  // M12: of two candidates, the one of the lower rank.
   const auto preferred = role_ == role::seeking ? sought_ : leader_;
   if (from > preferred) {
     if (role_ == role::candidate) canvass(from);
@@ -143,7 +144,8 @@ void membership::take(rank_t from, const membership_messages::follow& message) {
   }
 }
 
-void membership::record_charges(rank_t accuser, const std::vector<membership_messages::suspect>& lost) {
+void membership::record_charges(rank_t accuser,
+                                const std::vector<membership_messages::suspect>& lost) {
   for (const auto& what : lost) {
     const auto* who = peer(what.rank);
     if (!who || who->incarnation != what.incarnation) continue;
@@ -168,8 +170,9 @@ void membership::count_followers() {
                            " can be reached from here, too few to go on");
 }
 
-// M11, M12: no two sets of members decide without having a follower in common. Half of a view is
-// enough without its leader if that has ended for certain, and with it if all others have.
+// M11, M12: any two sets of members that decide have a member in common. Half of a view is enough
+// without its leader if the leader's process has ended for certain, and with it if the processes of
+// all others have.
 bool membership::decides(const std::set<rank_t>& present) const {
   const auto total = view_.members.size();
   if (2 * present.size() != total) return 2 * present.size() > total;

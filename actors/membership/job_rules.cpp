@@ -1,85 +1,8 @@
 #include "troupe/actors/membership/job_rules.hpp"
 
-#include "troupe/actors/operators/permission.hpp"
-#include "troupe/messages/base/error.hpp"
-#include "troupe/messages/base/worker_name.hpp"
-
-namespace troupe {
+namespace troupe::detail {
 
 using std::chrono::milliseconds;
-
-namespace {
-
-constexpr milliseconds longest = std::chrono::hours(24 * 365);
-
-[[noreturn]] void refuse(const std::string& option, const std::string& value,
-                         const std::string& rule) {
-  throw invalid_argument("rpc_options::" + option + " is " + value + ", but must be " + rule);
-}
-
-void check_time(const char* option, milliseconds value, milliseconds least, const char* rule) {
-  if (value < least || value > longest) refuse(option, std::to_string(value.count()) + " ms", rule);
-}
-
-template <class Enum>
-void check_choice(const char* option, Enum value, Enum last, const char* choices) {
-  if (value > last)
-    refuse(option, "the number " + std::to_string(static_cast<int>(value)), choices);
-}
-
-void check_names(const rpc_options& options) {
-  const auto check = [](const char* option, const std::string& text) {
-    if (const auto problem = transport::worker_name_problem(text); !problem.empty())
-      throw invalid_argument("rpc_options::" + std::string(option) + " " + problem);
-  };
-  auto all = transport::complete_worker_name(options.name, options.rank.value_or(0));
-  check("name", all);
-  for (const auto& alias : options.aliases) {
-    check("aliases", alias);
-    all += ',' + alias;
-  }
-  check("name with rpc_options::aliases:", all);
-}
-
-// For who joins a running job, the two say nothing of each other.
-void check_place(const rpc_options& options) {
-  if (options.joins_running || !options.world_size) return;
-  if (options.world_size == 0u) refuse("world_size", "0", "1 or more: ranks of the job");
-  if (options.rank && *options.rank >= *options.world_size)
-    refuse("rank", std::to_string(*options.rank),
-           "from 0 to " + std::to_string(*options.world_size - 1) + ", since world_size is " +
-               std::to_string(*options.world_size));
-}
-
-}  // namespace
-
-void check_options(const rpc_options& options) {
-  check_names(options);
-  check_place(options);
-  if (options.rpc_timeout.count() < 0)
-    throw invalid_argument("RPC Timeout must be non-negative: rpc_options::rpc_timeout is " +
-                           std::to_string(options.rpc_timeout.count()) + " ms (0: for ever)");
-  check_time("init_timeout", options.init_timeout, milliseconds{1}, "from 1 ms to 365 days");
-  check_time("keepalive", options.keepalive, milliseconds{1}, "from 1 ms to 365 days");
-  check_time("hang_limit", options.hang_limit, milliseconds{0},
-             "from 1 ms to 365 days, or 0 for a node that may be silent for ever");
-  if (options.max_threads == 0)
-    refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
-  check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},
-             "from 1 ms to 365 days");
-  check_choice("transport", options.transport, backend::tcp,
-               "backend::automatic, backend::shared_memory or backend::tcp");
-  check_choice("overload", options.overload, when_full::fail, "when_full::wait or when_full::fail");
-  check_choice("on_leader_loss", options.on_leader_loss, leader_loss::elect,
-               "leader_loss::end or leader_loss::elect");
-  check_choice("on_leaked_rref", options.on_leaked_rref, leaked_rref::fail,
-               "leaked_rref::ignore or leaked_rref::fail");
-  detail::operator_permission{options.operators};
-}
-
-}  // namespace troupe
-
-namespace troupe::detail {
 
 namespace {
 
@@ -97,13 +20,10 @@ std::string text_of(leader_loss x) {
 }
 
 std::string text_of(milliseconds x) { return std::to_string(x.count()) + " ms"; }
+std::string text_of(const std::string& x) { return "'" + x + "'"; }
 std::string text_of(std::uint64_t x) { return std::to_string(x); }
 
 }  // namespace
-
-job_rules rules_of(const rpc_options& options) {
-  return {options.transport, options.window, options.hang_limit, options.on_leader_loss};
-}
 
 std::string rules_problem(const std::string& one, const job_rules& ours, const std::string& other,
                           const job_rules& theirs) {
@@ -118,6 +38,7 @@ std::string rules_problem(const std::string& one, const job_rules& ours, const s
           std::uint64_t{theirs.window.messages});
   compare("window.bytes", ours.window.bytes, theirs.window.bytes);
   compare("hang_limit", ours.hang_limit, theirs.hang_limit);
+  compare("transport_name", ours.transport_name, theirs.transport_name);
   compare("on_leader_loss", ours.on_leader_loss, theirs.on_leader_loss);
   return out;
 }

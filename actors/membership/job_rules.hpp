@@ -1,14 +1,25 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 
-#include "troupe/actors/node/options.hpp"
+#include "troupe/actors/messaging/window.hpp"
 
 namespace troupe {
 
-/// Checks what can be known to be wrong before a node meets others. Throws invalid_argument, which
-/// names the option and what it may be. The other founders hear of it from `init_rpc`.
-void check_options(const rpc_options& options);
+/// What carries messages between nodes.
+enum class backend : std::uint8_t {
+  automatic,      ///< UCX: shared memory on one host, the best network between hosts
+  shared_memory,  ///< UCX, one host only
+  tcp,            ///< UCX over TCP, also on one host; needs `trusted_network`
+};
+
+/// What becomes of the job when its leader, rank 0 at first, is lost.
+enum class leader_loss : std::uint8_t {
+  end,    ///< it ends, with peer_lost on every node
+  elect,  ///< the others choose another, if they are enough to be sure that they are the job
+};
 
 }  // namespace troupe
 
@@ -20,9 +31,8 @@ struct job_rules {
   flow_window window{};
   std::chrono::milliseconds hang_limit{0};
   leader_loss on_leader_loss = leader_loss::end;
+  std::string transport_name{};
 };
-
-job_rules rules_of(const rpc_options& options);
 
 /// The first that two nodes, described for people, do not have in common, with both values; empty:
 /// they agree.

@@ -1,4 +1,4 @@
-// What the leader does: one step at a time, and none before all that remain are ready.
+// The leader: it makes one step at a time, and commits it when all nodes that remain are ready.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ void membership::take(rank_t from, const membership_messages::ready& message) {
 
 void membership::take(rank_t from, const membership_messages::suspect& message) {
   if (role_ == role::leader) {
-    // M6: the first accusation wins; those that are on their way out accuse nobody.
+    // M6: the first accusation wins; accusations of nodes that are being removed are ignored.
     if (!removed(from) && !leaves(message.rank))
       accuse(message.rank, message.incarnation,
              {message.kind, message.cause + " (as " + name_of(from) + " has found)"});
@@ -40,24 +40,26 @@ void membership::take(rank_t from, const membership_messages::leave&) {
 
 void membership::take(rank_t, const membership_messages::pong&) {}
 
-// By the step in hand, of its own will: the others close their connections to it.
+// Does it leave of its own accord by the step in hand? Then the others close their connections to
+// it.
 bool membership::leaves(rank_t rank) const {
   const auto* out = prepared_ ? prepared_->step.removal_of(rank) : nullptr;
   return out && out->what == membership_change::kind::left;
 }
 
-// By the step in hand, or the next one.
+// Is it removed by the step in hand or the next one?
 bool membership::removed(rank_t rank) const {
   return accused_.contains(rank) || (prepared_ && prepared_->step.removal_of(rank));
 }
 
-// Must it be ready before a commit? Those that leave as well, as long as they can be reached.
+// Must it be ready before a commit? Nodes that leave as well, as long as they can be reached.
 bool membership::awaited(rank_t rank) const {
   return rank != self_ && view_.members.contains(rank) && !accused_.contains(rank) &&
          reachable(rank);
 }
 
-// Fences a suspect and puts it down for the step in hand, or the next one. True if that is news.
+// Fences a suspect and enters it for removal by the step in hand, or the next one. True: something
+// has changed.
 bool membership::charge(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why) {
   const auto* who = peer(rank);
   if (!who || rank == self_ || who->incarnation != incarnation) return false;
@@ -68,7 +70,7 @@ bool membership::charge(rank_t rank, std::uint64_t incarnation, const transport:
   member gone = *who;
   gone.address.clear();
   fence(gone, cause);
-  // Whoever leaves already is only not waited for any more.
+  // One that is being removed already is just not waited for any more.
   if (removed(rank)) return true;
   accused_[rank] = cause;
   std::erase_if(waiting_, [&](const auto& x) { return x.removes() && x.who.rank == rank; });
@@ -100,7 +102,7 @@ void membership::refuse(const member& who, const std::string& cause) {
   fault why;
   why.code = errc::peer_lost;
   why.text = describe(who) + " was lost before it was admitted: " + cause;
-  why.node = transport::worker_names(who.name).front();
+  why.node = worker_names(who.name).front();
   client_.refused(who, why);
 }
 
@@ -120,7 +122,7 @@ std::string membership::refusal_of(const join_request& request, errc& code) cons
   for (const auto& [rank, who] : view_.members) {
     if (removed(rank)) continue;
     if (request.rank == rank) return describe(who) + " is alive: nobody else can have its rank";
-    if (transport::share_worker_name(who.name, request.name))
+    if (share_worker_name(who.name, request.name))
       return describe(who) + " is alive: nobody else can have its name";
   }
   auto newcomers = waiting_;
@@ -129,14 +131,16 @@ std::string membership::refusal_of(const join_request& request, errc& code) cons
       if (!removed(change.who.rank)) newcomers.push_back(change);
   for (const auto& change : newcomers) {
     if (change.removes()) continue;
-    if (request.rank == change.who.rank) return describe(change.who) + " is about to have this rank";
-    if (transport::share_worker_name(request.name, change.who.name))
+    if (request.rank == change.who.rank)
+      return describe(change.who) + " is about to have this rank";
+    if (share_worker_name(request.name, change.who.name))
       return describe(change.who) + " is about to have this name";
   }
   return "";
 }
 
-// M9: never one that was used, nor one that a leader before this one may have given away.
+// M9: never one that was used, or that an earlier leader may have promised. Each term has its own
+// range.
 std::uint64_t membership::next_incarnation(rank_t rank) const {
   std::uint64_t last = 0;
   if (const auto place = view_.gone.find(rank); place != view_.gone.end()) last = place->second;
@@ -262,7 +266,7 @@ void membership::commit_if_ready() {
       told.insert(rank);
     }
   const auto step = prepared_->step;
-  say_goodbye(step, told);
+  announce_commit(step, told);
   apply_prepared();
   for (const auto& change : step.changes) {
     if (change.removes()) continue;
@@ -276,9 +280,10 @@ void membership::commit_if_ready() {
   start_step();
 }
 
-void membership::say_goodbye(const membership_step& step, const std::set<rank_t>& told) {
+void membership::announce_commit(const membership_step& step, const std::set<rank_t>& told) {
   for (const auto rank : told)
-    if (!step.removal_of(rank)) tell(rank, membership_messages::commit{term_, step.epoch, prepared_->attempt});
+    if (!step.removal_of(rank))
+      tell(rank, membership_messages::commit{term_, step.epoch, prepared_->attempt});
   for (const auto& change : step.changes) {
     if (change.what != membership_change::kind::left) continue;
     tell(change.who.rank, membership_messages::leave_notice{step.epoch});

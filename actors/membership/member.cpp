@@ -1,4 +1,4 @@
-// What a member does at its leader's word.
+// A member: it follows the leader's messages.
 #include "troupe/actors/membership/membership.hpp"
 #include "troupe/actors/membership/message_codec.hpp"
 
@@ -21,12 +21,13 @@ void membership::take(rank_t from, const membership_messages::prepare& message) 
   } else if (pledged_) {
     confirm_leader();
   }
-  // M11: who asks for the step after that has seen it committed.
+  // M11: a leader that proposes the step after the prepared one has seen that one committed.
   const bool after = prepared_ && step.epoch != 0 && step.epoch - 1 == prepared_->step.epoch;
   if (after) apply_prepared();
   if (step.epoch != view_.epoch) {
     if (!view_.takes(step)) return;
-    if (prepared_ && prepared_->term == message.term && prepared_->attempt >= message.attempt) return;
+    if (prepared_ && prepared_->term == message.term && prepared_->attempt >= message.attempt)
+      return;
     take_up(step, message.term, message.attempt);
   }
   fence_suspects(message.suspects);
@@ -41,7 +42,8 @@ void membership::take(rank_t from, const membership_messages::commit& message) {
 }
 
 void membership::take(rank_t from, const membership_messages::ping& message) {
-  if (from == leader_ && message.term == term_ && role_ == role::member) tell(from, membership_messages::pong{});
+  if (from == leader_ && message.term == term_ && role_ == role::member)
+    tell(from, membership_messages::pong{});
 }
 
 void membership::take(rank_t from, const membership_messages::leave_notice&) {
@@ -57,8 +59,8 @@ void membership::take(rank_t from, const membership_messages::fenced& message) {
                         std::to_string(message.epoch) + ": " + message.cause);
 }
 
-// M10: whoever leads in a higher term was elected; what the leaders before it have not been told,
-// or may have forgotten, it hears now.
+// M10: a leader of a higher term was elected. It gets the reports that the leaders before it may
+// not have received, or have not acted on.
 void membership::adopt(rank_t leader, std::uint32_t term) {
   role_ = role::member;
   term_ = term;
@@ -73,7 +75,7 @@ void membership::confirm_leader() {
   if (leaving_) tell(leader_, membership_messages::leave{});
 }
 
-// Of a peer.
+// Pre: `rank` is a peer.
 membership_messages::suspect membership::loss_of(rank_t rank) const {
   const auto incarnation = peer(rank)->incarnation;
   const auto place = lost_.find(rank);

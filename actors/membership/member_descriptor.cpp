@@ -3,9 +3,9 @@
 #include <tuple>
 
 #include "troupe/actors/membership/message_codec.hpp"
-#include "troupe/messages/codec/archive.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/worker_name.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe::detail {
 
@@ -24,18 +24,20 @@ struct wire_descriptor {
   std::uint64_t window_bytes = 0;
   std::int64_t hang_limit_ms = 0;
   std::uint8_t on_leader_loss = 0;
+  std::string transport_name;
 };
 constexpr auto troupe_fields(const wire_descriptor*) {
   return std::make_tuple(&wire_descriptor::gpus, &wire_descriptor::usable, &wire_descriptor::maps,
-                         &wire_descriptor::address, &wire_descriptor::transport, &wire_descriptor::window_messages,
-                         &wire_descriptor::window_bytes, &wire_descriptor::hang_limit_ms,
-                         &wire_descriptor::on_leader_loss);
+                         &wire_descriptor::address, &wire_descriptor::transport,
+                         &wire_descriptor::window_messages, &wire_descriptor::window_bytes,
+                         &wire_descriptor::hang_limit_ms, &wire_descriptor::on_leader_loss,
+                         &wire_descriptor::transport_name);
 }
 
 template <class Enum>
 Enum choice(std::uint8_t number, Enum last, const char* what) {
   if (number > static_cast<std::uint8_t>(last))
-    throw decode_error("a node's card has " + std::string(what) + " number " +
+    throw decode_error("a node's descriptor has " + std::string(what) + " number " +
                        std::to_string(number));
   return static_cast<Enum>(number);
 }
@@ -46,27 +48,28 @@ std::uint8_t number_of(const memory_place& place) {
 
 memory_place place_of_number(std::uint8_t number) {
   if (number > most_gpus)
-    throw decode_error("a node's card names device " + std::to_string(number));
+    throw decode_error("a node's descriptor names device " + std::to_string(number));
   if (number == 0) return {};
   return {memory_place::kind::cuda, static_cast<std::int8_t>(number - 1)};
 }
 
 }  // namespace
 
-std::vector<std::byte> write_card(const member_descriptor& card) {
+std::vector<std::byte> write_descriptor(const member_descriptor& what) {
   wire_descriptor out;
-  out.gpus = card.devices.gpus;
-  for (const auto& place : card.devices.usable) out.usable.push_back(number_of(place));
-  for (const auto& [name, map] : card.devices.maps) {
+  out.gpus = what.devices.gpus;
+  for (const auto& place : what.devices.usable) out.usable.push_back(number_of(place));
+  for (const auto& [name, map] : what.devices.maps) {
     auto& to = out.maps[name];
     for (const auto& e : map) to.emplace_back(number_of(e.here), number_of(e.there));
   }
-  out.address = card.address;
-  out.transport = static_cast<std::uint8_t>(card.rules.transport);
-  out.window_messages = card.rules.window.messages;
-  out.window_bytes = card.rules.window.bytes;
-  out.hang_limit_ms = card.rules.hang_limit.count();
-  out.on_leader_loss = static_cast<std::uint8_t>(card.rules.on_leader_loss);
+  out.address = what.address;
+  out.transport = static_cast<std::uint8_t>(what.rules.transport);
+  out.window_messages = what.rules.window.messages;
+  out.window_bytes = what.rules.window.bytes;
+  out.hang_limit_ms = what.rules.hang_limit.count();
+  out.on_leader_loss = static_cast<std::uint8_t>(what.rules.on_leader_loss);
+  out.transport_name = what.rules.transport_name;
   encoder text(nullptr, nullptr);
   text.put(out);
   auto bytes = text.take();
@@ -78,23 +81,24 @@ std::vector<std::byte> write_card(const member_descriptor& card) {
   return bytes;
 }
 
-member_descriptor read_card(std::span<const std::byte> bytes) {
+member_descriptor read_descriptor(std::span<const std::byte> bytes) {
   if (bytes.size() > most_bytes)
-    throw decode_error("a node's card has " + std::to_string(bytes.size()) + " bytes");
+    throw decode_error("a node's descriptor has " + std::to_string(bytes.size()) + " bytes");
   decoder text(bytes, nullptr, nullptr);
   auto in = text.get<wire_descriptor>();
   text.expect_end();
   if (in.gpus > most_gpus)
-    throw decode_error("a node's card claims " + std::to_string(in.gpus) + " GPUs");
+    throw decode_error("a node's descriptor claims " + std::to_string(in.gpus) + " GPUs");
   member_descriptor out;
   out.devices.gpus = in.gpus;
   for (const auto number : in.usable) out.devices.usable.push_back(place_of_number(number));
   for (const auto& [name, map] : in.maps) {
     if (name.size() > max_member_name)
-      throw decode_error("a node's card names a worker with " + std::to_string(name.size()) +
+      throw decode_error("a node's descriptor names a worker with " + std::to_string(name.size()) +
                          " characters");
     if (map.size() > most_gpus + std::size_t{1})
-      throw decode_error("a node's card has a map of " + std::to_string(map.size()) + " devices");
+      throw decode_error("a node's descriptor has a map of " + std::to_string(map.size()) +
+                         " devices");
     auto& to = out.devices.maps[name];
     for (const auto& [here, there] : map)
       to.push_back({place_of_number(here), place_of_number(there)});
@@ -104,29 +108,35 @@ member_descriptor read_card(std::span<const std::byte> bytes) {
   out.rules.window = {in.window_messages, in.window_bytes};
   out.rules.hang_limit = std::chrono::milliseconds(in.hang_limit_ms);
   out.rules.on_leader_loss = choice(in.on_leader_loss, leader_loss::elect, "answer to a loss");
+  if (in.transport_name.size() > max_member_name)
+    throw decode_error("a node's descriptor names a transport with " +
+                       std::to_string(in.transport_name.size()) + " characters");
+  out.rules.transport_name = std::move(in.transport_name);
   return out;
 }
 
 device_owner owner_of(const member& who) {
-  return {who.rank, transport::worker_names(who.name), read_card(who.address).devices};
+  return {who.rank, worker_names(who.name), read_descriptor(who.address).devices};
 }
 
-void check_cards(const membership_view& all, std::optional<transport::rank_t> self, bool may_come) {
+void check_descriptors(const membership_view& all, std::optional<transport::rank_t> self,
+                       bool may_come) {
   std::vector<device_owner> owners;
   std::string first;
   job_rules rules;
   std::string difference;
   for (const auto& [rank, who] : all.members) {
     try {
-      auto card = read_card(who.address);
+      auto what = read_descriptor(who.address);
       if (first.empty()) {
         first = describe(who);
-        rules = card.rules;
+        rules = what.rules;
       }
-      if (difference.empty()) difference = rules_problem(first, rules, describe(who), card.rules);
-      owners.push_back({who.rank, transport::worker_names(who.name), std::move(card.devices)});
+      if (difference.empty()) difference = rules_problem(first, rules, describe(who), what.rules);
+      owners.push_back({who.rank, worker_names(who.name), std::move(what.devices)});
     } catch (const decode_error& e) {
-      throw rendezvous_error("the card of " + describe(who) + " cannot be read: " + e.fault().text);
+      throw rendezvous_error("the descriptor of " + describe(who) +
+                             " cannot be read: " + e.fault().text);
     }
   }
   if (!difference.empty()) throw rendezvous_error(difference);

@@ -4,33 +4,35 @@
 #include <span>
 #include <vector>
 
+#include "troupe/actors/cluster/device_directory.hpp"
 #include "troupe/actors/membership/job_rules.hpp"
 #include "troupe/actors/membership/view.hpp"
-#include "troupe/actors/cluster/device_directory.hpp"
 
-// The address that nodes learn of each other when they meet: how the transport reaches the node,
-// what it has of devices, and the options that must be the same on all of them.
+// What a node announces of itself when it joins, as the address of a member: how the transport
+// reaches it, its devices, and the options that must be the same on all nodes.
 namespace troupe::detail {
 
 struct member_descriptor {
   node_devices devices;
   std::vector<std::byte> address;  ///< its transport's
-  job_rules rules{};               ///< what it takes for the job's
+  job_rules rules{};               ///< the job's, according to its own options
 };
 
-/// Throws invalid_argument when its device maps take more than a member's address may.
-std::vector<std::byte> write_card(const member_descriptor& card);
+/// Throws invalid_argument if its device maps do not fit into a member's address.
+std::vector<std::byte> write_descriptor(const member_descriptor& what);
 
-/// Throws decode_error. What it says of devices makes sense in itself, and perhaps not to others.
-member_descriptor read_card(std::span<const std::byte> bytes);
+/// Throws decode_error. The devices of the result are consistent in themselves; they may not fit
+/// those of other members.
+member_descriptor read_descriptor(std::span<const std::byte> bytes);
 
 /// A member's names and devices. Throws decode_error.
 device_owner owner_of(const member& who);
 
-/// Checks what all members have written on their cards: that they agree on the job's rules, and
-/// their device maps. Throws invalid_argument when the maps of `self` are wrong (without one:
-/// anybody's), rendezvous_error when another's are, for rules that differ, or when a card cannot be
-/// read. When one throws, all do.
-void check_cards(const membership_view& all, std::optional<transport::rank_t> self, bool may_come);
+/// Checks the descriptors of all members: that they agree on the job's rules, and their device
+/// maps. Throws invalid_argument if the maps of `self` are wrong (without `self`: of any member),
+/// rendezvous_error if another member's are, if rules differ, or if a descriptor cannot be read. If
+/// it throws on one member, it throws on all.
+void check_descriptors(const membership_view& all, std::optional<transport::rank_t> self,
+                       bool may_come);
 
 }  // namespace troupe::detail

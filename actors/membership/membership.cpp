@@ -84,14 +84,14 @@ void membership::tell(rank_t to, const membership_message& message) {
   if (reachable(to)) client_.send(to, message);
 }
 
-// M3: nothing more of `who` gets in here.
+// M3: nothing more of `who` is taken in.
 void membership::fence(const member& who, const std::string& cause) {
   const member copy = who;
   if (!fenced_.insert(copy.rank).second) return;
   fault why;
   why.code = errc::peer_lost;
   why.text = describe(copy) + " is not in the job any more: " + cause;
-  why.node = transport::worker_names(copy.name).front();
+  why.node = worker_names(copy.name).front();
   client_.fence(copy, why);
 }
 
@@ -103,8 +103,8 @@ void membership::fence_suspects(const std::vector<membership_change>& suspects) 
   }
 }
 
-// Does what a step asks of those that remain. An attempt that takes the place of another leader's
-// may lack newcomers of that one: they are strangers again.
+// Does what a step asks of the nodes that remain. An attempt that replaces another leader's may
+// lack newcomers of that one: these are fenced, and forgotten.
 void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t attempt) {
   const auto before = std::exchange(prepared_, prepared{std::move(step), term, attempt});
   const auto& now = prepared_->step;
@@ -130,7 +130,7 @@ void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t
         client_.connect(who);
         continue;
       }
-      // A fence is for ever.
+      // A fenced incarnation stays fenced.
       fenced_.insert(who.rank);
       tell(leader_, loss_of(who.rank));
     } else if (change.what == membership_change::kind::died) {
@@ -141,7 +141,7 @@ void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t
   }
 }
 
-// M5: the step is in force.
+// M5: puts the step in force.
 void membership::apply_prepared() {
   const auto step = std::exchange(prepared_, std::nullopt)->step;
   view_.apply(step);
@@ -179,7 +179,7 @@ void membership::end_without_leader(rank_t leader, const std::string& cause,
   fault why;
   why.code = errc::peer_lost;
   why.text = name_of(leader) + ", which led the job, was lost: " + cause + "; " + so;
-  if (const auto* who = peer(leader)) why.node = transport::worker_names(who->name).front();
+  if (const auto* who = peer(leader)) why.node = worker_names(who->name).front();
   client_.ended(why);
 }
 
@@ -188,7 +188,7 @@ std::string membership::name_of(rank_t rank) const {
   return who ? describe(*who) : "rank " + std::to_string(rank);
 }
 
-// M14: a node that was stopped does not take its own pause for the silence of others.
+// M14: a node that was stopped does not mistake its own pause for silence of the others.
 void membership::advance(clock::time_point now) {
   if (last_time_ && now > *last_time_) awake_ += std::min<duration>(now - *last_time_, interval_);
   if (!last_time_ || now > *last_time_) last_time_ = now;

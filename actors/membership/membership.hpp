@@ -10,64 +10,66 @@
 #include <variant>
 #include <vector>
 
-#include "troupe/actors/sync/futex.hpp"
 #include "troupe/actors/membership/membership_callbacks.hpp"
 #include "troupe/actors/membership/membership_messages.hpp"
 #include "troupe/actors/membership/view.hpp"
+#include "troupe/actors/sync/futex.hpp"
 
 namespace troupe {
 
 struct membership_options {
-  /// How long a node may be silent before it counts as hung; 0: for ever.
+  /// How long a node may be silent before it counts as hung; 0: no limit.
   std::chrono::nanoseconds hang_limit{0};
   /// When the leader is lost: elect another, or end the job.
   bool elects = false;
 };
 
-/// Who wants to be a member.
+/// The request of a newcomer that wants to be a member.
 struct join_request {
   std::optional<transport::rank_t> rank;  ///< none: any
   std::string name;
   std::vector<std::byte> address;
 };
 
-/// One node's part in deciding who belongs to the job: a state machine without I/O, threads or a
-/// clock of its own. docs/membership.md holds its rules (M1, M2, ...).
+/// One node's part in group membership: which nodes belong to the job, agreed on by all of them. A
+/// state machine without I/O, threads or a clock of its own. docs/membership.md holds its rules
+/// (M1, M2, ...).
 ///
-/// Between two members notes arrive once and in order until their connection is lost; `lost` is
-/// said once at each end. Any sequence of notes leaves the object valid; those that make no sense
-/// are ignored. Throws nothing but std::bad_alloc. One thread.
+/// Between two members messages arrive once and in order until their connection is lost; then
+/// `lost` is called once at each end. Any sequence of messages leaves the object valid; senseless
+/// ones are ignored. Throws nothing but std::bad_alloc. For one thread.
 class membership {
 public:
-  /// All members of `start` are connected, or are said to be lost afterwards. `client` must outlive
-  /// the membership.
+  /// All members of `start` are connected; `lost` is called afterwards for those that are not.
+  /// `client` must outlive the membership.
   membership(membership_view start, transport::rank_t self, membership_options options,
              membership_callbacks& client);
 
-  /// A note of the incarnation of `from` that this node is connected to.
+  /// Takes a message of the incarnation of `from` that this node is connected to.
   void receive(transport::rank_t from, const membership_message& message, clock::time_point now);
 
-  /// The connection is lost, for ever. On the leader also: the joiner of that rank is gone.
+  /// The connection to that incarnation is lost for good. On the leader also: a joiner at that rank
+  /// is lost.
   void lost(transport::rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why,
             clock::time_point now);
 
-  /// Leader: takes an application up. Returns the member to be, who is welcomed or refused later,
-  /// or why it cannot be: invalid_argument or rendezvous_error.
+  /// Leader: takes up a request to join. Returns the future member, for which `client.welcome` or
+  /// `client.refused` follows, or why it cannot join: invalid_argument or rendezvous_error.
   std::variant<member, fault> admit(const join_request& request, clock::time_point now);
 
-  /// Asks to leave; `client.left` follows. All that was sent should have been acknowledged before:
-  /// others take nothing more from here once they hear of it. A leader can only leave last:
+  /// Asks to leave; `client.left` follows. All messages sent so far should have been acknowledged:
+  /// the others take no more from this node once they know of it. A leader can only leave last:
   /// invalid_argument.
   std::optional<fault> leave(clock::time_point now);
 
-  /// Looks for hung nodes. Returns when it wants to be called next, or `never`.
+  /// Looks for hung nodes. Returns when it must be called next, or `never`.
   clock::time_point tick(clock::time_point now);
 
   const membership_view& view() const noexcept { return view_; }
   bool leads() const noexcept { return role_ == role::leader; }
-  /// Whom this node follows; itself if it leads or is a candidate.
+  /// The rank that this node follows; its own if it leads or is a candidate.
   transport::rank_t leader() const noexcept { return leader_; }
-  /// The number of the leadership that this node follows.
+  /// The term of the leader that this node follows.
   std::uint32_t term() const noexcept { return term_; }
 
 private:
@@ -75,10 +77,10 @@ private:
   using rank_t = transport::rank_t;
   using duration = std::chrono::nanoseconds;
 
-  // What this node has got ready for, not yet in force.
+  // The step that this node is ready for, and that is not yet in force.
   struct prepared {
     membership_step step;
-    std::uint32_t term = 0;  // of the leader that has asked for it last
+    std::uint32_t term = 0;  // of the leader that has proposed it last
     std::uint32_t attempt = 0;
   };
 
@@ -126,7 +128,7 @@ private:
   void start_step();
   void propose();
   void commit_if_ready();
-  void say_goodbye(const membership_step& step, const std::set<rank_t>& told);
+  void announce_commit(const membership_step& step, const std::set<rank_t>& told);
   void tick_leader();
 
   // Of an election: election.cpp.
@@ -160,34 +162,34 @@ private:
   std::set<rank_t> fenced_;                      // peers, until a step removes them
   // Newcomers fenced because another leader's attempt did not admit them any more.
   std::set<std::pair<rank_t, std::uint64_t>> dropped_;
-  std::set<rank_t> ended_;           // members whose process is gone, for certain
+  std::set<rank_t> ended_;           // members whose process has ended, for certain
   std::vector<member> last_joined_;  // by the last step
 
   // Of the leader.
-  bool inherited_ = false;  // prepared_ is another leader's, to be completed as it is
+  bool inherited_ = false;  // prepared_ is another leader's, and is completed unchanged
   std::set<rank_t> ready_;
-  std::map<rank_t, std::string> accused_;   // members that die in this step or the next; why
+  std::map<rank_t, std::string> accused_;   // members that die in this step or the next; the causes
   std::vector<membership_change> waiting_;  // for the next step
-  std::map<rank_t, std::uint64_t> given_;   // the last incarnations that it has promised
+  std::map<rank_t, std::uint64_t> given_;   // the last incarnations that it has promised to joiners
 
   // Of an election.
-  std::uint32_t seen_term_ = 0;  // the highest that anybody has spoken of
+  std::uint32_t seen_term_ = 0;  // the highest in any message
   rank_t deposed_ = 0;           // the leader that was lost last
-  rank_t sought_ = 0;            // whom this node expects to stand
+  rank_t sought_ = 0;            // the node that this one expects to stand
   std::set<rank_t> followers_;
   struct accusation {
     rank_t accuser;
     membership_messages::suspect what;
   };
-  std::map<rank_t, accusation> charges_;  // for when this node leads
+  std::map<rank_t, accusation> charges_;  // taken up once this node leads
 
-  // Time, as far as this node was awake (M14).
+  // Time during which this node was awake (M14).
   const duration interval_;
   duration awake_{0};
   std::optional<clock::time_point> last_time_;
   clock::time_point next_tick_{};
-  duration heard_leader_{0};  // or sought, or since when a candidate
-  std::map<rank_t, duration> heard_;
+  duration heard_leader_{0};          // the last message of the leader; or when an election began
+  std::map<rank_t, duration> heard_;  // the last message of each peer
 };
 
 }  // namespace troupe

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// The unit is there because CAF would take arguments out of nothing if there were none.
+// CAF takes the arguments out of a message, which must not be empty: hence the unit.
 membership_handle::behavior_type decide(membership_handle::pointer, caf::unit_t) {
   return {[](const membership_work& work) { work.run(); }};
 }
@@ -18,8 +18,8 @@ membership_handle::behavior_type decide(membership_handle::pointer, caf::unit_t)
 }  // namespace
 
 membership_actor::membership_actor(membership_view start, transport::rank_t self,
-                                 const membership_options& options, engine& driver,
-                                 membership_actions& node)
+                                   const membership_options& options, engine& driver,
+                                   membership_actions& node)
     : engine_(driver), node_(node), membership_(start, self, options, *this) {
   for (const auto& [rank, who] : start.members) connected_[rank] = who.incarnation;
 }
@@ -32,7 +32,7 @@ void membership_actor::open(caf::actor_system& system) {
 
 void membership_actor::close() { caf::anon_send_exit(actor_, caf::exit_reason::kill); }
 
-// After each piece of work: has a connection failed, and when is the next thing due?
+// After each piece of work, reports connections that have failed, and sets the timer.
 void membership_actor::post(std::function<void()> work) {
   if (!actor_) return;
   caf::anon_send(actor_, membership_work{[this, work = std::move(work)] {
@@ -41,11 +41,11 @@ void membership_actor::post(std::function<void()> work) {
                      membership_.lost(who.rank, who.incarnation,
                                       {transport::loss_kind::broken, "it cannot be reached"},
                                       clock::now());
-                   look_at_time();
+                   tick();
                  }});
 }
 
-void membership_actor::look_at_time() {
+void membership_actor::tick() {
   const auto next = membership_.tick(clock::now());
   due_.store(next.time_since_epoch().count());
   if (next != never) engine_.set_timer(next);
@@ -68,13 +68,15 @@ void membership_actor::abandon() {
 }
 
 void membership_actor::receive(transport::rank_t from, std::uint64_t incarnation,
-                              membership_message&& message) {
+                               membership_message&& message) {
   {
     const std::lock_guard lock(mutex_);
     const auto place = connected_.find(from);
     if (place == connected_.end() || place->second != incarnation) return;
   }
-  post([this, from, message = std::move(message)] { membership_.receive(from, message, clock::now()); });
+  post([this, from, message = std::move(message)] {
+    membership_.receive(from, message, clock::now());
+  });
 }
 
 void membership_actor::lost(transport::rank_t rank, const transport::peer_loss& why) {
@@ -111,7 +113,7 @@ void membership_actor::leave(std::function<void(const fault*)> then) {
   });
 }
 
-// ---- What the membership wants
+// ---- membership_callbacks
 // ----------------------------------------------------------------------
 
 void membership_actor::send(transport::rank_t to, const membership_message& message) {
@@ -134,7 +136,7 @@ void membership_actor::connect(const member& who) {
 }
 
 void membership_actor::apply(const std::vector<membership_change>& changes,
-                            const membership_view& view) {
+                             const membership_view& view) {
   node_.apply(changes, view);
 }
 
@@ -142,7 +144,7 @@ void membership_actor::answer(const member& who, const membership_view* view, co
   auto place = join_replies_.extract({who.rank, who.incarnation});
   if (place)
     place.mapped()(view, why);
-  else if (joiner_.then && joiner_.name == who.name)  // a leader alone decides at once
+  else if (joiner_.then && joiner_.name == who.name)  // a leader that is alone decides at once
     std::exchange(joiner_.then, nullptr)(view, why);
 }
 

@@ -7,25 +7,26 @@
 #include <memory>
 #include <mutex>
 
-#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/membership/membership.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/messages/codec/archive.hpp"
 
 namespace troupe {
 
-/// Something for the membership's actor to do.
+/// Work for the membership's actor.
 struct membership_work {
   std::function<void()> run;
 };
 
-/// One at a time, in the order in which it came.
+/// Does its work one item at a time, in order of arrival.
 using membership_handle = caf::typed_actor<caf::reacts_to<membership_work>>;
 
-/// What a node does as the membership decides.
+/// What a node does on behalf of its membership. On the membership's actor.
 class membership_actions {
 public:
   virtual ~membership_actions() = default;
-  virtual void send_membership_message(transport::rank_t to, const membership_message& message) noexcept = 0;
+  virtual void send_membership_message(transport::rank_t to,
+                                       const membership_message& message) noexcept = 0;
   virtual void fence(const member& who, const fault& why) noexcept = 0;
   /// Throws transport_error.
   virtual void connect(const member& who) = 0;
@@ -34,35 +35,35 @@ public:
   virtual void job_ended(const fault& why) noexcept = 0;
 };
 
-/// What becomes of an application: called once, on a thread of the node, with the view in which the
-/// newcomer is a member, or with why it is none.
+/// The outcome of a request to join: called once, on a thread of the node, with the view in which
+/// the newcomer is a member, or with the reason why it is not.
 using join_reply = std::function<void(const membership_view*, const fault&)>;
 
-/// Runs a node's membership in an actor: notes, losses and time come in as messages, so that one
-/// thing is decided after the other. Public functions are for any thread.
+/// Runs a node's membership in an actor: messages of other nodes, losses and time come in as the
+/// actor's messages, and are handled one after the other. Public functions are for any thread.
 class membership_actor final : private membership_callbacks {
 public:
   membership_actor(membership_view start, transport::rank_t self, const membership_options& options,
-                  engine& driver, membership_actions& node);
+                   engine& driver, membership_actions& node);
 
-  /// Makes the actor; from now on things are decided.
+  /// Makes the actor, which decides from now on.
   void open(caf::actor_system& system);
 
-  /// Nothing is decided any more, but for what is being decided.
+  /// Nothing more is decided, the decision under way excepted.
   void close();
 
-  /// Drops what was asked for and never answered. When no thread of the node is left.
+  /// Drops requests that were never answered. Pre: no thread of the node is left.
   void abandon();
 
-  /// A note of that incarnation; one of another than it is connected to is ignored.
+  /// Takes a message of that incarnation; ignored unless the node is connected to it.
   void receive(transport::rank_t from, std::uint64_t incarnation, membership_message&& message);
   void lost(transport::rank_t rank, const transport::peer_loss& why);
   void admit(join_request&& request, join_reply&& then);
 
-  /// `then` hears once this node has left, or why it cannot.
+  /// Calls `then` with nullptr once this node has left, or with the reason why it cannot.
   void leave(std::function<void(const fault*)> then);
 
-  /// Runs what is due; returns when it wants to be called next.
+  /// Has the membership look for hung nodes if that is due. Returns when it must be called next.
   clock::time_point run_timer(clock::time_point now);
 
 private:
@@ -76,7 +77,7 @@ private:
   void ended(const fault& why) override;
 
   void post(std::function<void()> work);
-  void look_at_time();
+  void tick();
   void answer(const member& who, const membership_view* view, const fault& why);
 
   engine& engine_;
@@ -93,7 +94,7 @@ private:
   struct {
     std::string name;
     join_reply then;
-  } joiner_;  // being taken up
+  } joiner_;  // whose request is being handled
   std::function<void(const fault*)> leaving_;
   std::vector<member> unreachable_;
 };

@@ -8,11 +8,10 @@
 #include "troupe/actors/membership/view.hpp"
 #include "troupe/transport/transport.hpp"
 
-// What the nodes of a job say to each other about who belongs to it. docs/membership.md tells how
-// they work together.
+// The messages of the membership protocol. docs/membership.md describes the protocol.
 namespace troupe::membership_messages {
 
-/// Leader to all: fence whom `step` removes and the suspects, connect to those that join.
+/// Leader to all: fence the nodes that `step` removes and the suspects, connect to those that join.
 struct prepare {
   std::uint32_t term = 0;
   std::uint32_t attempt = 0;
@@ -21,7 +20,7 @@ struct prepare {
   friend bool operator==(const prepare&, const prepare&) = default;
 };
 
-/// Member to leader: done what that attempt asked for.
+/// Member to leader: it has done what that attempt asked for.
 struct ready {
   std::uint32_t term = 0;
   std::uint32_t epoch = 0;
@@ -37,7 +36,7 @@ struct commit {
   friend bool operator==(const commit&, const commit&) = default;
 };
 
-/// Member to leader: this one is lost to me.
+/// Member to leader: the sender has lost its connection to that node.
 struct suspect {
   transport::rank_t rank = 0;
   std::uint64_t incarnation = 0;
@@ -46,25 +45,25 @@ struct suspect {
   friend bool operator==(const suspect&, const suspect&) = default;
 };
 
-/// Member to leader: I want to leave.
+/// Member to leader: the sender wants to leave.
 struct leave {
   friend bool operator==(const leave&, const leave&) = default;
 };
 
-/// Leader to one that has left: it is done.
+/// Leader to a member that leaves: it has left.
 struct leave_notice {
   std::uint32_t epoch = 0;
   friend bool operator==(const leave_notice&, const leave_notice&) = default;
 };
 
-/// Leader to one that it fences: you are out.
+/// Leader to a node that it fences.
 struct fenced {
   std::uint32_t epoch = 0;  ///< in which it was a member last
   std::string cause;
   friend bool operator==(const fenced&, const fenced&) = default;
 };
 
-/// Leader to all: are you there?
+/// Leader to all: answer with `pong`.
 struct ping {
   std::uint32_t term = 0;
   friend bool operator==(const ping&, const ping&) = default;
@@ -74,34 +73,36 @@ struct pong {
   friend bool operator==(const pong&, const pong&) = default;
 };
 
-/// To the lowest rank that can be reached: I have lost the leader, or cannot follow you in a term
-/// this low; lead us in a higher one.
+/// To the lowest rank that the sender can reach: the sender has lost the leader, or cannot follow
+/// the receiver in a term this low. The receiver shall lead in a higher one.
 struct seek {
-  std::uint32_t term = 0;  ///< the highest that I have followed
+  std::uint32_t term = 0;  ///< the highest that the sender has followed
   friend bool operator==(const seek&, const seek&) = default;
 };
 
-/// To all: follow me.
+/// Candidate to all: asks them to follow it.
 struct candidate {
   std::uint32_t term = 0;
   transport::rank_t deposed = 0;  ///< the leader that the candidate has lost
-  bool ended = false;             ///< its process is gone, for certain
+  bool ended = false;             ///< the process of `deposed` has ended, for certain
   friend bool operator==(const candidate&, const candidate&) = default;
 };
 
-/// To a candidate: I follow you, and these are lost to me.
+/// To a candidate: the sender follows it, and has lost its connections to `lost`.
 struct follow {
   std::uint32_t term = 0;
   std::vector<suspect> lost;
   friend bool operator==(const follow&, const follow&) = default;
 };
 
-}  // namespace troupe::notes
+}  // namespace troupe::membership_messages
 
 namespace troupe {
 
-using membership_message = std::variant<membership_messages::prepare, membership_messages::ready, membership_messages::commit, membership_messages::suspect,
-                                     membership_messages::leave, membership_messages::leave_notice, membership_messages::fenced, membership_messages::ping,
-                                     membership_messages::pong, membership_messages::seek, membership_messages::candidate, membership_messages::follow>;
+using membership_message = std::variant<
+    membership_messages::prepare, membership_messages::ready, membership_messages::commit,
+    membership_messages::suspect, membership_messages::leave, membership_messages::leave_notice,
+    membership_messages::fenced, membership_messages::ping, membership_messages::pong,
+    membership_messages::seek, membership_messages::candidate, membership_messages::follow>;
 
 }  // namespace troupe

@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-// The fields on the wire, in order; not TROUPE_MESSAGE, since no actor is ever sent one of these.
+// The fields on the wire, in order. Not TROUPE_MESSAGE, since they are never sent to actors.
 constexpr auto troupe_fields(const member*) {
   return std::make_tuple(&member::rank, &member::incarnation, &member::name, &member::address);
 }
@@ -50,23 +50,23 @@ constexpr auto troupe_fields(const follow*) {
   return std::make_tuple(&follow::term, &follow::lost);
 }
 
-}  // namespace notes
+}  // namespace membership_messages
 
 namespace {
 
-// Enums of which not every byte is a value, and texts that are longer than any node writes.
+// Checks enums, of which not every byte is a value, and the lengths of texts.
 template <class Error>
 struct checker {
   void operator()(const std::string& text, std::size_t most) const {
     if (text.size() > most)
-      throw Error("a membership note with a text of " + std::to_string(text.size()) + " bytes");
+      throw Error("a membership message with a text of " + std::to_string(text.size()) + " bytes");
   }
   void operator()(const member& who) const {
     (*this)(who.name, max_member_name);
     if (who.rank >= most_ranks)
-      throw Error("a membership note names rank " + std::to_string(who.rank));
+      throw Error("a membership message names rank " + std::to_string(who.rank));
     if (who.address.size() > max_member_address)
-      throw Error("a membership note with an address of " + std::to_string(who.address.size()) +
+      throw Error("a membership message with an address of " + std::to_string(who.address.size()) +
                   " bytes");
   }
   void operator()(const std::vector<membership_change>& changes) const {

@@ -8,20 +8,20 @@
 
 namespace troupe {
 
-/// The most bytes of a cause, of a member's name and of its address. Causes are cut to it.
+/// At most so many bytes of a cause (longer ones are cut), of a member's name and of its address.
 inline constexpr std::size_t max_cause = 1024;
-inline constexpr transport::rank_t most_ranks = 1u << 20;  // as many as a peer_table has places
+inline constexpr transport::rank_t most_ranks = 1u << 20;  ///< the places of a peer_table
 inline constexpr std::size_t max_member_name = 255;
 inline constexpr std::size_t max_member_address = 64 * 1024;
 
-/// `text`, or its beginning when it is too long for a note; never half a character.
+/// `text`, or its beginning if it is too long for a message; never half a character.
 std::string cut_cause(std::string text);
 
 /// Throws encode_error.
 void write_message(encoder& out, const membership_message& message);
 
-/// Throws decode_error for what no node writes. Does not check that a note makes sense: membership
-/// ignores those that do not.
+/// Throws decode_error for what no node writes. Does not check that a message makes sense:
+/// membership ignores those that do not.
 membership_message read_message(decoder& in);
 
 /// A view, for a newcomer. Throws as above.

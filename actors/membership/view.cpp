@@ -28,7 +28,7 @@ const membership_change* membership_step::joining_of(transport::rank_t rank) con
 bool membership_view::takes(const membership_step& step) const {
   if (step.epoch == 0 || step.epoch - 1 != epoch || step.term < term) return false;
   if (!members.contains(step.leader) || step.changes.empty()) return false;
-  // What becomes of the ranks that the step is about: an incarnation, or none.
+  // The incarnation at each rank that the step concerns, so far; or none.
   std::map<transport::rank_t, std::optional<std::uint64_t>> now;
   for (const auto& change : step.changes) {
     const auto& who = change.who;

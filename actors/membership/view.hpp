@@ -10,7 +10,8 @@
 
 namespace troupe {
 
-/// One life of a rank: whoever comes back is another member, of a higher incarnation.
+/// A node in one of its lives: one that comes back at the same rank is another member, of a higher
+/// incarnation.
 struct member {
   transport::rank_t rank = 0;
   std::uint64_t incarnation = 0;
@@ -24,17 +25,17 @@ struct membership_change {
   enum class kind : std::uint8_t { joined, left, died };
   kind what = kind::died;
   member who;
-  std::string cause;  ///< of a death, for people
+  std::string cause;  ///< of a death, for error texts
 
   bool removes() const noexcept { return what != kind::joined; }
   friend bool operator==(const membership_change&, const membership_change&) = default;
 };
 
-/// What leads from one epoch to the next. A rank that joins and is removed in one step was never
+/// The changes from one epoch to the next. A rank that joins and is removed in one step was never
 /// welcomed.
 struct membership_step {
-  std::uint32_t epoch = 0;       ///< that it leads to
-  std::uint32_t term = 0;        ///< of the leader that thought of it, whoever completes it
+  std::uint32_t epoch = 0;       ///< the one that it leads to
+  std::uint32_t term = 0;        ///< of the leader that proposed it first; another may complete it
   transport::rank_t leader = 0;  ///< that leader
   std::vector<membership_change> changes;
 
@@ -46,24 +47,24 @@ struct membership_step {
   friend bool operator==(const membership_step&, const membership_step&) = default;
 };
 
-/// Who belongs to the job in one epoch: the same on every node (M1).
+/// The members of the job in one epoch: the same on every node (M1).
 struct membership_view {
   std::uint32_t epoch = 0;
   std::uint32_t term = 0;        ///< of the step that led here
-  transport::rank_t leader = 0;  ///< that thought of it
+  transport::rank_t leader = 0;  ///< that proposed that step
   std::map<transport::rank_t, member> members;
   std::map<transport::rank_t, std::uint64_t> gone;  ///< last incarnation of ranks without a member
 
-  /// May `step` be applied? False for what no leader would send.
+  /// May `step` be applied? False for one that no leader sends.
   bool takes(const membership_step& step) const;
 
-  /// `step` must be one that it takes.
+  /// Pre: `takes(step)`.
   void apply(const membership_step& step);
 
   friend bool operator==(const membership_view&, const membership_view&) = default;
 };
 
-/// "rank 3 ('ps1')", for people.
+/// "rank 3 ('ps1')", for error texts.
 std::string describe(const member& who);
 
 }  // namespace troupe

@@ -1,17 +1,15 @@
 #include "troupe/actors/messaging/active_calls.hpp"
 
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/messages/base/random.hpp"
 
 namespace troupe {
-
-using transport::virtual_net::mix;
 
 active_calls::~active_calls() { delete recent_.load(); }
 
 // Mixing is one to one: no two requests of a node have the same mark.
 std::uint64_t active_calls::mark_of(const active_call& call) noexcept {
-  return mix(call.request ^ mix(mix(call.from->incarnation) + call.from->rank()));
+  return splitmix64(call.request ^ splitmix64(splitmix64(call.from->incarnation) + call.from->rank()));
 }
 
 // Requests that wait at the same time differ in their lower half (see request_table).
@@ -51,12 +49,6 @@ void active_calls::remove(const active_call& call) noexcept {
 std::size_t active_calls::size() const {
   const std::lock_guard guard(mutex_);
   return waiting_.size();
-}
-
-bool call_cancelled() noexcept {
-  const auto call = current_active_call();
-  auto* node = current_node();
-  return call && node && node->actors().served().cancelled(call);
 }
 
 }  // namespace troupe

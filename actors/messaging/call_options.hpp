@@ -87,6 +87,9 @@ call_options options_in(const Ts&... arguments) {
   return how;
 }
 
+template <class... Args>
+inline constexpr bool asks_for_retry = (std::is_same_v<std::decay_t<Args>, retry> || ...);
+
 }  // namespace detail
 
 }  // namespace troupe

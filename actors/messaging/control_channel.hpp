@@ -1,15 +1,22 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace troupe {
 
-/// Which part of a node a control message is for: its envelope's target.
+/// The protocol that a control message belongs to: its envelope's target. Each has a handler in the
+/// node's message_router, where a new protocol registers its own.
 enum control_channel : std::uint64_t {
-  handles_channel = 0,  ///< handles, watching, windows
-  shutdown_channel = 1,
-  membership_channel = 2,
-  rref_channel = 3,
+  handles_channel = 0,     ///< handles of actors, watching them, windows: remote_actors
+  shutdown_channel = 1,    ///< termination_detection
+  membership_channel = 2,  ///< membership_actor
+  rref_channel = 3,        ///< remote references: rref_table
+  calls_channel = 4,       ///< cancelled calls, profiles of calls: rpc_agent
+  deadlock_channel = 5,    ///< deadlock::search
 };
+
+/// Channels are numbers below this.
+inline constexpr std::size_t max_control_channels = 32;
 
 }  // namespace troupe

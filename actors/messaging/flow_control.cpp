@@ -148,8 +148,8 @@ void flow_control::tell(peer& from) noexcept {
     }
     return std::max<std::int64_t>(0, now - before);
   };
-  const auto messages = claim(from.in.told_messages, from.in.messages.load());
-  const auto bytes = claim(from.in.told_bytes, from.in.bytes.load());
+  const auto messages = claim(from.in.credited_messages, from.in.messages.load());
+  const auto bytes = claim(from.in.credited_bytes, from.in.bytes.load());
   if (messages > 0 || bytes > 0)
     out_.send_note(from.rank(), note::grant, static_cast<std::uint64_t>(messages),
                    static_cast<std::uint64_t>(bytes));

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "troupe/actors/scheduler/engine.hpp"
-#include "troupe/actors/node/options.hpp"
+#include "troupe/actors/messaging/window.hpp"
 #include "troupe/actors/cluster/peer_table.hpp"
 
 namespace troupe {
@@ -63,8 +63,8 @@ public:
     if (unlimited_ || from.rank() == self_) return;
     auto& in = from.in;
     const auto size = static_cast<std::int64_t>(bytes);
-    const auto messages_new = in.messages.fetch_add(1) + 1 - in.told_messages.load();
-    const auto bytes_new = in.bytes.fetch_add(size) + size - in.told_bytes.load();
+    const auto messages_new = in.messages.fetch_add(1) + 1 - in.credited_messages.load();
+    const auto bytes_new = in.bytes.fetch_add(size) + size - in.credited_bytes.load();
     if (messages_new >= tell_messages_ || bytes_new >= tell_bytes_) tell(from);
   }
 

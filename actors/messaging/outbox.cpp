@@ -81,6 +81,29 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
   }
 }
 
+bool outbox::send_control(peer& to, control_channel channel, std::uint64_t order,
+                          function_ref<void(encoder&)> write) {
+  gate::pass pass(entrance_);
+  if (!pass) return false;
+  message_builder text(nullptr);
+  write(text.body());
+  envelope_header header;
+  header.target = channel;
+  send(to, order, header, &text);
+  return true;
+}
+
+bool outbox::try_write_control(peer& to, control_channel channel,
+                               function_ref<void(encoder&)> write) noexcept {
+  // The next incarnation of a lost node has actors and requests of the same numbers.
+  if (!to.live()) return false;
+  try {
+    return send_control(to, channel, 0, write);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // A node talks to itself by value, like to any other.
 void outbox::send_to_self(sealed_envelope&& sealed) {
   transport::incoming_message message;

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/messaging/flow_control.hpp"
+#include "troupe/actors/sync/gate.hpp"
+#include "troupe/messages/base/function_ref.hpp"
 #include "troupe/messages/codec/archive.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
@@ -65,12 +68,32 @@ public:
   void send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
             const fault* why = nullptr, const send_wait& how = {});
 
+  /// Sends a message of the runtime, whose body `write` writes. Those of one non-zero `order` arrive
+  /// in order. False: nothing was sent, since this node has ended. Throws peer_lost,
+  /// encode_error, transport_error.
+  bool send_control(peer& to, control_channel channel, std::uint64_t order,
+                    function_ref<void(encoder&)> write);
+
+  /// The same of a body of `xs`, for a peer that lives. Errors are dropped: what the message was
+  /// about is settled when the peer is lost.
+  template <class... Ts>
+  bool try_send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
+    return try_write_control(to, channel, [&](encoder& out) { (out.put(xs), ...); });
+  }
+
+  bool try_write_control(peer& to, control_channel channel,
+                         function_ref<void(encoder&)> write) noexcept;
+
   /// Tells whoever asked that it failed; `read`: the arguments have been read. Never throws: a lost
   /// peer needs no answer.
   void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
                   bool read = true) noexcept;
 
   const node_identity& self() const noexcept { return self_; }
+
+  /// Threads that send, or that add a request which waits for an answer, pass here first. Closed as
+  /// the node ends.
+  gate& entrance() noexcept { return entrance_; }
 
   /// The epoch of the membership that this node has applied.
   std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
@@ -82,6 +105,7 @@ private:
   const node_identity self_;
   engine& engine_;
   flow_control& flow_;
+  gate entrance_;
   std::atomic<std::uint32_t> epoch_{0};
   transport::transport* net_ = nullptr;
   transport::payload_pool* pool_ = nullptr;

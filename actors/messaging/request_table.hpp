@@ -15,8 +15,8 @@ namespace troupe {
 
 struct profile_event;
 
-/// Who gets the answer to a call, on a thread that may lead the network: it only takes the answer
-/// and wakes others. Told exactly once, but for a call that has timed out or was given up: then
+/// Gets the answer to a call, on a thread that may lead the network: it only takes the answer and
+/// wakes others. Called exactly once, but for a call that has timed out or was given up: then again
 /// when the late answer comes, which it reads, since handles may be in it, and drops.
 class reply_sink {
 public:
@@ -25,6 +25,8 @@ public:
   virtual void on_fault(fault&& why) noexcept = 0;
   /// Its limit has passed: the answer may come still.
   virtual void on_expiry(fault&& why) noexcept { on_fault(std::move(why)); }
+  /// Does the result stay with the callee, for an rref to refer to?
+  virtual bool keeps_result() const noexcept { return false; }
   /// What the callee has recorded of the call, if the caller's profile wants it: before the answer.
   virtual void on_profile(std::vector<profile_event>&&) noexcept {}
 };
@@ -44,6 +46,8 @@ struct pending_request {
   /// What has been given away in its arguments, which the callee may not have read.
   std::vector<detail::written_reference> references{};
   std::uint64_t target = 0;  ///< of a call: what the function goes by
+  /// What this node takes that function for, where the callee takes it for another; null: no call.
+  std::string (*structure_here)(std::uint64_t target) = nullptr;
   bool wait = true;          ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up

@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe {
 

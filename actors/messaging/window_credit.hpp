@@ -8,20 +8,20 @@
 namespace troupe {
 
 /// Room in this node's window that a message from `from` takes, until it is taken up. Move-only.
-class receipt {
+class window_credit {
 public:
-  receipt() = default;
-  receipt(std::shared_ptr<flow_control> flow, peer& from, std::size_t bytes) noexcept
+  window_credit() = default;
+  window_credit(std::shared_ptr<flow_control> flow, peer& from, std::size_t bytes) noexcept
       : flow_(std::move(flow)), from_(&from), bytes_(bytes) {}
-  receipt(receipt&& other) noexcept = default;
-  receipt& operator=(receipt&& other) noexcept {
+  window_credit(window_credit&& other) noexcept = default;
+  window_credit& operator=(window_credit&& other) noexcept {
     settle();
     flow_ = std::move(other.flow_);
     from_ = other.from_;
     bytes_ = other.bytes_;
     return *this;
   }
-  ~receipt() { settle(); }
+  ~window_credit() { settle(); }
 
   /// The message is being worked on; once.
   void settle() noexcept {

@@ -1,162 +1,195 @@
-// What a node does as the membership decides: who is let in, shut out and buried.
+#include "troupe/actors/node/member_control.hpp"
 
 #include <caf/send.hpp>
 
-#include "troupe/actors/messaging/control_channel.hpp"
-#include "troupe/actors/membership/message_codec.hpp"
 #include "troupe/actors/membership/member_descriptor.hpp"
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
+#include "troupe/actors/messaging/control_channel.hpp"
+#include "troupe/actors/node/message_router.hpp"
+#include "troupe/actors/node/termination.hpp"
+#include "troupe/actors/remote/actor_system_host.hpp"
+#include "troupe/actors/remote/node_lifecycle.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/transport/system/descriptors.hpp"
 #include "troupe/messages/base/worker_name.hpp"
+#include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe {
 
-void node_core::add_peer(const member& who) {
-  const auto names = transport::worker_names(who.name);
+member_control::member_control(const node_identity& self, const membership_view& start,
+                               const membership_options& options, const detail::job_rules& rules,
+                               const parts& node)
+    : identity_(self),
+      own_devices_(detail::owner_of(start.members.at(self.rank))),
+      rules_(rules),
+      node_(node),
+      membership_(start, self.rank, options, node.driver, static_cast<membership_actions&>(*this)),
+      leader_(start.leader) {}
+
+member_control::~member_control() = default;
+
+const std::string& member_control::own_name() const { return node_.actors->own_name(); }
+
+void member_control::add_peer(peer_table& peers, flow_control& flow, const node_identity& self,
+                              const detail::device_owner& own_devices, const member& who) {
+  const auto names = worker_names(who.name);
   detail::device_owner owner{who.rank, names, {}};
   try {
     owner = detail::owner_of(who);
   } catch (const decode_error& e) {
     // It cannot be connected to either, and is lost in a moment.
-    log().warn("{}: the card of {} cannot be read: {}", self().name, who.name, e.what());
+    log().warn("the descriptor of member {} cannot be read: {}", who.name, e.what());
   }
-  auto& added =
-      peers_.add(std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
-                                        caf_host::id_of(identity_.job, who.incarnation, who.rank),
-                                        detail::devices_between(own_devices_, owner)),
-                 names);
-  remote_actors_->flow()->open(added);
+  auto& added = peers.add(
+      std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
+                             actor_system_host::id_of(self.job, who.incarnation, who.rank),
+                             detail::devices_between(own_devices, owner)),
+      names);
+  flow.open(added);
 }
 
-void node_core::peer_lost(transport::rank_t rank, const transport::peer_loss& why) {
-  if (parting_ || termination_->decided())
-    termination_->has_left(rank);
+// A member that has died since is lost like any other, a moment later.
+member_control::unreachable member_control::connect(transport::transport& net,
+                                                    const membership_view& start) {
+  net_ = &net;
+  unreachable out;
+  for (const auto& [rank, who] : start.members) {
+    if (rank == identity_.rank) continue;
+    try {
+      connect(who);
+    } catch (const error& e) {
+      if (start.epoch == 0) throw;  // a job does not begin without one of its founders
+      out.emplace_back(rank, e.what());
+    }
+  }
+  return out;
+}
+
+void member_control::serve_joins(std::shared_ptr<transport::store> keys, const std::string& job) {
+  joins_ = std::make_unique<transport::join_service>(std::move(keys), job,
+                                                     static_cast<transport::join_handler&>(*this));
+}
+
+void member_control::deliver(opened_envelope& message, transport::rank_t from) {
+  // Some of those that have agreed to end may go before others have heard that they may.
+  if (node_.termination.decided()) return;
+  decoder in(message.body(), nullptr, nullptr);
+  membership_.receive(from, message.header().incarnation, read_message(in));
+}
+
+void member_control::peer_lost(transport::rank_t rank, const transport::peer_loss& why) {
+  if (parting_ || node_.termination.decided())
+    node_.termination.has_left(rank);
   else
-    membership_->lost(rank, {why.kind, transport::with_descriptor_shortage(why.text)});
+    membership_.lost(rank, {why.kind, transport::with_descriptor_shortage(why.text)});
 }
 
-void node_core::send_membership_message(transport::rank_t to, const membership_message& note) noexcept {
-  auto* there = peers_.find(to);
+void member_control::send_membership_message(transport::rank_t to,
+                                             const membership_message& message) noexcept {
+  auto* there = node_.peers.find(to);
   if (!there) return;
-  gate::pass pass(remote_actors_->entrance());
-  if (!pass) return;
   try {
-    message_builder text(nullptr);
-    write_message(text.body(), note);
-    envelope_header header;
-    header.target = membership_channel;
-    remote_actors_->out().send(*there, 0, header, &text);
+    node_.actors->out().send_control(*there, membership_channel, 0,
+                                     [&](encoder& out) { write_message(out, message); });
   } catch (const error& e) {
     // Its connection is broken: the transport says so as well.
-    log().debug("{}: a note to {} was not sent: {}", self().name, there->info.name, e.what());
+    log().debug("{}: a membership message to {} was not sent: {}", own_name(), there->info.name,
+                e.what());
   }
 }
 
-void node_core::connect(const member& who) {
-  net_->add_peer(who.rank, detail::read_card(who.address).address);
+void member_control::connect(const member& who) {
+  net_->add_peer(who.rank, detail::read_descriptor(who.address).address);
 }
 
-void node_core::fence(const member& who, const fault& why) noexcept {
-  if (auto* whom = peers_.find(who.rank, who.incarnation)) fence(*whom, why.text);
+void member_control::fence(const member& who, const fault& why) noexcept {
+  if (auto* whom = node_.peers.find(who.rank, who.incarnation)) fence(*whom, why.text);
   net_->close_peer(who.rank, false);
 }
 
 // Nothing of it is taken from now on, and nobody waits for it.
-void node_core::fence(peer& whom, const std::string& cause) {
-  if (!peers_.fence(whom, cause)) return;
-  remote_actors_->flow()->give_up(&whom);
+void member_control::fence(peer& whom, const std::string& cause) {
+  if (!node_.peers.fence(whom, cause)) return;
+  node_.actors->flow()->give_up(&whom);
   // Before those who wait hear of it: they may go on to the shutdown.
   const bool shutting_down = waits_for_the_end_;
   whom.losses.lost = true;
-  const auto failed = remote_actors_->fail_requests(whom);
+  const auto failed = node_.actors->fail_requests(whom);
   whom.losses.requests = failed.all;
   if (shutting_down) whom.losses.promised = failed.of_program;
   // A peer that has nothing left to do for this node may well go.
   log().log(failed.all > 0 ? spdlog::level::warn : spdlog::level::debug,
-            "{}: {}; {} requests failed", self().name, cause, failed.all);
+            "{}: {}; {} requests failed", own_name(), cause, failed.all);
 }
 
-// What it held is dropped, and who watches it is told.
-void node_core::evict(peer& whom) {
-  if (peers_.evict(whom)) remote_actors_->evict(whom);
+// What it held is released, and those who watch it are notified.
+void member_control::evict(peer& whom) {
+  if (node_.peers.evict(whom)) node_.actors->evict(whom);
 }
 
-void node_core::apply(const std::vector<membership_change>& changes,
+void member_control::apply(const std::vector<membership_change>& changes,
                       const membership_view& view) noexcept {
   // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
-  remote_actors_->out().set_epoch(view.epoch);
+  node_.actors->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
     if (!change.removes()) {
-      add_peer(change.who);
-    } else if (auto* whom = peers_.find(change.who.rank, change.who.incarnation)) {
+      add_peer(node_.peers, *node_.actors->flow(), identity_, own_devices_, change.who);
+    } else if (auto* whom = node_.peers.find(change.who.rank, change.who.incarnation)) {
       if (change.what == membership_change::kind::left) whom->losses.lost = false;
       evict(*whom);
     }
   }
-  applied_ = view.epoch;
   leader_ = view.leader;
-  look_again_at_early();
-  termination_->members_changed(view.leader);
-  tell_watchers(changes, view.epoch);
+  node_.router.set_epoch(view.epoch);
+  node_.termination.members_changed(view.leader);
+  notify_watchers(changes, view.epoch);
 }
 
-// An empty message to itself has the leading thread look.
-void node_core::look_again_at_early() {
-  transport::incoming_message look;
-  look.from = identity_.rank;
-  engine_->deliver_locally(std::move(look));
-}
-
-void node_core::tell_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch) {
+void member_control::notify_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch) {
   const std::lock_guard lock(watchers_mutex_);
   for (const auto& change : changes) {
     member_event event;
     event.epoch = epoch;
     event.what = static_cast<member_change>(change.what);
-    event.who = {transport::worker_names(change.who.name).front(), change.who.rank};
+    event.who = {worker_names(change.who.name).front(), change.who.rank};
     event.incarnation = change.who.incarnation;
     event.cause = change.cause;
     for (const auto& watcher : watchers_) caf::anon_send(watcher, event);
   }
 }
 
-void node_core::watch_members(member_watcher watcher) {
-  check_open();
+void member_control::watch(member_watcher watcher) {
+  node_.life.check_open();
   const std::lock_guard lock(watchers_mutex_);
   watchers_.push_back(std::move(watcher));
 }
 
 // The job goes on without this node, or not at all: whatever waits here ends.
-void node_core::job_ended(const fault& why) noexcept {
-  {
-    const std::lock_guard lock(end_mutex_);
-    ended_ = why;
-  }
-  open_ = false;
-  log().error("{}: {}", self().name, why.text);
-  remote_actors_->fail_others(why);
-  for (auto* one : peers_.all()) {
+void member_control::job_ended(const fault& why) noexcept {
+  node_.life.job_ended(why);
+  log().error("{}: {}", own_name(), why.text);
+  node_.actors->fail_others(why);
+  for (auto* one : node_.peers.all()) {
     if (one->rank() == identity_.rank) continue;
     fence(*one, why.text);
     net_->close_peer(one->rank(), false);
     evict(*one);
   }
-  termination_->leader_lost();
+  node_.termination.leader_lost();
 }
 
 // What is wrong with the rules or the device maps between a newcomer and the members, on either
 // side.
-std::string node_core::problem_of(const join_request& request) const {
+std::string member_control::problem_of(const join_request& request) const {
   const member newcomer{request.rank.value_or(0), 0, request.name, request.address};
-  const member us{identity_.rank, 0, self().name, {}};
+  const member us{identity_.rank, 0, own_name(), {}};
   if (auto problem = detail::rules_problem(describe(us), rules_, describe(newcomer),
-                                           detail::read_card(request.address).rules);
+                                           detail::read_descriptor(request.address).rules);
       !problem.empty())
     return problem;
   const auto owner = detail::owner_of(newcomer);
   if (auto problem = detail::own_device_problem(owner); !problem.empty()) return problem;
-  for (const auto* one : peers_.all()) {
+  for (const auto* one : node_.peers.all()) {
     if (!one->live()) continue;
     const auto& known = one->devices.owner;
     for (auto problem : {detail::device_problem_between(owner, known),
@@ -166,44 +199,44 @@ std::string node_core::problem_of(const join_request& request) const {
   return "";
 }
 
-void node_core::admit(join_request&& request, join_reply&& then) {
+void member_control::admit(join_request&& request, join_reply&& then) {
   fault why;
   why.code = errc::rendezvous_error;
   try {
     why.text = problem_of(request);
   } catch (const decode_error& e) {
-    why.text = "the card of '" + request.name + "' cannot be read: " + e.fault().text;
+    why.text = "the descriptor of '" + request.name + "' cannot be read: " + e.fault().text;
   }
   if (!why.text.empty()) {
-    log().warn("{} does not let '{}' in: {}", self().name, request.name, why.text);
+    log().warn("{} does not let '{}' in: {}", own_name(), request.name, why.text);
     then(nullptr, why);
     return;
   }
-  membership_->admit(std::move(request), std::move(then));
+  membership_.admit(std::move(request), std::move(then));
 }
 
 // Ranks that nobody has had are given once, whatever becomes of those who ask for them.
-std::uint32_t node_core::reserve_rank(std::optional<std::uint32_t> wanted) {
-  check_open();
+std::uint32_t member_control::reserve_rank(std::optional<std::uint32_t> wanted) {
+  node_.life.check_open();
   if (wanted) {
-    if (peers_.find(*wanted)) return *wanted;
+    if (node_.peers.find(*wanted)) return *wanted;
     throw rendezvous_error("rank " + std::to_string(*wanted) +
                            " was never in this job: who names no rank gets the next");
   }
-  while (peers_.find(next_rank_)) ++next_rank_;
+  while (node_.peers.find(next_rank_)) ++next_rank_;
   return next_rank_++;
 }
 
-void node_core::let_in(std::uint32_t rank, const std::string& name,
+void member_control::let_in(std::uint32_t rank, const std::string& name,
                        std::vector<std::byte>&& address,
-                       std::function<void(transport::door_answer&&)> then) {
-  if (termination_->decided()) {
+                       std::function<void(transport::join_reply&&)> then) {
+  if (node_.termination.decided()) {
     then({"the job is over", rank, 0, {}});
     return;
   }
   admit({rank, name, std::move(address)}, [job = identity_.job, rank, then = std::move(then)](
                                               const membership_view* view, const fault& why) {
-    transport::door_answer answer;
+    transport::join_reply answer;
     answer.rank = rank;
     answer.job_id = job;
     answer.failure = why.text;
@@ -218,40 +251,20 @@ void node_core::let_in(std::uint32_t rank, const std::string& name,
   });
 }
 
-void node_core::leave(std::chrono::milliseconds limit) {
-  check_open();
-  if (engine_->runs_here())
-    throw deadlock_error("leave was called inside of a handler, which it would wait for");
-  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
-  // What this node has asked others for comes first, and what it has sent.
-  const auto busy = [&] {
-    gate::pass pass(uses_);
-    return pass && open_ && !(engine_->quiet() && !waits_for_answers() && net_->delivered());
-  };
-  completion nothing;
-  while (busy() && clock::now() < deadline)
-    engine_->wait(nothing, std::min(deadline, clock::now() + std::chrono::milliseconds(1)));
-  check_open();
+bool member_control::leave(clock::time_point deadline) {
   struct outcome {
     completion done;
     std::optional<fault> why;
   };
   const auto result = std::make_shared<outcome>();
-  membership_->leave([result, driver = engine_](const fault* why) {
+  membership_.leave([result, &driver = node_.driver](const fault* why) {
     if (why) result->why = *why;
-    driver->finish(result->done);
+    driver.finish(result->done);
   });
-  const bool answered = engine_->wait(result->done, deadline);
-  if (answered && !result->why) parting_ = true;
+  const bool answered = node_.driver.wait(result->done, deadline);
   if (answered && result->why) std::rethrow_exception(to_exception(*result->why));
-  shutdown(false, {});
-  if (answered) return;
-  fault why;
-  why.code = errc::rpc_timeout;
-  why.node = self().name;
-  why.limit = limit;
-  why.text = "the job did not let " + self().name + " go within the limit";
-  throw troupe::rpc_timeout(std::move(why));
+  if (answered) parting_ = true;
+  return answered;
 }
 
 }  // namespace troupe

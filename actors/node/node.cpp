@@ -1,6 +1,9 @@
 #include "troupe/actors/node/node.hpp"
 
+#include "troupe/actors/node/bootstrap.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
 
 namespace troupe {
 
@@ -8,7 +11,55 @@ namespace troupe {
 [[maybe_unused]] static const bool runs_operators = detail::serves_operators();
 [[maybe_unused]] static const bool tells_the_time = callable<&detail::profile_time>::registered;
 
-node init_rpc(const rpc_options& options) { return node(node_core::join(options)); }
+const worker_info& node::self() const { return core().self(); }
+
+rpc_agent& node::agent() const {
+  core().check_open();
+  return core_->agent();
+}
+
+actor_spawner& node::spawner() const {
+  core().check_open();
+  return core_->spawner();
+}
+
+worker_list node::workers() const { return {core().workers(), rank()}; }
+
+std::vector<rref_leak> node::rrefs() const { return core().rrefs().list(); }
+
+void node::shutdown(bool graceful, std::chrono::milliseconds limit) const {
+  core().shutdown(graceful, limit);
+}
+
+void node::leave(std::chrono::milliseconds limit) const { core().leave(limit); }
+
+bool node::in_job() const { return core().is_open(); }
+
+std::uint32_t node::epoch() const { return core().epoch(); }
+
+void node::watch_members(const member_watcher& watcher) const { core().watch_members(watcher); }
+
+void node::set_rpc_timeout(std::chrono::milliseconds limit) const {
+  core().agent().set_rpc_timeout(limit);
+}
+
+std::chrono::milliseconds node::rpc_timeout() const { return core().agent().rpc_timeout(); }
+
+std::vector<transport::route> node::routes() const { return core().routes(); }
+
+troupe::debug_info node::debug_info() const { return core().info(); }
+
+caf::actor_system& node::system() const { return core().system(); }
+
+namespace detail {
+
+node node_of(const std::shared_ptr<rpc_agent>& agent) {
+  return node(std::shared_ptr<node_core>(agent, static_cast<node_core*>(&agent->node())));
+}
+
+}  // namespace detail
+
+node init_rpc(const rpc_options& options) { return node(join_job(options)); }
 
 node this_node() {
   auto* core = current_node();
@@ -23,7 +74,7 @@ node this_node() {
 
 std::vector<node> local_nodes(const std::vector<std::string>& names, const rpc_options& options) {
   std::vector<node> nodes;
-  for (auto& core : node_core::join_loopback(names, options)) nodes.emplace_back(std::move(core));
+  for (auto& core : join_loopback(names, options)) nodes.emplace_back(std::move(core));
   return nodes;
 }
 

@@ -2,17 +2,22 @@
 
 #include <span>
 
-#include "troupe/actors/rpc/current_call.hpp"
-#include "troupe/actors/rref/named_function.hpp"
-#include "troupe/actors/operators/operator_call.hpp"
-#include "troupe/actors/remote/request.hpp"
-#include "troupe/actors/rref/rref.hpp"
-#include "troupe/actors/remote/spawn.hpp"
+#include "troupe/actors/future/combinators.hpp"
 #include "troupe/actors/future/task.hpp"
 #include "troupe/actors/future/wait_all.hpp"
-#include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/node/debug_info.hpp"
+#include "troupe/actors/node/member_event.hpp"
+#include "troupe/actors/node/options.hpp"
+#include "troupe/actors/operators/operator_call.hpp"
+#include "troupe/actors/remote/request.hpp"
+#include "troupe/actors/remote/spawn.hpp"
+#include "troupe/actors/rpc/current_call.hpp"
+#include "troupe/actors/rref/function_calls.hpp"
+#include "troupe/actors/rref/rref.hpp"
 
 namespace troupe {
+
+class node_core;
 
 /// The members of the job, by rank, as they were when it was asked for.
 class worker_list {
@@ -59,15 +64,15 @@ class node {
 public:
   explicit node(std::shared_ptr<node_core> core) : core_(std::move(core)) {}
 
-  std::uint32_t rank() const { return core().self().id; }
+  std::uint32_t rank() const { return self().id; }
   /// Members of the job.
-  std::uint32_t world_size() const { return static_cast<std::uint32_t>(core().workers()->size()); }
-  const std::string& name() const { return core().self().name; }
-  worker_list workers() const { return {core().workers(), rank()}; }
+  std::uint32_t world_size() const { return static_cast<std::uint32_t>(workers().size()); }
+  const std::string& name() const { return self().name; }
+  worker_list workers() const;
 
   /// This node, or the one named. Throws unknown_worker ("could not find destination").
-  const worker_info& get_worker_info() const { return open().self(); }
-  const worker_info& get_worker_info(const destination& who) const { return open().find(who).info; }
+  const worker_info& get_worker_info() const { return agent().self(); }
+  const worker_info& get_worker_info(const destination& who) const { return agent().find(who).info; }
 
   // Overloaded functions do not compile: the class that is wanted says why, before anything else.
   template <name_the_overload_with_static_cast, class... Args>
@@ -100,7 +105,8 @@ public:
   auto rpc_async(const destination& to, const Args&... args) const {
     static_assert(!detail::target_for<F, void, Args...>::is_member,
                   "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
-    return detail::awaited_later(begin_call<F>(to, args...), detail::options_in(args...));
+    return detail::awaited_later(detail::begin_call<F>(agent(), to, args...),
+                                 detail::options_in(args...).sync);
   }
 
   /// The same with a lambda as an argument: `rpc_sync("w1", [](int x) { return x + 1; }, 2)`.
@@ -144,8 +150,9 @@ public:
   requires std::is_function_v<Signature>
   auto rpc_async(const destination& to, function_label name, const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::awaited_later(begin_named_call<Signature>(to, name.text, args...),
-                                 detail::options_in(args...));
+    return detail::awaited_later(
+        detail::begin_named_call<Signature>(agent(), to, name.text, args...),
+        detail::options_in(args...).sync);
   }
 
   // A name that is no literal.
@@ -175,7 +182,7 @@ public:
     using answer = typename callable<F>::answer;
     if constexpr (!target::is_member && detail::call_check<target, void, Args...>::ok)
       return rref<answer>(
-          detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+          detail::create<target, void>(agent(), agent().find(to), to.site(), nullptr, args...));
     else
       return rref<answer>();  // does not compile: said above
   }
@@ -190,10 +197,8 @@ public:
     detail::check_no_retry<Args...>();
     using answer = typename named::answer;
     if constexpr (detail::named_arguments_check<typename named::parameters, Args...>::ok) {
-      auto made = open().actors().rrefs().expect(core().find(to), detail::value_type::of<answer>(),
-                                                 to.site());
-      detail::send_creation_by_name<Signature>(core(), made, name.text, args...);
-      return rref<answer>(std::move(made));
+      return rref<answer>(detail::create_by_name<Signature>(agent(), agent().find(to), to.site(),
+                                                            name.text, args...));
     } else {
       return rref<answer>();  // does not compile: said above
     }
@@ -212,7 +217,7 @@ public:
                  std::decay_t<std::tuple_element_t<I, std::tuple<Args...>>>>::type...>;
       if constexpr (check::ok)
         return rref<T>(
-            detail::create<target, void>(open(), core().find(to), to.site(), nullptr, args...));
+            detail::create<target, void>(agent(), agent().find(to), to.site(), nullptr, args...));
       else
         return rref<T>();  // does not compile: said above
     }
@@ -223,16 +228,17 @@ public:
   template <class T>
   rref<std::decay_t<T>> make_rref(
       T&& value, const std::source_location& site = std::source_location::current()) const {
-    return own<std::decay_t<T>>(site, std::forward<T>(value));
+    return rref<std::decay_t<T>>(
+        detail::own_value<std::decay_t<T>>(agent(), site, std::forward<T>(value)));
   }
   /// The same with one that is made in place: `make_rref(std::in_place_type<model>, 128, 10)`.
   template <class T, class... Args>
   rref<T> make_rref(std::in_place_type_t<T>, Args&&... args) const {
-    return own<T>({}, std::forward<Args>(args)...);
+    return rref<T>(detail::own_value<T>(agent(), {}, std::forward<Args>(args)...));
   }
 
   /// The references that are here. After a graceful shutdown: those that the program still has.
-  std::vector<rref_leak> rrefs() const { return core().actors().rrefs().list(); }
+  std::vector<rref_leak> rrefs() const;
 
   /// The same for an operator of libtorch, "aten::add.Tensor", or "aten::add" for the overload that
   /// fits the arguments, among which kw("alpha", 2.0) has a name. An argument may be an rref or a
@@ -247,7 +253,7 @@ public:
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
     const auto how = detail::options_in(args...);
-    return detail::awaited_later(detail::call_operator(open(), to, {name, args...}, how), how);
+    return detail::awaited_later(detail::call_operator(agent(), to, {name, args...}, how), how.sync);
   }
   /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
   /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and
@@ -257,7 +263,7 @@ public:
   requires detail::is_kept_result<Result>
   auto remote(const destination& to, std::string_view name, const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return rref<Result>(detail::create_by_operator<Result>(open(), to, {name, args...},
+    return rref<Result>(detail::create_by_operator<Result>(agent(), to, {name, args...},
                                                            detail::options_in(args...)));
   }
 
@@ -266,13 +272,13 @@ public:
   template <class F, class... Args>
   auto spawn(F f, Args&&... args) const {
     if constexpr (detail::behavior_check<F, std::decay_t<Args>...>::ok)
-      return detail::spawn_function(open(), f, std::decay_t<Args>(std::forward<Args>(args))...);
+      return detail::spawn_function(spawner(), f, std::decay_t<Args>(std::forward<Args>(args))...);
   }
   template <class T, class... Args>
   requires std::is_base_of_v<caf::local_actor, T>
   auto spawn(Args&&... args) const {
     if constexpr (detail::actor_class_check<T, std::decay_t<Args>...>::ok)
-      return detail::spawn_class<T>(open(), std::decay_t<Args>(std::forward<Args>(args))...);
+      return detail::spawn_class<T>(spawner(), std::decay_t<Args>(std::forward<Args>(args))...);
   }
 
   /// Makes an actor on any node, from a behaviour function: `spawn_on<observe>("w1", policy,
@@ -310,172 +316,63 @@ public:
   /// for them, it throws peer_lost when all the rest is done and the node has ended; or else
   /// leaked_rref_error, if rpc_options::on_leaked_rref asks for that. Otherwise at once: calls
   /// under way fail, here and at their callers.
-  void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const {
-    core().shutdown(graceful, limit);
-  }
+  void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const;
 
   /// Leaves the job, which goes on: waits until what this node has asked for is answered and the
   /// others have been told, within `limit` (0: without one), and ends the node. Others find its
   /// actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node ends all the
   /// same), and invalid_argument on the leader's node, which can only leave last.
-  void leave(std::chrono::milliseconds limit = {}) const { core().leave(limit); }
+  void leave(std::chrono::milliseconds limit = {}) const;
 
   /// A future that is ready after so long, for which no thread waits: `co_await` it. Fails with
   /// not_initialized when the node ends before.
-  future<void> sleep_for(std::chrono::nanoseconds time) const { return open().sleep_for(time); }
+  future<void> sleep_for(std::chrono::nanoseconds time) const { return agent().sleep_for(time); }
 
   /// Does this node belong to its job: neither shut down nor shut out, and the job goes on?
-  bool in_job() const { return core().is_open(); }
+  bool in_job() const;
 
   /// The epoch of the membership: grows each time that nodes join, leave or die.
-  std::uint32_t epoch() const { return core().epoch(); }
+  std::uint32_t epoch() const;
 
-  /// From now on `watcher` hears of each change in who belongs to the job.
-  void watch_members(const member_watcher& watcher) const { core().watch_members(watcher); }
+  /// From now on `watcher` gets each change in who belongs to the job.
+  void watch_members(const member_watcher& watcher) const;
 
   /// For calls made from now on that name no limit; 0: none.
-  void set_rpc_timeout(std::chrono::milliseconds limit) const { core().set_rpc_timeout(limit); }
-  std::chrono::milliseconds rpc_timeout() const { return core().rpc_timeout(); }
+  void set_rpc_timeout(std::chrono::milliseconds limit) const;
+  std::chrono::milliseconds rpc_timeout() const;
 
   /// How each peer is reached, and why.
-  std::vector<transport::route> routes() const { return open().routes(); }
+  std::vector<transport::route> routes() const;
 
-  troupe::debug_info debug_info() const { return open().info(); }
+  troupe::debug_info debug_info() const;
 
   /// CAF's actor system of this node, for CAF's own means (`caf::scoped_actor`, groups). What is
   /// made with it must go before the node ends. CAF's logger stays with a thread that has used it,
   /// and the shutdown waits a second for such threads to end before it leaves CAF's system behind.
-  caf::actor_system& system() const { return open().system(); }
+  caf::actor_system& system() const;
 
-  /// What is behind it, for other rooms. Throws not_initialized when there is nothing.
+  /// What is behind it, for other modules. Throws not_initialized when there is nothing.
   node_core& core() const {
     if (!core_) throw not_initialized("RPC has not been initialized. Call init_rpc first.");
     return *core_;
   }
 
 private:
-  node_core& open() const {
-    core().check_open();
-    return *core_;
-  }
+  const worker_info& self() const;
 
-  template <auto F, class... Args>
-  auto begin_call(const destination& to, const Args&... args) const {
-    using target = detail::target_for<F, void, Args...>;
-    using check = detail::call_check<target, void, Args...>;
-    if constexpr (detail::asks_for_retry<Args...>)
-      static_assert(is_idempotent<F>,
-                    "retry may run a function twice: say that this one is made for it, with "
-                    "TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call");
-    using parameters = typename target::template parameters<void>;
-    using answer = typename callable<F>::answer;
-    auto& callee = open().find(to);
-    if constexpr (target::is_member || !check::ok)
-      return future<answer>();  // does not compile: said above
-    else if constexpr ((detail::is_future<Args> || ...))
-      return when_values_come<answer, parameters>(
-          callee, target::name,
-          [to](const node& here, const auto&... xs) { return here.begin_call<F>(to, xs...); },
-          args...);
-    else if constexpr (detail::asks_for_retry<Args...>)
-      return call_again<F>(to, args...);
-    else
-      return call_once<F>(callee, args...);
-  }
-
-  template <class Signature, class... Args>
-  auto begin_named_call(const destination& to, std::string_view name, const Args&... args) const {
-    using named = detail::named_function<Signature>;
-    using parameters = typename named::parameters;
-    using answer = typename named::answer;
-    auto& callee = open().find(to);
-    if constexpr (!detail::named_arguments_check<parameters, Args...>::ok) {
-      return future<answer>();  // does not compile: said above
-    } else if constexpr ((detail::is_future<Args> || ...)) {
-      return when_values_come<answer, parameters>(
-          callee, name,
-          [to, name](const node& here, const auto&... xs) {
-            return here.begin_named_call<Signature>(to, name, xs...);
-          },
-          args...);
-    } else {
-      using wire = typename named::template wire<Args...>;
-      return send_call<answer, wire>(callee, named::template hash<wire>(name), name, args...);
-    }
-  }
-
-  template <class Answer, class Wire, class... Args>
-  future<Answer> send_call(peer& callee, std::uint64_t hash, std::string_view name,
-                           const Args&... args) const {
-    auto state = std::make_shared<detail::call_state<Answer>>(core(), callee, name,
-                                                              detail::options_in(args...));
-    state->sent_as(core().call(callee, hash, name, state, detail::options_in(args...),
-                               [&](encoder& out, handle_scope& handles) {
-                                 detail::write_arguments<Wire>(out, handles, args...);
-                               }));
-    return future<Answer>(std::move(state));
-  }
-
-  // Calls `make` with this node and the arguments when those that are futures have their values.
-  template <class Answer, class Parameters, class Make, class... Args>
-  future<Answer> when_values_come(const peer& callee, std::string_view name, Make make,
-                                  const Args&... args) const {
-    auto out = std::make_shared<detail::relayed_state<Answer>>(
-        core().driver(), detail::cancelled_call(callee.info.name, name));
-    detail::when_given<Parameters>(
-        core(),
-        [out, make = std::move(make)](node_core& here, const auto&... xs) {
-          if (out->ready()) return;  // cancelled
-          out->take_from(make(node(here.shared_from_this()), xs...).shared());
-        },
-        [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-    return future<Answer>(std::move(out));
-  }
-
-  template <class T, class... Args>
-  rref<T> own(const std::source_location& site, Args&&... args) const {
-    auto state = std::make_shared<detail::value_state<T>>(open().driver());
-    state->set_value(std::forward<Args>(args)...);
-    if (state->failure()) std::rethrow_exception(state->failure());
-    return rref<T>(core().actors().rrefs().own(state, detail::value_type::of<T>(), site));
-  }
-
-  template <auto F, class... Args>
-  auto call_once(peer& callee, const Args&... args) const {
-    using target = detail::target_for<F, void, Args...>;
-    using parameters = typename target::template parameters<void>;
-    using wire = detail::wire_for<parameters, Args...>;
-    using call = std::conditional_t<std::is_same_v<wire, typename callable<F>::arguments>,
-                                    callable<F>, detail::invocation<target, void, false, wire>>;
-    (void)call::registered;
-    return send_call<typename callable<F>::answer, wire>(callee, call::hash(), call::name, args...);
-  }
-
-  template <auto F, class... Args>
-  auto call_again(const destination& to, const Args&... args) const {
-    using answer = typename callable<F>::answer;
-    using parameters = typename detail::target_for<F, void, Args...>::template parameters<void>;
-    auto why = detail::cancelled_call(open().find(to).info.name, callable<F>::name);
-    auto given = [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::make_tuple(detail::keep_argument<parameters, I>(args)...);
-    }
-    (std::index_sequence_for<Args...>());
-    auto out = std::make_shared<detail::retried_state<answer>>(
-        core().driver(), std::move(why),
-        std::make_unique<detail::retry_plan>(detail::retry_in(args...), core(), to,
-                                             callable<F>::name),
-        [to, given = std::move(given)](std::shared_ptr<node_core> core) {
-          const node here(std::move(core));
-          auto& callee = here.open().find(to);
-          return std::apply(
-              [&](const auto&... xs) { return here.call_once<F>(callee, xs...).shared(); }, given);
-        });
-    out->go();
-    return future<answer>(std::move(out));
-  }
+  // Of a node that is open. Throw not_initialized.
+  rpc_agent& agent() const;
+  actor_spawner& spawner() const;
 
   std::shared_ptr<node_core> core_;
 };
+
+namespace detail {
+
+/// The node that `agent` is a part of.
+node node_of(const std::shared_ptr<rpc_agent>& agent);
+
+}  // namespace detail
 
 /// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
 /// in one process. Throws rendezvous_error, transport_error, invalid_argument; the other founders

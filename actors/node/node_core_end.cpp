@@ -1,12 +1,13 @@
 // How a node ends: together with the others, or at once.
 
-#include <caf/actor_cast.hpp>
-#include <caf/actor_registry.hpp>
+#include <algorithm>
 #include <system_error>
 #include <thread>
 
+#include "troupe/actors/deadlock/deadlock_search.hpp"
 #include "troupe/actors/node/end_report.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
 #include "troupe/messages/base/log.hpp"
 
@@ -14,7 +15,7 @@ namespace troupe {
 
 namespace {
 
-constexpr auto farewell = std::chrono::seconds(5);
+constexpr auto leave_limit = std::chrono::seconds(5);
 
 // The process's end waits for it; that of a forked one has nothing to wait for.
 class last_thread {
@@ -46,7 +47,7 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
   bool together = false;
   if (graceful) {
     auto why = come_to_rest(limit);
-    const auto ended = end_of_job();
+    const auto ended = life_.end_of_job();
     if (ended) why = to_exception(*ended);
     together = !why;
     add(std::move(why));
@@ -62,23 +63,23 @@ void node_core::shutdown(bool graceful, std::chrono::milliseconds limit) {
 
 // Waits until nothing is left to be done anywhere. Returns why that could not be.
 std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
-  if (!open_) return nullptr;  // the job has ended, or this node's part in it
-  waits_for_the_end_ = true;
+  if (!life_.is_open()) return nullptr;  // the job has ended, or this node's part in it
+  members_->wait_for_the_end();
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   try {
     termination_->wait(
         [&] {
           termination_detection::report r;
-          r.epoch = applied_;
-          r.idle = engine_->quiet() && !waits_for_answers() && remote_actors_->rrefs().settled();
-          const auto members = *peers_.live();
-          for (const auto& who : members) r.received += peers_.find(who.id)->counted_received;
+          r.epoch = router_->epoch();
+          r.idle = engine_->quiet() && !agent_->waits_for_answers() && rrefs_->settled();
+          const auto members = *peers_->live();
+          for (const auto& who : members) r.received += peers_->find(who.id)->counted_received;
           // Read last: what is sent meanwhile is then missing at the receiver.
-          for (const auto& who : members) r.sent += peers_.find(who.id)->counted_sent;
+          for (const auto& who : members) r.sent += peers_->find(who.id)->counted_sent;
           return r;
         },
         deadline);
-    termination_->leave(clock::now() + farewell);
+    termination_->leave(clock::now() + leave_limit);
   } catch (const error&) {
     return std::current_exception();
   }
@@ -92,10 +93,10 @@ std::exception_ptr node_core::report_losses() const {
   constexpr std::size_t most = 10;
   std::size_t lost = 0;
   std::vector<const peer*> in_debt;  // some have left
-  for (const auto* one : peers_.all()) {
+  for (const auto* one : peers_->all()) {
     if (one->losses.promised > 0) in_debt.push_back(one);
     if (one->losses.lost && ++lost <= most)
-      log().warn(detail::text_of_loss(self().name, *one, peers_.find(one->rank()) != one));
+      log().warn(detail::text_of_loss(self().name, *one, peers_->find(one->rank()) != one));
   }
   if (lost > most)
     log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
@@ -106,13 +107,13 @@ std::exception_ptr node_core::report_losses() const {
 // variable of the program that has outlived its use, or a circle.
 std::exception_ptr node_core::find_leaks() const {
   // What was lent to calls that were not answered in time is none of the program's.
-  for (const auto& one : remote_actors_->requests().take_late()) {
+  for (const auto& one : requests_->take_late()) {
     fault why;
     why.code = errc::not_initialized;
     why.text = "the node has been shut down";
     if (one.sink) one.sink->on_fault(std::move(why));
   }
-  auto left = remote_actors_->rrefs().list();
+  auto left = rrefs_->list();
   std::erase_if(left, [](const rref_leak& one) { return one.owner == one.holder; });
   if (left.empty()) return nullptr;
   if (on_leaked_rref_ != leaked_rref::fail) {
@@ -126,57 +127,58 @@ std::exception_ptr node_core::find_leaks() const {
 }
 
 void node_core::close(bool together) {
-  open_ = false;
+  life_.close();
   closed_ = true;
-  door_.reset();
-  membership_->close();
-  remote_actors_->close();
+  members_->stop_joins();
+  members_->close();
+  actors_->close();
   fault why;
   why.code = errc::not_initialized;
   why.node = self().name;
   why.text = "the node has been shut down";
-  remote_actors_->fail_pending(why);
-  sleepers_.end(why);
+  actors_->fail_pending(why);
+  agent_->close(why);
   engine_->end_waits();
-  uses_.close();
-  engine_->wait_until_empty(uses_);
-  end_actors();
-  timed_ = nullptr;  // who has read it before goes on until the engine has stopped
-  host_.reset();     // stops the engine
-  membership_->abandon();
+  life_.uses().close();
+  engine_->wait_until_empty(life_.uses());
+  spawner_->end_actors(leave_limit, self().name);
+  spawner_->close();  // stops the engine
+  members_->abandon();
   net_.reset();
-  if (leave_) leave_(together ? farewell : std::chrono::milliseconds(0));
+  if (leave_) leave_(together ? leave_limit : std::chrono::milliseconds(0));
   leave_ = nullptr;
 }
 
 void node_core::crash() {
-  door_.reset();
+  members_->stop_joins();
   leave_ = nullptr;
   shutdown(false, {});
 }
 
-void node_core::end_actors() {
-  std::vector<caf::weak_actor_ptr> actors;
-  {
-    std::lock_guard guard(actors_mutex_);
-    actors.swap(spawned_);
-  }
-  for (auto& weak : actors)
-    if (auto actor = caf::actor_cast<caf::strong_actor_ptr>(weak))
-      actor->enqueue(nullptr, caf::make_message_id(),
-                     caf::make_message(caf::exit_msg{actor->address(), caf::exit_reason::kill}),
-                     nullptr);
-  // Those that the program made by CAF's own means are given a moment.
-  auto& registry = host_->system().registry();
-  const auto until = clock::now() + farewell;
-  while (registry.running() > 0 && clock::now() < until) {
-    completion nothing;
-    engine_->wait(nothing, clock::now() + std::chrono::milliseconds(1));
-  }
-  if (auto left = registry.running(); left > 0) {
-    log().warn("{}: {} actors did not end at the shutdown", self().name, left);
-    host_->system().await_actors_before_shutdown(false);
-  }
+void node_core::leave(std::chrono::milliseconds limit) {
+  check_open();
+  if (engine_->runs_here())
+    throw deadlock_error("leave was called inside of a handler, which it would wait for");
+  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
+  // What this node has asked others for comes first, and what it has sent.
+  const auto busy = [&] {
+    gate::pass pass(life_.uses());
+    return pass && is_open() &&
+           !(engine_->quiet() && !agent_->waits_for_answers() && net_->delivered());
+  };
+  completion nothing;
+  while (busy() && clock::now() < deadline)
+    engine_->wait(nothing, std::min(deadline, clock::now() + std::chrono::milliseconds(1)));
+  check_open();
+  const bool answered = members_->leave(deadline);
+  shutdown(false, {});
+  if (answered) return;
+  fault why;
+  why.code = errc::rpc_timeout;
+  why.node = self().name;
+  why.limit = limit;
+  why.text = "the job did not let " + self().name + " go within the limit";
+  throw rpc_timeout(std::move(why));
 }
 
 node_core::~node_core() {

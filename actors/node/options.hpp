@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,43 +9,12 @@
 #include <vector>
 
 #include "troupe/actors/cluster/device_map.hpp"
-#include "troupe/transport/loopback/loopback.hpp"
+#include "troupe/actors/membership/job_rules.hpp"
+#include "troupe/actors/messaging/window.hpp"
+#include "troupe/transport/transport_options.hpp"
+#include "troupe/actors/remote/lost_gradient.hpp"
 
 namespace troupe {
-
-/// What carries messages between nodes.
-enum class backend : std::uint8_t {
-  automatic,      ///< UCX: shared memory on one host, the best network between hosts
-  shared_memory,  ///< UCX, one host only
-  tcp,            ///< UCX over TCP, also on one host; needs `trusted_network`
-};
-
-/// How much a node may have under way to another one before that has taken it up. 0: no limit.
-struct flow_window {
-  std::uint32_t messages = 8192;
-  std::uint64_t bytes = std::uint64_t{64} << 20;
-};
-
-/// What a sender does when the receiver's window is full.
-enum class when_full : std::uint8_t {
-  wait,  ///< until there is room, or the call's limit has passed
-  fail,  ///< the call ends with overloaded_error
-};
-
-/// What becomes of the job when its leader, rank 0 at first, is lost.
-enum class leader_loss : std::uint8_t {
-  end,    ///< it ends, with peer_lost on every node
-  elect,  ///< the others choose another, if they are enough to be sure that they are the job
-};
-
-/// What becomes of a tensor that requires a gradient and crosses between nodes unrecorded while a
-/// distributed autograd context is open on the node: with a message that nobody answers, or from
-/// a thread that is in none of the contexts. Threads with grad mode off, and those that have said
-/// `autograd::within(0)`, mean it.
-enum class lost_gradient : std::uint8_t {
-  warn,  ///< one line of the log for each message type and function
-  fail,  ///< what would have carried it ends with invalid_argument
-};
 
 /// What a graceful shutdown does about rrefs of other nodes' values that the program still has
 /// then.
@@ -65,6 +35,10 @@ struct rpc_options {
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes
+  /// A transport that the program has registered (<troupe/transport.hpp>) in place of UCX, the same on
+  /// all nodes; empty: `transport` says.
+  std::string transport_name{};
+  transport::transport_options transport_options{};  ///< for that one's factory
   /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
   /// and on its hosts the ports of other users. UCX's own protocol, which nodes of several hosts
   /// speak, lets whoever connects to a node write anywhere in it; without this, or

@@ -8,21 +8,12 @@ namespace troupe {
 
 namespace {
 
-enum class note : std::uint8_t { report, verdict, goodbye };
+enum class message : std::uint8_t { report, verdict, leave };
 
 // Sends to rank `to`; a lost peer needs nothing.
 template <class... Ts>
 void post(outbox& out, peer_table& peers, transport::rank_t to, const Ts&... xs) noexcept {
-  auto* there = peers.find(to);
-  if (!there) return;
-  try {
-    message_builder text(nullptr);
-    (text.body().put(xs), ...);
-    envelope_header header;
-    header.target = shutdown_channel;
-    out.send(*there, 0, header, &text);
-  } catch (const error&) {
-  }
+  if (auto* there = peers.find(to)) out.try_send_control(*there, shutdown_channel, xs...);
 }
 
 }  // namespace
@@ -46,7 +37,7 @@ void termination_detection::wait(const std::function<report()>& look, clock::tim
     if (is_leader())
       take_report(out_.self().rank, round, now);
     else
-      post(out_, peers_, leader_, note::report, round, now.epoch, now.sent, now.received, now.idle);
+      post(out_, peers_, leader_, message::report, round, now.epoch, now.sent, now.received, now.idle);
     if (!engine_.wait(*verdict, deadline)) {
       fault f;
       f.code = errc::rpc_timeout;
@@ -74,7 +65,7 @@ bool termination_detection::have_all_left() const {
 
 void termination_detection::leave(clock::time_point deadline) {
   if (!is_leader()) {
-    post(out_, peers_, leader_, note::goodbye);
+    post(out_, peers_, leader_, message::leave);
     return;
   }
   auto left = all_left_;
@@ -87,20 +78,20 @@ void termination_detection::leave(clock::time_point deadline) {
 }
 
 void termination_detection::deliver(decoder& in, transport::rank_t from) {
-  switch (in.get<note>()) {
-    case note::report: {
+  switch (in.get<message>()) {
+    case message::report: {
       auto round = in.get<std::uint64_t>();
       report what{in.get<std::uint32_t>(), in.get<std::uint64_t>(), in.get<std::uint64_t>(),
                   in.get<bool>()};
       take_report(from, round, what);
       return;
     }
-    case note::verdict: {
+    case message::verdict: {
       auto round = in.get<std::uint64_t>();
       take_verdict(round, in.get<bool>());
       return;
     }
-    case note::goodbye: {
+    case message::leave: {
       has_left(from);
       return;
     }
@@ -157,7 +148,7 @@ void termination_detection::judge() {
     if (rank == out_.self().rank)
       take_verdict(r.round, quiet);
     else
-      post(out_, peers_, rank, note::verdict, r.round, quiet);
+      post(out_, peers_, rank, message::verdict, r.round, quiet);
   }
 }
 

@@ -16,7 +16,7 @@ namespace troupe {
 /// sent and taken in, and whether it is idle. When all are idle, and all that was sent has been
 /// taken in, twice in a row with the same numbers, nothing can happen any more (Mattern's
 /// four-counter method: "Algorithms for distributed termination detection", 1987, section 4). The
-/// leader then tells all, and leaves when all have said goodbye. Lost nodes are left out.
+/// leader then notifies all, and leaves when all have left. Lost nodes are left out.
 /// Thread-safe.
 class termination_detection {
 public:
@@ -31,7 +31,7 @@ public:
     friend bool operator==(const report&, const report&) = default;
   };
 
-  /// Blocks until the job is quiet. `look` tells of this node. Throws rpc_timeout naming the ranks
+  /// Blocks until the job is quiet. `look` reports of this node. Throws rpc_timeout naming the ranks
   /// that are not there or not idle, and peer_lost when the leader is gone.
   void wait(const std::function<report()>& look, clock::time_point deadline);
 

@@ -4,10 +4,10 @@
 #include <functional>
 #include <iterator>
 
-#include "troupe/actors/operators/value.hpp"
-#include "troupe/actors/messaging/rref_id.hpp"
-#include "troupe/actors/messaging/call_options.hpp"
 #include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/messaging/rref_id.hpp"
+#include "troupe/actors/operators/value.hpp"
 
 namespace troupe {
 
@@ -18,7 +18,7 @@ class task;
 
 namespace detail {
 
-/// The types of values that an rref may lend to an operator. Their places travel: append, never
+/// The types of values that an rref may lend to an operator. Their places are sent: append, never
 /// reorder.
 using lent_to_operators =
     std::tuple<at::Tensor, op_result, bool, std::int32_t, std::int64_t, float, double,
@@ -32,15 +32,15 @@ constexpr std::uint8_t place_among(std::type_identity<std::tuple<Ts...>>) {
                                    std::begin(same));
 }
 
-/// The place of T there; behind the last, if it is none of them.
+/// The place of T among them; one past the last if it is none.
 template <class T>
 inline constexpr std::uint8_t lent_place = place_among<T>(std::type_identity<lent_to_operators>());
 
 template <class T>
 concept lent_to_operator = lent_place<T> < std::tuple_size_v<lent_to_operators>;
 
-/// An argument of a call that travels as a loan: its place, those with a name last, and whose value
-/// of which type it is.
+/// An argument that is sent as a loan: its place (those with a name last), the place of its type in
+/// `lent_to_operators`, and the value.
 struct op_loan {
   std::uint32_t place = 0;
   std::uint8_t type = 0;
@@ -56,7 +56,7 @@ public:
   template <class T>
   requires std::is_constructible_v<op_value, const T&> op_argument(const T& x) : value_(x) {}
 
-  /// The value is the callee's to fetch.
+  /// The callee fetches the value.
   template <class T>
   requires lent_to_operator<T> op_argument(const rref<T>& x)
       : lends_(lending{lent_place<T>, x.core()}) {}
@@ -75,13 +75,13 @@ public:
     std::shared_ptr<rref_core> from;
   };
 
-  /// nullptr: it is there.
+  /// nullptr: the value is there.
   const std::shared_ptr<future_core>& awaited() const noexcept { return awaited_; }
 
-  /// The same when nothing is awaited any more. Throws invalid_argument.
+  /// The argument itself, once nothing is awaited. Throws invalid_argument.
   op_argument known() const { return read_ ? read_() : *this; }
 
-  /// None if it is lent, or awaited.
+  /// The value; none if it is lent, or awaited.
   const op_value& value() const noexcept { return value_; }
   const std::optional<lending>& lends() const noexcept { return lends_; }
 
@@ -92,7 +92,7 @@ private:
   std::function<op_argument()> read_;
 };
 
-/// Does `remote<T>` with these arguments call an operator by its name, to keep its result as a T?
+/// Does `remote<T>` with these arguments call an operator by its name, whose result stays as a T?
 template <class T, class... Args>
 inline constexpr bool names_operator = false;
 template <class T, class First, class... Rest>
@@ -102,7 +102,7 @@ inline constexpr bool names_operator<T, First, Rest...> =
 }  // namespace detail
 
 /// An argument of an operator by its name: `node.rpc_sync("ps", "aten::add", a, b, kw("alpha",
-/// 2.0))`. Behind those without one.
+/// 2.0))`. After those without a name.
 struct kw {
   kw(std::string name, detail::op_argument value)
       : name(std::move(name)), value(std::move(value)) {}
@@ -118,7 +118,7 @@ constexpr int op_argument_rank = is_call_option<T>       ? 2
                                  : std::is_same_v<T, kw> ? 1
                                                          : 0;
 
-/// What a call of an operator is made of.
+/// The name and arguments of a call of an operator, as the program gives them.
 struct op_request {
   template <class... Args>
   op_request(std::string_view name, const Args&... args) : name(name) {

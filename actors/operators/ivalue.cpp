@@ -1,8 +1,8 @@
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include "troupe/actors/operators/content_internal.hpp"
 #include "troupe/actors/operators/ivalue_internal.hpp"
+#include "troupe/actors/operators/value_internal.hpp"
 
 namespace troupe::detail {
 

@@ -1,17 +1,16 @@
 #include "troupe/actors/operators/operator_call.hpp"
 
-#include "troupe/actors/rpc/calls.hpp"
-#include "troupe/actors/node/node_core.hpp"
-#include "troupe/actors/operators/content_internal.hpp"
 #include "troupe/actors/operators/overloads_internal.hpp"
+#include "troupe/actors/operators/value_internal.hpp"
+#include "troupe/actors/rpc/calls.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-// All nodes have the same libtorch, so that this one knows its operators; those of a library may be
-// known to the callee alone.
+// All nodes have the same libtorch, so names in aten are checked here; operators of other libraries
+// may be known to the callee only.
 void check_name(const std::string& name, const std::string& callee) {
   try {
     const auto parsed = parse_operator_name(name);
@@ -53,19 +52,19 @@ std::vector<std::shared_ptr<future_core>> awaited_in(const op_request& what) {
 }
 
 // Calls `make` on a thread of the node when all of `awaited` are ready; `fail` with their first
-// error, or what `make` throws.
+// error, or with what `make` throws.
 template <class Make, class Fail>
-void when_known(node_core& node, std::vector<std::shared_ptr<future_core>> awaited, Make make,
+void when_known(rpc_agent& agent, std::vector<std::shared_ptr<future_core>> awaited, Make make,
                 Fail fail) {
-  const auto driver = node.actors().driver();
-  auto call = [awaited, weak = node.weak_from_this(), make = std::move(make),
+  const auto driver = agent.driver();
+  auto call = [awaited, weak = agent.weak_from_this(), make = std::move(make),
                fail = std::move(fail), by_program = !in_handler()] {
     try {
       if (const auto why = first_failure(awaited)) std::rethrow_exception(why);
-      const auto core = weak.lock();
-      if (!core) throw not_initialized("the node has been shut down");
+      const auto here = weak.lock();
+      if (!here) throw not_initialized("the node has been shut down");
       const put_off_call now(by_program);
-      make(*core);
+      make(*here);
     } catch (...) {
       fail(std::current_exception());
     }
@@ -73,25 +72,26 @@ void when_known(node_core& node, std::vector<std::shared_ptr<future_core>> await
   when_all_ready(awaited, [driver, call = std::move(call)] { run_on_thread_of(*driver, call); });
 }
 
-future<op_result> call_now(node_core& node, const destination& to, const op_request& what,
+future<op_result> call_now(rpc_agent& agent, const destination& to, const op_request& what,
                            const call_options& how) {
-  auto& callee = node.find(to);
+  auto& callee = agent.find(to);
   const auto name = std::make_shared<const std::string>(what.name);
-  auto state = std::make_shared<call_state<op_result>>(node, callee, name, how);
+  auto state = std::make_shared<call_state<op_result>>(agent, callee, name, how);
   state->sent_as(
-      node.call(callee, operator_answer::hash(), *name, state, how,
-                [&](encoder& out, handle_scope& handles) { write_request(out, handles, what); }));
+      agent.call(callee, operator_answer::hash(), *name, state, how,
+                 [&](encoder& out, handle_scope& handles) { write_request(out, handles, what); }));
   return future<op_result>(std::move(state));
 }
 
-void create_now(node_core& node, const std::shared_ptr<rref_core>& made, const op_request& what,
+void create_now(rpc_agent& agent, const std::shared_ptr<rref_core>& made, const op_request& what,
                 const call_options& how, std::uint64_t kind) {
   try {
-    node.call(made->owner(), kind, made->maker(), made, how, [&](encoder& out, handle_scope& handles) {
-      out.put(made->id().number);
-      write_request(out, handles, what);
-    });
-  } catch (...) {  // no memory
+    agent.call(made->owner(), kind, made->maker(), made, how,
+               [&](encoder& out, handle_scope& handles) {
+                 out.put(made->id().number);
+                 write_request(out, handles, what);
+               });
+  } catch (...) {  // out of memory
     made->on_fault(describe(std::current_exception(), {}, made->maker()));
     throw;
   }
@@ -99,16 +99,16 @@ void create_now(node_core& node, const std::shared_ptr<rref_core>& made, const o
 
 }  // namespace
 
-future<op_result> call_operator(node_core& node, const destination& to, op_request&& what,
+future<op_result> call_operator(rpc_agent& agent, const destination& to, op_request&& what,
                                 const call_options& how) {
-  check_name(what.name, node.find(to).info.name);
+  check_name(what.name, agent.find(to).info.name);
   auto awaited = awaited_in(what);
-  if (awaited.empty()) return call_now(node, to, what, how);
+  if (awaited.empty()) return call_now(agent, to, what, how);
   auto out = std::make_shared<relayed_state<op_result>>(
-      node.actors().driver(), cancelled_call(node.find(to).info.name, what.name));
+      agent.driver(), cancelled_call(agent.find(to).info.name, what.name));
   when_known(
-      node, std::move(awaited),
-      [out, to, how, what = std::move(what)](node_core& here) {
+      agent, std::move(awaited),
+      [out, to, how, what = std::move(what)](rpc_agent& here) {
         if (out->ready()) return;  // cancelled
         out->take_from(call_now(here, to, what, how).shared());
       },
@@ -116,21 +116,21 @@ future<op_result> call_operator(node_core& node, const destination& to, op_reque
   return future<op_result>(out);
 }
 
-std::shared_ptr<rref_core> create_by_operator(node_core& node, const destination& to,
+std::shared_ptr<rref_core> create_by_operator(rpc_agent& agent, const destination& to,
                                               op_request&& what, const call_options& how,
                                               std::uint64_t kind, const value_type& type) {
-  auto& owner = node.find(to);
+  auto& owner = agent.find(to);
   check_name(what.name, owner.info.name);
   auto awaited = awaited_in(what);
-  auto made = node.actors().rrefs().expect(owner, type, to.site());
+  auto made = agent.rrefs().expect(owner, type, to.site());
   made->made_by(what.name);
   if (awaited.empty()) {
-    create_now(node, made, what, how, kind);
+    create_now(agent, made, what, how, kind);
     return made;
   }
   when_known(
-      node, std::move(awaited),
-      [made, how, kind, what = std::move(what)](node_core& here) {
+      agent, std::move(awaited),
+      [made, how, kind, what = std::move(what)](rpc_agent& here) {
         create_now(here, made, what, how, kind);
       },
       [made](std::exception_ptr why) {

@@ -1,4 +1,4 @@
-// Which operator a call means: by its name, then by its arguments.
+// Chooses the operator that a call means: by its name, then by its arguments.
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::string nearest(const std::string& name, const std::vector<std::string>& nam
 
 std::vector<c10::OperatorHandle> overloads_of(const std::string& base) {
   std::vector<c10::OperatorHandle> found;
-  // A copy: it may grow when somebody loads a library. What the dispatcher lacks is TorchScript's.
+  // A copy: loading a library may add overloads. Those that the dispatcher lacks are TorchScript's.
   const auto all = torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(base));
   for (const auto& one : all)
     if (auto op = c10::Dispatcher::singleton().findSchema(one->schema().operator_name()))
@@ -75,14 +75,14 @@ std::vector<c10::OperatorHandle> overloads_of(const std::string& base) {
 void describe_types(std::ostream& out, const op_arguments& given) {
   int left = 32;
   const char* comma = "";
-  const auto tell = [&](const std::string& name, const op_value& x) {
+  const auto add = [&](const std::string& name, const op_value& x) {
     if (--left < 0) return;
     out << comma << name << (left > 0 ? x.type() : "...");
     comma = ", ";
   };
   out << '(';
-  for (const auto& x : given.positional) tell("", x);
-  for (const auto& [name, x] : given.named) tell(name.substr(0, longest_name) + '=', x);
+  for (const auto& x : given.positional) add("", x);
+  for (const auto& [name, x] : given.named) add(name.substr(0, longest_name) + '=', x);
   out << ')';
 }
 
@@ -96,14 +96,14 @@ struct candidate {
   }
 };
 
-// Why arguments do not fit a schema; told only to those who ask.
+// Collects why arguments do not fit a schema; builds the text only if there is a place for it.
 class misfit {
 public:
   explicit misfit(std::string* why) : why_(why) {}
 
-  template <class Words>
-  std::nullopt_t operator()(const Words& words) const {
-    if (why_) *why_ = words();
+  template <class Text>
+  std::nullopt_t operator()(const Text& text) const {
+    if (why_) *why_ = text();
     return std::nullopt;
   }
 
@@ -116,7 +116,7 @@ std::string in_words(const c10::Argument& parameter) {
   return in_quotes(parameter.name()) + " (" + parameter.real_type()->str() + ')';
 }
 
-// Does it write its result into an argument that is not given?
+// Does the operator write its result into an argument that is not given?
 bool lacks_out(const c10::FunctionSchema& schema, const op_arguments& given) {
   return std::any_of(
       schema.arguments().begin(), schema.arguments().end(), [&](const c10::Argument& parameter) {
@@ -157,7 +157,7 @@ std::optional<values_in_order> in_order(const c10::FunctionSchema& schema,
   return values;
 }
 
-// Empty: `why`, if there is one, becomes the reason.
+// Empty: it does not fit; `why` gets the reason, unless it is null.
 std::optional<candidate> fit(const c10::FunctionSchema& schema, const op_arguments& given,
                              std::string* why) {
   const misfit no(why);
@@ -210,7 +210,7 @@ std::string why_none_fits(const c10::OperatorName& name,
 
 }  // namespace
 
-// Parts of no more than letters, digits and "_": "aten", "add" and "Tensor".
+// The parts, "aten", "add" and "Tensor", consist of letters, digits and "_".
 c10::OperatorName parse_operator_name(std::string_view name) {
   const auto is_word = [](std::string_view part) {
     return !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {

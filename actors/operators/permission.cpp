@@ -14,8 +14,8 @@ namespace {
 
 using c10::TypeKind;
 
-// Arguments of operators in aten that take a text: a choice among a few words, a name of a
-// dimension, or a word for an error. Each was looked at; what a later libtorch adds is not here.
+// Arguments of operators in aten that take a string: a choice among a few words, the name of a
+// dimension, or a text for an error. Each was reviewed; what a later libtorch adds is not here.
 constexpr std::string_view harmless_texts[] = {
     "UPLO",          "activation", "algorithm",    "api_name", "approximate", "assert_msg",
     "dim",           "dim0",       "dim1",         "dim2",     "dims",        "driver",
@@ -24,7 +24,7 @@ constexpr std::string_view harmless_texts[] = {
     "pad_mode",      "padding",    "padding_side", "reduce",   "side",        "start_dim",
     "rounding_mode"};
 
-// Nothing that could name a file, a library or another process?
+// Can values of this type name neither a file, nor a library, nor another process?
 bool is_plain(const c10::Type& type) {
   switch (type.kind()) {
     case TypeKind::TensorType:
@@ -94,7 +94,7 @@ std::string operator_permission::refusal(const c10::FunctionSchema& what) const 
       return "";
   std::string why;
   if (space != "aten") {
-    why = "only libtorch's own computations (aten::) may without the program's word";
+    why = "only libtorch's own computations (aten::) may be called by default";
   } else {
     const auto& all = what.arguments();
     const auto suspect =

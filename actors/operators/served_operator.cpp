@@ -3,29 +3,30 @@
 #include <array>
 #include <iterator>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/operators/argument.hpp"
-#include "troupe/actors/operators/content_internal.hpp"
 #include "troupe/actors/operators/ivalue_internal.hpp"
 #include "troupe/actors/operators/overloads_internal.hpp"
+#include "troupe/actors/operators/permission.hpp"
+#include "troupe/actors/operators/value_internal.hpp"
+#include "troupe/actors/rpc/rpc_node.hpp"
 #include "troupe/actors/rref/fetch.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-// What is done with a loan of a value of some type.
+// The functions for loans of values of one type.
 struct lent_type {
-  std::shared_ptr<future_core> (*borrow)(remote_actors& actors, const rref_id& id, bool holds);
+  std::shared_ptr<future_core> (*borrow)(rref_table& table, const rref_id& id, bool holds);
   op_value (*value)(future_core& state);
 };
 
 template <class... Ts>
 constexpr auto lent_types_of(std::type_identity<std::tuple<Ts...>>) {
   return std::array{lent_type{
-      [](remote_actors& actors, const rref_id& id, bool holds) -> std::shared_ptr<future_core> {
-        return borrow<Ts>(actors, loan<Ts>{id}, holds);
+      [](rref_table& table, const rref_id& id, bool holds) -> std::shared_ptr<future_core> {
+        return borrow<Ts>(table, loan<Ts>{id}, holds);
       },
       [](future_core& state) { return op_value(*static_cast<future_state<Ts>&>(state).value()); },
   }...};
@@ -40,21 +41,21 @@ struct read_call {
   std::vector<op_loan> loans;
 };
 
-// Behind the name.
+// What follows the name.
 read_call read_arguments_of_operator(decoder& in) {
   read_call out;
   in.get_into(out.given.positional);
   in.get_into(out.given.named);
   in.get_into(out.loans);
   in.expect_end();
-  // Each is a call of its own, to the value's owner.
+  // Each loan costs a call to the value's owner, so their number is limited.
   if (out.loans.size() > most_loans)
     throw decode_error(std::to_string(out.loans.size()) + " values are lent to an operator");
   std::size_t next = 0;
   for (const auto& one : out.loans) {
     if (one.place < next || one.place >= out.given.positional.size() + out.given.named.size() ||
         one.type >= lent_types.size())
-      throw decode_error("a value is lent for an argument of an operator that there is not");
+      throw decode_error("a value is lent for an argument that the operator does not have");
     next = one.place + std::size_t{1};
   }
   return out;
@@ -70,13 +71,14 @@ op_value& argument_at(op_arguments& given, std::size_t place) {
   std::rethrow_exception(to_exception(std::move(why)));
 }
 
-/// One call, until it has been answered.
+/// A call of an operator, until it has been answered.
 class served_operator {
 public:
   served_operator(reply_token&& reply, const result_keeper* keeper)
       : reply_(std::move(reply)), keeper_(keeper) {}
 
-  // Also where the call cannot be read it is known that its value will not be.
+  // A value is created even if the rest cannot be read: then it fails, and is known to have
+  // arrived.
   void read(decoder& in, handle_scope& handles) {
     std::uint64_t number = 0;
     if (keeper_) number = in.get<std::uint64_t>();
@@ -88,22 +90,22 @@ public:
     } catch (...) {
       unreadable = std::current_exception();
     }
-    if (keeper_) created_ = handles.actors().rrefs().create(number, keeper_->type, handles.other());
+    if (keeper_) created_ = table_of(handles).create(number, keeper_->type, handles.other());
     if (!unreadable) return;
     unread_ = true;
     std::rethrow_exception(unreadable);
   }
 
-  /// Asks for what is lent.
-  const std::vector<std::shared_ptr<future_core>>& borrow_all(remote_actors& actors) {
+  /// Asks for the lent values.
+  const std::vector<std::shared_ptr<future_core>>& borrow_all(rref_table& table) {
     for (const auto& one : what_.loans)
-      lent_.push_back(lent_types[one.type].borrow(actors, one.id, keeper_ != nullptr));
+      lent_.push_back(lent_types[one.type].borrow(table, one.id, keeper_ != nullptr));
     return lent_;
   }
 
   reply_token& reply() noexcept { return reply_; }
 
-  /// `failure`: why it is not to run.
+  /// `failure`: why it cannot run; null: it can.
   void run(const std::exception_ptr& failure) noexcept {
     try {
       if (failure) std::rethrow_exception(failure);
@@ -127,7 +129,7 @@ public:
   }
 
 private:
-  std::string name_;  // to which the reply refers
+  std::string name_;  // first: the reply refers to it
   reply_token reply_;
   const result_keeper* const keeper_;
   bool unread_ = false;
@@ -143,10 +145,10 @@ void serve_operator(decoder& in, handle_scope& handles, reply_token&& reply,
   const auto call = std::make_shared<served_operator>(std::move(reply), keeper);
   try {
     call->read(in, handles);
-    auto lent = call->borrow_all(handles.actors());
+    auto lent = call->borrow_all(table_of(handles));
     if (std::ranges::all_of(lent, [](const auto& one) { return one->ready(); }))
       return call->run(first_failure(lent));
-    const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), lent);
+    const auto given_up = std::make_shared<awaited_values>(handles.owner().driver(), lent);
     call->reply().comes_from(given_up);
     after(std::move(lent), [call, given_up](const std::exception_ptr& failure) {
       const begun_later now(call->reply());
@@ -162,13 +164,14 @@ op_result run_operator(const std::string& name, std::vector<op_value> positional
   try {
     auto call =
         choose_overload(parse_operator_name(name), {std::move(positional), std::move(named)});
-    static const operator_permission nobody_asked;
-    const auto* node = current_node();
-    const auto& permission = node ? node->operators() : nobody_asked;
+    static const operator_permission by_default;
+    const auto* agent = current_agent();
+    const auto& permission = agent ? agent->operators() : by_default;
     if (auto why = permission.refusal(call.op.schema()); !why.empty())
       throw invalid_argument(std::move(why));
     {
-      // The operator's own text: a coroutine that it begins may outlive the call.
+      // The schema's text, not the call's: a coroutine that the operator begins may outlive the
+      // call.
       auto call_context = current_call_context();
       call_context.call.function = call.op.schema().name();
       const call_context_scope now(std::move(call_context));
@@ -196,7 +199,7 @@ std::string name_of_operator(decoder& in, bool creates) {
 
 const bool operator_answer::registered = add_function(function_entry_of<operator_answer>());
 
-// Names them, and reads none: they may be initialised after who asks.
+// Takes their addresses, and reads none: they may be initialised after the caller.
 bool serves_operators() {
   static constexpr const bool* all[] = {&operator_answer::registered,
                                         &operator_creation<op_result>::registered,

@@ -1,26 +1,28 @@
 #pragma once
 
-#include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/operators/value.hpp"
+#include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rref/owner_table.hpp"
 
-// Calls of operators at their callee. What travels is the operator's name, its arguments, and which
-// of them rrefs lend (op_loan); of one whose result stays, the number of that value first.
+// Calls of operators, at the callee. A call has the operator's name, its arguments, and the loans
+// among them (op_loan); if its result stays here, the number of that value comes first.
 namespace troupe::detail {
 
-/// How what an operator returns becomes the value of an rref.
+/// How the result of an operator becomes the value of an rref.
 struct result_keeper {
   value_type type;
-  /// Throws invalid_argument when it has returned something else.
+  /// Throws invalid_argument when the result is of another type.
   void (*keep)(future_core& cell, op_result&& result);
 };
 
-/// Finds the operator that the call means, by its name and arguments, and runs it, once the values
-/// that rrefs lend are there. `keeper`: its result stays; nullptr: it is the answer.
-void serve_operator(decoder& in, handle_scope& handles, reply_token&& reply, const result_keeper* keeper);
+/// Reads a call, waits for the lent values, and runs the operator that fits its name and arguments.
+/// `keeper`: for a result that stays; nullptr: the result is the answer.
+void serve_operator(decoder& in, handle_scope& handles, reply_token&& reply,
+                    const result_keeper* keeper);
 
-/// Finds the operator, by its name and arguments, and runs it. Throws what it throws as an error
-/// with its name.
+/// Runs the operator that fits the name and arguments, if the node of the calling thread permits
+/// it. Throws what the operator throws as an error with its name; invalid_argument,
+/// unknown_function.
 op_result run_operator(const std::string& name, std::vector<op_value> positional,
                        std::vector<std::pair<std::string, op_value>> named);
 
@@ -30,7 +32,7 @@ void skip_operator(decoder& in, bool creates);
 /// The name in the call, as far as an error shows it.
 std::string name_of_operator(decoder& in, bool creates);
 
-/// The entry for calls whose answer is what the operator returns.
+/// The entry for calls whose result is the answer.
 struct operator_answer {
   static constexpr std::string_view name = "an operator";
   using structure = detail::structure<op_result>;
@@ -45,7 +47,7 @@ struct operator_answer {
   static std::string called(decoder& in) { return name_of_operator(in, false); }
 };
 
-/// The entry for those whose result stays, as a T.
+/// The entry for calls whose result stays, as a T.
 template <class T>
 struct operator_creation {
   static constexpr std::string_view name = "the creation of a value by an operator";
@@ -53,7 +55,7 @@ struct operator_creation {
   static std::uint64_t hash() { return kept_identity<operator_creation>(); }
   static std::uint64_t name_hash() { return type_hash<operator_creation>(); }
 
-  /// Named wherever such a call is made, so that every program that has it has the entry.
+  /// Named wherever such a call is made, so that every program with the call has the entry.
   static const bool registered;
 
   static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
@@ -77,8 +79,8 @@ template <class T>
 const bool operator_creation<T>::registered =
     add_function(function_entry_of<operator_creation<T>>());
 
-/// Every program with nodes runs operators for others, and keeps their results as tensors, numbers
-/// and lists of tensors. True.
+/// Keeps the entries of operators in the program, with results as tensors, numbers and lists of
+/// tensors: every program with nodes serves them. True.
 bool serves_operators();
 
 }  // namespace troupe::detail

@@ -2,7 +2,7 @@
 
 #include <caf/error.hpp>
 
-#include "troupe/actors/operators/content_internal.hpp"
+#include "troupe/actors/operators/value_internal.hpp"
 #include "troupe/messages/codec/archive.hpp"
 
 namespace troupe {
@@ -37,7 +37,7 @@ struct name_of_type {
   const char* operator()(const device_id&) const { return "Device"; }
 };
 
-// libtorch indexes tables by these.
+// libtorch indexes tables by these, without a check.
 template <class Enum>
 void check_enum(const op_content::variant& value, Enum end, const char* what) {
   const auto* x = std::get_if<Enum>(&value);

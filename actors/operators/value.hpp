@@ -43,7 +43,7 @@ struct op_content;
 template <class T, class... Ts>
 concept one_of = (std::is_same_v<T, Ts> || ...);
 
-// What an op_value is asked for as it is; other types are made of these.
+// The types that an op_value is read as directly; others are made from these.
 template <class T>
 concept op_readable =
     one_of<T, at::Tensor, bool, std::int64_t, double, std::complex<double>, c10::Scalar,
@@ -56,7 +56,7 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 
-/// May an rref keep what an operator has returned as a T? No text: of that `remote` makes a value.
+/// May an rref keep the result of an operator as a T? Not as a text: `remote` constructs that.
 template <class T>
 inline constexpr bool is_kept_result =
     std::is_arithmetic_v<T> ||
@@ -70,8 +70,9 @@ inline constexpr bool is_kept_result<std::tuple<Ts...>> = (is_kept_result<Ts> &&
 
 }  // namespace detail
 
-/// An argument or a result of an operator: a tensor, a number, a text, a dtype, a layout, a memory
-/// format, a device, a list of some of these, or none. Copies share what they hold. Sendable.
+/// An argument or a result of an operator: a tensor, a number, a string, a dtype, a layout, a
+/// memory format, a device, a list of some of these, or none. Copies share what they hold.
+/// Sendable.
 class op_value {
 public:
   op_value() noexcept = default;  ///< none
@@ -89,7 +90,7 @@ public:
   op_value(const std::complex<double>& x);
   op_value(const op_result& x);  ///< throws invalid_argument unless it is one value
 
-  /// A number. Throws invalid_argument for one that an std::int64_t does not hold.
+  /// A number. Throws invalid_argument for an integer that does not fit into std::int64_t.
   template <class T>
   requires std::is_arithmetic_v<T> op_value(T x) {
     if constexpr (std::is_same_v<T, bool>)
@@ -168,11 +169,11 @@ private:
   std::shared_ptr<const detail::op_content> content_;
 };
 
-/// What an operator has returned: its results in order. Sendable.
+/// The results of an operator, in order. Sendable.
 class op_result {
 public:
   op_result() = default;
-  /// `name`: of the operator, for errors; empty: nobody knows.
+  /// `name`: of the operator, for errors; may be empty.
   explicit op_result(std::vector<op_value> values, std::string name = {}) noexcept
       : values_(std::move(values)), name_(std::move(name)) {}
 
@@ -186,8 +187,7 @@ public:
   }
 
   /// The one result as a T, or all of them as a std::tuple; see op_value::to. Throws
-  /// invalid_argument when there are more or less, or they are of other types, which says what the
-  /// operator has returned.
+  /// invalid_argument, which names the results, when their number or types are others.
   template <class T>
   T to() const {
     if constexpr (requires { std::tuple_size<T>::value; }) {
@@ -233,7 +233,7 @@ private:
 
 namespace detail {
 
-/// What a call of an operator gives: some arguments by their place, others by their name.
+/// The arguments of an operator: some by their place, others by their name.
 struct op_arguments {
   std::vector<op_value> positional;
   std::vector<std::pair<std::string, op_value>> named;

@@ -1,10 +1,8 @@
 #include "troupe/actors/profiling/call_profile.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/node/node_core.hpp"
-#include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe::detail {
@@ -16,9 +14,17 @@ std::string range_name(std::string_view what, std::string_view function, std::st
   return name.append(" -> ").append(callee).append(")");
 }
 
+std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept {
+  if (request == 0) return -1;  // libtorch's for none
+  constexpr std::uint64_t low = 0xffffff;
+  const auto place = request & low, generation = request >> 32 & low;
+  return static_cast<std::int64_t>((std::uint64_t{caller} & 0x7fff) << 48 | generation << 24 |
+                                   place);
+}
+
 namespace {
 
-// Both profiles get what one of them wants.
+// Events are recorded with all that either profile wants; each gets only what it wants itself.
 std::vector<profile_event> only_wanted(std::vector<profile_event> all,
                                        const profile_options& what) {
   for (auto& one : all) {
@@ -71,18 +77,14 @@ std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
                                         std::move(process));
 }
 
-std::unique_ptr<profiled_message> profiled_message::begin(const caf::mailbox_element& what) noexcept
-    try {
-  const auto* const node = current_node();
-  const auto name = name_of(what);
+std::unique_ptr<profiled_message> profiled_message::begin(std::string_view message,
+                                                          const worker_info& from,
+                                                          const worker_info& self) noexcept try {
   auto process = process_collector();
-  if (!node || !process || name == unknown_message) return nullptr;
-  const auto& self = node->self();
-  const auto* const message_builder = dynamic_cast<const mailbox_message*>(&what);
-  const auto& from = message_builder && message_builder->origin().from ? message_builder->origin().from->info : self;
+  if (!process) return nullptr;  // it has just ended
   const auto wanted = process->what;
   return std::make_unique<profiled_message>(
-      std::make_shared<call_profile>(self, range_name("actor", name, from.name, self.name), -1,
+      std::make_shared<call_profile>(self, range_name("actor", message, from.name, self.name), -1,
                                      wanted, std::nullopt, std::move(process)));
 } catch (const std::exception& e) {
   log().warn("a message is missing in the profile of this process: {}", e.what());

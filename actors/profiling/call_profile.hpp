@@ -1,22 +1,26 @@
 #pragma once
 
-#include <caf/mailbox_element.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "troupe/actors/cluster/worker_info.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
 #include "troupe/actors/profiling/process_profile.hpp"
-#include "troupe/actors/cluster/worker_info.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe::detail {
 
 /// "rpc_sync#f(a -> b)".
 std::string range_name(std::string_view what, std::string_view function, std::string_view caller,
                        std::string_view callee);
+
+/// The sequence number of both ranges of a call, the caller's and the callee's: libtorch's
+/// profilers match them by it. -1 if the call wants no answer.
+std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept;
 
 /// What the callee records of one call, or message to an actor: for its caller's profile, for the
 /// server-wide one, or for both. Made on the thread where the call begins, closed on the one that
@@ -29,11 +33,11 @@ public:
 
   const std::shared_ptr<event_collector>& events() const noexcept { return events_; }
 
-  /// Does the caller want to know?
+  /// Does the caller want a profile?
   bool has_caller() const noexcept { return callers_.has_value(); }
 
-  /// The call is answered: what the server-wide profile wants has it. Returns what the caller gets,
-  /// which has the call itself as its first event. Empty the second time.
+  /// The call is answered: passes on what the server-wide profile wants. Returns what the caller
+  /// gets; its first event is the call itself. Empty the second time.
   std::vector<profile_event> close();
 
 private:
@@ -47,7 +51,7 @@ private:
   bool closed_ = false;
 };
 
-/// Of a call that has come; null: nobody profiles it. Hot path: a relaxed load.
+/// The profile of a call that has arrived; null: it is not profiled. Hot path: a relaxed load.
 std::shared_ptr<call_profile> begin_call_profile(const envelope_header& header,
                                                  const worker_info& self, const worker_info& caller,
                                                  std::string_view function);
@@ -59,11 +63,14 @@ inline std::shared_ptr<call_profile> profile_of_call(const envelope_header& head
   return begin_call_profile(header, self, caller, function);
 }
 
-/// While it lives, the thread handles a message of its actor, which the server-wide profile sees.
+/// While it lives, the thread handles a message to its actor, which the server-wide profile
+/// records.
 class profiled_message {
 public:
-  /// nullptr: it is of no interest. Pre: `what` is not a response.
-  static std::unique_ptr<profiled_message> begin(const caf::mailbox_element& what) noexcept;
+  /// Begins to record the message, of a type of that name, that a node `from` has sent to an actor
+  /// of `self`. nullptr: there is no such profile.
+  static std::unique_ptr<profiled_message> begin(std::string_view message, const worker_info& from,
+                                                 const worker_info& self) noexcept;
   explicit profiled_message(std::shared_ptr<call_profile> of) : of_(of), here_(of->events()) {}
   ~profiled_message();
 

@@ -14,7 +14,7 @@ namespace troupe::detail {
 
 namespace {
 
-// What the calling thread collects.
+// The state of the calling thread.
 struct collected_here {
   event_collector* into = nullptr;
   std::int64_t host_bytes = 0, device_bytes = 0;  // since the thread began
@@ -62,8 +62,8 @@ void range_ends(const at::RecordFunction& range, at::ObserverContext* context) {
   begun.into->add(std::move(event));
 }
 
-// Takes the place of a profiler's state, from which libtorch's allocators know whom to tell. It is
-// a disabled one for all else.
+// Takes the place of a profiler's state, which libtorch's allocators notify. For everything else it
+// is a disabled profiler.
 class memory_meter final : public torch::profiler::impl::ProfilerStateBase {
 public:
   memory_meter()
@@ -79,14 +79,14 @@ public:
   }
 };
 
-// Of the calling thread; and none if something has been put above it since.
+// Only if it is on top of the calling thread's debug info.
 void take_memory_meter_away() noexcept {
   constexpr auto kind = c10::DebugInfoKind::PROFILER_STATE;
   if (!dynamic_cast<memory_meter*>(c10::ThreadLocalDebugInfo::get(kind))) return;
   try {
     c10::ThreadLocalDebugInfo::_pop(kind);
   } catch (const c10::Error&) {
-    // What is above it goes back to it, and it counts for nobody.
+    // Another state lies above it: the meter stays below, and counts for no profile.
   }
 }
 
@@ -127,7 +127,7 @@ std::vector<profile_event> event_collector::close() {
   if (left_out > 0)
     log().warn("a profile has its first {} events and leaves out {}: profile less at a time", most_,
                left_out);
-  // A range before those inside of it, which have ended earlier.
+  // An outer range comes before its inner ones, which have ended, and were added, earlier.
   std::stable_sort(out.begin(), out.end(), [](const profile_event& a, const profile_event& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;
   });
@@ -156,7 +156,7 @@ event_collector* collecting::turn_to(event_collector* into) noexcept {
 
 collecting::collecting(std::shared_ptr<event_collector> into)
     : into_(std::move(into)), thread_(&collected), before_(here()) {
-  // Another profiler that is at work here would take the meter for a state of its own.
+  // Another profiler that is active on this thread would take the meter for its own state.
   if (!before_ && into_->what.memory && !at::hasThreadLocalCallbacks() &&
       !c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE))
     c10::ThreadLocalDebugInfo::_push(c10::DebugInfoKind::PROFILER_STATE,
@@ -180,8 +180,8 @@ collecting::~collecting() {
     if (!before_) take_memory_meter_away();
     return;
   }
-  // The thread has left it, or is another one, which may still look at it, whenever that is: it
-  // leaves it then.
+  // Either the thread has left the collector already; or this is another thread, and the collecting
+  // one may still look at the collector, until it finds it abandoned and leaves.
   if (thread_ == &collected) return;
   into_->kept_ = into_;
   if (into_->abandoned_.exchange(true)) into_->kept_ = nullptr;

@@ -19,11 +19,11 @@ std::int64_t profile_time() noexcept;
 /// How many events a profile keeps: some hundred bytes each.
 inline constexpr std::size_t most_events = std::size_t{1} << 20;
 
-/// Where the events of a profile gather: the first of them, for there is no end to what a thread
-/// does. Thread-safe. Owned by shared pointers: ranges that have begun hold it until they end.
+/// Collects the events of a profile, up to a limit. Thread-safe. Owned by shared pointers: ranges
+/// that have begun hold it until they end.
 class event_collector : public std::enable_shared_from_this<event_collector> {
 public:
-  /// `asks_callees`: of calls that are made meanwhile, their callees shall record as well.
+  /// `asks_callees`: the callees of calls that are made meanwhile record too.
   event_collector(std::uint32_t node, const profile_options& what, bool asks_callees = true,
                   std::size_t most = most_events)
       : node(node), what(what), asks_callees(asks_callees), most_(most) {}
@@ -31,14 +31,14 @@ public:
   void add(profile_event&& one);
   void add(const std::vector<profile_event>& many);
 
-  /// What there is, by start; what comes later is dropped. Logs how much was too much.
+  /// Returns the events by start; later ones are dropped. Logs how many were over the limit.
   std::vector<profile_event> close();
 
-  const std::uint32_t node;  ///< whose threads it collects from
+  const std::uint32_t node;  ///< the rank of the node from whose threads it collects
   const profile_options what;
   const bool asks_callees;
 
-  /// Nothing is to be collected here any more.
+  /// Has collecting ended?
   bool abandoned() const noexcept { return abandoned_.load(std::memory_order_relaxed); }
 
 private:
@@ -49,16 +49,16 @@ private:
   std::vector<profile_event> events_;
   std::size_t left_out_ = 0;
   bool closed_ = false;
-  // Its thread has left it, or who had it collect has gone elsewhere: the second of them lets go of
-  // what the thread may still look at.
+  // Set when the collecting thread leaves, or when `collecting` ends on another thread, whichever
+  // is first. The second of them releases `kept_`, which the thread may look at until then.
   std::atomic<bool> abandoned_{false};
   std::shared_ptr<event_collector> kept_;
 };
 
-/// While it lives, ranges that libtorch records on the calling thread go to a collector. Nested, to
-/// the innermost one; memory is counted where no other profiler has the thread. It ends early when
-/// the thread turns to another handler (`leave`), as it does where a coroutine waits, and may go on
-/// any thread.
+/// While it lives, ranges that libtorch records on the calling thread go to a collector; if nested,
+/// to the innermost one. Memory is counted unless another profiler is active on the thread. It ends
+/// early when the thread turns to another handler (`leave`), as it does where a coroutine waits,
+/// and may be destroyed on any thread.
 class collecting {
 public:
   explicit collecting(std::shared_ptr<event_collector> into);
@@ -66,14 +66,14 @@ public:
   collecting(const collecting&) = delete;
   collecting& operator=(const collecting&) = delete;
 
-  /// The calling thread's; nullptr: none.
+  /// The calling thread's collector; nullptr: none.
   static event_collector* here() noexcept;
 
-  /// The calling thread begins something else, and collects nothing. Hot path: a load.
+  /// The calling thread turns to something else, and collects nothing. Hot path: a load.
   static void leave() noexcept;
 
-  /// The calling thread collects there from now on, though it has not begun to; nullptr: nowhere.
-  /// Returns what it did before.
+  /// Switches the calling thread to another collector, or with nullptr to none, without beginning
+  /// or ending anything. Returns the one before.
   static event_collector* turn_to(event_collector* into) noexcept;
 
 private:

@@ -44,8 +44,8 @@ std::optional<profile_options> legacy_profiler_here() {
   return profile_options{config.report_input_shapes, config.profile_memory};
 }
 
-// Who reads the list adds what is allocated to all ranges that are open then: each range tells of
-// its own only.
+// The reader of the list adds an allocation to all ranges that are open at its time: so each range
+// reports only what its inner ranges do not.
 void add_to_legacy_profiler(const std::vector<profile_event>& events) {
   static std::atomic<std::uint64_t> last_handle{0};
   std::vector<timed_event> list;

@@ -15,7 +15,7 @@ struct process_slot {
   std::shared_ptr<detail::event_collector> events;
 };
 
-// Never destroyed: handlers may run while the process ends.
+// Never destroyed: handlers may still run while the process exits.
 process_slot& slot_of_process() {
   static auto& one = *new process_slot;
   return one;

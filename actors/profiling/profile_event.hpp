@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe {
 

@@ -1,26 +1,53 @@
 #pragma once
 
+#include <atomic>
 #include <caf/actor_proxy.hpp>
 #include <memory>
 
-#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/deadlock/requester.hpp"
+#include "troupe/actors/remote/context_interceptor.hpp"
 
 namespace troupe {
 
-/// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
-class remote_actor final : public caf::actor_proxy {
-public:
-  remote_actor(caf::actor_config& config, std::shared_ptr<remote_actors> owner, peer& home);
-  ~remote_actor() override;
+class actor_proxy;
 
-  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) override;
+/// What proxies need of the node that they are on: `remote_actors`. They may outlive the node itself.
+class proxy_owner {
+public:
+  /// Sends `what` to the actor that `target` stands for.
+  virtual void forward(actor_proxy& target, caf::mailbox_element_ptr what) = 0;
+  /// Has the actor's node say when it ends.
+  virtual void watch(actor_proxy& target) = 0;
+  /// The proxy is being destroyed.
+  virtual void gone(actor_proxy& proxy) = 0;
+
+  /// Answers the request of an actor `order` of `to`.
+  virtual void reply(peer& to, std::uint64_t order, std::uint64_t request,
+                     const detail::message_tag& asked, const caf::message& answer) noexcept = 0;
+  /// The request was dropped without an answer.
+  virtual void reply_dropped(peer& to, std::uint64_t order, std::uint64_t request) noexcept = 0;
+  /// What stands here for the actor `id` of `owner`. `granted`: `owner` counts the handle already.
+  virtual caf::strong_actor_ptr proxy_of(peer& owner, caf::actor_id id, bool granted) = 0;
+
+protected:
+  ~proxy_owner() = default;
+};
+
+/// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
+class actor_proxy final : public caf::actor_proxy {
+public:
+  actor_proxy(caf::actor_config& config, std::shared_ptr<proxy_owner> owner, peer& home);
+  ~actor_proxy() override;
+
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override;
   void attach(caf::attachable_ptr what) override;
   bool add_backlink(caf::abstract_actor* other) override;
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.remote_actor"; }
 
   peer& home() const noexcept { return home_; }
-  remote_actors& owner() const noexcept { return *owner_; }
+  proxy_owner& owner() const noexcept { return *owner_; }
   bool ended() const noexcept { return getf(is_terminated_flag); }
 
 private:
@@ -29,35 +56,35 @@ private:
   void watch_once();
   caf::error reason();
 
-  std::shared_ptr<remote_actors> owner_;
+  std::shared_ptr<proxy_owner> owner_;
   peer& home_;
   std::atomic<std::uint32_t> grants_{0};
   std::atomic<bool> watched_{false};
 };
 
 /// The sender of one request from another node, as its receiver sees it: takes the answer, once.
-/// Dropped without one, it tells the asker. Everything else goes to the sender's `remote_actor`.
-class reply_address final : public caf::actor_proxy {
+/// Dropped without one, it tells the asker. Everything else goes to the sender's `actor_proxy`.
+class reply_address final : public caf::actor_proxy, public deadlock::requester {
 public:
   /// `place`: of the request in an autograd context, to which the answer belongs as well.
-  reply_address(caf::actor_config& config, std::shared_ptr<remote_actors> owner, peer& asker,
+  reply_address(caf::actor_config& config, std::shared_ptr<proxy_owner> owner, peer& asker,
                 std::uint64_t request, const detail::message_tag& place);
   ~reply_address() override;
 
-  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit* host) override;
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override;
   void attach(caf::attachable_ptr what) override;
   bool add_backlink(caf::abstract_actor* other) override;
   void kill_proxy(caf::execution_unit* host, caf::error reason) override;
   const char* name() const override { return "troupe.reply_address"; }
 
-  /// The node that asks, in the life in which it does, and its number for the request.
-  const peer& asking_node() const noexcept { return from_; }
-  std::uint64_t request() const noexcept { return request_; }
+  detail::question question_at(const incarnation& here) const noexcept override {
+    return {incarnation_of(from_), here, request_, 0};
+  }
 
 private:
   caf::strong_actor_ptr asker();
 
-  std::shared_ptr<remote_actors> owner_;
+  std::shared_ptr<proxy_owner> owner_;
   peer& from_;
   const std::uint64_t request_;
   const detail::message_tag place_;

@@ -174,7 +174,7 @@ private:
 // ---- The system
 // -------------------------------------------------------------------------------------
 
-struct caf_host::config : caf::actor_system_config {
+struct actor_system_host::config : caf::actor_system_config {
   config(std::shared_ptr<engine> engine_of_node, node_clock& clock, const node_identity& self)
       : driver(std::move(engine_of_node)) {
     module_factories.push_back([this, &clock](caf::actor_system& system) {
@@ -210,16 +210,16 @@ living& hosts() {
 }  // namespace
 
 // In the order in which they are made.
-struct caf_host::parts {
+struct actor_system_host::parts {
   std::unique_ptr<node_clock> clock;
   std::unique_ptr<config> settings;
   std::unique_ptr<caf::actor_system> system;
 };
 
-caf::actor_system& caf_host::system() noexcept { return *parts_->system; }
-node_clock& caf_host::clock() noexcept { return *parts_->clock; }
+caf::actor_system& actor_system_host::system() noexcept { return *parts_->system; }
+node_clock& actor_system_host::clock() noexcept { return *parts_->clock; }
 
-caf_host::caf_host(std::shared_ptr<remote_actors> actors, const node_identity& self)
+actor_system_host::actor_system_host(std::shared_ptr<remote_actors> actors, const node_identity& self)
     : parts_(std::make_shared<parts>()) {
   parts_->clock = std::make_unique<node_clock>(*actors->driver());
   parts_->settings = std::make_unique<config>(actors->driver(), *parts_->clock, self);
@@ -231,11 +231,11 @@ caf_host::caf_host(std::shared_ptr<remote_actors> actors, const node_identity& s
   let_go_of_logger();
 }
 
-void caf_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullptr); }
+void actor_system_host::let_go_of_logger() { caf::logger::set_current_actor_system(nullptr); }
 
 // The last thing that a system's end waits for is its logger, which stays with each thread that has
 // used the system by CAF's own means for as long as the thread lives. That may be for ever.
-caf_host::~caf_host() {
+actor_system_host::~actor_system_host() {
   {
     std::lock_guard guard(hosts().mutex);
     hosts().actors.erase(parts_->system.get());
@@ -268,21 +268,21 @@ caf_host::~caf_host() {
 }
 
 // Handles outlive their system, so nothing of it is touched before it is known to live.
-std::shared_ptr<remote_actors> caf_host::actors_of(const caf::actor_system* system) {
+std::shared_ptr<remote_actors> actor_system_host::actors_of(const caf::actor_system* system) {
   forked::check();
   if (auto found = find_actors_of(system)) return found;
   throw not_initialized(
       "the actor's node has been shut down, or its CAF system is no node of Troupe");
 }
 
-std::shared_ptr<remote_actors> caf_host::find_actors_of(const caf::actor_system* system) noexcept {
+std::shared_ptr<remote_actors> actor_system_host::find_actors_of(const caf::actor_system* system) noexcept {
   if (forked::from_nodes()) return nullptr;  // another thread may hold the lock for ever
   std::lock_guard guard(hosts().mutex);
   auto place = hosts().actors.find(system);
   return place == hosts().actors.end() ? nullptr : place->second;
 }
 
-caf::node_id caf_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {
+caf::node_id actor_system_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {
   caf::node_id::default_data::host_id_type host{};
   std::memcpy(host.data(), &job, sizeof job);
   std::memcpy(host.data() + sizeof job, &incarnation, sizeof incarnation);

@@ -44,10 +44,10 @@ private:
 
 /// An actor system whose actors run on an engine's threads, and which knows its node from the
 /// start.
-class caf_host {
+class actor_system_host {
 public:
-  caf_host(std::shared_ptr<remote_actors> actors, const node_identity& self);
-  ~caf_host();
+  actor_system_host(std::shared_ptr<remote_actors> actors, const node_identity& self);
+  ~actor_system_host();
 
   caf::actor_system& system() noexcept;
   node_clock& clock() noexcept;

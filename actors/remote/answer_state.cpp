@@ -9,7 +9,7 @@ question_to_peer::question_to_peer(remote_actors& actors, peer& from, std::strin
     : actors_(actors),
       peer_(from),
       name_asked_(asked),
-      watched_(current_context() == 0 && lost_gradients::possible(actors)) {}
+      watched_(current_context() == 0 && lost_gradients::possible(actors.contexts())) {}
 
 bool question_to_peer::name_callee(const future_core& answer, fault& why) const {
   return !answer.ready() && answer.driver()->run_if_open([&] { why.node = peer_.info.name; });
@@ -19,9 +19,9 @@ void question_to_peer::tell_callee(const future_core& answer, std::uint64_t requ
   answer.driver()->run_if_open([&] { actors_.cancel(peer_, request); });
 }
 
-deadlock::question question_to_peer::identity() const noexcept {
+question question_to_peer::identity() const noexcept {
   const auto& self = actors_.out().self();
-  return {{self.rank, self.incarnation}, deadlock::incarnation_of(peer_), request_, actor_};
+  return {{self.rank, self.incarnation}, incarnation_of(peer_), request_, actor_};
 }
 
 void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
@@ -30,8 +30,8 @@ void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
     handle_scope handles(actors_, peer_);
     decoder in(message.body(), message.tensors(), &handles);
     try {
-      (void)receive_tag(actors_, message, in, peer_);
-      if (watched_) actors_.lost().check_answer(actors_, peer_, name_asked_, message);
+      (void)receive_tag(actors_.contexts(), message, in, peer_);
+      if (watched_) actors_.lost().check_answer(actors_.contexts(), peer_, name_asked_, message);
     } catch (const decode_error&) {
       throw;
     } catch (const error&) {

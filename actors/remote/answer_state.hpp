@@ -1,8 +1,8 @@
 #pragma once
 
-#include "troupe/actors/deadlock/wait_messages.hpp"
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/future/future.hpp"
+#include "troupe/actors/future/question.hpp"
 #include "troupe/actors/remote/context_header.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 
@@ -49,7 +49,7 @@ protected:
   void tell_callee(const future_core& answer, std::uint64_t request) const;
 
   void awaited(bool begins) const noexcept { actors_.flow()->awaited(peer_, begins); }
-  deadlock::question identity() const noexcept;
+  question identity() const noexcept;
 
   /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
   void take_apart(future_core& answer, opened_envelope& message,
@@ -83,7 +83,7 @@ public:
 
 protected:
   void awaited_for_long(bool begins) noexcept override { awaited(begins); }
-  deadlock::question asked() const noexcept override { return identity(); }
+  question asked() const noexcept override { return identity(); }
 
   /// Lets `read` take the answer's body apart.
   void take_apart(opened_envelope& answer, function_ref<void(decoder&, handle_scope&)> read) noexcept {

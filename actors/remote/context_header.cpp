@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/remote/node_contexts.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 
 namespace troupe::detail {
@@ -12,10 +12,10 @@ namespace {
 
 interceptor_maker maker = nullptr;
 
-context_interceptor& interceptor_of(remote_actors& actors, std::uint64_t context) {
-  if (auto* found = actors.records()) return *found;
+context_interceptor& interceptor_of(const node_contexts& contexts, std::uint64_t context) {
+  if (auto* found = contexts.records()) return *found;
   throw unknown_context("Could not find autograd context with id: " + std::to_string(context) +
-                        ": the program of " + actors.own_name() +
+                        ": the program of " + contexts.own_name() +
                         " knows no distributed autograd: include <troupe/autograd.hpp> in it");
 }
 
@@ -29,7 +29,7 @@ bool provide_interceptor(interceptor_maker make) noexcept {
 std::unique_ptr<context_interceptor> make_interceptor(node_core& node) { return maker ? maker(node) : nullptr; }
 
 void context_header::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
-  where_ = interceptor_of(actors_, context).begin(context, to_);
+  where_ = interceptor_of(contexts_, context).begin(context, to_);
   if (!of_tensors || !(in_any_mode || at::GradMode::is_enabled())) where_.number = 0;
   text_.body().put(where_.context);
   text_.body().put(where_.number);
@@ -40,13 +40,13 @@ void context_header::record(envelope_header& header) {
   if (where_.number == 0 || text_.tensors().empty()) return;
   auto sent = text_.tensors().requiring_grad();
   if (sent.empty()) return;
-  actors_.records()->record(where_, to_, std::move(sent));
+  contexts_.records()->record(where_, to_, std::move(sent));
   recorded_ = true;
 }
 
-void context_header::forget() noexcept { actors_.records()->forget(where_); }
+void context_header::forget() noexcept { contexts_.records()->forget(where_); }
 
-message_tag receive_tag(remote_actors& actors, opened_envelope& message, decoder& in, peer& from) {
+message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in, peer& from) {
   if (!message.header().recorded) return {};
   message_tag where;
   where.context = in.get<std::uint64_t>();
@@ -55,7 +55,7 @@ message_tag receive_tag(remote_actors& actors, opened_envelope& message, decoder
   std::vector<at::Tensor> received;
   if (auto* tensors = message.tensors(); tensors && where.number != 0)
     received = tensors->requiring_grad();
-  interceptor_of(actors, where.context).receive(where, from, message.header(), received);
+  interceptor_of(contexts, where.context).receive(where, from, message.header(), received);
   return where;
 }
 

@@ -2,12 +2,11 @@
 
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
-#include "troupe/actors/remote/context_interceptor.hpp"
+#include "troupe/actors/remote/node_contexts.hpp"
 
 namespace troupe {
 
 class opened_envelope;
-class remote_actors;
 
 namespace detail {
 
@@ -17,14 +16,14 @@ namespace detail {
 class context_header {
 public:
   /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
-  context_header(remote_actors& actors, std::uint64_t context, peer& to, message_builder& text, bool of_tensors = true)
-      : actors_(actors), to_(to), text_(text) {
+  context_header(const node_contexts& contexts, std::uint64_t context, peer& to, message_builder& text, bool of_tensors = true)
+      : contexts_(contexts), to_(to), text_(text) {
     if (context != 0) begin(context, of_tensors, false);
   }
   /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
   /// could have been, whatever the thread does that brings it.
-  context_header(remote_actors& actors, const message_tag& asked, peer& to, message_builder& text)
-      : actors_(actors), to_(to), text_(text) {
+  context_header(const node_contexts& contexts, const message_tag& asked, peer& to, message_builder& text)
+      : contexts_(contexts), to_(to), text_(text) {
     if (asked.context != 0) begin(asked.context, asked.number != 0, true);
   }
   ~context_header() {
@@ -47,7 +46,7 @@ private:
   void record(envelope_header& header);
   void forget() noexcept;
 
-  remote_actors& actors_;
+  const node_contexts& contexts_;
   peer& to_;
   message_builder& text_;
   message_tag where_;
@@ -56,7 +55,7 @@ private:
 
 /// Takes the place in its context off a message that has come: empty if it has none. Throws
 /// unknown_context, decode_error.
-message_tag receive_tag(remote_actors& actors, opened_envelope& message, decoder& in, peer& from);
+message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in, peer& from);
 
 /// Reads past that place. Throws decode_error.
 void skip_tag(const opened_envelope& message, decoder& in);

@@ -4,9 +4,11 @@
 #include <caf/scheduled_actor.hpp>
 #include <caf/system_messages.hpp>
 
+#include "troupe/actors/remote/handler_run.hpp"
+
 namespace troupe::detail {
 
-bool inline_run::tell(node_core& node, const caf::strong_actor_ptr& actor,
+bool inline_run::tell(remote_node& node, const caf::strong_actor_ptr& actor,
                        caf::mailbox_element_ptr what) {
   struct {
     const caf::strong_actor_ptr& actor;
@@ -30,7 +32,7 @@ void inline_run::run() {
   constexpr std::size_t most_messages = 64;
   auto* job = std::exchange(job_, nullptr);
   if (!job) return;
-  const engine::foreign_run_scope here(*node_.driver());  // until what is left of it is in the queue
+  const foreign_run_scope here(*node_.driver());  // until what is left of it is in the queue
   caf::resumable::resume_result left;
   {
     const kept_thread kept;
@@ -45,7 +47,7 @@ void inline_run::run() {
   if (auto* next = std::exchange(job_, nullptr)) node_.driver()->push(next);
 }
 
-void end_inline(node_core& node, const caf::strong_actor_ptr& actor) {
+void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {
   inline_run::tell(node, actor,
                     caf::make_mailbox_element(
                         nullptr, caf::make_message_id(caf::message_priority::high), {},

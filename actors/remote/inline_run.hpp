@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/remote/remote_node.hpp"
 #include "troupe/actors/remote/request.hpp"
 #include "troupe/actors/scheduler/torch_thread_state.hpp"
 
@@ -15,24 +16,24 @@ namespace troupe::detail {
 class inline_run final : public caf::execution_unit {
 public:
   /// Tells `actor` that, and lets it run until it has no mail. False: the node has ended.
-  static bool tell(node_core& node, const caf::strong_actor_ptr& actor,
+  static bool tell(remote_node& node, const caf::strong_actor_ptr& actor,
                    caf::mailbox_element_ptr what);
 
   /// Takes the first actor that gets work from this thread; others go to the node's threads.
   void exec_later(caf::resumable* job) override;
 
 private:
-  explicit inline_run(node_core& node) : node_(node) {}
+  explicit inline_run(remote_node& node) : node_(node) {}
   void run();
 
-  node_core& node_;
+  remote_node& node_;
   caf::resumable* job_ = nullptr;
 };
 
 /// What `request` does, on the calling thread if possible: then the future is ready. For actors of
 /// the runtime on `node` whose handlers do not wait, and work in no context.
 template <class Handle, class Message>
-auto request_inline(node_core& node, const Handle& receiver, Message&& message) {
+auto request_inline(remote_node& node, const Handle& receiver, Message&& message) {
   using answer = answer_to<Handle, Message>;
   (void)interface_registration<Handle>::done;
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
@@ -50,6 +51,6 @@ auto request_inline(node_core& node, const Handle& receiver, Message&& message) 
 }
 
 /// Ends an actor of `node`, on the calling thread if possible.
-void end_inline(node_core& node, const caf::strong_actor_ptr& actor);
+void end_inline(remote_node& node, const caf::strong_actor_ptr& actor);
 
 }  // namespace troupe::detail

@@ -8,53 +8,55 @@
 
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/remote/context_interceptor.hpp"
-#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/remote/node_contexts.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/tensor/tensor_writer.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe::detail {
 
-bool lost_gradients::possible(const remote_actors& actors) noexcept {
-  const auto* records = actors.records();
+bool lost_gradients::possible(const node_contexts& contexts) noexcept {
+  const auto* records = contexts.records();
   return records && records->takes_part() && !works_apart() && at::GradMode::is_enabled();
 }
 
-void lost_gradients::check_request(remote_actors& actors, const peer& to, std::string_view what,
+void lost_gradients::check_request(const node_contexts& contexts, const peer& to, std::string_view what,
                                    const tensor_writer& tensors) {
-  if (tensors.empty() || !possible(actors) || tensors.requiring_grad().empty()) return;
-  tell(actors, kind::request, to, what);
+  if (tensors.empty() || !possible(contexts) || tensors.requiring_grad().empty()) return;
+  tell(contexts, kind::request, to, what);
 }
 
-bool lost_gradients::check_message(remote_actors& actors, const peer& to, std::string_view what,
+bool lost_gradients::check_message(const node_contexts& contexts, const peer& to, std::string_view what,
                                    const tensor_writer& tensors) {
   if (tensors.empty()) return false;
   if (works_apart() || !at::GradMode::is_enabled()) return true;
-  if (!possible(actors)) return false;
-  if (!tensors.requiring_grad().empty()) tell(actors, kind::message, to, what);
+  if (!possible(contexts)) return false;
+  if (!tensors.requiring_grad().empty()) tell(contexts, kind::message, to, what);
   return true;
 }
 
-void lost_gradients::check_arrival(remote_actors& actors, const peer& from, opened_envelope& message,
+void lost_gradients::check_arrival(const node_contexts& contexts, const peer& from, opened_envelope& message,
                                    const caf::message& content) {
-  const auto* records = actors.records();
+  const auto* records = contexts.records();
   if (message.header().unrecorded || !records || !records->takes_part()) return;
   auto* tensors = message.tensors();
   if (!tensors || tensors->requiring_grad().empty()) return;
   const auto* type = content.empty() ? nullptr : find_type(content.type(0));
-  tell(actors, kind::arrival, from, type ? type->name : "an unknown type");
+  tell(contexts, kind::arrival, from, type ? type->name : "an unknown type");
 }
 
-void lost_gradients::check_answer(remote_actors& actors, const peer& from, std::string_view what,
+void lost_gradients::check_answer(const node_contexts& contexts, const peer& from, std::string_view what,
                                   opened_envelope& answer) {
   auto* tensors = answer.tensors();
   if (answer.header().recorded || !tensors || tensors->requiring_grad().empty()) return;
-  tell(actors, kind::answer, from, what);
+  tell(contexts, kind::answer, from, what);
 }
 
-void lost_gradients::tell(remote_actors& actors, kind which, const peer& other, std::string_view what) {
+void lost_gradients::tell(const node_contexts& contexts, kind which, const peer& other, std::string_view what) {
   fault why;
-  why.node = actors.own_name();
+  why.node = contexts.own_name();
   why.function = what;
   std::string verb = "goes", from = why.node, to = other.info.name, in = "with", advice;
   if (which == kind::answer || which == kind::arrival) {

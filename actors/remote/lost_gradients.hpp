@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/actors/node/options.hpp"
+#include "troupe/actors/remote/lost_gradient.hpp"
 
 namespace at {
 class Tensor;
@@ -16,10 +16,11 @@ namespace troupe {
 
 class opened_envelope;
 class peer;
-class remote_actors;
 class tensor_writer;
 
 namespace detail {
+
+class node_contexts;
 
 /// Looks for tensors that require gradients and cross without being recorded while a distributed
 /// autograd context is open on the node: there a backward pass ends and says nothing. One warning
@@ -30,33 +31,33 @@ public:
 
   /// Would the calling thread's tensors be lost? Only if a context is open on the node, the thread
   /// is not apart from it on purpose, and its grad mode is on.
-  static bool possible(const remote_actors& actors) noexcept;
+  static bool possible(const node_contexts& contexts) noexcept;
 
   /// A call or request that belongs to no context is about to be sent. Throws invalid_argument.
   /// Without tensors it costs a comparison.
-  void check_request(remote_actors& actors, const peer& to, std::string_view what,
+  void check_request(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
   /// The same of a message that nobody answers. Returns whether that is seen to: the loss is told,
   /// there is none, or it is meant; else the receiver has to look, in whose contexts it may be.
-  bool check_message(remote_actors& actors, const peer& to, std::string_view what,
+  bool check_message(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
   /// A message has come that nobody answers, from a node that has not seen to it. Only warns:
   /// nobody would hear of an error.
-  void check_arrival(remote_actors& actors, const peer& from, opened_envelope& message,
+  void check_arrival(const node_contexts& contexts, const peer& from, opened_envelope& message,
                      const caf::message& content);
 
   /// An answer has come that was not recorded, to a request made when that was `possible`. Throws
   /// invalid_argument, decode_error.
-  void check_answer(remote_actors& actors, const peer& from, std::string_view what,
+  void check_answer(const node_contexts& contexts, const peer& from, std::string_view what,
                     opened_envelope& answer);
 
 private:
   enum class kind : std::uint8_t { request, message, answer, arrival };
   static constexpr std::size_t most_told = 1024;
 
-  void tell(remote_actors& actors, kind which, const peer& other, std::string_view what);
+  void tell(const node_contexts& contexts, kind which, const peer& other, std::string_view what);
 
   const bool fails_;
   std::mutex mutex_;

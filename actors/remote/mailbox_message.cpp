@@ -4,6 +4,7 @@
 #include <caf/scheduled_actor.hpp>
 
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/scheduler/node_context.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/scheduler/torch_thread_state.hpp"
 #include "troupe/messages/base/forked.hpp"
@@ -18,14 +19,14 @@ constinit thread_local detail::actor_place place_here;
 
 // Others look into a letter too: who sends it, through a composed actor or to another node, and a
 // blocking actor, on a thread whose errand is its own.
-bool is_at(const mailbox_message& message_builder) noexcept {
-  return place_here.actor && place_here.actor->current_mailbox_element() == &message_builder;
+bool is_at(const mailbox_message& message) noexcept {
+  return place_here.actor && place_here.actor->current_mailbox_element() == &message;
 }
 
-void turn_to(const mailbox_message& message_builder, receipt& taken) {
+void turn_to(const mailbox_message& message, window_credit& taken) {
   if (!forked::from_nodes()) return taken.settle();
   // This process has come to the end of the handler before.
-  if (is_at(message_builder)) forked::end_handler("a handler of an actor");
+  if (is_at(message)) forked::end_handler("a handler of an actor");
 }
 
 void leave_mailbox_message() noexcept {
@@ -48,7 +49,7 @@ void refuse_as_forked(const caf::mailbox_element& what) {
 
 mailbox_message::mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id,
                                forwarding_stack&& stages, caf::message&& content,
-                               std::uint64_t context, receipt&& taken, const message_origin& origin)
+                               std::uint64_t context, window_credit&& taken, const message_origin& origin)
     : caf::mailbox_element(std::move(from), id, std::move(stages)),
       content_(std::move(content)),
       context_(context),
@@ -77,14 +78,14 @@ caf::message mailbox_message::move_content_to_message() {
 }
 
 caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
-                                     caf::message content, std::uint64_t context, receipt&& taken,
+                                     caf::message content, std::uint64_t context, window_credit&& taken,
                                      const message_origin& origin) {
   return caf::mailbox_element_ptr(new mailbox_message(std::move(from), id, {}, std::move(content),
                                                      context, std::move(taken), origin));
 }
 
-std::string_view name_of(const caf::mailbox_element& message_builder) {
-  const auto& content = message_builder.content();
+std::string_view name_of(const caf::mailbox_element& message) {
+  const auto& content = message.content();
   if (content.size() == 0) return "nothing";
   const auto* type = find_type(content.type(0));
   return type ? type->name : unknown_message;
@@ -95,6 +96,20 @@ namespace detail {
 const caf::mailbox_element* message_at_work() noexcept {
   return place_here.actor ? place_here.actor->current_mailbox_element() : nullptr;
 }
+
+namespace {
+
+// nullptr: no node's handler runs here, or the message is not of a known type.
+std::unique_ptr<profiled_message> profile_of_message(const caf::mailbox_element& what) noexcept {
+  const auto* const node = current_node_context();
+  const auto name = name_of(what);
+  if (!node || name == unknown_message) return nullptr;
+  const auto* const message = dynamic_cast<const mailbox_message*>(&what);
+  const auto* const from = message ? message->origin().from : nullptr;
+  return profiled_message::begin(name, from ? from->info : node->self(), node->self());
+}
+
+}  // namespace
 
 // An actor that begins runs its behaviour function before its first message.
 actor_turn::actor_turn(caf::scheduled_actor& actor) noexcept
@@ -114,8 +129,7 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
       collected_nothing_(!collecting::here()) {
   if (!before_.thread_is_clean) clean_thread_state();
   if (!what.mid.is_response()) {
-    if (process_is_profiled.load(std::memory_order_relaxed))
-      profile_ = profiled_message::begin(what);
+    if (process_is_profiled.load(std::memory_order_relaxed)) profile_ = profile_of_message(what);
     return;
   }
   if (const auto context = asked.of(what.mid); context != 0) set_current_call_context({{}, context});

@@ -23,7 +23,7 @@ struct message_origin {
 class mailbox_message final : public caf::mailbox_element {
 public:
   mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
-                 caf::message&& content, std::uint64_t context, receipt&& taken = {},
+                 caf::message&& content, std::uint64_t context, window_credit&& taken = {},
                  const message_origin& origin = {});
   ~mailbox_message() override;
 
@@ -38,19 +38,19 @@ public:
 private:
   caf::message content_;
   const std::uint64_t context_;
-  receipt taken_;
+  window_credit taken_;
   const message_origin origin_;
 };
 
 /// A message of `context` (0: of none).
 caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
                                      caf::message content, std::uint64_t context,
-                                     receipt&& taken = {}, const message_origin& origin = {});
+                                     window_credit&& taken = {}, const message_origin& origin = {});
 
 inline constexpr std::string_view unknown_message = "an unknown type";
 
 /// What stands for a message in errors and the like: its first element's type. Static text.
-std::string_view name_of(const caf::mailbox_element& message_builder);
+std::string_view name_of(const caf::mailbox_element& message);
 
 namespace detail {
 

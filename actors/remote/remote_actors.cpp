@@ -1,10 +1,10 @@
 #include "troupe/actors/remote/remote_actors.hpp"
 
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/deadlock/deadlock_search.hpp"
+#include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
-#include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/actors/remote/reference_protocol.hpp"
 
 namespace troupe {
 
@@ -28,32 +28,28 @@ auto take_out(Table& table, const Match& match) {
 }  // namespace
 
 remote_actors::remote_actors(const node_identity& self, std::shared_ptr<engine> driver,
-                   std::shared_ptr<peer_table> peers, const rpc_options& options)
+                             std::shared_ptr<peer_table> peers,
+                             std::shared_ptr<request_table> requests, const messaging_rules& rules)
     : engine_(std::move(driver)),
       table_(std::move(peers)),
       peers_(*table_),
       flow_(std::make_shared<flow_control>(
-          peers_, *engine_, static_cast<flow_control::sender&>(*this), options.window, self.rank)),
-      senders_wait_(options.overload == when_full::wait),
-      lost_(options.on_lost_gradient),
+          peers_, *engine_, static_cast<flow_control::sender&>(*this), rules.window, self.rank)),
+      senders_wait_(rules.overload == when_full::wait),
+      contexts_(peers_, self.rank),
+      lost_(rules.on_lost_gradient),
       out_(self, *engine_, *flow_),
-      rrefs_(std::make_unique<detail::rref_table>(*this, self)),
-      deadlocks_(std::make_unique<deadlock::search>(
-          peers_, *engine_,
-          [this](transport::rank_t to, const std::function<void(encoder&)>& write) {
-            send_search_message(to, write);
-          },
-          deadlock::incarnation{self.rank, self.incarnation})) {}
+      requests_(std::move(requests)) {}
 
 remote_actors::~remote_actors() = default;
 
-void remote_actors::set_interceptor(std::unique_ptr<detail::context_interceptor> records) {
-  records_ = std::move(records);
+void remote_actors::set_references(std::unique_ptr<detail::reference_protocol> references) {
+  references_ = std::move(references);
 }
 
 void remote_actors::attach(caf::actor_system& system) { system_ = &system; }
 
-remote_actors::key remote_actors::key_of(const remote_actor& proxy) noexcept {
+remote_actors::key remote_actors::key_of(const actor_proxy& proxy) noexcept {
   return {proxy.home().rank(), proxy.home().incarnation, proxy.id()};
 }
 
@@ -75,14 +71,15 @@ std::uint64_t remote_actors::expect(pending_request&& pending) {
   const bool limited = pending.limit.count() > 0;
   if (limited && pending.deadline == never) pending.deadline = deadline_after(pending.limit);
   const auto deadline = pending.deadline;
-  const auto id = requests_.add(std::move(pending));
+  const auto id = requests_->add(std::move(pending));
   if (limited) engine_->set_timer(deadline);
   return id;
 }
 
 void remote_actors::cancel(peer& to, std::uint64_t request) noexcept {
   if (forked::from_nodes()) return;
-  if (requests_.give_up(request, to.rank())) send_control(to, control::cancel, request);
+  if (requests_->give_up(request, to.rank()))
+    out_.try_send_control(to, calls_channel, call_control::cancel, request);
 }
 
 void remote_actors::answer(pending_request&& request, fault&& why, caf::execution_unit* unit) {
@@ -100,7 +97,7 @@ void remote_actors::answer(pending_request&& request, fault&& why, caf::executio
 lost_requests remote_actors::fail_requests(const peer& whom) {
   const auto why = whom.loss();
   lost_requests out;
-  for (auto& request : requests_.take_peer(whom.rank())) {
+  for (auto& request : requests_->take_peer(whom.rank())) {
     ++out.all;
     if (!request.looked_after && !request.late) ++out.of_program;
     auto told = why;
@@ -113,7 +110,7 @@ lost_requests remote_actors::fail_requests(const peer& whom) {
 void remote_actors::fail_others(const fault& why) {
   for (const auto* other : peers_.all()) {
     if (other->rank() == out_.self().rank) continue;
-    for (auto& request : requests_.take_peer(other->rank())) {
+    for (auto& request : requests_->take_peer(other->rank())) {
       auto told = why;
       told.function = request.function;
       answer(std::move(request), std::move(told), nullptr);
@@ -137,32 +134,32 @@ void remote_actors::evict(const peer& whom) {
     });
     pinned = take_out(pins_, [&](const auto& entry) {
       const auto& [holder, proxy] = entry.second;
-      return holder == whom.rank() || &static_cast<remote_actor*>(proxy->get())->home() == &whom;
+      return holder == whom.rank() || &static_cast<actor_proxy*>(proxy->get())->home() == &whom;
     });
   }
-  for (auto& proxy : proxies) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, why);
+  for (auto& proxy : proxies) static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, why);
   for (auto& watchers : orphans) tell(watchers, why, nullptr);
   exports_->release_all(whom.rank());
-  if (records_) records_->evict(whom);
-  rrefs_->evict(whom);
+  if (auto* records = this->records()) records->evict(whom);
+  references_->evict(whom);
 }
 
 void remote_actors::close() {
-  gate_.close();
+  entrance().close();
   flow_->give_up(nullptr);
-  engine_->wait_until_empty(gate_);
+  engine_->wait_until_empty(entrance());
 }
 
 void remote_actors::fail_pending(const fault& why) {
-  for (auto& request : requests_.take_all()) answer(std::move(request), fault(why), nullptr);
+  for (auto& request : requests_->take_all()) answer(std::move(request), fault(why), nullptr);
   decltype(pins_) pins;
   {
     std::lock_guard guard(mutex_);
     pins.swap(pins_);
   }
   exports_->clear();
-  if (records_) records_->close();
-  rrefs_->close(why);
+  if (auto* records = this->records()) records->close();
+  references_->close(why);
 }
 
 }  // namespace troupe

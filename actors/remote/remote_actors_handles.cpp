@@ -36,14 +36,14 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
     return;
   }
   caf::strong_actor_ptr proxy = handle;
-  auto* remote = dynamic_cast<remote_actor*>(handle->get());
+  auto* remote = dynamic_cast<actor_proxy*>(handle->get());
   if (!remote) {
     // The sender of a request: the handle that lasts is another one.
     proxy = nullptr;
     for (auto* owner : peers_.all())
       if (owner->node == handle->node() && handle->id() != 0)
         proxy = proxy_of(*owner, handle->id(), false);
-    remote = proxy ? dynamic_cast<remote_actor*>(proxy->get()) : nullptr;
+    remote = proxy ? dynamic_cast<actor_proxy*>(proxy->get()) : nullptr;
     if (!remote) throw encode_error("this kind of actor handle cannot be sent");
   }
   std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
@@ -118,7 +118,7 @@ caf::strong_actor_ptr remote_actors::ended_here(caf::actor_id id) {
   why.node = own_name();
   why.text = "actor " + std::to_string(id) + " has ended";
   auto proxy = proxy_of(*peers_.find(out_.self().rank), id, false);
-  static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
+  static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, to_caf(why));
   return proxy;
 }
 
@@ -131,19 +131,19 @@ caf::strong_actor_ptr remote_actors::proxy_of(peer& owner, caf::actor_id id, boo
     proxy = caf::actor_cast<caf::strong_actor_ptr>(known);
     if (!proxy) {
       caf::actor_config config;
-      proxy = caf::make_actor<remote_actor, caf::strong_actor_ptr>(id, owner.node, system_, config,
+      proxy = caf::make_actor<actor_proxy, caf::strong_actor_ptr>(id, owner.node, system_, config,
                                                                    shared_from_this(), owner);
       known = caf::actor_cast<caf::weak_actor_ptr>(proxy);
       lost = owner.gone();
     }
-    if (granted) static_cast<remote_actor*>(proxy->get())->grants_.fetch_add(1);
+    if (granted) static_cast<actor_proxy*>(proxy->get())->grants_.fetch_add(1);
   }
-  if (lost) static_cast<remote_actor*>(proxy->get())->kill_proxy(nullptr, to_caf(owner.loss()));
+  if (lost) static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, to_caf(owner.loss()));
   return proxy;
 }
 
 // Those who watch the actor do so without a handle now.
-void remote_actors::gone(remote_actor& proxy) {
+void remote_actors::gone(actor_proxy& proxy) {
   const key name = key_of(proxy);
   const bool watched = proxy.attachables_head_ != nullptr;
   bool lost = false;

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// What nodes' runtimes say to each other about actors and calls.
+/// What nodes tell each other about actors, on the handles_channel. First in the body.
 enum class control : std::uint8_t {
   watch,    // id: tell me when it ends
   down,     // id, reason: it has ended
@@ -16,9 +16,6 @@ enum class control : std::uint8_t {
   claim,    // id, holder, pin: I have a handle of yours from `holder`
   unpin,    // pin: the handle that you passed on has been claimed
   window,   // note, two numbers: of flow_control
-  cancel,   // request: I have given that call up
-  search,   // note, ...: of deadlock::search
-  profile,  // request, events: what was done for that call of yours
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a
@@ -33,24 +30,7 @@ inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
 
 template <class... Ts>
 void remote_actors::send_control(peer& to, const Ts&... xs) noexcept {
-  send_control(to, handles_channel, xs...);
-}
-
-template <class... Ts>
-void remote_actors::send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
-  // The next incarnation of a lost node has actors of the same ids.
-  if (!to.live()) return;
-  gate::pass pass(gate_);
-  if (!pass) return;
-  try {
-    message_builder text(nullptr);
-    (text.body().put(xs), ...);
-    envelope_header header;
-    header.target = channel;
-    out_.send(to, 0, header, &text);
-  } catch (const std::exception&) {
-    // The peer is gone: `peer_lost` settles what this was about.
-  }
+  out_.try_send_control(to, handles_channel, xs...);
 }
 
 }  // namespace troupe

@@ -2,16 +2,11 @@
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 
-#include "troupe/actors/deadlock/deadlock_search.hpp"
-#include "troupe/actors/rpc/function_table.hpp"
-#include "troupe/actors/future/future.hpp"
-#include "troupe/actors/scheduler/work_item.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/profiling/profile_event.hpp"
 #include "troupe/actors/messaging/window_credit.hpp"
 #include "troupe/actors/remote/context_header.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
-#include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/actors/remote/reference_protocol.hpp"
 
 namespace troupe {
 
@@ -24,13 +19,12 @@ std::string meant_by(const pending_request& request, const fault& why) {
   const auto name = name_in_mismatch(why);
   const auto* type = find_type(hash_name(name));
   if (type && type->name == name) return type->structure();
-  const auto* function = find_function(request.target);
-  return function ? function->structure() : std::string();
+  return request.structure_here ? request.structure_here(request.target) : std::string();
 }
 
 }  // namespace
 
-void remote_actors::deliver(opened_envelope& message, peer& from, receipt&& taken,
+void remote_actors::deliver(opened_envelope& message, peer& from, window_credit&& taken,
                        caf::execution_unit* unit) {
   switch (message.header().kind) {
     case envelope_kind::actor_message:
@@ -44,7 +38,7 @@ void remote_actors::deliver(opened_envelope& message, peer& from, receipt&& take
 }
 
 // Hot path of a call through a handle, at the callee.
-void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, receipt&& taken,
+void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, window_credit&& taken,
                                 caf::execution_unit* unit) {
   const auto& header = message.header();
   try {
@@ -53,7 +47,7 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, recei
     detail::message_tag place;
     std::exception_ptr ended;
     try {
-      place = detail::receive_tag(*this, message, in, from);
+      place = detail::receive_tag(contexts_, message, in, from);
     } catch (const unknown_context&) {
       ended = std::current_exception();
     }
@@ -69,7 +63,7 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, recei
       if (header.request != 0) out_.send_fault(from, header.sender, header.request, why);
       return;
     }
-    if (header.request == 0) lost_.check_arrival(*this, from, message, content);
+    if (header.request == 0) lost_.check_arrival(contexts_, from, message, content);
     caf::strong_actor_ptr sender;
     caf::message_id mid;
     if (header.request != 0) {
@@ -96,11 +90,11 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, recei
 // Hot path of the answer.
 void remote_actors::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
   const auto& header = message.header();
-  auto request = requests_.take(header.target, from.rank());
+  auto request = requests_->take(header.target, from.rank());
   if (!request) return;  // late: its call has timed out
   if (header.kind == envelope_kind::failure) {
     if (header.request == unread)
-      for (const auto& one : request.references) rrefs_->take_back(one, from);
+      for (const auto& one : request.references) references_->take_back(one, from);
     fault why;
     try {
       why = message.why();
@@ -119,14 +113,14 @@ void remote_actors::deliver_answer(opened_envelope& message, peer& from, caf::ex
       decoder in(message.body(), message.tensors(), &handles);
       std::exception_ptr ended;
       try {
-        (void)detail::receive_tag(*this, message, in, from);
+        (void)detail::receive_tag(contexts_, message, in, from);
       } catch (const unknown_context&) {
         ended = std::current_exception();
       }
       content = in.get<caf::message>();
       in.expect_end();
       if (ended) std::rethrow_exception(ended);
-      if (request.watched) lost_.check_answer(*this, from, request.function, message);
+      if (request.watched) lost_.check_answer(contexts_, from, request.function, message);
     } catch (...) {
       answer(std::move(request), unreadable(), unit);
       return;
@@ -169,7 +163,7 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from, caf::e
         if (auto left = orphans_.extract(name)) orphans = std::move(left.mapped());
       }
       tell(orphans, reason, unit);
-      if (proxy) static_cast<remote_actor*>(proxy->get())->kill_proxy(unit, std::move(reason));
+      if (proxy) static_cast<actor_proxy*>(proxy->get())->kill_proxy(unit, std::move(reason));
       break;
     }
     case control::release: {
@@ -196,26 +190,6 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from, caf::e
       const auto note = in.get<flow_control::note>();
       const auto first = in.get<std::uint64_t>();
       flow_->deliver(from, note, first, in.get<std::uint64_t>());
-      break;
-    }
-    case control::cancel: {
-      // Not here: what is cancelled may run code of the program's.
-      if (auto call = served_.cancel({&from, in.get<std::uint64_t>()})) {
-        auto* job = make_work_item([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
-        if (!engine_->push_if_open(job)) intrusive_ptr_release(job);
-      }
-      break;
-    }
-    case control::search: {
-      deadlocks_->deliver(from, in);
-      break;
-    }
-    case control::profile: {
-      const auto request = in.get<std::uint64_t>();
-      auto events = in.get<std::vector<profile_event>>();
-      in.expect_end();
-      if (const auto sink = requests_.sink_of(request, from.rank()))
-        sink->on_profile(std::move(events));
       break;
     }
     default: throw decode_error("a control message of unknown kind");

@@ -1,7 +1,6 @@
 // What leaves for actors of other nodes, and the answers of those of this one.
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/profiling/profile_event.hpp"
-#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
 #include "troupe/messages/base/log.hpp"
 
@@ -10,7 +9,7 @@ namespace troupe {
 namespace {
 
 // Of a message, whose sender does not hear it.
-void say_unsent(const remote_actor& target, const fault& why) {
+void say_unsent(const actor_proxy& target, const fault& why) {
   if (why.code != errc::peer_lost && why.code != errc::not_initialized)
     log().error("a message to actor {} on {} was not sent: {}", target.id(),
                 target.home().info.name, why.text);
@@ -20,13 +19,13 @@ void say_unsent(const remote_actor& target, const fault& why) {
 
 // Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
 template <class Write>
-std::uint64_t remote_actors::post(const remote_actor& target, pending_request&& pending,
+std::uint64_t remote_actors::post(const actor_proxy& target, pending_request&& pending,
                              std::string_view message, const Write& write) noexcept {
   peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
   fault why;
-  gate::pass pass(gate_);
+  gate::pass pass(entrance());
   try {
     forked::check();
     if (!pass) throw not_initialized("the node has been shut down");
@@ -34,16 +33,14 @@ std::uint64_t remote_actors::post(const remote_actor& target, pending_request&& 
     header.kind = envelope_kind::actor_message;
     header.urgent = pending.urgent;
     header.target = target.id();
-    handle_scope handles(*this, to);
-    message_builder text(&handles);
     if (asks) pending.context = detail::current_context();
-    detail::context_header context(*this, pending.context, to, text);
-    write(text.body(), header);
-    context.finish(header);
+    detail::outgoing_message out(as_sender(), to, pending.context);
+    write(out.body(), header);
+    out.finish(header);
     if (!asks)
-      header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
-    else if (!context)
-      lost_.check_request(*this, to, message, text.tensors());
+      header.unrecorded = lost_.check_message(contexts_, to, message, out.tensors());
+    else if (!out.in_context())
+      lost_.check_request(contexts_, to, message, out.tensors());
     pending.peer = to.rank();
     // Nobody would hear that a mere message was not sent.
     send_wait how{!asks || (pending.wait && senders_wait_), never, pending.limit};
@@ -53,16 +50,14 @@ std::uint64_t remote_actors::post(const remote_actor& target, pending_request&& 
       header.limit = limit_in(pending.limit);
       header.request = request = expect(std::move(pending));
     }
-    out_.send(to, target.id(), header, &text, nullptr, how);
-    context.sent();
-    handles.sent();
+    out.send(target.id(), header, how);
     return request;
   } catch (...) {
     why = unreadable();
   }
   if (why.node.empty()) why.node = to.info.name;
   // Unless somebody else has answered it already.
-  if (request != 0) pending = requests_.take(request, to.rank());
+  if (request != 0) pending = requests_->take(request, to.rank());
   if (pending)
     answer(std::move(pending), std::move(why), nullptr);
   else if (!asks && !forked::from_nodes())
@@ -70,8 +65,8 @@ std::uint64_t remote_actors::post(const remote_actor& target, pending_request&& 
   return 0;
 }
 
-void remote_actors::forward(remote_actor& target, caf::mailbox_element_ptr message_builder) {
-  auto& element = *message_builder;
+void remote_actors::forward(actor_proxy& target, caf::mailbox_element_ptr what) {
+  auto& element = *what;
   pending_request pending;
   if (element.mid.is_request()) {
     detail::note_asked(element.sender, element.mid);  // CAF's own limit may end it
@@ -81,7 +76,7 @@ void remote_actors::forward(remote_actor& target, caf::mailbox_element_ptr messa
   const auto& sender = pending.sender ? pending.sender : element.sender;
   // Which is looked up only where it may be told.
   std::string_view message;
-  if (detail::lost_gradients::possible(*this)) {
+  if (detail::lost_gradients::possible(contexts_)) {
     message = name_of(element);
     pending.watched = pending && detail::current_context() == 0;
     if (pending.watched) pending.function = message;
@@ -96,33 +91,31 @@ void remote_actors::forward(remote_actor& target, caf::mailbox_element_ptr messa
   });
 }
 
-std::uint64_t remote_actors::request(const remote_actor& target, function_ref<void(encoder&)> write,
+std::uint64_t remote_actors::request(const actor_proxy& target, function_ref<void(encoder&)> write,
                                 pending_request pending) noexcept {
   const auto message = pending.function;
   return post(target, std::move(pending), message,
               [&](encoder& out, envelope_header&) { write(out); });
 }
 
-void remote_actors::send_message(const remote_actor& target, std::string_view message, bool urgent,
+void remote_actors::send_message(const actor_proxy& target, std::string_view message, bool urgent,
                             bool wait, function_ref<void(encoder&)> write) {
   forked::check();
   bool lost = false;
   try {
-    gate::pass pass(gate_);
+    gate::pass pass(entrance());
     if (!pass) throw not_initialized("the node has been shut down");
     peer& to = target.home();
     envelope_header header;
     header.kind = envelope_kind::actor_message;
     header.urgent = urgent;
     header.target = target.id();
-    handle_scope handles(*this, to);
-    message_builder text(&handles);
-    write(text.body());
+    detail::outgoing_message out(as_sender(), to, 0);
+    write(out.body());
     lost = true;
-    header.unrecorded = lost_.check_message(*this, to, message, text.tensors());
+    header.unrecorded = lost_.check_message(contexts_, to, message, out.tensors());
     lost = false;
-    out_.send(to, target.id(), header, &text, nullptr, {.wait = wait});
-    handles.sent();
+    out.send(target.id(), header, {.wait = wait});
   } catch (...) {
     if (!wait || lost) throw;
     say_unsent(target, unreadable());
@@ -132,11 +125,9 @@ void remote_actors::send_message(const remote_actor& target, std::string_view me
 void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
                      const detail::message_tag& asked, const caf::message& answer) noexcept {
   if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
-  gate::pass pass(gate_);
+  gate::pass pass(entrance());
   if (!pass) return;
   try {
-    handle_scope handles(*this, to);
-    message_builder text(&handles);
     const bool failed = answer.match_elements<caf::error>();
     if (failed) {
       // As a fault, to which who asked adds what it asked.
@@ -146,15 +137,13 @@ void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
         return out_.send_fault(to, order, request, why);
       }
     }
-    detail::context_header context(*this, failed ? detail::message_tag() : asked, to, text);
-    text.body().put(answer);
+    detail::outgoing_message out(as_sender(), to, failed ? detail::message_tag() : asked);
+    out.body().put(answer);
     envelope_header header;
     header.kind = envelope_kind::response;
     header.target = request;
-    context.finish(header);
-    out_.send(to, order, header, &text);
-    context.sent();
-    handles.sent();
+    out.finish(header);
+    out.send(order, header);
   } catch (const troupe::peer_lost&) {
     // Nobody is left to hear it.
   } catch (...) {
@@ -164,51 +153,24 @@ void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
   }
 }
 
+void remote_actors::reply_dropped(peer& to, std::uint64_t order, std::uint64_t request) noexcept {
+  gate::pass pass(entrance());
+  if (!pass) return;  // the node has been shut down
+  fault why;
+  why.code = errc::remote_error;
+  why.type = "troupe::broken_promise";
+  why.text = "the handler dropped the request without an answer";
+  why.node = own_name();
+  out_.send_fault(to, order, request, why);
+}
+
 void remote_actors::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
                          std::uint64_t second) noexcept {
   if (auto* there = peers_.find(to); there && there->live())
     send_control(*there, control::window, what, first, second);
 }
 
-void remote_actors::send_search_message(transport::rank_t to,
-                                const std::function<void(encoder&)>& write) noexcept {
-  auto* there = peers_.find(to);
-  if (!there || !there->live()) return;
-  gate::pass pass(gate_);
-  if (!pass) return;
-  try {
-    message_builder text(nullptr);
-    text.body().put(control::search);
-    write(text.body());
-    envelope_header header;
-    header.target = handles_channel;
-    out_.send(*there, 0, header, &text);
-  } catch (const std::exception&) {
-    // The peer is gone: who waited for it hears of that.
-  }
-}
-
-void remote_actors::send_profile(peer& to, std::uint64_t request,
-                            const std::vector<profile_event>& events) noexcept {
-  if (!to.live()) return;
-  gate::pass pass(gate_);
-  if (!pass) return;
-  try {
-    message_builder text(nullptr);
-    text.body().put(control::profile);
-    text.body().put(request);
-    text.body().put(events);
-    envelope_header header;
-    header.target = handles_channel;
-    out_.send(to, request, header, &text);
-  } catch (const troupe::peer_lost&) {
-  } catch (const std::exception& e) {
-    // There is too much of it, say: the answer matters more.
-    log().warn("what was recorded of a call for {} is lost: {}", to.info.name, e.what());
-  }
-}
-
-void remote_actors::watch(remote_actor& target) {
+void remote_actors::watch(actor_proxy& target) {
   send_control(target.home(), control::watch, target.id());
 }
 

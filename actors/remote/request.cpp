@@ -1,11 +1,12 @@
 #include "troupe/actors/remote/request.hpp"
 
 #include "troupe/actors/remote/actor_system_host.hpp"
+#include "troupe/actors/remote/remote_node.hpp"
 
 namespace troupe::detail {
 
 std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver) {
-  return caf_host::actors_of(receiver->home_system);
+  return actor_system_host::actors_of(receiver->home_system);
 }
 
 local_request::local_request(const std::shared_ptr<remote_actors>& actors, std::string_view message,
@@ -33,25 +34,25 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   if (why.code != errc::actor_down) return why;
   if (why.function.empty()) why.function = message;
   if (why.node.empty() && system)
-    if (const auto actors = caf_host::find_actors_of(system)) why.node = actors->own_name();
+    if (const auto actors = actor_system_host::find_actors_of(system)) why.node = actors->own_name();
   return why;
 }
 
 std::uint64_t context_at(const remote_actors& actors) {
   const auto context = current_context();
   if (context == 0) return 0;
-  if (auto* here = current_node(); here && &here->actors() == &actors) return context;
+  if (auto* here = current_remote_node(); here && &here->actors() == &actors) return context;
   const auto* records = actors.records();
   return records && records->knows(context) ? context : 0;
 }
 
-remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
+actor_proxy* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
   forked::check();
-  auto* remote = dynamic_cast<remote_actor*>(receiver->get());
+  auto* remote = dynamic_cast<actor_proxy*>(receiver->get());
   return remote && !remote->ended() ? remote : nullptr;
 }
 
-void throw_stays_here(const remote_actor& receiver, std::string_view message) {
+void throw_stays_here(const actor_proxy& receiver, std::string_view message) {
   throw invalid_argument("a " + std::string(message) + " never leaves its node, and actor " +
                          std::to_string(receiver.id()) + " is on " + receiver.home().info.name);
 }

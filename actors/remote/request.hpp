@@ -8,9 +8,9 @@
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/remote/local_requester.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/remote/actor_proxy.hpp"
-#include "troupe/actors/rpc/retry.hpp"
+#include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/future/wait_all.hpp"
 
 namespace troupe {
@@ -77,7 +77,7 @@ private:
 /// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
 /// fails.
 template <class T>
-class answer_cell final : public caf::monitorable_actor, public local_asker {
+class answer_cell final : public caf::monitorable_actor, public local_requester {
 public:
   /// `message`: static text.
   answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
@@ -94,10 +94,10 @@ public:
   }
 
   // Never throws: CAF's cleanup of an actor would stop in the middle.
-  void enqueue(caf::mailbox_element_ptr message_builder, caf::execution_unit*) override {
+  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
     { const auto answered = std::move(entry_); }  // it is late no more
     try {
-      auto answer = message_builder->move_content_to_message();
+      auto answer = what->move_content_to_message();
       take_answer(*state_, answer, &home_system(), message_);
     } catch (...) {
       state_->set_exception(std::current_exception());
@@ -170,13 +170,13 @@ inline caf::message_id with_priority(caf::message_id id, const call_options& how
 }
 
 /// The actor as one of another node that is not known to have ended; else nullptr.
-remote_actor* alive_elsewhere(const caf::strong_actor_ptr& receiver);
+actor_proxy* alive_elsewhere(const caf::strong_actor_ptr& receiver);
 
 /// Does one of them never leave its node?
 template <class... Ts>
 inline constexpr bool stays_here = (local_message<std::decay_t<Ts>> || ...);
 
-[[noreturn]] void throw_stays_here(const remote_actor& receiver, std::string_view message);
+[[noreturn]] void throw_stays_here(const actor_proxy& receiver, std::string_view message);
 /// What stands for a message in errors: its first element's type.
 template <class... Ts>
 inline constexpr std::string_view message_name =
@@ -194,7 +194,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   if constexpr (stays_here<answer, Ts...>) {
     if (elsewhere) throw_stays_here(*elsewhere, name);
   } else if (elsewhere) {
-    auto& actors = elsewhere->owner();
+    auto& actors = remote_actors::of(*elsewhere);
     auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home(), name);
     pending_request pending;
     pending.function = name;
@@ -244,9 +244,10 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   if constexpr (stays_here<Ts...>) {
     if (elsewhere) throw_stays_here(*elsewhere, message_name<Ts...>);
   } else if (elsewhere) {
-    return elsewhere->owner().send_message(*elsewhere, message_name<Ts...>, how.urgent,
-                                           how.wait && elsewhere->owner().senders_wait(),
-                                           [&](encoder& out) { put_as_message(out, message...); });
+    auto& actors = remote_actors::of(*elsewhere);
+    return actors.send_message(*elsewhere, message_name<Ts...>, how.urgent,
+                               how.wait && actors.senders_wait(),
+                               [&](encoder& out) { put_as_message(out, message...); });
   }
   target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
                                             message_of(std::forward<Ts>(message)...)),
@@ -271,7 +272,7 @@ auto request(const Handle& receiver, Ts&&... message) {
     return detail::awaited_later(
         detail::ask(receiver, how,
                     std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...),
-        how);
+        how.sync);
   }
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }

@@ -1,7 +1,9 @@
 #include "troupe/actors/remote/spawn.hpp"
 
+#include "troupe/actors/remote/remote_node.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe::detail {
 
@@ -18,7 +20,7 @@ std::string_view function_of(caf::scheduled_actor* self) {
 }  // namespace
 
 caf::error end_with_exception(caf::scheduled_actor* self, std::exception_ptr& thrown) {
-  auto* node = current_node();
+  auto* node = current_node_context();
   const auto fault =
       describe(thrown, node ? node->self().name : "", std::string(function_of(self)));
   auto why = to_caf(fault);
@@ -30,5 +32,7 @@ caf::error end_with_exception(caf::scheduled_actor* self, std::exception_ptr& th
                 fault.type, fault.text);
   return why;
 }
+
+actor_spawner& current_spawner() noexcept { return current_remote_node()->spawner(); }
 
 }  // namespace troupe::detail

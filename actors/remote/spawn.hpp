@@ -6,10 +6,10 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/rpc/function_table.hpp"
+#include "troupe/messages/codec/signature.hpp"
 #include "troupe/actors/remote/actor_interface.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/actor_spawner.hpp"
 
 namespace troupe {
 
@@ -34,7 +34,7 @@ public:
       : T(config, std::forward<Args>(args)...) {}
 
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* unit) override {
-    if (auto message_builder = in_senders_context(std::move(what))) T::enqueue(std::move(message_builder), unit);
+    if (auto mine = in_senders_context(std::move(what))) T::enqueue(std::move(mine), unit);
   }
 
   caf::invoke_message_result consume(caf::mailbox_element& what) override {
@@ -131,7 +131,7 @@ struct unspawnable {
 };
 
 template <caf::spawn_options How = caf::no_spawn_options, class F, class... Args>
-auto spawn_function(node_core& node, F f, Args... args) {
+auto spawn_function(actor_spawner& node, F f, Args... args) {
   using impl = caf::infer_impl_from_fun_t<F>;
   using handle = caf::infer_handle_from_fun_t<F>;
   (void)interface_registration<handle>::done;
@@ -152,7 +152,7 @@ auto spawn_function(node_core& node, F f, Args... args) {
 }
 
 template <class T, class... Args>
-auto spawn_class(node_core& node, Args... args) {
+auto spawn_class(actor_spawner& node, Args... args) {
   static_assert(!std::is_final_v<T>,
                 "an actor class must not be final: Troupe derives from it, so that its exceptions "
                 "are answered and it works in the autograd context of who asks");
@@ -163,18 +163,21 @@ auto spawn_class(node_core& node, Args... args) {
   });
 }
 
+/// Of the node whose handler the calling thread runs. Pre: it runs one.
+actor_spawner& current_spawner() noexcept;
+
 // What a node calls on another one to make an actor there.
 template <auto F, class Arguments>
 struct remote_spawn;
 
 template <auto F, class... Args>
 struct remote_spawn<F, std::tuple<Args...>> {
-  static auto here(Args... args) { return spawn_function(*current_node(), F, std::move(args)...); }
+  static auto here(Args... args) { return spawn_function(current_spawner(), F, std::move(args)...); }
 };
 
 template <class T, class... Args>
 struct remote_make {
-  static auto here(Args... args) { return spawn_class<T>(*current_node(), std::move(args)...); }
+  static auto here(Args... args) { return spawn_class<T>(current_spawner(), std::move(args)...); }
 };
 
 }  // namespace detail

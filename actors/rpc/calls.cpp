@@ -24,7 +24,7 @@ fault cancelled_call(std::string node, std::string_view function) {
   return why;
 }
 
-void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
+void await_claims(rpc_agent& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   handle_scope::claims&& claims, std::function<void()> set) {
   std::optional<future<void>> late;

@@ -3,7 +3,7 @@
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/rpc/call_checks.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rpc/rpc_agent.hpp"
 #include "troupe/actors/rpc/retry.hpp"
 #include "troupe/actors/messaging/call_options.hpp"
 
@@ -23,7 +23,7 @@ fault cancelled_call(std::string node, std::string_view function);
 /// An answer has come for `state`, of which `asked` is a part; its value has yet to be confirmed by
 /// `claims`. Calls `set` when they are. Else `state` fails: with their error, or, since the limit
 /// goes on, after `limit` once more.
-void await_claims(node_core& node, const std::shared_ptr<future_core>& state,
+void await_claims(rpc_agent& node, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   handle_scope::claims&& claims, std::function<void()> set);
 
@@ -34,7 +34,7 @@ class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
   /// `function`: static text.
-  call_state(node_core& node, peer& callee, std::string_view function, const call_options& how,
+  call_state(rpc_agent& node, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
       : remote_answer_state<T>(node.actors(), callee, function),
         node_(node),
@@ -42,7 +42,7 @@ public:
         kept_(std::move(kept)) {}
 
   /// The same of what has a name that was made as the program ran: it lives as long as this.
-  call_state(node_core& node, peer& callee, std::shared_ptr<const std::string> function,
+  call_state(rpc_agent& node, peer& callee, std::shared_ptr<const std::string> function,
              const call_options& how)
       : remote_answer_state<T>(node.actors(), callee, *function),
         node_(node),
@@ -90,7 +90,7 @@ private:
                  [state = self.get(), waiting] { state->set_value(std::move(*waiting)); });
   }
 
-  node_core& node_;  // there for as long as answers come
+  rpc_agent& node_;  // there for as long as answers come
   const std::chrono::milliseconds limit_;
   const std::shared_ptr<const std::string> name_;  // null: static text
   std::shared_ptr<void> kept_;  // of whoever takes the answer; those who give the call up leave it
@@ -205,7 +205,7 @@ const T& value_in(const future<T>& x) {
 /// Calls `make` with the node and the values of `given`, once those that are futures are ready, on
 /// a thread of the node; `fail` with their first error, or what `make` throws.
 template <class Parameters, class Make, class Fail, class... Given>
-void when_given(node_core& node, Make make, Fail fail, const Given&... given) {
+void when_given(rpc_agent& node, Make make, Fail fail, const Given&... given) {
   std::vector<std::shared_ptr<future_core>> awaited;
   const auto await = [&](const auto& x) {
     if constexpr (is_future<std::decay_t<decltype(x)>>) {

@@ -30,4 +30,8 @@ struct call_info {
 /// continuations (`then`). Copies two texts; `call_cancelled` alone is cheaper.
 std::optional<call_info> current_call();
 
+/// Has the caller given up the call that the calling thread serves? For functions that other nodes
+/// call, their coroutines, and the tasks that these begin. False elsewhere.
+bool call_cancelled() noexcept;
+
 }  // namespace troupe

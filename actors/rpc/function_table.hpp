@@ -1,13 +1,13 @@
 #pragma once
 
 #include <string>
-#include <typeinfo>
 
-#include "troupe/actors/future/future.hpp"
-#include "troupe/actors/rpc/reply.hpp"
+#include "troupe/actors/future/answer_of.hpp"
 #include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/rpc/reply.hpp"
 #include "troupe/messages/codec/archive.hpp"
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/signature.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe {
 
@@ -35,63 +35,6 @@ const function_entry* find_function(std::uint64_t hash) noexcept;
 
 namespace detail {
 
-/// A lambda without captures, and without `auto` among its parameters.
-template <class F>
-concept captureless =
-    std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F> && requires {
-  &F::operator();
-};
-
-template <class F>
-struct signature {
-  static_assert(!std::is_same_v<F, F>,
-                "only a function, a lambda without captures or a member function of an rref's "
-                "value can be called from another node, as in rpc_sync<&f>(\"worker1\", x)");
-  // For those who go on all the same.
-  using result = void;
-  using arguments = std::tuple<>;
-  using declared = arguments;
-  static constexpr std::size_t arity = 0;
-};
-
-template <class R, class... Args>
-struct signature<R (*)(Args...)> {
-  using result = R;
-  using arguments = std::tuple<std::decay_t<Args>...>;
-  using declared = std::tuple<Args...>;  ///< a name only: references among them
-  static constexpr std::size_t arity = sizeof...(Args);
-};
-template <class R, class... Args>
-struct signature<R (*)(Args...) noexcept> : signature<R (*)(Args...)> {};
-
-template <class C, class R, class... Args>
-struct signature<R (C::*)(Args...)> : signature<R (*)(Args...)> {
-  using object = C;
-};
-template <class C, class R, class... Args>
-struct signature<R (C::*)(Args...) const> : signature<R (C::*)(Args...)> {};
-template <class C, class R, class... Args>
-struct signature<R (C::*)(Args...) noexcept> : signature<R (C::*)(Args...)> {};
-template <class C, class R, class... Args>
-struct signature<R (C::*)(Args...) const noexcept> : signature<R (C::*)(Args...)> {};
-
-template <captureless F>
-struct signature<F> : signature<decltype(&F::operator())> {};
-
-/// What the function F is called by: the hash of its name and type. Lambdas look alike to the
-/// compiler's pretty names, so theirs are the ones that the linker knows.
-template <auto F>
-std::uint64_t function_hash() {
-  using type = std::remove_const_t<decltype(F)>;
-  if constexpr (std::is_class_v<type>) {
-    static const auto hash = hash_name(typeid(type).name());
-    return hash;
-  } else {
-    constexpr auto hash = hash_name(type_name<type>(), hash_name(function_name<F>()));
-    return hash;
-  }
-}
-
 /// The identity of a callable, which costs something once.
 template <class Callable>
 std::uint64_t kept_identity() {
@@ -102,18 +45,6 @@ std::uint64_t kept_identity() {
     return identity_of(Callable::name_hash(), 0);
   }
 }
-
-// What a caller of a function gets: a function that answers later returns a future.
-template <class T>
-struct answer_of {
-  using type = T;
-  static constexpr bool later = false;
-};
-template <class T>
-struct answer_of<future<T>> {
-  using type = T;
-  static constexpr bool later = true;
-};
 
 template <class... Args>
 std::tuple<Args...> read_tuple(decoder& in, std::tuple<Args...>*) {

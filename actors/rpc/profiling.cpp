@@ -9,7 +9,6 @@
 
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/profiling/legacy_events.hpp"
-#include "troupe/actors/rref/rref_use.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe::detail {
@@ -146,19 +145,11 @@ private:
 
 }  // namespace
 
-std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept {
-  if (request == 0) return -1;  // libtorch's for none
-  constexpr std::uint64_t low = 0xffffff;
-  const auto place = request & low, generation = request >> 32 & low;
-  return static_cast<std::int64_t>((std::uint64_t{caller} & 0x7fff) << 48 | generation << 24 |
-                                   place);
-}
-
 caller_range::caller_range(std::shared_ptr<reply_sink>& sink, bool sync) {
   auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE);
   if (!callbacks) return;
   call_ = std::make_shared<profiled_call>(std::move(*callbacks));
-  const bool creates = dynamic_cast<const rref_core*>(sink.get()) != nullptr;
+  const bool creates = sink->keeps_result();
   kind_ = creates ? "rpc_remote" : sync ? "rpc_sync" : "rpc_async";
   sink = std::make_shared<ranged_sink>(std::move(sink), call_);
 }

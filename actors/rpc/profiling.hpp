@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "troupe/actors/messaging/request_table.hpp"
+#include "troupe/actors/profiling/call_profile.hpp"
 
 namespace at {
 struct RecordFunction;
@@ -12,10 +13,6 @@ struct RecordFunction;
 namespace troupe::detail {
 
 class profiled_call;
-
-/// The number by which libtorch's profiler tells which two ranges belong to one call: the sequence
-/// number of both. -1 where nobody waits for an answer.
-std::int64_t range_number(transport::rank_t caller, std::uint64_t request) noexcept;
 
 /// A range of libtorch's profilers from a call to its answer: "rpc_async#add(a -> b)", "rpc_sync"
 /// where the caller waits for it at once, "rpc_remote" where an rref takes the answer. `sink`

@@ -1,6 +1,8 @@
 #include "troupe/actors/rpc/reply.hpp"
 
 #include "troupe/actors/future/future.hpp"
+#include "troupe/actors/messaging/call_control.hpp"
+#include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/messages/base/log.hpp"
 
@@ -12,48 +14,43 @@ reply_token::~reply_token() {
   if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
 }
 
-// False: nothing was sent. Nobody wants it, or the node has been shut down, and the caller hears
-// that it is lost.
-bool reply_token::send(remote_actors& owner, message_builder& text, detail::context_header& context) {
-  if (request_ == 0) return false;
+// Unless nobody wants it, or the node has been shut down: then the caller's loss of the node ends it.
+void reply_token::send(remote_actors& owner, detail::outgoing_message& message) {
+  if (request_ == 0) return;
   gate::pass pass(owner.entrance());
-  if (!pass) return false;
+  if (!pass) return;
   envelope_header header;
   header.kind = envelope_kind::response;
   header.target = request_;
-  context.finish(header);
-  owner.out().send(*to_, order_, header, &text);
-  context.sent();
-  return true;
+  message.finish(header);
+  message.send(order_, header);
 }
 
 void reply_token::value(function_ref<void(encoder&)> write) noexcept {
   auto owner = std::exchange(owner_, nullptr);
   if (!owner) return;
   if (forked::from_nodes()) end_forked(nullptr);
-  if (later_) owner->served().remove({to_, request_});
-  if (profile_) send_profile(*owner);
+  if (later_) owner->served.remove({to_, request_});
+  if (profile_) send_profile(*owner->actors);
   try {
-    handle_scope handles(*owner, *to_);
-    message_builder text(&handles);
-    detail::context_header context(*owner, context_, *to_, text, records_);
-    write(text.body());
-    if (send(*owner, text, context)) handles.sent();
+    detail::outgoing_message message(owner->actors->as_sender(), *to_, context_, records_);
+    write(message.body());
+    send(*owner->actors, message);
   } catch (...) {
-    send_failure(*owner, std::current_exception());
+    send_failure(*owner->actors, std::current_exception());
   }
 }
 
 fault reply_token::described(std::exception_ptr why) const {
-  return describe(std::move(why), owner_ ? owner_->own_name() : "", std::string(function_));
+  return describe(std::move(why), owner_ ? owner_->actors->own_name() : "", std::string(function_));
 }
 
 void reply_token::fail(std::exception_ptr why) noexcept {
   auto owner = std::exchange(owner_, nullptr);
   if (!owner) return;
   if (forked::from_nodes()) end_forked(why);
-  if (later_) owner->served().remove({to_, request_});
-  send_failure(*owner, std::move(why));
+  if (later_) owner->served.remove({to_, request_});
+  send_failure(*owner->actors, std::move(why));
 }
 
 void reply_token::fail(std::exception_ptr why, detail::future_core* created, bool unread) noexcept {
@@ -72,18 +69,18 @@ void reply_token::end_forked(std::exception_ptr why) const noexcept {
 }
 
 void reply_token::fail_unread(std::exception_ptr why) noexcept {
-  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner, std::move(why), false);
+  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner->actors, std::move(why), false);
 }
 
 std::exception_ptr reply_token::cancelled() const {
-  if (!owner_ || !owner_->served().remembers({to_, request_})) return nullptr;
+  if (!owner_ || !owner_->served.remembers({to_, request_})) return nullptr;
   return std::make_exception_ptr(cancelled_error("cancelled before it began"));
 }
 
 void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {
   if (request_ == 0) return;  // which nobody can cancel
   later_ = true;
-  if (!owner_->served().add({to_, request_}, source)) source->cancel();
+  if (!owner_->served.add({to_, request_}, source)) source->cancel();
 }
 
 void reply_token::send_profile(remote_actors& owner) noexcept {
@@ -92,8 +89,14 @@ void reply_token::send_profile(remote_actors& owner) noexcept {
     const auto events = profile->close();
     if (request_ == 0 || !profile->has_caller()) return;
     order_ = request_;
-    owner.send_profile(*to_, request_, events);
-  } catch (const std::exception& e) {
+    if (to_->live())
+      owner.out().send_control(*to_, calls_channel, request_, [&](encoder& out) {
+        out.put(call_control::profile);
+        out.put(request_);
+        out.put(events);
+      });
+  } catch (const troupe::peer_lost&) {
+  } catch (const std::exception& e) {  // there is too much of it, say: the answer matters more
     log().warn("what was recorded of a call for {} is lost: {}", to_->info.name, e.what());
   }
 }
@@ -135,7 +138,7 @@ std::unique_ptr<collecting> collecting_for(const std::shared_ptr<call_profile>& 
 }  // namespace
 
 begun_later::begun_later(const reply_token& of) noexcept
-    : now_(of.call_context()), recorded_(collecting_for(of.profile_)) {}
+    : now_(of.context()), recorded_(collecting_for(of.profile_)) {}
 
 begun_later::~begun_later() = default;
 

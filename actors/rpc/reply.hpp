@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/remote/context_header.hpp"
-#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/remote/context_interceptor.hpp"
+#include "troupe/actors/rpc/call_server.hpp"
 
 namespace troupe {
 
@@ -15,6 +15,7 @@ class begun_later;
 class call_profile;
 class collecting;
 class future_core;
+class outgoing_message;
 
 }  // namespace detail
 
@@ -23,7 +24,7 @@ class future_core;
 class reply_token {
 public:
   /// `function`: static text.
-  reply_token(std::shared_ptr<remote_actors> owner, peer& to, std::uint64_t request,
+  reply_token(std::shared_ptr<call_server> owner, peer& to, std::uint64_t request,
               std::string_view function) noexcept
       : owner_(std::move(owner)),
         to_(&to),
@@ -70,7 +71,7 @@ public:
   void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
 
   /// The call and its context, for who runs it later. Pre: not answered yet.
-  struct call_context call_context() const noexcept {
+  call_context context() const noexcept {
     return {{to_, request_, entry_, deadline_}, context_};
   }
   /// Why it need not begin any more; null: it should.
@@ -82,12 +83,12 @@ public:
 private:
   friend class detail::begun_later;
 
-  bool send(remote_actors& owner, message_builder& text, detail::context_header& context);
+  void send(remote_actors& owner, detail::outgoing_message& message);
   void send_profile(remote_actors& owner) noexcept;
   [[noreturn]] void end_forked(std::exception_ptr why) const noexcept;
   void send_failure(remote_actors& owner, std::exception_ptr why, bool read = true) noexcept;
 
-  std::shared_ptr<remote_actors> owner_;
+  std::shared_ptr<call_server> owner_;
   peer* to_;
   std::uint64_t request_;
   std::string_view function_;

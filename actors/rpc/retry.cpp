@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rpc/rpc_agent.hpp"
 
 namespace troupe::detail {
 
@@ -13,7 +13,7 @@ constexpr std::chrono::nanoseconds longest_pause = std::chrono::minutes(1);
 
 }  // namespace
 
-retry_plan::retry_plan(const retry& how, node_core& node, destination to, std::string_view function)
+retry_plan::retry_plan(const retry& how, rpc_agent& node, destination to, std::string_view function)
     : how_(how), node_(node.weak_from_this()), to_(std::move(to)), function_(function) {
   if (how.attempts < 1) throw invalid_argument("a call needs one attempt or more");
   if (how.first_pause.count() < 0)
@@ -27,7 +27,7 @@ retry_plan::~retry_plan() {
   if (const auto node = node_.lock()) node->end_retries();
 }
 
-std::shared_ptr<node_core> retry_plan::begin_attempt() {
+std::shared_ptr<rpc_agent> retry_plan::begin_attempt() {
   auto node = node_.lock();
   if (!node) throw not_initialized("the node has been shut down");
   callee_ = node->find(to_).info.name;

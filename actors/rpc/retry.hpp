@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-class node_core;
+class rpc_agent;
 
 /// May F run more often than it is called? See TROUPE_IDEMPOTENT.
 template <auto F>
@@ -38,9 +38,6 @@ template <>
 inline constexpr bool is_option<retry> = true;
 
 template <class... Args>
-inline constexpr bool asks_for_retry = (std::is_same_v<std::decay_t<Args>, retry> || ...);
-
-template <class... Args>
 retry retry_in(const Args&... args) {
   retry how;
   [[maybe_unused]] const auto take = [&](const auto& one) {
@@ -54,13 +51,13 @@ retry retry_in(const Args&... args) {
 class retry_plan {
 public:
   /// Throws invalid_argument.
-  retry_plan(const retry& how, node_core& node, destination to, std::string_view function);
+  retry_plan(const retry& how, rpc_agent& node, destination to, std::string_view function);
   ~retry_plan();
   retry_plan(const retry_plan&) = delete;
   retry_plan& operator=(const retry_plan&) = delete;
 
   /// The node, for one more attempt. Throws not_initialized.
-  std::shared_ptr<node_core> begin_attempt();
+  std::shared_ptr<rpc_agent> begin_attempt();
 
   /// Ready when the next attempt is due; nullptr: there shall be none after this failure.
   std::shared_ptr<future_state<void>> pause_after(const std::exception_ptr& failure);
@@ -75,7 +72,7 @@ private:
   bool may_go_on(const error& why) const;
 
   const retry how_;
-  const std::weak_ptr<node_core> node_;
+  const std::weak_ptr<rpc_agent> node_;
   const destination to_;
   const std::string_view function_;
   std::string callee_;  // of the latest attempt
@@ -86,7 +83,7 @@ private:
 template <class T>
 class retried_state final : public relayed_state<T> {
 public:
-  using attempt = std::function<std::shared_ptr<future_state<T>>(std::shared_ptr<node_core>)>;
+  using attempt = std::function<std::shared_ptr<future_state<T>>(std::shared_ptr<rpc_agent>)>;
 
   retried_state(std::shared_ptr<engine> driver, fault cancelled, std::unique_ptr<retry_plan> plan,
                 attempt make)

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "troupe/actors/rpc/function_target.hpp"
 #include "troupe/actors/rref/invocation.hpp"
 
-/// Gives the last parameters of a function the values that they have for calls from other nodes
-/// that leave them out: `TROUPE_DEFAULTS(&train, 0.1, 10)`. The values are made by the callee, for
-/// each such call anew, on the thread that runs it; so it is the callee's build that says what they
-/// are. Stands outside of all namespaces, before the calls and before TROUPE_FUNCTION. Member
-/// functions, which are called on rrefs, may have it too.
+/// Default arguments for the last parameters of a function, for calls from other nodes that leave
+/// them out: `TROUPE_DEFAULTS(&train, 0.1, 10)`. The callee evaluates them for each such call, on
+/// the thread that runs it, so its build determines the values. Write it outside of all namespaces,
+/// before the calls and before TROUPE_FUNCTION. Member functions, which are called on rrefs, may
+/// have it too.
 #define TROUPE_DEFAULTS(Function, ...)                            \
   template <>                                                     \
   struct troupe::default_arguments<Function> {                    \
@@ -15,7 +16,7 @@
 
 namespace troupe {
 
-/// What TROUPE_DEFAULTS specialises.
+/// The default arguments of F: specialised by TROUPE_DEFAULTS.
 template <auto F>
 struct default_arguments {
   static std::tuple<> values() { return {}; }
@@ -37,7 +38,8 @@ struct tuple_part<First, Tuple, std::index_sequence<I...>> {
 template <std::size_t First, std::size_t Count, class Tuple>
 using tuple_part_t = typename tuple_part<First, Tuple, std::make_index_sequence<Count>>::type;
 
-/// F, called without its last arguments. Their number is not in the hash: what travels tells.
+/// F, called without its last arguments. Their number is not in the hash: the types of those that
+/// are sent imply it.
 template <auto F, std::size_t Missing>
 struct shortened_target : function_target<F> {
   using whole = function_target<F>;
@@ -47,7 +49,7 @@ struct shortened_target : function_target<F> {
   static constexpr std::size_t defaults = default_count<F>;
   using missing = tuple_part_t<arity - Missing, Missing, typename function::arguments>;
 
-  // What is returned by reference might be one of the defaults.
+  // A copy: a reference might refer to one of the defaults.
   using result = returned;
 
   template <class Object>
@@ -60,7 +62,7 @@ struct shortened_target : function_target<F> {
   template <class... Xs>
   static returned call(Xs&&... xs) {
     if constexpr (answer_of<returned>::later) {
-      // A coroutine may refer to them until it has an answer.
+      // Kept until the answer: a coroutine may refer to them.
       const auto rest = std::make_shared<missing>(values(last));
       returned made = call_with(*rest, last, std::forward<Xs>(xs)...);
       const future<typename answer_of<returned>::type> later = made;
@@ -115,7 +117,7 @@ struct defaults_check {
   static constexpr bool ok = few && all_convert();
 };
 
-/// How many of F's arguments a call leaves out, to the defaults.
+/// The number of F's arguments that a call leaves to the defaults.
 template <auto F, class Object, class... Given>
 constexpr std::size_t left_out() {
   if constexpr (default_count < F >> 0) {
@@ -129,17 +131,6 @@ constexpr std::size_t left_out() {
   return 0;
 }
 
-/// Enters the calls of F that leave something out, in a program that makes none itself.
-template <auto F>
-bool enter_short_calls() {
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return (true && ... &&
-            invocation<shortened_target<F, I + 1>, void, false,
-                       typename shortened_target<F, I + 1>::template parameters<void>>::registered);
-  }
-  (std::make_index_sequence<default_count<F>>());
-}
-
 template <auto F, std::size_t Missing>
 struct target_without {
   using type = shortened_target<F, Missing>;
@@ -149,7 +140,7 @@ struct target_without<F, 0> {
   using type = function_target<F>;
 };
 
-/// What a call of F on an Object (or void) with such arguments invokes.
+/// The target of a call of F, on an Object (or void), with such arguments.
 template <auto F, class Object, class... Given>
 using target_for = typename target_without<F, left_out<F, Object, Given...>()>::type;
 

@@ -9,7 +9,7 @@
 
 namespace troupe::detail {
 
-// So they are written as they lie in memory.
+// They are written as they lie in memory.
 static_assert(std::has_unique_object_representations_v<dropped_uses>);
 
 void drop_queue::write_one(encoder& out, const rref_id& id, std::uint64_t use) {
@@ -19,14 +19,14 @@ void drop_queue::write_one(encoder& out, const rref_id& id, std::uint64_t use) {
 }
 
 void drop_queue::add(const rref_id& id, std::uint64_t use) {
-  // What is being sent stays as it was written.
+  // Entries that are being sent must stay as they were written.
   const auto busy = whole_ + (part_ > 0 ? 1 : 0);
   if (use == 0 && waiting() > busy) {
     auto& last = entries_.back();
     if (last.use == 0 && last.creator == id.creator &&
         last.creator_incarnation == id.creator_incarnation &&
         last.count < std::numeric_limits<std::uint32_t>::max()) {
-      // References go in the order in which they were made, or the other way round.
+      // References are usually dropped in the order in which they were made, or in reverse.
       if (id.number == last.first + last.count) {
         ++last.count;
         return;
@@ -47,7 +47,7 @@ void drop_queue::write(encoder& out) {
   std::size_t whole = 0;
   auto room = most_uses;
   while (whole < most && next[whole].count <= room) room -= next[whole++].count;
-  const auto part = whole < most ? room : 0;  // of one that has more
+  const auto part = whole < most ? room : 0;  // of an entry that has more uses than fit
   out.put(std::uint64_t{whole + (part > 0 ? 1 : 0)});
   out.raw(next, whole * sizeof *next);
   if (part > 0) {

@@ -7,24 +7,24 @@
 
 namespace troupe::detail {
 
-drops::line* drops::find(const peer& other) noexcept {
+drops::channel* drops::find(const peer& other) noexcept {
   if (last_ && &last_->with == &other) return last_;
-  const auto place = lines_.find(&other);
-  return place == lines_.end() ? nullptr : last_ = &place->second;
+  const auto place = channels_.find(&other);
+  return place == channels_.end() ? nullptr : last_ = &place->second;
 }
 
-drops::line& drops::line_of(peer& other) {
+drops::channel& drops::channel_to(peer& other) {
   if (auto* known = find(other)) return *known;
-  return *(last_ = &lines_.try_emplace(&other, other).first->second);
+  return *(last_ = &channels_.try_emplace(&other, other).first->second);
 }
 
 // Hot path: no allocation, and one lock.
 void drops::add(peer& owner, const rref_id& id, std::uint64_t use) noexcept {
   try {
     guard lock(mutex_);
-    // It is lost before it is buried: what is added here is there when that happens.
+    // A peer is marked as lost before `evict` runs: what is added here is there by then.
     if (closed_ || !owner.live()) return;
-    auto& to = line_of(owner);
+    auto& to = channel_to(owner);
     if (to.queue.pass()) {
       lock.unlock();
       if (send_one(owner, id, use)) return;
@@ -37,17 +37,17 @@ void drops::add(peer& owner, const rref_id& id, std::uint64_t use) noexcept {
       send_uses(to, lock);
     }
   } catch (const std::bad_alloc&) {
-    // Nothing remembers it: the owner keeps the value for as long as this node lives.
+    // The use is forgotten: the owner keeps the value for as long as this node lives.
   }
 }
 
 bool drops::send_one(peer& owner, const rref_id& id, std::uint64_t use) const noexcept {
   try {
-    message_builder text(nullptr);
-    text.body().put(rref_message::drop);
-    text.body().put(owner.incarnation);
-    drop_queue::write_one(text.body(), id, use);
-    return send_(owner, text);
+    message_builder message(nullptr);
+    message.body().put(rref_message::drop);
+    message.body().put(owner.incarnation);
+    drop_queue::write_one(message.body(), id, use);
+    return send_(owner, message);
   } catch (const std::exception&) {
     return false;
   }
@@ -62,7 +62,8 @@ void drops::take(decoder& in, peer& from, const listener& ended) {
     const auto some = in.get<dropped_uses>();
     uses += some.count;
     if (uses > drop_queue::most_uses)
-      throw decode_error("a note claims that " + std::to_string(uses) + " references were dropped");
+      throw decode_error("a message claims that " + std::to_string(uses) +
+                         " references were dropped");
     id.creator = some.creator;
     id.creator_incarnation = some.creator_incarnation;
     for (std::uint32_t i = 0; i < some.count; ++i) {
@@ -71,28 +72,29 @@ void drops::take(decoder& in, peer& from, const listener& ended) {
     }
   }
   guard lock(mutex_);
-  auto& to = line_of(from);
+  auto& to = channel_to(from);
   ++to.taken;
-  send_taken(to, lock);
+  send_acknowledgement(to, lock);
 }
 
-void drops::taken_up(const peer& owner, std::uint32_t notes) noexcept {
+void drops::acknowledged(const peer& owner, std::uint32_t messages) noexcept {
   guard lock(mutex_);
   auto* to = find(owner);
   if (!to) return;
-  to->queue.taken_up(notes);
+  to->queue.acknowledged(messages);
   send_uses(*to, lock);
 }
 
-// As many notes as may be under way now. Who finds another thread at it leaves its own to that one.
-void drops::send_uses(line& to, guard& lock) noexcept {
+// Sends as many messages as the window allows. `ready` is false while another thread sends, which
+// then sends this thread's entries too.
+void drops::send_uses(channel& to, guard& lock) noexcept {
   try {
     while (to.queue.ready()) {
-      message_builder text(nullptr);
-      text.body().put(rref_message::drop);
-      text.body().put(to.with.incarnation);
-      to.queue.write(text.body());
-      if (!send(to, text, lock)) return to.queue.not_sent();
+      message_builder message(nullptr);
+      message.body().put(rref_message::drop);
+      message.body().put(to.with.incarnation);
+      to.queue.write(message.body());
+      if (!send(to, message, lock)) return to.queue.not_sent();
       to.queue.sent();
     }
   } catch (const std::exception&) {
@@ -100,39 +102,40 @@ void drops::send_uses(line& to, guard& lock) noexcept {
   }
 }
 
-void drops::send_taken(line& to, guard& lock) noexcept {
-  if (to.taken < drop_queue::told_after) return;
+void drops::send_acknowledgement(channel& to, guard& lock) noexcept {
+  if (to.taken < drop_queue::acknowledged_at_once) return;
   try {
-    message_builder text(nullptr);
-    text.body().put(rref_message::dropped);
-    text.body().put(to.taken);
-    const auto notes = std::exchange(to.taken, 0);
-    if (!send(to, text, lock)) to.taken += notes;
+    message_builder message(nullptr);
+    message.body().put(rref_message::dropped);
+    message.body().put(to.taken);
+    const auto messages = std::exchange(to.taken, 0);
+    if (!send(to, message, lock)) to.taken += messages;
   } catch (const std::exception&) {
     mark(to, true);
   }
 }
 
-// The line is there still, though what is on it may be gone.
-bool drops::send(line& to, message_builder& note, guard& lock) noexcept {
+// Without the lock: sending may block, and may come back here. The channel still exists afterwards,
+// but its queue may have been cleared.
+bool drops::send(channel& to, message_builder& message, guard& lock) noexcept {
   lock.unlock();
-  const bool sent = send_(to.with, note);
+  const bool sent = send_(to.with, message);
   lock.lock();
   if (!sent) mark(to, true);
   return sent;
 }
 
-void drops::try_again(const peer& other) noexcept {
+void drops::send_again(const peer& other) noexcept {
   guard lock(mutex_);
   auto* to = find(other);
   if (!to || !to->unsent) return;
   mark(*to, false);
-  send_taken(*to, lock);
+  send_acknowledgement(*to, lock);
   send_uses(*to, lock);
 }
 
-// Nothing is sent again to one that is lost.
-void drops::mark(line& one, bool unsent) noexcept {
+// Nothing is sent again to a lost peer.
+void drops::mark(channel& one, bool unsent) noexcept {
   unsent = unsent && one.with.live();
   if (one.unsent == unsent) return;
   one.unsent = unsent;
@@ -151,13 +154,13 @@ void drops::evict(const peer& whom) noexcept {
 void drops::close() noexcept {
   const guard lock(mutex_);
   closed_ = true;
-  for (auto& [other, one] : lines_) one.queue.clear();
+  for (auto& [other, one] : channels_) one.queue.clear();
 }
 
 std::size_t drops::waiting() const {
   const guard lock(mutex_);
   std::size_t entries = 0;
-  for (const auto& [other, one] : lines_) entries += one.queue.waiting();
+  for (const auto& [other, one] : channels_) entries += one.queue.waiting();
   return entries;
 }
 

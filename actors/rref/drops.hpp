@@ -16,33 +16,33 @@ class message_builder;
 
 namespace detail {
 
-/// Tells owners which uses of their values have ended here, and takes up what others tell this
-/// node. A note that cannot be sent is tried again with the next use that ends, and when the other
-/// node makes a value here or tells of references; what waits goes when that node is lost.
-/// Thread-safe; nothing is sent under a lock.
+/// Notifies owners of uses of their values that have ended here, and processes such messages of
+/// other nodes. A message that cannot be sent is tried again with the next use that ends, and when
+/// the other node makes a value here or sends a message about references. What waits for a node is
+/// dropped when that node is lost. Thread-safe; nothing is sent under the lock.
 class drops {
 public:
-  /// Sends a note. False: it could not be sent. Does not throw.
-  using sender = std::function<bool(peer& to, message_builder& note)>;
-  /// Hears of a use that has ended.
+  /// Sends a message. False: it could not be sent. Does not throw.
+  using sender = std::function<bool(peer& to, message_builder& message)>;
+  /// Called for each use that has ended.
   using listener = std::function<void(const rref_id& id, std::uint64_t use)>;
 
   /// `self`: this node's rank.
   drops(transport::rank_t self, sender send) : self_(self), send_(std::move(send)) {}
 
-  /// A use of a value of `owner` has ended here. Hot path: for one whose owner is up to date it
-  /// allocates nothing, and looks the owner up only if it is not the last one's.
+  /// A use of a value of `owner` has ended here. Hot path: while nothing waits for the owner it
+  /// allocates nothing, and looks the owner up only if the last call was for another one.
   void add(peer& owner, const rref_id& id, std::uint64_t use) noexcept;
 
-  /// A note of `from`: which uses of values of this node have ended there. Throws decode_error.
+  /// A `drop` message of `from`: uses of values of this node have ended there. Throws decode_error.
   void take(decoder& in, peer& from, const listener& ended);
 
-  /// `owner` has taken up so many notes.
-  void taken_up(const peer& owner, std::uint32_t notes) noexcept;
+  /// `owner` has acknowledged this many messages.
+  void acknowledged(const peer& owner, std::uint32_t messages) noexcept;
 
-  /// Something about references has come from `other`.
-  void heard_of(const peer& other) noexcept {
-    if (unsent_.load(std::memory_order_relaxed) > 0) try_again(other);
+  /// A message about references has come from `other`: an occasion to send what could not be sent.
+  void retry(const peer& other) noexcept {
+    if (unsent_.load(std::memory_order_relaxed) > 0) send_again(other);
   }
 
   /// `whom` is gone.
@@ -51,38 +51,39 @@ public:
   /// The node ends.
   void close() noexcept;
 
-  /// What owners have yet to be told, in entries.
+  /// What owners have yet to be notified of, in entries.
   std::size_t waiting() const;
 
 private:
   using guard = std::unique_lock<std::mutex>;
 
-  // Between this node and another.
-  struct line {
-    explicit line(peer& with_) : with(with_) {}
+  // Between this node and another one.
+  struct channel {
+    explicit channel(peer& with_) : with(with_) {}
     peer& with;
-    drop_queue queue;         // what that node has yet to be told as the owner
-    std::uint32_t taken = 0;  // its notes that have been taken up, and it does not know of
+    drop_queue queue;         // what that node has yet to be notified of as the owner
+    std::uint32_t taken = 0;  // its messages that were processed and are not yet acknowledged
     bool unsent = false;
   };
 
   bool send_one(peer& owner, const rref_id& id, std::uint64_t use) const noexcept;
-  line* find(const peer& other) noexcept;
-  line& line_of(peer& other);
-  void send_uses(line& to, guard& lock) noexcept;
-  void send_taken(line& to, guard& lock) noexcept;
-  bool send(line& to, message_builder& note, guard& lock) noexcept;
-  void try_again(const peer& other) noexcept;
-  void mark(line& one, bool unsent) noexcept;
+  channel* find(const peer& other) noexcept;
+  channel& channel_to(peer& other);
+  void send_uses(channel& to, guard& lock) noexcept;
+  void send_acknowledgement(channel& to, guard& lock) noexcept;
+  bool send(channel& to, message_builder& message, guard& lock) noexcept;
+  void send_again(const peer& other) noexcept;
+  void mark(channel& one, bool unsent) noexcept;
 
   const transport::rank_t self_;
   const sender send_;
 
   mutable std::mutex mutex_;
   bool closed_ = false;
-  std::unordered_map<const peer*, line> lines_;  // none goes before the table: see `send`
-  line* last_ = nullptr;                         // that was looked for
-  std::atomic<std::uint32_t> unsent_{0};         // lines on which something could not be sent
+  // None is erased: `send` keeps a reference to one while it has released the lock.
+  std::unordered_map<const peer*, channel> channels_;
+  channel* last_ = nullptr;               // that was looked for
+  std::atomic<std::uint32_t> unsent_{0};  // channels on which something could not be sent
 };
 
 }  // namespace detail

@@ -10,97 +10,9 @@ class op_result;
 
 namespace troupe::detail {
 
-/// What can be invoked: a function, a lambda or a member function.
-template <auto F>
-struct function_target {
-  using function = signature<std::remove_const_t<decltype(F)>>;
-  using result = typename function::result;
-  static constexpr bool constructs = false;
-  static constexpr bool is_member = std::is_member_function_pointer_v<decltype(F)>;
-  static constexpr std::string_view name = function_name<F>();
-  static std::uint64_t hash() { return function_hash<F>(); }
-
-  template <class Arguments>
-  struct without_first {
-    using type = Arguments;
-  };
-  template <class First, class... Rest>
-  struct without_first<std::tuple<First, Rest...>> {
-    using type = std::tuple<Rest...>;
-  };
-
-  /// What the caller gives. A function that is called on an rref takes its value first.
-  template <class Object>
-  using parameters = typename std::conditional_t<std::is_void_v<Object> || is_member,
-                                                 std::type_identity<typename function::arguments>,
-                                                 without_first<typename function::arguments>>::type;
-
-  /// Can it be called on the value of an rref<Object>? Without one (void) anything can.
-  template <class Object>
-  static constexpr bool takes_object() {
-    if constexpr (std::is_void_v<Object>)
-      return true;
-    else if constexpr (is_member)
-      return is_of<Object, typename function::object>;
-    else if constexpr (function::arity > 0)
-      return std::is_convertible_v<Object&, std::tuple_element_t<0, typename function::declared>>;
-    else
-      return false;
-  }
-
-  /// Has it a parameter, other than that for the value, by which it would tell its caller
-  /// something?
-  template <class Object>
-  static constexpr bool has_output_parameter() {
-    return []<class... Args>(std::type_identity<std::tuple<Args...>>) {
-      [[maybe_unused]] std::size_t place = std::is_void_v<Object> || is_member ? 1 : 0;
-      return (false || ... ||
-              (place++ > 0 && std::is_lvalue_reference_v<Args> &&
-               !std::is_const_v<std::remove_reference_t<Args>>));
-    }(std::type_identity<typename function::declared>());
-  }
-
-  /// What a member function is called on, given the rref's value: that, or what it points to, as
-  /// torch::nn's modules and smart pointers do.
-  template <class T>
-  static auto& object(T& value) {
-    if constexpr (is_member) {
-      using wanted = typename function::object;
-      if constexpr (std::is_base_of_v<wanted, T>)
-        return value;
-      else
-        return *value;
-    } else {
-      return value;
-    }
-  }
-
-  template <class... Xs>
-  static decltype(auto) call(Xs&&... xs) {
-    return std::invoke(F, std::forward<Xs>(xs)...);
-  }
-
-private:
-  template <class T, class Class>
-  static constexpr bool is_of = std::is_base_of_v<Class, T> || requires(T& x) {
-    requires std::is_base_of_v<Class, std::remove_cvref_t<decltype(*x)>>;
-  };
-};
-
-/// The making of a T from such arguments.
-template <class T, class... Args>
-struct constructor_target {
-  using result = T;
-  static constexpr bool constructs = true;
-  static constexpr std::string_view name = type_name<T>();
-  static std::uint64_t hash() { return type_hash<constructor_target>(); }
-  template <class Object>
-  using parameters = std::tuple<Args...>;
-};
-
 /// A call that is more than a function with its arguments: it is for the value of an rref
-/// (`Object`, or void), or its result stays where it is made (`Creates`), or an argument is a
-/// loan. `Wire` are the types that travel.
+/// (`Object`, or void), or its result stays on the callee (`Creates`), or an argument is a loan.
+/// `Wire` are the types that are sent.
 template <class Target, class Object, bool Creates, class Wire>
 class invocation {
 public:
@@ -118,7 +30,7 @@ public:
     return hash_name(type_name<kind<Object, Creates, Wire>>(), Target::hash());
   }
 
-  /// Named wherever such a call is made, so that every program that has it has the entry.
+  /// Named wherever such a call is made, so that every program with the call has the entry.
   static const bool registered;
 
   static void invoke(decoder& in, handle_scope& handles, reply_token&& reply) {
@@ -126,12 +38,12 @@ public:
     try {
       self->read(in, handles);
       auto awaited = handles.take_claims();
-      self->await_values(handles.actors(), awaited, places);
+      self->await_values(table_of(handles), awaited, places);
       const auto is_ready = [](const auto& one) { return one->ready(); };
       if (std::all_of(awaited.begin(), awaited.end(), is_ready)) {
         run(self, first_failure(awaited));
       } else {
-        const auto given_up = std::make_shared<awaited_values>(handles.actors().driver(), awaited);
+        const auto given_up = std::make_shared<awaited_values>(handles.owner().driver(), awaited);
         self->reply_.comes_from(given_up);
         after(std::move(awaited), [self, given_up](const std::exception_ptr& failure) {
           const begun_later now(self->reply_);
@@ -153,7 +65,7 @@ public:
   explicit invocation(reply_token&& reply) : reply_(std::move(reply)) {}
 
 private:
-  // What tells one kind of call of the same target from another.
+  // Distinguishes the kinds of calls of one target.
   template <class, bool, class>
   struct kind {};
 
@@ -183,9 +95,9 @@ private:
     using type = std::tuple<typename value_of<Ts>::type...>;
   };
 
-  // All is read before anything can fail: the references in it have been given away.
+  // All is read before anything can fail: the caller has given away the references in it.
   void read(decoder& in, handle_scope& handles) {
-    auto& table = handles.actors().rrefs();
+    auto& table = table_of(handles);
     std::uint64_t number = 0;
     if constexpr (Creates) number = in.get<std::uint64_t>();
     rref_id object;
@@ -209,15 +121,15 @@ private:
   }
 
   template <std::size_t... I>
-  void await_values([[maybe_unused]] remote_actors& actors,
+  void await_values([[maybe_unused]] rref_table& table,
                     std::vector<std::shared_ptr<future_core>>& awaited, std::index_sequence<I...>) {
     if (object_) awaited.push_back(object_);
     [[maybe_unused]] const auto await = [&]<std::size_t J>() {
       if constexpr (is_lent<J>)
-        awaited.push_back(std::get<J>(values_) = borrow(actors, std::get<J>(given_), Creates));
+        awaited.push_back(std::get<J>(values_) = borrow(table, std::get<J>(given_), Creates));
       else if constexpr (may_be_lent<J>)
         if (const auto& one = std::get<J>(given_); !one.value)
-          awaited.push_back(std::get<J>(values_) = borrow(actors, loan_of(one), Creates));
+          awaited.push_back(std::get<J>(values_) = borrow(table, loan_of(one), Creates));
     };
     (await.template operator()<I>(), ...);
   }
@@ -227,7 +139,7 @@ private:
     return {one.id};
   }
 
-  // Is what an operator has returned lent for one value of it?
+  // Is the result of an operator lent where the function wants one value of it?
   template <std::size_t I>
   static constexpr bool is_part_of_result() {
     if constexpr (std::is_same_v<std::tuple_element_t<I, Wire>, loan<op_result>>)
@@ -319,7 +231,7 @@ private:
   }
 
   reply_token reply_;
-  bool unread_ = false;  // of the arguments, something
+  bool unread_ = false;  // the arguments could not be read
   value_cell object_;
   std::shared_ptr<future_state<answer>> created_;
   Wire given_;

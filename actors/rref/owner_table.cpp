@@ -1,17 +1,10 @@
 #include "troupe/actors/rref/owner_table.hpp"
 
-namespace troupe {
-
-std::string to_string(const rref_id& id) {
-  return "rref_id(created_on=" + std::to_string(id.creator) +
-         ", owner=" + std::to_string(id.owner) + ", local_id=" + std::to_string(id.number) + ')';
-}
-
-namespace detail {
+namespace troupe::detail {
 
 namespace {
 
-// By so many numbers may a reference be ahead of the creations that have come.
+// A reference may be ahead of the creations that have arrived by this many numbers.
 constexpr std::uint64_t most_ahead = 1 << 20;
 
 [[noreturn]] void throw_gone(const rref_id& id, const std::string& why) {
@@ -20,7 +13,7 @@ constexpr std::uint64_t most_ahead = 1 << 20;
 
 }  // namespace
 
-// False: it has come before.
+// False: it has arrived before.
 bool owner_table::arrivals::add(std::uint64_t number) {
   if (has(number)) return false;
   if (number != below + 1) {
@@ -35,14 +28,16 @@ bool owner_table::arrivals::add(std::uint64_t number) {
   return true;
 }
 
-// The record of a value that exists or is to come; nullptr: it is gone, or never will be.
+// The record of a value that exists or is to come, made if need be; nullptr: it is gone, or will
+// never be created.
 owner_table::record* owner_table::look(const rref_id& id) {
   if (const auto place = records_.find(id); place != records_.end()) return &place->second;
   const auto* creator = peers_.find(id.creator, id.creator_incarnation);
   if (closed_ || !creator || !creator->live()) return nullptr;
-  const auto& come = arrivals_[creator];
-  // Its window keeps an honest creator from being far ahead.
-  if (come.has(id.number) || id.number - come.below > most_ahead) return nullptr;
+  const auto& arrived = arrivals_[creator];
+  // Its window keeps a creator from being far ahead: a larger number is damaged or made up, and
+  // must not take memory here.
+  if (arrived.has(id.number) || id.number - arrived.below > most_ahead) return nullptr;
   return &records_[id];
 }
 
@@ -64,7 +59,7 @@ void owner_table::reserve(const rref_id& id, const peer& creator) {
       records_.erase(place);
     }
   }
-  // Nobody can have had a reference to it.
+  // No reference to it can have existed.
   if (guessed)
     guessed->set_exception(
         std::make_exception_ptr(rref_gone(to_string(id) + " was asked for before it was made")));
@@ -97,7 +92,7 @@ value_cell owner_table::create(const rref_id& id, const value_type& type, const 
     entry.holders.insert({&creator, 0});
     value = entry.value;
   }
-  // Somebody has taken it for something else.
+  // A reference named it with another type before.
   if (mistaken)
     mistaken->set_exception(std::make_exception_ptr(
         invalid_argument(to_string(id) + " is a " + std::string(type.name))));
@@ -135,12 +130,14 @@ owner_table::dropped owner_table::drop(const rref_id& id, const peer& holder,
   if (place == records_.end()) return {};
   place->second.holders.erase({&holder, use});
   auto& entry = place->second;
-  // One that has yet to be created, and that nobody waits for, is made anew when it is.
+  // The record of a value to come goes too, unless its value is waited for: the creation makes
+  // another one.
   if (!entry.holders.empty() || (!entry.settled() && entry.value)) return {};
   return take(place);
 }
 
-// The failure stays for as long as anybody has a reference. What waits for the value is returned.
+// The failure stays for as long as there are references. Returns the state that waits for the
+// value.
 value_cell owner_table::give_up(std::unordered_map<rref_id, record>::iterator place,
                                 const std::exception_ptr& why) {
   auto waited_for = std::move(place->second.value);
@@ -154,7 +151,7 @@ void owner_table::abandon(const rref_id& id, const peer& creator, const std::exc
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || !arrivals_[&creator].add(id.number)) return;
-    // The creator has its reference still, and may be about to use it.
+    // The creator still has its reference, and may be about to use it.
     const auto place = records_.try_emplace(id).first;
     place->second.holders.insert({&creator, 0});
     waited_for = give_up(place, why);
@@ -220,6 +217,4 @@ std::size_t owner_table::size() const {
   return records_.size();
 }
 
-}  // namespace detail
-
-}  // namespace troupe
+}  // namespace troupe::detail

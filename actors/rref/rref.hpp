@@ -1,67 +1,20 @@
 #pragma once
 
-#include "troupe/actors/rref/creation.hpp"
-#include "troupe/actors/remote/spawn.hpp"
 #include "troupe/actors/future/wait_all.hpp"
+#include "troupe/actors/rref/creation.hpp"
+#include "troupe/actors/rref/function_calls.hpp"
+#include "troupe/actors/rref/owner_actor.hpp"
 
 namespace troupe {
 
-template <class T>
-class rref;
-
-/// What a node knows of a reference of its own.
+/// The state of a reference on its node.
 enum class rref_status : std::uint8_t {
-  pending,    ///< its value is being made, or the owner has yet to confirm it
+  pending,    ///< its value is being created, or the owner has yet to confirm it
   confirmed,  ///< the owner knows of it
   failed,     ///< it refers to nothing: its creation has failed, or its owner has denied it
 };
 
-/// What an owner answers with the value.
-struct get_value {};
-TROUPE_MESSAGE_EXTERN(get_value)
-
-/// The actor that owns a value which is sent: it lives while the value has a reference anywhere, or
-/// the actor a handle; who monitors it hears of the value's end.
-template <class T>
-using rref_owner = actor<answers<get_value, T>>;
-
 namespace detail {
-
-template <class T>
-rref_owner<T> own_actor(rref<T> of);
-
-/// A future of a copy of the value that has, or gets, this state.
-template <class T>
-future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
-  auto out = std::make_shared<future_state<T>>(state->driver());
-  out->made_here();
-  const auto copy = [state, out] {
-    if (state->failure())
-      out->set_exception(state->failure());
-    else if constexpr (std::is_void_v<T>)
-      out->set_value();
-    else
-      out->set_value(std::as_const(*state->value()));
-  };
-  if (state->ready())
-    copy();
-  else
-    state->when_ready(make_continuation(copy));
-  return future<T>(out);
-}
-
-/// Ready when `state` is, with its error; it does not keep that.
-inline future<void> end_of(const std::shared_ptr<future_core>& state) {
-  auto out = std::make_shared<future_state<void>>(state->driver());
-  out->made_here();
-  state->when_ready_at_once(make_continuation([from = state.get(), out] {  // run by it
-    if (from->failure())
-      out->set_exception(from->failure());
-    else
-      out->set_value();
-  }));
-  return future<void>(std::move(out));
-}
 
 /// Runs the backward pass of a tensor of this node, without a distributed context.
 void backward(const at::Tensor& root, bool retain_graph);
@@ -69,15 +22,14 @@ void backward(const at::Tensor& root, bool retain_graph);
 }  // namespace detail
 
 /// A reference to a value that lives on one node of the job, its owner: a distributed shared
-/// pointer. The value is a T of any class; it lives as long as a reference to it does on any node,
-/// and goes when the last has gone. References travel in calls, answers and messages, and no value
-/// with them. Those to values on nodes that are lost throw peer_lost, those whose creation has
-/// failed throw why, wherever they are used. A circle of references that are inside of each other's
-/// values is never dropped.
+/// pointer. The value is a T of any class; it lives while any node has a reference to it.
+/// References are sent in calls, answers and messages, without the value. Where it is used, a
+/// reference throws peer_lost if the owner is lost, and the error of the creation if that has
+/// failed. Reference cycles (references in each other's values) are not collected.
 ///
-/// A member function may be called from several nodes at once, like any function; the value's class
-/// must be made for that, or its functions be called in turn. Copies share one use of the value.
-/// Thread-safe.
+/// A member function may be called from several nodes at once, like any function: the value's class
+/// must allow that, or the program must call its functions in turn. Copies share one use of the
+/// value. Thread-safe.
 template <class T>
 class rref {
 public:
@@ -90,7 +42,7 @@ public:
   /// Does it refer to anything?
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
-  /// Names the value in the whole job.
+  /// Identifies the value in the whole job.
   const rref_id& id() const { return checked().id(); }
 
   /// The node that has the value.
@@ -102,50 +54,41 @@ public:
   /// the function runs.
   bool confirmed_by_owner() const { return status() == rref_status::confirmed; }
 
-  /// The same, and whether it is yet to come or never will: `created` says why.
+  /// The same, and if it is not confirmed, whether it will be; `created` has the error.
   rref_status status() const {
     const auto& core = checked();
     if (!core.ready()) return rref_status::pending;
     return core.failure() ? rref_status::failed : rref_status::confirmed;
   }
 
-  /// Ready when the owner has made the value, on whichever node this is. Fails with what the
-  /// creation threw, peer_lost, and on the node that has asked for the value rpc_timeout when the
-  /// limit of that has passed; others know no limit and wait for the owner. It does not keep the
-  /// value once it is ready, and cancelling it ends nothing else.
+  /// Ready when the owner has created the value; on any node. Fails with the error of the creation,
+  /// with peer_lost, and on the node that has asked for the value with rpc_timeout when the limit
+  /// of that call has passed; on other nodes there is no limit. It does not keep the value once it
+  /// is ready, and cancelling it ends nothing else.
   future<void> created() const {
     auto& core = checked();
     if (core.creates() || core.failed()) return core.outcome();
     if (core.is_owner()) return detail::end_of(local_state());
     core.check();
-    using call = detail::await_value<T>;
-    (void)call::registered;
-    call_options how;
-    how.limit = std::chrono::milliseconds(0);  // it is the creation that has one
-    auto& node = *core.actors().rrefs().node();
-    auto state =
-        std::make_shared<detail::call_state<void>>(node, core.owner(), call::name, how, core_);
-    state->sent_as(node.call(core.owner(), call::hash(), call::name, state, how,
-                             [&](encoder& out, handle_scope&) { out.put(core.id()); }));
-    return future<void>(std::move(state));
+    return detail::await_creation<T>(*core.table().agent(), core.owner(), core.id(), core_);
   }
 
   /// The value's type.
   static constexpr std::string_view type() { return type_name<T>(); }
 
-  /// A copy of the value, from its owner; of the owner's own value when it is here, which for a
-  /// tensor means the same memory. Blocks until the value is there. A `timeout` may be given.
-  /// Throws rpc_timeout, what the creation threw, peer_lost, rref_gone.
+  /// A copy of the value, from its owner. On the owner it is a copy of the value itself: of a
+  /// tensor, one with the same memory. Blocks until the value is there. A `timeout` may be given.
+  /// Throws rpc_timeout, the error of the creation, peer_lost, rref_gone.
   template <class... How>
   T to_here(const How&... how) const {
     auto copy = to_here_async(how...);
     if (!is_owner()) return std::move(copy).get();
     const auto given = detail::options_in(how...).limit;
-    const auto limit = given.count() < 0 ? checked().actors().rrefs().node()->rpc_timeout() : given;
+    const auto limit = given.count() < 0 ? checked().table().agent()->rpc_timeout() : given;
     return limit.count() > 0 ? copy.get_for(limit) : std::move(copy).get();
   }
 
-  /// The same without waiting. The limit is not for the owner.
+  /// The same without waiting. On the owner a limit has no effect.
   template <class... How>
   future<T> to_here_async(const How&... how) const {
     static_assert(detail::option_count<How...> == sizeof...(How), "to_here takes options only");
@@ -158,13 +101,13 @@ public:
     return out;
   }
 
-  /// The owner's value itself, for as long as a reference is here. Blocks until it is there. Throws
-  /// invalid_argument on other nodes.
+  /// The value itself, on its owner: valid while a reference is here. Blocks until it is there.
+  /// Throws invalid_argument on other nodes.
   detail::stored<T>& local_value() const {
     auto& core = checked();
     if (!core.is_owner())
       throw invalid_argument("local_value of " + to_string(core.id()) + " on " +
-                             core.actors().own_name() + ", but its owner is " + owner_name() +
+                             core.table().own_name() + ", but its owner is " + owner_name() +
                              ": use to_here there");
     auto state = local_state();
     if (!state->ready()) created().get();
@@ -173,7 +116,7 @@ public:
     return *state->value();
   }
 
-  // An overloaded member function does not compile: the class that is wanted says why.
+  // An overloaded member function does not compile: the name of the class in the error says why.
   template <name_the_overload_with_static_cast, class... Args>
   void rpc_sync(const Args&...) const = delete;
   template <name_the_overload_with_static_cast, class... Args>
@@ -191,26 +134,28 @@ public:
   template <auto F, class... Args>
   auto rpc_async(const Args&... args) const {
     detail::check_no_retry<Args...>();
-    return detail::awaited_later(begin_call<F>(args...), detail::options_in(args...));
+    (void)checked();
+    return detail::awaited_later(detail::begin_call_on<F, T>(core_, args...),
+                                 detail::options_in(args...).sync);
   }
 
-  /// The same, but the result stays on the owner.
+  /// The same, but the result stays on the owner. See node::remote.
   template <auto F, class... Args>
   auto remote(const Args&... args) const {
     using target = detail::target_for<F, T, Args...>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
-    auto node = checked().actors().rrefs().node();
+    const auto agent = checked().table().agent();
     if constexpr (detail::call_check<target, T, Args...>::ok)
       return rref<answer>(
-          detail::create<target, T>(*node, core_->owner(), core_->site(), core_, args...));
+          detail::create<target, T>(*agent, core_->owner(), core_->site(), core_, args...));
     else
       return rref<answer>();  // does not compile: said above
   }
 
-  /// Of what an operator has returned: a reference to its one result as a U (a std::tuple: to all),
-  /// or to the one at `place`, from 0; see op_result::to. The owner looks whether it is one: if
-  /// not, the reference throws invalid_argument wherever it is used, which names the operator and
-  /// what it has returned.
+  /// For the result of an operator: a reference to its one value as a U (a std::tuple: to all
+  /// values), or to the one at `place`, from 0; see op_result::to. The owner checks the type: if it
+  /// is another, the reference throws invalid_argument where it is used, which names the operator
+  /// and what it has returned.
   template <class U>
   rref<U> as() const requires std::is_same_v<T, op_result> {
     return this->template remote<&T::template to<U>>();
@@ -220,8 +165,8 @@ public:
     return this->template remote<&T::template at<U>>(place);
   }
 
-  /// On the owner of a tensor: its backward pass, gradients into `.grad`. Throws invalid_argument
-  /// on other nodes, which need a distributed autograd context for it.
+  /// Runs the backward pass of a tensor on its owner: gradients go into `.grad`. Throws
+  /// invalid_argument on other nodes, which need a distributed autograd context for it.
   void backward(bool retain_graph = false) const requires std::is_same_v<T, at::Tensor> {
     if (!is_owner())
       throw invalid_argument("User RRefs require 'dist_autograd_ctx_id' to be specified: " +
@@ -252,19 +197,19 @@ public:
     }
   }
 
-  /// The actor that owns the value, to ask or monitor by CAF's means. A handle of it keeps the
+  /// The actor that owns the value, for CAF's requests and monitors. A handle of it keeps the
   /// value, like an rref. Throws like a call.
   rref_owner<T> owner_actor() const {
-    auto node = checked().actors().rrefs().node();
-    checked().check();
+    const auto agent = checked().table().agent();
+    core_->check();
     core_->publish();
     using call = callable<&detail::own_actor<T>>;
     (void)call::registered;
     using answer = rref_owner<T>;
-    auto state = std::make_shared<detail::call_state<answer>>(*node, core_->owner(), call::name,
+    auto state = std::make_shared<detail::call_state<answer>>(*agent, core_->owner(), call::name,
                                                               call_options(), core_);
-    node->call(core_->owner(), call::hash(), call::name, state, {},
-               [&](encoder& out, handle_scope&) { out.put(*this); });
+    agent->call(core_->owner(), call::hash(), call::name, state, {},
+                [&](encoder& out, handle_scope&) { out.put(*this); });
     return future<answer>(std::move(state)).get();
   }
 
@@ -275,8 +220,7 @@ public:
     auto& core = checked();
     if (core.is_owner()) return local_state();
     core.check();
-    return detail::fetch_value<T>(*core.actors().rrefs().node(), core.owner(), core.id(), how,
-                                  core_);
+    return detail::fetch_value<T>(*core.table().agent(), core.owner(), core.id(), how, core_);
   }
 
   /// Do they refer to the same value?
@@ -294,45 +238,6 @@ private:
     return *core_;
   }
 
-  template <auto F, class... Args>
-  auto begin_call(const Args&... args) const {
-    using target = detail::target_for<F, T, Args...>;
-    using parameters = typename target::template parameters<T>;
-    using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
-    auto node = checked().actors().rrefs().node();
-    checked().check();
-    if constexpr (!detail::call_check<target, T, Args...>::ok) {
-      return future<answer>();  // does not compile: said above
-    } else if constexpr ((detail::is_future<Args> || ...)) {
-      auto out = std::make_shared<detail::relayed_state<answer>>(
-          node->driver(), detail::cancelled_call(owner_name(), target::name));
-      detail::when_given<parameters>(
-          *node,
-          [self = *this, out](node_core&, const auto&... xs) {
-            if (out->ready()) return;  // cancelled
-            out->take_from(self.template begin_call<F>(xs...).shared());
-          },
-          [out](std::exception_ptr why) { out->set_exception(std::move(why)); }, args...);
-      return future<answer>(std::move(out));
-    } else {
-      using wire = detail::wire_for<parameters, Args...>;
-      using call = detail::invocation<target, T, false, wire>;
-      (void)call::registered;
-      auto& owner = core_->owner();
-      const auto how = detail::options_in(args...);
-      core_->publish();
-      auto state =
-          std::make_shared<detail::call_state<answer>>(*node, owner, call::name, how, core_);
-      state->sent_as(node->call(owner, call::hash(), call::name, state, how,
-                                [&](encoder& out, handle_scope& handles) {
-                                  out.put(id());
-                                  detail::write_arguments<wire>(out, handles, args...);
-                                }));
-      if (core_->creates()) core_->add_waiting(state);
-      return future<answer>(std::move(state));
-    }
-  }
-
   std::shared_ptr<detail::future_state<T>> local_state() const {
     return std::static_pointer_cast<detail::future_state<T>>(
         core_->local(detail::value_type::of<T>()));
@@ -340,30 +245,6 @@ private:
 
   std::shared_ptr<detail::rref_core> core_;
 };
-
-namespace detail {
-
-/// What an owner's actor does.
-template <class T>
-typename rref_owner<T>::behavior_type be_owner(std::shared_ptr<future_state<T>> value) {
-  return {[value](get_value) -> T {
-    const future<T> there(value);
-    return there.get();
-  }};
-}
-
-/// The actor of a value of this node.
-template <class T>
-rref_owner<T> own_actor(rref<T> of) {
-  auto& node = *current_node();
-  auto made = node.actors().rrefs().actor(of.id(), [&] {
-    return caf::actor_cast<caf::strong_actor_ptr>(
-        spawn_function(node, &be_owner<T>, of.value_state({})));
-  });
-  return caf::actor_cast<rref_owner<T>>(made);
-}
-
-}  // namespace detail
 
 }  // namespace troupe
 

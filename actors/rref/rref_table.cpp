@@ -1,13 +1,12 @@
 #include "troupe/actors/rref/rref_table.hpp"
 
 #include "troupe/actors/scheduler/work_item.hpp"
-#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-// How a reference is written.
+// How a reference is written: `granted` by its owner, or `passed_on` by another node.
 enum class reference_form : std::uint8_t { null, granted, passed_on };
 
 }  // namespace
@@ -16,14 +15,14 @@ rref_table::rref_table(remote_actors& actors, const node_identity& self)
     : actors_(actors),
       identity_(self),
       owned_(actors.driver(), actors.peers()),
-      drops_(self.rank, [this](peer& to, message_builder& text) { return send(to, text); }) {}
+      drops_(self.rank, [this](peer& to, message_builder& message) { return send(to, message); }) {}
 
 rref_table::~rref_table() = default;
 
-std::shared_ptr<node_core> rref_table::node() const {
-  auto node = node_.lock();
-  if (!node) throw not_initialized("the rref's node has been shut down");
-  return node;
+std::shared_ptr<rpc_agent> rref_table::agent() const {
+  auto agent = agent_.lock();
+  if (!agent) throw not_initialized("the rref's node has been shut down");
+  return agent;
 }
 
 peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
@@ -31,7 +30,7 @@ peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
 // ---- References that are here
 // ---------------------------------------------------------------------------------------
 
-void rref_table::enter(rref_core& one) {
+void rref_table::enter(rref_core& one) noexcept {
   const std::lock_guard lock(mutex_);
   one.next_ = first_;
   if (first_) first_->before_ = &one;
@@ -49,14 +48,20 @@ void rref_table::leave(rref_core& one) noexcept {
 std::shared_ptr<rref_core> rref_table::make(peer& owner, const rref_id& id, const value_type& type,
                                             rref_core::origin how, std::uint64_t use,
                                             const std::source_location& site) {
-  return std::make_shared<rref_core>(actors_.shared_from_this(), owner, id, type, how, use, site);
+  // The table lives as long as `actors_`, which a reference keeps: references may outlive the node.
+  std::shared_ptr<rref_registry> here(actors_.shared_from_this(),
+                                      static_cast<rref_registry*>(this));
+  auto made =
+      std::make_shared<rref_core>(std::move(here), actors_, owner, id, type, how, use, site);
+  enter(*made);
+  return made;
 }
 
 std::shared_ptr<rref_core> rref_table::own(value_cell value, const value_type& type,
                                            const std::source_location& site) {
   auto& here = self();
   auto core = expect(here, type, site);
-  core->hold_own(std::move(value));  // before `close` may look for it
+  core->hold_own(std::move(value));  // before `reserve`: `close` takes it from the use
   owned_.reserve(core->id(), here);
   core->set_value();
   return core;
@@ -72,15 +77,16 @@ std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& typ
   return make(owner, id, type, rref_core::origin::creation, 0, site);
 }
 
-// The last copy of a reference is gone.
-void rref_table::dropped(rref_core& one) noexcept {
+// The last copy of a reference goes.
+void rref_table::release(rref_core& one) noexcept {
+  leave(one);
   if (&one.owner() != &self()) return drops_.add(one.owner(), one.id(), one.use());
-  let_go(owned_.drop(one.id(), self(), one.use()));
+  destroy(owned_.drop(one.id(), self(), one.use()));
   if (one.own_) {
-    one.local_ = nullptr;  // the same
-    let_go({std::move(one.own_), one.type().runs_user_code});
+    one.local_ = nullptr;  // the same value
+    destroy({std::move(one.own_), one.type().runs_user_code});
   } else {
-    let_go({std::move(one.local_), true});
+    destroy({std::move(one.local_), true});
   }
 }
 
@@ -88,7 +94,7 @@ void rref_table::dropped(rref_core& one) noexcept {
 // ---------------------------------------------------------------------------------------
 
 value_cell rref_table::create(std::uint64_t number, const value_type& type, const peer& creator) {
-  drops_.heard_of(creator);
+  drops_.retry(creator);
   return owned_.create(
       {creator.rank(), identity_.rank, creator.incarnation, identity_.incarnation, number}, type,
       creator);
@@ -109,21 +115,21 @@ void rref_table::publish(const rref_core& one) {
   if (auto mine = one.own()) owned_.own(one.id(), std::move(mine), one.type(), self(), 0);
 }
 
-// What a destructor of the program does is nothing for the thread that leads the network.
-void rref_table::let_go(owner_table::dropped&& what) noexcept {
+// The program's destructors may block, so they do not run on the thread that leads the network.
+void rref_table::destroy(owner_table::dropped&& what) noexcept {
   const bool runs_user_code = what.actor || (what.value && what.runs_user_code);
   if (!runs_user_code || engine::may_block()) return;
-  auto* job = make_work_item([all = std::move(what)](caf::execution_unit*) {});
-  if (!actors_.driver()->push_if_open(job)) intrusive_ptr_release(job);
+  auto* work = make_work_item([all = std::move(what)](caf::execution_unit*) {});
+  if (!actors_.driver()->push_if_open(work)) intrusive_ptr_release(work);
 }
 
 // ---- References on their way
 // ---------------------------------------------------------------------------------------
 
 void rref_table::check_sendable(const rref_core& reference) const {
-  if (&reference.actors() != &actors_)
-    throw encode_error("an rref of another node of this process cannot be sent from " +
-                       actors_.own_name() + ": rrefs travel in messages only");
+  if (&reference.table() != this)
+    throw encode_error("an rref of another node of this process cannot be sent from " + own_name() +
+                       ": rrefs travel in messages only");
   reference.check();
 }
 
@@ -170,7 +176,7 @@ void rref_table::grant(const rref_core& one, const peer& to, std::uint64_t use) 
 }
 
 void rref_table::take_back(const written_reference& written, const peer& to) noexcept {
-  if (written.use != 0) let_go(owned_.drop(written.id, to, written.use));
+  if (written.use != 0) destroy(owned_.drop(written.id, to, written.use));
   if (written.pin != 0) unpin(written.pin, to);
 }
 
@@ -180,7 +186,7 @@ std::uint64_t rref_table::next_use() {
 }
 
 std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64_t type,
-                                            std::string_view type_name) {
+                                            std::string_view type_name, claims& unconfirmed) {
   const auto form = in.get<reference_form>();
   if (form == reference_form::null) return nullptr;
   if (form > reference_form::passed_on) throw decode_error("a reference of unknown form");
@@ -202,9 +208,10 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
     core = make(owner, id, known, rref_core::origin::claim, next_use(), {});
     claim(core, from, number);
   }
-  // Only now: what has been given away for it must be given back.
+  // Only now: a use that was granted must be dropped, and a pin must be removed.
   if (its_type != type)
     throw decode_error(to_string(id) + " is no rref<" + std::string(type_name) + '>');
+  if (!core->ready()) unconfirmed.push_back(core);
   return core;
 }
 
@@ -212,7 +219,7 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
 // ---------------------------------------------------------------------------------------
 
 void rref_table::evict(const peer& whom) {
-  for (auto& one : owned_.evict(whom)) let_go(std::move(one));
+  for (auto& one : owned_.evict(whom)) destroy(std::move(one));
   drops_.evict(whom);
   std::vector<std::shared_ptr<rref_core>> unpinned;
   std::vector<claimed> lost;
@@ -234,27 +241,27 @@ void rref_table::evict(const peer& whom) {
 
 void rref_table::close(const fault& why) {
   for (auto& one : owned_.close()) {
-    if (one.value) one.value->set_exception(to_exception(why));  // who waits for it hears so
-    let_go(std::move(one));
+    if (one.value) one.value->set_exception(to_exception(why));  // for those that wait for it
+    destroy(std::move(one));
   }
   decltype(pins_) pins;
-  decltype(claims_) claims;
+  decltype(claims_) unconfirmed;
   std::vector<owner_table::dropped> own;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     pins.swap(pins_);
-    claims.swap(claims_);
+    unconfirmed.swap(claims_);
     for (auto* one = first_; one; one = one->next_)
       if (auto value = one->give_up_own())
         own.push_back({std::move(value), one->type().runs_user_code});
   }
-  for (auto& one : own) let_go(std::move(one));
+  for (auto& one : own) destroy(std::move(one));
   drops_.close();
-  for (auto& [use, one] : claims) one.what->set_exception(to_exception(why));
+  for (auto& [use, one] : unconfirmed) one.what->set_exception(to_exception(why));
 }
 
-rref_table::census rref_table::count() const {
+rref_counts rref_table::count() const {
   const auto owned = owned_.size();
   const auto drops = drops_.waiting();
   const std::lock_guard lock(mutex_);
@@ -278,7 +285,7 @@ std::vector<rref_leak> rref_table::list() const {
                                         : std::string(one->site().file_name()) + ':' +
                                               std::to_string(one->site().line());
     leak.owner = one->owner().info.name;
-    leak.holder = actors_.own_name();
+    leak.holder = own_name();
     out.push_back(std::move(leak));
   }
   return out;

@@ -1,53 +1,42 @@
-// What tables of rrefs tell each other.
-#include "troupe/actors/messaging/control_channel.hpp"
+// The messages between rref tables.
 #include "troupe/actors/messaging/outbox.hpp"
-#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rref/rref_message.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
 #include "troupe/messages/envelope/error_codec.hpp"
 
 namespace troupe::detail {
 
-// False: it could not be sent. Nobody hears why: if it is the peer's loss, that settles what it was
-// about.
-bool rref_table::send(peer& to, message_builder& text) noexcept {
+// False: it could not be sent. Errors are dropped: if the peer is lost, `evict` settles what the
+// message was about.
+bool rref_table::send(peer& to, message_builder& message) noexcept {
   // The next incarnation of a lost node has values of the same numbers.
   if (!to.live()) return false;
-  const gate::pass pass(actors_.entrance());
+  const gate::pass pass(actors_.out().entrance());
   if (!pass) return false;
   try {
     envelope_header header;
     header.target = rref_channel;
-    actors_.out().send(to, 0, header, &text);
+    actors_.out().send(to, 0, header, &message);
     return true;
   } catch (const std::exception&) {
     return false;
   }
 }
 
-template <class... Ts>
-void rref_table::tell(peer& to, const Ts&... xs) noexcept {
-  try {
-    message_builder text(nullptr);
-    (text.body().put(xs), ...);
-    (void)send(to, text);
-  } catch (const std::exception&) {
-    // There is no memory for it.
-  }
-}
-
-// Its creation has failed, perhaps before the owner has heard of it (rule 8).
-void rref_table::failed(const rref_core& one, const fault& why) noexcept {
+// The creation has failed, perhaps before it has reached the owner (rule 8).
+void rref_table::creation_failed(const rref_core& one, const fault& why) noexcept {
   if (&one.owner() == &self())
     owned_.abandon(one.id(), self(), to_exception(why));
   else
-    tell(one.owner(), note::abandon, one.id().number, to_caf(why));
+    actors_.out().try_send_control(one.owner(), rref_channel, rref_message::abandon,
+                                   one.id().number, to_caf(why));
 }
 
 std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
                                             const value_type& type) {
   auto core = make(owner, id, type, rref_core::origin::grant, next_use(), {});
   core->set_value();
-  tell(owner, note::hold, id, core->use());
+  actors_.out().try_send_control(owner, rref_channel, rref_message::hold, id, core->use());
   return core;
 }
 
@@ -74,13 +63,14 @@ void rref_table::claim(const std::shared_ptr<rref_core>& what, peer& parent, std
     const std::lock_guard lock(mutex_);
     if (!closed_) claims_.emplace(what->use(), std::move(one));
   }
-  tell(owner, note::claim, what->id(), what->use());
+  actors_.out().try_send_control(owner, rref_channel, rref_message::claim, what->id(), what->use());
   const bool closed = [&] {
     const std::lock_guard lock(mutex_);
     return closed_;
   }();
   if (owner.live() && !closed) return;
-  // The owner was lost, or this node closed, perhaps before the claim was in the table.
+  // The owner was lost, or this node closed, perhaps before the claim was in the table: `evict` and
+  // `close` may not have seen it.
   if (auto lost = take_claim(what->use(), owner); lost.what)
     settle(std::move(lost), to_exception(owner.loss()));
   else if (closed)
@@ -97,7 +87,7 @@ rref_table::claimed rref_table::take_claim(std::uint64_t use, const peer& owner)
 }
 
 void rref_table::settle(claimed&& one, std::exception_ptr denied) {
-  tell(*one.parent, note::unpin, one.pin);
+  actors_.out().try_send_control(*one.parent, rref_channel, rref_message::unpin, one.pin);
   if (denied)
     one.what->set_exception(std::move(denied));
   else
@@ -105,22 +95,22 @@ void rref_table::settle(claimed&& one, std::exception_ptr denied) {
 }
 
 void rref_table::deliver(decoder& in, peer& from) {
-  drops_.heard_of(from);
-  switch (in.get<note>()) {
-    case note::claim: {
+  drops_.retry(from);
+  switch (in.get<rref_message>()) {
+    case rref_message::claim: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
       const bool known = owns(id) && owned_.hold(id, from, use) != owner_table::presence::gone;
-      tell(from, note::confirm, use, known);
+      actors_.out().try_send_control(from, rref_channel, rref_message::confirm, use, known);
       return;
     }
-    case note::hold: {
+    case rref_message::hold: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
       if (owns(id)) (void)owned_.hold(id, from, use);
       return;
     }
-    case note::confirm: {
+    case rref_message::confirm: {
       const auto use = in.get<std::uint64_t>();
       const auto known = in.get<bool>();
       auto one = take_claim(use, from);
@@ -131,20 +121,20 @@ void rref_table::deliver(decoder& in, peer& from) {
                                          to_string(id) + " exists no more on " + from.info.name)));
       return;
     }
-    case note::unpin: return unpin(in.get<std::uint64_t>(), from);
-    case note::drop:
+    case rref_message::unpin: return unpin(in.get<std::uint64_t>(), from);
+    case rref_message::drop:
       return drops_.take(in, from, [&](const rref_id& id, std::uint64_t use) {
-        let_go(owned_.drop(id, from, use));
+        destroy(owned_.drop(id, from, use));
       });
-    case note::abandon: {
+    case rref_message::abandon: {
       const auto number = in.get<std::uint64_t>();
       owned_.abandon({from.rank(), identity_.rank, from.incarnation, identity_.incarnation, number},
                      from, to_exception(to_fault(in.get<caf::error>())));
       return;
     }
-    case note::dropped: return drops_.taken_up(from, in.get<std::uint32_t>());
+    case rref_message::dropped: return drops_.acknowledged(from, in.get<std::uint32_t>());
   }
-  throw decode_error("an rref's note of unknown kind");
+  throw decode_error("a message about references of unknown kind");
 }
 
 }  // namespace troupe::detail

@@ -14,10 +14,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds empty_yield{1'500};   // takes less than that
-constexpr nanoseconds short_turn{200'000};  // of others, who poll and run a short handler
+constexpr nanoseconds empty_yield{1'500};   // one takes less where no other thread wants to run
+constexpr nanoseconds short_turn{200'000};  // of a thread that polls and runs a short handler
 constexpr unsigned most_in_a_row = 20;
-// Of two that find each other on one processor only one shall move, so the times are spread.
+// Of two nodes that find each other on one processor only one shall move: the times are spread.
 constexpr clock::rep least_between_moves = 200'000;
 constexpr clock::rep most_between_moves = 1'000'000'000;
 
@@ -26,12 +26,13 @@ constexpr clock::rep most_between_moves = 1'000'000'000;
 void cpu_placement::yield(clock::time_point now) noexcept {
   sched_yield();
   const auto after = clock::now();
-  const auto note = [](std::atomic<bool>& what, bool is) {
+  // A store only where something changes: other polling threads read the same cache line.
+  const auto set = [](std::atomic<bool>& what, bool is) {
     if (is != what.load(std::memory_order_relaxed)) what.store(is, std::memory_order_relaxed);
   };
   const bool crowded = after - now > empty_yield;
-  note(crowded_, crowded);
-  note(taken_, after - now > short_turn);
+  set(crowded_, crowded);
+  set(taken_, after - now > short_turn);
   if (crowded) {
     const auto times = in_a_row_.load(std::memory_order_relaxed) + 1;
     in_a_row_.store(times, std::memory_order_relaxed);
@@ -41,8 +42,8 @@ void cpu_placement::yield(clock::time_point now) noexcept {
   }
 }
 
-// Less and less often if it does not help. The thread's own mask stays as it was: who changes it at
-// the same moment from another thread may find it changed back.
+// Less and less often if it does not help. The thread's affinity mask is the same afterwards; if
+// another thread changes it at the same moment, that change may be undone.
 void cpu_placement::move_away(clock::time_point now) noexcept {
   const auto ticks = now.time_since_epoch().count();
   const auto due = next_move_.load(std::memory_order_relaxed);

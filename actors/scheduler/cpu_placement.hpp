@@ -8,20 +8,21 @@
 
 namespace troupe {
 
-/// What a node knows of the processor on which it polls: do others want it? Then it yields at each
-/// poll, and moves away if that goes on. If they compute there it sleeps earlier: who polls among
-/// them gets its turn too late. Some kernels pack threads onto one processor while others are idle,
-/// when they wake each other; polling ones they leave there, where each step of a conversation
-/// costs a switch. Thread-safe; used by whoever polls.
+/// Whether other threads want the processor on which a node polls. If they do, the node yields at
+/// each poll, and moves to another processor if that goes on. If they compute there, it sleeps
+/// earlier: a polling thread among computing ones gets its turn too late. Some kernels put threads
+/// that wake each other onto one processor while others are idle, and leave polling threads there,
+/// where each step of a conversation costs a context switch. Thread-safe; used by any thread that
+/// polls.
 class cpu_placement {
 public:
-  /// As the last yield has found.
+  /// Did another thread run at the last yield?
   bool crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
 
-  /// And for longer than those need who poll as well.
+  /// And for longer than a thread needs that polls too?
   bool taken() const noexcept { return taken_.load(std::memory_order_relaxed); }
 
-  /// Lets others use it, at `now`, and sees whether any did.
+  /// Yields the processor, at `now`, and finds out whether another thread ran.
   void yield(clock::time_point now) noexcept;
 
 private:

@@ -7,46 +7,46 @@
 
 namespace troupe {
 
-void engine_unit::exec_later(caf::resumable* job) {
+void engine_unit::exec_later(caf::resumable* item) {
   if (collecting_ && !next_) {
-    next_ = job;
+    next_ = item;
   } else {
     ++handed_on_;
-    owner_.push(job);
+    owner_.push(item);
   }
 }
 
-void engine_unit::exec_urgent(caf::resumable* job) {
+void engine_unit::exec_urgent(caf::resumable* item) {
   ++handed_on_;
-  owner_.push_urgent(job);
+  owner_.push_urgent(item);
 }
 
 expected_calls::scope::scope(const expected_calls& calls) noexcept
     : before_(std::exchange(self.expected, &calls)) {}
 expected_calls::scope::~scope() { self.expected = before_; }
 
-engine::foreign_run_scope::foreign_run_scope(engine& of) noexcept
+foreign_run_scope::foreign_run_scope(engine& of) noexcept
     : of_(of),
-      before_(std::exchange(self.foreign_run_scope, this)),
-      node_(current_node()),
+      before_(std::exchange(self.runs, this)),
+      node_(current_node_context()),
       actor_(current_actor()) {
   of_.foreign_run_begins();
 }
-engine::foreign_run_scope::~foreign_run_scope() {
+foreign_run_scope::~foreign_run_scope() {
   of_.foreign_run_ends();
-  self.foreign_run_scope = before_;
+  self.runs = before_;
 }
 
 bool engine::runs_here() const noexcept {
   if (is_own_thread()) return true;
-  for (auto* one = self.foreign_run_scope; one; one = one->before_)
+  for (auto* one = self.runs; one; one = one->before_)
     if (&one->of_ == this) return true;
   return false;
 }
 
-bool engine::runs_actor(const node_core& node, std::uint64_t actor) noexcept {
-  if (current_node() == &node && current_actor() == actor) return true;
-  for (auto* one = self.foreign_run_scope; one; one = one->before_)
+bool engine::runs_actor(const node_context& node, std::uint64_t actor) noexcept {
+  if (current_node_context() == &node && current_actor() == actor) return true;
+  for (auto* one = self.runs; one; one = one->before_)
     if (one->node_ == &node && one->actor_ == actor) return true;
   return false;
 }

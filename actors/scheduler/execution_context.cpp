@@ -8,7 +8,7 @@ namespace troupe {
 
 namespace {
 
-thread_local node_core* node_here = nullptr;
+thread_local node_context* node_here = nullptr;
 thread_local std::uint64_t actor_here = 0;
 thread_local bool for_program_here = false;
 
@@ -47,7 +47,7 @@ void leave_ended() noexcept {
 
 }  // namespace
 
-node_core* current_node() noexcept { return node_here; }
+node_context* current_node_context() noexcept { return node_here; }
 std::uint64_t current_actor() noexcept { return actor_here; }
 active_call current_active_call() noexcept { return call_context_here.call; }
 
@@ -60,7 +60,7 @@ call_context current_call_context() noexcept {
 
 namespace detail {
 
-void set_current_node(node_core* node) noexcept { node_here = node; }
+void set_current_node(node_context* node) noexcept { node_here = node; }
 void set_current_actor(std::uint64_t id) noexcept { actor_here = id; }
 void set_current_call_context(call_context what) noexcept { put(std::move(what)); }
 void clear_current_call_context() noexcept {

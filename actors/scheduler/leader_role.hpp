@@ -5,18 +5,23 @@
 
 namespace troupe {
 
-/// Who drives a node's network: one thread at a time. The word holds an epoch, which grows each
-/// time the role changes hands, whether a network thread or a waiter holds it, and what the holder
-/// is doing. From any state but `leading` the role may be taken away; the former holder learns of
-/// it when it wants to go on.
+/// Which thread drives a node's network: one at a time, the leader. This is the Leader/Followers
+/// pattern (Schmidt, Stal, Rohnert, Buschmann: Pattern-Oriented Software Architecture, volume 2,
+/// 2000), with two kinds of leaders: threads of the engine, and threads that wait for something.
+///
+/// One atomic word holds an epoch, which grows each time the role changes hands, the kind of
+/// holder, and what the holder is doing. In any state but `leading` the role may be taken away: the
+/// former holder finds out when its `resume` fails. All operations are sequentially consistent: a
+/// thread publishes work (in a queue, say) and then looks at the word; the holder writes the word
+/// and then looks for work. In one total order, at least one of the two sees the other.
 class leader_role {
 public:
   enum state : std::uint64_t {
-    free = 0,      ///< nobody drives
+    free = 0,      ///< no thread leads
     leading = 1,   ///< the holder touches the network and the inbox
     handler = 2,   ///< the holder runs a handler, which may block
     asleep = 3,    ///< the holder sleeps until the network wakes it
-    yielding = 4,  ///< the holder has found nothing and lets others use its processor for a moment
+    yielding = 4,  ///< the holder has found nothing and yields its processor for a moment
   };
 
   enum holder : std::uint64_t { waiter = 0, network_thread = 8 };
@@ -27,33 +32,34 @@ public:
   static bool by_network_thread(snapshot s) noexcept { return (s & 8) != 0; }
 
   /// May a waiter take the role without harm? Not from a waiter that sleeps in the network: its own
-  /// completion might then come without waking it.
+  /// completion could then come without waking it.
   static bool idle(snapshot s) noexcept {
     return state_of(s) == free ||
            (by_network_thread(s) && (state_of(s) == asleep || state_of(s) == yielding));
   }
 
-  /// Does a network thread lead, which looks at the run queue before it does anything else?
-  static bool call_context_scope(snapshot s) noexcept {
+  /// Does a network thread lead that looks at the run queue before it does anything else?
+  static bool polls_queue(snapshot s) noexcept {
     return by_network_thread(s) && (state_of(s) == leading || state_of(s) == yielding);
   }
 
   snapshot look() const noexcept { return word_.load(std::memory_order_seq_cst); }
 
-  /// Takes the role from what `seen` says, which must not be `leading`. Returns the new holder's
-  /// key, or 0 when somebody was quicker.
+  /// Takes the role over from the state `seen`. Returns the new holder's key; 0 if `seen` is
+  /// `leading`, or another thread was quicker.
   snapshot take(snapshot seen, holder who) noexcept {
     if (state_of(seen) == leading) return 0;
+    // A new epoch: a compare-and-swap of the former holder cannot mistake this word for its own.
     auto mine = ((seen & ~snapshot{15}) + 16) | who | leading;
     return word_.compare_exchange_strong(seen, mine, std::memory_order_seq_cst) ? mine : 0;
   }
 
-  /// The holder of `key` says that it does something during which it may lose the role.
+  /// The holder of `key` begins something during which it may lose the role. Pre: it leads.
   void enter(snapshot key, state what) noexcept {
     word_.store(in(key, what), std::memory_order_seq_cst);
   }
 
-  /// Back to leading. False: the role has gone to somebody else.
+  /// Back to leading. False: another thread has taken the role.
   bool resume(snapshot key, state from) noexcept {
     auto expected = in(key, from);
     return word_.compare_exchange_strong(expected, key, std::memory_order_seq_cst);
@@ -61,7 +67,7 @@ public:
 
   void release(snapshot key) noexcept { enter(key, free); }
 
-  /// How the word looks while the holder of `key` is in `what`.
+  /// The word while the holder of `key` is in `what`.
   static snapshot in(snapshot key, state what) noexcept { return (key & ~snapshot{7}) | what; }
 
 private:

@@ -1,15 +1,17 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <utility>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/scheduler/call_context.hpp"
 
 namespace troupe::detail {
 
-/// A context that a thread or coroutine has opened, and what that worked for before. Contexts end
-/// in any order and on any thread: who works for one that has ended works for what was before it
-/// then. Thread-safe.
+/// An autograd context that a thread or coroutine has opened, and what it worked for before.
+/// Contexts end in any order and on any thread: a thread whose context has ended goes back to the
+/// one before it that is still open. Thread-safe.
 class opened_context {
 public:
   opened_context(std::uint64_t id, call_context before) : id_(id), before_(std::move(before)) {
@@ -21,13 +23,13 @@ public:
 
   std::uint64_t id() const noexcept { return id_.load(std::memory_order_acquire); }
 
-  /// Another context takes its place, also for those who work for it already.
+  /// Another context takes its place, also for threads that work for it already.
   void renew(std::uint64_t id) noexcept { id_.store(id, std::memory_order_release); }
 
   void end() noexcept { over_.store(true, std::memory_order_release); }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
 
-  /// What is left of an errand without the contexts that have ended.
+  /// `what` without the contexts that have ended.
   static call_context living(call_context what) noexcept {
     while (what.opened && what.opened->over()) what = what.opened->before();
     if (what.opened) what.context = what.opened->id();
@@ -40,7 +42,7 @@ private:
     return before_;
   }
 
-  // Contexts that overlap for ever make no chain of those that were.
+  // Otherwise contexts that overlap for ever would grow a chain of ended ones.
   void forget_ended() noexcept {
     call_context last;  // let go of outside of the lock
     const std::lock_guard lock(mutex_);

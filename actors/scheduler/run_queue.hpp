@@ -10,14 +10,14 @@
 namespace troupe {
 
 /// Work that any thread of a node may take: actors with mail, calls, continuations. One queue for
-/// all threads, so that nothing starves behind a handler that blocks. First in, first out, and
-/// urgent jobs before all others.
+/// all threads, so that nothing starves behind a handler that blocks. First in, first out; urgent
+/// items before all others.
 class run_queue {
 public:
-  /// Takes over one reference to `job`.
-  void push(caf::resumable* job, bool urgent = false) {
+  /// Takes over one reference to `item`.
+  void push(caf::resumable* item, bool urgent = false) {
     std::lock_guard guard(mutex_);
-    (urgent ? urgent_ : jobs_).push_back(job);
+    (urgent ? urgent_ : items_).push_back(item);
     count();
   }
 
@@ -25,31 +25,31 @@ public:
   caf::resumable* try_pop() {
     if (empty()) return nullptr;
     std::lock_guard guard(mutex_);
-    auto& from = urgent_.empty() ? jobs_ : urgent_;
+    auto& from = urgent_.empty() ? items_ : urgent_;
     if (from.empty()) return nullptr;
-    auto* job = from.front();
+    auto* item = from.front();
     from.pop_front();
     count();
-    return job;
+    return item;
   }
 
-  /// Is there one of which `is` is true? It is called under the queue's lock.
+  /// Does `is` hold for any of them? It is called under the queue's lock.
   bool any(const std::function<bool(caf::resumable&)>& is) const {
     std::lock_guard guard(mutex_);
-    for (const auto* from : {&urgent_, &jobs_})
-      for (auto* job : *from)
-        if (is(*job)) return true;
+    for (const auto* from : {&urgent_, &items_})
+      for (auto* item : *from)
+        if (is(*item)) return true;
     return false;
   }
 
-  /// Hands over all of which `is` is true, which is called under the queue's lock.
+  /// Hands over all for which `is` holds. It is called under the queue's lock.
   std::vector<caf::resumable*> take(const std::function<bool(caf::resumable&)>& is) {
     std::vector<caf::resumable*> out;
     std::lock_guard guard(mutex_);
-    for (auto* from : {&urgent_, &jobs_})
-      std::erase_if(*from, [&](caf::resumable* job) {
-        const bool taken = is(*job);
-        if (taken) out.push_back(job);
+    for (auto* from : {&urgent_, &items_})
+      std::erase_if(*from, [&](caf::resumable* item) {
+        const bool taken = is(*item);
+        if (taken) out.push_back(item);
         return taken;
       });
     count();
@@ -59,10 +59,10 @@ public:
   bool empty() const noexcept { return size_.load(std::memory_order_seq_cst) == 0; }
 
 private:
-  void count() { size_.store(jobs_.size() + urgent_.size(), std::memory_order_seq_cst); }
+  void count() { size_.store(items_.size() + urgent_.size(), std::memory_order_seq_cst); }
 
   mutable std::mutex mutex_;
-  std::deque<caf::resumable*> jobs_;
+  std::deque<caf::resumable*> items_;
   std::deque<caf::resumable*> urgent_;
   std::atomic<std::size_t> size_{0};
 };

@@ -6,17 +6,20 @@
 
 namespace troupe {
 
-/// Whether a node has waited briefly for the network of late, so that to poll is better than to
-/// sleep. A few messages at once, as an idle node gets now and then, are no reason for that:
-/// several brief waits in a row are, half of which a longer one forgets, and a far longer one all.
-/// Used by whoever leads; what two of them note at once may count once.
+/// Decides how long a leader polls before it sleeps, from how long recent waits for the network
+/// took: adaptive spinning, like glibc's adaptive mutexes (PTHREAD_MUTEX_ADAPTIVE_NP). Several
+/// brief waits in a row are a reason to poll for longer; a few messages at once, as an idle node
+/// gets now and then, are not. A longer wait halves the count, a far longer one resets it. Used by
+/// any thread that leads; of two waits that are added at the same moment one may be lost.
 class spin_policy {
 public:
+  /// Waits shorter than `brief` are worth polling for.
   explicit spin_policy(std::chrono::microseconds brief) noexcept : brief_(brief) {}
 
-  bool are_brief() const noexcept { return count_.load(std::memory_order_relaxed) >= enough; }
+  /// Have recent waits been brief, so that polling is better than sleeping?
+  bool waits_are_brief() const noexcept { return count_.load(std::memory_order_relaxed) >= enough; }
 
-  void add(std::chrono::nanoseconds waited) noexcept {
+  void add_wait(std::chrono::nanoseconds waited) noexcept {
     const auto before = count_.load(std::memory_order_relaxed);
     count_.store(waited < brief_       ? std::min(before + 1, most)
                  : waited < 8 * brief_ ? before / 2

@@ -1,4 +1,4 @@
-// What the engine offers to the node: jobs, wake-ups, and what each of its threads does.
+// What the engine offers to the node: the run queue, wake-ups, and the loop of each of its threads.
 
 #include "troupe/actors/scheduler/thread_engine.hpp"
 
@@ -54,29 +54,29 @@ void thread_engine::wake_network() {
   if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
 }
 
-bool thread_engine::is_system_actor(caf::resumable* job) const noexcept {
-  return job->subtype() == caf::resumable::scheduled_actor &&
-         static_cast<caf::scheduled_actor*>(job)->id() ==
+bool thread_engine::is_system_actor(caf::resumable* item) const noexcept {
+  return item->subtype() == caf::resumable::scheduled_actor &&
+         static_cast<caf::scheduled_actor*>(item)->id() ==
              system_actor_.load(std::memory_order_relaxed);
 }
 
-// What a forked process pushes stays where it is: nobody is there who could run it.
-void thread_engine::push(caf::resumable* job) {
+// In a forked process nothing is pushed: it has no thread that could run it.
+void thread_engine::push(caf::resumable* item) {
   if (forked::from_nodes()) return;
-  (is_system_actor(job) ? first_ : queue_).push(job);
+  (is_system_actor(item) ? first_ : queue_).push(item);
   summon_runner();
 }
 
-void thread_engine::push_urgent(caf::resumable* job) {
+void thread_engine::push_urgent(caf::resumable* item) {
   if (forked::from_nodes()) return;
-  queue_.push(job, true);
+  queue_.push(item, true);
   summon_runner();
 }
 
-bool thread_engine::push_if_open(caf::resumable* job) {
+bool thread_engine::push_if_open(caf::resumable* item) {
   gate::pass pass(entrance_);
   if (!pass) return false;
-  push(job);
+  push(item);
   return true;
 }
 
@@ -87,8 +87,8 @@ bool thread_engine::run_if_open(const std::function<void()>& body) {
   return true;
 }
 
-// Somebody must come to the queue. A network thread that leads looks at it before each sleep; one
-// in a handler does so afterwards, or loses the network to a thread that does.
+// Makes sure that a thread comes to the queue. A network thread that leads looks at it before each
+// sleep; one in a handler does so afterwards, or loses the network to a thread that does.
 void thread_engine::summon_runner() {
   auto seen = role_.look();
   if (leader_role::by_network_thread(seen)) {
@@ -99,7 +99,7 @@ void thread_engine::summon_runner() {
       case leader_role::handler:
         if (self.owner == this && self.unit->key_ != 0 &&
             seen == leader_role::in(self.unit->key_, leader_role::handler))
-          return;
+          return;  // this thread itself
         break;
       case leader_role::free: break;
     }
@@ -109,7 +109,7 @@ void thread_engine::summon_runner() {
 
 void thread_engine::finish(completion& what) {
   what.complete();
-  // A waiter that leads and sleeps hears of the network only.
+  // A waiter that leads and sleeps, sleeps in the network: the futex of `what` does not wake it.
   auto seen = role_.look();
   if (leader_role::by_network_thread(seen) || leader_role::state_of(seen) != leader_role::asleep)
     return;
@@ -129,22 +129,22 @@ void thread_engine::thread_main() {
       // Not from a waiter that has taken it meanwhile and sleeps: see `idle`.
       if (auto seen = role_.look(); leader_role::idle(seen))
         unit.key_ = role_.take(seen, leader_role::network_thread);
-    } else if (auto* job = occupied ? take_job() : nullptr) {
+    } else if (auto* item = occupied ? take_item() : nullptr) {
       ensure_timer_thread();
       client_.prepare_thread();
       self.may_block = true;
-      run(job, unit);
+      run(item, unit);
       self.may_block = false;
       running_.fetch_sub(1, std::memory_order_release);
     } else {
       if (std::exchange(occupied, false)) occupied_.fetch_sub(1);
-      if (!minded_.exchange(true)) {
-        unit.key_ = mind(unit);
+      if (!timers_watched_.exchange(true)) {
+        unit.key_ = be_timer_thread(unit);
         occupied = unit.key_ != 0;
-        minded_.store(false, std::memory_order_seq_cst);
+        timers_watched_.store(false, std::memory_order_seq_cst);
       } else if (!park()) {
         self = {};
-        return;  // what there is to do it leaves to the others, among whom it counts no more
+        return;  // retired: it is not counted any more, and others do what there is to do
       }
     }
     if (unit.key_ != 0) {
@@ -158,8 +158,8 @@ void thread_engine::thread_main() {
   thread_count_.fetch_sub(1);
 }
 
-// False: this thread is the last one, which minds the timers. One of those that there are is always
-// left for that: the system may have no other to give.
+// False: this thread is the last one that is free, and stays so as the timer thread. One of the
+// threads that exist is always kept for that, since the system may have no further one to give.
 bool thread_engine::occupy() noexcept {
   const auto others = occupied_.fetch_add(1);
   const auto one_is_left = [&] { return others + 1 < thread_count_.load(); };
@@ -179,52 +179,53 @@ unsigned thread_engine::most_handlers() const noexcept {
 // Is there work for a thread, and may it take it?
 bool thread_engine::work_waits() const noexcept {
   if (occupied_.load() >= most_handlers()) return false;
-  return handed_over_ || (have_jobs() && !leader_polls_queue());
+  return handed_over_ || (have_items() && !leader_polls_queue());
 }
 
-// At the stop. Whoever pushes a job from now on runs it here itself.
+// At the stop. A thread that pushes an item from now on, runs it itself here.
 void thread_engine::run_what_is_left(engine_unit& unit) {
-  while (auto* job = take_job()) {
-    if (job->subtype() == caf::resumable::function_object) {
+  while (auto* item = take_item()) {
+    if (item->subtype() == caf::resumable::function_object) {
       client_.prepare_thread();
       self.may_block = true;
-      run(job, unit);
+      run(item, unit);
       self.may_block = false;
     } else {
-      dropped_.push(job);
+      dropped_.push(item);
     }
     running_.fetch_sub(1, std::memory_order_release);
   }
 }
 
-thread_engine::census thread_engine::count() const {
+engine::thread_counts thread_engine::count() const {
   return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
-          !have_jobs()};
+          !have_items()};
 }
 
-// Counted as running before it leaves the queue, so that `quiet` sees it in one place or the other.
-caf::resumable* thread_engine::take_job() {
-  if (!have_jobs()) return nullptr;
+// An item counts as running before it leaves the queue, so that `quiet` sees it in one place or the
+// other.
+caf::resumable* thread_engine::take_item() {
+  if (!have_items()) return nullptr;
   running_.fetch_add(1, std::memory_order_seq_cst);
-  auto* job = first_.try_pop();
-  if (!job) job = queue_.try_pop();
-  if (!job) running_.fetch_sub(1, std::memory_order_relaxed);
-  return job;
+  auto* item = first_.try_pop();
+  if (!item) item = queue_.try_pop();
+  if (!item) running_.fetch_sub(1, std::memory_order_relaxed);
+  return item;
 }
 
 void thread_engine::take_queued(const std::function<bool(caf::resumable&)>& is,
                                 const std::function<void(caf::resumable&)>& use) {
   running_.fetch_add(1, std::memory_order_seq_cst);
-  for (auto* job : queue_.take(is)) {
-    use(*job);
-    intrusive_ptr_release(job);
+  for (auto* item : queue_.take(is)) {
+    use(*item);
+    intrusive_ptr_release(item);
   }
   running_.fetch_sub(1, std::memory_order_release);
 }
 
 bool thread_engine::quiet() const noexcept {
   const int own = is_own_thread() ? 1 : 0;
-  return running_.load() == own && !have_jobs() && !have_local_.load() && running_.load() == own;
+  return running_.load() == own && !have_items() && !have_local_.load() && running_.load() == own;
 }
 
 }  // namespace troupe

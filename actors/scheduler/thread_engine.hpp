@@ -9,45 +9,50 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/actors/sync/completion.hpp"
-#include "troupe/actors/scheduler/engine.hpp"
-#include "troupe/actors/sync/gate.hpp"
-#include "troupe/actors/scheduler/run_queue.hpp"
 #include "troupe/actors/scheduler/cpu_placement.hpp"
-#include "troupe/actors/scheduler/spin_policy.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/leader_role.hpp"
+#include "troupe/actors/scheduler/run_queue.hpp"
+#include "troupe/actors/scheduler/spin_policy.hpp"
+#include "troupe/actors/sync/completion.hpp"
+#include "troupe/actors/sync/gate.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe {
 
 struct engine_options {
-  std::chrono::microseconds spin{50};  ///< polls this long after traffic before it sleeps
-  /// The same where waits have been shorter than this of late, unless others compute on the
-  /// processor. What comes later loses little of its time to a wake-up.
+  std::chrono::microseconds spin{50};  ///< the leader polls this long without traffic, then sleeps
+  /// The same after waits that were shorter than this (see spin_policy), unless other threads
+  /// compute on the processor. A wait that takes longer loses little of its time to a wake-up.
   std::chrono::microseconds spin_busy{2'000};
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling
-  /// A handler that runs longer loses the network. Up to sixteen times as long after short ones,
-  /// and where it was taken in vain: the handler ended soon after.
+  /// A handler that runs longer loses the network to another thread. Up to sixteen times as long
+  /// after short handlers, and after a takeover in vain: the handler ended soon afterwards.
   std::chrono::microseconds takeover{50};
-  /// That lead or run handlers. One more minds the timers, so that calls end even where all others
-  /// wait.
+  /// Threads that lead or run handlers. There is always one more, the timer thread, so that calls
+  /// time out even while handlers hold all others.
   unsigned max_threads = 1024;
-  /// Spares beyond the few that every node has end after so long.
+  /// Idle threads beyond the few that every node keeps end after this time.
   std::chrono::milliseconds retire_after{10'000};
 };
 
-/// The threads of a node and how they share its network.
+/// The threads of a node and how they share its network: Leader/Followers (see leader_role).
 ///
 /// One thread at a time leads: it progresses the transport and runs handlers inline, with no hop to
 /// another thread. A thread that waits for a completion leads while it waits, but runs no user code
-/// on its stack, except for calls that belong to what it waits for (see expected_calls): it queues
-/// what it finds. When a handler runs longer than `takeover`, a second
-/// thread takes the network from its thread. One thread minds the timers; spares sleep. Threads are
-/// added when all are blocked, so any number of handlers may wait for one another's answers.
+/// on its stack, except for calls that belong to what it waits for (see expected_calls): other work
+/// goes to the run queue. When a handler runs longer than `takeover`, a second thread takes the
+/// network from its thread. One thread at a time is the timer thread, which sleeps until timers are
+/// due; idle threads are parked. Threads are added when all are blocked, so that any number of
+/// handlers may wait for one another's answers.
 ///
-/// An idle node sleeps in two system calls and wakes for nothing but work.
+/// An idle node sleeps in two system calls and wakes only for work.
+///
+/// Locks, none of which is held while another one is taken, nor while user code runs:
+/// `local_mutex_`, `waiters_mutex_`, `threads_mutex_`, `timer_mutex_`, and those of the run queues
+/// (under which `any_queued` and `take_queued` call `is`).
 class thread_engine final : public engine, private transport::sink {
 public:
   thread_engine(dispatcher& client, engine_options options);
@@ -59,9 +64,9 @@ public:
   void stop(const std::function<void(caf::resumable*)>& drop) override;
   void attach(caf::actor_system& system) override;
   void set_system_actor(std::uint64_t actor) override { system_actor_.store(actor); }
-  void push(caf::resumable* job) override;
-  void push_urgent(caf::resumable* job) override;
-  bool push_if_open(caf::resumable* job) override;
+  void push(caf::resumable* item) override;
+  void push_urgent(caf::resumable* item) override;
+  bool push_if_open(caf::resumable* item) override;
   bool run_if_open(const std::function<void()>& body) override;
   bool wait(completion& what, clock::time_point deadline) override;
   bool block_until(completion& what, clock::time_point deadline) override;
@@ -72,7 +77,7 @@ public:
   bool may_run_inline(const engine_unit& unit) const noexcept override {
     return leader_role::by_network_thread(unit.key_);
   }
-  census count() const override;
+  thread_counts count() const override;
   unsigned most_handlers() const noexcept override;
   bool any_queued(const std::function<bool(caf::resumable&)>& is) const override {
     return queue_.any(is);
@@ -99,8 +104,8 @@ private:
   bool sleep_in_network(engine_unit& unit, clock::time_point deadline,
                         clock::time_point waits_since);
   unsigned poll(engine_unit& unit);
-  caf::resumable* take_job();
-  void run(caf::resumable* job, engine_unit& unit);
+  caf::resumable* take_item();
+  void run(caf::resumable* item, engine_unit& unit);
   void begin_handler(engine_unit& unit) override;
   void end_handler(engine_unit& unit) override;
   void resume_after_handler(engine_unit& unit);
@@ -112,10 +117,10 @@ private:
 
   bool occupy() noexcept;
   bool work_waits() const noexcept;
-  bool have_jobs() const noexcept { return !queue_.empty() || !first_.empty(); }
-  bool is_system_actor(caf::resumable* job) const noexcept;
-  void run_aside_of_handlers(engine_unit& unit);
-  leader_role::snapshot mind(engine_unit& unit);
+  bool have_items() const noexcept { return !queue_.empty() || !first_.empty(); }
+  bool is_system_actor(caf::resumable* item) const noexcept;
+  void run_system_actor(engine_unit& unit);
+  leader_role::snapshot be_timer_thread(engine_unit& unit);
   leader_role::snapshot on_takeover_timer(engine_unit& unit);
   unsigned look_at_network(engine_unit& unit, leader_role::snapshot seen);
   void look_less_often() noexcept;
@@ -145,35 +150,35 @@ private:
   std::atomic<caf::actor_system*> system_{nullptr};
 
   leader_role role_;
-  std::atomic<int> wanted_{0};            // waiters who would rather lead themselves
+  std::atomic<int> wanted_{0};            // waiters that ask a network thread for the role
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};
-  spin_policy waits_of_late_{options_.spin_busy};
-  cpu_placement processor_;
+  spin_policy spin_policy_{options_.spin_busy};
+  cpu_placement placement_;
 
-  // What a lost peer has said comes before its loss: it may be why it has gone.
+  // In order of arrival: a lost peer's last messages come before its loss, and may explain it.
   struct arrival {
     transport::incoming_message message;
     std::unique_ptr<transport::peer_loss> lost;  // of `message.from`, and nothing else
   };
 
-  std::deque<arrival> inbox_;  // the leader's
+  std::deque<arrival> inbox_;  // used by the leader only
 
   std::mutex local_mutex_;
   std::deque<transport::incoming_message> local_;
   std::atomic<bool> have_local_{false};
 
   run_queue queue_;
-  run_queue first_;                          // jobs of `system_actor_`
+  run_queue first_;                             // items of `system_actor_`
   std::atomic<std::uint64_t> system_actor_{0};  // an actor's id
-  std::atomic<unsigned> occupied_{0};        // threads that lead or run handlers
-  run_queue dropped_;                        // actors that had work when the threads ended
-  gate waits_;                               // for all who wait; closed by `end_waits`
-  gate entrance_;                // for jobs and wake-ups from outside; closed by `stop`, later
+  std::atomic<unsigned> occupied_{0};           // threads that lead or run handlers
+  run_queue dropped_;                           // actors that had work when the threads ended
+  gate waits_;                                  // of all waits; closed by `end_waits`
+  gate entrance_;                // of items and wake-ups from outside; closed by `stop`, later
   std::atomic<int> running_{0};  // handlers that run now
 
   std::mutex waiters_mutex_;
-  std::vector<completion*> waiters_;  // asleep, ready to lead when poked
+  std::vector<completion*> waiters_;  // asleep, ready to lead when woken
   std::vector<completion*> held_;     // handlers that wait for what is not this node's
   std::atomic<int> waiter_count_{0};
 
@@ -184,7 +189,7 @@ private:
   std::vector<parked_thread*> parked_;
   std::atomic<int> parked_count_{0};
   std::atomic<unsigned> thread_count_{0};
-  std::atomic<bool> minded_{false};
+  std::atomic<bool> timers_watched_{false};  // some thread is the timer thread
   std::atomic<bool> stopping_{false};
 
   int epoll_ = -1;
@@ -197,7 +202,7 @@ private:
   std::atomic<int> least_patience_{1};     // as it has learned
   std::atomic<clock::rep> taken_over_{0};  // when, from a handler that still runs; 0: none
   std::atomic<bool> second_look_{false};
-  leader_role::snapshot glanced_at_ = 0;  // the minder's: as it has left the role
+  leader_role::snapshot glanced_at_ = 0;  // the timer thread's: how it last left the role
   std::atomic<std::uint64_t> armed_for_handler_{0};
   std::mutex timer_mutex_;
   std::atomic<clock::rep> next_timer_{clock::time_point::max().time_since_epoch().count()};

@@ -2,31 +2,31 @@
 
 #include <utility>
 
-#include "troupe/actors/scheduler/thread_identity.hpp"
 #include "troupe/actors/scheduler/thread_engine.hpp"
+#include "troupe/actors/scheduler/thread_identity.hpp"
 
 // What the files of the engine share.
 namespace troupe {
 
-/// What a thread does that polls the network and finds nothing. One thread.
+/// Decides what a leader does that polls the network and finds nothing. For one thread.
 class empty_polls {
 public:
   enum class next { poll, yield, sleep };
 
-  explicit empty_polls(cpu_placement& where) noexcept : processor_(where) {}
+  explicit empty_polls(cpu_placement& where) noexcept : placement_(where) {}
 
   void forget() noexcept {
     count_ = 0;
     looked_ = false;
   }
 
-  /// After one more of them in a row: sleep when they have gone on for `spin`, and let others use
-  /// the processor after `yield_after`. Looks at the clock once in sixteen; but where others want
-  /// the processor, at each after the first two, and gives way at once: who we wait for may be one
-  /// of them.
+  /// After one more empty poll in a row: to sleep when they have gone on for `spin`, and to yield
+  /// the processor after `yield_after`. Looks at the clock once in sixteen polls; where other
+  /// threads want the processor, at each after the first two, and yields at once: the thread that
+  /// we wait for may be one of them.
   next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
     pause();
-    const bool crowded = processor_.crowded();
+    const bool crowded = placement_.crowded();
     ++count_;
     if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
     now_ = clock::now();
@@ -35,8 +35,8 @@ public:
     return crowded || now_ - since_ > yield_after ? next::yield : next::poll;
   }
 
-  /// Lets others use the processor.
-  void yield() noexcept { processor_.yield(now_); }
+  /// Yields the processor.
+  void yield() noexcept { placement_.yield(now_); }
 
   /// When they began.
   clock::time_point since() const noexcept { return since_; }
@@ -48,7 +48,7 @@ private:
   static constexpr unsigned polls_per_look = 16;
   static constexpr unsigned polls_if_crowded = 3;
 
-  // Leaves the core to its other hyperthread, which may be who we wait for.
+  // Leaves the core to its other hyperthread, which may run the thread that we wait for.
   static void pause() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -57,7 +57,7 @@ private:
 #endif
   }
 
-  cpu_placement& processor_;
+  cpu_placement& placement_;
   unsigned count_ = 0;
   bool looked_ = false;
   clock::time_point since_;

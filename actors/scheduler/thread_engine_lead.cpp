@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <caf/scheduled_actor.hpp>
-#include <optional>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/profiling/event_collector.hpp"
-#include "troupe/actors/scheduler/torch_thread_state.hpp"
 #include "troupe/actors/scheduler/thread_engine_internal.hpp"
+#include "troupe/actors/scheduler/torch_thread_state.hpp"
 
 namespace troupe {
 
@@ -48,13 +44,13 @@ unsigned thread_engine::poll(engine_unit& unit) {
       client_.dispatch(std::move(message), unit);
       unit.collecting_ = false;
     }
-    if (auto* job = std::exchange(unit.next_, nullptr)) {
-      // A dispatched call may have cost the role already.
+    if (auto* item = std::exchange(unit.next_, nullptr)) {
+      // A call that `dispatch` has run may have lost the role.
       if (unit.key_ == 0) {
-        push(job);
+        push(item);
       } else {
         begin_handler(unit);
-        run(job, unit);
+        run(item, unit);
         end_handler(unit);
       }
     }
@@ -64,15 +60,15 @@ unsigned thread_engine::poll(engine_unit& unit) {
 }
 
 void thread_engine::lead(engine_unit& unit) {
-  empty_polls idle(processor_);
+  empty_polls idle(placement_);
   while (!stopping_.load(std::memory_order_relaxed)) {
     auto events = poll(unit);
     if (unit.key_ == 0) return;
-    if (auto* job = take_job()) {
+    if (auto* item = take_item()) {
       ++events;
       begin_handler(unit);
       running_.fetch_sub(1, std::memory_order_relaxed);  // it counts as a handler now
-      run(job, unit);
+      run(item, unit);
       end_handler(unit);
       if (unit.key_ == 0) return;
     }
@@ -104,7 +100,7 @@ void thread_engine::hand_back(engine_unit& unit) {
   find_leader();
 }
 
-// Nobody leads: a waiter shall, or else the minder.
+// No thread leads: wakes a waiter to do so, or else, a little later, the timer thread.
 void thread_engine::find_leader() {
   if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard guard(waiters_mutex_);
@@ -118,22 +114,23 @@ void thread_engine::find_leader() {
 
 std::chrono::microseconds thread_engine::spin() const {
   const auto usual =
-      waits_of_late_.are_brief() && !processor_.taken() ? options_.spin_busy : options_.spin;
+      spin_policy_.waits_are_brief() && !placement_.taken() ? options_.spin_busy : options_.spin;
   return net_->idle() ? usual : std::max(usual, options_.spin_sending);
 }
 
-// False: the role is lost.
+// Announces the sleep before the last look for work, as those who bring work look at the role after
+// they have put it down: one of the two sees the other. False: the role is lost.
 bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadline,
                                      clock::time_point waits_since) {
   if (!net_->arm()) return true;
   role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
   const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
-                    (network_thread && have_jobs()) || (unit.awaited_ && unit.awaited_->ready());
+                    (network_thread && have_items()) || (unit.awaited_ && unit.awaited_->ready());
   pollfd ready{net_->event_fd(), POLLIN, 0};
   const bool heard = !work && ::poll(&ready, 1, milliseconds_until(deadline)) > 0;
   if (role_.resume(unit.key_, leader_role::asleep)) {
-    if (heard) waits_of_late_.add(clock::now() - waits_since);
+    if (heard) spin_policy_.add_wait(clock::now() - waits_since);
     return true;
   }
   unit.key_ = 0;
@@ -145,7 +142,7 @@ void thread_engine::begin_handler(engine_unit& unit) {
   handler_number_.fetch_add(1, std::memory_order_relaxed);
   running_.fetch_add(1, std::memory_order_relaxed);
   role_.enter(unit.key_, leader_role::handler);
-  arm_takeover();  // after `enter`, or the minder could miss this handler
+  arm_takeover();  // after `enter`, or the timer thread could miss this handler
   client_.prepare_thread();
   self.may_block = true;
 }
@@ -174,19 +171,16 @@ void thread_engine::end_network_work(std::uint64_t key) noexcept {
   arm_takeover();
 }
 
-void thread_engine::run(caf::resumable* job, engine_unit& unit) {
-  std::optional<detail::actor_turn> turn;
-  if (job->subtype() == caf::resumable::scheduled_actor)
-    turn.emplace(*(self.actor = static_cast<caf::scheduled_actor*>(job)));
-  const auto left = job->resume(&unit, 64);
+void thread_engine::run(caf::resumable* item, engine_unit& unit) {
+  constexpr std::size_t most_messages = 64;  // of one actor, before others get the thread
+  if (item->subtype() == caf::resumable::scheduled_actor)
+    self.actor = static_cast<caf::scheduled_actor*>(item);
+  const auto left = client_.resume(*item, unit, most_messages);
   self.actor = nullptr;
-  if (forked::from_nodes()) forked::end_handler("a handler");
-  turn.reset();
-  detail::collecting::leave();  // a profile of a coroutine that waits now
   switch (left) {
-    case caf::resumable::resume_later: push(job); break;
+    case caf::resumable::resume_later: push(item); break;
     case caf::resumable::done:
-    case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;
+    case caf::resumable::awaiting_message: intrusive_ptr_release(item); break;
     case caf::resumable::shutdown_execution_unit: break;
   }
 }

@@ -1,4 +1,4 @@
-// The threads of an engine: who they are, and how they sleep.
+// The threads of an engine: how they are made, sleep, and end.
 
 #include <algorithm>
 #include <system_error>
@@ -10,14 +10,14 @@ namespace troupe {
 
 namespace {
 
-constexpr std::chrono::microseconds longest_knock(5'000);
-constexpr unsigned base_threads = 3;  // one leads, one minds the timers, one is spare
+constexpr std::chrono::microseconds longest_pause(5'000);
+constexpr unsigned base_threads = 3;  // the leader, the timer thread, and a spare one
 
-// Wakes again and again until it is done: somebody else than who shall hear of it may take a
-// wake-up of the network.
+// Wakes again and again until `done`: a thread that need not be woken may consume a wake-up of the
+// network.
 template <class Done, class Wake>
 void until(Done&& done, Wake&& wake) {
-  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_knock)) {
+  for (std::chrono::microseconds pause(20); !done(); pause = std::min(2 * pause, longest_pause)) {
     wake();
     std::this_thread::sleep_for(pause);
   }
@@ -29,7 +29,7 @@ struct thread_engine::parked_thread {
   std::atomic<std::uint32_t> awake{0};
 };
 
-// Without effect when the system has no thread to give: those that there are go on.
+// Without effect when the system has no thread to give: the node goes on with those it has.
 void thread_engine::spawn() {
   std::unique_lock guard(threads_mutex_);
   if (stopping_) return;  // `stop` joins them all
@@ -43,7 +43,7 @@ void thread_engine::spawn() {
   if (threads_.size() > options_.max_threads) return;
   try {
     threads_.emplace_back([this] { thread_main(); });
-    // Not before: `occupy` relies on those that there are. It waits for this lock.
+    // After the thread is there, which `occupy` relies on. The new thread waits for this lock.
     thread_count_.fetch_add(1);
     short_of_threads_ = false;
   } catch (const std::system_error& e) {
@@ -83,9 +83,9 @@ void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
         });
   for (auto& thread : threads_) thread.join();
   threads_.clear();
-  while (auto* job = dropped_.try_pop()) drop(job);
-  while (auto* job = first_.try_pop()) drop(job);
-  while (auto* job = queue_.try_pop()) drop(job);  // of a node that never had a thread
+  while (auto* item = dropped_.try_pop()) drop(item);
+  while (auto* item = first_.try_pop()) drop(item);
+  while (auto* item = queue_.try_pop()) drop(item);  // of a node that never had a thread
   inbox_.clear();
   local_.clear();
 }
@@ -104,7 +104,7 @@ bool thread_engine::wake_parked() {
   return true;
 }
 
-// False: the thread has been spare for so long that it shall end.
+// False: the thread has been idle for so long that it shall end.
 bool thread_engine::park() {
   parked_thread me;
   {
@@ -112,8 +112,8 @@ bool thread_engine::park() {
     parked_.push_back(&me);
     parked_count_.fetch_add(1, std::memory_order_seq_cst);
   }
-  // What came before this thread could be seen as parked?
-  if (work_waits() || !minded_ || stopping_) {
+  // Work that came before others could see this thread as parked woke nobody.
+  if (work_waits() || !timers_watched_ || stopping_) {
     std::lock_guard guard(threads_mutex_);
     auto place = std::find(parked_.begin(), parked_.end(), &me);
     if (place != parked_.end()) {
@@ -129,7 +129,8 @@ bool thread_engine::park() {
     std::lock_guard guard(threads_mutex_);
     auto place = std::find(parked_.begin(), parked_.end(), &me);
     if (place == parked_.end()) break;  // woken at the last moment
-    // If `occupy` counts on this one, it has seen it before, and is seen here.
+    // If `occupy` counts on this thread, either its increment of `occupied_` is seen here, or it
+    // sees this decrement: both are sequentially consistent.
     const auto count = thread_count_.fetch_sub(1);
     if (count <= std::max(base_threads, occupied_.load() + 1)) {
       thread_count_.fetch_add(1);
@@ -144,7 +145,7 @@ bool thread_engine::park() {
 }
 
 bool thread_engine::leader_polls_queue() const noexcept {
-  return leader_role::call_context_scope(role_.look());
+  return leader_role::polls_queue(role_.look());
 }
 
 }  // namespace troupe

@@ -1,4 +1,5 @@
-// The thread that minds the timers: those of calls, and the one that shows long handlers.
+// The timer thread, which sleeps until timers are due: those of calls, and the takeover timer,
+// which finds handlers that run for long.
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -77,11 +78,11 @@ void thread_engine::set_takeover(clock::time_point now, clock::duration span) {
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
 }
 
-// By the leader, whom nobody has to watch until its next handler, where others want the processor:
-// they would pay for the minder's wake-up. A handler that begins now, and a role that comes free,
-// is looked at no later than if the timer were armed for it.
+// Called by the leader, which needs no watching until its next handler, when other threads want the
+// processor: they would pay for the timer thread's wake-up. A handler that begins now, and a role
+// that comes free, are looked at no later than if the timer were armed for them.
 void thread_engine::put_off_takeover(clock::time_point now) {
-  if (!processor_.crowded() || !takeover_armed_.load(std::memory_order_relaxed)) return;
+  if (!placement_.crowded() || !takeover_armed_.load(std::memory_order_relaxed)) return;
   const auto due = clock::duration(takeover_due_.load(std::memory_order_relaxed));
   const auto span = options_.takeover * takeover_patience_.load(std::memory_order_relaxed);
   if (due - now.time_since_epoch() > span / 4) return;
@@ -102,7 +103,7 @@ void thread_engine::set_timer(clock::time_point when) {
   timerfd_settime(deadline_timer_, TFD_TIMER_ABSTIME, &at, nullptr);
 }
 
-// A key when this thread shall lead now.
+// Returns a key if this thread shall lead now, else 0.
 leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   if (!drain(takeover_timer_)) return 0;  // it has been put off meanwhile
   takeover_armed_.store(false, std::memory_order_seq_cst);
@@ -112,7 +113,8 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   const bool same = handler_number_.load(std::memory_order_relaxed) ==
                     armed_for_handler_.load(std::memory_order_relaxed);
   if (free && seen != glanced_at_) {
-    // Who waits now and then leads meanwhile, and need not win the role back each time.
+    // Meanwhile a thread that waits now and then may lead, and need not win the role back each
+    // time.
     if (look_at_network(unit, seen) == 0) {
       glanced_at_ = role_.look();
       look_less_often();
@@ -133,14 +135,14 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
         taken_over_.store(clock::now().time_since_epoch().count(), std::memory_order_relaxed);
       return key;
     }
-    // While handlers have all other threads: one of those that wait shall lead; if all compute,
-    // this thread looks at the network now and then.
+    // Handlers hold all other threads: one of those that wait shall lead; if all compute, this
+    // thread looks at the network now and then.
     takeover_patience_.store(most_patience, std::memory_order_relaxed);
     look_at_network(unit, seen);
     return 0;
   }
-  // Short handlers or quick calls, one after the other: look less often. But the handler of this
-  // moment may be a long one, which is seen soon.
+  // Short handlers or quick calls, one after the other: look less often. But the present handler
+  // may be a long one, so look at it once more soon.
   second_look_ = in_handler && !second_look_;
   if (second_look_) {
     arm_takeover(least_patience_.load(std::memory_order_relaxed));
@@ -156,7 +158,7 @@ void thread_engine::look_less_often() noexcept {
                            std::memory_order_relaxed);
 }
 
-// A handler has ended that had lost the network, if to a takeover: was that worth it? A hop to
+// A handler has ended that had lost the network. If that was a takeover, was it worth it? A hop to
 // another thread costs more than a short wait.
 void thread_engine::rate_takeover() noexcept {
   const auto taken = taken_over_.exchange(0, std::memory_order_relaxed);
@@ -178,16 +180,17 @@ void thread_engine::on_deadline_timer() {
   if (next != never) set_timer(next);
 }
 
-// Waits for timers on behalf of all. Ends when this thread shall lead (a key) or has work (0).
-leader_role::snapshot thread_engine::mind(engine_unit& unit) {
+// Waits for timers on behalf of all threads. Ends when this thread shall lead (returns a key) or
+// has work (0).
+leader_role::snapshot thread_engine::be_timer_thread(engine_unit& unit) {
   if (parked_count_ == 0) spawn();
   while (!stopping_) {
-    if (short_of_threads_ && have_jobs()) spawn();  // the system may have one again
+    if (short_of_threads_ && have_items()) spawn();  // the system may have one again
     if (work_waits()) return 0;
     if (occupied_.load() >= most_handlers()) {
-      // Nobody can take it: one of those who wait goes on leading.
+      // No thread can take the role over: one of those that wait goes on leading.
       if (handed_over_.exchange(false)) find_leader();
-      run_aside_of_handlers(unit);
+      run_system_actor(unit);
     }
     epoll_event events[3];
     int count = epoll_wait(epoll_, events, 3, -1);
@@ -202,7 +205,7 @@ leader_role::snapshot thread_engine::mind(engine_unit& unit) {
   return 0;
 }
 
-// Once, and hands on what it finds.
+// Progresses the network once, and leaves what arrives to other threads.
 unsigned thread_engine::look_at_network(engine_unit& unit, leader_role::snapshot seen) {
   unit.key_ = role_.take(seen, leader_role::waiter);
   if (unit.key_ == 0) return 0;
@@ -211,20 +214,20 @@ unsigned thread_engine::look_at_network(engine_unit& unit, leader_role::snapshot
   return events;
 }
 
-// While handlers have all other threads.
-void thread_engine::run_aside_of_handlers(engine_unit& unit) {
-  while (auto* job = first_.try_pop()) {
+// While handlers hold all other threads.
+void thread_engine::run_system_actor(engine_unit& unit) {
+  while (auto* item = first_.try_pop()) {
     running_.fetch_add(1);
     client_.prepare_thread();
-    run(job, unit);
+    run(item, unit);
     running_.fetch_sub(1);
   }
 }
 
-// Called by a thread that is about to be busy, perhaps for ever. One that is not sees that nobody
-// minds the timers, or is parked: `occupy` has left one.
+// Called by a thread that is about to be busy, perhaps for ever. `occupy` has left one thread that
+// is not: either it is parked, and is woken here, or it will see that no thread watches the timers.
 void thread_engine::ensure_timer_thread() {
-  if (!minded_.load(std::memory_order_seq_cst)) wake_parked();
+  if (!timers_watched_.load(std::memory_order_seq_cst)) wake_parked();
 }
 
 }  // namespace troupe

@@ -1,11 +1,7 @@
-// How a thread waits: it leads while it does, parks beside others, or is released by the node's
-// end.
+// How a thread waits: it leads meanwhile, or parks beside others; the end of the node releases it.
 
 #include <algorithm>
 
-#include "troupe/actors/deadlock/held_waits.hpp"
-#include "troupe/actors/profiling/event_collector.hpp"
-#include "troupe/actors/scheduler/torch_thread_state.hpp"
 #include "troupe/actors/scheduler/thread_engine_internal.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -14,7 +10,7 @@ namespace troupe {
 bool thread_engine::wait(completion& what, clock::time_point deadline) {
   if (what.ready()) return true;
   forked::check();
-  // A handler of another node does not drive this one: when its own ends, it shall hear of that.
+  // A handler of another node does not drive this one: the end of its own node must release it.
   if (!self.owner || self.owner == this) {
     gate::pass pass(waits_);
     if (pass) drive_until(what, deadline);
@@ -22,7 +18,7 @@ bool thread_engine::wait(completion& what, clock::time_point deadline) {
   return what.ready() || wait_without_network(what, deadline);
 }
 
-// On a thread of this engine.
+// Called on a thread of this engine.
 bool thread_engine::block_until(completion& what, clock::time_point deadline) {
   forked::check();
   gate::pass pass(waits_);
@@ -55,8 +51,8 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
                            : is_own_thread()                       ? self.unit
                                                                    : nullptr;
   const auto own_key = host ? host->key_ : 0;
-  bool patient =
-      what.is_made_here();  // let a network thread lead: it can run the handlers that keep arriving
+  // Lets a network thread lead, which can run the handlers that keep arriving.
+  bool patient = what.is_made_here();
   bool parked = false;
   while (!what.ready() && !waits_.closed()) {
     if (deadline != never && clock::now() >= deadline) break;
@@ -80,7 +76,7 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
       if (leader_role::state_of(role_.look()) == leader_role::free) patient = false;
     }
   }
-  // Poked to lead, but no longer waiting: it falls to somebody else.
+  // This thread may have been woken to lead, and does not wait any more: another one must.
   if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
 }
 
@@ -88,10 +84,10 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
 // or it turns out that this node serves others meanwhile.
 void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
                                        engine_unit& unit) {
-  empty_polls idle(processor_);
+  empty_polls idle(placement_);
   unsigned busy = 0;
-  // What this thread's own handler has left to itself goes to others now.
-  if (have_jobs()) summon_runner();
+  // What this thread's own handler has left in the queue goes to other threads now.
+  if (have_items()) summon_runner();
   for (;;) {
     auto events = poll(unit);
     if (unit.key_ == 0) return;
@@ -129,17 +125,12 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
   arm_takeover();
   {
     const foreign_run_scope here(*this);
-    const kept_thread kept;
-    const deadlock::held_waits::interruption busy;
-    // Its own profile has what it runs while it waits.
-    auto* const profile = detail::collecting::turn_to(nullptr);
-    client_.prepare_thread();
-    detail::collecting::turn_to(profile);
-    self.may_block = true;
-    body(what);
-    if (forked::from_nodes()) forked::end_handler("a handler");
-    if (!profile) detail::collecting::leave();  // a profile of a coroutine that waits now
-    self.may_block = false;
+    client_.run_between([&] {
+      self.may_block = true;
+      body(what);
+      if (forked::from_nodes()) forked::end_handler("a handler");
+      self.may_block = false;
+    });
   }
   self.expected = expected;
   self.host = host;
@@ -147,8 +138,8 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
   resume_after_handler(unit);
 }
 
-// A network thread that leads and has nothing to do gives way to a waiter, who saves a wake-up that
-// way.
+// A network thread that leads and has nothing to do gives way to a waiter: that saves the wake-up
+// of the waiter later.
 bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   wanted_.fetch_add(1);
   const auto give_up = clock::now() + options_.yield_after;
@@ -170,7 +161,7 @@ void thread_engine::park_waiter(completion& what, clock::time_point deadline) {
     waiters_.push_back(&what);
     waiter_count_.fetch_add(1, std::memory_order_seq_cst);
   }
-  // Whoever frees the role from now on wakes; was it free before?
+  // A thread that frees the role from now on wakes a waiter. Was it freed before?
   auto state = leader_role::state_of(role_.look());
   if (state != leader_role::free || handed_over_.load()) what.park_unless_woken(wakes, deadline);
   std::lock_guard guard(waiters_mutex_);

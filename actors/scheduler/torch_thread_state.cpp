@@ -4,7 +4,7 @@ namespace troupe {
 
 namespace {
 
-// Where libtorch keeps the calling thread's state: looking that up takes longer than writing it.
+// Where libtorch keeps the calling thread's state: looking it up takes longer than writing it.
 struct torch_state {
   c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
   c10::impl::PODLocalDispatchKeySet& keys = c10::impl::raw_local_dispatch_key_set;
@@ -23,7 +23,7 @@ bool is_clean(const torch_state& state) noexcept {
 void clean(torch_state& state) noexcept {
   state.autograd = c10::AutogradState(/*grad_mode=*/true, /*inference_mode=*/false,
                                       /*fw_grad_mode=*/true, /*multithreading_enabled=*/true);
-  state.keys = {};  // a new thread's, which stands for the default sets
+  state.keys = {};  // as of a new thread: stands for the default sets
 }
 
 }  // namespace
@@ -34,21 +34,19 @@ void clean_thread_state() noexcept {
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
 }
 
-kept_thread::kept_thread() noexcept
+kept_torch_state::kept_torch_state() noexcept
     : autograd_(state_here().autograd),
       keys_(state_here().keys),
       debug_(c10::ThreadLocalDebugInfo::current()) {
   clean_thread_state();
 }
 
-kept_thread::~kept_thread() {
+kept_torch_state::~kept_torch_state() {
   auto& state = state_here();
   state.autograd = autograd_;
   state.keys = keys_;
   if (debug_ || c10::ThreadLocalDebugInfo::current())
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(debug_);
-  detail::set_current_actor(actor_);
-  detail::set_current_node(node_);
 }
 
 libtorch_untouched::libtorch_untouched() noexcept {

@@ -7,9 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/future/wait_all.hpp"
-
 namespace troupe {
 
 /// Puts the calling thread's libtorch state back to that of a new thread: grad mode on, no
@@ -17,28 +14,24 @@ namespace troupe {
 /// what the one before it on the same thread left behind. A few thread-local stores.
 void clean_thread_state() noexcept;
 
-/// While it lives, the calling thread is as clean as a new one; then it is again what it was
-/// before: libtorch's state, and for whom it runs what.
-class kept_thread {
+/// While it lives, libtorch's state of the calling thread is that of a new thread; afterwards it is
+/// what it was before, debug info included.
+class kept_torch_state {
 public:
-  kept_thread() noexcept;
-  ~kept_thread();
-  kept_thread(const kept_thread&) = delete;
-  kept_thread& operator=(const kept_thread&) = delete;
+  kept_torch_state() noexcept;
+  ~kept_torch_state();
+  kept_torch_state(const kept_torch_state&) = delete;
+  kept_torch_state& operator=(const kept_torch_state&) = delete;
 
 private:
   const c10::AutogradState autograd_;
   const c10::impl::PODLocalDispatchKeySet keys_;
   const std::shared_ptr<c10::ThreadLocalDebugInfo> debug_;
-  node_core* const node_ = current_node();
-  const std::uint64_t actor_ = current_actor();
-  const detail::call_context_scope nothing_{{}};
-  const detail::calls_to_await::pause nobodys_;
 };
 
-/// While it lives, libtorch's state of the calling thread is as clean as a new one's: what arrives
-/// must not depend on what the program does on the thread that takes it. A few loads if it is clean
-/// already.
+/// The same without the debug info: what arrives must not depend on the grad mode and the like that
+/// the program has set on the thread that takes it. A few loads if the state is that of a new
+/// thread already.
 class libtorch_untouched {
 public:
   libtorch_untouched() noexcept;

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// A function as work for a node's threads. Runs once; must not throw.
+/// A function as work for a node's threads. Runs once. The function must not throw.
 template <class F>
 class work_item final : public caf::resumable, public caf::ref_counted {
 public:
@@ -26,7 +26,8 @@ private:
   F body_;
 };
 
-/// The caller owns the one reference to it. `body` takes the execution unit that it runs on.
+/// The caller owns the only reference to the result. `body` takes the execution unit that it runs
+/// on.
 template <class F>
 caf::resumable* make_work_item(F body) {
   return new work_item<F>(std::move(body));

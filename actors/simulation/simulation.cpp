@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "troupe/actors/membership/member_descriptor.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/node/option_checks.hpp"
 #include "troupe/actors/simulation/virtual_engine.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -17,9 +19,10 @@ transport::virtual_network_options network_of(const simulation_options& options)
   return network;
 }
 
-std::vector<std::byte> card_of(const transport::transport& net, const rpc_options& options) {
-  return detail::write_card({detail::read_device_options(options, detail::device_directory::here()),
-                             net.address(), detail::rules_of(options)});
+std::vector<std::byte> descriptor_of(const transport::transport& net, const rpc_options& options) {
+  return detail::write_descriptor({detail::read_device_options(options.devices, options.device_maps,
+                                                               detail::device_directory::here()),
+                                   net.address(), detail::rules_of(options)});
 }
 
 }  // namespace
@@ -64,9 +67,9 @@ std::vector<node> simulation::start(const std::vector<std::string>& names) {
     const auto rank = static_cast<transport::rank_t>(nets.size());
     parts.push_back(std::make_unique<deferred_sink>());
     nets.push_back(transport::make_virtual_transport(network_, rank, *parts.back(), *parts.back()));
-    first.members[rank] = {rank, 1, name, card_of(*nets.back(), options_.node)};
+    first.members[rank] = {rank, 1, name, descriptor_of(*nets.back(), options_.node)};
   }
-  detail::check_cards(first, {}, true);
+  detail::check_descriptors(first, {}, true);
   std::vector<node> nodes;
   for (std::uint32_t rank = 0; rank < nets.size(); ++rank) {
     auto made = make(rank, 1, first);
@@ -80,7 +83,7 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
   std::shared_ptr<node_core> leader;
   for (const auto& [r, weak] : nodes_)
     if (const auto one = weak.lock(); one && one->is_open()) {
-      leader = core(one->leader());
+      leader = core(one->members().leader());
       break;
     }
   if (!leader) throw rendezvous_error("the simulation has no node that could let another one in");
@@ -88,13 +91,13 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
   auto parts = std::make_unique<deferred_sink>();
   auto net = transport::make_virtual_transport(network_, place, *parts, *parts);
   auto answer = std::make_shared<promise<membership_view>>();
-  leader->admit({place, name, card_of(*net, options_.node)},
-                [answer](const membership_view* view, const fault& why) {
-                  if (view)
-                    answer->set_value(*view);
-                  else
-                    answer->set_exception(to_exception(why));
-                });
+  leader->members().admit({place, name, descriptor_of(*net, options_.node)},
+                          [answer](const membership_view* view, const fault& why) {
+                            if (view)
+                              answer->set_value(*view);
+                            else
+                              answer->set_exception(to_exception(why));
+                          });
   const auto admitted = answer->get_future();
   answer = nullptr;
   const auto view = admitted.get_for(options_.node.init_timeout);
@@ -135,8 +138,7 @@ void simulation::sleep(std::chrono::nanoseconds time) {
 
 bool simulation::wait_until(const std::function<bool()>& condition,
                             std::chrono::nanoseconds limit) {
-  // Each look hands the processor to this thread and back: what takes longer is looked at less
-  // often.
+  // Each look passes the baton to this thread and back: look less often at what takes longer.
   constexpr std::chrono::nanoseconds shortest = std::chrono::microseconds(50);
   constexpr std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
   const auto begin = world_->now();

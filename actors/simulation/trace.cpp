@@ -20,8 +20,9 @@ std::string what_it_is(const envelope_header& header) {
     case envelope_kind::failure: return fmt::format("failure of request {}", header.target);
     case envelope_kind::control: break;
   }
-  const char* channels[] = {"handles and windows", "shutdown", "membership", "rrefs"};
-  return fmt::format("note of the runtime: {}",
+  const char* channels[] = {
+      "handles and windows", "shutdown", "membership", "rrefs", "calls", "deadlocks"};
+  return fmt::format("control message: {}",
                      header.target < std::size(channels) ? channels[header.target] : "?");
 }
 
@@ -30,7 +31,7 @@ std::string what_it_is(const envelope_header& header) {
 std::string describe_message(clock::time_point when, transport::rank_t to,
                              const transport::incoming_message& message) {
   const auto time = std::chrono::duration<double>(when.time_since_epoch()).count();
-  std::string what = "something that cannot be opened";
+  std::string what = "an envelope that cannot be opened";
   std::size_t size = message.envelope.size();
   for (const auto& payload : message.payloads) size += payload.size;
   try {
@@ -40,7 +41,7 @@ std::string describe_message(clock::time_point when, transport::rank_t to,
     if (header.request != 0) what += fmt::format(", request {}", header.request);
     what += fmt::format(", epoch {}", header.epoch);
   } catch (const error&) {
-    // Said so already.
+    // The text says so already.
   }
   return fmt::format("{:.9f} rank {} > rank {}: {}, {} bytes", time, message.from, to, what, size);
 }

@@ -1,35 +1,31 @@
 #include "troupe/actors/simulation/virtual_engine.hpp"
 
 #include <algorithm>
-#include <caf/scheduled_actor.hpp>
-#include <optional>
 
 #include "troupe/actors/remote/actor_system_host.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/profiling/event_collector.hpp"
-#include "troupe/actors/simulation/trace.hpp"
 #include "troupe/actors/scheduler/thread_identity.hpp"
 #include "troupe/actors/scheduler/torch_thread_state.hpp"
+#include "troupe/actors/simulation/trace.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr std::chrono::microseconds longest_pause(1'000);
+constexpr std::chrono::microseconds longest_service_pause(1'000);
 
 }  // namespace
 
 virtual_engine::virtual_engine(dispatcher& client, std::shared_ptr<world> in,
                                transport::rank_t rank)
-    : client_(client), in_(std::move(in)), world_(*in_), rank_(rank), unit_(*this) {}
+    : simulated_node(rank), client_(client), in_(std::move(in)), world_(*in_), unit_(*this) {}
 
 virtual_engine::~virtual_engine() { world_.leave(*this); }
 
 void virtual_engine::start(transport::transport& net) {
   net_ = &net;
-  world_.enter(*this, rank_);
+  world_.enter(*this);
 }
 
 void virtual_engine::attach(caf::actor_system& system) { unit_.attach(system); }
@@ -42,19 +38,19 @@ void virtual_engine::on_peer_lost(transport::rank_t peer, transport::peer_loss w
   lost_.emplace_back(peer, std::move(why));
 }
 
-void virtual_engine::push(caf::resumable* job) {
-  queue_.push_back(job);
+void virtual_engine::push(caf::resumable* item) {
+  queue_.push_back(item);
   world_.activate(*this);
 }
 
-void virtual_engine::push_urgent(caf::resumable* job) {
-  urgent_.push_back(job);
+void virtual_engine::push_urgent(caf::resumable* item) {
+  urgent_.push_back(item);
   world_.activate(*this);
 }
 
-bool virtual_engine::push_if_open(caf::resumable* job) {
+bool virtual_engine::push_if_open(caf::resumable* item) {
   if (stopped_) return false;
-  push(job);
+  push(item);
   return true;
 }
 
@@ -70,7 +66,7 @@ void virtual_engine::deliver_locally(transport::incoming_message&& message) {
 }
 
 void virtual_engine::set_timer(clock::time_point when) {
-  if (when < timer_) world_.set_timer(*this, when);
+  if (when < timer()) world_.set_timer(*this, when);
 }
 
 bool virtual_engine::wait(completion& what, clock::time_point deadline) {
@@ -80,7 +76,7 @@ bool virtual_engine::wait(completion& what, clock::time_point deadline) {
   return what.ready() || wait_without_network(what, deadline);
 }
 
-// Throws in a handler of this node; other threads go on without it.
+// When the waits end, this throws in a handler of this node; other threads go on without it.
 bool virtual_engine::block_until(completion& what, clock::time_point deadline) {
   ++waiting_;
   const auto handler = self;
@@ -95,10 +91,10 @@ bool virtual_engine::block_until(completion& what, clock::time_point deadline) {
   throw not_initialized("the node has been shut down");
 }
 
-// Lets time pass until it is so.
+// Lets time pass until `done`.
 template <class Done>
 void virtual_engine::wait_until(const Done& done) {
-  for (std::chrono::microseconds pause(1); !done(); pause = std::min(2 * pause, longest_pause)) {
+  for (std::chrono::microseconds pause(1); !done(); pause = std::min(2 * pause, longest_service_pause)) {
     completion nothing;
     world_.block(nothing, world_.now() + pause, nullptr);
   }
@@ -120,16 +116,15 @@ void virtual_engine::end_waits() {
 void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
   end_waits();
   world_.leave(*this);
-  // Handlers that do not wait in here, but for what no network brings, end
-  // first.
+  // Handlers that wait elsewhere, for what no network brings, end first.
   wait_until([&] { return running_ <= (is_own_thread() ? 1 : 0); });
   stopped_ = true;
-  while (has_jobs()) {
-    auto* job = take_job(1);
-    if (job->subtype() == caf::resumable::function_object)
-      run(job);
+  while (has_items()) {
+    auto* item = take_item(1);
+    if (item->subtype() == caf::resumable::function_object)
+      run(item);
     else
-      drop(job);
+      drop(item);
   }
   inbox_.clear();
   local_.clear();
@@ -137,7 +132,7 @@ void virtual_engine::stop(const std::function<void(caf::resumable*)>& drop) {
 }
 
 bool virtual_engine::quiet() const noexcept {
-  return running_ == (is_own_thread() ? 1 : 0) && !has_jobs() && local_.empty() && inbox_.empty();
+  return running_ == (is_own_thread() ? 1 : 0) && !has_items() && local_.empty() && inbox_.empty();
 }
 
 bool virtual_engine::is_own_thread() const noexcept { return self.owner == this; }
@@ -148,13 +143,12 @@ bool virtual_engine::run_aside(std::function<void()> body) {
 }
 
 bool virtual_engine::has_work() const {
-  return network_ready_ || has_jobs() || !local_.empty() || !inbox_.empty() || !lost_.empty() ||
-         timer_ <= world_.now();
+  return network_ready() || has_items() || !local_.empty() || !inbox_.empty() || !lost_.empty() ||
+         timer() <= world_.now();
 }
 
-// One thing of those that it could do next.
 void virtual_engine::turn() {
-  if (timer_ <= world_.now()) {
+  if (timer() <= world_.now()) {
     const auto before = self;
     self = {this, &unit_, this, false};
     world_.set_timer(*this, never);
@@ -162,30 +156,30 @@ void virtual_engine::turn() {
     self = before;
     return;
   }
-  const bool mail = network_ready_ || !local_.empty() || !inbox_.empty() || !lost_.empty();
-  if (has_jobs() && (!mail || world_.random().chance(0.5))) {
-    run(take_job(4));  // real threads would take them up in about this order
+  const bool mail = network_ready() || !local_.empty() || !inbox_.empty() || !lost_.empty();
+  if (has_items() && (!mail || world_.random().chance(0.5))) {
+    run(take_item(4));  // real threads would take them up in about this order
   } else {
     poll();
   }
 }
 
 // One of the first `choices`.
-caf::resumable* virtual_engine::take_job(std::size_t choices) {
+caf::resumable* virtual_engine::take_item(std::size_t choices) {
   auto& from = urgent_.empty() ? queue_ : urgent_;
   const auto near = std::min(from.size(), choices);
   const auto place =
       from.begin() + static_cast<long>(choices > 1 ? world_.random().next() % near : 0);
-  auto* job = *place;
+  auto* item = *place;
   from.erase(place);
-  return job;
+  return item;
 }
 
 void virtual_engine::poll() {
   const auto before = self;
   const libtorch_untouched here;
   self = {this, &unit_, this, false};
-  network_ready_ = false;
+  network_taken();
   net_->progress();
   while (!local_.empty()) {
     inbox_.push_back(std::move(local_.front()));
@@ -195,10 +189,10 @@ void virtual_engine::poll() {
     auto message = std::move(inbox_.front());
     inbox_.pop_front();
     if (world_.trace() && !message.envelope.empty())
-      world_.trace()(describe_message(world_.now(), rank_, message));
+      world_.trace()(describe_message(world_.now(), rank(), message));
     client_.dispatch(std::move(message), unit_);
   }
-  // What the lost have said before comes first: it may be why they have gone.
+  // The last messages of lost peers come first: they may explain the loss.
   while (!lost_.empty()) {
     auto [peer, why] = std::move(lost_.front());
     lost_.pop_front();
@@ -207,25 +201,20 @@ void virtual_engine::poll() {
   self = before;
 }
 
-void virtual_engine::run(caf::resumable* job) {
+void virtual_engine::run(caf::resumable* item) {
   const auto before = self;
   self = {this, &unit_, this, true};
   ++running_;
   client_.prepare_thread();
-  std::optional<detail::actor_turn> turn;
-  if (job->subtype() == caf::resumable::scheduled_actor)
-    turn.emplace(*static_cast<caf::scheduled_actor*>(job));
-  const auto left = job->resume(&unit_, 1 + world_.random().next() % 4);
-  turn.reset();
-  detail::collecting::leave();
-  detail::clear_current_call_context();  // of another job
+  const auto left = client_.resume(*item, unit_, 1 + world_.random().next() % 4);
+  detail::clear_current_call_context();
   switch (left) {
-    case caf::resumable::resume_later: push(job); break;
+    case caf::resumable::resume_later: push(item); break;
     case caf::resumable::done:
-    case caf::resumable::awaiting_message: intrusive_ptr_release(job); break;
+    case caf::resumable::awaiting_message: intrusive_ptr_release(item); break;
     case caf::resumable::shutdown_execution_unit: break;
   }
-  caf_host::let_go_of_logger();
+  actor_system_host::let_go_of_logger();
   detail::set_current_node(nullptr);
   detail::set_current_actor(0);
   --running_;

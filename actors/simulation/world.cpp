@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "troupe/actors/remote/actor_system_host.hpp"
-#include "troupe/actors/simulation/virtual_engine.hpp"
 #include "troupe/actors/scheduler/thread_identity.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -11,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-// The strand that the calling thread is.
+// The strand of the calling thread.
 thread_local void* current = nullptr;
 
 }  // namespace
@@ -66,7 +65,7 @@ void world::spawn(std::function<void()> body) { starting_.push_back(std::move(bo
 // --------------------------------------------------------------------------------------
 
 void world::baton::release() noexcept {
-  held_.store(1, std::memory_order_release);  // after all that its last holder did
+  held_.store(1, std::memory_order_release);  // the next holder sees all that this one has done
   futex_wake(held_, 1);
 }
 
@@ -99,13 +98,13 @@ void world::give_to(strand& next, strand& me) {
   me.baton.acquire();
 }
 
-bool world::block(completion& what, clock::time_point deadline, virtual_engine* in) {
+bool world::block(completion& what, clock::time_point deadline, simulated_node* in) {
   if (what.ready()) return true;
   auto& me = *static_cast<strand*>(current);
-  caf_host::let_go_of_logger();  // its system could not end without this thread
+  actor_system_host::let_go_of_logger();  // its system could not end without this thread
   blocked_.push_back({&me, &what, deadline, in});
   give_to(idle_strand(), me);
-  // Whoever chose this strand has taken it out of the list.
+  // The strand that chose this one has taken it out of the list.
   if (what.ready()) return true;
   if (&me == &main_ && std::exchange(deadlock_, false))
     throw deadlock_error(
@@ -122,11 +121,11 @@ bool world::block(completion& what, clock::time_point deadline, virtual_engine* 
 
 bool world::may_resume(const blocked& one) const {
   if (one.in && one.in->paused_until_ > now_) return false;
-  return one.what->ready() || one.deadline <= now_ || (one.in && one.in->waits_ended_) ||
+  return one.what->ready() || one.deadline <= now_ || (one.in && one.in->waits_ended()) ||
          (ending_ && one.who != &main_);
 }
 
-// One thing of those that can happen now, chosen by the seed; or time passes.
+// Does one thing of those that can happen now, chosen by the seed; if there is none, time passes.
 void world::step(strand& me) {
   ++steps_;
   std::vector<std::size_t> resumable;
@@ -134,7 +133,7 @@ void world::step(strand& me) {
     if (may_resume(blocked_[i])) resumable.push_back(i);
   const auto choices = resumable.size() + starting_.size() + active_.size();
   if (choices == 0) {
-    if (!pass_time()) tell_of_deadlock(me);
+    if (!pass_time()) report_deadlock(me);
     return;
   }
   auto choice = static_cast<std::size_t>(random_.next() % choices);
@@ -150,7 +149,7 @@ void world::step(strand& me) {
     const auto body = std::move(starting_[choice]);
     starting_.erase(starting_.begin() + static_cast<long>(choice));
     body();
-    caf_host::let_go_of_logger();
+    actor_system_host::let_go_of_logger();
     return;
   }
   auto& one = *active_[choice - starting_.size()];
@@ -161,12 +160,12 @@ void world::step(strand& me) {
   const auto id = one.id_;
   if (busy.count() > 0) pause(one, now_ + busy);
   one.turn();
-  // The turn may have ended it.
+  // The turn may have ended the node.
   if (const auto place = by_id_.find(id); place != by_id_.end() && place->second->has_work())
     activate(*place->second);
 }
 
-clock::duration world::service_of(const virtual_engine& one) {
+clock::duration world::service_of(const simulated_node& one) {
   const auto time = random_.up_to(options_.service);
   return std::chrono::duration_cast<clock::duration>(time * one.slowness_);
 }
@@ -191,7 +190,7 @@ bool world::pass_time() {
   return true;
 }
 
-void world::tell_of_deadlock(strand& me) {
+void world::report_deadlock(strand& me) {
   const auto place = std::find_if(blocked_.begin(), blocked_.end(),
                                   [&](const blocked& one) { return one.who == &main_; });
   if (place == blocked_.end()) return;
@@ -204,15 +203,15 @@ void world::tell_of_deadlock(strand& me) {
 // ---- Engines
 // ----------------------------------------------------------------------------------------
 
-void world::enter(virtual_engine& one, transport::rank_t rank) {
+void world::enter(simulated_node& one) {
   one.id_ = ++last_id_;
   by_id_[one.id_] = &one;
-  by_rank_[rank] = &one;
+  by_rank_[one.rank_] = &one;
   one.network_ready_ = true;  // it may have mail already
   activate(one);
 }
 
-void world::leave(virtual_engine& one) {
+void world::leave(simulated_node& one) {
   if (by_id_.erase(one.id_) == 0) return;
   std::erase_if(timers_, [&](const auto& timer) { return timer.second == one.id_; });
   std::erase(active_, &one);
@@ -221,18 +220,18 @@ void world::leave(virtual_engine& one) {
     by_rank_.erase(place);
 }
 
-void world::activate(virtual_engine& one) {
+void world::activate(simulated_node& one) {
   if (one.active_ || !by_id_.contains(one.id_) || one.paused_until_ > now_) return;
   one.active_ = true;
   active_.push_back(&one);
 }
 
-void world::set_timer(virtual_engine& one, clock::time_point when) {
+void world::set_timer(simulated_node& one, clock::time_point when) {
   one.timer_ = when;
   if (when != never && by_id_.contains(one.id_)) timers_.emplace(when, one.id_);
 }
 
-void world::pause(virtual_engine& one, clock::time_point until) {
+void world::pause(simulated_node& one, clock::time_point until) {
   one.paused_until_ = std::max(one.paused_until_, until);
   timers_.emplace(one.paused_until_, one.id_);
 }

@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace detail {
 
-/// The time of the simulation that the calling thread belongs to; nullptr: none.
+/// The time of the simulation that the calling thread belongs to; nullptr: it belongs to none.
 inline constinit thread_local const std::chrono::steady_clock::time_point* virtual_now = nullptr;
 
 }  // namespace detail
@@ -31,8 +31,8 @@ struct clock {
     return detail::virtual_now ? *detail::virtual_now : std::chrono::steady_clock::now();
   }
 
-  /// Now, or up to a tick of the system (at most 10 ms) before: for limits in milliseconds, at a
-  /// fraction of the cost.
+  /// The time now, or up to one tick of the system (at most 10 ms) ago: for limits in milliseconds,
+  /// at a fraction of the cost.
   static time_point recently() noexcept {
     if (detail::virtual_now) return *detail::virtual_now;
     timespec tick{};
@@ -41,10 +41,10 @@ struct clock {
   }
 };
 
-/// The deadline of those who have none.
+/// The deadline of a wait without one.
 inline constexpr auto never = clock::time_point::max();
 
-/// Now and `limit`; time_point::max(), which is never, when that is too far away to be told.
+/// The time `limit` from now; `never` if that is too far away to be represented.
 inline clock::time_point deadline_after(std::chrono::nanoseconds limit) noexcept {
   const auto now = clock::now();
   return limit < clock::time_point::max() - now ? now + limit : clock::time_point::max();
@@ -55,8 +55,8 @@ inline clock::time_point deadline_after(std::chrono::milliseconds limit) noexcep
   return limit < most ? deadline_after(std::chrono::nanoseconds(limit)) : clock::time_point::max();
 }
 
-/// Sleeps while `word` is `expected`, until woken or past `deadline` (time_point::max(): for ever).
-/// May return early for no reason.
+/// Sleeps while `word` is `expected`, until woken or `deadline` has passed (`never`: for ever). May
+/// return early for no reason.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                        clock::time_point deadline = clock::time_point::max()) noexcept {
   timespec until{};
@@ -71,6 +71,7 @@ inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
           limit, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
+/// Wakes up to so many threads that sleep on `word`.
 inline void futex_wake(std::atomic<std::uint32_t>& word, int threads = INT_MAX) noexcept {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, threads);
 }

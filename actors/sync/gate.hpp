@@ -8,14 +8,17 @@
 
 namespace troupe {
 
-/// Lets threads in until it is closed; closing waits until all have left. Two atomic operations a
-/// pass. In a forked process it is closed: what is behind it belongs to the parent.
+/// Admits threads until it is closed; then `wait_until_empty` waits until those inside have left
+/// (as Seastar's gate). Two atomic operations a pass. In a forked process it is closed: what it
+/// guards belongs to the parent.
 class gate {
 public:
-  /// A stay inside; false when the gate is closed.
+  /// A stay inside; false if the gate is closed.
   class pass {
   public:
     explicit pass(gate& through) noexcept : gate_(through) {
+      // Enters before it looks; `close` is followed by a look at `inside_`. In the total order of
+      // these operations either the pass sees the gate closed, or the closer sees the pass.
       gate_.inside_.fetch_add(1, std::memory_order_seq_cst);
       open_ = !gate_.closed_.load(std::memory_order_seq_cst) && !forked::from_nodes();
     }
@@ -31,10 +34,10 @@ public:
 
   bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
-  /// Nobody enters from now on.
+  /// No thread is admitted from now on.
   void close() noexcept { closed_.store(true, std::memory_order_seq_cst); }
 
-  bool empty() const noexcept { return inside_.load(std::memory_order_acquire) == 0; }
+  bool empty() const noexcept { return inside_.load(std::memory_order_seq_cst) == 0; }
 
   /// Waits until those inside have left.
   void wait_until_empty() const noexcept {

@@ -21,7 +21,7 @@ void check(const at::Tensor& state) {
 agent::agent(std::int64_t width, std::uint64_t seed, std::size_t observers)
     : policy_({state_size, width, action_count}),
       states_(at::zeros({static_cast<std::int64_t>(observers), state_size})),
-      gathering_(observers, [this] { return probabilities(states_); }) {
+      collector_(observers, [this] { return probabilities(states_); }) {
   common::draw_weights(policy_, common::make_generator(seed));
   cartpole::numpy_random seeds(seed);
   for (std::size_t i = 0; i < observers; ++i) random_.emplace_back(seeds.next());
@@ -29,7 +29,7 @@ agent::agent(std::int64_t width, std::uint64_t seed, std::size_t observers)
 
 troupe::task<std::int64_t> agent::select_action(std::uint32_t observer, const at::Tensor& state) {
   check(state);
-  const auto all = co_await gathering_.come(observer, [&] { states_[observer].copy_(state); });
+  const auto all = co_await collector_.submit(observer, [&] { states_[observer].copy_(state); });
   co_return draw(observer, all.const_data_ptr<float>()[observer * action_count]);
 }
 

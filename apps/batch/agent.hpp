@@ -23,8 +23,8 @@ public:
   /// The same with a forward pass for this state alone, at once.
   std::int64_t select_action_alone(std::uint32_t observer, const at::Tensor& state);
 
-  /// `observer` has ended: nobody waits for its states any more.
-  void leave(std::uint32_t observer) { gathering_.leave(observer); }
+  /// `observer` has ended: no pass waits for its states any more.
+  void leave(std::uint32_t observer) { collector_.leave(observer); }
 
   std::int64_t actions() const noexcept { return actions_; }
   std::int64_t passes() const noexcept { return passes_; }
@@ -38,7 +38,7 @@ private:
   std::vector<cartpole::numpy_random> random_;  // each observer's
   std::atomic<std::int64_t> actions_{0};
   std::atomic<std::int64_t> passes_{0};
-  gathering<at::Tensor> gathering_;
+  batch_collector<at::Tensor> collector_;
 };
 
 }  // namespace batch

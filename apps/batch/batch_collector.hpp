@@ -10,50 +10,54 @@
 
 namespace batch {
 
-/// Calls that are answered together. Each member hands in its part of a round and gets a future;
-/// with the last part the round is completed, and its value is everyone's. Who waits for the future
-/// in a coroutine holds no thread. Thread-safe.
+/// Collects calls into batches that are answered together. In each round, every member submits its
+/// part and gets a future; the last part completes the round, and all futures get the value of the
+/// round. A coroutine that waits for the future holds no thread. Thread-safe.
 template <class T>
-class gathering {
+class batch_collector {
 public:
-  /// Makes a round's value from the parts that have been handed in. Called once a round, by the
-  /// thread that brings the last part, while no part can come. What it throws is everyone's error.
+  /// Makes the value of a round from the parts that have been submitted. Called once a round, on
+  /// the thread of the last part, while no part can be submitted. If it throws, all futures get the
+  /// error.
   using completion = std::function<T()>;
 
-  gathering(std::size_t members, completion complete)
-      : members_(members, place::awaited), awaited_(members), complete_(std::move(complete)) {}
+  batch_collector(std::size_t members, completion complete)
+      : members_(members, state::awaited), awaited_(members), complete_(std::move(complete)) {}
 
-  /// `member` hands in its part of this round, which `take` puts where `complete` finds it; parts
-  /// are taken one at a time. Throws what `take` throws (the part is missing still), and
-  /// troupe::invalid_argument for one who is no member, has left, or has a part in this round.
-  troupe::future<T> come(std::size_t member, const std::function<void()>& take) {
+  /// Submits the part of `member` to this round: `take` puts it where `complete` finds it; parts
+  /// are taken one at a time. Throws what `take` throws (the part is then still missing), and
+  /// troupe::invalid_argument if there is no such member, it has left, or it has submitted its
+  /// part.
+  troupe::future<T> submit(std::size_t member, const std::function<void()>& take) {
     std::unique_lock lock(mutex_);
-    if (member >= members_.size() || members_[member] != place::awaited)
+    if (member >= members_.size() || members_[member] != state::awaited)
       throw troupe::invalid_argument("member " + std::to_string(member) +
                                      " is not awaited in this round");
     take();
-    members_[member] = place::here;
+    members_[member] = state::submitted;
     --awaited_;
-    ++here_;
+    ++submitted_;
     auto result = round_.get_future();
     complete_if_due(lock);
     return result;
   }
 
-  /// `member` has gone: no round waits for it from now on. A part of its own stays in this round.
+  /// Removes `member`: no round waits for it from now on. A part that it has submitted stays in
+  /// this round.
   void leave(std::size_t member) {
     std::unique_lock lock(mutex_);
-    const auto was = std::exchange(members_.at(member), place::gone);
-    if (was == place::awaited) --awaited_;
+    const auto was = std::exchange(members_.at(member), state::gone);
+    if (was == state::awaited) --awaited_;
     complete_if_due(lock);
   }
 
 private:
-  enum class place : std::uint8_t { awaited, here, gone };
+  enum class state : std::uint8_t { awaited, submitted, gone };
 
-  // Tells the members without the lock: their coroutines go on in there, and may come again.
+  // Completes the futures without the lock: coroutines that wait for them resume there, and may
+  // submit their next part.
   void complete_if_due(std::unique_lock<std::mutex>& lock) {
-    if (awaited_ > 0 || here_ == 0) return;
+    if (awaited_ > 0 || submitted_ == 0) return;
     std::optional<T> value;
     std::exception_ptr failure;
     try {
@@ -61,10 +65,10 @@ private:
     } catch (...) {
       failure = std::current_exception();
     }
-    here_ = 0;
+    submitted_ = 0;
     for (auto& member : members_)
-      if (member == place::here) {
-        member = place::awaited;
+      if (member == state::submitted) {
+        member = state::awaited;
         ++awaited_;
       }
     auto round = std::exchange(round_, troupe::promise<T>());
@@ -76,9 +80,9 @@ private:
   }
 
   std::mutex mutex_;
-  std::vector<place> members_;
-  std::size_t awaited_;   // who belong to the round and have not come
-  std::size_t here_ = 0;  // parts of the round, also of those who have gone since
+  std::vector<state> members_;
+  std::size_t awaited_;        // members whose part is missing
+  std::size_t submitted_ = 0;  // parts of the round, also of members that have left since
   completion complete_;
   troupe::promise<T> round_;
 };

@@ -13,7 +13,7 @@ struct way {
   std::int64_t calls = 0;
   std::int64_t passes = 0;              ///< optimiser steps or forward passes
   std::string note{};                   ///< what else there is to say, for people
-  std::vector<std::string> failures{};  ///< who did not come to their end, and why
+  std::vector<std::string> failures{};  ///< the members that did not finish, and why
 };
 
 /// The same calls, batched and one by one.

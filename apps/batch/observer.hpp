@@ -14,7 +14,7 @@ struct observation_task {
 };
 TROUPE_MESSAGE(observation_task, policy, observer, seed, steps, together)
 
-/// What it came to.
+/// Its result.
 struct observation_result {
   std::int64_t episodes;
 };

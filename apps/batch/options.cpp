@@ -1,5 +1,6 @@
 #include "troupe/apps/batch/options.hpp"
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/number_check.hpp"
 
 namespace batch {
@@ -56,13 +57,7 @@ void add_job(CLI::App& app, const job_description& job, options& opts) {
   command->add_option("--seed", opts.seed, "Seed of the weights and of all that is drawn")
       ->check(whole_number<std::uint64_t>(0))
       ->capture_default_str();
-  command
-      ->add_option("--limit", opts.limit,
-                   "Seconds for which a rank may be silent before the others go on without it")
-      ->check(common::require<double>("a number from 0.1 to 86400",
-                                      [](double s) { return s >= 0.1 && s <= 86400; }))
-      ->capture_default_str();
-  command->add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+  common::add_job_options(*command, opts, "before the others go on without it");
   command->callback([&opts, &job] {
     opts.job = job.job;
     if (opts.members == 0) opts.members = job.members;
@@ -77,16 +72,10 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   options opts;
   CLI::App app("Calls that are answered in batches, by coroutines that wait for one another.",
                "batch");
-  app.footer(footer);
-  app.set_version_flag("--version", "batch " TROUPE_VERSION, "Print the version and exit");
+  common::describe(app, footer);
   app.require_subcommand(1);
   for (const auto& job : jobs) add_job(app, job, opts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& stop) {
-    exit_code = app.exit(stop) == 0 ? 0 : 2;
-    return std::nullopt;
-  }
+  if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   return opts;
 }
 

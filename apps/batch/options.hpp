@@ -6,7 +6,7 @@
 
 namespace batch {
 
-/// Who serves calls in batches.
+/// What serves calls in batches.
 enum class job_kind : std::uint8_t { server, agent };
 
 /// What the command line asks for. The defaults are those of the job.
@@ -21,8 +21,8 @@ struct options {
   std::string json;   ///< where the numbers go; empty: nowhere
 };
 
-/// Reads the command line; nothing is returned when it asked for help or was wrong, which has been
-/// said by then, and `exit_code` tells which (0 or 2).
+/// Reads the command line. Returns nothing if it asked for help or was wrong: the answer has been
+/// printed then, and `exit_code` is 0 or 2.
 std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code);
 
 }  // namespace batch

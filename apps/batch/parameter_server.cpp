@@ -20,7 +20,7 @@ parameter_server::parameter_server(const network_shape& shape, std::uint64_t see
                                    std::size_t trainers)
     : model_(shape),
       optimizer_(model_.parameters(), torch::optim::AdamOptions(learning_rate)),
-      gathering_(trainers, [this] {
+      collector_(trainers, [this] {
         const std::lock_guard lock(mutex_);
         step();
         return common::parameters_of(model_);
@@ -37,7 +37,7 @@ tensors parameter_server::fetch() {
 
 troupe::task<tensors> parameter_server::update_and_fetch(std::uint32_t trainer,
                                                          const tensors& gradients) {
-  const auto updated = gathering_.come(trainer, [&] {
+  const auto updated = collector_.submit(trainer, [&] {
     const std::lock_guard lock(mutex_);
     add(gradients);
   });

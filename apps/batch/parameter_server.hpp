@@ -32,8 +32,8 @@ public:
   /// The same with a step for these gradients alone, at once; a copy of the parameters.
   tensors update_alone_and_fetch(const tensors& gradients);
 
-  /// `trainer` has ended: nobody waits for its gradients any more.
-  void leave(std::uint32_t trainer) { gathering_.leave(trainer); }
+  /// `trainer` has ended: no step waits for its gradients any more.
+  void leave(std::uint32_t trainer) { collector_.leave(trainer); }
 
   std::int64_t gradients() const noexcept { return gradients_; }
   std::int64_t steps() const noexcept { return steps_; }
@@ -48,7 +48,7 @@ private:
   std::int64_t added_ = 0;  // gradients since the last step
   std::atomic<std::int64_t> gradients_{0};
   std::atomic<std::int64_t> steps_{0};
-  gathering<tensors> gathering_;
+  batch_collector<tensors> collector_;
 };
 
 }  // namespace batch

@@ -11,12 +11,12 @@ namespace batch {
 
 namespace {
 
-template <class Team>
-void take(const Team& team, std::int64_t calls, way& how, common::progress_bar& bar) {
-  how.seconds = team.seconds;
+template <class Group>
+void take(const Group& group, std::int64_t calls, way& how, common::progress_bar& bar) {
+  how.seconds = group.seconds;
   how.calls = calls;
-  how.failures = team.failures;
-  bar.update(calls, team.seconds);
+  how.failures = group.failures;
+  bar.update(calls, group.seconds);
 }
 
 way serve_trainers(const troupe::node& node, const options& opts, const network_shape& shape,
@@ -27,18 +27,18 @@ way serve_trainers(const troupe::node& node, const options& opts, const network_
   auto& server = ref.local_value();
   common::progress_bar bar(line, fmt::format("{:<10}", how.name), "gradients",
                            std::int64_t(opts.members) * opts.rounds);
-  const auto team = common::run_team<&train>(
+  const auto group = common::run_group<&train>(
       node, opts.members,
       [&](std::uint32_t i) {
         return training{ref, i, shape, opts.seed, opts.rounds, opts.samples, together};
       },
       [ref](std::uint32_t i) { ref.local_value().leave(i); },
       [&](double seconds) { bar.update(server.gradients(), seconds); });
-  take(team, server.gradients(), how, bar);
+  take(group, server.gradients(), how, bar);
   double first = 0, last = 0;
-  for (const auto& each : team.done) {
-    first += each.first_loss / double(team.done.size());
-    last += each.last_loss / double(team.done.size());
+  for (const auto& each : group.done) {
+    first += each.first_loss / double(group.done.size());
+    last += each.last_loss / double(group.done.size());
   }
   how.passes = server.steps();
   how.note = fmt::format("{} optimiser steps, loss {:.2f} to {:.2f}", how.passes, first, last);
@@ -52,16 +52,16 @@ way serve_observers(const troupe::node& node, const options& opts, bool together
   auto& served = ref.local_value();
   common::progress_bar bar(line, fmt::format("{:<10}", how.name), "steps",
                            std::int64_t(opts.members) * opts.rounds);
-  const auto team = common::run_team<&observe>(
+  const auto group = common::run_group<&observe>(
       node, opts.members,
       [&](std::uint32_t i) {
         return observation_task{ref, i, opts.seed, opts.rounds, together};
       },
       [ref](std::uint32_t i) { ref.local_value().leave(i); },
       [&](double seconds) { bar.update(served.actions(), seconds); });
-  take(team, served.actions(), how, bar);
+  take(group, served.actions(), how, bar);
   std::int64_t episodes = 0;
-  for (const auto& each : team.done) episodes += each.episodes;
+  for (const auto& each : group.done) episodes += each.episodes;
   how.passes = served.passes();
   how.note = fmt::format("{} forward passes, {} episodes", common::with_commas(double(how.passes)),
                          common::with_commas(double(episodes)));

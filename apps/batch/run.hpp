@@ -8,13 +8,13 @@
 
 namespace batch {
 
-/// Serves trainers on all other nodes, batched and one by one, and tells of it in `line`. Throws
-/// troupe::invalid_argument when there is no other node, and troupe::error when nobody has come to
-/// the end.
+/// Serves trainers on all other nodes, batched and one by one, and shows the progress in `line`.
+/// Throws troupe::invalid_argument if there is no other node, and troupe::error if no trainer has
+/// finished.
 comparison compare_servers(const troupe::node& node, const options& opts,
                            common::status_line& line);
 
-/// The same of observers.
+/// The same for observers.
 comparison compare_agents(const troupe::node& node, const options& opts, common::status_line& line);
 
 }  // namespace batch

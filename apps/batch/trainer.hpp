@@ -16,7 +16,7 @@ struct training {
 };
 TROUPE_MESSAGE(training, server, trainer, shape, seed, rounds, samples, together)
 
-/// What it came to.
+/// Its result.
 struct training_result {
   double first_loss;  ///< mean of the first tenth of the rounds
   double last_loss;   ///< mean of the last tenth

@@ -5,13 +5,13 @@
 #include <cstdint>
 
 #include "troupe/apps/cartpole/round.hpp"
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace cartpole {
 
 /// Observer to agent: which action in this state (float32 [4])? Answered with 0 or 1.
 struct select_action {
-  std::uint32_t observer;  ///< who asks, counted from 0
+  std::uint32_t observer;  ///< its number, from 0
   at::Tensor state;
 };
 TROUPE_MESSAGE_EXTERN(select_action, observer, state)

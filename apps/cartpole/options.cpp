@@ -1,5 +1,6 @@
 #include "troupe/apps/cartpole/options.hpp"
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/number_check.hpp"
 
 namespace cartpole {
@@ -47,16 +48,10 @@ void add_output_options(CLI::App& app, options& opts) {
 std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code) {
   options opts;
   CLI::App app("Reinforcement learning of CartPole-v1: one agent, many observers.", "cartpole");
-  app.footer(footer);
-  app.set_version_flag("--version", "cartpole " TROUPE_VERSION, "Print the version and exit");
+  common::describe(app, footer);
   add_training_options(app, opts);
   add_output_options(app, opts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& stop) {
-    exit_code = app.exit(stop) == 0 ? 0 : 2;
-    return std::nullopt;
-  }
+  if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   if (opts.local && opts.observers == 0) opts.observers = 1;
   return opts;
 }

@@ -23,8 +23,8 @@ std::string rates(double steps, double calls) {
 
 }  // namespace
 
-progress::progress(std::ostream& out, bool terminal, int log_interval)
-    : line_(out, terminal), log_interval_(static_cast<std::size_t>(log_interval)) {}
+progress::progress(common::status_line& line, int log_interval)
+    : line_(line), log_interval_(static_cast<std::size_t>(log_interval)) {}
 
 void progress::begin() {
   line_.say(fmt::format("This will run until reward threshold of {} is reached. Ctrl+C to exit.",

@@ -20,7 +20,7 @@ common::line_plot::points by_episode(const std::vector<double>& rewards) {
 
 }  // namespace
 
-std::string reward_plot(const training_record& record) {
+std::string to_svg(const training_record& record) {
   double highest = max_episode_steps;
   for (const double reward : record.last_rewards) highest = std::max(highest, reward);
   common::line_plot picture(

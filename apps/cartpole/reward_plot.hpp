@@ -8,6 +8,6 @@ namespace cartpole {
 
 /// The reward curve of a run as a self-contained SVG picture: each episode's reward, the running
 /// reward, and the threshold at which the task is solved.
-std::string reward_plot(const training_record& record);
+std::string to_svg(const training_record& record);
 
 }  // namespace cartpole

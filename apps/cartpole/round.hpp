@@ -4,7 +4,7 @@
 
 namespace cartpole {
 
-/// What a round of episodes, one from every observer, came to.
+/// The result of a round of episodes, one from every observer.
 struct round_result {
   double last_reward = 0;     ///< the least of the observers' episode rewards
   double running_reward = 0;  ///< 0.05 * last_reward + 0.95 * the running reward before

@@ -9,7 +9,7 @@
 
 namespace cartpole {
 
-/// What a run came to.
+/// The result of a run.
 struct training_record {
   std::uint64_t seed = 0;
   std::size_t observers = 0;

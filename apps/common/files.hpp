@@ -4,12 +4,11 @@
 
 namespace common {
 
-/// Throws troupe::invalid_argument, naming `path` and the system's reason, when no file can be
-/// opened there; to be asked before a run.
+/// Throws troupe::invalid_argument, with `path` and the system's reason, if no file can be opened
+/// there for writing. For a check before a run.
 void require_writable(const std::string& path);
 
-/// Writes `text` to `path`; throws troupe::invalid_argument, naming `path` and the system's reason,
-/// when that fails.
+/// Writes `text` to `path`. Throws troupe::invalid_argument, with `path` and the system's reason.
 void write_file(const std::string& path, const std::string& text);
 
 }  // namespace common

@@ -5,7 +5,7 @@
 
 namespace common {
 
-/// A generator of its own, so that what is drawn depends on nothing else.
+/// A new generator, so that its numbers depend on the seed alone.
 at::Generator make_generator(std::uint64_t seed);
 
 /// Draws the weights of all linear and convolutional layers of `network`, in their order, from

@@ -5,10 +5,10 @@
 
 namespace common {
 
-/// What a run looked like: lines, points and levels over two axes, as a self-contained SVG picture
-/// 800 units wide. Points that are not finite are left out, those beyond an axis lie at its end. An
-/// axis whose ends make none (not finite, in the wrong order, or below 0 on a logarithmic one) is
-/// given others.
+/// A plot of lines, points and levels over two axes, as a self-contained SVG picture 800 units
+/// wide. Points that are not finite are omitted; points beyond an axis are drawn at its end. An
+/// axis with invalid ends (not finite, in the wrong order, or below 0 on a logarithmic axis) gets
+/// others.
 class line_plot {
 public:
   struct axis {
@@ -24,7 +24,7 @@ public:
 
   line_plot(std::string title, std::string subtitle, axis x, axis y);
 
-  /// What comes later lies above, and stands further right in the legend, unless its name is empty.
+  /// Later series lie above earlier ones, and follow them in the legend unless their name is empty.
   /// `color` is SVG's.
   void add_line(std::string name, std::string color, points all, double width = 2.2);
   void add_dots(std::string name, std::string color, points all);
@@ -47,7 +47,7 @@ private:
   std::vector<series> series_;
 };
 
-/// Colours that can be told apart, also by those who see fewer of them; begins anew after the last.
+/// Colours that people with colour blindness can tell apart too; they repeat after the last.
 const char* plot_color(std::size_t number);
 
 }  // namespace common

@@ -9,20 +9,20 @@ namespace common {
 /// A module's parameters, or their gradients, in the module's order.
 using tensors = std::vector<at::Tensor>;
 
-/// The memory of the parameters, for what knows no gradients.
+/// The parameters, sharing their memory, without autograd.
 tensors parameters_of(const torch::nn::Module& module);
 
 /// The gradients of the parameters.
 tensors gradients_of(const torch::nn::Module& module);
 
-/// `values` become the parameters, without a copy; gradients go.
+/// Makes `values` the parameters, without a copy, and removes the gradients.
 void adopt(torch::nn::Module& module, const tensors& values);
 
-/// Throws troupe::invalid_argument, which says where they differ, unless `some` are as many as
-/// `parameters` and of their shapes and types.
+/// Throws troupe::invalid_argument, which says where they differ, unless `some` has as many tensors
+/// as `parameters`, of the same shapes and types.
 void require_like(const tensors& parameters, const tensors& some);
 
-/// How many numbers the parameters of `module` are.
+/// The number of elements of all parameters of `module`.
 std::int64_t count_parameters(const torch::nn::Module& module);
 
 }  // namespace common

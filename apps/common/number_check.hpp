@@ -9,7 +9,7 @@
 
 namespace common {
 
-/// The whole of `text` as a number; nothing when it is none or does not fit.
+/// The whole of `text` as a number; nothing if it is not a number or out of range.
 template <class T>
 std::optional<T> number(const std::string& text) {
   T value{};
@@ -18,7 +18,7 @@ std::optional<T> number(const std::string& text) {
   return error == std::errc() && at == end ? std::optional(value) : std::nullopt;
 }
 
-/// Refuses all but numbers of which `good` holds, in words that `wanted` completes.
+/// Refuses all but numbers for which `good` holds; the error says "must be" and `wanted`.
 template <class T, class Good>
 CLI::Validator require(const std::string& wanted, Good good) {
   return {[=](std::string& text) {

@@ -7,7 +7,7 @@
 
 namespace common {
 
-/// How far a piece of work has come.
+/// The progress of a piece of work.
 struct work_done {
   std::string title;  ///< of the work, "batched"
   std::string unit;   ///< what is counted, "gradients"
@@ -17,19 +17,20 @@ struct work_done {
 };
 
 /// `how` in a line: title, bar, per cent, count, rate over the whole time and, until it is done,
-/// the time left at that rate; then `note`, where there is one.
+/// the time left at that rate; then `note`, if there is one.
 std::string bar_text(const work_done& how, const std::string& note = {});
 
-/// Shows a piece of work as it goes on: ten times a second on a terminal, once a second elsewhere.
+/// Shows the progress of a piece of work: ten times a second on a terminal, once a second
+/// elsewhere.
 class progress_bar {
 public:
   /// `line` must outlive the object.
   progress_bar(status_line& line, std::string title, std::string unit, std::int64_t total);
 
-  /// Is it time to show it again? To be asked where a note takes work.
+  /// Is it time to show it again? For callers whose note takes time to make.
   bool due(double seconds) const;
 
-  /// Shows it, if it is time to or all is done.
+  /// Shows it, if it is time to or if all is done.
   void update(std::int64_t done, double seconds, const std::string& note = {});
 
 private:

@@ -5,8 +5,8 @@
 
 namespace common {
 
-/// Tells a person how something goes: on a terminal one line is redrawn, elsewhere there is a line
-/// for each time.
+/// Shows progress to a person: redraws one line on a terminal, and prints a new line each time
+/// elsewhere.
 class status_line {
 public:
   /// `out` must outlive the object.
@@ -14,13 +14,13 @@ public:
 
   bool terminal() const noexcept { return terminal_; }
 
-  /// Shows how it goes, in place of what was shown before.
+  /// Shows `text` in place of what was shown before.
   void show(const std::string& text);
 
-  /// Says something that stays, a line or several, below what was shown.
+  /// Prints a line, or several, that stay, below what was shown.
   void say(const std::string& text);
 
-  /// Throws std::system_error when something could not be written.
+  /// Throws std::system_error if something could not be written.
   void check() const;
 
   /// The errno of the first write that failed, or 0.

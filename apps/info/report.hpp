@@ -1,17 +1,15 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "troupe/apps/info/report_value.hpp"
 
 namespace troupe::info {
 
-/// Keys in the order in which they are shown.
-using report = nlohmann::ordered_json;
-
-/// Everything that this machine offers, by heading: versions, machine, transports, gpus, threads.
+/// All that this machine offers, by heading: versions, machine, transports, gpus, threads.
 report machine_report();
 
-/// The report as a person reads it.
+/// The report as text for people.
 std::string to_text(const report& of);
 
 }  // namespace troupe::info

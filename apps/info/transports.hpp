@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/apps/info/report.hpp"
+#include "troupe/apps/info/report_value.hpp"
 
 namespace troupe::info {
 

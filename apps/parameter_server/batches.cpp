@@ -6,7 +6,7 @@
 
 #include "troupe/messages/base/error.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 batches::batches(digits all, std::int64_t size, at::Generator generator)
     : all_(std::move(all)), size_(size), generator_(std::move(generator)) {
@@ -21,4 +21,4 @@ digits batches::next() {
   return {all_.images.index_select(0, places), all_.labels.index_select(0, places)};
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -4,7 +4,7 @@
 
 #include "troupe/apps/parameter_server/digits.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 /// Deals digits out in batches, in a new random order each time that all have been dealt.
 class batches {
@@ -26,4 +26,4 @@ private:
   std::int64_t dealt_ = 0;
 };
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -14,7 +14,7 @@
 
 #include "troupe/messages/base/error.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 namespace {
 
@@ -126,4 +126,4 @@ digits share_of(const digits& all, std::int64_t i, std::int64_t count) {
   return chosen(all, at::arange(i, all.size(), count, at::kLong));
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace hogwild {
+namespace parameter_server {
 
 /// Handwritten digits and what they are.
 struct digits {
@@ -40,4 +40,4 @@ digit_split split(const digits& all);
 /// Those of `all` that `count` trainers leave to trainer `i`: every count-th, from the i-th on.
 digits share_of(const digits& all, std::int64_t i, std::int64_t count);
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace hogwild {
+namespace parameter_server {
 
 /// How the network is trained.
 struct hyperparameters {
@@ -12,4 +12,4 @@ struct hyperparameters {
   double learning_rate = 0.1;
 };
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -10,7 +10,7 @@
 #include "troupe/apps/parameter_server/local.hpp"
 #include "troupe/apps/parameter_server/trainer.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 namespace {
 
@@ -66,7 +66,7 @@ training_record train_on_ranks(const troupe::node& node, const options& opts,
   }
 
   network model(common::make_generator(chosen.seed));  // has the server's memory: no copy
-  const auto server = node.make_rref(std::in_place_type<parameter_server>,
+  const auto server = node.make_rref(std::in_place_type<hogwild_server>,
                                      common::parameters_of(model), chosen.learning_rate);
   line.say(fmt::format("{} trainer{} on {} rank{} learn{} {} digits, a model of {} parameters",
                        count, count == 1 ? "" : "s", places.size(), places.size() == 1 ? "" : "s",
@@ -75,7 +75,7 @@ training_record train_on_ranks(const troupe::node& node, const options& opts,
   common::progress_bar bar(line, "training", "steps", steps);
   interim_test test(model, parts.test);
   const auto& updates = server.local_value();
-  const auto team = common::run_team<&train>(
+  const auto group = common::run_group<&train>(
       node, record.trainers,
       [&](std::uint32_t i) {
         return training{server, shares[i], chosen.seed + 1 + i, chosen.epochs, chosen.batch_size};
@@ -83,8 +83,8 @@ training_record train_on_ranks(const troupe::node& node, const options& opts,
       [](std::uint32_t) {},
       [&](double seconds) { bar.update(updates.updates(), seconds, test.note(seconds)); });
   record.steps = updates.updates();
-  record.seconds = team.seconds;
-  record.failures = team.failures;
+  record.seconds = group.seconds;
+  record.failures = group.failures;
   bar.update(record.steps, record.seconds);
   conclude(record, model, parts.test, line);
   return record;
@@ -123,4 +123,4 @@ std::string to_json(const training_record& record) {
   return document.dump(2) + "\n";
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -7,9 +7,9 @@
 #include "troupe/apps/common/status_line.hpp"
 #include "troupe/apps/parameter_server/options.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
-/// What a run came to.
+/// The result of a run.
 struct training_record {
   std::uint64_t seed = 0;
   std::size_t trainers = 0;  ///< 0: without a server
@@ -17,12 +17,12 @@ struct training_record {
   double seconds = 0;   ///< of the training alone
   double accuracy = 0;  ///< the share of the test digits that are taken for what they are
   std::int64_t tested = 0;
-  std::vector<std::string> failures{};  ///< which trainers did not come to their end, and why
+  std::vector<std::string> failures{};  ///< the trainers that did not finish, and why
 };
 
-/// Trains on all other nodes with the parameters of this one, and tells of it in `line`. Throws
-/// troupe::invalid_argument when there is no other node or the digits cannot be read, and
-/// troupe::peer_lost when no trainer has come to its end.
+/// Trains on all other nodes with the parameters of this one, and shows the progress in `line`.
+/// Throws troupe::invalid_argument if there is no other node or the digits cannot be read, and
+/// troupe::peer_lost if no trainer has finished.
 training_record train_on_ranks(const troupe::node& node, const options& opts,
                                common::status_line& line);
 
@@ -35,4 +35,4 @@ std::string verdict(const training_record& record);
 /// The record's numbers as a JSON object.
 std::string to_json(const training_record& record);
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -3,7 +3,7 @@
 #include "troupe/apps/common/initial_weights.hpp"
 #include "troupe/apps/parameter_server/batches.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 network train_locally(const digits& some, const hyperparameters& chosen,
                       const std::function<void(double)>& watch) {
@@ -19,4 +19,4 @@ network train_locally(const digits& some, const hyperparameters& chosen,
   return model;
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

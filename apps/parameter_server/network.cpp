@@ -5,7 +5,7 @@
 
 #include "troupe/apps/common/initial_weights.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 namespace {
 
@@ -44,4 +44,4 @@ double accuracy(network& model, const digits& some) {
   return model.forward(some.images).argmax(1).eq(some.labels).to(at::kDouble).mean().item<double>();
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -8,7 +8,7 @@
 
 #include "troupe/apps/parameter_server/digits.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 /// A small convolutional network for digits: two layers of 3 x 3 filters, a maximum over 2 x 2, and
 /// two linear layers, with ReLU in between.
@@ -33,4 +33,4 @@ private:
 /// The share of `some` that `model` takes for what they are, from 0 to 1.
 double accuracy(network& model, const digits& some);
 
-}  // namespace hogwild
+}  // namespace parameter_server

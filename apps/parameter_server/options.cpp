@@ -1,9 +1,10 @@
 #include "troupe/apps/parameter_server/options.hpp"
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/number_check.hpp"
 #include "troupe/apps/parameter_server/digits.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 namespace {
 
@@ -43,24 +44,12 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   opts.data = default_digits_file();
   CLI::App app("Trainers that change the parameters of one model at once and without locks.",
                "parameter_server");
-  app.footer(footer);
-  app.set_version_flag("--version", "parameter_server " TROUPE_VERSION,
-                       "Print the version and exit");
+  common::describe(app, footer);
   add_training_options(app, opts);
   app.add_option("--data", opts.data, "File of digits, which rank 0 reads")->capture_default_str();
-  app.add_option("--limit", opts.limit,
-                 "Seconds for which a rank may be silent before the others go on without it")
-      ->check(common::require<double>("a number from 0.1 to 86400",
-                                      [](double s) { return s >= 0.1 && s <= 86400; }))
-      ->capture_default_str();
-  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& stop) {
-    exit_code = app.exit(stop) == 0 ? 0 : 2;
-    return std::nullopt;
-  }
+  common::add_job_options(app, opts, "before the others go on without it");
+  if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   return opts;
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

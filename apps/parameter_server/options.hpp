@@ -5,7 +5,7 @@
 
 #include "troupe/apps/parameter_server/hyperparameters.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 /// What the command line asks for.
 struct options {
@@ -17,8 +17,8 @@ struct options {
   bool local = false;        ///< in this process, without a network
 };
 
-/// Reads the command line; nothing is returned when it asked for help or was wrong, which has been
-/// said by then, and `exit_code` tells which (0 or 2).
+/// Reads the command line. Returns nothing if it asked for help or was wrong: the answer has been
+/// printed then, and `exit_code` is 0 or 2.
 std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code);
 
-}  // namespace hogwild
+}  // namespace parameter_server

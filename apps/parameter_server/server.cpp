@@ -1,11 +1,11 @@
 #include "troupe/apps/parameter_server/server.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
-parameter_server::parameter_server(tensors start, double learning_rate)
+hogwild_server::hogwild_server(tensors start, double learning_rate)
     : parameters_(std::move(start)), learning_rate_(learning_rate) {}
 
-tensors parameter_server::update_and_fetch(const tensors& gradients) {
+tensors hogwild_server::update_and_fetch(const tensors& gradients) {
   common::require_like(parameters_, gradients);
   // No lock, and that is the point; see the class.
   for (std::size_t i = 0; i < parameters_.size(); ++i)
@@ -14,4 +14,4 @@ tensors parameter_server::update_and_fetch(const tensors& gradients) {
   return parameters_;
 }
 
-}  // namespace hogwild
+}  // namespace parameter_server

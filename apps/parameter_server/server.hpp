@@ -4,23 +4,23 @@
 
 #include "troupe/apps/common/module_tensors.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 using common::tensors;
 
-/// Owns the parameters of a model, which trainers change all at once and without locks: Hogwild
-/// (Niu, Recht, Re and Wright, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic Gradient
-/// Descent", 2011).
+/// Owns the parameters of a model, which trainers change concurrently and without locks: Hogwild!
+/// (Recht, Re, Wright and Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic Gradient
+/// Descent", NIPS 2011).
 ///
-/// Calls run side by side on threads of the node. What they race for is the numbers of the
-/// parameters alone: two updates of one number may lose one of the two, and who fetches may see
-/// some numbers before an update and some after it. A number itself is never torn, since a float is
-/// written whole. Each such slip is as large as a gradient times the learning rate, and the next
-/// gradients are computed from what came of it, so training goes on as with noisier gradients.
-class parameter_server {
+/// Calls run concurrently on threads of the node. They race only for the numbers of the parameters:
+/// of two updates of one number, one may be lost, and a fetch may return some numbers from before
+/// an update and some from after it. A single number is never torn, since a float is written whole.
+/// Each such error is as large as a gradient times the learning rate, and the next gradients are
+/// computed from the result: training continues as with noisier gradients.
+class hogwild_server {
 public:
   /// `start` becomes the server's own memory.
-  parameter_server(tensors start, double learning_rate);
+  hogwild_server(tensors start, double learning_rate);
 
   /// The parameters as they are, in the memory that updates change.
   tensors fetch() const { return parameters_; }
@@ -37,4 +37,4 @@ private:
   std::atomic<std::int64_t> updates_{0};
 };
 
-}  // namespace hogwild
+}  // namespace parameter_server

@@ -5,13 +5,13 @@
 #include "troupe/apps/parameter_server/digits.hpp"
 #include "troupe/apps/parameter_server/server.hpp"
 
-namespace hogwild {
+namespace parameter_server {
 
 TROUPE_MESSAGE(digits, images, labels)
 
 /// What a trainer is to do.
 struct training {
-  troupe::rref<parameter_server> server;
+  troupe::rref<hogwild_server> server;
   digits share;        ///< what it learns from
   std::uint64_t seed;  ///< of the order of the digits
   std::int32_t epochs;
@@ -20,7 +20,8 @@ struct training {
 TROUPE_MESSAGE(training, server, share, seed, epochs, batch_size)
 
 /// Trains on this node: for each batch it computes gradients with the parameters that it has, sends
-/// them to the server, and goes on with the parameters that come back. The loss of the last batch.
+/// them to the server, and continues with the parameters that come back. Returns the loss of the
+/// last batch.
 double train(const training& task);
 
-}  // namespace hogwild
+}  // namespace parameter_server

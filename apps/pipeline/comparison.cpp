@@ -50,7 +50,10 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 class comparison {
 public:
   comparison(const troupe::node* node, const options& opts, common::status_line& line)
-      : node_(node), opts_(opts), line_(line), data_(split(hogwild::read_digits(opts.data))) {
+      : node_(node),
+        opts_(opts),
+        line_(line),
+        data_(split(parameter_server::read_digits(opts.data))) {
     if (node) places_ = common::homes(*node);
     record_.seed = opts.chosen.seed;
     record_.batch_size = opts.chosen.batch_size;
@@ -148,7 +151,7 @@ private:
   const troupe::node* const node_;  // none: all is here
   const options& opts_;
   common::status_line& line_;
-  const hogwild::digit_split data_;
+  const parameter_server::digit_split data_;
   std::vector<troupe::worker_info> places_;
   run_record record_;
   const clock::time_point start_ = clock::now();

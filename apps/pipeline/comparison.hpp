@@ -9,8 +9,8 @@
 namespace pipeline {
 
 /// Trains the network in this process and with a stage on each other node, in all ways that are
-/// asked for, and tells of it in `line`. Throws troupe::invalid_argument when there is no other
-/// node, too few layers for them, or no digits, and troupe::peer_lost when a node is lost.
+/// asked for, and shows the progress in `line`. Throws troupe::invalid_argument if there is no
+/// other node, too few layers for them, or no digits, and troupe::peer_lost if a node is lost.
 run_record compare_on_ranks(const troupe::node& node, const options& opts,
                             common::status_line& line);
 

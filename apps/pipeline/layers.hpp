@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace pipeline {
 

@@ -8,8 +8,8 @@
 
 namespace pipeline {
 
-using hogwild::batches;
-using hogwild::digits;
+using parameter_server::batches;
+using parameter_server::digits;
 
 /// A network that learns from batches. Several may be under way; they end in the order in which
 /// they have begun. A batch's gradients are those of the weights at its beginning, and go to the
@@ -37,8 +37,8 @@ public:
 
 /// Learns from `steps` batches of which `in_flight` are under way at a time. So the gradients of
 /// batch i are those of the weights after max(0, i + 1 - in_flight) steps, wherever the network is:
-/// with one that is gradient descent, with two the rule of PipeDream-2BW (Narayanan et al., 2021).
-/// Returns the losses; `watch` is told each of them, with the size of its batch.
+/// with one, that is gradient descent; with two, the rule of PipeDream-2BW (Narayanan et al.,
+/// 2021). Returns the losses; `watch` gets each of them with the size of its batch.
 std::vector<float> learn(learner& who, batches& dealt, std::int64_t steps, std::size_t in_flight,
                          const std::function<void(double loss, std::int64_t images)>& watch);
 

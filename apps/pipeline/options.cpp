@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/number_check.hpp"
 #include "troupe/apps/parameter_server/digits.hpp"
 
@@ -83,31 +84,20 @@ void require_images_for_all(const options& opts) {
 
 std::optional<options> parse_options(int argc, const char* const* argv, int& exit_code) {
   options opts;
-  opts.data = hogwild::default_digits_file();
+  opts.data = parameter_server::default_digits_file();
   CLI::App app("A deep network whose stages on several nodes work on micro-batches at once.",
                "pipeline");
-  app.footer(footer);
-  app.set_version_flag("--version", "pipeline " TROUPE_VERSION, "Print the version and exit");
+  common::describe(app, footer);
   add_network_options(app, opts.chosen);
   add_training_options(app, opts);
   add_comparison_options(app, opts);
   app.add_option("--data", opts.data, "File of digits, which rank 0 reads")->capture_default_str();
-  app.add_option("--limit", opts.limit,
-                 "Seconds for which a rank may be silent before the training fails")
-      ->check(common::require<double>("a number from 0.1 to 86400",
-                                      [](double s) { return s >= 0.1 && s <= 86400; }))
-      ->capture_default_str();
-  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+  common::add_job_options(app, opts, "before the training fails");
   app.add_option("--losses", opts.losses,
                  "Write the loss of each step to this file: a line each, a column for each way");
   app.add_option("--plot", opts.plot, "Write the loss by step, of each way, to this file, as SVG");
-  try {
-    app.parse(argc, argv);
-    require_images_for_all(opts);
-  } catch (const CLI::ParseError& stop) {
-    exit_code = app.exit(stop) == 0 ? 0 : 2;
-    return std::nullopt;
-  }
+  app.callback([&opts] { require_images_for_all(opts); });
+  if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   return opts;
 }
 

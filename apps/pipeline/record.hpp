@@ -17,7 +17,7 @@ struct way {
 /// "one process", "4 micro-batches, 2 in flight"
 std::string name_of(const way& how);
 
-/// How it went.
+/// Its result.
 struct way_record {
   way how;
   std::vector<double> speeds{};  ///< images a second, of each repeat
@@ -31,7 +31,7 @@ struct way_record {
   double highest_speed() const;
 };
 
-/// What a run came to.
+/// The result of a run.
 struct run_record {
   std::uint64_t seed = 0;
   std::int64_t parameters = 0;

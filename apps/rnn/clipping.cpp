@@ -1,5 +1,6 @@
 #include "troupe/apps/rnn/clipping.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>

@@ -6,15 +6,15 @@
 
 namespace rnn {
 
-/// The square of a gradient's norm; that of none is 0. A sparse one is taken as what it is the sum
-/// of.
+/// The square of a gradient's norm; 0 for an undefined one. A sparse gradient counts with the sums
+/// of its entries.
 double squared_norm(const at::Tensor& gradient);
 
-/// What all gradients are multiplied with so that their norm together is at most `largest`: what
-/// libtorch's clip_grad_norm_ takes.
+/// The factor with which the norm of all gradients together is at most `largest`, as in libtorch's
+/// clip_grad_norm_.
 double clip_factor(const std::vector<double>& squared_norms, double largest);
 
-/// Makes them smaller by that, in place; undefined ones are left out.
+/// Multiplies them in place; ignores undefined ones.
 void scale(const std::vector<at::Tensor>& gradients, double factor);
 
 /// The gradients that a context has of some parameters of one node.
@@ -38,7 +38,7 @@ private:
 };
 
 /// Clips gradients by the norm of all of them together, wherever they are. No gradient travels: the
-/// nodes tell their norms, and are told the factor.
+/// nodes send their norms, and get the factor.
 class clipper {
 public:
   clipper(const troupe::node& here, const std::vector<troupe::rref<at::Tensor>>& parameters,

@@ -5,7 +5,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace rnn {
 

@@ -13,23 +13,23 @@
 
 namespace rnn {
 
-/// Predicts the next word of each stream from those before it. Here is the LSTM; where the other
-/// layers are, and who steps the parameters, others decide.
+/// Predicts the next word of each stream from those before it. Has the LSTM; derived classes have
+/// the other layers, and step the parameters.
 class language_model {
 public:
   virtual ~language_model() = default;
 
-  /// A step of stochastic gradient descent with clipped gradients. The mean loss before it.
+  /// A step of stochastic gradient descent with clipped gradients. Returns the mean loss before it.
   virtual double learn(const batch& words) = 0;
 
   /// The mean loss.
   double test(const batch& words);
 
-  /// What has been read is forgotten; the next batch is the first of a text.
+  /// Resets the state of the LSTM: the next batch is the first of a text.
   void begin_text() { state_.reset(); }
 
   virtual void set_training(bool on);
-  /// How many numbers the parameters of all layers are.
+  /// The number of elements of the parameters of all layers.
   std::int64_t parameter_count() const { return parameter_count_; }
   virtual void set_learning_rate(double rate) = 0;
 

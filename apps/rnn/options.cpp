@@ -1,5 +1,6 @@
 #include "troupe/apps/rnn/options.hpp"
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/number_check.hpp"
 #include "troupe/apps/rnn/words.hpp"
 
@@ -70,26 +71,15 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   options opts;
   opts.text = default_text_file();
   CLI::App app("Learns to predict the next word of a text, with a model on several nodes.", "rnn");
-  app.footer(footer);
-  app.set_version_flag("--version", "rnn " TROUPE_VERSION, "Print the version and exit");
+  common::describe(app, footer);
   app.add_option("--text", opts.text, "The text, which rank 0 reads")->capture_default_str();
   add_model_options(app, opts.chosen);
   add_training_options(app, opts);
   app.add_flag("--local", opts.local, "Train in this process, without a network");
-  app.add_option("--limit", opts.limit,
-                 "Seconds for which a rank may be silent before the training fails")
-      ->check(common::require<double>("a number from 0.1 to 86400",
-                                      [](double s) { return s >= 0.1 && s <= 86400; }))
-      ->capture_default_str();
-  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+  common::add_job_options(app, opts, "before the training fails");
   app.add_option("--losses", opts.losses, "Write the loss of each step to this file, a line each");
   app.add_option("--plot", opts.plot, "Write the perplexity by step to this file, as SVG");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& stop) {
-    exit_code = app.exit(stop) == 0 ? 0 : 2;
-    return std::nullopt;
-  }
+  if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   return opts;
 }
 

@@ -6,7 +6,7 @@
 
 namespace rnn {
 
-/// How one reading of the text went.
+/// The result of one reading of the text.
 struct epoch_record {
   double learning_rate = 0;
   double train_perplexity = 0;  ///< of the words as they were learnt
@@ -15,7 +15,7 @@ struct epoch_record {
   std::int64_t steps = 0;  ///< until its end, of all epochs so far
 };
 
-/// What a run came to.
+/// The result of a run.
 struct training_record {
   std::uint64_t seed = 0;
   std::size_t ranks = 1;

@@ -10,8 +10,8 @@
 namespace rnn {
 
 /// Trains with the LSTM on this node, the embedding table on the next and the decoder on the last,
-/// and tells of it in `line`. Throws troupe::invalid_argument when there is no other node or the
-/// text does not do, and troupe::peer_lost when a node is lost.
+/// and shows the progress in `line`. Throws troupe::invalid_argument if there is no other node or
+/// the text is unsuitable, and troupe::peer_lost if a node is lost.
 training_record train_on_ranks(const troupe::node& node, const options& opts,
                                common::status_line& line);
 

@@ -98,7 +98,7 @@ std::string derived_id(const transport::job_secret& secret, const std::string& h
 
 }  // namespace
 
-job make_work_item(const run_options& options) {
+job make_job(const run_options& options) {
   job made;
   if (options.rendezvous.empty()) {
     made.host = "127.0.0.1";

@@ -18,7 +18,7 @@ struct job {
 
 /// Decides where the ranks meet, the job's name and its secret. Throws invalid_argument when the
 /// rendezvous cannot be read or a job of several machines has no secret.
-job make_work_item(const run_options& options);
+job make_job(const run_options& options);
 
 /// The environment of local rank `local_rank`: ours, with what a rank needs to know. Thread counts
 /// that the user has set stay unless --threads was given.

@@ -21,7 +21,7 @@ bool same_file(int a, int b) {
   return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-bool use_colour(colour_mode mode, const outlet& to) {
+bool use_colour(colour_mode mode, const output_sink& to) {
   if (mode != colour_mode::automatic) return mode == colour_mode::always;
   const char* refused = std::getenv("NO_COLOR");
   return to.is_terminal() && (refused == nullptr || *refused == '\0');
@@ -51,13 +51,13 @@ void job_output::add(int rank, int output, int errors_fd) {
   add_source(rank, errors_fd, errors());
 }
 
-void job_output::add_source(int rank, int fd, outlet& to) {
+void job_output::add_source(int rank, int fd, output_sink& to) {
   std::string prefix = prefix_ ? rank_prefix(rank, use_colour(colour_, to)) : std::string();
   sources_.push_back({rank, fd, &to, std::make_unique<line_stream>(to, std::move(prefix))});
 }
 
 void job_output::add_to(std::vector<pollfd>& waits) const {
-  for (const outlet* each : {&out_, &err_})
+  for (const output_sink* each : {&out_, &err_})
     if (each->pending() > 0) waits.push_back({each->fd(), POLLOUT, 0});
   for (const source& each : sources_)
     if (each.fd >= 0 && each.to->pending() < max_pending) waits.push_back({each.fd, POLLIN, 0});

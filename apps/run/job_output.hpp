@@ -24,19 +24,19 @@ public:
   /// Takes over the two non-blocking descriptors of rank `rank`, and closes them at their end.
   void add(int rank, int output, int errors);
 
-  /// Adds what to wait for.
+  /// Adds the descriptors to poll.
   void add_to(std::vector<pollfd>& waits) const;
 
   /// Reads what is there, as far as the launcher's own outputs keep up, and writes what they take.
   void pump();
 
-  /// Reads what `rank` has left behind, so that what is said next comes after it.
+  /// Reads the rest of the output of `rank`, so that the next line of the launcher follows it.
   void drain(int rank);
 
   /// Reads everything that is there and shows last lines without a newline.
   void finish();
 
-  /// Says a line of the launcher's own on standard error.
+  /// Puts a line of the launcher itself on standard error.
   void say(std::string_view line);
 
   /// True while something waits to be written.
@@ -46,19 +46,19 @@ private:
   struct source {
     int rank;
     int fd;
-    outlet* to;
+    output_sink* to;
     std::unique_ptr<line_stream> lines;
   };
 
-  void add_source(int rank, int fd, outlet& to);
+  void add_source(int rank, int fd, output_sink& to);
   bool read_once(source& from);
   void close_source(source& from);
-  outlet& errors() { return one_ ? out_ : err_; }
+  output_sink& errors() { return one_ ? out_ : err_; }
 
   bool prefix_;
   colour_mode colour_;
-  outlet out_;
-  outlet err_;
+  output_sink out_;
+  output_sink err_;
   bool one_;  ///< both are the same terminal or file, and an unfinished line is in the way of both
   std::vector<source> sources_;
 };

@@ -16,7 +16,7 @@ class line_stream {
 public:
   static constexpr std::size_t max_line = 16 << 20;
 
-  line_stream(outlet& to, std::string prefix) : to_(to), prefix_(std::move(prefix)) {}
+  line_stream(output_sink& to, std::string prefix) : to_(to), prefix_(std::move(prefix)) {}
   line_stream(const line_stream&) = delete;
   line_stream& operator=(const line_stream&) = delete;
 
@@ -30,7 +30,7 @@ private:
   void show_progress();
   void write_text(std::string_view text);
 
-  outlet& to_;
+  output_sink& to_;
   std::string prefix_;
   std::string rest_;           ///< of the current line, not shown yet
   bool redraws_ = false;       ///< the current line had a carriage return

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     const auto options = parse_options(argc, argv, exit_code);
     if (!options) return exit_code;
     const std::string path = find_program(options->command.front());
-    const job job = make_work_item(*options);
+    const job job = make_job(*options);
     exit_code =
         guarded([&](int control) { return supervisor(*options, job, path, control).run(); });
     // Of ranks that were killed while they started.

@@ -17,18 +17,18 @@ constexpr std::size_t piece = 4096;
 
 }  // namespace
 
-bool outlet::is_terminal() const { return isatty(fd_) == 1; }
+bool output_sink::is_terminal() const { return isatty(fd_) == 1; }
 
-void outlet::put(std::string_view text) {
+void output_sink::put(std::string_view text) {
   if (!broken_) queue_.append(text);
 }
 
-void outlet::say(std::string_view line) {
+void output_sink::say(std::string_view line) {
   interrupt(nullptr);
   put(fmt::format("troupe-run: {}\n", line));
 }
 
-void outlet::pump() {
+void output_sink::pump() {
   while (pending() > 0) {
     pollfd ready{fd_, POLLOUT, 0};
     if (poll(&ready, 1, 0) <= 0) break;
@@ -50,7 +50,7 @@ void outlet::pump() {
   }
 }
 
-void outlet::interrupt(const void* self) {
+void output_sink::interrupt(const void* self) {
   if (holder_ == nullptr || holder_ == self) return;
   put("\n");
   holder_ = nullptr;

@@ -5,24 +5,24 @@
 
 namespace troupe::launcher {
 
-/// One of the launcher's own outputs. What is put is kept until the output takes it, so that a
-/// reader that has stopped reading never blocks the launcher. Not thread-safe.
-class outlet {
+/// One of the launcher's own outputs. Text is queued until the output takes it, so that a reader
+/// that has stopped reading never blocks the launcher. Not thread-safe.
+class output_sink {
 public:
   /// Writes to `fd`, which stays the caller's.
-  explicit outlet(int fd) : fd_(fd) {}
-  outlet(const outlet&) = delete;
-  outlet& operator=(const outlet&) = delete;
+  explicit output_sink(int fd) : fd_(fd) {}
+  output_sink(const output_sink&) = delete;
+  output_sink& operator=(const output_sink&) = delete;
 
   int fd() const { return fd_; }
 
-  /// Whether a person watches it.
+  /// Is it a terminal?
   bool is_terminal() const;
 
   /// Appends `text` to what is to be written.
   void put(std::string_view text);
 
-  /// Puts a line of the launcher's own, without its newline.
+  /// Puts a line of the launcher itself, given without its newline.
   void say(std::string_view line);
 
   /// Writes as much as the output takes at once.
@@ -31,14 +31,14 @@ public:
   /// Bytes that wait to be written.
   std::size_t pending() const { return queue_.size() - written_; }
 
-  /// True once nobody can read the output any more; what is put is dropped from then on.
+  /// True once the output has no reader any more; text is dropped from then on.
   bool broken() const { return broken_; }
 
-  /// Whoever has shown a line that is not finished yet, or null.
+  /// The stream that has begun a line and not finished it, or null.
   const void* holder() const { return holder_; }
   void hold(const void* holder) { holder_ = holder; }
 
-  /// Finishes the line that somebody other than `self` has begun, so that a new one can start.
+  /// Finishes the line that another stream than `self` has begun, so that a new one can start.
   void interrupt(const void* self);
 
 private:

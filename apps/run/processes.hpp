@@ -14,11 +14,11 @@ struct descendant {
   pid_t group;
 };
 
-/// All processes below this one, children's children included, and those that nobody has reaped
-/// yet; read from /proc, so it misses what is forked meanwhile.
+/// All processes below this one, including children's children and zombies. Read from /proc, so it
+/// misses what is forked meanwhile.
 std::vector<descendant> descendants();
 
-/// Makes this process the one that orphans below it fall to.
+/// Makes this process the parent of orphans below it (PR_SET_CHILD_SUBREAPER).
 void adopt_orphans();
 
 /// Kills everything below this process and waits until it is gone, at most about five seconds (a

@@ -51,7 +51,7 @@ private:
 
   void start_ranks();
 
-  /// Waits for whoever reads our output; once told to stop, no longer than the grace.
+  /// Waits until the reader has taken the output; after a signal to stop, no longer than the grace.
   void write_rest();
 
   void wait_for_events();

@@ -22,7 +22,7 @@ public:
   /// Call when rank 0 has been started.
   void release_child_end();
 
-  /// Adds what to wait for.
+  /// Adds the descriptors to poll.
   void add_to(std::vector<pollfd>& waits) const;
 
   /// Moves what can be moved. Call after poll.

@@ -9,7 +9,7 @@ namespace troupe::autograd {
 
 namespace {
 
-// May it be changed in place, since nobody else sees its memory?
+// May it be changed in place, because no other tensor shares its memory?
 bool is_alone(const at::Tensor& x) {
   return x.use_count() == 1 && x.layout() == c10::kStrided && x.has_storage() &&
          x.storage().use_count() == 1 && x.is_non_overlapping_and_dense();
@@ -24,7 +24,7 @@ void gradients::add(const at::Tensor& of, at::Tensor&& gradient) {
   auto& held = place.gradient;
   const bool differentiable = at::GradMode::is_enabled();
   if (!held.defined()) {
-    // What another leaf has too may be changed there.
+    // Memory that another tensor shares may be written to through that one.
     held = differentiable || is_alone(gradient) ? std::move(gradient) : gradient.clone();
   } else if (!differentiable && is_alone(held)) {
     held.add_(gradient);
@@ -38,8 +38,8 @@ void gradients::add(const at::Tensor& of, at::Tensor&& gradient) {
 namespace detail {
 
 void add_to_grad(const at::Tensor& leaf, at::Tensor&& gradient) {
-  // The engine takes over what no other tensor is. Those that have come in one message may still
-  // have one memory, to which the next pass would add twice.
+  // AccumulateGrad takes over a gradient that has one reference. Gradients that arrived in one
+  // message may still be views of one storage, to which the next pass would then add twice.
   torch::autograd::variable_list one;
   if (at::GradMode::is_enabled() || is_alone(gradient))
     one.push_back(std::move(gradient));

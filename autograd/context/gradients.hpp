@@ -2,11 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <unordered_map>
 
 namespace troupe::autograd {
 
-/// Gradients by the tensors that they are of.
+/// Gradients of tensors, by tensor.
 class gradients {
 public:
   struct entry {
@@ -14,7 +15,7 @@ public:
     at::Tensor gradient;
   };
 
-  /// Undefined: there is none.
+  /// Undefined if there is none.
   at::Tensor operator[](const at::Tensor& of) const {
     const auto place = all_.find(of.unsafeGetTensorImpl());
     return place == all_.end() ? at::Tensor() : place->second.gradient;
@@ -23,14 +24,15 @@ public:
   std::size_t size() const noexcept { return all_.size(); }
   bool empty() const noexcept { return all_.empty(); }
 
-  /// Calls `f` with each tensor and its gradient, in no order.
+  /// Calls `f` with each tensor and its gradient, in no particular order.
   template <class F>
   void for_each(const F& f) const {
     for (const auto& [key, one] : all_) f(one.of, one.gradient);
   }
 
-  /// Adds to the gradient of a leaf. Out of place, unless nobody else has what is here; takes
-  /// `gradient` itself over when nobody else has that. One thread at a time.
+  /// Adds to the gradient of a leaf: in place where no other tensor shares the memory of the sum so
+  /// far. Takes over `gradient` itself where no other tensor shares its memory. One thread at a
+  /// time.
   void add(const at::Tensor& of, at::Tensor&& gradient);
 
 private:
@@ -39,7 +41,7 @@ private:
 
 namespace detail {
 
-/// Adds to the .grad of a leaf, as libtorch's engine does. Several threads may add at once.
+/// Adds to the .grad of a leaf, as libtorch's engine does. Thread-safe.
 void add_to_grad(const at::Tensor& leaf, at::Tensor&& gradient);
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #include "troupe/autograd/context/participant.hpp"
 
-#include "troupe/autograd/pass/pass_tracker.hpp"
+#include "troupe/autograd/context/send_recv_nodes.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -9,10 +10,10 @@ void throw_ended(std::uint64_t context) {
                         ": it has just ended");
 }
 
-void participant::know(peer& whom) {
+void participant::know(peer& member) {
   const std::lock_guard lock(mutex_);
   if (ended_) throw_ended(id_);
-  known_.insert(&whom);
+  known_.insert(&member);
 }
 
 std::vector<peer*> participant::known() const {
@@ -20,6 +21,7 @@ std::vector<peer*> participant::known() const {
   return {known_.begin(), known_.end()};
 }
 
+// `know` refuses members from now on, so all of them are in the list.
 std::vector<peer*> participant::close() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -27,14 +29,14 @@ std::vector<peer*> participant::close() {
 }
 
 void participant::add_send(std::uint64_t number, peer& to, const std::vector<at::Tensor>& sent) {
-  const std::shared_ptr<send_node> made(new send_node(to.rank(), sent),
-                                        torch::autograd::deleteNode);
+  const std::shared_ptr<send_rpc_backward> made(new send_rpc_backward(to.rank(), sent),
+                                                torch::autograd::deleteNode);
   const std::lock_guard lock(mutex_);
   if (!ended_) sends_.emplace(number, made);
 }
 
 void participant::remove_send(std::uint64_t number) {
-  std::shared_ptr<send_node> last;  // a graph is let go of outside of the lock
+  std::shared_ptr<send_rpc_backward> last;  // declared first: a graph is released without the lock
   const std::lock_guard lock(mutex_);
   if (const auto place = sends_.find(number); place != sends_.end()) {
     last = std::move(place->second);
@@ -42,23 +44,23 @@ void participant::remove_send(std::uint64_t number) {
   }
 }
 
-void participant::add_receive(std::shared_ptr<receive_node> one) {
+void participant::add_receive(std::shared_ptr<recv_rpc_backward> one) {
   const std::lock_guard lock(mutex_);
   if (!ended_) receives_.push_back(std::move(one));
 }
 
-std::shared_ptr<send_node> participant::find_send(std::uint64_t number) const {
+std::shared_ptr<send_rpc_backward> participant::find_send(std::uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto place = sends_.find(number);
   return place == sends_.end() ? nullptr : place->second;
 }
 
-std::map<std::uint64_t, std::shared_ptr<send_node>> participant::sends() const {
+std::map<std::uint64_t, std::shared_ptr<send_rpc_backward>> participant::sends() const {
   const std::lock_guard lock(mutex_);
   return sends_;
 }
 
-std::vector<std::shared_ptr<receive_node>> participant::receives() const {
+std::vector<std::shared_ptr<recv_rpc_backward>> participant::receives() const {
   const std::lock_guard lock(mutex_);
   return receives_;
 }
@@ -83,41 +85,46 @@ gradients participant::all_gradients() const {
   return gradients_;
 }
 
-pass_actor participant::actor(const std::function<pass_worker()>& hire) {
+// Returns a reference to the actor itself, which counts: an actor that may still be sent a message is
+// not given to another context (pass_worker_pool).
+caf::strong_actor_ptr participant::worker(const std::function<pass_worker()>& make) {
   const std::lock_guard lock(mutex_);
-  if (!worker_.actor && !ended_) worker_ = hire();
+  if (!worker_.actor && !ended_) worker_ = make();
   return worker_.actor;
 }
 
-void participant::watch(std::uint64_t pass, const std::shared_ptr<pass_watch>& watch) {
+void participant::track(std::uint64_t pass, const std::shared_ptr<started_pass>& how) {
   const std::lock_guard lock(mutex_);
-  if (!watch)
-    watches_.erase(pass);
+  if (!how)
+    started_.erase(pass);
   else if (ended_)
     throw_ended(id_);
   else
-    watches_[pass] = watch;
+    started_[pass] = how;
 }
 
-std::shared_ptr<pass_watch> participant::watch_of(std::uint64_t pass) const {
+std::shared_ptr<started_pass> participant::tracked(std::uint64_t pass) const {
   const std::lock_guard lock(mutex_);
-  const auto place = watches_.find(pass);
-  return place == watches_.end() ? nullptr : place->second;
+  const auto place = started_.find(pass);
+  return place == started_.end() ? nullptr : place->second;
 }
 
-void participant::evict(const peer& whom) {
-  decltype(watches_) watches;
+void participant::evict(const peer& lost) {
+  decltype(started_) started;
   {
     const std::lock_guard lock(mutex_);
-    watches = watches_;
+    started = started_;
   }
-  for (const auto& [number, watch] : watches) watch->evict(whom);
+  // Without the lock: continuations of a pass run as it fails.
+  for (const auto& [number, pass] : started) pass->evict(lost);
 }
 
 pass_worker participant::end(const std::string& why) {
+  // Released without the lock, at the end of this function: the destructors of a graph and of
+  // gradients run code of others.
   decltype(sends_) sends;
   decltype(receives_) receives;
-  decltype(watches_) watches;
+  decltype(started_) started;
   gradients last;
   pass_worker worker;
   {
@@ -125,12 +132,12 @@ pass_worker participant::end(const std::string& why) {
     ended_ = true;
     sends.swap(sends_);
     receives.swap(receives_);
-    watches.swap(watches_);
+    started.swap(started_);
     std::swap(last, gradients_);
     std::swap(worker, worker_);
   }
-  for (const auto& [number, watch] : watches)
-    watch->fail(std::make_exception_ptr(unknown_context(
+  for (const auto& [number, pass] : started)
+    pass->fail(std::make_exception_ptr(unknown_context(
         "Could not find autograd context with id: " + std::to_string(id_) + ": " + why)));
   return worker;
 }

@@ -1,6 +1,8 @@
 #include "troupe/autograd/context/recorded_graph.hpp"
 
 #include "troupe/autograd/context/participant.hpp"
+#include "troupe/autograd/context/send_recv_nodes.hpp"
+#include "troupe/messages/base/forked.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -11,9 +13,9 @@ recorded_graph recorded_by(const participant& part) {
     out.sends.emplace(message_key{one->to(), number}, one);
   for (const auto& one : part.receives())
     out.receives.emplace(message_key{one->from().id, one->number()}, one);
-  for (const auto* whom : part.known())  // by rank, then incarnation
-    if (out.workers.empty() || out.workers.back() != whom->rank())
-      out.workers.push_back(whom->rank());
+  for (const auto* member : part.known())  // several incarnations of a rank are neighbours
+    if (out.workers.empty() || out.workers.back() != member->rank())
+      out.workers.push_back(member->rank());
   return out;
 }
 

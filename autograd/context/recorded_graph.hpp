@@ -1,16 +1,18 @@
 #pragma once
 
-#include <torch/csrc/autograd/function.h>
-
 #include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace troupe::autograd {
 
-/// Names a message that has carried tensors which require gradients, at either end of it.
+/// Names a message that carried tensors which require gradients, at either end of it.
 struct message_key {
   std::uint32_t worker = 0;   ///< the rank of the other end
   std::uint64_t message = 0;  ///< the sender's number for it, the same at both ends
@@ -19,19 +21,20 @@ struct message_key {
 };
 
 /// What one node has recorded of a context: the functions that stand for messages in its graph, and
-/// whom it has talked to. A copy, for looking at: what is recorded later is not in it. It keeps the
-/// graph alive that it leads to.
+/// the workers it has exchanged messages with. A copy, which later records do not change. It keeps
+/// the graph alive that its functions lead to. Whoever looks into a function includes
+/// <torch/csrc/autograd/function.h>.
 struct recorded_graph {
   using functions = std::map<message_key, std::shared_ptr<const torch::autograd::Node>>;
 
-  /// Of messages that this node has sent. The next edges are those of the tensors.
+  /// Messages that this node has sent. The next edges of a function are those of the tensors.
   functions sends;
-  /// Of messages that have come: the `grad_fn` of their tensors. No edge leads on, since the graph
-  /// does so at the sender.
+  /// Messages that have arrived: the `grad_fn` of their tensors. They have no next edges, since the
+  /// graph goes on at the sender.
   functions receives;
-  /// The ranks of those whom this node has asked or answered in the context, or who have it,
-  /// whether or not a tensor required a gradient. Not those whom they have asked in their turn. In
-  /// ascending order; itself, if it has called itself.
+  /// The ranks of the workers that this node has called or answered in the context, and of those
+  /// that have called it, whether or not a tensor required a gradient; not of those that they have
+  /// called in their turn. Ascending; its own rank, if it has called itself.
   std::vector<std::uint32_t> workers;
 };
 
@@ -39,6 +42,7 @@ namespace detail {
 
 class participant;
 
+/// A copy of what this participant has recorded so far.
 recorded_graph recorded_by(const participant& part);
 
 }  // namespace detail

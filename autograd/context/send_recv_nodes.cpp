@@ -2,25 +2,27 @@
 
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include "troupe/messages/base/error.hpp"
+
 namespace troupe::autograd::detail {
 
 namespace {
 
-thread_local gradient_taker* taker_here = nullptr;
+thread_local remote_gradient_sink* sink_here = nullptr;
 
 }  // namespace
 
-send_node::send_node(std::uint32_t to, const std::vector<at::Tensor>& sent)
+send_rpc_backward::send_rpc_backward(std::uint32_t to, const std::vector<at::Tensor>& sent)
     : Node(torch::autograd::collect_next_edges(sent)), to_(to) {
   for (const auto& one : sent) add_input_metadata(one);
 }
 
-gradient_taker::scope::scope(gradient_taker& taker) noexcept
-    : before_(std::exchange(taker_here, &taker)) {}
-gradient_taker::scope::~scope() { taker_here = before_; }
+remote_gradient_sink::scope::scope(remote_gradient_sink& sink) noexcept
+    : before_(std::exchange(sink_here, &sink)) {}
+remote_gradient_sink::scope::~scope() { sink_here = before_; }
 
-gradient_taker& gradient_taker::current(const worker_info& wanted_for) {
-  if (taker_here) return *taker_here;
+remote_gradient_sink& remote_gradient_sink::current(const worker_info& wanted_for) {
+  if (sink_here) return *sink_here;
   throw invalid_argument(
       "a backward pass of libtorch's own has come to a tensor from " + wanted_for.name +
       ", where it ends: use troupe::autograd::context::backward, or the root's "
@@ -28,8 +30,8 @@ gradient_taker& gradient_taker::current(const worker_info& wanted_for) {
       "the calls and the pass");
 }
 
-void receive_node::own(const std::shared_ptr<receive_node>& self,
-                       const std::vector<at::Tensor>& received) {
+void recv_rpc_backward::own(const std::shared_ptr<recv_rpc_backward>& self,
+                            const std::vector<at::Tensor>& received) {
   for (const auto& one : received) torch::autograd::set_history(one, self);
 }
 

@@ -2,16 +2,22 @@
 
 #include <torch/csrc/autograd/function.h>
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "troupe/actors/cluster/worker_info.hpp"
 
 namespace troupe::autograd::detail {
 
-/// What a message stands for in the graph of its sender: its inputs are the gradients of the
-/// message's tensors, which come from the receiver, and it hands them on.
-class send_node final : public torch::autograd::Node {
+/// A message in the graph of its sender (torch RPC's SendRpcBackward). Its inputs are the gradients
+/// of the message's tensors, which the receiver sends; it hands them on unchanged.
+class send_rpc_backward final : public torch::autograd::Node {
 public:
   /// `to`: the receiver's rank; `sent`: its tensors that require gradients.
-  send_node(std::uint32_t to, const std::vector<at::Tensor>& sent);
+  send_rpc_backward(std::uint32_t to, const std::vector<at::Tensor>& sent);
 
   std::uint32_t to() const noexcept { return to_; }
   std::string name() const override { return "troupe::send"; }
@@ -25,62 +31,65 @@ private:
 };
 
 class default_scope;
-class receive_node;
+class recv_rpc_backward;
 
-/// Who takes the gradients that a pass has for tensors of other nodes: the pass that the calling
-/// thread runs. Undefined ones stand for zeros.
-class gradient_taker {
+/// Takes the gradients that a pass computes for tensors of other nodes: the pass that the calling
+/// thread runs.
+class remote_gradient_sink {
 public:
-  virtual void take(const receive_node& of, std::vector<at::Tensor>&& gradients) = 0;
+  /// `gradients`: one for each tensor of that message. Undefined ones stand for zeros.
+  virtual void take(const recv_rpc_backward& of, std::vector<at::Tensor>&& gradients) = 0;
 
-  /// While it lives, `taker` is the calling thread's.
+  /// While it lives, `sink` is the calling thread's.
   class scope {
   public:
-    explicit scope(gradient_taker& taker) noexcept;
+    explicit scope(remote_gradient_sink& sink) noexcept;
     ~scope();
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
 
   private:
-    gradient_taker* const before_;
+    remote_gradient_sink* const before_;
   };
 
-  /// Throws invalid_argument when the thread has none: who asks then ran libtorch's own backward
-  /// pass, which ends at the node.
-  static gradient_taker& current(const worker_info& wanted_for);
+  /// The calling thread's. Throws invalid_argument when it has none: the caller is in a backward
+  /// pass of libtorch's own, which ends at the node.
+  static remote_gradient_sink& current(const worker_info& wanted_for);
 
 protected:
-  ~gradient_taker() = default;
+  ~remote_gradient_sink() = default;
 };
 
-/// What a message stands for in the graph of its receiver: the node whose results its tensors are.
-/// Tensors keep it for longer than there is a node of the job, or a peer.
-class receive_node final : public torch::autograd::Node {
+/// A message in the graph of its receiver (torch RPC's RecvRpcBackward): the function whose results
+/// the message's tensors are. Tensors keep it alive, so it may outlive the node of the job and the
+/// peer, and holds neither.
+class recv_rpc_backward final : public torch::autograd::Node {
 public:
-  /// `number`: of the message, at its sender; `came_back`: see call_options::uses_reply_route; `scope`: to
-  /// which the context belongs, if it is a default one. Makes `received`, leaves that require
-  /// gradients, its results: `own` does, once the node is shared.
-  receive_node(worker_info from, std::uint64_t context, std::uint64_t number, bool came_back,
-               std::weak_ptr<default_scope> scope)
+  /// `number`: the sender's number for the message. `came_back`: see
+  /// call_options::uses_reply_route. `scope`: of a default context; else expired.
+  recv_rpc_backward(worker_info from, std::uint64_t context, std::uint64_t number, bool came_back,
+                    std::weak_ptr<default_scope> scope)
       : from_(std::move(from)),
         context_(context),
         number_(number),
         came_back_(came_back),
         scope_(std::move(scope)) {}
-  static void own(const std::shared_ptr<receive_node>& self,
+
+  /// Makes `received`, leaves that require gradients, the results of `self`.
+  static void own(const std::shared_ptr<recv_rpc_backward>& self,
                   const std::vector<at::Tensor>& received);
 
   const worker_info& from() const noexcept { return from_; }
   std::uint64_t context() const noexcept { return context_; }
   std::uint64_t number() const noexcept { return number_; }
   bool came_back() const noexcept { return came_back_; }
-  /// Null: the context is no default one, or its scope is over.
+  /// nullptr: the context is no default one, or its scope is over.
   std::shared_ptr<default_scope> scope() const noexcept { return scope_.lock(); }
   std::string name() const override { return "troupe::receive"; }
 
 private:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    gradient_taker::current(from_).take(*this, std::move(gradients));
+    remote_gradient_sink::current(from_).take(*this, std::move(gradients));
     return {};
   }
 

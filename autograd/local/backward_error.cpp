@@ -8,7 +8,7 @@ namespace troupe::autograd {
 
 namespace {
 
-// c10::Error says in what() also where in libtorch it was thrown, frame by frame.
+// The text without the stack frames of libtorch, which the what() of a c10::Error includes.
 std::string text_of(const std::exception_ptr& cause, std::string otherwise) {
   try {
     std::rethrow_exception(cause);
@@ -19,10 +19,10 @@ std::string text_of(const std::exception_ptr& cause, std::string otherwise) {
   }
 }
 
-// Of Engine::queue_callback outside of a pass of the engine.
+// What Engine::queue_callback throws outside of a pass of the engine.
 constexpr const char* no_callbacks = "Final callbacks can only be installed during backward pass";
 
-struct fault told(const std::string& operation, const std::exception_ptr& cause) {
+struct fault fault_of(const std::string& operation, const std::exception_ptr& cause) {
   auto f = describe(cause, {}, {});
   const auto text = text_of(cause, std::move(f.text));
   f.text = "backward failed";
@@ -38,6 +38,8 @@ struct fault told(const std::string& operation, const std::exception_ptr& cause)
 }  // namespace
 
 backward_error::backward_error(std::string operation, std::exception_ptr cause)
-    : error(told(operation, cause)), operation_(std::move(operation)), cause_(std::move(cause)) {}
+    : error(fault_of(operation, cause)),
+      operation_(std::move(operation)),
+      cause_(std::move(cause)) {}
 
 }  // namespace troupe::autograd

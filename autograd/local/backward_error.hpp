@@ -7,15 +7,15 @@
 
 namespace troupe::autograd {
 
-/// What a node, a hook or a sink has thrown in a backward pass. Its fault has code, node, function
-/// and type of the cause (describe), and the operation in its text.
+/// An error that a node of the graph, a hook or a sink has thrown in a backward pass. Its fault has
+/// the code, node, function and type of the cause (describe), and names the operation in its text.
 class backward_error : public error {
 public:
-  /// `operation` is the name of the node; empty: it is not known.
+  /// `operation`: the name of the node of the graph; empty: not known.
   backward_error(std::string operation, std::exception_ptr cause);
 
   const std::string& operation() const noexcept { return operation_; }
-  /// The exception itself, as it was thrown; never null.
+  /// The exception as it was thrown; never null.
   const std::exception_ptr& cause() const noexcept { return cause_; }
 
 private:

@@ -12,30 +12,30 @@
 
 namespace troupe::autograd::detail {
 
-/// The rest of a node that was split (split_node), with the gradients for it.
-struct waiting_rest {
+/// The weight part of a node that was split (split_node), and the gradients to call it with.
+struct deferred_weight_gradient {
   node_ptr node;
   std::vector<at::Tensor> gradients;
-  std::size_t bytes;                                   ///< that it keeps
+  std::size_t bytes;                                   ///< that it keeps alive
   std::vector<const torch::autograd::Node*> leads_to;  ///< every node that it reaches
 };
 
-/// Those of one pass, the one that has waited longest first. One thread at a time.
-class waiting_rests {
+/// Those of one pass, first in, first out. One thread at a time.
+class deferred_weight_gradients {
 public:
   bool empty() const noexcept { return all_.empty(); }
-  /// That they keep.
+  /// That all of them keep alive.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Does one of them lead there?
-  bool lead_to(const torch::autograd::Node& node) const { return targets_.contains(&node); }
+  bool leads_to(const torch::autograd::Node& node) const { return targets_.contains(&node); }
 
-  void push(waiting_rest one) {
+  void push(deferred_weight_gradient one) {
     bytes_ += one.bytes;
     for (const auto* node : one.leads_to) ++targets_[node];
     all_.push_back(std::move(one));
   }
 
-  waiting_rest pop() {
+  deferred_weight_gradient pop() {
     auto one = std::move(all_.front());
     all_.pop_front();
     bytes_ -= one.bytes;
@@ -51,9 +51,8 @@ public:
   }
 
 private:
-  std::deque<waiting_rest> all_;
-  std::unordered_map<const torch::autograd::Node*, std::size_t>
-      targets_;  // and how many lead there
+  std::deque<deferred_weight_gradient> all_;
+  std::unordered_map<const torch::autograd::Node*, std::size_t> targets_;  // how many lead there
   std::size_t bytes_ = 0;
 };
 

@@ -16,8 +16,8 @@ using namespace detail;
 
 namespace {
 
-// Has the entries as its next edges, and gives them their gradients: what the engine's GraphRoot
-// does, which takes no undefined ones.
+// A root whose next edges are the entries, to which it gives their gradients. Does what the
+// engine's GraphRoot does, but takes undefined gradients too.
 class entrance : public Node {
 public:
   explicit entrance(variable_list gradients) : gradients_(std::move(gradients)) {}
@@ -45,8 +45,8 @@ void check_ends(const backward_plan& plan, const std::vector<node_ptr>& stops) {
                              "autograd::executor");
 }
 
-// What the engine starts with. It takes its stream from its input, so that is a gradient on a GPU
-// if there is one.
+// The edge that the engine starts with. The root takes its stream from its input, so that is a
+// gradient on a GPU if there is one.
 torch::autograd::Edge enter(const backward_plan& plan, variable_list all, at::Tensor& input) {
   input = at::zeros({});
   for (const auto& one : all)

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "troupe/autograd/local/executor_pass_internal.hpp"
+#include "troupe/autograd/local/executor_internal.hpp"
 
 namespace troupe::autograd {
 
@@ -27,7 +27,7 @@ executor::pass::pass(backward_plan plan, backward_options options, gradient_sink
       has_arrived_(plan_.entries().size()),
       left_(plan_.size()),
       ends_left_(count_ends(plan_)),
-      splits_(plan_) {
+      policy_(plan_) {
   if (plan_.entries().empty()) throw invalid_argument("a backward pass needs an entry");
   if (which == settings::of_maker) locals_.emplace();
 }
@@ -62,7 +62,8 @@ void executor::pass::arrive(std::size_t nr, variable_list gradients) {
   take_off(*at.node, 1);
 }
 
-// Each node waits for as many less as a plan without those entries would have it wait for.
+// A node waits for as many gradients less as it would in a plan without those entries: the
+// difference of two plans, one with and one without them.
 void executor::pass::leave_out(const std::vector<std::size_t>& entries) {
   if (failure_) throw *failure_;
   for (const auto nr : entries) check_awaited(nr);

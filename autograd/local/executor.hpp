@@ -21,22 +21,24 @@ namespace troupe::autograd {
 ///
 /// Different from the engine:
 /// - Nodes from which no edge leads on, other than those of leaves, are called first.
-/// - Nor do these wait for gradients of weights: while one is left, a product with weights that
-///   takes long (addmm, mm, convolution, of 2^22 multiplications for the weights' gradient or more)
-///   is called for the gradients that lead on, and once nothing else is ready, or something else
-///   adds to them, for those of its weights and bias. Both are new nodes like it, so a profiler
-///   sees two, with this thread as that of the forward call. What waits keeps at most 256 MiB. Such
-///   a product is called once, as it is, if the node or what it has saved has hooks, with
-///   create_graph, in anomaly mode, and if sums could be made in another order otherwise: where
-///   more than what was made right before lies between it and weights that others add to, too.
+/// - Nor do these wait for gradients of weights. While one is left, a product with weights that
+/// takes
+///   long (addmm, mm, convolution, of 2^22 multiplications or more for the weights' gradient) is
+///   called for the gradients that lead on, and later for those of its weights and bias: once
+///   nothing else is ready, or before something else adds to them (split_policy). Both are new
+///   nodes like it, so a profiler sees two, with this thread as that of the forward call. What
+///   waits keeps at most 256 MiB alive. A product is called once, as it is, if the node or what it
+///   has saved has hooks, with create_graph, in anomaly mode, and where sums could be made in
+///   another order otherwise: if more than what was made right before lies between it and weights
+///   that others add to, too.
 /// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
 ///   hook) fail the pass that comes to the leaf: no .grad is written.
-/// - No node learns of the pass. Engine::queue_callback throws, and the error says to use
+/// - No node sees the pass. Engine::queue_callback throws, and the error says to use
 ///   run_in_engine; get_current_graph_task_id() is -1, get_current_graph_task_keep_graph() true,
 ///   and every output counts as needed (task_should_compute_output); get_current_node() is null,
-///   so nodes made by a pass in anomaly mode know no parent.
-/// - Engine::is_checkpoint_valid() is what it is for backward(): true. A backward() that a node
-///   starts is a pass of the engine and writes .grad, as it does within the engine.
+///   so nodes made by a pass in anomaly mode have no parent.
+/// - Engine::is_checkpoint_valid() is true, as in backward(). A backward() that a node starts is a
+///   pass of the engine and writes .grad, as it does within the engine.
 /// - Nodes of all devices are called on the thread that calls run(), each on its own stream.
 ///   Warnings appear when they are raised.
 ///
@@ -45,47 +47,48 @@ namespace troupe::autograd {
 /// called by both at once.
 class executor {
 public:
-  /// Whose thread-local settings (autocast, profiler, hooks of saved tensors, ...) hold for the
-  /// pass: those of the thread that makes it, as those of the thread that calls backward() do, or
-  /// those of whoever calls it, which saves the time to set them.
+  /// Whose thread-local settings (autocast, profiler, hooks of saved tensors, ...) the pass has:
+  /// those of the thread that makes the executor, as backward() has those of its caller, or those
+  /// of the thread that calls run() or arrive(), which saves the time to set them.
   enum class settings : std::uint8_t { of_maker, of_caller };
 
   /// Throws invalid_argument for a plan without entries.
   executor(backward_plan plan, backward_options options, gradient_sink sink,
            settings which = settings::of_maker);
-  /// Not from within run(). Drops what has arrived.
+  /// Drops what has arrived. Not to be called from within run().
   ~executor();
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
-  /// All gradients for the entry of that number, one for each of its inputs; undefined ones stand
-  /// for zeros, as in the engine. They must be there on the current stream of their device, and
-  /// are summed up at once, but nothing runs. May be called by a node that run() calls. A moved-in
-  /// gradient that nobody else holds may be written to.
+  /// Takes all gradients for the entry of that number, one for each of its inputs; undefined ones
+  /// stand for zeros, as in the engine. They must be ready on the current stream of their device.
+  /// They are added up at once, but nothing runs. May be called by a node that run() calls. A
+  /// gradient that was moved in and that nobody else holds may be written to.
   /// Throws, changing nothing: the pass' backward_error if it has failed; invalid_argument for an
-  /// entry that is not there or has its gradients, a wrong number of them, or one that does not
-  /// fit (shape, dtype, device). Throws a backward_error, and the pass has failed, if libtorch
-  /// cannot sum them up.
+  /// entry that does not exist or has its gradients, for a wrong number of them, or one that does
+  /// not fit (shape, dtype, device). Throws a backward_error, and fails the pass, if libtorch
+  /// cannot add them up.
   void arrive(std::size_t entry, std::vector<at::Tensor> gradients);
 
   /// Calls every node that has all its gradients, the one created last first, until there is none;
-  /// returns done(). Afterwards the current streams of this thread wait for the streams on which
-  /// leaves and other ends of the graph were computed.
-  /// Throws a backward_error for what a node, a hook or the sink throws: the pass has failed then,
-  /// what it held is dropped, and every further call throws the same. Throws invalid_argument,
+  /// returns done(). Then the current streams of this thread wait for the streams on which leaves
+  /// and other ends of the graph were computed.
+  /// Throws a backward_error for what a node, a hook or the sink throws: then the pass has failed,
+  /// its gradients are dropped, and every further call throws the same. Throws invalid_argument,
   /// changing nothing, if called from within itself, or by a node or hook within a pass of
-  /// libtorch's engine, whose choice of what to compute would be taken for this pass'.
+  /// libtorch's engine: nodes would take that pass' choice of what to compute for this one's.
   bool run();
 
-  /// No gradients will come for these entries: what only they reach does not run, and what has all
-  /// its other gradients will at the next run(). Throws, changing nothing: the pass' backward_error
-  /// if it has failed; invalid_argument for an entry that is not there or has its gradients.
+  /// No gradients will arrive for these entries. Nodes that only they reach do not run; nodes that
+  /// have all their other gradients run at the next run(). Throws, changing nothing: the pass'
+  /// backward_error if it has failed; invalid_argument for an entry that does not exist or has its
+  /// gradients.
   void leave_out(const std::vector<std::size_t>& entries);
 
   /// Is there a node that has some of its gradients and waits for others?
   bool blocked() const noexcept;
 
-  /// Every node of the plan has run, but for those that were left out.
+  /// Has every node of the plan run, but for those that were left out?
   bool done() const noexcept;
   /// The numbers of the entries whose gradients have not arrived, ascending.
   std::vector<std::size_t> awaited() const;

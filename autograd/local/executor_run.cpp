@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "troupe/autograd/local/executor_pass_internal.hpp"
+#include "troupe/autograd/local/executor_internal.hpp"
 
 namespace troupe::autograd {
 
@@ -18,9 +18,9 @@ using namespace detail;
 
 namespace {
 
-// The engine's order, but for ends: they hand gradients to somebody else, who may be waiting, and
-// change nothing for the others. Among equals the heap decides, so it is that of
-// std::priority_queue.
+// The engine's order, except that ends come first: they hand gradients to another node, which may
+// be waiting for them, and other results do not depend on them. Among equals the heap decides, so
+// it is used as std::priority_queue does in the engine.
 constexpr auto is_later = [](const ready_node& a, const ready_node& b) {
   return a.is_end == b.is_end ? a.node->sequence_nr() < b.node->sequence_nr() : b.is_end;
 };
@@ -42,7 +42,7 @@ void executor::pass::run() {
   {
     const as_set here(*this);
     run_ready();
-    while (!rests_.empty()) run_rest();
+    while (!deferred_.empty()) run_deferred();
   }
   wait_for_ends();
 }
@@ -70,9 +70,9 @@ void executor::pass::run_one(ready_node&& next) {
                   c10::ArrayRef<const c10::IValue>());
   wait_for(next.gradients, stream);
   auto gradients = call_tensor_hooks(node, std::move(next.gradients.buffer));
-  if (ends_left_ > 0 && !in_rest_ && !options_.create_graph)
-    if (auto calls = splits_.choose(node, gradients, rests_.bytes()))
-      return run_first_part(node, std::move(*calls), stream);
+  if (ends_left_ > 0 && !in_deferred_ && !options_.create_graph)
+    if (auto calls = policy_.choose(node, gradients, deferred_.bytes()))
+      return run_input_part(node, std::move(*calls), stream);
   variable_list outputs;
   auto* leaf = node.num_outputs() == 0 ? dynamic_cast<AccumulateGrad*>(&node) : nullptr;
   if (leaf)
@@ -85,29 +85,30 @@ void executor::pass::run_one(ready_node&& next) {
   --left_;
 }
 
-void executor::pass::run_first_part(Node& node, two_calls&& calls,
+void executor::pass::run_input_part(Node& node, split_call&& calls,
                                     const std::optional<c10::Stream>& on) {
-  auto gradients = call(*calls.first, calls.rest.gradients, options_);
+  auto gradients = call(*calls.input_part, calls.weight_part.gradients, options_);
   if (!options_.keep_graph) node.release_variables();
-  pass_on(*calls.first, std::move(gradients), on);
-  rests_.push(std::move(calls.rest));
+  pass_on(*calls.input_part, std::move(gradients), on);
+  deferred_.push(std::move(calls.weight_part));
 }
 
-// With all it leads to, while what else is ready waits.
-void executor::pass::run_rest() {
+// A weight part runs with all that it leads to, while other ready nodes wait: that keeps sums in
+// the engine's order (split_policy).
+void executor::pass::run_deferred() {
   struct only_this {
     explicit only_this(pass& of) : of_(of) {
       others_.swap(of.ready_);
-      of.in_rest_ = true;
+      of.in_deferred_ = true;
     }
     ~only_this() {
       others_.swap(of_.ready_);
-      of_.in_rest_ = false;
+      of_.in_deferred_ = false;
     }
     pass& of_;
     std::vector<ready_node> others_;
   };
-  auto next = rests_.pop();
+  auto next = deferred_.pop();
   const only_this now(*this);
   try {
     ready_.push_back({next.node.get(), InputBuffer(std::move(next.gradients)), false});
@@ -124,13 +125,13 @@ void executor::pass::pass_on(const Node& from, variable_list&& gradients,
     const auto& edge = from.next_edge(i);
     if (!edge.is_valid()) continue;
     auto& to = *edge.function;
-    while (!in_rest_ && !rests_.empty() && rests_.lead_to(to)) run_rest();
+    while (!in_deferred_ && !deferred_.empty() && deferred_.leads_to(to)) run_deferred();
     buffer_of(to).add(edge.input_nr, std::move(gradients[i]), on, to.stream(), &to);
     take_off(to, 1);
   }
 }
 
-// Of the gradients that `node` waits for.
+// `node` waits for `count` gradients less.
 void executor::pass::take_off(Node& node, std::size_t count) {
   const auto it = plan_.awaited_.find(&node);
   if (it == plan_.awaited_.end() || it->second < count)
@@ -163,14 +164,14 @@ void executor::pass::wait_for_ends() {
 
 void executor::pass::fail(Node& node) noexcept {
   ready_.clear();
-  rests_.clear();
+  deferred_.clear();
   buffers_.clear();
-  if (failure_) return;  // of arrive(), called by a node
+  if (failure_) return;  // arrive() failed, called by the node that fails now
   failure_.emplace(node.name(), std::current_exception());
   if (!torch::autograd::AnomalyMode::is_enabled()) return;
   try {
     node.metadata()->print_stack(node.name());
-  } catch (...) {  // a warning that is taken for an error: there is one already
+  } catch (...) {  // warnings are errors: the pass has one already
   }
 }
 

@@ -17,8 +17,8 @@ using torch::autograd::generated::MmBackward0;
 
 namespace {
 
-// The edges and fields of torch 2.11's classes. What has been saved is copied for the edges that
-// need it.
+// The edges and fields of torch 2.11's classes. Of what a node has saved, a part gets what its own
+// edges need.
 
 void copy_saved(const AddmmBackward0& from, AddmmBackward0& to) {
   to.alpha = from.alpha;
@@ -83,22 +83,22 @@ std::size_t bytes_saved(const ConvolutionBackward0& node) {
   return storage_of(node.input_) + storage_of(node.weight_);
 }
 
-// Can the outputs be made apart? A bias as large as the sum gets the gradient itself, which whoever
-// comes next may write to; libtorch makes the gradients of a convolution's bias and weights at
-// once.
+// Can the outputs be computed in two calls? A bias as large as the sum gets the gradient itself,
+// and the next node may write to it; the gradients of a convolution's bias and weights come from
+// one call of libtorch's.
 
-bool can_split(const AddmmBackward0& node, const edge_choice& is_first) {
-  return !node.should_compute_output(0) || !is_first(0);
+bool can_split(const AddmmBackward0& node, const edge_choice& is_input_edge) {
+  return !node.should_compute_output(0) || !is_input_edge(0);
 }
 
 bool can_split(const MmBackward0&, const edge_choice&) { return true; }
 
-bool can_split(const ConvolutionBackward0& node, const edge_choice& is_first) {
+bool can_split(const ConvolutionBackward0& node, const edge_choice& is_input_edge) {
   return !node.should_compute_output(1) || !node.should_compute_output(2) ||
-         is_first(1) == is_first(2);
+         is_input_edge(1) == is_input_edge(2);
 }
 
-// The edges are set past the constructor, which would write to the nodes they lead to.
+// The edges are not given to the constructor, which would write to the nodes they lead to.
 template <class Kind>
 std::shared_ptr<Kind> make_like(const Kind& node, edge_list edges, const at::Tensor& gradient) {
   std::shared_ptr<Kind> made(new Kind(node.sequence_nr(), edge_list()),
@@ -111,14 +111,14 @@ std::shared_ptr<Kind> make_like(const Kind& node, edge_list edges, const at::Ten
 
 template <class Kind>
 std::optional<split_node> split_as(const Kind& node, const at::Tensor& gradient,
-                                   const edge_choice& is_first) {
-  if (has_hooks(node) || !can_split(node, is_first)) return std::nullopt;
-  edge_list first(node.num_outputs()), rest(node.num_outputs());
+                                   const edge_choice& is_input_edge) {
+  if (has_hooks(node) || !can_split(node, is_input_edge)) return std::nullopt;
+  edge_list inputs(node.num_outputs()), weights(node.num_outputs());
   for (std::size_t i = 0; i < node.num_outputs(); ++i)
-    (is_first(i) ? first : rest)[i] = node.next_edge(i);
-  auto second = make_like(node, std::move(rest), gradient);
-  const auto bytes = bytes_saved(*second) + gradient.storage().nbytes();
-  return split_node{make_like(node, std::move(first), gradient), std::move(second), bytes};
+    (is_input_edge(i) ? inputs : weights)[i] = node.next_edge(i);
+  auto weight_part = make_like(node, std::move(weights), gradient);
+  const auto bytes = bytes_saved(*weight_part) + gradient.storage().nbytes();
+  return split_node{make_like(node, std::move(inputs), gradient), std::move(weight_part), bytes};
 }
 
 template <class Kind>
@@ -126,7 +126,7 @@ bool is_a(const Node& node) {
   return typeid(node) == typeid(Kind);
 }
 
-// Of the numbers of the gradient that the edge leads to.
+// The number of elements of the gradient that the edge takes.
 double count(const Edge& edge) {
   double out = 1;
   for (const auto& size : edge.function->input_metadata(edge.input_nr).shape_as_dim_vector())
@@ -134,14 +134,16 @@ double count(const Edge& edge) {
   return out;
 }
 
-// What `left` times `right` takes: as many for each factor's gradient as for the product.
+// Of a matrix product, `left` times `right`: as many for the gradient of each factor as for the
+// product.
 double of_matrices(const Node& node, std::size_t edge, std::size_t left,
                    const at::Tensor& product) {
   if (edge != left && edge != left + 1) return 0;
   return count(node.next_edge(edge)) * double(product.size(edge == left ? 1 : 0));
 }
 
-// Each position of the output takes all weights of its channel; transposed, of the input.
+// Each position of the output uses all weights of its channel; in a transposed convolution, each
+// position of the input does.
 double of_convolution(const ConvolutionBackward0& node, std::size_t edge, const at::Tensor& out) {
   if (edge != 1 || out.numel() == 0) return 0;
   const auto weights = count(node.next_edge(1));
@@ -167,13 +169,13 @@ double multiplications(const Node& node, std::size_t edge, const at::Tensor& gra
 }
 
 std::optional<split_node> split(const Node& node, const at::Tensor& gradient,
-                                const edge_choice& is_first) {
+                                const edge_choice& is_input_edge) {
   if (is_a<AddmmBackward0>(node))
-    return split_as(static_cast<const AddmmBackward0&>(node), gradient, is_first);
+    return split_as(static_cast<const AddmmBackward0&>(node), gradient, is_input_edge);
   if (is_a<MmBackward0>(node))
-    return split_as(static_cast<const MmBackward0&>(node), gradient, is_first);
+    return split_as(static_cast<const MmBackward0&>(node), gradient, is_input_edge);
   if (is_a<ConvolutionBackward0>(node))
-    return split_as(static_cast<const ConvolutionBackward0&>(node), gradient, is_first);
+    return split_as(static_cast<const ConvolutionBackward0&>(node), gradient, is_input_edge);
   return std::nullopt;
 }
 

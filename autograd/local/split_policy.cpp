@@ -15,52 +15,52 @@ using torch::autograd::Node;
 
 namespace {
 
-/// For the gradient of the weights. Below, two calls cost more than they win: some 3 us, and 10
-/// more in a deep graph, where what the second needs has left the caches.
+/// For the gradient of the weights. Below this, two calls cost more than they gain: some 3 us, and
+/// 10 more in a deep graph, where what the second call needs has left the caches.
 constexpr double fewest_multiplications = 1 << 22;
-/// Gradients, and what nodes have saved, live longer if they wait.
+/// Bytes. Gradients, and what nodes have saved, live longer if they wait.
 constexpr std::size_t most_waiting = std::size_t(256) << 20;
-/// Nodes of which it is found out where they lead. Of others it is taken for granted: what is split
-/// in vain does no harm.
+/// Nodes that are searched for a way to an end. Others are taken to have one: a needless split does
+/// no harm.
 constexpr std::size_t most_looked_at = 4096;
-/// Of what lies between a product and its weights: transposed, a view, a cast.
+/// Nodes between a product and its weights: a transpose, a view, a cast.
 constexpr int longest_path_to_leaf = 4;
 
 bool has_hooks(const Node& node) { return !node.pre_hooks().empty() || !node.post_hooks().empty(); }
 
 }  // namespace
 
-std::optional<two_calls> split_choice::choose(Node& node, const std::vector<at::Tensor>& gradients,
-                                              std::size_t waiting) {
+std::optional<split_call> split_policy::choose(Node& node, const std::vector<at::Tensor>& gradients,
+                                               std::size_t waiting) {
   if (node.num_outputs() < 2 || !is_product(node) || !gradients.at(0).defined())
     return std::nullopt;
   const auto& gradient = gradients[0];
   if (has_hooks(node) || gradient.layout() != at::kStrided) return std::nullopt;
   if (torch::autograd::AnomalyMode::is_enabled()) return std::nullopt;
-  std::vector<bool> is_rest(node.num_outputs());
-  path rest_leads_to;
+  std::vector<bool> is_weight_edge(node.num_outputs());
+  path weights_lead_to;
   bool takes_long = false, is_awaited = false;
-  for (std::size_t i = 0; i < is_rest.size(); ++i) {
+  for (std::size_t i = 0; i < is_weight_edge.size(); ++i) {
     const auto& edge = node.next_edge(i);
     if (!edge.is_valid()) continue;
-    is_rest[i] = leads_to_leaf(node, *edge.function, rest_leads_to);
-    takes_long |= is_rest[i] && multiplications(node, i, gradient) >= fewest_multiplications;
+    is_weight_edge[i] = leads_to_leaf(node, *edge.function, weights_lead_to);
+    takes_long |= is_weight_edge[i] && multiplications(node, i, gradient) >= fewest_multiplications;
   }
   if (!takes_long) return std::nullopt;
-  for (std::size_t i = 0; i < is_rest.size(); ++i) {
+  for (std::size_t i = 0; i < is_weight_edge.size(); ++i) {
     const auto& edge = node.next_edge(i);
-    is_awaited |= edge.is_valid() && !is_rest[i] && leads_to_end(*edge.function);
+    is_awaited |= edge.is_valid() && !is_weight_edge[i] && leads_to_end(*edge.function);
   }
   if (!is_awaited) return std::nullopt;
-  auto parts = split(node, gradient, [&](std::size_t edge) { return !is_rest[edge]; });
-  if (!parts || waiting + parts->rest_keeps > most_waiting) return std::nullopt;
-  return two_calls{
-      std::move(parts->first),
-      {std::move(parts->rest), gradients, parts->rest_keeps, std::move(rest_leads_to)}};
+  auto parts = split(node, gradient, [&](std::size_t edge) { return !is_weight_edge[edge]; });
+  if (!parts || waiting + parts->weight_part_bytes > most_waiting) return std::nullopt;
+  return split_call{std::move(parts->input_part),
+                    {std::move(parts->weight_part), gradients, parts->weight_part_bytes,
+                     std::move(weights_lead_to)}};
 }
 
-// Depth first, with a path of its own; finds the same for every node it comes through.
-bool split_choice::leads_to_end(const Node& node) {
+// Depth-first search with an explicit stack. Remembers the answer for every node that it visits.
+bool split_policy::leads_to_end(const Node& node) {
   if (leads_to_end_.size() > most_looked_at) return true;
   struct place {
     const Node* node;
@@ -90,8 +90,9 @@ bool split_choice::leads_to_end(const Node& node) {
   return leads_to_end_[&node];
 }
 
-// The engine calls what was made right before a node right after it, if that makes it ready.
-bool split_choice::leads_to_leaf(const Node& from, const Node& to, path& through) const {
+// The engine calls the node that was created right before another one right after it, if that makes
+// it ready (its order is that of sequence numbers, from the greatest down).
+bool split_policy::leads_to_leaf(const Node& from, const Node& to, path& through) const {
   const auto before = through.size();
   const Node* at = &to;
   auto made = from.sequence_nr();

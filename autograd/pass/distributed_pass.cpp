@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/node/node.hpp"
 #include "troupe/actors/remote/inline_run.hpp"
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"
@@ -36,16 +38,17 @@ caf::actor_id id_of(const pass_actor& actor) {
   return caf::actor_cast<caf::strong_actor_ptr>(actor)->id();
 }
 
-// A pass as its starter runs it, in rounds: the gradients; and if some nodes are blocked then,
-// since the roots do not depend on all messages, a walk that finds those that take part, and the
-// rest.
-class started_pass {
+// A pass as its starter runs it, in up to three rounds. The first one runs the gradients as if the
+// roots depended on every message of the context. Nodes that are blocked then wait for gradients of
+// messages that the roots do not depend on: a second round walks the graph and marks the messages
+// that take part, and the third one has the blocked nodes leave out the others.
+class pass_starter {
 public:
-  started_pass(const node& here, std::shared_ptr<participant> part, const pass_options& how,
+  pass_starter(const node& here, std::shared_ptr<participant> part, const pass_options& how,
                bool on_this_thread)
       : here_(here.core()),
         part_(std::move(part)),
-        actor_(context_table::of(here_).actor_of(part_)),
+        actor_(actor_of(here_, part_)),
         on_this_thread_(on_this_thread) {
     pass_.context = part_->id();
     pass_.number = context_table::of(here_).next_number();
@@ -54,9 +57,9 @@ public:
     pass_.create_graph = how.create_graph;
     pass_.keep_graph = how.retain_graph || how.create_graph;
   }
-  ~started_pass() { part_->watch(pass_.number, nullptr); }
-  started_pass(const started_pass&) = delete;
-  started_pass& operator=(const started_pass&) = delete;
+  ~pass_starter() { part_->track(pass_.number, nullptr); }
+  pass_starter(const pass_starter&) = delete;
+  pass_starter& operator=(const pass_starter&) = delete;
 
   const pass_info& info() const noexcept { return pass_; }
 
@@ -78,9 +81,9 @@ public:
     return begin<resume_all>([&](auto& first) { first.ranks = blocked_; });
   }
 
-  /// After the first round: are there others to come? Throws invalid_argument in fast mode.
+  /// After the first round: is a walk needed? Throws invalid_argument in fast mode.
   bool blocked() {
-    for (const auto& [rank, one] : watch_->standings()) {
+    for (const auto& [rank, one] : tracker_->standings()) {
       if (one.awaited.empty()) continue;
       leaves_out_ = true;
       if (pass_.mode == pass_mode::fast) throw_incomplete(rank, one.awaited.size());
@@ -90,28 +93,28 @@ public:
     return !blocked_.empty();
   }
 
-  /// The pass is over. Where it has left messages out nodes still wait for those.
+  /// The pass is over. Nodes still wait for the messages that it has left out.
   void end() const {
     if (leaves_out_) forget();
   }
   void forget() const { send(actor_, forget_pass{pass_.context, pass_.number}); }
 
 private:
-  // Begins a round by its first step, on this thread if asked. Ready when all that follows from it
-  // is over.
+  // Begins a round by its first step, on this thread if asked. Ready when every step that follows
+  // from it is over.
   template <class Message, class Fill>
   future<void> begin(const Fill& fill) {
-    watch_ = std::make_shared<pass_watch>(here_, pass_.number);
-    part_->watch(pass_.number, watch_);
+    tracker_ = std::make_shared<pass_tracker>(here_, pass_.number);
+    part_->track(pass_.number, tracker_);
     Message first;
     first.pass = pass_;
     fill(first);
     when_over(on_this_thread_ ? troupe::detail::request_inline(here_, actor_, std::move(first))
                               : request(actor_, std::move(first)),
-              [watch = watch_](step_report* report, const std::exception_ptr& failure) {
-                failure ? watch->fail(failure) : watch->add(step_report(*report));
+              [tracker = tracker_](step_report* report, const std::exception_ptr& failure) {
+                failure ? tracker->fail(failure) : tracker->add(step_report(*report));
               });
-    return watch_->over();
+    return tracker_->over();
   }
 
   // In fast mode all messages take part, and those that the roots do not use get no gradients.
@@ -120,7 +123,7 @@ private:
         "the backward pass is not complete: {} still awaits the gradients of {} of the context's "
         "messages, since the roots do not depend on them. Gradients of that node are missing. Use "
         "pass_mode::smart, which leaves such messages out",
-        here_.actors().peers().name_of(rank), awaited));
+        here_.peers().name_of(rank), awaited));
   }
 
   node_core& here_;
@@ -128,12 +131,12 @@ private:
   const pass_actor actor_;
   pass_info pass_;
   const bool on_this_thread_;
-  std::shared_ptr<pass_watch> watch_;
+  std::shared_ptr<pass_tracker> tracker_;
   std::vector<std::uint32_t> blocked_;  // ranks
   bool leaves_out_ = false;
 };
 
-// What others send the starter of a pass, while it waits for its end.
+// The calls that the thread of a pass's starter serves while it waits for the end.
 class steps_of final : public expected_calls {
 public:
   explicit steps_of(const pass_info& pass) : pass_(pass) {}
@@ -145,11 +148,11 @@ private:
   const pass_info& pass_;
 };
 
-// In a pass of libtorch's engine, that of a hook say, there cannot be another one on this thread.
+// An executor cannot run on a thread that is in a pass of libtorch's engine, in a hook say.
 bool may_run_here() { return torch::autograd::get_current_graph_task_id() == -1; }
 
 // Returns when it is over.
-void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::Tensor>& roots,
+void run_to_end(pass_starter& pass, bool on_this_thread, const std::vector<at::Tensor>& roots,
                 const std::vector<at::Tensor>& gradients) {
   const steps_of these(pass.info());
   std::optional<expected_calls::scope> serves;
@@ -170,7 +173,7 @@ void run_to_end(started_pass& pass, bool on_this_thread, const std::vector<at::T
 }  // namespace
 
 void refuse_pass_within_itself(const node& here, const std::shared_ptr<participant>& part) {
-  if (engine::runs_actor(here.core(), id_of(context_table::of(here.core()).actor_of(part))))
+  if (engine::runs_actor(here.core(), id_of(actor_of(here.core(), part))))
     throw deadlock_error(
         "a hook of a backward pass waits for another pass of its context, which can only begin "
         "after the one that the hook belongs to");
@@ -181,14 +184,14 @@ void run_pass(const node& here, const std::shared_ptr<participant>& part,
   check_roots(roots);
   refuse_pass_within_itself(here, part);
   const bool on_this_thread = may_run_here();
-  started_pass pass(here, part, how, on_this_thread);
+  pass_starter pass(here, part, how, on_this_thread);
   run_to_end(pass, on_this_thread, roots, {});
 }
 
 void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
                     const at::Tensor& root, const at::Tensor& gradient, const pass_options& how) {
   const bool on_this_thread = may_run_here();
-  started_pass pass(here, part, how, on_this_thread);
+  pass_starter pass(here, part, how, on_this_thread);
   pass.write_grad();
   std::vector<at::Tensor> gradients;
   if (gradient.defined()) gradients.push_back(gradient);
@@ -197,10 +200,10 @@ void run_plain_pass(const node& here, const std::shared_ptr<participant>& part,
 
 namespace {
 
-task<void> run_aside(node here, std::shared_ptr<participant> part, std::vector<at::Tensor> roots,
+task<void> run_async(node here, std::shared_ptr<participant> part, std::vector<at::Tensor> roots,
                      pass_options how) {
   check_roots(roots);
-  started_pass pass(here, std::move(part), how, false);
+  pass_starter pass(here, std::move(part), how, false);
   std::exception_ptr failure;
   try {
     // Nothing is made within a co_await's expression: g++ 12 destroys such aggregates twice.
@@ -223,12 +226,13 @@ task<void> run_aside(node here, std::shared_ptr<participant> part, std::vector<a
 
 }  // namespace
 
-future<void> run_pass_aside(const node& here, const std::shared_ptr<participant>& part,
+future<void> run_pass_async(const node& here, const std::shared_ptr<participant>& part,
                             const std::vector<at::Tensor>& roots, const pass_options& how) {
-  const auto actor = context_table::of(here.core()).actor_of(part);
-  future<void> over = run_aside(here, part, roots, how);
+  const auto actor = actor_of(here.core(), part);
+  future<void> over = run_async(here, part, roots, how);
   over.state().answered_by(id_of(actor));
-  // It works for no other context meanwhile: whoever waits there would seem to wait for itself.
+  // Holds the actor until then, so that it serves no other context meanwhile: what waits there for
+  // this pass would seem to wait for itself.
   over.state().when_ready(troupe::detail::make_continuation([actor] {}));
   return over;
 }

@@ -1,8 +1,8 @@
-// How the messages of passes are written and read.
+// How the messages of passes are written and read: compiled once.
 
 #include "troupe/autograd/pass/pass_messages.hpp"
 
-#include "troupe/autograd/pass/distributed_pass.hpp"
+#include "troupe/actors/node/node.hpp"
 
 namespace troupe::autograd {
 

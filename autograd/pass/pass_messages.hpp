@@ -2,27 +2,19 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "troupe/actors/node/node.hpp"
+#include <cstdint>
+#include <vector>
 
-namespace troupe::autograd {
+#include "troupe/actors/remote/actor_interface.hpp"
+#include "troupe/autograd/pass/pass_options.hpp"
 
-/// How a backward pass finds out which messages take part in it.
-enum class pass_mode : std::uint8_t {
-  /// The messages take part on which the roots really depend. Always right. Where the roots leave
-  /// some out, and parts of a graph wait for those, a walk over the nodes finds out.
-  smart,
-  /// All messages of the context take part. A pass from roots that leave some of them out is not
-  /// completed, and fails.
-  fast,
-};
-
-namespace detail {
+namespace troupe::autograd::detail {
 
 /// A backward pass, as all nodes of the context know it.
 struct pass_info {
   std::uint64_t context = 0;
-  std::uint64_t number = 0;   ///< in the whole job
-  std::uint32_t starter = 0;  ///< the rank that hears of each step
+  std::uint64_t number = 0;   ///< unique in the job
+  std::uint32_t starter = 0;  ///< the rank that is notified of each step
   pass_mode mode = pass_mode::smart;
   bool keep_graph = false;
   bool create_graph = false;
@@ -31,23 +23,23 @@ struct pass_info {
 TROUPE_MESSAGE_EXTERN(pass_info, context, number, starter, mode, keep_graph, create_graph,
                       into_grad)
 
-/// Where a node stands in a pass.
+/// How far a node has come in a pass.
 struct pass_standing {
   std::uint32_t rank = 0;
-  std::uint64_t arrivals = 0;          ///< of gradients, so far: the greatest is the latest word
-  std::vector<std::uint64_t> awaited;  ///< messages whose gradients have not come
-  bool blocked = false;  ///< something has some of its gradients, and waits for others
+  std::uint64_t arrivals = 0;  ///< of gradients so far: of two reports, the greater is later
+  std::vector<std::uint64_t> awaited;  ///< messages whose gradients have not arrived
+  bool blocked = false;  ///< some function has some of its gradients, and waits for others
 };
 TROUPE_MESSAGE_EXTERN(pass_standing, rank, arrivals, awaited, blocked)
 
-/// A step of a pass that another one has caused, on the node of that rank.
+/// A step that another one has caused, on the node of that rank.
 struct next_step {
-  std::uint64_t step = 0;  ///< its number, in the whole job
+  std::uint64_t step = 0;  ///< its number, unique in the job
   std::uint32_t rank = 0;
 };
 TROUPE_MESSAGE_EXTERN(next_step, step, rank)
 
-/// A step is over.
+/// A step is over, and has caused these.
 struct step_report {
   std::uint64_t step = 0;
   std::vector<next_step> caused;
@@ -55,17 +47,17 @@ struct step_report {
 };
 TROUPE_MESSAGE_EXTERN(step_report, step, caused, standing)
 
-// Steps. The first one has the number of the pass. Each is answered when it is over itself; what
-// it has caused may go on.
+// Steps. The first step of a pass has the number of the pass. A step is answered when it is over
+// itself, while the steps that it has caused may still run.
 
-/// The roots, of this node's graph: which of the node's messages do they depend on?
+/// A walk begins at these roots, of this node's graph: which messages do they depend on?
 struct walk_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
 };
 TROUPE_LOCAL_MESSAGE(walk_from_roots)
 
-/// These of the node's messages take part.
+/// The walk has come to these messages that the node has sent: they take part.
 struct mark_sends {
   pass_info pass;
   std::uint64_t step = 0;
@@ -73,39 +65,40 @@ struct mark_sends {
 };
 TROUPE_MESSAGE_EXTERN(mark_sends, pass, step, numbers)
 
-/// The walk is over: those that are blocked go on, and who gets gradients from them knows it too.
+/// The walk is over. Has the nodes of these ranks, which are blocked, leave out what it has not
+/// marked; so do those that get gradients from them.
 struct resume_all {
   pass_info pass;
   std::vector<std::uint32_t> ranks;
 };
 TROUPE_LOCAL_MESSAGE(resume_all)
 
-/// The same for one of them.
+/// The same for one node.
 struct resume {
   pass_info pass;
   std::uint64_t step = 0;
 };
 TROUPE_MESSAGE_EXTERN(resume, pass, step)
 
-/// The roots' gradients: one if there are none.
+/// The gradients begin at these roots.
 struct run_from_roots {
   pass_info pass;
   std::vector<at::Tensor> roots;
-  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> gradients;  ///< of the roots; empty: ones
 };
 TROUPE_LOCAL_MESSAGE(run_from_roots)
 
-/// The gradients of a message of this node have come.
+/// The gradients of a message that the node has sent.
 struct gradients_arrive {
   pass_info pass;
   std::uint64_t step = 0;
   std::uint64_t number = 0;
-  bool walked = false;  ///< gradients come for marked messages only
+  bool walked = false;  ///< the walk is over: gradients come for marked messages only
   std::vector<at::Tensor> gradients;
 };
 TROUPE_MESSAGE_EXTERN(gradients_arrive, pass, step, number, walked, gradients)
 
-/// The pass has failed somewhere.
+/// The pass has failed on some node.
 struct forget_pass {
   std::uint64_t context = 0;
   std::uint64_t number = 0;
@@ -123,6 +116,4 @@ using pass_actor =
           answers<resume_all, step_report>, answers<resume, step_report>, accepts<forget_pass>,
           accepts<leave_context>>;
 
-}  // namespace detail
-
-}  // namespace troupe::autograd
+}  // namespace troupe::autograd::detail

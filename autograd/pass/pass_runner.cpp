@@ -2,18 +2,23 @@
 
 #include <ATen/ops/ones_like.h>
 
+#include <map>
+#include <utility>
+
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/node/node.hpp"
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/local/engine_run.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"
 
 namespace troupe::autograd::detail {
 
-pass_part::pass_part(node_core& node, std::shared_ptr<participant> part, const pass_info& what)
+pass_runner::pass_runner(node_core& node, std::shared_ptr<participant> part, const pass_info& what)
     : node_(node), part_(std::move(part)), what_(what) {
   context_table::of(node_).pass_begins();
 }
 
-pass_part::~pass_part() { context_table::of(node_).pass_ends(); }
+pass_runner::~pass_runner() { context_table::of(node_).pass_ends(); }
 
 // ---- Planning
 
@@ -27,8 +32,8 @@ void add_roots(backward_plan& to, const std::vector<at::Tensor>& roots,
 
 }  // namespace
 
-std::size_t pass_part::add_send(backward_plan& to, std::uint64_t number,
-                                const backward_plan::visitor& reached) const {
+std::size_t pass_runner::add_send(backward_plan& to, std::uint64_t number,
+                                  const backward_plan::visitor& reached) const {
   const auto send = part_->find_send(number);
   if (!send)
     throw invalid_argument("the backward pass wants the gradients of message " +
@@ -37,43 +42,44 @@ std::size_t pass_part::add_send(backward_plan& to, std::uint64_t number,
   return to.add({send, {}}, reached);
 }
 
-void pass_part::walk(const std::vector<at::Tensor>& roots, steps& caused) {
+void pass_runner::walk(const std::vector<at::Tensor>& roots, steps& caused) {
   if (!walked_) walked_.emplace();
-  std::vector<std::shared_ptr<receive_node>> found;
+  std::vector<std::shared_ptr<recv_rpc_backward>> found;
   add_roots(*walked_, roots, collect(found));
-  ask(found, caused);
+  request_marks_of(found, caused);
 }
 
-void pass_part::walk(const std::vector<std::uint64_t>& numbers, steps& caused) {
+void pass_runner::walk(const std::vector<std::uint64_t>& numbers, steps& caused) {
   if (!walked_) walked_.emplace();
-  std::vector<std::shared_ptr<receive_node>> found;
+  std::vector<std::shared_ptr<recv_rpc_backward>> found;
   for (const auto number : numbers)
     if (marked_.insert(number).second) add_send(*walked_, number, collect(found));
-  ask(found, caused);
+  request_marks_of(found, caused);
 }
 
-void pass_part::ask(const std::vector<std::shared_ptr<receive_node>>& found, steps& caused) {
-  std::map<std::uint32_t, mark_sends> questions;
+void pass_runner::request_marks_of(const std::vector<std::shared_ptr<recv_rpc_backward>>& found,
+                                   steps& caused) {
+  std::map<std::uint32_t, mark_sends> requests;
   for (const auto& one : found) {
-    auto& question = questions[one->from().id];
-    question.pass = what_;
-    question.numbers.push_back(one->number());
+    auto& request = requests[one->from().id];
+    request.pass = what_;
+    request.numbers.push_back(one->number());
   }
-  for (auto& [rank, question] : questions)
-    caused.push_back(ask_for_marks(node_, rank, std::move(question)));
+  for (auto& [rank, request] : requests)
+    caused.push_back(request_marks(node_, rank, std::move(request)));
 }
 
 // ---- Running
 
-// All messages take part that there are by now, as far as is known.
-void pass_part::complete_plan() {
+// Begins as if the roots depended on every message that has been recorded by now.
+void pass_runner::complete_plan() {
   if (std::exchange(planned_, true)) return;
   for (const auto& [number, send] : part_->sends())
     if (!knows_walk_ || marked_.contains(number)) sends_.emplace(number, plan_.add({send, {}}));
 }
 
-// They wait for nothing that will not come, from now on.
-void pass_part::leave_out_unmarked() {
+// From now on nothing waits for gradients that will not come.
+void pass_runner::leave_out_unmarked() {
   if (std::exchange(knows_walk_, true) || !executor_) return;
   std::vector<std::size_t> out;
   for (const auto number : awaited())
@@ -81,9 +87,9 @@ void pass_part::leave_out_unmarked() {
   executor_->leave_out(out);
 }
 
-void pass_part::run(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& gradients,
-                    steps& caused) {
-  // A call of this node to itself may have been quicker.
+void pass_runner::run(const std::vector<at::Tensor>& roots,
+                      const std::vector<at::Tensor>& gradients, steps& caused) {
+  // Every other arrival of the pass follows from this one.
   if (planned_) throw internal_error("gradients have come before the roots' of a backward pass");
   add_roots(plan_, roots, {});
   complete_plan();
@@ -96,9 +102,10 @@ void pass_part::run(const std::vector<at::Tensor>& roots, const std::vector<at::
 
 namespace {
 
-// Tensors of several devices may have been sent to one, from where no map leads back to all of
-// them.
-void put_beside_tensors(const send_node& sent, std::vector<at::Tensor>& gradients, bool recorded) {
+// Tensors of several devices may have been sent to one device of the receiver. A device map leads
+// back from there to one of them only.
+void move_to_tensors(const send_rpc_backward& sent, std::vector<at::Tensor>& gradients,
+                     bool recorded) {
   const at::AutoGradMode records(recorded);
   for (std::size_t i = 0; i < gradients.size() && i < sent.num_inputs(); ++i) {
     const auto& wanted = sent.input_metadata(i);
@@ -110,7 +117,7 @@ void put_beside_tensors(const send_node& sent, std::vector<at::Tensor>& gradient
 
 }  // namespace
 
-void pass_part::run(gradients_arrive&& what, steps& caused) {
+void pass_runner::run(gradients_arrive&& what, steps& caused) {
   if (what.walked) leave_out_unmarked();
   complete_plan();
   const auto place = sends_.find(what.number);
@@ -120,22 +127,24 @@ void pass_part::run(gradients_arrive&& what, steps& caused) {
                            " have come, which the backward pass has not asked for");
   ++arrivals_;
   if (const auto node = part_->find_send(what.number))
-    put_beside_tensors(*node, what.gradients, what_.create_graph);
+    move_to_tensors(*node, what.gradients, what_.create_graph);
   std::vector<std::vector<at::Tensor>> all;
   all.push_back(std::move(what.gradients));
   arrive(place->second, std::move(all), caused);
 }
 
-void pass_part::resume(steps& caused) {
-  if (!executor_) return;  // gradients of one that went on have been quicker: it is done
+void pass_runner::resume(steps& caused) {
+  // Gradients of a node that resumed earlier may have come first, with `walked`: then all is done.
+  if (!executor_) return;
   ++arrivals_;
   leave_out_unmarked();
   run_executor(caused);
 }
 
-// What waits for nobody runs in libtorch's engine, all else step by step.
-void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
-                       steps& caused) {
+// A graph whose gradients are all here, and which leads to no other node, runs in libtorch's engine
+// at once; every other one in an executor, step by step.
+void pass_runner::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&& gradients,
+                         steps& caused) {
   const backward_options how{what_.keep_graph, what_.create_graph};
   const auto to_leaf = [part = part_, into_grad = what_.into_grad](const at::Tensor& leaf,
                                                                    at::Tensor gradient) {
@@ -150,7 +159,7 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
     done_ = true;
     return;
   }
-  if (!executor_)  // no thread here has settings for the gradients of others
+  if (!executor_)  // of_caller: no thread of the node has settings that are meant for this pass
     executor_ =
         std::make_unique<executor>(std::move(plan_), how, to_leaf, executor::settings::of_caller);
   const troupe::detail::call_context_scope now(works_for());
@@ -158,19 +167,19 @@ void pass_part::arrive(std::size_t first, std::vector<std::vector<at::Tensor>>&&
   run_executor(caused);
 }
 
-void pass_part::run_executor(steps& caused) {
+void pass_runner::run_executor(steps& caused) {
   const troupe::detail::call_context_scope now(works_for());
-  const scope taker(*this);
+  const scope sink(*this);
   caused_ = &caused;
   done_ = executor_->run();
 }
 
-void pass_part::take(const receive_node& of, std::vector<at::Tensor>&& gradients) {
+void pass_runner::take(const recv_rpc_backward& of, std::vector<at::Tensor>&& gradients) {
   caused_->push_back(
       send_gradients(node_, of, {what_, 0, of.number(), knows_walk_, std::move(gradients)}));
 }
 
-pass_standing pass_part::standing() const {
+pass_standing pass_runner::standing() const {
   pass_standing out{node_.self().id, arrivals_, {}, false};
   if (done_ || !executor_) return out;
   out.blocked = executor_->blocked();
@@ -178,7 +187,7 @@ pass_standing pass_part::standing() const {
   return out;
 }
 
-std::vector<std::uint64_t> pass_part::awaited() const {
+std::vector<std::uint64_t> pass_runner::awaited() const {
   std::vector<std::uint64_t> out;
   const auto entries = executor_->awaited();
   const std::unordered_set<std::size_t> missing(entries.begin(), entries.end());

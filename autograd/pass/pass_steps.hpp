@@ -1,31 +1,42 @@
 #pragma once
 
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+#include "troupe/actors/future/future.hpp"
 #include "troupe/autograd/context/participant.hpp"
+#include "troupe/autograd/pass/pass_messages.hpp"
 
 namespace troupe {
 
+class node_core;
 class opened_envelope;
 
 }  // namespace troupe
 
 namespace troupe::autograd::detail {
 
-// What nodes of a context ask of each other. The first three begin a step of a pass on another
-// node, whose starter hears of its end, or of why it cannot be done.
+// What the nodes of a context request of each other in a pass. The first three begin a step on
+// another node and return it; its end, or why it cannot be run, is reported to the pass's starter.
 
-next_step ask_for_marks(node_core& here, std::uint32_t rank, mark_sends what);
-next_step ask_to_resume(node_core& here, std::uint32_t rank, resume what);
-/// To the sender of `of`. Their devices are those from which its tensors have come, by the device
+next_step request_marks(node_core& here, std::uint32_t rank, mark_sends what);
+next_step request_resume(node_core& here, std::uint32_t rank, resume what);
+/// To the sender of `of`. The gradients go to the devices that its tensors came from, by the device
 /// map of their message.
-next_step send_gradients(node_core& here, const receive_node& of, gradients_arrive what);
-void tell_forget(node_core& here, peer& whom, std::uint64_t context, std::uint64_t pass) noexcept;
-void tell_end(node_core& here, peer& whom, std::uint64_t context, const std::string& why,
-              bool is_opener) noexcept;
+next_step send_gradients(node_core& here, const recv_rpc_backward& of, gradients_arrive what);
 
-/// Does that call begin a step of this pass, or tell of one?
+/// Tells a member that a pass has failed. Takes no answer.
+void notify_forget(node_core& here, peer& to, std::uint64_t context, std::uint64_t pass) noexcept;
+
+/// Does that call begin a step of this pass, or report one?
 bool is_step_of(const pass_info& pass, const opened_envelope& call) noexcept;
 
-/// Calls `next` with the report of a step, or why it has failed, on the thread that hears of it.
+/// The actor that runs this node's steps in a context. Throws unknown_context.
+pass_actor actor_of(node_core& here, const std::shared_ptr<participant>& part);
+
+/// Calls `next(report, failure)` when a step is over, on the thread that completes it: either
+/// `report` or `failure` is null.
 template <class Next>
 void when_over(const future<step_report>& step, const Next& next) {
   const auto state = step.shared();

@@ -156,15 +156,16 @@ std::exception_ptr to_exception(fault f) {
 
 namespace {
 
-// Of what an exception says: an error shall not be longer than the message that led to it.
+// The longest text of an exception that travels: an error is not longer than the message that led
+// to it.
 constexpr std::size_t longest_text = 16 * 1024;
 
-// Of the calls that pass an error on: a recursion over nodes may be a thousand deep.
+// The longest list of calls that pass an error on: a recursion over nodes may be a thousand deep.
 constexpr std::size_t longest_via = 2 * 1024;
 
 std::atomic<throw_tracer> tracer{nullptr};
 
-// `f` was thrown in that function, where it began or to which it came.
+// Adds node and function to `f`, which was thrown in that function or passed through it.
 void complete(fault& f, const std::string& node, const std::string& function) {
   if (f.via.empty() && (f.node.empty() || node.empty() || f.node == node)) {
     const bool began_here = f.node.empty() || f.function.empty() || f.function == function;
@@ -200,7 +201,7 @@ fault describe(std::exception_ptr thrown, std::string node, std::string function
     complete(out, node, function);
     return out;
   } catch (const std::exception& e) {
-    // The calls that led to an error of libtorch are no part of what it says.
+    // Without the backtrace that libtorch adds to its errors.
     const auto* torchs = dynamic_cast<const c10::Error*>(&e);
     const char* text = torchs ? torchs->what_without_backtrace() : e.what();
     out.text = text ? text : "";

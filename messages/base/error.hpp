@@ -16,9 +16,9 @@ enum class errc : std::uint8_t {
   remote_error,      ///< the callee threw
   peer_lost,         ///< the other node is gone
   unknown_function,  ///< the callee has no such function
-  unknown_worker,    ///< no node of that name or rank
+  unknown_worker,    ///< there is no node of that name or rank
   encode_error,      ///< a value cannot be sent
-  decode_error,      ///< bytes from elsewhere make no sense
+  decode_error,      ///< received bytes are malformed
   store_error,       ///< the rendezvous' store failed
   rendezvous_error,  ///< the job did not come together
   transport_error,   ///< the network failed
@@ -27,9 +27,9 @@ enum class errc : std::uint8_t {
   deadlock,          ///< the wait could never end
   fenced,            ///< the job has shut this node out
   overloaded,        ///< the receiver's window is full
-  rref_gone,         ///< what the rref referred to exists no more, or never did
-  cancelled,         ///< the caller has given the call up
-  unknown_context,   ///< the autograd context has ended, or never was
+  rref_gone,         ///< the value of the rref does not exist (any more)
+  cancelled,         ///< the caller cancelled the call
+  unknown_context,   ///< the autograd context has ended, or never existed
   type_mismatch,     ///< a type has other fields on the other node
   leaked_rref,       ///< references were left at a shutdown
 };
@@ -41,24 +41,25 @@ const char* to_string(errc code) noexcept;
 struct fault {
   errc code = errc::internal;
   std::string text;      ///< one sentence for a person, naming what it is about
-  std::string node;      ///< where it happened or whom it is about
+  std::string node;      ///< where it happened, or the node that it is about
   std::string function;  ///< the function or message type that was called
   std::string type;      ///< remote_error: the type of the callee's exception, demangled
   std::chrono::milliseconds limit{0};  ///< rpc_timeout: the limit that passed
   /// remote_error: the calls that led to it on the callee, one a line, if that is a debug build.
   /// type_mismatch: what differs, and what it is made of on the node.
   std::string trace{};
-  /// The calls that passed it on because they did not catch it, one a line, the one that had made
-  /// the failed call first: "evaluate on trainer1". Empty: whoever has the error has made the call.
+  /// The calls that passed it on because they did not catch it, one a line, the one that made the
+  /// failed call first: "evaluate on trainer1". Empty: the call was made by the code that has the
+  /// error.
   std::string via{};
 };
 
-/// Sets the code of a fault that comes from elsewhere. One of a newer version becomes
-/// errc::internal, its number in the text.
+/// Sets the code of a fault that was received. A code of a newer version becomes errc::internal,
+/// its number in the text.
 void set_code(fault& f, unsigned code);
 
-/// Base of all that Troupe throws. `what()` is the fault's text with node and function, and with
-/// those through which it came: "no such key [load on ps, called by evaluate on trainer1]".
+/// Base of all exceptions of Troupe. `what()` is the fault's text with node and function, and the
+/// calls that passed it on: "no such key [load on ps, called by evaluate on trainer1]".
 class error : public std::runtime_error {
 public:
   explicit error(struct fault f);
@@ -130,13 +131,13 @@ extern template class error_of<errc::leaked_rref>;
 /// `f` as an exception of the class that belongs to its code.
 std::exception_ptr to_exception(fault f);
 
-/// What to tell a caller about the exception being `thrown` in `function` on `node`: an error of
-/// ours keeps its code and fields, anything else becomes a remote_error with its type and text. An
-/// error about another call has come through this one: `via` says so.
+/// The fault for the caller of `function` on `node`, which threw `thrown`: an error of ours keeps
+/// its code and fields, anything else becomes a remote_error with its type and text. If the error
+/// is about another call that this one made, this call is added to `via`.
 fault describe(std::exception_ptr thrown, std::string node, std::string function);
 
-/// Who knows where an exception was thrown: the calls that led there, one a line; empty when they
-/// are not known (any more). `exception` is the object thrown. Set by throw_hook.cpp.
+/// Returns the calls that led to a throw, one a line; empty when they are not known (any more).
+/// `exception` is the object thrown. Set by throw_hook.cpp.
 using throw_tracer = std::string (*)(const void* exception);
 void set_throw_tracer(throw_tracer tracer) noexcept;
 

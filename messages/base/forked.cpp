@@ -18,8 +18,8 @@ namespace {
 
 constinit std::atomic<int> residents{0};
 
-// A bit for each descriptor that children close. Of a table that nobody has written to, the kernel
-// keeps no memory.
+// A bit for each descriptor that children close. The kernel keeps no memory for the pages that were
+// never written to.
 constexpr std::size_t most_descriptors = std::size_t{1} << 20;
 constexpr std::size_t word_bits = 64;
 constinit std::atomic<std::uint64_t> to_close[most_descriptors / word_bits]{};
@@ -44,7 +44,7 @@ void close_all() {
   }
 }
 
-// On the one thread that the new process has. What is done here must be safe in a signal handler.
+// Runs on the only thread of the new process: what it calls must be async-signal-safe.
 void in_child() {
   const int error = errno;  // of the program's fork()
   detail::generation.fetch_add(1);

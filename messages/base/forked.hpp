@@ -6,11 +6,11 @@
 
 namespace troupe {
 
-/// What a forked process may do with what it has a copy of. It has none of its parent's threads,
-/// its locks are as they were at that moment, and the network is its parent's: who touched any of
-/// it could wait for ever, or speak in the parent's name. So a process that was forked while nodes
-/// lived uses no node again, neither theirs nor one of its own; another program may be started in
-/// its place (exec). Programs that are started by posix_spawn, popen or system never notice.
+/// What a forked process may do with its copy of the runtime. It has none of its parent's threads,
+/// its locks are as they were at the fork, and the network connections are its parent's: using them
+/// could block for ever, or send in the parent's name. So a process that was forked while nodes
+/// existed uses no node again, neither its parent's nor a new one; it may start another program
+/// (exec). Programs that are started by posix_spawn, popen or system are not affected.
 namespace forked {
 
 namespace detail {
@@ -20,18 +20,18 @@ inline constinit std::atomic<std::uint32_t> generation{0};
 
 }  // namespace detail
 
-/// Was this process forked from one in which nodes lived? Hot path: one load.
+/// Whether this process was forked from one that had nodes. Hot path: one load.
 inline bool from_nodes() noexcept { return detail::from_nodes.load(std::memory_order_relaxed); }
 
-/// Throws not_initialized, if it was.
+/// Throws not_initialized if it was.
 void check();
 
-/// Ends this process, which has come to the end of a handler that its parent runs as well: status
-/// 70 (EX_SOFTWARE), and a line on standard error that names `what`. No destructor runs.
+/// Ends this process, which has returned from a handler that its parent runs as well: status 70
+/// (EX_SOFTWARE), and a line on standard error that names `what`. No destructor runs.
 [[noreturn]] void end_handler(std::string_view what) noexcept;
 
-/// While it lives, this process has a node: also one that has been shut down, which others may
-/// still have references to, and whose locks they may hold.
+/// While it exists, this process counts as one with nodes. A node that has been shut down counts
+/// too: others may still have references to it and hold its locks.
 class resident {
 public:
   resident();
@@ -54,14 +54,14 @@ private:
   std::uint32_t generation_;
 };
 
-/// Has a forked process close `descriptor` as it begins: with a copy of it, a child that outlives
-/// its parent would keep a port, a lock or a connection that nobody serves. Descriptors above
-/// 1,048,575 are kept, and those of the moment between their making and this, or between
-/// `keep_in_children` and their closing, if another thread forks just then. Thread-safe, without a
-/// lock.
+/// Makes forked processes close `descriptor` as they start: a child with a copy that outlives its
+/// parent would keep a port, a lock or a connection that no process serves. Descriptors above
+/// 1,048,575 are kept; so are those of the moment between their creation and this call, or between
+/// `keep_in_children` and their closing, if another thread forks just then. Thread-safe and
+/// lock-free.
 void close_in_children(int descriptor) noexcept;
 
-/// The descriptor is about to be closed, or is another's from now on.
+/// The descriptor is about to be closed, or has another owner from now on.
 void keep_in_children(int descriptor) noexcept;
 
 }  // namespace forked

@@ -9,8 +9,8 @@ namespace troupe {
 template <class Signature>
 class function_ref;
 
-/// A reference to something that can be called, for a parameter: allocates nothing, and is good
-/// until the function it was given to returns. What C++26 has as std::function_ref (P0792).
+/// A parameter that refers to something that can be called. Allocates nothing, and is valid until
+/// the function it was passed to returns. C++26 has it as std::function_ref (P0792).
 template <class R, class... Args>
 class function_ref<R(Args...)> {
 public:

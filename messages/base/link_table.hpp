@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// A table that static initialisers fill before main and everybody reads without a lock. Entries
+/// A table that static initialisers fill before main and every thread reads without a lock. Entries
 /// are never removed; they and the table live as long as the process. Open addressing, append only.
 template <class Entry, std::size_t Capacity = 16384>
 class link_table {

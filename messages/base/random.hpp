@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cstdint>
 
-namespace troupe::transport::virtual_net {
+namespace troupe {
 
 /// Scrambles a number (splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
 /// generators", OOPSLA 2014; constants as in Vigna's public-domain splitmix64.c).
-constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+constexpr std::uint64_t splitmix64(std::uint64_t x) noexcept {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -21,7 +21,8 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept {
 class random_source {
 public:
   explicit random_source(std::uint64_t seed) noexcept {
-    for (std::size_t i = 0; i < state_.size(); ++i) state_[i] = mix(seed + i * 0x9e3779b97f4a7c15);
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      state_[i] = splitmix64(seed + i * 0x9e3779b97f4a7c15);
   }
 
   std::uint64_t next() noexcept {
@@ -56,4 +57,4 @@ private:
   std::array<std::uint64_t, 4> state_;
 };
 
-}  // namespace troupe::transport::virtual_net
+}  // namespace troupe

@@ -1,6 +1,6 @@
 // Remembers where exceptions are thrown, in debug builds: the runtime's function that throws them
-// is replaced by one that takes a backtrace first. An error that goes to another node then says on
-// which way it came about.
+// is replaced by one that takes a backtrace first. An error that goes to another node then brings
+// the calls that led to it.
 
 #if !defined(NDEBUG) || defined(TROUPE_THROW_HOOK)
 

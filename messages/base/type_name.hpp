@@ -52,7 +52,7 @@ constexpr std::uint64_t hash_name(std::string_view text,
   return hash;
 }
 
-/// What stands for T on the wire.
+/// Identifies T on the wire.
 template <class T>
 constexpr std::uint64_t type_hash() {
   constexpr auto hash = hash_name(type_name<T>());

@@ -5,8 +5,8 @@
 
 namespace troupe {
 
-/// How many bytes the first character of `text` takes; 0: it is none of UTF-8 (RFC 3629), which has
-/// no longer forms than needed, no surrogates and nothing beyond U+10FFFF. Pre: not empty.
+/// The number of bytes of the first character of `text`; 0 if it is not valid UTF-8 (RFC 3629):
+/// overlong forms, surrogates and code points beyond U+10FFFF are invalid. Pre: not empty.
 inline std::size_t bytes_of_character(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace troupe::transport {
+namespace troupe {
 
 namespace {
 
@@ -58,4 +58,4 @@ bool share_worker_name(std::string_view a, std::string_view b) {
   return std::ranges::find_first_of(ours, theirs) != ours.end();
 }
 
-}  // namespace troupe::transport
+}  // namespace troupe

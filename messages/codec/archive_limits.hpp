@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
-// What a message may hold. The encoder does not write what a decoder would refuse: `Error` is the
-// exception of the side that counts.
+// Limits of a message. The encoder does not write what a decoder would refuse: `Error` is the
+// exception of the side that checks.
 namespace troupe::detail {
 
 /// Elements of a CAF message.
 inline constexpr std::size_t max_elements = 64;
 
-/// How deep values may lie in one another, so that neither side runs out of stack.
+/// How deep values may be nested, so that neither side runs out of stack.
 template <class Error>
 class nesting {
 public:
@@ -26,8 +26,8 @@ private:
   int& depth_;
 };
 
-/// Elements that take no bytes: their number alone says how much memory they want, so that it is
-/// bounded over the whole message.
+/// Elements that take no bytes: the message does not bound their number, so it is limited over the
+/// whole message.
 template <class Error>
 class empty_elements {
 public:

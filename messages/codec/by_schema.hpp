@@ -8,14 +8,14 @@
 #include "troupe/messages/codec/structure.hpp"
 
 /// Makes a type sendable by a schema of Cap'n Proto, instead of by its fields:
-/// `TROUPE_SCHEMA(point, schema::Point)` stands behind the type, in its namespace, together with
+/// `TROUPE_SCHEMA(point, schema::Point)` follows the type, in its namespace, together with
 ///   void to_schema(const point& from, schema::Point::Builder to);
 ///   void from_schema(schema::Point::Reader from, point& to);
-/// Nodes whose schemas have the same id understand one another, as Cap'n Proto's rules for newer
-/// and older schemas say, whatever the type looks like in either program. Tensors, handles and
-/// rrefs have no place in a schema: they are fields beside such a type. What the functions throw
-/// goes to the sender (encode_error for kj::Exception), and to the receiver (decode_error). The
-/// type needs a constructor without arguments.
+/// Nodes whose schemas have the same id understand each other as far as Cap'n Proto's rules for
+/// newer and older schemas allow, whatever the type looks like in either program. A schema has no
+/// place for tensors, handles and rrefs: make them fields beside such a type. What the functions
+/// throw goes to the sender (encode_error for kj::Exception) and to the receiver (decode_error).
+/// The type needs a default constructor.
 #define TROUPE_SCHEMA(Type, Schema)                                                    \
   [[maybe_unused]] constexpr std::uint64_t troupe_schema_id(const Type*) {             \
     return ::capnp::typeId<Schema>();                                                  \
@@ -37,7 +37,7 @@ void put_words(encoder& out, capnp::MessageBuilder& message);
 /// Reads such words, into memory that is aligned for them. Throws decode_error.
 kj::Array<capnp::word> get_words(decoder& in);
 
-/// Enough to read everything a few times, and not for ever.
+/// Limits that allow every part to be read a few times.
 capnp::ReaderOptions limits_for(const kj::Array<capnp::word>& words);
 
 [[noreturn]] void throw_unwritable(const kj::Exception& why);

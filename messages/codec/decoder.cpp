@@ -6,8 +6,9 @@
 #include <caf/detail/dynamic_message_data.hpp>
 
 #include "troupe/messages/codec/handle_translator.hpp"
-#include "troupe/messages/tensor/tensor_reader.hpp"
+#include "troupe/messages/codec/structure.hpp"
 #include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/tensor/tensor_reader.hpp"
 
 namespace troupe {
 

@@ -9,10 +9,10 @@
 #include <memory>
 #include <span>
 
-#include "troupe/messages/codec/archive_limits.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/codec/sendable.hpp"
 #include "troupe/messages/base/type_name.hpp"
+#include "troupe/messages/codec/archive_limits.hpp"
+#include "troupe/messages/codec/sendable.hpp"
 
 namespace troupe {
 
@@ -142,7 +142,7 @@ constexpr std::size_t least_size_of(std::type_identity<std::tuple<Ts Cs::*...>>)
   return (std::size_t{0} + ... + least_size<Ts>());
 }
 
-// A number of bytes that no T falls short of on the wire; 0 where little is known.
+// A lower bound of the bytes that a T takes on the wire; 0 where little is known.
 template <class T>
 constexpr std::size_t least_size() {
   constexpr auto as = form_of<decoder, T>();

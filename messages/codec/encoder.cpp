@@ -3,8 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "troupe/messages/codec/handle_translator.hpp"
-#include "troupe/messages/tensor/tensor_writer.hpp"
 #include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/tensor/tensor_writer.hpp"
 
 namespace troupe {
 
@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn]] void throw_not_in_message() {
   throw encode_error(
-      "an rref can only be written into a call or message between nodes, where its owner hears of "
+      "an rref can only be written into a call or message between nodes, where its owner learns of "
       "it: write its value elsewhere, which to_here gets");
 }
 
@@ -57,7 +57,7 @@ void encoder::put_error(const caf::error& x) {
   if (!x) return;
   put(x.code());
   put(x.category());
-  // A context that cannot travel (the error is on its way already) gives way to its text.
+  // If the context cannot be sent (the error is being sent already), its text is sent instead.
   auto mark = bytes_.size();
   try {
     put(x.context());

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "troupe/messages/codec/archive_limits.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/codec/sendable.hpp"
 #include "troupe/messages/base/type_name.hpp"
+#include "troupe/messages/codec/archive_limits.hpp"
+#include "troupe/messages/codec/sendable.hpp"
 
 namespace troupe {
 
@@ -21,9 +21,9 @@ class rref_core;
 }
 class tensor_writer;
 
-/// Writes values as bytes. Tensors and actor handles go through the writer and translator given;
-/// without one they are refused. What a decoder would refuse for its nesting or its numbers of
-/// empty elements is not written. Throws encode_error. One thread.
+/// Writes values as bytes. Tensors and actor handles go through the given writer and translator;
+/// without them they are refused. It refuses what a decoder would refuse: nesting that is too deep,
+/// and too many empty elements. Throws encode_error. One thread.
 class encoder {
 public:
   /// Both must outlive the encoder, or its next `reset`.

@@ -7,13 +7,13 @@
 #include <tuple>
 
 /// Makes a struct sendable: `TROUPE_MESSAGE(select_action, state)` names the struct and its fields.
-/// Stands in the struct's own namespace, after it; up to 32 fields, each of a sendable type.
+/// Write it after the struct, in its namespace; up to 32 fields, each of a sendable type.
 #define TROUPE_MESSAGE(Type, ...)  \
   TROUPE_FIELDS(Type, __VA_ARGS__) \
   TROUPE_REGISTERED(Type)
 
-/// The same for a header that many sources include: what writes, reads and makes such messages is
-/// compiled once, in the source that says TROUPE_MESSAGE_CODE(Type).
+/// The same for a header that many sources include: the code that writes, reads and makes such
+/// messages is compiled once, in the source that has TROUPE_MESSAGE_CODE(Type).
 #define TROUPE_MESSAGE_EXTERN(Type, ...)                                            \
   TROUPE_FIELDS(Type, __VA_ARGS__)                                                  \
   [[maybe_unused]] constexpr const Type* troupe_extern(const Type* x) { return x; } \
@@ -24,7 +24,7 @@
   std::uint64_t troupe_identity(const Type*);                                       \
   void troupe_describe(::troupe::type_structure&, const Type*);
 
-/// In one source, in the namespace of a type of TROUPE_MESSAGE_EXTERN.
+/// The code of a type of TROUPE_MESSAGE_EXTERN: in one source, in the namespace of the type.
 #define TROUPE_MESSAGE_CODE(Type)                                                         \
   void troupe_write(::troupe::encoder& out, const Type& x) { out.put_fields(x); }         \
   void troupe_read(::troupe::decoder& in, Type& x) { in.get_fields(x); }                  \
@@ -38,8 +38,8 @@
   }                                                                                       \
   TROUPE_REGISTERED(Type)
 
-/// Makes a struct a message that actors of one node may send one another, and that never leaves the
-/// node: its fields may be of any type. Asking an actor of another node throws invalid_argument.
+/// Makes a struct a message between actors of one node that never leaves the node: its fields may
+/// be of any type. Sending it to an actor of another node throws invalid_argument.
 #define TROUPE_LOCAL_MESSAGE(Type) \
   [[maybe_unused]] constexpr const Type* troupe_stays_here(const Type* x) { return x; }
 
@@ -75,29 +75,29 @@ class decoder;
 struct type_entry;
 class type_structure;
 
-/// Enters T into the table of types that may arrive. Called by TROUPE_MESSAGE.
+/// Adds T to the table of types that may arrive. Called by TROUPE_MESSAGE.
 template <class T>
 bool register_message_type();
 
-/// Has TROUPE_MESSAGE been used for T?
+/// Whether TROUPE_MESSAGE has been used for T.
 template <class T>
 concept has_fields = requires(const T* x) {
   troupe_fields(x);
 };
 
-/// Are its fields' names known? Others have a `troupe_fields` of their own.
+/// Whether the names of its fields are known. Types with a `troupe_fields` of their own have none.
 template <class T>
 concept has_field_names = requires(const T* x) {
   troupe_field_names(x);
 };
 
-/// Has TROUPE_MESSAGE_EXTERN been used for T, and not just for a base of it?
+/// Whether TROUPE_MESSAGE_EXTERN has been used for T itself, not only for a base of it.
 template <class T>
 concept has_extern_code = requires(const T* x) {
   { troupe_extern(x) } -> std::same_as<const T*>;
 };
 
-/// Has TROUPE_LOCAL_MESSAGE been used for T, and not just for a base of it?
+/// Whether TROUPE_LOCAL_MESSAGE has been used for T itself, not only for a base of it.
 template <class T>
 concept local_message = requires(const T* x) {
   { troupe_stays_here(x) } -> std::same_as<const T*>;

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace detail {
 
-/// What an `rref` refers with; its inside belongs to the actors.
+/// What an `rref` refers by; implemented by actors/rref.
 class rref_core;
 
 }  // namespace detail
@@ -18,14 +18,14 @@ class rref_core;
 class encoder;
 class decoder;
 
-/// Translates actor handles and remote references at the border of a node: what is written names a
-/// node and an actor or value of it, what is read becomes the actor itself or a proxy of it, or a
-/// reference of this node.
+/// Translates actor handles and remote references where they enter or leave a node: a written
+/// handle names a node and an actor or value of it; a handle that is read becomes the actor itself
+/// or a proxy of it, or a reference of this node.
 class handle_translator {
 public:
   virtual ~handle_translator() = default;
 
-  /// Who sends and who receives what is read, for errors.
+  /// Sender and receiver of what is read, for errors.
   struct node_names {
     std::string sender = "its sender";
     std::string receiver = "its receiver";
@@ -38,10 +38,10 @@ public:
   /// Throws decode_error.
   virtual caf::strong_actor_ptr read(decoder& in) = 0;
 
-  /// `reference` may be null. Throws encode_error, and what has become of the reference.
+  /// `reference` may be null. Throws encode_error, or the error of a reference that has failed.
   virtual void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& reference);
 
-  /// One to a value of the type of that hash and name. Throws decode_error.
+  /// Reads a reference to a value of the type of that hash and name. Throws decode_error.
   virtual std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
                                                             std::string_view type_name);
 };

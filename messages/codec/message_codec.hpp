@@ -1,17 +1,17 @@
 #pragma once
 
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe {
 
-/// A failure as CAF's actors hand it on: category "troupe", the fields in the context.
+/// A fault as an error of CAF: category "troupe", the fields in the context.
 caf::error to_caf(const fault& f);
 
-/// The failure that a CAF error stands for. Errors of other categories (caf::sec, exit reasons, the
-/// user's own) become a remote_error whose text is theirs.
+/// The fault that an error of CAF stands for. Errors of other categories (caf::sec, exit reasons,
+/// the user's own) become a remote_error with the text of the error.
 fault to_fault(const caf::error& e);
 
-/// Is `e` one of ours?
+/// Whether `e` is one of ours.
 bool is_troupe(const caf::error& e) noexcept;
 
 /// Writes what `put(caf::make_message(xs...))` would, without making the message.

@@ -159,7 +159,7 @@ constexpr form form_of() {
   }
 }
 
-/// What to tell about an `inspect` of `type` that failed.
+/// The text of the error for an `inspect` of `type` that failed.
 inline std::string inspect_failure(const caf::error& failure, std::string_view type) {
   return "inspect of " + std::string(type) + " failed: " + to_string(failure);
 }

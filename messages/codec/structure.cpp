@@ -12,7 +12,7 @@ namespace {
 // Between a type's name and what it is.
 constexpr char behind_name = '\t';
 
-// A sentence for a person shall have an end.
+// At most so many types are named in a sentence.
 constexpr std::size_t most_types = 3;
 
 std::vector<std::string_view> split(std::string_view text, char at) {

@@ -6,14 +6,15 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "troupe/messages/codec/encoder.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/codec/encoder.hpp"
+#include "troupe/messages/codec/type_identity.hpp"
 
-// What types are made of, so that nodes can tell whether they mean the same by a name.
+// The structure of types: nodes compare it to tell whether they mean the same by a name.
 namespace troupe {
 
-/// The structs and enums that a type is made of, in words: for each its name and its fields, or
-/// what it is a number of. Equal where two programs write and read the type alike.
+/// The structs and enums that a type is made of, as text: for each its name and its fields, or its
+/// underlying type. Equal where two programs write and read the type alike.
 class type_structure {
 public:
   /// What separates one type from the next in `text`.
@@ -33,10 +34,10 @@ public:
   /// An enum's underlying type.
   void number(std::string_view type);
 
-  /// A type of whose inside no more than its size is known.
+  /// A type of which only the size is known.
   void opaque(std::size_t size);
 
-  /// A type that is written by the schema of that id, and says what has become of it itself.
+  /// A type that is written by the schema of that id; the schema's own rules cover changes.
   void schema(std::uint64_t id);
 
   const std::string& text() const noexcept { return text_; }
@@ -46,37 +47,21 @@ private:
   std::string text_;
 };
 
-/// Where `there` and `here`, texts of structures, differ: a sentence for a person that names the
-/// types and says what they are on both nodes. Empty when they are alike.
+/// A sentence that says where `there` and `here`, texts of structures, differ: it names the types
+/// and their fields on both nodes. Empty when they are alike.
 std::string difference(std::string_view there, std::string_view on_there, std::string_view here,
                        std::string_view on_here);
 
-/// What has been received for a type or function of that name is meant for another one: `structure`
-/// is that of the receiver's.
+/// The fault for a message that was received for a type or function of that name, but means another
+/// one. `structure` is the receiver's.
 fault mismatch_of(std::string_view name, const std::string& sender, const std::string& receiver,
                   std::string_view structure);
 
 /// The type or function that a mismatch is about.
 std::string_view name_in_mismatch(const fault& why);
 
-/// At the sender, whose structure is this one: says where the two differ.
+/// At the sender, whose structure this is: adds where the two differ.
 void complete_mismatch(fault& why, const std::string& sender, std::string_view structure);
-
-/// What stands for something on the wire: 40 bits of the hash of its name, and 24 of the hash of
-/// its structure.
-constexpr std::uint64_t identity_of(std::uint64_t name_hash, std::uint64_t structure_hash) {
-  constexpr std::uint64_t of_name = ~std::uint64_t{0} << 24;
-  return (name_hash & of_name) | (structure_hash & ~of_name);
-}
-
-/// All of the text counts in the bits that an identity keeps.
-constexpr std::uint64_t structure_hash(std::string_view text) {
-  const auto hash = hash_name(text);
-  return hash ^ hash >> 24 ^ hash >> 48;
-}
-
-/// The part of an identity that comes from the name.
-constexpr std::uint64_t name_part(std::uint64_t identity) { return identity >> 24; }
 
 namespace detail {
 
@@ -116,7 +101,7 @@ void describe_fields(type_structure& out) {
 template <class T>
 struct elements_of;
 
-/// Has some part of a T a structure that its name does not tell?
+/// Whether some part of a T has a structure that its name does not imply.
 template <class T>
 constexpr bool has_structure() {
   constexpr auto as = form_of<encoder, T>();
@@ -139,13 +124,13 @@ struct elements_of<Template<Ts...>> {
   static constexpr bool have_structure = (has_structure<std::remove_const_t<Ts>>() || ...);
 };
 
-/// Has TROUPE_SCHEMA been used for T?
+/// Whether TROUPE_SCHEMA has been used for T.
 template <class T>
 concept has_schema = requires(const T* x) {
   troupe_schema_id(x);
 };
 
-/// What a T is made of. A type that has been described before is left out.
+/// Adds the structure of a T. A type that has been described before is left out.
 template <class T>
 void add_structure(type_structure& out) {
   constexpr auto as = form_of<encoder, T>();
@@ -196,7 +181,7 @@ struct structure {
     return out.text();
   }
 
-  /// The identity of what has that name. Each place that asks shall keep it.
+  /// The identity of the type or function of that name. Callers keep the result.
   static std::uint64_t identity(std::uint64_t name_hash) {
     return identity_of(name_hash, any ? structure_hash(text()) : 0);
   }
@@ -204,7 +189,7 @@ struct structure {
 
 }  // namespace detail
 
-/// What stands for T on the wire.
+/// Identifies T on the wire: its name and its structure.
 template <class T>
 std::uint64_t type_identity() {
   if constexpr (has_extern_code<T>) {

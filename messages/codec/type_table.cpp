@@ -1,12 +1,12 @@
 #include "troupe/messages/codec/type_table.hpp"
 
-#include <caf/atom.hpp>
-#include <caf/duration.hpp>
-#include <caf/node_id.hpp>
-#include <caf/system_messages.hpp>
-#include <caf/unit.hpp>
+#include <array>
+#include <atomic>
+#include <caf/type_nr.hpp>
 
+#include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/link_table.hpp"
+#include "troupe/messages/codec/type_identity.hpp"
 
 namespace troupe {
 
@@ -31,20 +31,6 @@ std::uint64_t address_key(const std::type_info* type) {
   auto bits = reinterpret_cast<std::uintptr_t>(type);
   return (bits >> 4) * 0x9e3779b97f4a7c15ull >> 16 << 1;
 }
-
-// What may travel without anybody naming it.
-template <class... Ts>
-bool add_all() {
-  return (detail::type_registration<Ts>::done && ...);
-}
-
-[[maybe_unused]] const bool built_in =
-    add_all<bool, std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t,
-            std::uint32_t, std::int64_t, std::uint64_t, float, double, std::string,
-            std::vector<std::string>, caf::atom_value, caf::unit_t, caf::actor,
-            caf::strong_actor_ptr, caf::actor_addr, caf::error, caf::down_msg, caf::exit_msg,
-            caf::message, std::vector<char>, std::vector<std::int64_t>, std::vector<double>,
-            std::vector<float>>();
 
 }  // namespace
 

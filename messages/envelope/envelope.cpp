@@ -79,7 +79,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
-  root.setGoesBack(header.uses_reply_route);
+  root.setUsesReplyRoute(header.uses_reply_route);
   root.setUnrecorded(header.unrecorded);
   root.setProfiled(header.profiled);
   root.setProfiledShapes(header.profiled_shapes);
@@ -181,7 +181,7 @@ void opened_envelope::read() {
   header_ = {checked_kind(root.getVersion(), static_cast<unsigned>(root.getKind())),
              root.getUrgent(),
              root.getRecorded(),
-             root.getGoesBack(),
+             root.getUsesReplyRoute(),
              root.getUnrecorded(),
              root.getProfiled(),
              root.getProfiledShapes(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/envelope/envelope_header.hpp"
 #include "troupe/messages/envelope/frame.hpp"
 #include "troupe/messages/memory/payload.hpp"
 
@@ -15,47 +16,22 @@ namespace troupe {
 class tensor_writer;
 class tensor_reader;
 
-/// The version of the wire protocol. Nodes of different versions do not talk.
-inline constexpr std::uint16_t protocol_version = 2;
-
-enum class envelope_kind : std::uint8_t { actor_message, response, failure, call, control };
-
-/// The fixed part of an envelope; messages/schema/envelope.capnp says what each field means.
-struct envelope_header {
-  envelope_kind kind = envelope_kind::control;
-  bool urgent = false;
-  bool recorded = false;
-  bool uses_reply_route = false;  ///< its tensors go by the receiver's device map, the other way
-  bool unrecorded = false;
-  bool profiled = false;  ///< of a call: its caller's profile wants to know of it
-  bool profiled_shapes = false;
-  bool profiled_memory = false;
-  std::uint32_t limit = 0;  ///< how long its caller waits, in ms; 0: not known
-  std::uint32_t epoch = 0;
-  std::uint64_t job = 0;
-  std::uint64_t incarnation = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t target = 0;
-  std::uint64_t request = 0;
-  std::uint64_t sender = 0;
-};
-
 /// A message ready for a transport.
 struct sealed_envelope {
   frame bytes;
   std::vector<outgoing_payload> payloads;
 };
 
-/// Builds an envelope around `body`. `tensors`, when there are any, has met the body's tensors;
+/// Builds an envelope around `body`. `tensors`, if there are any, has written the body's tensors;
 /// `why` belongs to a failure. A body of more than 4 KiB becomes the last payload. Throws
 /// encode_error when the envelope, without its payloads, takes more than 64 MiB. Hot path:
 /// allocates nothing for a small body without tensors.
 sealed_envelope seal(const envelope_header& header, std::span<const std::byte> body,
                      tensor_writer* tensors = nullptr, const fault* why = nullptr);
 
-/// An envelope that has arrived. Construction checks it and throws decode_error; what the tensors
-/// and the error are made of is checked when they are asked for. Views into it live as long as it
-/// does. One thread.
+/// An envelope that has arrived. The constructor checks it and throws decode_error; the contents of
+/// the tensors and the error are checked when they are asked for. Views into it are valid as long
+/// as it exists. One thread.
 class opened_envelope {
 public:
   opened_envelope(frame bytes, std::vector<incoming_payload> payloads);
@@ -70,8 +46,9 @@ public:
   /// The body's tensors; nullptr when there are none. Throws decode_error.
   tensor_reader* tensors();
 
-  /// Takes the message back as it came, for somebody else to open. Nothing else may be called then,
-  /// and `tensors` not before: its tensors lie in the same payloads.
+  /// Returns the message as it came, for another reader to open. Nothing else may be called
+  /// afterwards, and `tensors` must not have been called before: its tensors lie in the same
+  /// payloads.
   std::pair<frame, std::vector<incoming_payload>> give_back() noexcept {
     return {std::move(bytes_), std::move(payloads_)};
   }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <string_view>
 
+#include "troupe/messages/base/read_capnp.hpp"
+
 namespace troupe {
 
 namespace {
@@ -60,7 +62,7 @@ std::size_t fault_words(const fault& f) noexcept {
 }
 
 fault read_fault(schema::Fault::Reader in) {
-  return reading("A fault", [&] {
+  return read_capnp("A fault", [&] {
     fault out;
     out.text = read_text(in.getText(), "text");
     out.node = read_text(in.getNode(), "node");

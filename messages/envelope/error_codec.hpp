@@ -1,9 +1,6 @@
 #pragma once
 
-#include <kj/exception.h>
-
-#include <string>
-#include <utility>
+#include <cstddef>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/schema/error.capnp.h"
@@ -22,16 +19,5 @@ std::size_t fault_words(const fault& f) noexcept;
 /// Reads a fault. A code of a newer version becomes errc::internal, its number in the text. Throws
 /// decode_error.
 fault read_fault(schema::Fault::Reader in);
-
-/// Runs `read`, which reads a Cap'n Proto message from elsewhere, and turns kj's exceptions into a
-/// decode_error about `what`.
-template <class F>
-decltype(auto) reading(const char* what, F&& read) {
-  try {
-    return std::forward<F>(read)();
-  } catch (const kj::Exception& e) {
-    throw decode_error(std::string(what) + " cannot be read: " + e.getDescription().cStr() + ".");
-  }
-}
 
 }  // namespace troupe

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// A contiguous, 16-aligned buffer for one envelope, recycled through a cache of the thread: on the
-/// hot path neither making nor dropping one allocates. Move-only. Drop it on any thread.
+/// A contiguous, 16-aligned buffer for one envelope, recycled through a per-thread cache: on the
+/// hot path neither making nor dropping one allocates. Move-only. May be dropped on any thread.
 class frame {
 public:
   /// Frames of up to this many bytes are recycled; larger ones are allocated each time.

@@ -22,7 +22,8 @@ struct layout {
   std::uint64_t root;
   std::uint16_t version;
   std::uint16_t kind;
-  // From bit 0: urgent, recorded, goesBack, unrecorded, profiled, profiledShapes, profiledMemory.
+  // From bit 0: urgent, recorded, usesReplyRoute, unrecorded, profiled, profiledShapes,
+  // profiledMemory.
   std::uint16_t flags;
   std::uint16_t body_tag;
   std::uint32_t epoch;

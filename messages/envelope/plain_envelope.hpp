@@ -3,14 +3,15 @@
 #include <optional>
 #include <span>
 
-#include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/messages/envelope/envelope_header.hpp"
+#include "troupe/messages/envelope/frame.hpp"
 
 namespace troupe {
 
-/// The commonest envelope: a header and a body of at most 4 KiB, no tensors, no error. As it lies
-/// in one segment its layout is always the same, so that it is written and read here without a
-/// builder and a reader of Cap'n Proto's, at a sixth of the cost. What is written is byte for byte
-/// what Cap'n Proto would write; what looks different in any way is left to Cap'n Proto.
+/// The most common envelope: a header and a body of at most 4 KiB, no tensors, no error. It lies in
+/// one segment and its layout is always the same, so it is written and read here without Cap'n
+/// Proto's builder and reader, at a sixth of the cost. The bytes are exactly those that Cap'n Proto
+/// would write; anything that looks different is left to Cap'n Proto.
 
 /// Pre: `body` has at most 4 KiB.
 frame write_plain_envelope(const envelope_header& header, std::span<const std::byte> body);
@@ -18,7 +19,7 @@ frame write_plain_envelope(const envelope_header& header, std::span<const std::b
 struct plain_envelope {
   std::uint16_t version;
   std::uint16_t kind;
-  envelope_header header;  ///< but for `kind`, which nobody has checked
+  envelope_header header;  ///< all but `kind`, which is not checked yet
   std::span<const std::byte> body;
 };
 

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// Memory that a payload lies in or shall land in.
+/// The memory that a payload lies in, or that it is received into.
 struct memory_place {
   enum class kind : std::uint8_t { host, cuda };
   kind where = kind::host;
@@ -18,8 +18,8 @@ struct memory_place {
 /// Most payloads of one message.
 inline constexpr std::size_t max_payloads = 65'535;
 
-/// Bytes to be sent beside an envelope. `keep` holds them alive until they are on their way;
-/// whoever sends leaves them unchanged until then.
+/// Bytes to be sent beside an envelope. `keep` keeps them alive until they have been sent; the
+/// sender must not change them until then.
 struct outgoing_payload {
   const std::byte* data = nullptr;
   std::size_t size = 0;
@@ -27,7 +27,7 @@ struct outgoing_payload {
   std::shared_ptr<const void> keep;
 };
 
-/// Bytes that have arrived beside an envelope, where they shall stay.
+/// Bytes that have arrived beside an envelope, in their final memory.
 struct incoming_payload {
   std::shared_ptr<std::byte> data;
   std::size_t size = 0;

@@ -56,7 +56,7 @@ std::byte* take_memory(std::size_t size) {
   const auto skip = misplaced == 0 ? 0 : huge_page - misplaced;
   if (skip > 0) ::munmap(begin, skip);
   if (skip < huge_page) ::munmap(begin + skip + size, huge_page - skip);
-  ::madvise(begin + skip, size, MADV_HUGEPAGE);  // a wish: without it the pages are small
+  ::madvise(begin + skip, size, MADV_HUGEPAGE);  // a hint: without it the pages are small
   return begin + skip;
 }
 
@@ -178,7 +178,7 @@ struct storage_pool::control_allocator {
   }
 
   void deallocate(T*, std::size_t) noexcept {
-    if (forked::from_nodes()) return;  // the pool's lock may be held for ever
+    if (forked::from_nodes()) return;  // a thread that no longer exists may hold the pool's lock
     const auto owner = std::move(home->owner);
     owner->put_back(home);
   }

@@ -20,10 +20,11 @@ public:
     std::uint64_t misses = 0;  ///< blocks that came from the system
   };
 
-  /// Keeps at most `limit` bytes of unused blocks; of those that were unused longest, the first go.
+  /// Keeps at most `limit` bytes of unused blocks; those unused longest are freed first.
   explicit storage_pool(std::size_t limit = default_limit());
 
-  /// Gives unused blocks back to the system. Blocks still in use live on, and go there too.
+  /// Returns unused blocks to the system. Blocks in use stay valid and are returned to the system
+  /// when they are dropped.
   ~storage_pool();
 
   storage_pool(const storage_pool&) = delete;

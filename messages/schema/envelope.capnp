@@ -31,7 +31,7 @@ struct Envelope {
   # Passes ordinary messages in an actor's mailbox, and ordinary calls that wait for a thread.
 
   epoch @3 :UInt32;
-  # Of the job's membership, as the sender knows it.
+  # Of the membership, as the sender knows it.
 
   job @4 :UInt64;
   incarnation @5 :UInt64;
@@ -42,7 +42,7 @@ struct Envelope {
 
   target @7 :UInt64;
   request @8 :UInt64;
-  # What the answer shall name as its target; 0: none is wanted.
+  # The target of the answer; 0: no answer is wanted.
 
   sender @9 :UInt64;
   # The actor on the sending node; 0: none.
@@ -57,17 +57,17 @@ struct Envelope {
   fault @13 :Fault;
 
   recorded @14 :Bool;
-  # Belongs to a distributed autograd context, of which the body's first two words tell: the context
-  # and the message's number in it.
+  # Belongs to a distributed autograd context. The body begins with two words: the context and the
+  # number of the message in it.
 
-  goesBack @15 :Bool;
-  # Its tensors have gone by the receiver's device map, the other way, as those of answers do.
+  usesReplyRoute @15 :Bool;
+  # Its tensors were routed by the receiver's device map in reverse, as those of answers are.
 
   unrecorded @16 :Bool;
-  # Of a message that nobody answers: the sender has seen to it that its tensors' gradients end here.
+  # Of a message without an answer: the sender has arranged that no gradients of its tensors come back.
 
   profiled @17 :Bool;
-  # Of a call: its caller's profile wants what the callee does for it,
+  # Of a call: the caller profiles it and wants the callee's events,
   profiledShapes @18 :Bool;
   # with the sizes of operators' inputs,
   profiledMemory @19 :Bool;

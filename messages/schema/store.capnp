@@ -1,7 +1,7 @@
 @0xcb20ad8467e86b44;
 # What crosses the wire, or lies in a file, between the ranks of a job before they have a
-# transport: requests to the store and the values that the rendezvous keeps in it. Nothing of this
-# is decoded before its sender has proven to know the job's secret (transport/store/tcp/store_handshake.hpp).
+# transport: requests to the store and the values that the rendezvous keeps in it. Nothing is decoded
+# before its sender has proven that it knows the job's secret (transport/store/tcp/store_handshake.hpp).
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");
@@ -38,7 +38,7 @@ struct StoreRequest {
   delta @4 :Int64;
 
   timeoutMs @5 :UInt64;
-  # get, wait, multiGet and queuePop: how long the server shall keep the request.
+  # get, wait, multiGet and queuePop: how long the server keeps the request.
 
   values @6 :List(Data);
   # multiSet: as many as there are keys.
@@ -69,7 +69,7 @@ struct StoreReply {
 }
 
 struct JobDescription {
-  # What the ranks of a job must agree on; whoever comes first writes it.
+  # What the ranks of a job must agree on; the first to come writes it.
 
   job @0 :Text;
   worldSize @1 :UInt32;
@@ -77,10 +77,10 @@ struct JobDescription {
   # Made anew for each rendezvous.
 
   writer @3 :Text;
-  # Who wrote it, for error messages.
+  # The rank that wrote it, for error messages.
 
   dynamic @4 :Bool;
-  # It admits newcomers while it runs.
+  # Other nodes may join while it runs.
 }
 
 struct Announcement {
@@ -103,51 +103,51 @@ struct Announcement {
 }
 
 struct Verdict {
-  # How a phase of the rendezvous ended, the same for all ranks.
+  # How an exchange round of the rendezvous ended, the same for all ranks.
 
   failure @0 :Text;
   # Empty if it went well.
 
   values @1 :List(Data);
-  # What each rank had to say, by rank.
+  # The value of each rank, by rank.
 }
 
-struct DoorEntry {
-  # What lies in a job's letter box for newcomers, entry by entry (transport/rendezvous/join_service.hpp).
+struct JoinMessage {
+  # A message to the join service of a job (transport/rendezvous/join_service.hpp).
 
   enum Kind {
-    wish @0;
+    request @0;
     address @1;
     closed @2;
   }
 
   kind @0 :Kind;
   visit @1 :UInt64;
-  # Of the newcomer: a random number.
+  # A random number that the joiner chooses.
 
   name @2 :Text;
-  # wish: empty for "worker<rank>".
+  # request: empty for "worker<rank>".
 
   hasRank @3 :Bool;
   rank @4 :UInt32;
-  # wish: that of a member who has gone.
+  # request: that of a member that has left.
 
   writer @5 :Text;
-  # Who writes, for people.
+  # The process that writes it, for people.
 
-  patienceMs @6 :UInt64;
-  # wish: for how long the newcomer waits.
+  waitLimitMs @6 :UInt64;
+  # request: for how long the joiner waits.
 
   address @7 :Data;
-  # address: its transport's.
+  # address: that of its transport.
 }
 
-struct DoorAnswer {
+struct JoinReply {
   failure @0 :Text;
   # Empty if it went well.
 
   rank @1 :UInt32;
   jobId @2 :UInt64;
   welcome @3 :Data;
-  # What a member needs to know of the others, as actors/ writes it.
+  # What a member needs to know of the others, as actors/membership writes it.
 }

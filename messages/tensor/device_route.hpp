@@ -11,8 +11,8 @@ namespace troupe {
 /// "cpu", "cuda:1".
 std::string to_string(const memory_place& place);
 
-/// On which device of the receiver a tensor arrives, by the device that it lies on: the mapping of
-/// one sender and one receiver. Immutable; any thread.
+/// Maps the device that a tensor lies on to the receiver's device on which it arrives, for one
+/// sender and one receiver. Immutable; any thread.
 ///
 /// Host memory without an entry arrives as host memory. A GPU without an entry is refused.
 class device_route {
@@ -33,11 +33,12 @@ public:
   /// Tensors stay where they are: from a node to itself.
   static device_route in_place();
 
-  /// The way back, for answers and gradients: its errors say that the map is the other side's.
+  /// The reverse route, for answers and gradients: its errors say that the map belongs to the other
+  /// side.
   device_route inverse() const;
 
-  /// Where a tensor at `here` arrives. Throws encode_error when nowhere, naming the missing map.
-  /// Hot path.
+  /// The device on which a tensor at `here` arrives. Throws encode_error, naming the missing map,
+  /// if there is none.
   memory_place landing(memory_place here) const {
     if (keeps_host_ && here.where == memory_place::kind::host) return here;
     return find(here);

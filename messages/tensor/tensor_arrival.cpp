@@ -89,7 +89,7 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
         if (!gaps && arrived != in.getSize())
           bad_storage(i, "its size is " + std::to_string(in.getSize()) +
                              " bytes, and its payload has " + std::to_string(arrived));
-        // An empty one would bring nothing but the name of a place, which nobody has checked.
+        // An empty payload would carry nothing but the name of a place, which has not been checked.
         if (arrived == 0 || !payload.data) bad_storage(i, "its payload is empty");
         if (reinterpret_cast<std::uintptr_t>(payload.data.get()) % 16 != 0)
           bad_storage(i, "its payload landed in memory that is not aligned");

@@ -28,7 +28,7 @@ public:
   planner(entry_list& entries, storage_list& storages) : entries_(entries), storages_(storages) {}
 
   // Splits the sorted ranges of one storage into stretches worth sending as one: ranges that meet,
-  // and neighbours with little between them.
+  // and ranges with little between them.
   void sweep(range_span ranges) {
     for (std::size_t first = 0; first < ranges.size();) {
       const auto begin = ranges[first].begin;

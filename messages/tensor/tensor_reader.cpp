@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/messages/envelope/error_codec.hpp"
+#include "troupe/messages/base/read_capnp.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_check_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
@@ -178,8 +178,8 @@ tensor_reader::~tensor_reader() = default;
 
 tensor_reader::tensor_reader(schema::TensorTable::Reader table,
                              std::vector<incoming_payload>&& payloads) {
-  reading("A message's table of tensors",
-          [&] { state_ = std::make_unique<state>(table, std::move(payloads)); });
+  read_capnp("A message's table of tensors",
+             [&] { state_ = std::make_unique<state>(table, std::move(payloads)); });
 }
 
 std::size_t tensor_reader::size() const noexcept { return state_->made.size(); }
@@ -192,7 +192,7 @@ std::vector<at::Tensor> tensor_reader::requiring_grad() {
 }
 
 at::Tensor tensor_reader::get(std::uint32_t index) {
-  return reading("A message's table of tensors", [&] { return state_->get(index); });
+  return read_capnp("A message's table of tensors", [&] { return state_->get(index); });
 }
 
 }  // namespace troupe

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/tensor_entry_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
@@ -229,8 +229,8 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
 }
 
-// No transport lands on a GPU yet: what lies on one is copied out of it here, and the receiver
-// moves it on.
+// No transport receives into GPU memory yet: the bytes of a tensor on a GPU are copied to the host
+// here, and the receiver copies them to its device.
 void tensor_writer::state::take_to_host(detail::planned_storage& s) const {
   const auto& t = entries[s.entry].tensor;
   try {

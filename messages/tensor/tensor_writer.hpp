@@ -31,9 +31,9 @@ struct inline_limits {
 /// large to allocate there (64 MiB and four times the packed bytes, over the message): then it
 /// arrives without gaps, in the same order of dimensions, and shares nothing.
 ///
-/// No tensor is copied but small ones and those with gaps, and none is written to or taken out of
-/// its copy-on-write state. Payloads point into the tensors' memory and keep it alive: whoever
-/// changes a tensor before its payload is on its way sends the change.
+/// Only small tensors and those with gaps are copied; none is written to or taken out of its
+/// copy-on-write state. Payloads point into the tensors' memory and keep it alive: a tensor that is
+/// changed before its payload has been sent is sent as changed.
 ///
 /// One thread. After an exception only `clear` and the destructor may be called.
 class tensor_writer {

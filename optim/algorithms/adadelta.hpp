@@ -8,15 +8,15 @@ namespace troupe {
 struct adadelta_options : stepwise_options<adadelta_options> {
   adadelta_options(double lr = 1.0) : lr_(lr) {}
 
-  /// Scales each change before it is applied; at least 0.
+  /// Factor of each change; at least 0.
   TORCH_ARG(double, lr);
-  /// How much of the running averages a step keeps; from 0 to 1.
+  /// Decay rate of the running averages; from 0 to 1.
   TORCH_ARG(double, rho) = 0.9;
-  /// Added to the averages under their roots; at least 0.
+  /// Added to the averages before their roots are taken; at least 0.
   TORCH_ARG(double, eps) = 1e-6;
-  /// Times the parameter, added to its gradient; at least 0.
+  /// L2 penalty: this times the parameter is added to the gradient; at least 0.
   TORCH_ARG(double, weight_decay) = 0;
-  /// Ascends instead.
+  /// Maximizes the loss.
   TORCH_ARG(bool, maximize) = false;
   TROUPE_EACH_FIELD(lr, rho, eps, weight_decay, maximize)
 
@@ -27,9 +27,9 @@ struct adadelta_options : stepwise_options<adadelta_options> {
 /// What `adadelta` knows of a parameter. The tensors have its shape, dtype and device.
 struct adadelta_state : stepwise_state<adadelta_state> {
   TORCH_ARG(std::int64_t, step) = 0;
-  /// Running average of the gradient's squares: PyTorch's square_avg, the box's v.
+  /// Running average of the squared gradients: v in the algorithm box of PyTorch.
   TORCH_ARG(at::Tensor, square_avg);
-  /// Of the changes' squares: PyTorch's acc_delta, the box's u.
+  /// Running average of the squared changes: u in the box.
   TORCH_ARG(at::Tensor, acc_delta);
   TROUPE_EACH_FIELD(step, square_avg, acc_delta)
 };
@@ -49,8 +49,8 @@ struct adadelta_state : stepwise_state<adadelta_state> {
 void adadelta_step(const at::Tensor& parameter, const at::Tensor& gradient, adadelta_state& state,
                    const adadelta_options& options);
 
-/// Adadelta on libtorch's interface, which has none: what torch.optim.Adadelta does without
-/// `capturable` and `differentiable`.
+/// Adadelta as an optimizer of libtorch, which lacks it: torch.optim.Adadelta without `capturable`
+/// and `differentiable`.
 class adadelta
     : public stepwise_optimizer<adadelta, adadelta_options, adadelta_state, &adadelta_step> {
 public:

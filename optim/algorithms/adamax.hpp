@@ -8,16 +8,16 @@ namespace troupe {
 struct adamax_options : stepwise_options<adamax_options> {
   adamax_options(double lr = 2e-3) : lr_(lr) {}
 
-  /// At least 0.
+  /// Learning rate; at least 0.
   TORCH_ARG(double, lr);
-  /// How much a step keeps of the gradient's average, and of the greatest gradient; each at least 0
-  /// and less than 1.
+  /// Decay rates of the gradient's average and of its infinity norm; each at least 0 and less
+  /// than 1.
   TORCH_ARG(number_pair, betas) = {0.9, 0.999};
   /// Added to the gradient's absolute value; at least 0.
   TORCH_ARG(double, eps) = 1e-8;
-  /// Times the parameter, added to its gradient; at least 0.
+  /// L2 penalty: this times the parameter is added to the gradient; at least 0.
   TORCH_ARG(double, weight_decay) = 0;
-  /// Ascends instead.
+  /// Maximizes the loss.
   TORCH_ARG(bool, maximize) = false;
   TROUPE_EACH_FIELD(lr, betas, eps, weight_decay, maximize)
 
@@ -28,9 +28,9 @@ struct adamax_options : stepwise_options<adamax_options> {
 /// What `adamax` knows of a parameter. The tensors have its shape, dtype and device.
 struct adamax_state : stepwise_state<adamax_state> {
   TORCH_ARG(std::int64_t, step) = 0;
-  /// Running average of the gradient: the box's m.
+  /// Running average of the gradient: m in the algorithm box of PyTorch.
   TORCH_ARG(at::Tensor, exp_avg);
-  /// The greatest gradient, which fades: the box's u.
+  /// Exponentially weighted infinity norm of the gradients: u in the box.
   TORCH_ARG(at::Tensor, exp_inf);
   TROUPE_EACH_FIELD(step, exp_avg, exp_inf)
 };
@@ -49,8 +49,8 @@ struct adamax_state : stepwise_state<adamax_state> {
 void adamax_step(const at::Tensor& parameter, const at::Tensor& gradient, adamax_state& state,
                  const adamax_options& options);
 
-/// Adamax on libtorch's interface, which has none: what torch.optim.Adamax does without
-/// `capturable` and `differentiable`.
+/// Adamax as an optimizer of libtorch, which lacks it: torch.optim.Adamax without `capturable` and
+/// `differentiable`.
 class adamax : public stepwise_optimizer<adamax, adamax_options, adamax_state, &adamax_step> {
 public:
   using stepwise_optimizer::stepwise_optimizer;

@@ -8,12 +8,10 @@
 #include <torch/optim/sgd.h>
 
 #include "troupe/messages/base/type_name.hpp"
-#include "troupe/optim/algorithms/options.hpp"
+#include "troupe/optim/algorithms/optimizer_traits.hpp"
 
 namespace troupe {
 
-// A step with `needs_closure` evaluates the loss as often as it likes, and looks at all parameters
-// together.
 #define TROUPE_OPTIMIZER(Name, Closure)              \
   template <>                                        \
   struct optimizer_traits<torch::optim::Name> {      \
@@ -32,7 +30,7 @@ TROUPE_OPTIMIZER(LBFGS, true)
 
 namespace detail {
 
-/// What has to be known of an optimizer's class to make and restore one.
+/// An optimizer class without its type: makes optimizers of the class, and restores them.
 struct optimizer_kind {
   using groups = std::vector<torch::optim::OptimizerParamGroup>;
 
@@ -40,7 +38,7 @@ struct optimizer_kind {
   bool needs_closure;
   std::unique_ptr<torch::optim::Optimizer> (*make)(const groups&,
                                                    const torch::optim::OptimizerOptions&);
-  /// To be read into.
+  /// Any options, and a state before the first step, to be read into.
   std::unique_ptr<torch::optim::OptimizerOptions> (*some_options)();
   std::unique_ptr<torch::optim::OptimizerParamState> (*empty_state)();
 };

@@ -8,20 +8,20 @@ namespace troupe {
 struct nadam_options : stepwise_options<nadam_options> {
   nadam_options(double lr = 2e-3) : lr_(lr) {}
 
-  /// At least 0.
+  /// Learning rate; at least 0.
   TORCH_ARG(double, lr);
-  /// How much a step keeps of the averages of the gradient and of its square; each at least 0 and
-  /// less than 1.
+  /// Decay rates of the averages of the gradient and of its square; each at least 0 and less
+  /// than 1.
   TORCH_ARG(number_pair, betas) = {0.9, 0.999};
-  /// Added to the root that is divided by; at least 0.
+  /// Added to the root in the denominator; at least 0.
   TORCH_ARG(double, eps) = 1e-8;
-  /// Times the parameter, added to its gradient; at least 0.
+  /// L2 penalty: this times the parameter is added to the gradient; at least 0.
   TORCH_ARG(double, weight_decay) = 0;
   /// How fast the momentum grows from half of beta1 to all of it; at least 0.
   TORCH_ARG(double, momentum_decay) = 4e-3;
-  /// Decays the parameter itself, and leaves the averages alone, as AdamW does.
+  /// Decays the parameter itself instead of its gradient, as AdamW does.
   TORCH_ARG(bool, decoupled_weight_decay) = false;
-  /// Ascends instead.
+  /// Maximizes the loss.
   TORCH_ARG(bool, maximize) = false;
   TROUPE_EACH_FIELD(lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize)
 
@@ -32,12 +32,12 @@ struct nadam_options : stepwise_options<nadam_options> {
 /// What `nadam` knows of a parameter. The tensors have its shape, dtype and device.
 struct nadam_state : stepwise_state<nadam_state> {
   TORCH_ARG(std::int64_t, step) = 0;
-  /// The product of all mu up to this step. A double, where PyTorch has its default dtype: with
-  /// that as it is, float32, steps differ from PyTorch's by some 1e-7 of their length.
+  /// The product of all mu up to this step. A double, where PyTorch uses its default dtype: with
+  /// float32 there, steps differ from PyTorch's by about 1e-7 of their length.
   TORCH_ARG(double, mu_product) = 1;
-  /// Running average of the gradient: the box's m.
+  /// Running average of the gradient: m in the algorithm box of PyTorch.
   TORCH_ARG(at::Tensor, exp_avg);
-  /// Of its square: the box's v.
+  /// Running average of the squared gradient: v in the box.
   TORCH_ARG(at::Tensor, exp_avg_sq);
   TROUPE_EACH_FIELD(step, mu_product, exp_avg, exp_avg_sq)
 };
@@ -58,8 +58,8 @@ struct nadam_state : stepwise_state<nadam_state> {
 void nadam_step(const at::Tensor& parameter, const at::Tensor& gradient, nadam_state& state,
                 const nadam_options& options);
 
-/// NAdam on libtorch's interface, which has none: what torch.optim.NAdam does without `capturable`
-/// and `differentiable`.
+/// NAdam as an optimizer of libtorch, which lacks it: torch.optim.NAdam without `capturable` and
+/// `differentiable`.
 class nadam : public stepwise_optimizer<nadam, nadam_options, nadam_state, &nadam_step> {
 public:
   using stepwise_optimizer::stepwise_optimizer;

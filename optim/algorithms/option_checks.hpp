@@ -6,8 +6,8 @@
 
 #include "troupe/messages/base/error.hpp"
 
-// What options of optimizers may be. All throw invalid_argument, which names the optimizer, the
-// option and its value; a NaN is never right.
+// Checks of optimizers' options. All throw invalid_argument, which names the optimizer, the option
+// and its value; they refuse NaN.
 namespace troupe::detail {
 
 [[noreturn]] inline void refuse_option(std::string_view optimizer, std::string_view option,
@@ -20,7 +20,7 @@ inline void expect_at_least_0(std::string_view optimizer, std::string_view optio
   if (!(value >= 0)) refuse_option(optimizer, option, value, "at least 0");
 }
 
-/// For factors of averages such as Adam's betas.
+/// For the decay rates of averages, such as Adam's betas.
 inline void expect_below_1(std::string_view optimizer, std::string_view option, double value) {
   if (!(value >= 0 && value < 1))
     refuse_option(optimizer, option, value, "at least 0 and less than 1");

@@ -8,15 +8,15 @@ namespace troupe {
 struct rprop_options : stepwise_options<rprop_options> {
   rprop_options(double lr = 1e-2) : lr_(lr) {}
 
-  /// The step size of each element at first, at least 0. It has no effect on parameters that have
-  /// been stepped, so neither have schedulers.
+  /// The first step size of each element, at least 0. It does not affect parameters that have been
+  /// stepped, and so neither do schedulers.
   TORCH_ARG(double, lr);
-  /// What a step size is multiplied by when the gradient has turned round, and when it has not:
-  /// between 0 and 1, and above 1.
+  /// Factors of a step size if the gradient has changed its sign, and if it has not: between 0 and
+  /// 1, and above 1.
   TORCH_ARG(number_pair, etas) = {0.5, 1.2};
-  /// The smallest and the greatest step size that is gone on with.
+  /// The smallest and the largest step size.
   TORCH_ARG(number_pair, step_sizes) = {1e-6, 50.0};
-  /// Ascends instead.
+  /// Maximizes the loss.
   TORCH_ARG(bool, maximize) = false;
   TROUPE_EACH_FIELD(lr, etas, step_sizes, maximize)
 
@@ -27,9 +27,10 @@ struct rprop_options : stepwise_options<rprop_options> {
 /// What `rprop` knows of a parameter. The tensors have its shape, dtype and device.
 struct rprop_state : stepwise_state<rprop_state> {
   TORCH_ARG(std::int64_t, step) = 0;
-  /// The gradient of the step before, 0 where it had turned round.
+  /// The gradient of the step before, 0 where it had changed its sign.
   TORCH_ARG(at::Tensor, prev);
-  /// Of each element: the box's eta. Of a complex number the imaginary part has one of its own.
+  /// Of each element: eta in the algorithm box of PyTorch. The real and the imaginary part of a
+  /// complex number have one each.
   TORCH_ARG(at::Tensor, step_size);
   TROUPE_EACH_FIELD(step, prev, step_size)
 };
@@ -41,7 +42,7 @@ struct rprop_state : stepwise_state<rprop_state> {
 /// backtracking of the weights. For each element, with g its gradient, q the one before and s its
 /// step size:
 ///
-///     if q g > 0:  s = min(s eta+, greatest)
+///     if q g > 0:  s = min(s eta+, largest)
 ///     if q g < 0:  s = max(s eta-, smallest), g = 0
 ///     p = p - s sign(g)
 ///
@@ -49,8 +50,8 @@ struct rprop_state : stepwise_state<rprop_state> {
 void rprop_step(const at::Tensor& parameter, const at::Tensor& gradient, rprop_state& state,
                 const rprop_options& options);
 
-/// Rprop on libtorch's interface, which has none: what torch.optim.Rprop does without `capturable`
-/// and `differentiable`.
+/// Rprop as an optimizer of libtorch, which lacks it: torch.optim.Rprop without `capturable` and
+/// `differentiable`.
 class rprop : public stepwise_optimizer<rprop, rprop_options, rprop_state, &rprop_step> {
 public:
   using stepwise_optimizer::stepwise_optimizer;

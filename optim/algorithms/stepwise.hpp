@@ -9,17 +9,17 @@
 #include <unordered_set>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/codec/fields.hpp"
 #include "troupe/messages/base/type_name.hpp"
-#include "troupe/optim/algorithms/options.hpp"
+#include "troupe/messages/codec/fields.hpp"
+#include "troupe/optim/algorithms/optimizer_traits.hpp"
 
-/// The fields of options or of a state, which stands after their TORCH_ARGs:
-/// `TROUPE_EACH_FIELD(lr, betas)` in the class makes its
+/// Lists the fields of options or of a state, after their TORCH_ARGs: `TROUPE_EACH_FIELD(lr,
+/// betas)` in the class defines
 ///
 ///     template <class Self, class F> static void each_field(Self& self, const F& f)
 ///
-/// which calls `f` with each name, as archives have it, and a reference to the value, of a type
-/// that c10::IValue takes. Up to 32 fields. What follows is public.
+/// which calls `f` with the name of each field, as archives have it, and a reference to its value,
+/// of a type that c10::IValue takes. Up to 32 fields. What follows in the class is public.
 #define TROUPE_EACH_FIELD(...)                         \
 public:                                                \
   template <class Self, class F>                       \
@@ -31,14 +31,14 @@ public:                                                \
   __VA_OPT__(TROUPE_EACH_FIELD_AGAIN TROUPE_PARENS(__VA_ARGS__))
 #define TROUPE_EACH_FIELD_AGAIN() TROUPE_EACH_FIELD_NEXT
 
-// For optimizers that step each parameter by itself: a function is the step of one parameter, and
-// what is here makes an optimizer of libtorch's interface out of it. Functional optimizers call the
-// function themselves.
+// Optimizers that step each parameter independently: a function steps one parameter, and what is
+// here makes an optimizer with libtorch's interface from it. A functional optimizer calls the
+// function itself.
 namespace troupe {
 
 namespace detail {
 
-// Undefined tensors are left out, as in libtorch's own archives.
+// Omits undefined tensors, as libtorch does in its own archives.
 template <class T>
 void write_fields(const T& from, torch::serialize::OutputArchive& archive) {
   T::each_field(from, [&](const char* name, const auto& value) {
@@ -74,11 +74,11 @@ inline void expect_dense(const at::Tensor& gradient, std::string_view optimizer)
 
 }  // namespace detail
 
-/// As Adam's betas.
+/// Such as Adam's betas.
 using number_pair = std::tuple<double, double>;
 
-/// Options of an optimizer, as libtorch's: `Derived` has a TROUPE_EACH_FIELD, with a field `lr`
-/// among others, and is made from a learning rate (`Derived(0.1)`).
+/// Base of an optimizer's options: `Derived` has a TROUPE_EACH_FIELD with a field `lr`, and can be
+/// made from a learning rate (`Derived(0.1)`).
 template <class Derived>
 class stepwise_options : public torch::optim::OptimizerCloneableOptions<Derived> {
 public:
@@ -91,12 +91,13 @@ public:
   double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
   void set_lr(const double lr) override { static_cast<Derived&>(*this).lr() = lr; }
 
-  /// Throws invalid_argument, which names the option and its value, for one that cannot be. To be
-  /// hidden by `Derived` if some cannot.
+  /// Throws invalid_argument, which names the option and its value, for an invalid one. `Derived`
+  /// hides it with a `check` of its own if its options can be invalid.
   void check() const {}
 };
 
-/// What an optimizer knows of one parameter, with a TROUPE_EACH_FIELD. Copies share the tensors.
+/// Base of an optimizer's state of one parameter: `Derived` has a TROUPE_EACH_FIELD. Copies share
+/// the tensors.
 template <class Derived>
 class stepwise_state : public torch::optim::OptimizerCloneableParamState<Derived> {
 public:
@@ -108,17 +109,17 @@ public:
   }
 };
 
-/// The optimizer on libtorch's interface whose step of one parameter is
-/// `Step(parameter, gradient, state, options)`. The state is a `State()` before the first step,
-/// with counters of 0 and undefined tensors; Step makes these when it finds them undefined, and
-/// later writes to them in place. Gradients are dense.
+/// An optimizer with libtorch's interface whose step of one parameter is
+/// `Step(parameter, gradient, state, options)`. Before the first step the state is a `State()`,
+/// with counters of 0 and undefined tensors; Step makes the tensors that it finds undefined, and
+/// later writes them in place. Gradients are dense.
 ///
 /// One thread at a time, like libtorch's own.
 template <class Derived, class Options, class State, auto Step>
 class stepwise_optimizer : public torch::optim::Optimizer {
 public:
-  /// Groups without options get the defaults. Throws invalid_argument for options of any group that
-  /// cannot be, and for a parameter that is there twice; c10::Error for one that is no leaf.
+  /// Groups without options get the defaults. Throws invalid_argument for invalid options of any
+  /// group, and for a parameter that is listed twice; c10::Error for one that is no leaf.
   explicit stepwise_optimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                               const Options& defaults = {})
       : Optimizer(groups, std::make_unique<Options>(defaults)) {
@@ -129,16 +130,16 @@ public:
       for (const auto& one : group.params())
         if (!seen.insert(one.unsafeGetTensorImpl()).second)
           throw invalid_argument(
-              fmt::format("a parameter of {} is there twice", type_name<Derived>()));
+              fmt::format("a parameter of {} is listed twice", type_name<Derived>()));
     }
   }
 
   explicit stepwise_optimizer(std::vector<at::Tensor> parameters, const Options& defaults = {})
       : stepwise_optimizer(one_group(std::move(parameters)), defaults) {}
 
-  /// Steps the parameters that have a `.grad`; returns the closure's loss, if there is one.
-  /// Throws invalid_argument, before anything is stepped, when a gradient is sparse, or the options
-  /// of a group that came later are of another class.
+  /// Steps the parameters that have a `.grad`; returns the closure's loss, if there is a closure.
+  /// Throws invalid_argument, before anything is stepped, if a gradient is sparse, or if the
+  /// options of a group that was added later are of another class.
   at::Tensor step(LossClosure closure = nullptr) override {
     const at::NoGradGuard off;
     at::Tensor loss;
@@ -185,7 +186,7 @@ private:
   }
 };
 
-/// `optimizer_traits` of such an optimizer.
+/// The `optimizer_traits` of such an optimizer.
 template <class Options, class State>
 struct stepwise_traits {
   using options = Options;

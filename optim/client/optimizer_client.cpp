@@ -6,13 +6,18 @@
 #include <optional>
 #include <unordered_set>
 
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rref/rref_table.hpp"
 #include "troupe/optim/client/shard_requests.hpp"
+#include "troupe/optim/shard/closure_evaluator.hpp"
+#include "troupe/optim/shard/shard.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-// Has the failure come from a node that does not know the context? Its name.
+// The node that does not know the context, if that is the failure.
 std::optional<std::string> without_context(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
@@ -23,6 +28,7 @@ std::optional<std::string> without_context(const std::exception_ptr& why) {
   }
 }
 
+// Does this node take part in the context?
 bool takes_part(const std::weak_ptr<node_core>& weak, std::uint64_t context) {
   const auto here = weak.lock();
   if (!here) return false;
@@ -34,12 +40,12 @@ bool takes_part(const std::weak_ptr<node_core>& weak, std::uint64_t context) {
   }
 }
 
-// What asking its actor would give.
-future<std::uint64_t> step_here(shard& mine, const take_step& how, node_core& here) {
+// A step of this node's shard, with the outcome that a request to its actor would have.
+future<std::uint64_t> step_here(shard& local, const take_step& how, node_core& here) {
   const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
   auto done = std::make_shared<future_state<std::uint64_t>>(here.driver());
   try {
-    done->set_value(mine.step(how));
+    done->set_value(local.step(how));
   } catch (...) {
     done->set_exception(to_exception(
         describe(std::current_exception(), here.self().name, std::string(type_name<take_step>()))));
@@ -49,16 +55,16 @@ future<std::uint64_t> step_here(shard& mine, const take_step& how, node_core& he
 
 }  // namespace
 
-optimizer_front::optimizer_front(const optimizer_kind& kind,
-                                 const std::vector<std::vector<rref<at::Tensor>>>& groups,
-                                 const std::vector<archive_values>& options,
-                                 const archive_values& defaults, const optimizer_settings& how,
-                                 const maker& make)
+optimizer_client::optimizer_client(const optimizer_kind& kind,
+                                   const std::vector<std::vector<rref<at::Tensor>>>& groups,
+                                   const std::vector<archive_values>& options,
+                                   const archive_values& defaults, const optimizer_settings& how,
+                                   const shard_maker& make)
     : kind_(&kind), groups_(options), needs_all_gradients_(how.needs_all_gradients) {
   std::vector<shard_plan> plans;
   std::vector<destination> owners;
   std::unordered_set<rref_id> seen;
-  std::shared_ptr<node_core> core;
+  std::optional<node> here;
   for (std::uint32_t group = 0; group < groups.size(); ++group)
     for (const auto& parameter : groups[group]) {
       const std::uint64_t index = group_of_.size();
@@ -67,7 +73,7 @@ optimizer_front::optimizer_front(const optimizer_kind& kind,
       if (!seen.insert(parameter.id()).second)
         throw invalid_argument(
             fmt::format("parameter {} on {} is in the list twice", index, parameter.owner_name()));
-      if (!core) core = parameter.core()->actors().rrefs().node();
+      if (!here) here = node_of(parameter.core()->table().agent());
       const auto& owner = parameter.owner();
       std::size_t i = 0;
       while (i < shards_.size() && shards_[i].node != owner.name) ++i;
@@ -87,39 +93,39 @@ optimizer_front::optimizer_front(const optimizer_kind& kind,
                     "these are on {}",
                     kind.name, fmt::join(this->owners(), ", ")));
   const autograd::within none(0);
-  const node here(core);
   std::vector<future<shard_actor>> made;
-  for (std::size_t i = 0; i < shards_.size(); ++i) made.push_back(make(here, owners[i], plans[i]));
+  for (std::size_t i = 0; i < shards_.size(); ++i) made.push_back(make(*here, owners[i], plans[i]));
   wait_for_all(made);
   for (std::size_t i = 0; i < shards_.size(); ++i) shards_[i].actor = made[i].get();
-  (void)local();  // what the shards know
+  (void)proxy();  // now, when the shards have these options
 }
 
-std::vector<std::string> optimizer_front::owners() const {
+std::vector<std::string> optimizer_client::owners() const {
   std::vector<std::string> out;
   for (const auto& one : shards_) out.push_back(one.node);
   return out;
 }
 
-std::shared_ptr<node_core> optimizer_front::here() const {
+std::shared_ptr<node_core> optimizer_client::here() const {
   if (shards_.empty()) throw invalid_argument("this optimizer has no parameters");
   const auto first = caf::actor_cast<caf::strong_actor_ptr>(shards_.front().actor);
-  return actors_of(first)->rrefs().node();
+  return node_of(table_of(*actors_of(first)).agent()).core().shared_from_this();
 }
 
 // A step that all shards have been asked for.
-struct optimizer_front::asked_step {
-  std::vector<future<std::uint64_t>> all;
+struct optimizer_client::requested_step {
+  std::vector<future<std::uint64_t>> replies;
+  learning_rate_sync::delivery rates;
   std::uint64_t context = 0;
   std::size_t parameters = 0;
   bool needs_all_gradients = false;
   std::weak_ptr<node_core> node;
 
-  // Of what has gone wrong, once all have answered.
-  std::exception_ptr failure() const {
+  // Once all have replied: the step's error, or null.
+  std::exception_ptr finish() {
     std::exception_ptr first, unknown;
     std::uint64_t stepped = 0;
-    for (const auto& one : all) {
+    for (const auto& one : replies) {
       const auto& why = one.state().failure();
       if (!why) {
         stepped += one.get();
@@ -129,6 +135,7 @@ struct optimizer_front::asked_step {
       if (!place) place = why;
     }
     if (first) return first;
+    rates.arrived();  // a shard takes the rates before it looks for the context
     // A node that has no part in a context which goes on has no gradients in it.
     if (unknown && !takes_part(node, context)) return unknown;
     if (unknown && needs_all_gradients)
@@ -143,47 +150,50 @@ struct optimizer_front::asked_step {
   }
 };
 
-optimizer_front::asked_step optimizer_front::ask_step(std::uint64_t context,
-                                                      const std::shared_ptr<shard>& mine) const {
+optimizer_client::requested_step optimizer_client::request_step(
+    std::uint64_t context, const std::shared_ptr<shard>& local) const {
   if (kind_->needs_closure)
     throw invalid_argument(fmt::format(
         "{} evaluates the loss itself: step takes a closure, not a context", kind_->name));
   const auto core = here();
+  requested_step out{{},  rates_->next_delivery(), context, group_of_.size(), needs_all_gradients_,
+                     core};
   take_step how;
   how.context = context;
-  how.rates = rates_->news();
-  auto all = ask_all(shards_, core->self().name, how, [&](const shard_handle& one) {
-    return mine ? step_here(*mine, how, *core) : ask_one(one.actor, how);
+  how.rates = out.rates.rates();
+  out.replies = request_all(shards_, core->self().name, how, [&](const shard_handle& one) {
+    return local ? step_here(*local, how, *core) : request_one(one.actor, how);
   });
-  return {std::move(all), context, group_of_.size(), needs_all_gradients_, core};
+  return out;
 }
 
-// Asked for once. An actor has to be woken by another thread, which takes as long as all of a step
-// of small parameters.
-std::shared_ptr<shard> optimizer_front::shard_here() const {
-  if (c10::InferenceMode::is_enabled()) return nullptr;  // what a step makes would be of it
-  forked::check();                                       // where that once may never be over
-  std::call_once(mine_->asked, [&] {
+// The actor is asked once only: another thread has to run it, and to wake one takes as long as a
+// whole step of small parameters.
+std::shared_ptr<shard> optimizer_client::local_shard() const {
+  // A step here would make inference tensors.
+  if (c10::InferenceMode::is_enabled()) return nullptr;
+  forked::check();  // in a child, a request that another thread has begun would never end
+  std::call_once(local_->requested, [&] {
     const autograd::within none(0);
     const auto me = here()->self().name;
     for (const auto& one : shards_)
-      if (one.node == me) mine_->found = request(one.actor, get_shard()).get().here;
+      if (one.node == me) local_->found = request(one.actor, get_shard()).get().here;
   });
-  return mine_->found.lock();
+  return local_->found.lock();
 }
 
 // Hot path.
-void optimizer_front::step(std::uint64_t context) const {
-  const auto asked = ask_step(context, shard_here());
-  for (const auto& one : asked.all) one.wait();
-  if (const auto why = asked.failure()) std::rethrow_exception(why);
+void optimizer_client::step(std::uint64_t context) const {
+  auto requested = request_step(context, local_shard());
+  for (const auto& one : requested.replies) one.wait();
+  if (const auto why = requested.finish()) std::rethrow_exception(why);
 }
 
-future<void> optimizer_front::step_async(std::uint64_t context) const {
-  auto asked = ask_step(context, nullptr);
+future<void> optimizer_client::step_async(std::uint64_t context) const {
+  const auto requested = std::make_shared<requested_step>(request_step(context, nullptr));
   auto out = std::make_shared<future_state<void>>(here()->driver());
-  when_all_ready(cores_of(asked.all), [asked, out] {
-    if (const auto why = asked.failure())
+  when_all_ready(cores_of(requested->replies), [requested, out] {
+    if (const auto why = requested->finish())
       out->set_exception(why);
     else
       out->set_value();
@@ -191,68 +201,76 @@ future<void> optimizer_front::step_async(std::uint64_t context) const {
   return future<void>(out);
 }
 
-at::Tensor optimizer_front::step_with(const closure& evaluate) const {
+at::Tensor optimizer_client::step_with(const closure& evaluate) const {
+  if (kind_->needs_closure) return step_evaluating(evaluate);
+  const node here(this->here());
+  const autograd::context once(here);
+  auto loss = evaluate(once).detach();
+  step(once);
+  return loss;
+}
+
+at::Tensor optimizer_client::step_evaluating(const closure& evaluate) const {
   const auto core = here();
   const node here(core);
-  if (!kind_->needs_closure) {
-    const autograd::context once(here);
-    auto loss = evaluate(once).detach();
-    step(once);
-    return loss;
-  }
-  const auto desk = here.make_rref(std::in_place_type<closure_desk>, core->driver());
-  auto& asked = desk.local_value();
+  auto rates = rates_->next_delivery();
+  const auto evaluator = here.make_rref(std::in_place_type<closure_evaluator>, core->driver());
+  auto& requests = evaluator.local_value();
   take_closure_step how;
-  how.desk = desk;
-  how.rates = rates_->news();
+  how.evaluator = evaluator;
+  how.rates = rates.rates();
   const auto done = [&] {
     const autograd::within none(0);
-    return ask_one(shards_.front().actor, how);
+    return request_one(shards_.front().actor, how);
   }();
-  done.state().when_ready(make_continuation([desk] { desk.local_value().end(); }));
+  done.state().when_ready(make_continuation([evaluator] { evaluator.local_value().close(); }));
   std::exception_ptr thrown;
   std::optional<autograd::context> open;  // until the shard has read its gradients
-  while (asked.wait()) {
+  while (requests.wait_for_request()) {
     open.reset();
     try {
       open.emplace(here);
       evaluated_loss there;
       there.context = open->id();
       there.loss = evaluate(*open).detach();
-      asked.answer(there);
+      requests.reply(there);
     } catch (...) {
       thrown = std::current_exception();
-      asked.fail(thrown);
+      requests.fail(thrown);
     }
   }
   if (thrown) std::rethrow_exception(thrown);
-  return done.get();
+  auto loss = done.get();
+  rates.arrived();
+  return loss;
 }
 
-void optimizer_front::tell_rates() const {
+void optimizer_client::send_rates() const {
+  auto delivery = rates_->next_delivery();
+  if (delivery.rates().empty()) return;
   set_rates what;
-  what.rates = rates_->news();
-  if (!what.rates.empty()) wait_for_all(ask_all(shards_, here()->self().name, what));
+  what.rates = delivery.rates();
+  wait_for_all(request_all(shards_, here()->self().name, what));
+  delivery.arrived();
 }
 
-void optimizer_front::set_lr(double rate) const {
-  for (auto& group : local().param_groups()) group.options().set_lr(rate);
-  tell_rates();
+void optimizer_client::set_lr(double rate) const {
+  for (auto& group : proxy().param_groups()) group.options().set_lr(rate);
+  send_rates();
 }
 
-void optimizer_front::set_lr(std::size_t group, double rate) const {
-  auto& all = local().param_groups();
+void optimizer_client::set_lr(std::size_t group, double rate) const {
+  group_at(group).options().set_lr(rate);
+  send_rates();
+}
+
+double optimizer_client::lr(std::size_t group) const { return group_at(group).options().get_lr(); }
+
+torch::optim::OptimizerParamGroup& optimizer_client::group_at(std::size_t group) const {
+  auto& all = proxy().param_groups();
   if (group >= all.size())
     throw invalid_argument(fmt::format("no group {}: there are {}", group, all.size()));
-  all[group].options().set_lr(rate);
-  tell_rates();
-}
-
-double optimizer_front::lr(std::size_t group) const {
-  const auto& all = local().param_groups();
-  if (group >= all.size())
-    throw invalid_argument(fmt::format("no group {}: there are {}", group, all.size()));
-  return all[group].options().get_lr();
+  return all[group];
 }
 
 }  // namespace troupe::detail

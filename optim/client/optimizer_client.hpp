@@ -3,33 +3,25 @@
 #include <mutex>
 
 #include "troupe/autograd/context.hpp"
-#include "troupe/optim/shard/shard_actor.hpp"
-#include "troupe/optim/client/scheduler_proxy.hpp"
+#include "troupe/optim/client/learning_rate_sync.hpp"
+#include "troupe/optim/shard/shard_messages.hpp"
 
 namespace troupe::detail {
 
-/// The shard on one node, as whoever steps it knows it.
-struct shard_handle {
-  shard_actor actor;
-  std::string node;
-  std::vector<std::uint64_t> parameters;  ///< indexes, in the shard's order
-};
-TROUPE_MESSAGE_EXTERN(shard_handle, actor, node, parameters)
-
 /// All of a distributed optimizer that does not depend on libtorch's class: see
-/// distributed_optimizer. Thread-safe, but for the stand-in.
-class optimizer_front {
+/// distributed_optimizer. Thread-safe, except for the optimizer that schedulers get.
+class optimizer_client {
 public:
-  /// Of nothing: to be read into.
-  explicit optimizer_front(const optimizer_kind& kind) : kind_(&kind) {}
+  /// Without parameters: to be read into.
+  explicit optimizer_client(const optimizer_kind& kind) : kind_(&kind) {}
 
-  /// Throws like distributed_optimizer. `make` is called on each owner.
-  using maker =
+  /// Throws like distributed_optimizer. `make` makes the shard of each owner.
+  using shard_maker =
       std::function<future<shard_actor>(const node&, const destination&, const shard_plan&)>;
-  optimizer_front(const optimizer_kind& kind,
-                  const std::vector<std::vector<rref<at::Tensor>>>& groups,
-                  const std::vector<archive_values>& options, const archive_values& defaults,
-                  const optimizer_settings& how, const maker& make);
+  optimizer_client(const optimizer_kind& kind,
+                   const std::vector<std::vector<rref<at::Tensor>>>& groups,
+                   const std::vector<archive_values>& options, const archive_values& defaults,
+                   const optimizer_settings& how, const shard_maker& make);
 
   void step(std::uint64_t context) const;
   void step(const autograd::context& context) const { step(context.id()); }
@@ -39,29 +31,32 @@ public:
   }
 
   /// Sets the learning rate of all groups, or of one, on all shards, and returns when they have it.
-  /// Throws like `step`, and invalid_argument for a group that there is not.
+  /// Throws like `step`, and invalid_argument for a group that does not exist. Shards that could
+  /// not be reached get the rate with the next step, `set_lr` or `save`.
   void set_lr(double rate) const;
   void set_lr(std::size_t group, double rate) const;
-  /// As this node has set it last.
+  /// The rate that this node has set last.
   double lr(std::size_t group = 0) const;
 
-  /// For schedulers of libtorch: `torch::optim::StepLR schedule(optimizer, 10, 0.5)`. The learning
-  /// rates that they set go to all shards with the next step of this optimizer or its copies on
-  /// this node. It lives as long as these do. One thread at a time, and no step meanwhile.
-  operator torch::optim::Optimizer&() const { return local(); }
+  /// For libtorch's schedulers: `torch::optim::StepLR schedule(optimizer, 10, 0.5)`. The learning
+  /// rates that they set go to all shards with the next step of this optimizer or of its copies on
+  /// this node. The reference is valid as long as one of these exists. One thread at a time, and no
+  /// step meanwhile.
+  operator torch::optim::Optimizer&() const { return proxy(); }
 
-  /// Everything that the shards know, not the parameters: options and states, by the parameter's
-  /// index in the list. Loaded onto an optimizer of the same class with the same groups, whichever
-  /// nodes its parameters are on, it steps on as the saved one would have. Each shard saves between
-  /// two steps; let no other trainer step meanwhile if all are to be of one moment. The file is
-  /// replaced at once when all of it is there.
-  /// Throws like `step`; invalid_argument for a file that is none of `save`'s, is cut or spoilt, or
-  /// is of another optimizer, other groups or parameters, naming what and where, and before
-  /// anything is changed on the shard where it does not fit (others may have loaded it).
+  /// Saves and loads all that the shards know, but not the parameters: options and states, by the
+  /// parameter's index in the list. An optimizer of the same class with the same groups that loads
+  /// them, whichever nodes its parameters are on, steps as the saved one would have. Each shard
+  /// saves between two steps; for a state of one moment on all shards, let no other trainer step
+  /// meanwhile. The file is replaced atomically, once all of the new one is written. Both throw
+  /// like `step`, and invalid_argument for a file that cannot be written; that `save` has not
+  /// written; that is truncated or damaged; or that is the state of another optimizer, other groups
+  /// or other parameters. The error names what does not fit, and where, and nothing is changed on
+  /// that shard (others may have loaded the state).
   void save(const std::string& file) const;
   void load(const std::string& file) const;
 
-  /// The nodes that have a shard, in the order in which their first parameters stand in the list.
+  /// The nodes that have a shard, in the order of their first parameters in the list.
   std::vector<std::string> owners() const;
 
 protected:
@@ -75,22 +70,24 @@ protected:
   bool needs_all_gradients_ = false;
 
 private:
-  struct asked_step;
+  struct requested_step;
 
   std::shared_ptr<node_core> here() const;
-  asked_step ask_step(std::uint64_t context, const std::shared_ptr<shard>& mine) const;
-  std::shared_ptr<shard> shard_here() const;
-  torch::optim::Optimizer& local() const { return rates_->local(*kind_, groups_); }
-  void tell_rates() const;
+  requested_step request_step(std::uint64_t context, const std::shared_ptr<shard>& local) const;
+  at::Tensor step_evaluating(const closure& evaluate) const;
+  std::shared_ptr<shard> local_shard() const;
+  torch::optim::Optimizer& proxy() const { return rates_->proxy(*kind_, groups_); }
+  torch::optim::OptimizerParamGroup& group_at(std::size_t group) const;
+  void send_rates() const;
 
-  // That of this node, without its actor.
-  struct own_shard {
-    std::once_flag asked;
+  // The shard of this node, if there is one: known after the first request for it.
+  struct shard_of_this_node {
+    std::once_flag requested;
     std::weak_ptr<shard> found;
   };
 
-  std::shared_ptr<rate_desk> rates_ = std::make_shared<rate_desk>();
-  std::shared_ptr<own_shard> mine_ = std::make_shared<own_shard>();
+  std::shared_ptr<learning_rate_sync> rates_ = std::make_shared<learning_rate_sync>();
+  std::shared_ptr<shard_of_this_node> local_ = std::make_shared<shard_of_this_node>();
 };
 
 }  // namespace troupe::detail

@@ -1,15 +1,16 @@
-// Of a distributed optimizer: what it knows, into a file and back.
+// The state of a distributed optimizer, to a file and back.
 
 #include <fmt/format.h>
 
+#include "troupe/optim/client/optimizer_client.hpp"
 #include "troupe/optim/client/shard_requests.hpp"
 #include "troupe/optim/state/state_file.hpp"
 
 namespace troupe::detail {
 
-void optimizer_front::save(const std::string& file) const {
-  tell_rates();
-  const auto answers = ask_all(shards_, here()->self().name, get_state());
+void optimizer_client::save(const std::string& file) const {
+  send_rates();
+  const auto answers = request_all(shards_, here()->self().name, get_state());
   wait_for_all(answers);
   optimizer_state out;
   out.optimizer = kind_->name;
@@ -22,7 +23,7 @@ void optimizer_front::save(const std::string& file) const {
   write_state(file, out);
 }
 
-void optimizer_front::load(const std::string& file) const {
+void optimizer_client::load(const std::string& file) const {
   if (shards_.empty()) throw invalid_argument("this optimizer has no parameters");
   const auto saved = read_state(file);
   if (saved.optimizer != kind_->name)
@@ -42,7 +43,7 @@ void optimizer_front::load(const std::string& file) const {
     put_state what;
     what.state.groups = groups;
     for (const auto i : one.parameters) what.state.parameters.push_back(parameters.at(i));
-    answers.push_back(ask_one(one.actor, what));
+    answers.push_back(request_one(one.actor, what));
   }
   wait_for_all(answers);
   rates_->replace(*kind_, groups);

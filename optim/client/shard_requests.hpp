@@ -1,40 +1,43 @@
 #pragma once
 
-#include "troupe/optim/client/optimizer_client.hpp"
+#include "troupe/autograd/context.hpp"
+#include "troupe/optim/shard/shard_messages.hpp"
 
-// How shards are asked: all at once, and all have an outcome before one of them is looked at.
+// Requests to all shards at once. All have an outcome before the first error is thrown.
 namespace troupe::detail {
 
-/// A request that cannot even be made fails like one that is not answered: the others go on.
+/// Sends a request. If it cannot be sent, the future has the error, and the other requests go on.
 template <class Handle, class Message>
-auto ask_one(const Handle& whom, const Message& what) {
-  using asked = decltype(request(whom, what));
+auto request_one(const Handle& whom, const Message& what) {
+  using pending = decltype(request(whom, what));
   try {
     return request(whom, what);
   } catch (...) {
-    auto failed = std::make_shared<future_state<typename asked::value_type>>(nullptr);
+    auto failed = std::make_shared<future_state<typename pending::value_type>>(nullptr);
     failed->set_exception(std::current_exception());
-    return asked(std::move(failed));
+    return pending(std::move(failed));
   }
 }
 
-/// In the order of `shards`. That of the node `me` last, by `mine`: what is to be done here is done
-/// while the others are at it.
-template <class Message, class Mine>
-auto ask_all(const std::vector<shard_handle>& shards, const std::string& me, const Message& what,
-             const Mine& mine) {
+/// In the order of `shards`. The shard on the node `me` comes last, by `local`: what that does on
+/// this thread, it does while the others are at work.
+template <class Message, class Local>
+auto request_all(const std::vector<shard_handle>& shards, const std::string& me,
+                 const Message& what, const Local& local) {
   const autograd::within none(0);
   std::vector<decltype(request(shards.front().actor, what))> all(shards.size());
   for (std::size_t i = 0; i < shards.size(); ++i)
-    if (shards[i].node != me) all[i] = ask_one(shards[i].actor, what);
+    if (shards[i].node != me) all[i] = request_one(shards[i].actor, what);
   for (std::size_t i = 0; i < shards.size(); ++i)
-    if (shards[i].node == me) all[i] = mine(shards[i]);
+    if (shards[i].node == me) all[i] = local(shards[i]);
   return all;
 }
 
 template <class Message>
-auto ask_all(const std::vector<shard_handle>& shards, const std::string& me, const Message& what) {
-  return ask_all(shards, me, what, [&](const auto& one) { return ask_one(one.actor, what); });
+auto request_all(const std::vector<shard_handle>& shards, const std::string& me,
+                 const Message& what) {
+  return request_all(shards, me, what,
+                     [&](const auto& one) { return request_one(one.actor, what); });
 }
 
 template <class T>
@@ -44,7 +47,7 @@ std::vector<std::shared_ptr<future_core>> cores_of(const std::vector<future<T>>&
   return out;
 }
 
-/// Throws the first error.
+/// Throws the first error, in the order of `all`.
 template <class T>
 void wait_for_all(const std::vector<future<T>>& all) {
   for (const auto& one : all) one.wait();

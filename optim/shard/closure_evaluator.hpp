@@ -15,32 +15,34 @@ struct evaluated_loss {
 };
 TROUPE_MESSAGE_EXTERN(evaluated_loss, context, loss)
 
-/// Where the caller of a step with a closure waits, on its own thread, for the shard to ask for the
-/// loss. Thread-safe.
-class closure_desk {
+/// Evaluates the closure of a step on the thread of the step's caller, which waits here for the
+/// shard's requests. Thread-safe.
+class closure_evaluator {
 public:
-  explicit closure_desk(std::shared_ptr<engine> driver) : driver_(std::move(driver)) {}
+  explicit closure_evaluator(std::shared_ptr<engine> driver) : driver_(std::move(driver)) {}
 
-  /// The shard asks. One at a time.
+  /// The shard's request for a loss. One at a time. Throws invalid_argument after `close`.
   future<evaluated_loss> evaluate();
 
-  /// Blocks until the shard asks; false: it will not any more.
-  bool wait();
-  /// The caller's answer. Once after each `wait` that was true.
-  void answer(const evaluated_loss& loss);
+  /// Blocks until there is a request; false: there will be no more.
+  bool wait_for_request();
+
+  /// The caller's reply: one of the two, once for each request.
+  void reply(const evaluated_loss& loss);
   void fail(std::exception_ptr why);
 
   /// The step has ended.
-  void end();
+  void close();
 
 private:
-  void signal();
+  std::optional<promise<evaluated_loss>> take_request();
+  void notify();
 
   const std::shared_ptr<engine> driver_;
   std::mutex mutex_;
-  std::optional<promise<evaluated_loss>> wanted_;
+  std::optional<promise<evaluated_loss>> request_;
   std::optional<promise<void>> changed_;  // while the caller waits
-  bool ended_ = false;
+  bool closed_ = false;
 };
 
 }  // namespace troupe::detail

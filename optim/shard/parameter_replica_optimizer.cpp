@@ -13,34 +13,35 @@ bool same_memory(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-// Gradients are on the aliases while it lives.
-class lane::gradients_in_place {
+// The replicas have gradients while it lives.
+class parameter_replica_optimizer::scoped_gradients {
 public:
-  explicit gradients_in_place(const std::vector<at::Tensor>& aliases) : aliases_(aliases) {}
-  gradients_in_place(const std::vector<at::Tensor>& aliases,
-                     const std::vector<at::Tensor>& gradients)
-      : gradients_in_place(aliases) {
+  explicit scoped_gradients(const std::vector<at::Tensor>& replicas) : replicas_(replicas) {}
+  scoped_gradients(const std::vector<at::Tensor>& replicas,
+                   const std::vector<at::Tensor>& gradients)
+      : scoped_gradients(replicas) {
     put(gradients);
   }
-  ~gradients_in_place() {
-    for (const auto& one : aliases_) one.mutable_grad().reset();
+  ~scoped_gradients() {
+    for (const auto& one : replicas_) one.mutable_grad().reset();
   }
   void put(const std::vector<at::Tensor>& gradients) {
-    for (std::size_t i = 0; i < aliases_.size(); ++i) aliases_[i].mutable_grad() = gradients[i];
+    for (std::size_t i = 0; i < replicas_.size(); ++i) replicas_[i].mutable_grad() = gradients[i];
   }
 
 private:
-  const std::vector<at::Tensor>& aliases_;
+  const std::vector<at::Tensor>& replicas_;
 };
 
-lane::lane(const optimizer_kind& kind, const std::vector<at::Tensor>& parameters,
-           const std::vector<std::uint32_t>& group_of,
-           const std::vector<std::unique_ptr<torch::optim::OptimizerOptions>>& groups,
-           const torch::optim::OptimizerOptions& defaults) {
+parameter_replica_optimizer::parameter_replica_optimizer(
+    const optimizer_kind& kind, const std::vector<at::Tensor>& parameters,
+    const std::vector<std::uint32_t>& group_of,
+    const std::vector<std::unique_ptr<torch::optim::OptimizerOptions>>& groups,
+    const torch::optim::OptimizerOptions& defaults) {
   std::vector<std::vector<at::Tensor>> members(groups.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    aliases_.push_back(parameters[i].variable_data());
-    members.at(group_of[i]).push_back(aliases_.back());
+    replicas_.push_back(parameters[i].variable_data());
+    members.at(group_of[i]).push_back(replicas_.back());
   }
   optimizer_kind::groups all;
   all.reserve(groups.size());
@@ -49,49 +50,52 @@ lane::lane(const optimizer_kind& kind, const std::vector<at::Tensor>& parameters
   optimizer_ = kind.make(all, defaults);
 }
 
-const torch::optim::OptimizerParamState* lane::state(std::size_t i) const {
+const torch::optim::OptimizerParamState* parameter_replica_optimizer::state(std::size_t i) const {
   const auto& all = optimizer_->state();
-  const auto place = all.find(aliases_[i].unsafeGetTensorImpl());
+  const auto place = all.find(replicas_[i].unsafeGetTensorImpl());
   return place == all.end() ? nullptr : place->second.get();
 }
 
-void lane::set_state(std::size_t i, std::unique_ptr<torch::optim::OptimizerParamState> state) {
+void parameter_replica_optimizer::set_state(
+    std::size_t i, std::unique_ptr<torch::optim::OptimizerParamState> state) {
   auto& all = optimizer_->state();
   if (state)
-    all[aliases_[i].unsafeGetTensorImpl()] = std::move(state);
+    all[replicas_[i].unsafeGetTensorImpl()] = std::move(state);
   else
-    all.erase(aliases_[i].unsafeGetTensorImpl());
+    all.erase(replicas_[i].unsafeGetTensorImpl());
 }
 
-void lane::be_like(const lane& from, const std::vector<at::Tensor>& gradients) {
+void parameter_replica_optimizer::copy_settings_and_states(
+    const parameter_replica_optimizer& from, const std::vector<at::Tensor>& gradients) {
   auto& groups = optimizer_->param_groups();
   const auto& theirs = from.optimizer_->param_groups();
   for (std::size_t i = 0; i < groups.size(); ++i)
     groups[i].set_options(theirs[i].options().clone());
-  for (std::size_t i = 0; i < aliases_.size(); ++i) {
+  for (std::size_t i = 0; i < replicas_.size(); ++i) {
     if (!gradients[i].defined()) continue;
     const auto* state = from.state(i);
     set_state(i, state ? state->clone() : nullptr);
   }
 }
 
-void lane::follow(const std::vector<at::Tensor>& parameters) {
-  for (std::size_t i = 0; i < aliases_.size(); ++i)
-    if (!same_memory(aliases_[i], parameters[i])) aliases_[i].set_data(parameters[i]);
+void parameter_replica_optimizer::follow(const std::vector<at::Tensor>& parameters) {
+  for (std::size_t i = 0; i < replicas_.size(); ++i)
+    if (!same_memory(replicas_[i], parameters[i])) replicas_[i].set_data(parameters[i]);
 }
 
-void lane::step(const std::vector<at::Tensor>& parameters,
-                const std::vector<at::Tensor>& gradients) {
+void parameter_replica_optimizer::step(const std::vector<at::Tensor>& parameters,
+                                       const std::vector<at::Tensor>& gradients) {
   follow(parameters);
-  const gradients_in_place there(aliases_, gradients);
+  const scoped_gradients there(replicas_, gradients);
   optimizer_->step();
 }
 
-at::Tensor lane::step(const std::vector<at::Tensor>& parameters, const evaluation& evaluate) {
+at::Tensor parameter_replica_optimizer::step(const std::vector<at::Tensor>& parameters,
+                                             const evaluation& evaluate) {
   follow(parameters);
-  gradients_in_place there(aliases_);
+  scoped_gradients there(replicas_);
   return optimizer_->step([&] {
-    std::vector<at::Tensor> gradients(aliases_.size());
+    std::vector<at::Tensor> gradients(replicas_.size());
     auto loss = evaluate(gradients);
     there.put(gradients);
     return loss;

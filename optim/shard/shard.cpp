@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <unordered_set>
 
 #include "troupe/autograd/context.hpp"
+#include "troupe/optim/shard/closure_evaluator.hpp"
+#include "troupe/optim/shard/storage_lock.hpp"
 
 namespace troupe::detail {
 
@@ -41,49 +44,55 @@ shard::shard(node_core& here, const optimizer_kind& kind, const shard_plan& plan
   for (const auto& one : plan.groups) options_.push_back(options_from(kind_, one));
   defaults_ = options_from(kind_, plan.defaults);
   stepped_.resize(parameters_.size());
-  main_ = make_lane();
+  main_ = make_replica();
 }
 
-std::unique_ptr<lane> shard::make_lane() const {
-  return std::make_unique<lane>(kind_, parameters_, group_of_, options_, *defaults_);
+std::unique_ptr<parameter_replica_optimizer> shard::make_replica() const {
+  return std::make_unique<parameter_replica_optimizer>(kind_, parameters_, group_of_, options_,
+                                                       *defaults_);
 }
 
 std::string shard::named(std::size_t i) const {
   return fmt::format("parameter {} on {}", indexes_[i], here_.self().name);
 }
 
-// Hot path: of small parameters, a step is no more than the round trip of a message.
+// Hot path: with small parameters, a step takes no longer than the round trip of a message.
 std::size_t shard::step(const take_step& how) {
-  use(how.rates);
+  set_learning_rates(how.rates);
   const auto found = gradients_of(how.context);
   if (found.count == 0) return 0;
-  if (steps_side_by_side()) {
-    step_beside(found.all);
+  if (steps_concurrently()) {
+    step_concurrently(found.all);
     return found.count;
   }
+  const storage_lock storages(parameters_, found.all, storage_lock::mode::write);
   const std::lock_guard lock(mutex_);
-  const memory_turn turn(parameters_, memory_turn::how::alone);
-  outdate(found.all);
+  count_versions_up(found.all);
   main_->step(parameters_, found.all);
   return found.count;
 }
 
 at::Tensor shard::step(const take_closure_step& how) {
-  use(how.rates);
+  set_learning_rates(how.rates);
   const autograd::within none(0);
-  memory_turn turn(parameters_, memory_turn::how::alone);
+  // The optimizer calls the closure before it writes, so that nothing needs a copy yet: snapshots
+  // that exist now may be gone by then.
+  std::optional<storage_lock> storages(std::in_place, parameters_,
+                                       storage_lock::mode::exclude_writers);
+  const auto lock_to_write = [&] { storages.emplace(parameters_, storage_lock::mode::write); };
   return main_->step(parameters_, [&](std::vector<at::Tensor>& gradients) {
-    turn.give_up();  // the closure reads the parameters
+    storages.reset();  // the closure reads the parameters
     evaluated_loss there;
     try {
-      there = how.desk.rpc_sync<&closure_desk::evaluate>(timeout(std::chrono::seconds(0)));
+      there =
+          how.evaluator.rpc_sync<&closure_evaluator::evaluate>(timeout(std::chrono::seconds(0)));
       gradients = gradients_of_closure(there.context);
     } catch (...) {
-      turn.take();
+      lock_to_write();  // the optimizer may restore what it has tried
       throw;
     }
-    turn.take();
-    outdate(gradients);
+    lock_to_write();
+    count_versions_up(gradients);
     return there.loss;
   });
 }
@@ -92,7 +101,7 @@ std::vector<at::Tensor> shard::gradients_of_closure(std::uint64_t context) const
   try {
     auto found = gradients_of(context);
     if (found.count > 0) return std::move(found.all);
-  } catch (const unknown_context&) {  // it has not come here
+  } catch (const unknown_context&) {  // it has not reached this node
   }
   throw invalid_argument(
       "the closure has left no gradient in its context: has it run a backward pass?");
@@ -127,27 +136,22 @@ void shard::check(std::size_t i, const at::Tensor& gradient) const {
                     std::string(parameter.dtype().name()), parameter.device().str()));
 }
 
-// Backward passes that have saved what is about to change shall notice.
-void shard::outdate(const std::vector<at::Tensor>& gradients) const {
+// So that backward passes that have saved what is about to change throw.
+void shard::count_versions_up(const std::vector<at::Tensor>& gradients) const {
   if (how_.mode != step_mode::consistent) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (gradients[i].defined()) parameters_[i].unsafeGetTensorImpl()->bump_version();
 }
 
-void shard::step_beside(const std::vector<at::Tensor>& gradients) {
-  auto mine = take_lane();
-  bool is_first = false;
+void shard::step_concurrently(const std::vector<at::Tensor>& gradients) {
+  auto mine = take_replica();
+  // A parameter's first step makes the tensors of its state, which later steps share.
+  const storage_lock storages(
+      parameters_, gradients,
+      makes_state(gradients) ? storage_lock::mode::write : storage_lock::mode::write_concurrently);
   {
     const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      is_first |= gradients[i].defined() && !stepped_[i];
-  }
-  // The first makes the state of a parameter, whose memory later ones share.
-  const memory_turn turn(parameters_,
-                         is_first ? memory_turn::how::alone : memory_turn::how::side_by_side);
-  {
-    const std::lock_guard lock(mutex_);
-    mine->be_like(*main_, gradients);
+    mine->copy_settings_and_states(*main_, gradients);
   }
   mine->step(parameters_, gradients);
   const std::lock_guard lock(mutex_);
@@ -157,22 +161,29 @@ void shard::step_beside(const std::vector<at::Tensor>& gradients) {
     const auto* state = mine->state(i);
     main_->set_state(i, state ? state->clone() : nullptr);
   }
-  free_.push_back(std::move(mine));
+  idle_replicas_.push_back(std::move(mine));
 }
 
-std::unique_ptr<lane> shard::take_lane() {
+bool shard::makes_state(const std::vector<at::Tensor>& gradients) const {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i].defined() && !stepped_[i]) return true;
+  return false;
+}
+
+std::unique_ptr<parameter_replica_optimizer> shard::take_replica() {
   {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      auto out = std::move(free_.back());
-      free_.pop_back();
+    if (!idle_replicas_.empty()) {
+      auto out = std::move(idle_replicas_.back());
+      idle_replicas_.pop_back();
       return out;
     }
   }
-  return make_lane();
+  return make_replica();
 }
 
-void shard::use(const std::vector<double>& rates) {
+void shard::set_learning_rates(const std::vector<double>& rates) {
   if (rates.empty()) return;
   const std::lock_guard lock(mutex_);
   auto& groups = main_->optimizer().param_groups();
@@ -183,6 +194,8 @@ void shard::use(const std::vector<double>& rates) {
 }
 
 shard_state shard::state() const {
+  // Concurrent steps write the states' tensors under their storage locks alone.
+  const storage_lock storages(parameters_, storage_lock::mode::exclude_writers);
   const std::lock_guard lock(mutex_);
   shard_state out;
   for (const auto& group : main_->optimizer().param_groups())
@@ -197,6 +210,8 @@ shard_state shard::state() const {
 }
 
 void shard::put(const shard_state& state) {
+  // Concurrent steps would put back the states that they began with.
+  const storage_lock storages(parameters_, storage_lock::mode::exclude_writers);
   const std::lock_guard lock(mutex_);
   auto& groups = main_->optimizer().param_groups();
   if (state.groups.size() != groups.size() || state.parameters.size() != parameters_.size())

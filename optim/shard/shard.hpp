@@ -2,49 +2,56 @@
 
 #include <mutex>
 
-#include "troupe/optim/shard/closure_evaluator.hpp"
 #include "troupe/optim/shard/parameter_replica_optimizer.hpp"
-#include "troupe/optim/shard/storage_lock.hpp"
 #include "troupe/optim/shard/shard_messages.hpp"
 
 namespace troupe::detail {
 
-/// The parameters of one node that a distributed optimizer steps, and what it knows of them. All
-/// is thread-safe but a step with a closure, which is the actor's alone.
+/// The parameters of one node that a distributed optimizer steps, and what the optimizer knows of
+/// them. Thread-safe, except for a step with a closure: only the shard's actor takes those.
 class shard {
 public:
-  /// Throws invalid_argument for a parameter that is not this node's, no leaf, or there twice; what
-  /// the creation of a parameter threw; what the optimizer's constructor throws.
+  /// Throws invalid_argument for a parameter that this node does not own, that is no leaf, or that
+  /// is listed twice; what the creation of a parameter threw; what the optimizer's constructor
+  /// throws.
   shard(node_core& here, const optimizer_kind& kind, const shard_plan& plan);
 
-  /// A step with the gradients of the context, on which nothing is changed; returns how many there
-  /// are. Parameters that have none stay as they are. Throws unknown_context; invalid_argument,
-  /// before anything is stepped, for gradients that do not fit, or are missing where all are
-  /// needed; what the optimizer throws.
+  /// Steps with the gradients of the context, which it does not change, and returns how many there
+  /// are. Parameters without one stay as they are. Throws unknown_context; invalid_argument, before
+  /// anything is stepped, for gradients that do not fit or, if all are needed, are missing; what
+  /// the optimizer throws.
   std::size_t step(const take_step& how);
 
-  /// The same, with those of the contexts in which the desk's caller evaluates the loss.
+  /// The same with the gradients of the contexts in which the caller evaluates the loss. Returns
+  /// the first loss.
   at::Tensor step(const take_closure_step& how);
 
-  /// Has a step no need of the actor's turn?
-  bool steps_side_by_side() const noexcept { return how_.mode == step_mode::hogwild; }
+  /// May steps run at the same time, outside of the actor?
+  bool steps_concurrently() const noexcept { return how_.mode == step_mode::hogwild; }
 
-  void use(const std::vector<double>& rates);
+  /// Learning rates of the groups; none: they stay. Throws invalid_argument for another number of
+  /// them.
+  void set_learning_rates(const std::vector<double>& rates);
+
+  /// Options and states, between two steps.
   shard_state state() const;
+  /// Replaces them. Throws invalid_argument, before anything is changed, for a state that does not
+  /// fit.
   void put(const shard_state& state);
 
 private:
   struct gradients {
-    std::vector<at::Tensor> all;  // by the parameters' places, some of them undefined
+    std::vector<at::Tensor> all;  // by the parameters' indexes here, some of them undefined
     std::size_t count = 0;
   };
   gradients gradients_of(std::uint64_t context) const;
   std::vector<at::Tensor> gradients_of_closure(std::uint64_t context) const;
   void check(std::size_t i, const at::Tensor& gradient) const;
-  void outdate(const std::vector<at::Tensor>& gradients) const;
-  void step_beside(const std::vector<at::Tensor>& gradients);
-  std::unique_ptr<lane> take_lane();
-  std::unique_ptr<lane> make_lane() const;
+  void count_versions_up(const std::vector<at::Tensor>& gradients) const;
+  void step_concurrently(const std::vector<at::Tensor>& gradients);
+  bool makes_state(const std::vector<at::Tensor>& gradients) const;
+  std::unique_ptr<parameter_replica_optimizer> take_replica();
+  std::unique_ptr<parameter_replica_optimizer> make_replica() const;
   std::string named(std::size_t i) const;
 
   node_core& here_;
@@ -56,13 +63,18 @@ private:
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options_;
   std::unique_ptr<torch::optim::OptimizerOptions> defaults_;
 
-  mutable std::mutex mutex_;  // of what is below
+  // Guards the members below. Locked after a storage_lock, never before one: a concurrent step
+  // needs it twice while it holds the storages.
+  mutable std::mutex mutex_;
 
-  // Of steps side by side, of which each has a lane of its own; what is known is `main_`'s.
-  std::vector<std::unique_ptr<lane>> free_;
-  std::vector<char> stepped_;  // parameters that have been, once
+  // Has the options and states. Its tensors of states belong to whoever holds the storages of their
+  // parameters.
+  std::unique_ptr<parameter_replica_optimizer> main_;
 
-  std::unique_ptr<lane> main_;
+  // A concurrent step uses a replica optimizer of its own, which shares the tensors of `main_`'s
+  // states.
+  std::vector<std::unique_ptr<parameter_replica_optimizer>> idle_replicas_;
+  std::vector<char> stepped_;  // by the parameters' indexes here: has it been stepped?
 };
 
 }  // namespace troupe::detail

@@ -1,25 +1,27 @@
-// The actor of a shard: one request after the other, but for steps that are to run side by side.
+// The actor of a shard. It handles one request after the other; Hogwild steps leave it and run on
+// other threads of the node.
 
 #include "troupe/optim/shard/shard_actor.hpp"
 
 #include <unordered_map>
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
+#include "troupe/optim/shard/shard.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-/// What the actor knows. Gone with the actor.
-class shard_desk {
+/// The state of the actor: it lives as long.
+class shard_request_handler {
 public:
-  shard_desk(shard_actor::pointer self, node_core& here, std::shared_ptr<shard> what)
+  shard_request_handler(shard_actor::pointer self, node_core& here, std::shared_ptr<shard> what)
       : self_(self), here_(here), shard_(std::move(what)) {}
 
-  shard& mine() const noexcept { return *shard_; }
-  const std::shared_ptr<shard>& itself() const noexcept { return shard_; }
+  const std::shared_ptr<shard>& target() const noexcept { return shard_; }
 
-  // An actor ends with what its handler throws: the answer is an error instead.
+  // An exception that leaves a handler would end the actor: it becomes the reply instead.
   template <class T, class Message, class Work>
   caf::result<T> answer(const Message&, const Work& work) const {
     try {
@@ -35,11 +37,12 @@ public:
   }
 
   caf::result<std::uint64_t> step(const take_step& how) {
-    if (!shard_->steps_side_by_side())
+    if (!shard_->steps_concurrently())
       return answer<std::uint64_t>(how, [&] { return shard_->step(how); });
+    // The promise belongs to the actor's thread: the step's result comes back as a message.
     auto promise = self_->make_response_promise<std::uint64_t>();
     const auto number = ++last_step_;
-    under_way_.emplace(number, promise);
+    running_.emplace(number, promise);
     auto run = [number, how, what = shard_, me = shard_actor(self_), &here = here_] {
       step_ended end;
       end.step = number;
@@ -56,7 +59,7 @@ public:
   }
 
   void step_has_ended(step_ended& how) {
-    auto place = under_way_.extract(how.step);
+    auto place = running_.extract(how.step);
     if (!place) return;
     if (how.failure)
       place.mapped().deliver(std::move(how.failure));
@@ -72,36 +75,39 @@ private:
   const shard_actor::pointer self_;
   node_core& here_;
   const std::shared_ptr<shard> shard_;
-  std::unordered_map<std::uint64_t, caf::typed_response_promise<std::uint64_t>> under_way_;
+  std::unordered_map<std::uint64_t, caf::typed_response_promise<std::uint64_t>> running_;
   std::uint64_t last_step_ = 0;
 };
 
 shard_actor::behavior_type run_shard(shard_actor::pointer self, node_core* here,
                                      std::shared_ptr<shard> what) {
-  const auto desk = std::make_shared<shard_desk>(self, *here, std::move(what));
+  const auto handler = std::make_shared<shard_request_handler>(self, *here, std::move(what));
   return {
-      [desk](const take_step& how) { return desk->step(how); },
-      [desk](const take_closure_step& how) {
-        return desk->answer<at::Tensor>(how, [&] { return desk->mine().step(how); });
+      [handler](const take_step& how) { return handler->step(how); },
+      [handler](const take_closure_step& how) {
+        return handler->answer<at::Tensor>(how, [&] { return handler->target()->step(how); });
       },
-      [desk](const set_rates& how) {
-        return desk->answer<void>(how, [&] { desk->mine().use(how.rates); });
+      [handler](const set_rates& how) {
+        return handler->answer<void>(how,
+                                     [&] { handler->target()->set_learning_rates(how.rates); });
       },
-      [desk](get_state what) {
-        return desk->answer<shard_state>(what, [&] { return desk->mine().state(); });
+      [handler](get_state what) {
+        return handler->answer<shard_state>(what, [&] { return handler->target()->state(); });
       },
-      [desk](const put_state& what) {
-        return desk->answer<void>(what, [&] { desk->mine().put(what.state); });
+      [handler](const put_state& what) {
+        return handler->answer<void>(what, [&] { handler->target()->put(what.state); });
       },
-      [desk](get_shard) { return found_shard{desk->itself()}; },
-      [desk](step_ended& how) { desk->step_has_ended(how); },
+      [handler](get_shard) { return found_shard{handler->target()}; },
+      [handler](step_ended& how) { handler->step_has_ended(how); },
   };
 }
 
 }  // namespace
 
-shard_actor spawn_shard(node_core& here, std::shared_ptr<shard> what) {
-  return spawn_function(here, &run_shard, &here, std::move(what));
+shard_actor make_shard_of(const optimizer_kind& kind, const shard_plan& plan) {
+  auto& here = *current_node();
+  return spawn_function(here.spawner(), &run_shard, &here,
+                        std::make_shared<shard>(here, kind, plan));
 }
 
 }  // namespace troupe::detail

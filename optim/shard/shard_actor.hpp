@@ -1,17 +1,18 @@
 #pragma once
 
-#include "troupe/optim/shard/shard.hpp"
+#include "troupe/optim/algorithms/kind.hpp"
+#include "troupe/optim/shard/shard_messages.hpp"
 
 namespace troupe::detail {
 
-/// Takes over a shard on this node. It lives as long as there is a handle of it.
-shard_actor spawn_shard(node_core& here, std::shared_ptr<shard> what);
+/// Makes the shard of an optimizer of that class on the current node, and spawns its actor, which
+/// lives as long as there is a handle to it. Throws what the constructor of `shard` throws.
+shard_actor make_shard_of(const optimizer_kind& kind, const shard_plan& plan);
 
-/// What is called on an owner: makes its shard of an `Optimizer`. Throws what `shard` throws.
+/// The same, as a function that can be called on the owner of the parameters.
 template <class Optimizer>
 shard_actor make_shard(const shard_plan& plan) {
-  auto& here = *current_node();
-  return spawn_shard(here, std::make_shared<shard>(here, kind_of<Optimizer>, plan));
+  return make_shard_of(kind_of<Optimizer>, plan);
 }
 
 }  // namespace troupe::detail

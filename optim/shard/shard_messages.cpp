@@ -1,9 +1,8 @@
-// How the messages of distributed optimizers are written and read.
+// The messages of shards: their code, compiled once.
 
 #include "troupe/optim/shard/shard_messages.hpp"
 
 #include "troupe/optim/shard/closure_evaluator.hpp"
-#include "troupe/optim/client/optimizer_client.hpp"
 
 namespace troupe {
 
@@ -11,14 +10,11 @@ TROUPE_MESSAGE_CODE(optimizer_settings)
 
 namespace detail {
 
-TROUPE_MESSAGE_CODE(number_tuple)
 TROUPE_MESSAGE_CODE(parameter_place)
 TROUPE_MESSAGE_CODE(shard_plan)
 TROUPE_MESSAGE_CODE(take_step)
 TROUPE_MESSAGE_CODE(take_closure_step)
 TROUPE_MESSAGE_CODE(set_rates)
-TROUPE_MESSAGE_CODE(parameter_state)
-TROUPE_MESSAGE_CODE(shard_state)
 TROUPE_MESSAGE_CODE(get_state)
 TROUPE_MESSAGE_CODE(put_state)
 TROUPE_MESSAGE_CODE(shard_handle)

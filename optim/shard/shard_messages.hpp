@@ -1,12 +1,14 @@
 #pragma once
 
 #include "troupe/actors/node/node.hpp"
-#include "troupe/optim/state/archive_values.hpp"
-#include "troupe/optim/algorithms/options.hpp"
+#include "troupe/optim/shard/optimizer_settings.hpp"
+#include "troupe/optim/state/optimizer_state.hpp"
 
+// What a distributed optimizer and its shards send one another.
 namespace troupe::detail {
 
-class closure_desk;
+class closure_evaluator;
+class shard;
 
 /// A parameter of a shard: its place in the optimizer's list, and its group.
 struct parameter_place {
@@ -16,7 +18,7 @@ struct parameter_place {
 };
 TROUPE_MESSAGE_EXTERN(parameter_place, index, group, parameter)
 
-/// What a shard is made from. A group may have no parameter here.
+/// What a shard is made from. All groups are listed, also those without a parameter here.
 struct shard_plan {
   std::vector<parameter_place> parameters;
   archive_values defaults;
@@ -25,64 +27,49 @@ struct shard_plan {
 };
 TROUPE_MESSAGE_EXTERN(shard_plan, parameters, defaults, groups, how)
 
-/// Step with the gradients that the context has here. `rates`: of the groups, first; empty: as they
-/// are. Answered with how many parameters had gradients.
+/// Steps with the gradients that the context has on the shard's node. `rates` are the groups'
+/// learning rates from this step on; empty: they stay. The reply is the number of parameters that
+/// had gradients.
 struct take_step {
   std::uint64_t context = 0;
   std::vector<double> rates;
 };
 TROUPE_MESSAGE_EXTERN(take_step, context, rates)
 
-/// Step, and ask for the loss and its gradients there. Answered with the first loss.
+/// Steps an optimizer that asks `evaluator` for the loss and its gradients. The reply is the first
+/// loss.
 struct take_closure_step {
-  rref<closure_desk> desk;
+  rref<closure_evaluator> evaluator;
   std::vector<double> rates;
 };
-TROUPE_MESSAGE_EXTERN(take_closure_step, desk, rates)
+TROUPE_MESSAGE_EXTERN(take_closure_step, evaluator, rates)
 
-/// The groups' learning rates from now on.
+/// Sets the groups' learning rates.
 struct set_rates {
   std::vector<double> rates;
 };
 TROUPE_MESSAGE_EXTERN(set_rates, rates)
 
-/// What an optimizer knows of one parameter, if anything yet.
-struct parameter_state {
-  std::uint64_t index = 0;
-  std::vector<std::int64_t> shape;  ///< the parameter's
-  std::string dtype;
-  std::optional<archive_values> state;
-};
-TROUPE_MESSAGE_EXTERN(parameter_state, index, shape, dtype, state)
-
-/// What a shard knows, all of it.
-struct shard_state {
-  std::vector<archive_values> groups;  ///< options
-  std::vector<parameter_state> parameters;
-};
-TROUPE_MESSAGE_EXTERN(shard_state, groups, parameters)
-
+/// Asks for the shard's options and states.
 struct get_state {};
 TROUPE_MESSAGE_EXTERN(get_state)
 
-/// Goes on from that state. Nothing is changed unless all of it fits.
+/// Replaces the shard's options and states. Nothing is changed unless all of them fit.
 struct put_state {
   shard_state state;
 };
 TROUPE_MESSAGE_EXTERN(put_state, state)
 
-/// Asks for the shard itself, so that steps of its own node need no message.
+/// Asks for the shard itself, so that its own node can step it without a message.
 struct get_shard {};
 TROUPE_LOCAL_MESSAGE(get_shard)
-
-class shard;
 
 struct found_shard {
   std::weak_ptr<shard> here;
 };
 TROUPE_LOCAL_MESSAGE(found_shard)
 
-/// A step has ended that ran outside of the actor's turn.
+/// A step that ran outside of the actor has ended.
 struct step_ended {
   std::uint64_t step = 0;
   std::uint64_t stepped = 0;
@@ -94,5 +81,13 @@ TROUPE_LOCAL_MESSAGE(step_ended)
 using shard_actor = actor<answers<take_step, std::uint64_t>, answers<take_closure_step, at::Tensor>,
                           answers<set_rates>, answers<get_state, shard_state>, answers<put_state>,
                           answers<get_shard, found_shard>, accepts<step_ended>>;
+
+/// A shard as the optimizer knows it.
+struct shard_handle {
+  shard_actor actor;
+  std::string node;
+  std::vector<std::uint64_t> parameters;  ///< indexes in the optimizer's list, in the shard's order
+};
+TROUPE_MESSAGE_EXTERN(shard_handle, actor, node, parameters)
 
 }  // namespace troupe::detail

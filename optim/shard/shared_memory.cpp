@@ -1,6 +1,7 @@
 #include "troupe/optim/shard/shared_memory.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/impl/COW.h>
 
 #include <atomic>
@@ -17,7 +18,8 @@ struct shared_memory {
   std::atomic<std::size_t> users{1};
 };
 
-// Release, so that whoever finds itself alone (acquire) writes after all others have read.
+// Release: what this user has read happens before a writer finds itself alone (acquire in
+// `has_aliases`) and writes. Acquire: the last user deletes after all others have read.
 void leave(void* of) {
   auto* const memory = static_cast<shared_memory*>(of);
   if (memory->users.fetch_sub(1, std::memory_order_acq_rel) == 1) delete memory;

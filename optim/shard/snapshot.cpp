@@ -2,14 +2,14 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "troupe/optim/shard/storage_lock.hpp"
 #include "troupe/optim/shard/shared_memory.hpp"
+#include "troupe/optim/shard/storage_lock.hpp"
 
 namespace troupe {
 
 namespace {
 
-// Its gradient is the parameter's.
+// The gradient of the alias is that of the parameter.
 struct alias_of_parameter : torch::autograd::Function<alias_of_parameter> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& parameter) {
     return detail::alias_of_memory(parameter);
@@ -24,7 +24,7 @@ struct alias_of_parameter : torch::autograd::Function<alias_of_parameter> {
 
 at::Tensor snapshot(const at::Tensor& parameter) {
   if (!parameter.defined()) throw invalid_argument("a snapshot of an undefined tensor");
-  const detail::memory_turn turn({parameter}, detail::memory_turn::how::to_share);
+  const detail::storage_lock lock({parameter}, detail::storage_lock::mode::exclude_writers);
   if (!parameter.has_storage() || parameter.layout() != c10::kStrided) return parameter.clone();
   return alias_of_parameter::apply(parameter);
 }

@@ -13,85 +13,99 @@ namespace troupe::detail {
 
 namespace {
 
-std::array<std::shared_mutex, 1024>& locks() {
+std::array<std::shared_mutex, 1024>& mutexes() {
   static std::array<std::shared_mutex, 1024> all;
   return all;
 }
 
-// Storages that threads have made in the same way are at the same places of their arenas, so that
-// all bits of an address have to count (Knuth's multiplicative hashing).
-std::size_t place_of(const c10::Storage& storage) {
+// Threads that allocate in the same way get storages at the same offsets of their arenas: so every
+// bit of the address has to count (Knuth's multiplicative hashing, "The Art of Computer
+// Programming", vol. 3, section 6.4).
+std::size_t stripe_of(const c10::Storage& storage) {
   const auto address = std::uint64_t(std::uintptr_t(storage.unsafeGetStorageImpl()));
-  return std::size_t((address >> 4) * 0x9e3779b97f4a7c15 >> 54) % locks().size();
+  return std::size_t((address >> 4) * 0x9e3779b97f4a7c15 >> 54) % mutexes().size();
 }
 
 }  // namespace
 
-memory_turn::memory_turn(const std::vector<at::Tensor>& whose, how which) : which_(which) {
-  for (const auto& one : whose) {
-    if (!one.defined() || !one.has_storage()) continue;
-    storages_.push_back(one.storage());
-    places_.push_back(place_of(storages_.back()));
+// Both delegate to a constructor that has ended when `acquire` runs: so the destructor unlocks what
+// is held when that throws.
+storage_lock::storage_lock(const std::vector<at::Tensor>& tensors, mode how) : storage_lock(how) {
+  for (const auto& one : tensors) add(one);
+  acquire();
+}
+
+storage_lock::storage_lock(const std::vector<at::Tensor>& parameters,
+                           const std::vector<at::Tensor>& gradients, mode how)
+    : storage_lock(how) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (gradients[i].defined()) add(parameters[i]);
+  acquire();
+}
+
+storage_lock::~storage_lock() { unlock(); }
+
+void storage_lock::add(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  storages_.push_back(tensor.storage());
+  stripes_.push_back(stripe_of(storages_.back()));
+}
+
+void storage_lock::acquire() {
+  std::sort(stripes_.begin(), stripes_.end());
+  stripes_.erase(std::unique(stripes_.begin(), stripes_.end()), stripes_.end());
+  switch (mode_) {
+    case mode::exclude_writers: lock(holding::exclusive); break;
+    case mode::write:
+      lock(holding::exclusive);
+      make_writable();
+      break;
+    case mode::write_concurrently:
+      // A shared lock cannot be upgraded: between the two, somebody may make aliases again.
+      for (lock(holding::shared); needs_copies(); lock(holding::shared)) {
+        unlock();
+        lock(holding::exclusive);
+        make_writable();
+        unlock();
+      }
   }
-  std::sort(places_.begin(), places_.end());
-  places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
-  take();
 }
 
-memory_turn::~memory_turn() {
-  if (mine_) give_up();
-}
-
-void memory_turn::give_up() {
-  mine_ = false;
-  unlock(which_);
-}
-
-void memory_turn::take() {
-  lock(which_);
-  if (which_ == how::alone) leave_memory_to_aliases();
-  while (which_ == how::side_by_side && copy_lazy_storages(true)) {
-    unlock(which_);
-    lock(how::alone);
-    leave_memory_to_aliases();
-    copy_lazy_storages(false);
-    unlock(how::alone);
-    lock(which_);
-  }
-  mine_ = true;
-}
-
-void memory_turn::lock(how which) {
-  for (const auto i : places_) {
-    if (which == how::side_by_side)
-      locks()[i].lock_shared();
+void storage_lock::lock(holding how) {
+  for (const auto i : stripes_) {
+    if (how == holding::shared)
+      mutexes()[i].lock_shared();
     else
-      locks()[i].lock();
+      mutexes()[i].lock();
   }
+  holding_ = how;
 }
 
-void memory_turn::unlock(how which) {
-  for (const auto i : places_) {
-    if (which == how::side_by_side)
-      locks()[i].unlock_shared();
+void storage_lock::unlock() noexcept {
+  if (holding_ == holding::nothing) return;
+  for (const auto i : stripes_) {
+    if (holding_ == holding::shared)
+      mutexes()[i].unlock_shared();
     else
-      locks()[i].unlock();
+      mutexes()[i].unlock();
   }
+  holding_ = holding::nothing;
 }
 
-void memory_turn::leave_memory_to_aliases() const {
-  for (const auto& one : storages_) detail::leave_memory_to_aliases(one);
+bool storage_lock::needs_copies() const {
+  return std::any_of(storages_.begin(), storages_.end(), [](const c10::Storage& one) {
+    return has_aliases(one) || c10::impl::cow::is_cow_data_ptr(one.data_ptr());
+  });
 }
 
-bool memory_turn::copy_lazy_storages(bool only_look) const {
-  bool any = false;
+void storage_lock::make_writable() const {
   for (const auto& one : storages_) {
-    any |= has_aliases(one);
-    if (!c10::impl::cow::is_cow_data_ptr(one.data_ptr())) continue;
-    any = true;
-    if (!only_look) (void)one.unsafeGetStorageImpl()->mutable_data();
+    leave_memory_to_aliases(one);
+    // libtorch copies its lazy clones itself when one writer asks for the data, but not for several
+    // at once.
+    if (mode_ == mode::write_concurrently && c10::impl::cow::is_cow_data_ptr(one.data_ptr()))
+      (void)one.unsafeGetStorageImpl()->mutable_data();
   }
-  return any;
 }
 
 }  // namespace troupe::detail

@@ -6,42 +6,52 @@
 
 namespace troupe::detail {
 
-/// The right to write the memory of some tensors: alone, or beside others who have it side by side.
-/// Who takes it alone waits for all others; two over different memory hardly ever meet.
+/// Locks the memory of some tensors for a step, or for a snapshot of them.
 ///
-/// Memory belongs to the process, not to a node, and two shards of different optimizers may have
-/// parameters that share it. So the locks are the process's: a fixed number of them, among which
-/// the address of the storage chooses. They hold nothing.
-class memory_turn {
+/// Memory belongs to the process, not to a node, and shards of two optimizers may have parameters
+/// that share it. So this is a striped lock of the process: a fixed number of mutexes, of which the
+/// address of the storage selects one. Two locks over different memory rarely collide. The mutexes
+/// are locked in the order of their index, so that two locks never wait for one another.
+///
+/// One thread at a time.
+class storage_lock {
 public:
-  enum class how {
-    alone,         ///< to write
-    side_by_side,  ///< to write beside others
-    to_share,      ///< alone, to give out aliases of the memory
+  enum class mode {
+    write,               ///< exclusive, to write
+    write_concurrently,  ///< shared with others of this mode, to write as they do
+    exclude_writers,     ///< exclusive, to read or to make aliases; copies nothing
   };
 
-  /// Waits. Undefined tensors, and those without a storage, are left out. Who is to write finds no
-  /// memory that has aliases (shared_memory.hpp): it has been copied before; and beside others no
-  /// storage is one that libtorch copies when it is written.
-  memory_turn(const std::vector<at::Tensor>& whose, how which);
-  ~memory_turn();
-  memory_turn(const memory_turn&) = delete;
-  memory_turn& operator=(const memory_turn&) = delete;
+  /// Blocks until the lock is held. Ignores undefined tensors and those without a storage.
+  ///
+  /// Under a lock to write, no memory has aliases (shared_memory.hpp): the lock has made a copy
+  /// where there were some. Under `write_concurrently`, moreover, no storage is of a kind that
+  /// libtorch copies when it is written. Throws what a copy throws, and then holds nothing.
+  storage_lock(const std::vector<at::Tensor>& tensors, mode how);
 
-  /// Lets others in, and waits for the turn again. Pre: has it, and has it not.
-  void give_up();
-  void take();
+  /// The same for the parameters that have a gradient, in `gradients` at the same index.
+  storage_lock(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+               mode how);
+
+  ~storage_lock();
+  storage_lock(const storage_lock&) = delete;
+  storage_lock& operator=(const storage_lock&) = delete;
 
 private:
-  void lock(how which);
-  void unlock(how which);
-  bool copy_lazy_storages(bool only_look) const;
-  void leave_memory_to_aliases() const;
+  enum class holding { nothing, shared, exclusive };
+
+  explicit storage_lock(mode how) : mode_(how) {}
+  void add(const at::Tensor& tensor);
+  void acquire();
+  void lock(holding how);
+  void unlock() noexcept;
+  void make_writable() const;
+  bool needs_copies() const;
 
   std::vector<c10::Storage> storages_;
-  std::vector<std::size_t> places_;  // sorted, each once
-  const how which_;
-  bool mine_ = false;
+  std::vector<std::size_t> stripes_;  // indexes of mutexes, sorted, without repetition
+  const mode mode_;
+  holding holding_ = holding::nothing;
 };
 
 }  // namespace troupe::detail

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,12 +11,12 @@
 #include "troupe/messages/codec/sendable.hpp"
 #include "troupe/optim/algorithms/kind.hpp"
 
-// Options and states of libtorch's optimizers as values that can be sent. libtorch hands them out
-// in archives only, and reads from those also whatever program they bring along: an archive is
-// never read here that came from elsewhere.
+// Options and states of libtorch's optimizers as values that can be sent. libtorch writes and reads
+// them as archives only, and an archive may contain a program that runs when it is read: so an
+// archive that came from elsewhere is never read here.
 namespace troupe::detail {
 
-/// As Adam's betas.
+/// Such as Adam's betas.
 struct number_tuple {
   std::vector<double> numbers;
 };
@@ -28,17 +29,18 @@ using archive_value =
 /// By the names that libtorch gives them.
 using archive_values = std::map<std::string, archive_value>;
 
-/// Throws invalid_argument for an option of a type that is not among `archive_value`'s.
+/// Throws invalid_argument for an option whose type `archive_value` does not have.
 archive_values values_of(const torch::optim::OptimizerOptions& options);
 
-/// The same of a state. Its tensors are copies, in host memory.
+/// The same for a state. Its tensors are copied into host memory.
 archive_values values_of(const torch::optim::OptimizerParamState& state);
 
-/// Throws invalid_argument for values that are not such options.
+/// Throws invalid_argument for values that are not options of that class.
 std::unique_ptr<torch::optim::OptimizerOptions> options_from(const optimizer_kind& kind,
                                                              const archive_values& values);
 
-/// Its tensors are copies, on `device`. Throws invalid_argument for values that are no such state.
+/// The tensors are copied to `device`. Throws invalid_argument for values that are not a state of
+/// that class.
 std::unique_ptr<torch::optim::OptimizerParamState> state_from(const optimizer_kind& kind,
                                                               const archive_values& values,
                                                               const at::Device& device);

@@ -19,7 +19,7 @@ namespace troupe::detail {
 
 namespace {
 
-constexpr char magic[] = "troupe optimizer";  // without the 0 behind it
+constexpr char magic[] = "troupe optimizer";  // without the terminating 0
 constexpr std::size_t magic_size = sizeof magic - 1;
 constexpr std::size_t most_envelope = std::size_t{64} << 20;
 
@@ -52,7 +52,7 @@ public:
   void plain(const void* data, std::size_t size) {
     file_.write(static_cast<const char*>(data), static_cast<std::streamsize>(size));
   }
-  // The hash goes where it was left out.
+  // Writes the hash into the gap that was left for it.
   bool end() {
     const auto seal = hash_.end();
     file_.seekp(magic_size);
@@ -104,20 +104,21 @@ private:
   hash hash_;
 };
 
-struct packed {
+// The parts of a message, as `seal` makes them and `opened_envelope` takes them.
+struct sealed_state {
   frame envelope;
   std::vector<incoming_payload> payloads;
 };
 
-packed read_packed(input& in) {
+sealed_state read_sealed(input& in) {
   char start[magic_size] = {};
   if (in.left() >= magic_size) in.plain(start, magic_size);
-  if (std::memcmp(start, magic, magic_size) != 0) in.refuse("it begins otherwise");
+  if (std::memcmp(start, magic, magic_size) != 0) in.refuse("it does not begin like one");
   digest wanted;
   in.plain(wanted.data(), wanted.size());
   const auto envelope_size = in.number();
   const auto count = in.number();
-  if (envelope_size > most_envelope || count > max_payloads) in.refuse("its sizes make no sense");
+  if (envelope_size > most_envelope || count > max_payloads) in.refuse("its sizes are impossible");
   std::vector<std::uint64_t> sizes;
   for (std::uint64_t i = 0; i < count; ++i) sizes.push_back(in.number());
   auto expected = envelope_size;
@@ -126,8 +127,8 @@ packed read_packed(input& in) {
     expected += one;
   }
   if (expected > in.left()) in.refuse("it ends early");
-  if (expected < in.left()) in.refuse("there is something behind its end");
-  packed out;
+  if (expected < in.left()) in.refuse("there is more after its end");
+  sealed_state out;
   out.envelope = frame(envelope_size);
   out.envelope.resize(envelope_size);
   in.hashed(out.envelope.data(), envelope_size);
@@ -146,17 +147,18 @@ void write_state(const std::string& file, const optimizer_state& state) {
   tensor_writer tensors;
   encoder body(&tensors, nullptr);
   body.put(state);
-  const auto packed = seal({}, body.bytes(), &tensors);
+  const auto sealed = seal({}, body.bytes(), &tensors);
   const auto part = file + ".part";
   output out(part);
   out.plain(magic, magic_size);
   out.plain(digest().data(), sizeof(digest));
   const auto number = [&](std::uint64_t x) { out.hashed(&x, sizeof x); };
-  number(packed.bytes.size());
-  number(packed.payloads.size());
-  for (const auto& one : packed.payloads) number(one.size);
-  out.hashed(packed.bytes.data(), packed.bytes.size());
-  for (const auto& one : packed.payloads) out.hashed(one.data, one.size);
+  number(sealed.bytes.size());
+  number(sealed.payloads.size());
+  for (const auto& one : sealed.payloads) number(one.size);
+  out.hashed(sealed.bytes.data(), sealed.bytes.size());
+  for (const auto& one : sealed.payloads) out.hashed(one.data, one.size);
+  // Under its name the file is complete or absent: `rename` replaces it atomically.
   std::error_code why;
   if (!out.end()) throw invalid_argument("cannot write " + part);
   std::filesystem::rename(part, file, why);
@@ -165,9 +167,9 @@ void write_state(const std::string& file, const optimizer_state& state) {
 
 optimizer_state read_state(const std::string& file) {
   input in(file);
-  auto packed = read_packed(in);
+  auto sealed = read_sealed(in);
   try {
-    opened_envelope opened(std::move(packed.envelope), std::move(packed.payloads));
+    opened_envelope opened(std::move(sealed.envelope), std::move(sealed.payloads));
     decoder body(opened.body(), opened.tensors(), nullptr);
     auto out = body.get<optimizer_state>();
     body.expect_end();

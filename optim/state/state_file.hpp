@@ -1,27 +1,20 @@
 #pragma once
 
-#include "troupe/optim/shard/shard_messages.hpp"
+#include <string>
 
+#include "troupe/optim/state/optimizer_state.hpp"
+
+// The file of a saved state: 16 bytes that identify it, 32 bytes of a BLAKE2b hash of all that
+// follows, the sizes of an envelope and of its payloads, and these, as they travel in a message.
 namespace troupe::detail {
 
-/// What a distributed optimizer knows, wherever its parameters are: states by the parameter's index
-/// in its list.
-struct optimizer_state {
-  std::string optimizer;                ///< its class
-  std::vector<std::uint32_t> group_of;  ///< of each parameter
-  shard_state all;
-};
-TROUPE_MESSAGE(optimizer_state, optimizer, group_of, all)
-
-/// In a file: 16 bytes that say what it is, 32 of a BLAKE2b hash of what follows, the sizes of an
-/// envelope and its payloads, and these, as they would travel.
-///
-/// Replaces the file at once, when all of it is there. Throws invalid_argument when it cannot.
+/// Replaces the file atomically, once all of the new one is written. Throws invalid_argument if it
+/// cannot be written.
 void write_state(const std::string& file, const optimizer_state& state);
 
-/// Nothing in the file is trusted: what is allocated is bounded by its size, and nothing is taken
-/// apart before the hash has been checked. Throws invalid_argument for what is no such file, is cut
-/// or spoilt.
+/// Trusts nothing in the file: allocations are bounded by its size, and nothing is decoded before
+/// the hash has been checked. Throws invalid_argument for a file that `write_state` has not
+/// written, or that is truncated or damaged.
 optimizer_state read_state(const std::string& file);
 
 }  // namespace troupe::detail

@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
                                  65536, 1 << 18, 1 << 20, 4 << 20, 64 << 20};
   ucx_options options;
   options.one_host = true;
-  options.neighbours = 1;
+  options.host_peers = 1;
   bool unpinned = false;
   app.add_option("--kind", kind)->check(CLI::IsMember({"automatic", "shared_memory", "tcp"}));
   app.add_option("--bulk", bulk)->check(CLI::IsMember({"automatic", "copies", "cma"}));

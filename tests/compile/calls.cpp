@@ -251,7 +251,7 @@ TROUPE_FUNCTION(overloaded)
 // error: the function has an output parameter,
 TROUPE_FUNCTION_AS("read", read_into)
 
-// error: what goes by a name of its own is a function, no lambda and no member function
+// error: only a function can be registered by a name: no lambda, no member function
 TROUPE_FUNCTION_AS("step", &model::step)
 
 // error: TROUPE_DEFAULTS has more values than the function has parameters

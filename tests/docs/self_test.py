@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 """Tests of the documents' tests."""
 
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "cmake"))
+
+import docs as site
 from blocks import DocError, read_blocks
 from check_links import broken
 from count_diff import changed_lines, complaint
 from extract import cpp_blocks, expected, programs, snippets
+from same_program import difference
+from sequence_diagram import DiagramError, svg
 
 PAGE = """# A page, with a heading
 
@@ -86,6 +93,15 @@ class DocsTest(unittest.TestCase):
         self.assertIn("does not say", check("", 9))
         self.assertIn("no program called 'gone'", complaint(self.page(page), "gone", "spread", 9))
 
+    def test_compares_a_source_with_a_program(self):
+        source, page = self.root / "main.cpp", self.page(PAGE)
+        source.write_text("int main() {}\n", encoding="utf-8")
+        self.assertEqual(difference(page, "hello", source), "")
+        source.write_text("int main() { }\n", encoding="utf-8")
+        self.assertIn("+int main() { }\n", difference(page, "hello", source))
+        with self.assertRaises(KeyError):
+            difference(page, "gone", source)
+
     def test_links(self):
         (self.root / "other.md").write_text("# Here & there\n", encoding="utf-8")
         good = ("[a](other.md) [b](other.md#here--there) [c](#a) ![d](other.md) [e](https://x.y/z) "
@@ -93,6 +109,30 @@ class DocsTest(unittest.TestCase):
         self.assertEqual(list(broken(self.page(good))), [])
         bad = "[a](gone.md) [b](other.md#gone) <source srcset=\"gone.svg\"> [c](#gone)\n"
         self.assertEqual(len(list(broken(self.page(bad)))), 4)
+
+    def test_the_site_s_pages_keep_their_lines(self):
+        for path in site.pages():
+            self.assertEqual(site.page(path).count("\n"), len(path.read_text(encoding="utf-8").splitlines()), path)
+
+    def test_links_lead_to_the_site(self):
+        guide = site.ROOT / "docs" / "stores.md"
+        links = {"[a](../README.md)": "[a](index.html)", "[`b`](transport.md#threads)":
+                 "[`b`](page_docs_transport.html#page_docs_transport_threads)",
+                 "[c](#a-store)": "[c](page_docs_stores.html#page_docs_stores_a-store)",
+                 "[d](../Makefile)": "d", "[e](https://x.y)": "[e](https://x.y)", "`[f](g.md)`": "`[f](g.md)`",
+                 "[two\nlines](../README.md)": "[two\nlines](index.html)",
+                 "![h](images/i.svg)": "![h](i.svg)"}
+        for before, after in links.items():
+            self.assertEqual(site.change_links(guide, before), after)
+
+    def test_draws_sequence_diagrams(self):
+        picture = svg("sequenceDiagram\n  box left\n  participant A as a < b\n  end\n  participant B\n"
+                      "  A->>B: go\n  B-->>A: come\n  Note over A,B: done\n")
+        texts = [text.text for text in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual(set(texts), {"left", "a < b", "B", "go", "come", "done"})
+        for wrong in ("loop x", "A->>C: go"):
+            with self.assertRaises(DiagramError):
+                svg(f"sequenceDiagram\n  participant A\n  {wrong}\n")
 
 
 if __name__ == "__main__":

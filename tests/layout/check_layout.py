@@ -38,16 +38,16 @@ def public_headers(files):
 
 
 def includes(root, files):
-    """[(file, what it includes)] of our own headers."""
+    """[(file, what it includes, as it is written)] of our own headers; None: it is not there."""
     known, public = set(files), public_headers(files)
     found = []
     for path in files:
         for name in INCLUDE.findall((root / path).read_text()):
             target = public.get(name, name)
             if target in known:
-                found.append((path, target))
+                found.append((path, target, name))
             elif not name.endswith(".capnp.h"):
-                found.append((path, None))
+                found.append((path, None, name))
     return found
 
 
@@ -110,9 +110,9 @@ def check(root, order):
         if folder_of(path, order) is None:
             lines.append(f"{path}: its folder is not in tests/layout/order.txt")
         edges.setdefault(unit_of(path, headers), set())
-    for path, target in includes(root, files):
+    for path, target, name in includes(root, files):
         if target is None:
-            lines.append(f"{path}: includes a header that is not there")
+            lines.append(f"{path}: includes troupe/{name}, which is not there")
             continue
         here, there = folder_of(path, order), folder_of(target, order)
         if here is not None and there is not None and order[there] > order[here]:

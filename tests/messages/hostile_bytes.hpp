@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/messages/allocation_meter.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::testing {
 

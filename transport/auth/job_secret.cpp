@@ -111,7 +111,7 @@ bool operator==(const job_secret& a, const job_secret& b) noexcept {
 }
 
 void random_bytes(std::span<std::byte> bytes) noexcept {
-  if (sodium_init() < 0) std::abort();  // a job without randomness would be an open door
+  if (sodium_init() < 0) std::abort();  // without randomness any process could join the job
   randombytes_buf(bytes.data(), bytes.size());
 }
 

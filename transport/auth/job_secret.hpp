@@ -9,7 +9,7 @@
 
 namespace troupe::transport {
 
-/// The key that only members of one job know. Wiped when destroyed; never printed or logged.
+/// The key that only members of one job have. Wiped when destroyed; never printed or logged.
 class job_secret {
 public:
   static constexpr std::size_t size = 32;
@@ -17,35 +17,35 @@ public:
   /// HMAC-SHA-512-256 (libsodium crypto_auth).
   using mac = std::array<std::byte, 32>;
 
-  /// A fresh random secret, which nobody else has.
+  /// A new random secret.
   job_secret();
 
   /// Reads 64 hex digits. Throws invalid_argument, whose text does not repeat `text`.
   static job_secret from_hex(std::string_view text);
 
   /// Reads a file that begins with 64 hex digits. Throws invalid_argument that names the file: it
-  /// must be a regular one that belongs to this user, and that nobody else can read.
+  /// must be a regular file that belongs to this user, and unreadable for others.
   static job_secret from_file(const std::string& path);
 
-  /// What `bytes` of another secret gives.
+  /// The secret with these `bytes`.
   static job_secret from_bytes(std::span<const std::byte, size> bytes) noexcept;
 
   job_secret(const job_secret&) = default;
   job_secret& operator=(const job_secret&) = default;
   ~job_secret();
 
-  /// 64 hex digits, for handing it to a child process in its environment.
+  /// 64 hex digits, for the environment of a child process.
   std::string hex() const;
 
-  /// For writing it where only this user can read it.
+  /// For storage that only this user can read.
   std::span<const std::byte, size> bytes() const noexcept {
     return std::as_bytes(std::span<const unsigned char, size>(key_));
   }
 
-  /// An independent key for one use, so that proofs of one protocol are worth nothing in another.
+  /// An independent key for one use, so that a proof of one protocol is not valid in another.
   job_secret subkey(std::string_view purpose) const;
 
-  /// The proof that whoever sent `message` knows the secret.
+  /// A proof that the sender of `message` has the secret.
   mac sign(std::span<const std::byte> message) const noexcept;
 
   /// Compares in constant time.

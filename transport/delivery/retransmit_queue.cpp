@@ -14,7 +14,7 @@ std::uint64_t size_of(const sent_message& m) {
 
 }  // namespace
 
-void retained::keep(message sent) {
+void retransmit_queue::keep(message sent) {
   const std::lock_guard lock(mutex_);
   if (sent->sequence < first_) return;  // the acknowledgement was faster
   const auto index = sent->sequence - first_;
@@ -24,7 +24,7 @@ void retained::keep(message sent) {
   messages_[index] = std::move(sent);
 }
 
-void retained::acknowledge(std::uint64_t next) {
+void retransmit_queue::acknowledge(std::uint64_t next) {
   std::vector<message> done;
   const std::lock_guard lock(mutex_);
   for (; first_ < next && !messages_.empty(); ++first_) {
@@ -38,7 +38,7 @@ void retained::acknowledge(std::uint64_t next) {
   first_ = std::max(first_, next);
 }
 
-std::vector<retained::message> retained::all() const {
+std::vector<retransmit_queue::message> retransmit_queue::all() const {
   std::vector<message> out;
   const std::lock_guard lock(mutex_);
   for (const auto& m : messages_)
@@ -46,7 +46,8 @@ std::vector<retained::message> retained::all() const {
   return out;
 }
 
-std::vector<retained::message> retained::from(std::uint64_t first, std::size_t most) const {
+std::vector<retransmit_queue::message> retransmit_queue::from(std::uint64_t first,
+                                                              std::size_t most) const {
   std::vector<message> out;
   const std::lock_guard lock(mutex_);
   for (auto i = first - std::min(first, first_); i < messages_.size() && out.size() < most; ++i)
@@ -54,22 +55,22 @@ std::vector<retained::message> retained::from(std::uint64_t first, std::size_t m
   return out;
 }
 
-std::uint64_t retained::acknowledged() const {
+std::uint64_t retransmit_queue::acknowledged() const {
   const std::lock_guard lock(mutex_);
   return first_;
 }
 
-std::size_t retained::size() const {
+std::size_t retransmit_queue::size() const {
   const std::lock_guard lock(mutex_);
   return size_;
 }
 
-std::uint64_t retained::bytes() const {
+std::uint64_t retransmit_queue::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
 }
 
-void retained::clear() {
+void retransmit_queue::clear() {
   std::deque<message> gone;
   const std::lock_guard lock(mutex_);
   first_ += messages_.size();

@@ -10,7 +10,7 @@
 
 namespace troupe::transport {
 
-/// A message as it was handed to `transport::send`: enough to send it once more.
+/// A message as it was handed to `transport::send`: enough to send it again.
 struct sent_message {
   std::uint64_t sequence = 0;
   std::uint64_t order = 0;
@@ -18,23 +18,25 @@ struct sent_message {
   std::vector<outgoing_payload> payloads;  ///< by reference: `keep` holds their bytes
 };
 
-/// What one peer has been sent and has not yet acknowledged, in the order of its numbers. While a
-/// connection lives nothing of it is sent again; a new one begins with all of it. Thread-safe.
-class retained {
+/// The messages that one peer has been sent and has not acknowledged, in the order of their
+/// numbers. While a connection lives nothing is sent again; a new connection starts with all of it.
+/// Thread-safe.
+class retransmit_queue {
 public:
   using message = std::shared_ptr<const sent_message>;
 
-  /// Messages may come in any order, each number once, none below what was acknowledged.
+  /// Adds a message. Messages may be added in any order, each number once, none below what was
+  /// acknowledged.
   void keep(message sent);
 
-  /// The peer has all numbers below `next`. What is dropped is dropped outside of the lock.
+  /// The peer has all messages below `next`. They are dropped outside of the lock.
   void acknowledge(std::uint64_t next);
 
-  /// All that is kept, in order.
+  /// All messages, in order.
   std::vector<message> all() const;
 
-  /// Those kept from number `first` on, in order, `most` of them at most. Numbers that are not yet
-  /// kept are left out.
+  /// The messages from number `first` on, in order, at most `most`. Numbers that have not been
+  /// added yet are left out.
   std::vector<message> from(std::uint64_t first, std::size_t most) const;
 
   /// The number below which everything is acknowledged.
@@ -43,13 +45,13 @@ public:
   std::size_t size() const;
   std::uint64_t bytes() const;  ///< envelopes and payloads
 
-  /// Drops everything: the peer is gone.
+  /// Drops everything: the peer is lost.
   void clear();
 
 private:
   mutable std::mutex mutex_;
   std::uint64_t first_ = 0;       // of `messages_`; all below is acknowledged
-  std::deque<message> messages_;  // by number; null: not yet kept
+  std::deque<message> messages_;  // by number; null: not yet added
   std::uint64_t bytes_ = 0;
   std::size_t size_ = 0;
 };

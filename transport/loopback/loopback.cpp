@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/delivery/assembly.hpp"
+#include "troupe/transport/delivery/reassembly.hpp"
 #include "troupe/transport/loopback/loopback_inbox.hpp"
 
 namespace troupe::transport {
@@ -50,7 +50,7 @@ public:
       net.nodes.erase(key_.rank);
     }
     for (const auto& watcher : inbox_->close())
-      if (const auto other = watcher.lock()) say_goodbye(*other);
+      if (const auto other = watcher.lock()) send_leave_notice(*other);
   }
 
   std::vector<std::byte> address() const override {
@@ -86,7 +86,7 @@ public:
       added_.push_back(key);
     }
     if (!there->watch(inbox_))
-      inbox_->put(one({key, goodbye_event{"it left the loopback network"}}));
+      inbox_->put(one({key, leave_notice{"it left the loopback network"}}));
     wake();
   }
 
@@ -144,7 +144,7 @@ public:
     const auto at = peers_.find(rank);
     if (at == peers_.end() || !at->second.lost.empty()) return;
     at->second.lost = "this node closed the connection";
-    say_goodbye(*at->second.to);
+    send_leave_notice(*at->second.to);
     closed_.push_back(at->second.key);
     wake();
   }
@@ -172,7 +172,7 @@ private:
 
   struct inbound {
     explicit inbound(rank_t from) : parts(from) {}
-    assembly parts;
+    reassembly parts;
     std::vector<incoming_message> held;  // until it is added
     bool added = false;
     bool over = false;
@@ -185,11 +185,11 @@ private:
     return events;
   }
 
-  void say_goodbye(inbox& to) const { to.put(one({key_, goodbye_event{"it left"}})); }
+  void send_leave_notice(inbox& to) const { to.put(one({key_, leave_notice{"it left"}})); }
 
   inbound& from(const node_key& key) { return inbound_.try_emplace(key, key.rank).first->second; }
 
-  // Opens the way from peers that were added and shuts it for those that were closed.
+  // Starts delivery from peers that were added and stops it for those that were closed.
   void admit() {
     if (!changed()) return;
     std::vector<node_key> added;
@@ -225,7 +225,7 @@ private:
       } else if (auto* payload = std::get_if<payload_event>(&e.what)) {
         in.parts.payload(payload->sequence, payload->index, copy(payload->payload), out);
       } else {
-        end(e.from, in, {loss_kind::left, std::get<goodbye_event>(e.what).reason});
+        end(e.from, in, {loss_kind::left, std::get<leave_notice>(e.what).reason});
       }
     } catch (const std::exception& failure) {
       end(e.from, in, {loss_kind::broken, failure.what()});
@@ -265,7 +265,7 @@ private:
       const auto at = peers_.find(key.rank);
       if (at == peers_.end() || at->second.key != key || !at->second.lost.empty()) return;
       at->second.lost = why.text;
-      say_goodbye(*at->second.to);
+      send_leave_notice(*at->second.to);
     }
     sink_.on_peer_lost(key.rank, std::move(why));
   }

@@ -8,7 +8,7 @@ namespace troupe::transport {
 
 class loopback_node;
 
-/// Joins nodes of one process. Thread-safe; any number of nodes, one per rank at a time.
+/// Connects nodes of one process. Thread-safe; any number of nodes, one per rank at a time.
 class loopback_network {
 public:
   loopback_network();
@@ -22,9 +22,9 @@ private:
   std::unique_ptr<state> state_;
 };
 
-/// A node on `network`. `to` and `pool` must outlive it. Payloads are copied into memory of the
-/// receiver's pool by the sender, so that values are values. A node that is destroyed, or closes
-/// the connection, is lost to its peers. Throws invalid_argument when `rank` is taken.
+/// A node on `network`. `to` and `pool` must outlive it. The sender copies payloads into memory of
+/// the receiver's pool, so that nodes share no memory. A node that is destroyed, or closes the
+/// connection, is lost to its peers. Throws invalid_argument when `rank` is taken.
 std::unique_ptr<transport> make_loopback_transport(std::shared_ptr<loopback_network> network,
                                                    rank_t rank, sink& to, payload_pool& pool);
 

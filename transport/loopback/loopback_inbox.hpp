@@ -20,7 +20,7 @@
 
 namespace troupe::transport::loopback {
 
-// Which transport object: a rank may come back as another one.
+// Identifies a transport object: a rank may come back as another one.
 struct node_key {
   std::uint32_t magic = 0x6c707254;  // "Trpl"
   rank_t rank = 0;
@@ -56,16 +56,16 @@ struct payload_event {
   }
 };
 
-struct goodbye_event {
+struct leave_notice {
   std::string reason;
 };
 
 struct event {
   node_key from;
-  std::variant<envelope_event, payload_event, goodbye_event> what;
+  std::variant<envelope_event, payload_event, leave_notice> what;
 };
 
-// What other nodes put in for one node. Outlives the node.
+// The queue of events from other nodes for one node. Outlives the node.
 class inbox {
 public:
   inbox() = default;
@@ -75,7 +75,7 @@ public:
   inbox(const inbox&) = delete;
   inbox& operator=(const inbox&) = delete;
 
-  // Made when first asked for: nodes that are only polled need none, and descriptors are few.
+  // Made at the first call: nodes that are only polled need no descriptor.
   int fd() {
     const std::lock_guard lock(mutex_);
     if (fd_ >= 0) return fd_;
@@ -84,7 +84,7 @@ public:
     return fd_;
   }
 
-  // False when the node is gone.
+  // False when the node has been destroyed.
   bool put(std::vector<event>&& events) {
     const std::lock_guard lock(mutex_);
     if (closed_) return false;
@@ -116,14 +116,15 @@ public:
     signal();
   }
 
-  // Who is told when the node goes. False when it is gone.
+  // Registers `watcher`, which gets a leave notice when the node is destroyed. False when it has
+  // been.
   bool watch(const std::shared_ptr<inbox>& watcher) {
     const std::lock_guard lock(mutex_);
     if (!closed_) watchers_.push_back(watcher);
     return !closed_;
   }
 
-  // Takes no more; returns who must be told.
+  // Takes nothing more; returns the watchers that must be notified.
   std::vector<std::weak_ptr<inbox>> close() {
     std::vector<event> dropped;
     const std::lock_guard lock(mutex_);

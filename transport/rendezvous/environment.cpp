@@ -89,7 +89,7 @@ job_place read_job_place(const environment& env) {
     check_below(out.local_rank, out.local_world_size, l.local_rank, l.local_world_size);
     break;
   }
-  // A size without a rank helps those who give the rank in code.
+  // A size without a rank is for programs that give the rank in code.
   if (!out.rank)
     out.world_size = read_number(env, "WORLD_SIZE", 1, largest_world, "the number of ranks");
   out.all_local =
@@ -127,7 +127,7 @@ master_place read_master(const environment& env, const job_place& place, std::st
   } else if (place.all_local) {
     out.host = "127.0.0.1";
   } else if (place.launcher == "Slurm") {
-    // Rank 0 runs on the step's first node, unless somebody asked for another distribution. Where
+    // Rank 0 runs on the step's first node, unless the user asked for another distribution. Where
     // srun itself runs (SLURM_LAUNCH_NODE_IPADDR) may be a login node, so that comes last.
     if (const auto list = first_of(env, {"SLURM_STEP_NODELIST", "SLURM_NODELIST"}))
       out.host = first_slurm_host(*list);
@@ -144,7 +144,7 @@ master_place read_master(const environment& env, const job_place& place, std::st
   if (port)
     out.port = static_cast<std::uint16_t>(*port);
   else if (place.world_size == 1)
-    out.port = 0;  // nobody else must find it
+    out.port = 0;  // no other process needs to find it
   else
     out.port = derived_port(job);
   return out;
@@ -182,7 +182,7 @@ std::optional<given_secret> read_job_secret(const environment& env) {
 
 bool read_trusted_network(const environment& env) {
   return read_number(env, "TROUPE_TRUSTED_NETWORK", 0, 1,
-                     "1 if nobody else can reach the network") == 1;
+                     "1 if no one else can reach the network") == 1;
 }
 
 }  // namespace troupe::transport

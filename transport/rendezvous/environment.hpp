@@ -20,13 +20,12 @@ inline constexpr std::uint32_t largest_world = 1u << 20;
 /// The environment of this process.
 environment process_environment();
 
-/// Where this process stands in its job, as far as the environment says.
+/// The rank of this process and its job, as far as the environment says.
 ///
-/// Read from the first of these that is there, since launchers inherit one another's variables:
-/// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (troupe-run, torchrun);
-/// OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE (Open MPI);
-/// PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI);
-/// SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID (srun);
+/// Read from the first of these that is set, since launchers inherit each other's variables: RANK,
+/// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (troupe-run, torchrun); OMPI_COMM_WORLD_RANK, _SIZE,
+/// _LOCAL_RANK, _LOCAL_SIZE (Open MPI); PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
+/// (MPICH, Intel MPI); SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_LOCALID (srun);
 /// PMIX_RANK, WORLD_SIZE, PMIX_LOCAL_RANK, PMIX_LOCAL_SIZE (other launchers with PMIx).
 struct job_place {
   std::string launcher;  ///< "Slurm", ...; empty if there is no rank in the environment
@@ -56,30 +55,30 @@ struct master_place {
 /// job of one rank. Throws rendezvous_error naming the variable that is missing or malformed.
 master_place read_master(const environment& env, const job_place& place, std::string_view job);
 
-/// The job's name: TROUPE_JOB_ID; else what names it uniquely under torchrun (TORCHELASTIC_RUN_ID),
-/// Slurm (SLURM_JOB_ID.SLURM_STEP_ID), PMIx (PMIX_NAMESPACE) or Open MPI; else "default".
+/// The job's name: TROUPE_JOB_ID; else the unique name of the job under torchrun
+/// (TORCHELASTIC_RUN_ID), Slurm (SLURM_JOB_ID.SLURM_STEP_ID), PMIx (PMIX_NAMESPACE) or Open MPI;
+/// else "default".
 std::string read_job_name(const environment& env);
 
-/// A port from 20000 to 31999, below those that systems hand out by themselves, from a hash of the
-/// job's name.
+/// A port from 20000 to 31999, below the ephemeral ports, from a hash of the job's name.
 std::uint16_t derived_port(std::string_view job);
 
-/// A secret from outside, and where it was found.
+/// A secret that the environment gives, and where it was found.
 struct given_secret {
   job_secret secret;
   std::string whence;
 };
 
-/// TROUPE_JOB_SECRET, or what is in the file that TROUPE_JOB_SECRET_FILE names. Throws
-/// rendezvous_error when the variable is malformed, or the file is not this user's alone.
+/// TROUPE_JOB_SECRET, or the contents of the file that TROUPE_JOB_SECRET_FILE names. Throws
+/// rendezvous_error when the variable is malformed, or the file is accessible to other users.
 std::optional<given_secret> read_job_secret(const environment& env);
 
-/// TROUPE_TRUSTED_NETWORK: 1 for a network on which UCX's own protocol may be used, 0 or none for
+/// TROUPE_TRUSTED_NETWORK: 1 for a network on which UCX's own protocol may be used, 0 or unset for
 /// any other. Throws rendezvous_error for anything else.
 bool read_trusted_network(const environment& env);
 
 /// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for
-/// what is none.
+/// a malformed list.
 std::string first_slurm_host(std::string_view list);
 
 /// All hosts of a Slurm node list, at most `limit`.

@@ -15,21 +15,21 @@ std::string in_seconds(std::chrono::milliseconds time) {
 
 }  // namespace
 
-rendezvous_phase::rendezvous_phase(settings s, std::string name, std::string failing)
+exchange_round::exchange_round(settings s, std::string name, std::string failing)
     : settings_(std::move(s)), name_(std::move(name)), failing_(std::move(failing)) {}
 
-std::string rendezvous_phase::key(std::uint32_t rank) const {
+std::string exchange_round::key(std::uint32_t rank) const {
   return fmt::format("{}/{}", name_, rank);
 }
 
-store::bytes rendezvous_phase::give(const store::bytes& value) {
+store::bytes exchange_round::give(const store::bytes& value) {
   auto& place = *settings_.place;
   auto there = place.compare_set(key(settings_.rank), {}, value);
   if (there == value && place.add(name_ + "/count", 1) == settings_.world_size) collect();
   return there;
 }
 
-void rendezvous_phase::collect() {
+void exchange_round::collect() {
   verdict all;
   all.values.reserve(settings_.world_size);
   for (std::uint32_t rank = 0; rank < settings_.world_size; ++rank)
@@ -37,13 +37,13 @@ void rendezvous_phase::collect() {
   propose(all);
 }
 
-verdict rendezvous_phase::propose(const verdict& v) {
+verdict exchange_round::propose(const verdict& v) {
   return decode_verdict(settings_.place->compare_set(name_ + "/verdict", {}, encode(v)));
 }
 
-bool rendezvous_phase::fail(const std::string& text) { return propose({text, {}}).failure == text; }
+bool exchange_round::fail(const std::string& text) { return propose({text, {}}).failure == text; }
 
-std::vector<store::bytes> rendezvous_phase::take() {
+std::vector<store::bytes> exchange_round::take() {
   verdict v;
   try {
     v = decode_verdict(settings_.place->get(name_ + "/verdict", time_left(settings_.deadline)));
@@ -53,12 +53,12 @@ std::vector<store::bytes> rendezvous_phase::take() {
   }
   if (!v.failure.empty()) throw rendezvous_error(v.failure);
   if (v.values.size() != settings_.world_size)
-    throw rendezvous_error(fmt::format("the verdict of a job of {} ranks speaks of {}",
+    throw rendezvous_error(fmt::format("the verdict of a job of {} ranks has values of {}",
                                        settings_.world_size, v.values.size()));
   return std::move(v.values);
 }
 
-std::string rendezvous_phase::missing_text() {
+std::string exchange_round::missing_text() {
   std::vector<std::uint32_t> missing;
   for (std::uint32_t rank = 0; rank < settings_.world_size; ++rank) {
     const auto k = key(rank);
@@ -66,8 +66,9 @@ std::string rendezvous_phase::missing_text() {
   }
   std::string text =
       missing.empty()
-          ? fmt::format("all {} ranks came, but the last of them was lost before it could tell",
-                        settings_.world_size)
+          ? fmt::format(
+                "all {} ranks came, but the last of them was lost before it could report it",
+                settings_.world_size)
           : fmt::format("{} {} within {}", name_ranks(missing, settings_.world_size), failing_,
                         in_seconds(settings_.timeout));
   const auto refused = settings_.refusals ? settings_.refusals() : std::string();

@@ -29,7 +29,7 @@ std::string read_windows_text(std::string_view text) {
   return out;
 }
 
-// Does it begin with "C:" or "C|", and then end or go on with a slash?
+// Whether it begins with "C:" or "C|", and then ends or goes on with a slash.
 bool begins_with_drive(std::string_view text) {
   return text.size() >= 2 && std::isalpha(static_cast<unsigned char>(text[0])) &&
          (text[1] == ':' || text[1] == '|') && (text.size() == 2 || text[2] == '/');
@@ -67,7 +67,7 @@ file_url parse_file_url(std::string_view rest) {
   const std::string_view text = windows;
   if (begins_with_drive(text)) return on_drive(text);
   if (text.starts_with('/') && begins_with_drive(text.substr(1))) return on_drive(text.substr(1));
-  // Fewer slashes are a path's here: //tmp is /tmp.
+  // With fewer slashes it is a path of this system: //tmp is /tmp.
   if (text.starts_with("////")) return on_share(text.substr(4));
   if (rest.starts_with("\\\\")) return on_share(text.substr(2));
   constexpr std::string_view here = "localhost/";

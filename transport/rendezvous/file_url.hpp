@@ -5,8 +5,8 @@
 
 namespace troupe::transport {
 
-/// Which file a "file://" URL names: one of this system, or one of Windows, which is only
-/// understood (RFC 8089 and its appendix E; the forms of torch.distributed).
+/// The file that a "file://" URL names: of this system, or of Windows, whose forms are recognised
+/// but not opened (RFC 8089 and its appendix E; the forms of torch.distributed).
 struct file_url {
   enum class form {
     path,   ///< file:///PATH, file://localhost/PATH
@@ -22,11 +22,11 @@ struct file_url {
   std::string share;
 };
 
-/// `rest` is what stands behind "file://". A path of this system is taken as it is; of the others'
-/// forms "%20" and the like are read.
+/// `rest` is the part behind "file://". A path of this system is taken literally; in the other
+/// forms "%20" and the like are decoded.
 file_url parse_file_url(std::string_view rest);
 
-/// Why the file cannot be opened here, and what to write; empty for `form::path`.
+/// Why the file cannot be opened here, and what to write instead; empty for `form::path`.
 std::string file_url_problem(const file_url& url);
 
 }  // namespace troupe::transport

@@ -69,15 +69,15 @@ bool has_rendezvous_handler(const std::string& init_method) {
   return static_cast<bool>(handler_table::here().find(split_method(init_method).scheme));
 }
 
-std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool newcomer) {
+std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool joiner) {
   auto url = split_method(options.init_method);
   const auto handler = handler_table::here().find(url.scheme);
-  // Who has no time hears of that first.
+  // A timeout that is not positive is reported first, elsewhere.
   if (!handler || options.timeout <= std::chrono::milliseconds{0}) return nullptr;
   take_ranks(url, options);
   auto rank = options.rank;
   auto world_size = options.world_size;
-  if (!newcomer && !(rank && world_size)) {
+  if (!joiner && !(rank && world_size)) {
     const auto there =
         read_job_place(options.variables ? options.variables : process_environment());
     if (!rank) rank = there.rank;
@@ -90,13 +90,13 @@ std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool 
                          .query = std::move(url.query),
                          .rank = rank,
                          .world_size = world_size,
-                         .newcomer = newcomer,
+                         .joins_running = joiner,
                          .timeout = options.timeout});
   if (!answer.place)
     throw rendezvous_error(fmt::format("the handler of {}:// has given no store for '{}'",
                                        url.scheme, options.init_method));
-  if (answer.rank && !newcomer) options.rank = answer.rank;
-  if (answer.world_size && !newcomer) options.world_size = answer.world_size;
+  if (answer.rank && !joiner) options.rank = answer.rank;
+  if (answer.world_size && !joiner) options.world_size = answer.world_size;
   options.timeout = std::max(time_left(deadline), std::chrono::milliseconds{1});
   return std::move(answer.place);
 }

@@ -13,8 +13,8 @@ host_identity this_host() {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, HOST_NAME_MAX);
   out.name = *name ? name : "unknown host";
-  // Clones of one virtual machine share the boot id, containers of one host share it too but not
-  // the network namespace; each alone would bring together who cannot share memory.
+  // Clones of one virtual machine share the boot id; containers of one host share it too, but not
+  // the network namespace. Each alone would bring together processes that cannot share memory.
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat space {};

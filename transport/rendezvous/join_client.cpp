@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/rendezvous/join_service.hpp"
 #include "troupe/transport/rendezvous/handlers.hpp"
 #include "troupe/transport/rendezvous/host.hpp"
+#include "troupe/transport/rendezvous/join_service.hpp"
 #include "troupe/transport/rendezvous/rendezvous_config.hpp"
 #include "troupe/transport/rendezvous/rendezvous_session.hpp"
 #include "troupe/transport/rendezvous/tcp.hpp"
@@ -20,60 +20,60 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One newcomer's way in. One thread.
-class newcomer {
+/// One attempt to join. One thread.
+class joiner {
 public:
-  newcomer(rendezvous_plan plan, const rendezvous_options& options, std::shared_ptr<store> place)
-      : plan_(std::move(plan)),
+  joiner(rendezvous_config config, const rendezvous_options& options, std::shared_ptr<store> place)
+      : config_(std::move(config)),
         options_(options),
         given_place_(std::move(place)),
         deadline_(deadline_after(options.timeout)) {}
 
-  admitted enter(const newcomers_address& address) {
+  join_result join(const joiner_address& address) {
     find_job();
     check_job();
-    letter_box box(session_->keys());
-    if (!box.wait_until_open(time_left(deadline_)))
-      timed_out("for the job to come together and to open its door");
-    door_entry wish;
-    wish.what = door_entry::kind::wish;
-    wish.visit = visit_;
-    wish.name = plan_.name;
-    wish.rank = plan_.wanted_rank;
+    join_mailbox mailbox(session_->keys());
+    if (!mailbox.wait_until_open(time_left(deadline_)))
+      timed_out("for the job to come together and to accept joiners");
+    join_message request;
+    request.what = join_message::kind::request;
+    request.visit = visit_;
+    request.name = config_.name;
+    request.rank = config_.wanted_rank;
     const auto here = this_host();
-    wish.writer = whom(here.name, here.process);
-    wish.patience = time_left(deadline_);
-    post(box, wish);
-    admitted out;
-    out.rank = answer(place_key(visit_), "for a rank").rank;
-    door_entry reply;
-    reply.what = door_entry::kind::address;
+    request.writer = describe_process(here.name, here.process);
+    request.wait_limit = time_left(deadline_);
+    post(mailbox, request);
+    join_result out;
+    out.rank = answer(rank_reply_key(visit_), "for a rank").rank;
+    join_message reply;
+    reply.what = join_message::kind::address;
     reply.visit = visit_;
     reply.address = address(out.rank, session_->place().secret.value());
-    if (reply.address.size() > longest_door_address)
+    if (reply.address.size() > longest_joiner_address)
       throw rendezvous_error(fmt::format("the transport's address has {} bytes; {} are possible",
-                                         reply.address.size(), longest_door_address));
-    post(box, reply);
-    auto verdict = answer(verdict_key(visit_), "to be let in");
+                                         reply.address.size(), longest_joiner_address));
+    post(mailbox, reply);
+    auto verdict = answer(result_key(visit_), "to be admitted");
     out.job_id = verdict.job_id;
     out.welcome = std::move(verdict.welcome);
-    // What it has read in a file it may well have read over a network, but rank 0 says that.
-    tell_secret(plan_, session_->place(), true);
+    // The file may well have been read over a network, but rank 0 reports that.
+    log_secret(config_, session_->place(), true);
     return out;
   }
 
 private:
-  meeting_place open_place() {
-    if (given_place_) return meeting_place::in_store(plan_, given_place_);
-    if (plan_.how == rendezvous_plan::way::tcp) {
-      auto place = open_tcp(plan_, options_, {}, deadline_);
+  rendezvous_place open_place() {
+    if (given_place_) return rendezvous_place::in_store(config_, given_place_);
+    if (config_.how == rendezvous_config::way::tcp) {
+      auto place = open_tcp(config_, options_, {}, deadline_);
       place.client->set_limits(tcp_store::default_response_limit, deadline_ + 1s);
       return place;
     }
-    return meeting_place::in_file(plan_, deadline_);
+    return rendezvous_place::in_file(config_, deadline_);
   }
 
-  // Passes by what an earlier run has left.
+  // Finds the running job, past what an earlier run has left.
   void find_job() {
     auto place = open_place();
     for (std::uint64_t generation = 0;;) {
@@ -93,27 +93,27 @@ private:
 
   void check_job() {
     const auto job = decode_job_description(get("job", "for a job to meet here"));
-    if (job.job != plan_.job)
+    if (job.job != config_.job)
       throw rendezvous_error(fmt::format(
-          "a newcomer looks for job '{}', but {} meets here for job '{}'; set TROUPE_JOB_ID to the "
+          "a joiner looks for job '{}', but {} meets here for job '{}'; set TROUPE_JOB_ID to the "
           "same",
-          plan_.job, job.writer, job.job));
+          config_.job, job.writer, job.job));
     if (!job.dynamic)
       throw rendezvous_error(
-          fmt::format("{} Job '{}' was started with fixed members", mixed_job_text, plan_.job));
+          fmt::format("{} Job '{}' was started with fixed members", mixed_job_text, config_.job));
   }
 
-  void post(letter_box& box, const door_entry& entry) {
-    if (!box.post(entry)) throw rendezvous_error(over());
+  void post(join_mailbox& mailbox, const join_message& entry) {
+    if (!mailbox.post(entry)) throw rendezvous_error(over());
   }
 
-  // Nobody else reads it.
-  door_answer answer(const std::string& key, const char* what) {
-    auto out = decode_door_answer(get(key, what));
+  // Reads and deletes the answer, which no other process reads.
+  join_reply answer(const std::string& key, const char* what) {
+    auto out = decode_join_reply(get(key, what));
     session_->keys()->delete_key(key);
     if (!out.failure.empty())
       throw rendezvous_error(
-          fmt::format("job '{}' does not let {} in: {}", plan_.job, me(), out.failure));
+          fmt::format("job '{}' does not admit {}: {}", config_.job, me(), out.failure));
     return out;
   }
 
@@ -130,30 +130,31 @@ private:
     throw rendezvous_error(fmt::format(
         "{} has waited {:.6g} s {}, in vain: rank 0 of job '{}' must be alive, be a member and "
         "lead the job",
-        me(), static_cast<double>(options_.timeout.count()) / 1000, what, plan_.job));
+        me(), static_cast<double>(options_.timeout.count()) / 1000, what, config_.job));
   }
 
-  std::string over() const { return fmt::format("job '{}' is over", plan_.job); }
+  std::string over() const { return fmt::format("job '{}' is over", config_.job); }
   std::string me() const {
-    return plan_.name.empty() ? std::string("a newcomer")
-                              : fmt::format("newcomer '{}'", plan_.name);
+    return config_.name.empty() ? std::string("a joiner")
+                                : fmt::format("joiner '{}'", config_.name);
   }
 
-  const rendezvous_plan plan_;
+  const rendezvous_config config_;
   const rendezvous_options& options_;
   const std::shared_ptr<store> given_place_;
   const std::chrono::steady_clock::time_point deadline_;
   const std::uint64_t visit_ = random_id();
-  std::optional<rendezvous_session> session_;  // never joined: its goodbyes are the founders'
+  std::optional<rendezvous_session> session_;  // not joined: only founders leave notices in it
 };
 
-admitted enter(rendezvous_plan plan, const rendezvous_options& options,
-               std::shared_ptr<store> place, const newcomers_address& address) {
-  // Only the rendezvous' own failures are translated: what the caller's function throws is theirs.
+join_result enter(rendezvous_config config, const rendezvous_options& options,
+                  std::shared_ptr<store> place, const joiner_address& address) {
+  // Only the rendezvous' own failures are translated: exceptions of the caller's function are
+  // passed on.
   std::exception_ptr theirs;
   try {
-    newcomer one(std::move(plan), options, std::move(place));
-    return one.enter([&](std::uint32_t rank, const job_secret& secret) {
+    joiner one(std::move(config), options, std::move(place));
+    return one.join([&](std::uint32_t rank, const job_secret& secret) {
       try {
         return address(rank, secret);
       } catch (...) {
@@ -164,28 +165,28 @@ admitted enter(rendezvous_plan plan, const rendezvous_options& options,
   } catch (const error& e) {
     if (theirs) std::rethrow_exception(theirs);
     if (e.code() != errc::store_error && e.code() != errc::decode_error) throw;
-    throw rendezvous_error("a newcomer cannot join the job: " + e.fault().text);
+    throw rendezvous_error("cannot join the job: " + e.fault().text);
   }
 }
 
 }  // namespace
 
-admitted enter_job(const rendezvous_options& options, const newcomers_address& address) {
+join_result join_job(const rendezvous_options& options, const joiner_address& address) {
   auto asked = options;
   if (auto place = ask_rendezvous_handler(asked, true))
-    return enter_job(std::move(place), asked, address);
-  return enter(make_newcomers_plan(options, true), options, nullptr, address);
+    return join_job(std::move(place), asked, address);
+  return enter(make_joiner_config(options, true), options, nullptr, address);
 }
 
-admitted enter_job(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
-                   const newcomers_address& address) {
-  if (!meeting_place) throw invalid_argument("a newcomer needs a store to ask in");
-  return enter(make_newcomers_plan(options, false), options, std::move(meeting_place), address);
+join_result join_job(std::shared_ptr<store> in_store, const rendezvous_options& options,
+                     const joiner_address& address) {
+  if (!in_store) throw invalid_argument("a joiner needs a store to ask in");
+  return enter(make_joiner_config(options, false), options, std::move(in_store), address);
 }
 
-bool newcomer_meets_on_this_host_alone(const rendezvous_options& options) {
+bool joiner_meets_on_this_host_alone(const rendezvous_options& options) {
   if (has_rendezvous_handler(options.init_method)) return false;
-  return meets_on_this_host_alone(make_newcomers_plan(options, true));
+  return meets_on_this_host_alone(make_joiner_config(options, true));
 }
 
 }  // namespace troupe::transport

@@ -11,32 +11,32 @@
 
 namespace troupe::transport {
 
-/// Who has been let into a running job.
-struct admitted {
+/// What a joiner gets when it has been admitted to a running job.
+struct join_result {
   std::uint32_t rank = 0;
   std::uint64_t job_id = 0;
-  std::vector<std::byte> welcome;  ///< what door_client::let_in has answered
+  std::vector<std::byte> welcome;  ///< the answer of join_handler::let_in
 };
 
-/// The address of a newcomer's transport, which contains its rank.
-using newcomers_address =
+/// Makes the address of the joiner's transport, which contains its rank.
+using joiner_address =
     std::function<std::vector<std::byte>(std::uint32_t rank, const job_secret& secret)>;
 
-/// Asks to be let into a running job, which is found as by its founders; blocks until that is done.
-/// Of the options, `rank` is that of a member who has gone (empty: a new one), `name` may be empty
-/// ("worker<rank>"), and `world_size` says nothing.
+/// Joins a running job, which is found as by its founders; blocks until it has joined. Of the
+/// options, `rank` is that of a member that has left (empty: a new one), `name` may be empty
+/// ("worker<rank>"), and `world_size` is ignored.
 ///
-/// Throws rendezvous_error within the timeout: for a job that is not there, is over, admits nobody
-/// or does not answer; for another job's name or secret; for a name or a rank that somebody has,
-/// and a rank that nobody had. What `address` throws goes to the caller.
-admitted enter_job(const rendezvous_options& options, const newcomers_address& address);
+/// Throws rendezvous_error within the timeout: for a job that does not exist, is over, admits no
+/// joiners or does not answer; for another job's name or secret; for a name or a rank that is in
+/// use, and a rank that was never used. The exceptions of `address` go to the caller.
+join_result join_job(const rendezvous_options& options, const joiner_address& address);
 
 /// The same in a store that exists already.
-admitted enter_job(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
-                   const newcomers_address& address);
+join_result join_job(std::shared_ptr<store> in_store, const rendezvous_options& options,
+                     const joiner_address& address);
 
-/// `pre_roster::meets_on_host_alone`, for who joins a running job; false where a handler says where
-/// it meets. Throws rendezvous_error like `enter_job`.
-bool newcomer_meets_on_this_host_alone(const rendezvous_options& options);
+/// `pre_roster::meets_on_host_alone` for a joiner; false where a handler says where to meet. Throws
+/// rendezvous_error like `join_job`.
+bool joiner_meets_on_this_host_alone(const rendezvous_options& options);
 
 }  // namespace troupe::transport

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "troupe/messages/schema/store.capnp.h"
-#include "troupe/transport/store/tcp/store_capnp.hpp"
+#include "troupe/transport/store/store_capnp.hpp"
 
 namespace troupe::transport {
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t longest_text = 1024;
 constexpr std::size_t longest_failure = 16 * 1024;
-constexpr std::size_t longest_entry = longest_door_address + 8 * longest_text;
+constexpr std::size_t longest_entry = longest_joiner_address + 8 * longest_text;
 
 std::string bounded(capnp::Text::Reader text, std::size_t longest, const char* what) {
   if (text.size() > longest)
@@ -30,24 +30,24 @@ std::string cut(const std::string& text, std::size_t longest) { return text.subs
 
 }  // namespace
 
-store::bytes encode(const door_entry& value) {
+store::bytes encode(const join_message& value) {
   capnp::MallocMessageBuilder message;
-  auto root = message.initRoot<schema::DoorEntry>();
-  root.setKind(static_cast<schema::DoorEntry::Kind>(value.what));
+  auto root = message.initRoot<schema::JoinMessage>();
+  root.setKind(static_cast<schema::JoinMessage::Kind>(value.what));
   root.setVisit(value.visit);
   root.setName(as_text(value.name));
   root.setHasRank(value.rank.has_value());
   root.setRank(value.rank.value_or(0));
   root.setWriter(as_text(cut(value.writer, longest_text)));
-  root.setPatienceMs(static_cast<std::uint64_t>(
-      std::clamp(value.patience, std::chrono::milliseconds{0}, longest_patience).count()));
+  root.setWaitLimitMs(static_cast<std::uint64_t>(
+      std::clamp(value.wait_limit, std::chrono::milliseconds{0}, longest_wait_limit).count()));
   root.setAddress(as_data(value.address));
   return flatten(message);
 }
 
-store::bytes encode(const door_answer& value) {
+store::bytes encode(const join_reply& value) {
   capnp::MallocMessageBuilder message;
-  auto root = message.initRoot<schema::DoorAnswer>();
+  auto root = message.initRoot<schema::JoinReply>();
   root.setFailure(as_text(cut(value.failure, longest_failure)));
   root.setRank(value.rank);
   root.setJobId(value.job_id);
@@ -55,32 +55,32 @@ store::bytes encode(const door_answer& value) {
   return flatten(message);
 }
 
-door_entry decode_door_entry(const store::bytes& bytes) {
+join_message decode_join_message(const store::bytes& bytes) {
   if (bytes.size() > longest_entry)
-    throw decode_error(fmt::format("a newcomer's letter has {} bytes", bytes.size()));
-  return read_message<schema::DoorEntry>(bytes, "a newcomer's letter", [](auto root) {
-    door_entry out;
-    if (root.getKind() > schema::DoorEntry::Kind::CLOSED)
-      throw decode_error("a newcomer's letter is of unknown kind");
-    out.what = static_cast<door_entry::kind>(root.getKind());
+    throw decode_error(fmt::format("a joiner's message has {} bytes", bytes.size()));
+  return read_message<schema::JoinMessage>(bytes, "a joiner's message", [](auto root) {
+    join_message out;
+    if (root.getKind() > schema::JoinMessage::Kind::CLOSED)
+      throw decode_error("a joiner's message is of unknown kind");
+    out.what = static_cast<join_message::kind>(root.getKind());
     out.visit = root.getVisit();
-    out.name = bounded(root.getName(), longest_text, "a newcomer's name");
+    out.name = bounded(root.getName(), longest_text, "the name of a joiner");
     if (root.getHasRank()) out.rank = root.getRank();
-    out.writer = bounded(root.getWriter(), longest_text, "what a newcomer says of itself");
-    const auto most = static_cast<std::uint64_t>(longest_patience.count());
-    out.patience = std::chrono::milliseconds(std::min(root.getPatienceMs(), most));
+    out.writer = bounded(root.getWriter(), longest_text, "the description of a joiner");
+    const auto most = static_cast<std::uint64_t>(longest_wait_limit.count());
+    out.wait_limit = std::chrono::milliseconds(std::min(root.getWaitLimitMs(), most));
     out.address = to_vector(root.getAddress());
-    if (out.address.size() > longest_door_address)
-      throw decode_error(fmt::format("a newcomer's address has {} bytes; {} are possible",
-                                     out.address.size(), longest_door_address));
+    if (out.address.size() > longest_joiner_address)
+      throw decode_error(fmt::format("the address of a joiner has {} bytes; {} are possible",
+                                     out.address.size(), longest_joiner_address));
     return out;
   });
 }
 
-door_answer decode_door_answer(const store::bytes& bytes) {
-  return read_message<schema::DoorAnswer>(bytes, "the answer to a newcomer", [](auto root) {
-    return door_answer{bounded(root.getFailure(), longest_failure, "the refusal of a newcomer"),
-                       root.getRank(), root.getJobId(), to_vector(root.getWelcome())};
+join_reply decode_join_reply(const store::bytes& bytes) {
+  return read_message<schema::JoinReply>(bytes, "the reply to a joiner", [](auto root) {
+    return join_reply{bounded(root.getFailure(), longest_failure, "the refusal of a joiner"),
+                      root.getRank(), root.getJobId(), to_vector(root.getWelcome())};
   });
 }
 

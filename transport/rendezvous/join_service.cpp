@@ -8,8 +8,8 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/transport/rendezvous/rank_exchange.hpp"
 #include "troupe/messages/base/worker_name.hpp"
+#include "troupe/transport/rendezvous/rank_exchange.hpp"
 
 namespace troupe::transport {
 
@@ -17,22 +17,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string next_key = "door/next";
+const std::string next_key = "join/next";
 
-std::string entry_key(std::uint64_t number) { return fmt::format("door/{}", number); }
+std::string entry_key(std::uint64_t number) { return fmt::format("join/{}", number); }
 
 std::uint64_t read_number(const store::bytes& bytes) {
   const auto text = to_text(bytes);
   std::uint64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    throw decode_error("what the keeper of the door has written is no number");
+    throw decode_error("the number of the next entry in the mailbox is malformed");
   return out;
 }
 
 bool closes(const store::bytes& bytes) {
   try {
-    return decode_door_entry(bytes).what == door_entry::kind::closed;
+    return decode_join_message(bytes).what == join_message::kind::closed;
   } catch (const decode_error&) {
     return false;
   }
@@ -40,7 +40,7 @@ bool closes(const store::bytes& bytes) {
 
 }  // namespace
 
-bool letter_box::post(const door_entry& entry) {
+bool join_mailbox::post(const join_message& entry) {
   const auto mine = encode(entry);
   for (auto number = read_number(keys_->get(next_key, 0ms));; ++number) {
     const auto there = keys_->compare_set(entry_key(number), {}, mine);
@@ -49,10 +49,10 @@ bool letter_box::post(const door_entry& entry) {
   }
 }
 
-void letter_box::expect(std::uint64_t number) { keys_->set(next_key, std::to_string(number)); }
+void join_mailbox::expect(std::uint64_t number) { keys_->set(next_key, std::to_string(number)); }
 
-std::optional<store::bytes> letter_box::read(std::uint64_t number,
-                                             std::chrono::milliseconds limit) {
+std::optional<store::bytes> join_mailbox::read(std::uint64_t number,
+                                               std::chrono::milliseconds limit) {
   const auto key = entry_key(number);
   try {
     return keys_->get(key, limit);
@@ -62,7 +62,7 @@ std::optional<store::bytes> letter_box::read(std::uint64_t number,
   }
 }
 
-bool letter_box::wait_until_open(std::chrono::milliseconds limit) {
+bool join_mailbox::wait_until_open(std::chrono::milliseconds limit) {
   try {
     keys_->wait(std::span(&next_key, 1), limit);
     return true;
@@ -71,89 +71,89 @@ bool letter_box::wait_until_open(std::chrono::milliseconds limit) {
   }
 }
 
-std::string place_key(std::uint64_t visit) { return fmt::format("door/place/{:x}", visit); }
+std::string rank_reply_key(std::uint64_t visit) { return fmt::format("join/rank/{:x}", visit); }
 
-std::string verdict_key(std::uint64_t visit) { return fmt::format("door/verdict/{:x}", visit); }
+std::string result_key(std::uint64_t visit) { return fmt::format("join/result/{:x}", visit); }
 
-door_keeper::door_keeper(std::shared_ptr<store> keys, std::string job, door_client& client)
-    : keys_(std::move(keys)), job_(std::move(job)), client_(client), box_(keys_) {
-  box_.expect(1);
+join_service::join_service(std::shared_ptr<store> keys, std::string job, join_handler& handler)
+    : keys_(std::move(keys)), job_(std::move(job)), handler_(handler), mailbox_(keys_) {
+  mailbox_.expect(1);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
-door_keeper::~door_keeper() {
+join_service::~join_service() {
   thread_.request_stop();
   try {
-    box_.post({});  // wakes the thread
+    mailbox_.post({});  // wakes the thread
   } catch (const std::exception& e) {
-    log().debug("the door of job '{}' is closed without a word: {}", job_, e.what());
+    log().debug("the join service of job '{}' could not close its mailbox: {}", job_, e.what());
   }
 }
 
-void door_keeper::run(const std::stop_token& stop) {
+void join_service::run(const std::stop_token& stop) {
   try {
     for (std::uint64_t number = 1;;) {
-      auto bytes = box_.read(number, default_store_timeout);
+      auto bytes = mailbox_.read(number, default_store_timeout);
       if (!bytes) continue;
       const bool closing = closes(*bytes);
-      if (closing && stop.stop_requested()) return;  // who comes later finds it
-      box_.expect(++number);
+      if (closing && stop.stop_requested()) return;  // later joiners find it
+      mailbox_.expect(++number);
       if (closing) continue;
       try {
-        handle(decode_door_entry(*bytes), stop);
+        handle(decode_join_message(*bytes), stop);
       } catch (const decode_error& e) {
-        log().warn("job '{}': a newcomer is not heard: {}", job_, e.what());
+        log().warn("job '{}': ignored the message of a joiner: {}", job_, e.what());
       }
     }
   } catch (const std::exception& e) {
-    log().warn("job '{}' admits nobody any more: {}", job_, e.what());
+    log().warn("job '{}' cannot admit joiners any more: {}", job_, e.what());
   }
 }
 
-void door_keeper::handle(door_entry&& entry, const std::stop_token& stop) {
+void join_service::handle(join_message&& entry, const std::stop_token& stop) {
   const auto now = std::chrono::steady_clock::now();
-  std::erase_if(guests_, [&](const auto& one) { return one.second.deadline < now; });
-  const bool is_wish = entry.what == door_entry::kind::wish;
+  std::erase_if(joiners_, [&](const auto& one) { return one.second.deadline < now; });
+  const bool is_request = entry.what == join_message::kind::request;
   if (stop.stop_requested()) {
-    keys_->set((is_wish ? place_key : verdict_key)(entry.visit), encode(over()));
+    keys_->set((is_request ? rank_reply_key : result_key)(entry.visit), encode(over()));
     return;
   }
-  if (is_wish) {
-    take_wish(entry);
+  if (is_request) {
+    handle_request(entry);
     return;
   }
-  const auto guest = guests_.extract(entry.visit);
-  if (!guest) return;  // it waits no longer
-  if (const auto answer = let_in(guest.mapped(), std::move(entry.address), stop))
-    keys_->set(verdict_key(entry.visit), encode(*answer));
+  const auto joiner = joiners_.extract(entry.visit);
+  if (!joiner) return;  // it waits no longer
+  if (const auto answer = let_in(joiner.mapped(), std::move(entry.address), stop))
+    keys_->set(result_key(entry.visit), encode(*answer));
 }
 
-void door_keeper::take_wish(const door_entry& wish) {
-  door_answer answer;
+void join_service::handle_request(const join_message& request) {
+  join_reply answer;
   try {
-    if (const auto problem = worker_name_problem(complete_worker_name(wish.name, 0));
+    if (const auto problem = worker_name_problem(complete_worker_name(request.name, 0));
         !problem.empty())
       throw rendezvous_error("Worker name " + problem);
-    answer.rank = client_.reserve_rank(wish.rank);
-    auto name = complete_worker_name(wish.name, answer.rank);
-    guests_[wish.visit] = {std::move(name), answer.rank, deadline_after(wish.patience)};
+    answer.rank = handler_.reserve_rank(request.rank);
+    auto name = complete_worker_name(request.name, answer.rank);
+    joiners_[request.visit] = {std::move(name), answer.rank, deadline_after(request.wait_limit)};
   } catch (const error& e) {
     answer.failure = e.fault().text;
-    log().warn("job '{}': {} is not let in: {}", job_, wish.writer, answer.failure);
+    log().warn("job '{}': {} is not admitted: {}", job_, request.writer, answer.failure);
   }
-  keys_->set(place_key(wish.visit), encode(answer));
+  keys_->set(rank_reply_key(request.visit), encode(answer));
 }
 
-// Nothing when the newcomer has given up meanwhile.
-std::optional<door_answer> door_keeper::let_in(const guest& who, store::bytes&& address,
+// Nothing when the joiner has given up meanwhile.
+std::optional<join_reply> join_service::let_in(const joiner& who, store::bytes&& address,
                                                const std::stop_token& stop) {
   struct verdict {
     std::mutex mutex;
     std::condition_variable_any changed;
-    std::optional<door_answer> answer;
+    std::optional<join_reply> answer;
   };
   const auto outcome = std::make_shared<verdict>();
-  client_.let_in(who.rank, who.name, std::move(address), [outcome](door_answer&& answer) {
+  handler_.let_in(who.rank, who.name, std::move(address), [outcome](join_reply&& answer) {
     const std::lock_guard lock(outcome->mutex);
     outcome->answer = std::move(answer);
     outcome->changed.notify_all();
@@ -166,6 +166,6 @@ std::optional<door_answer> door_keeper::let_in(const guest& who, store::bytes&& 
   return {};
 }
 
-door_answer door_keeper::over() const { return {fmt::format("job '{}' is over", job_), 0, 0, {}}; }
+join_reply join_service::over() const { return {fmt::format("job '{}' is over", job_), 0, 0, {}}; }
 
 }  // namespace troupe::transport

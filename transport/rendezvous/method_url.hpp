@@ -8,7 +8,7 @@
 
 namespace troupe::transport {
 
-/// An init_method taken apart: "SCHEME://REST?KEY=VALUE&...".
+/// The parts of an init_method: "SCHEME://REST?KEY=VALUE&...".
 struct method_url {
   std::string scheme;  ///< empty without "://"
   std::string rest;
@@ -17,11 +17,11 @@ struct method_url {
 
 method_url split_method(const std::string& method);
 
-/// Takes `rank` and `world_size` out of the query, into `options` where these name none. Throws
-/// rendezvous_error for what is no such number.
+/// Moves `rank` and `world_size` from the query to `options`, where these are not set. Throws
+/// rendezvous_error for a malformed number.
 void take_ranks(method_url& url, rendezvous_options& options);
 
-/// Throws rendezvous_error: why `method` cannot be used, and what can.
+/// Throws rendezvous_error: why `method` cannot be used, and which can.
 [[noreturn]] void fail_method(const std::string& method, const std::string& why);
 
 }  // namespace troupe::transport

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 const std::string all_came = "troupe/all workers";
 
-// Says that it has gone.
+// Completes a future when it is destroyed.
 class passing {
 public:
   ~passing() { over_.set_value(); }
@@ -32,17 +32,17 @@ private:
   std::shared_future<void> seen_ = over_.get_future().share();
 };
 
-// What one process serves, for all of its users.
+// A server of this process, for all of its users.
 struct served_place {
-  explicit served_place(meeting_place&& p) : place(std::move(p)) {}
+  explicit served_place(rendezvous_place&& p) : place(std::move(p)) {}
 
-  passing end;  // the first, so that all else has gone before
-  meeting_place place;
+  passing end;  // first, so that it is destroyed last
+  rendezvous_place place;
 };
 
 // One user; the client ends first.
 struct store_user {
-  std::shared_ptr<served_place> served;  // only of those who serve
+  std::shared_ptr<served_place> served;  // only of users that serve
   std::shared_ptr<tcp_store> client;
 };
 
@@ -65,41 +65,41 @@ struct server_table {
   }
 };
 
-rendezvous_plan plan_of(const tcp_store_options& options) {
+rendezvous_config config_of(const tcp_store_options& options) {
   if (options.timeout <= 0ms)
     throw invalid_argument("the timeout of a store must be more than 0 ms");
   if (options.port == 0 && !options.serves)
     throw invalid_argument(
-        "port 0 lets who serves choose any free port, which its clients must be told");
-  rendezvous_plan plan;
-  plan.master = {options.host, options.port};
-  plan.rank = options.serves ? 0 : 1;
-  plan.world_size = std::max<std::uint32_t>(2, options.world_size);
-  plan.variables = options.variables ? options.variables : process_environment();
-  plan.all_local = meets_on_this_host_alone(plan);
+        "port 0 lets the server choose any free port, which its clients must know");
+  rendezvous_config config;
+  config.master = {options.host, options.port};
+  config.rank = options.serves ? 0 : 1;
+  config.world_size = std::max<std::uint32_t>(2, options.world_size);
+  config.variables = options.variables ? options.variables : process_environment();
+  config.all_local = meets_on_this_host_alone(config);
   try {
     if (options.secret)
-      plan.secret = {*options.secret, "the program"};
+      config.secret = {*options.secret, "the program"};
     else
-      plan.secret = read_job_secret(plan.variables);
+      config.secret = read_job_secret(config.variables);
   } catch (const rendezvous_error& e) {
     throw store_error(e.fault().text);
   }
-  plan.agree = rendezvous_plan::agreement::folder;
-  if (!plan.secret && !plan.all_local)
+  config.agree = rendezvous_config::agreement::folder;
+  if (!config.secret && !config.all_local)
     throw store_error(fmt::format(
-        "the store at {} can be reached from other hosts and has no secret, without which anybody "
+        "the store at {} can be reached from other hosts and has no secret, without which anyone "
         "could use it: set tcp_store_options::secret, or TROUPE_JOB_SECRET to the same 64 hex "
         "digits in every process (openssl rand -hex 32)",
-        to_string(plan.master)));
-  return plan;
+        to_string(config.master)));
+  return config;
 }
 
-store_user serve_anew(const rendezvous_plan& plan, bool shared, time_point deadline) {
-  auto place = serve_tcp(plan, {}, {}, deadline);
+store_user serve_anew(const rendezvous_config& config, bool shared, time_point deadline) {
+  auto place = serve_tcp(config, {}, {}, deadline);
   if (!place)
     throw store_error(fmt::format(
-        "the store at {} is served already{}", to_string(plan.master),
+        "the store at {} is served already{}", to_string(config.master),
         shared ? " by another process, or by this one for a user without multi_tenant"
                : "; be a client of it, or set tcp_store_options::multi_tenant in all of a process "
                  "that serve it"));
@@ -110,8 +110,8 @@ store_user serve_anew(const rendezvous_plan& plan, bool shared, time_point deadl
   return out;
 }
 
-store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
-  const auto where = to_string(plan.master);
+store_user serve_shared(const rendezvous_config& config, time_point deadline) {
+  const auto where = to_string(config.master);
   auto& table = server_table::here();
   std::unique_lock lock(table.opening, deadline);
   if (!lock)
@@ -122,31 +122,31 @@ store_user serve_shared(const rendezvous_plan& plan, time_point deadline) {
   if (const auto found = table.by_place.find(where);
       found != table.by_place.end() && found->second.home.here()) {
     if (auto served = found->second.served.lock()) {
-      if (plan.secret && !(plan.secret->secret == served->place.secret.value()))
+      if (config.secret && !(config.secret->secret == served->place.secret.value()))
         throw store_error(
             fmt::format("this process serves the store at {} with another secret", where));
-      const endpoint at{plan.master.host, served->place.server->port()};
+      const endpoint at{config.master.host, served->place.server->port()};
       auto client = std::make_shared<tcp_store>(at, served->place.secret.value(), deadline);
       return {std::move(served), std::move(client)};
     }
-    // Whoever has let go of the server last may still be ending it.
+    // The last user of the server before may still be ending it.
     if (found->second.over.wait_until(deadline) != std::future_status::ready)
       throw store_error(fmt::format(
           "the store at {} cannot be served in time: this process is still ending the one before",
           where));
   }
   std::erase_if(table.by_place, [](const auto& one) { return one.second.is_past(); });
-  auto out = serve_anew(plan, true, deadline);
-  // Any free port is each user's own.
-  if (plan.master.port != 0) table.by_place[where] = {out.served, out.served->end.over()};
+  auto out = serve_anew(config, true, deadline);
+  // With port 0 each user has a port of its own.
+  if (config.master.port != 0) table.by_place[where] = {out.served, out.served->end.over()};
   return out;
 }
 
-store_user open(const rendezvous_plan& plan, const tcp_store_options& options,
+store_user open(const rendezvous_config& config, const tcp_store_options& options,
                 time_point deadline) {
-  if (options.serves && options.multi_tenant) return serve_shared(plan, deadline);
-  if (options.serves) return serve_anew(plan, false, deadline);
-  return {nullptr, open_tcp(plan, {}, {}, deadline).client};
+  if (options.serves && options.multi_tenant) return serve_shared(config, deadline);
+  if (options.serves) return serve_anew(config, false, deadline);
+  return {nullptr, open_tcp(config, {}, {}, deadline).client};
 }
 
 void wait_for_workers(tcp_store& store, const tcp_store_options& options, time_point deadline) {
@@ -168,7 +168,7 @@ void wait_for_workers(tcp_store& store, const tcp_store_options& options, time_p
 
 std::shared_ptr<tcp_store> open_tcp_store(const tcp_store_options& options) {
   const auto deadline = deadline_after(options.timeout);
-  const auto user = std::make_shared<store_user>(open(plan_of(options), options, deadline));
+  const auto user = std::make_shared<store_user>(open(config_of(options), options, deadline));
   const std::shared_ptr<tcp_store> out(user, user->client.get());
   out->set_timeout(options.timeout);
   if (options.world_size > 0 && options.wait_for_workers) wait_for_workers(*out, options, deadline);

@@ -10,7 +10,7 @@
 
 namespace troupe::transport {
 
-/// How a process comes to its job.
+/// How a process finds its job.
 struct rendezvous_options {
   /// "env://", "tcp://HOST:PORT", "file:///PATH" or a URL of a scheme that has a handler (see
   /// handlers.hpp); but for env they may end in "?rank=R&world_size=N".
@@ -24,21 +24,21 @@ struct rendezvous_options {
   /// The worker's name, at most 127 characters of [A-Za-z0-9_:-]; empty: "worker<rank>".
   std::string name;
 
-  /// For everything together; what fails, fails within it (and half a second, for rank 0 to tell
-  /// the others).
+  /// For everything together; failures are reported within it (and half a second more, for rank 0
+  /// to notify the others).
   std::chrono::milliseconds timeout{60'000};
 
   /// The job's name; empty: see read_job_name.
   std::string job;
 
-  /// Others may join the job while it runs (see door.hpp); the same on all ranks.
+  /// Others may join the job while it runs (see join_service.hpp); the same on all ranks.
   bool dynamic = false;
 
-  /// Nobody else can reach the network: ranks may come from other hosts. TROUPE_TRUSTED_NETWORK
+  /// No one else can reach the network: ranks may come from other hosts. TROUPE_TRUSTED_NETWORK
   /// says the same.
   bool trusted_network = false;
 
-  /// Told on rank 0 as soon as it listens, with the port that was chosen if port 0 was asked for.
+  /// Called on rank 0 as soon as it listens, with the port that was chosen if port 0 was asked for.
   std::function<void(std::uint16_t port)> on_listening;
 
   /// Where variables are looked up; empty: this process's environment.

@@ -34,7 +34,7 @@ constexpr std::size_t hash_digits = 16;
 constexpr const char* way_out =
     "or set TROUPE_JOB_SECRET to the same 64 hex digits on every rank (openssl rand -hex 32)";
 
-// A port is one program's within a network namespace of a running kernel.
+// A port belongs to one program within a network namespace of a running kernel.
 std::string file_name(std::uint16_t port) {
   return fmt::format("{:016x}-{}", stable_hash(this_host().network), port);
 }
@@ -50,13 +50,13 @@ unique_fd open_file(int folder, const char* name) {
   return unique_fd(openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
 }
 
-// Does whoever published `file` still live?
+// Whether the process that published `file` still lives.
 bool is_held(int file) { return flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
 
-/// While it lives, nobody else publishes or takes back in the folder.
+/// While it exists, no other process publishes or takes back in the folder.
 class folder_lock {
 public:
-  folder_lock(int folder, time_point deadline) : folder_(folder) {
+  folder_lock(int folder, std::chrono::steady_clock::time_point deadline) : folder_(folder) {
     while (flock(folder_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) throw store_error(std::strerror(errno));
       if (std::chrono::steady_clock::now() > deadline)
@@ -72,8 +72,8 @@ private:
   const int folder_;
 };
 
-// Removes what killed processes have left. With the folder's lock: nobody has an unlocked file
-// there that he has only just made.
+// Removes the files of killed processes. With the folder's lock: no process has just made a file
+// there and not yet locked it.
 void remove_leftovers(int folder) {
   const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> list(copy < 0 ? nullptr : fdopendir(copy), closedir);
@@ -100,7 +100,7 @@ std::optional<job_secret> read_secret(int folder, const std::string& name) {
   }
 }
 
-// A file with the secret in it, locked, under a name that nobody looks for.
+// Makes a locked file with the secret in it, under a name that is never looked up.
 unique_fd write_secret(int folder, const job_secret& secret) {
   unlinkat(folder, unfinished, 0);
   unique_fd file(
@@ -152,7 +152,8 @@ std::vector<path> secret_folders(const environment& env) {
 }
 
 published_secret::published_secret(const environment& env, std::uint16_t port,
-                                   const job_secret& secret, time_point deadline)
+                                   const job_secret& secret,
+                                   std::chrono::steady_clock::time_point deadline)
     : publisher_(getpid()) {
   auto [where, folder] = first_folder(env);
   const auto name = file_name(port);
@@ -189,7 +190,7 @@ published_secret::published_secret(const environment& env, std::uint16_t port,
 
 published_secret::~published_secret() {
   if (getpid() != publisher_) return;
-  // Best effort: a file that stays is nobody's once its lock has gone.
+  // Best effort: a file that stays is ignored once its lock is released.
   try {
     const folder_lock hold(folder_.get(), deadline_after(1s));
     const auto name = path_.filename();

@@ -19,11 +19,12 @@ using std::chrono::milliseconds;
 // The others may have been started at the same time, and be on their way.
 constexpr milliseconds decline_limit{2'000};
 
-roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared_ptr<store> place,
-            const address_function& address_of_this_node) {
-  const auto who = fmt::format("rank {} of {}", plan.rank, plan.world_size);
-  rendezvous_meeting meeting(std::move(plan), options, std::move(place));
-  // Only the rendezvous' own failures are translated: what the caller's function throws is theirs.
+roster meet(rendezvous_config config, const rendezvous_options& options,
+            std::shared_ptr<store> place, const address_function& address_of_this_node) {
+  const auto who = fmt::format("rank {} of {}", config.rank, config.world_size);
+  rank_exchange exchange(std::move(config), options, std::move(place));
+  // Only the rendezvous' own failures are translated: exceptions of the caller's function are
+  // passed on.
   std::exception_ptr theirs;
   const auto guarded = [&](const pre_roster& r) {
     try {
@@ -34,42 +35,43 @@ roster meet(rendezvous_plan plan, const rendezvous_options& options, std::shared
     }
   };
   try {
-    meeting.join();
-    return meeting.gather(guarded);
+    exchange.join();
+    return exchange.gather(guarded);
   } catch (const error& e) {
-    meeting.leave();
+    exchange.leave();
     if (theirs) std::rethrow_exception(theirs);
     if (e.code() != errc::store_error && e.code() != errc::decode_error) throw;
     throw rendezvous_error(fmt::format("{}: {}", who, e.fault().text));
   } catch (...) {
-    meeting.leave();
+    exchange.leave();
     throw;
   }
 }
 
-// Tells the others in `place`, or, where that is null, where the options say.
+// Notifies the others in `place`, or, where that is null, where the options say.
 void decline(std::shared_ptr<store> place, rendezvous_options how,
              const std::string& why) noexcept {
   try {
-    auto plan = make_absentees_plan(how, !place);
-    if (plan.world_size == 1 && plan.rank == 0) return;  // there is nobody else
-    rendezvous_meeting meeting(std::move(plan), how, std::move(place));
+    auto config = make_absent_config(how, !place);
+    if (config.world_size == 1 && config.rank == 0) return;  // there are no others
+    rank_exchange exchange(std::move(config), how, std::move(place));
     try {
-      meeting.decline(why);
+      exchange.decline(why);
     } catch (const error& e) {
-      log().debug("the other ranks were not told that this one does not come: {}", e.what());
+      log().debug("the other ranks could not be notified that this one does not come: {}",
+                  e.what());
     }
-    meeting.leave();
+    exchange.leave();
   } catch (...) {
-    // Where the others are is not known.
+    // Where the others meet is not known.
   }
 }
 
-// What is wrong with the options of one rank, all hear.
-rendezvous_plan plan_or_decline(const rendezvous_options& options,
-                                const std::shared_ptr<store>& place) {
+// Invalid options of one rank are reported to all.
+rendezvous_config config_or_decline(const rendezvous_options& options,
+                                    const std::shared_ptr<store>& place) {
   try {
-    return make_plan(options, !place);
+    return make_config(options, !place);
   } catch (const error& e) {
     auto how = options;
     how.timeout = decline_limit;
@@ -84,7 +86,7 @@ roster rendezvous(const rendezvous_options& options, const address_function& add
   auto asked = options;
   if (auto place = ask_rendezvous_handler(asked, false))
     return rendezvous(std::move(place), asked, address_of_this_node);
-  return meet(plan_or_decline(options, nullptr), options, nullptr, address_of_this_node);
+  return meet(config_or_decline(options, nullptr), options, nullptr, address_of_this_node);
 }
 
 void decline_rendezvous(const rendezvous_options& options, const std::string& why) noexcept {
@@ -98,11 +100,11 @@ void decline_rendezvous(const rendezvous_options& options, const std::string& wh
   }
 }
 
-roster rendezvous(std::shared_ptr<store> meeting_place, const rendezvous_options& options,
+roster rendezvous(std::shared_ptr<store> in_store, const rendezvous_options& options,
                   const address_function& address_of_this_node) {
-  if (!meeting_place) throw invalid_argument("a rendezvous needs a store to meet in");
-  auto plan = plan_or_decline(options, meeting_place);
-  return meet(std::move(plan), options, std::move(meeting_place), address_of_this_node);
+  if (!in_store) throw invalid_argument("a rendezvous needs a store to meet in");
+  auto config = config_or_decline(options, in_store);
+  return meet(std::move(config), options, std::move(in_store), address_of_this_node);
 }
 
 }  // namespace troupe::transport

@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/rendezvous/file_url.hpp"
 #include "troupe/transport/rendezvous/method_url.hpp"
-#include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/store/store.hpp"
 
 namespace troupe::transport {
@@ -54,46 +54,48 @@ std::filesystem::path read_path(const std::string& method, const std::string& te
   return url.path;
 }
 
-void read_method(rendezvous_options& options, rendezvous_plan& plan) {
+void read_method(rendezvous_options& options, rendezvous_config& config) {
   const auto& method = options.init_method;
   auto url = split_method(method);
   take_ranks(url, options);
   if (url.scheme == "tcp") {
-    plan.how = rendezvous_plan::way::tcp;
-    plan.master = read_endpoint(method, url.rest);
+    config.how = rendezvous_config::way::tcp;
+    config.master = read_endpoint(method, url.rest);
   } else if (url.scheme == "file") {
-    plan.how = rendezvous_plan::way::file;
-    plan.path = read_path(method, url.rest);
+    config.how = rendezvous_config::way::file;
+    config.path = read_path(method, url.rest);
   } else {
-    fail_method(method, "nobody knows this kind");
+    fail_method(method, "this kind is unknown");
   }
   if (!url.query.empty())
     fail_method(method, fmt::format("it knows no parameter '{}'", url.query.front().first));
 }
 
-// What the options say by themselves; takes up those that are in the method's text.
-rendezvous_plan begin_plan(rendezvous_options& options, bool method) {
+// The part of the configuration that options alone determine; takes those that are in the text of
+// the method.
+rendezvous_config begin_config(rendezvous_options& options, bool method) {
   if (options.timeout <= std::chrono::milliseconds{0})
     throw rendezvous_error("the timeout of a rendezvous must be more than 0 ms");
   if (!options.variables) options.variables = process_environment();
-  rendezvous_plan plan;
-  if (method && options.init_method != "env://") read_method(options, plan);
-  plan.job = options.job.empty() ? read_job_name(options.variables) : options.job;
-  if (plan.job.size() > 256)
+  rendezvous_config config;
+  if (method && options.init_method != "env://") read_method(options, config);
+  config.job = options.job.empty() ? read_job_name(options.variables) : options.job;
+  if (config.job.size() > 256)
     throw rendezvous_error(
         fmt::format("a job's name has at most 256 bytes, but TROUPE_JOB_ID or the option has {}",
-                    plan.job.size()));
-  plan.variables = options.variables;
-  plan.secret = read_job_secret(options.variables);
-  plan.trusted_network = options.trusted_network || read_trusted_network(options.variables);
-  plan.listen_address = options.variables("TROUPE_LISTEN_ADDR");
-  plan.host_id = options.variables("TROUPE_HOST_ID");
-  return plan;
+                    config.job.size()));
+  config.variables = options.variables;
+  config.secret = read_job_secret(options.variables);
+  config.trusted_network = options.trusted_network || read_trusted_network(options.variables);
+  config.listen_address = options.variables("TROUPE_LISTEN_ADDR");
+  config.host_id = options.variables("TROUPE_HOST_ID");
+  return config;
 }
 
-void find_master(const rendezvous_options& options, const job_place& place, rendezvous_plan& plan) {
-  const auto master = read_master(options.variables, place, plan.job);
-  plan.master = {master.host, master.port};
+void find_master(const rendezvous_options& options, const job_place& place,
+                 rendezvous_config& config) {
+  const auto master = read_master(options.variables, place, config.job);
+  config.master = {master.host, master.port};
 }
 
 bool is_loopback(const std::string& host) {
@@ -114,135 +116,135 @@ bool is_of_an_interface(const socket_address& one) {
   return false;
 }
 
-// Does whoever connects to it come to this machine? Takes no longer than connecting would.
+// Whether a connection to it ends at this machine. Takes no longer than connecting would.
 bool is_here(const endpoint& where, time_point deadline) {
   try {
     const auto addresses = resolve(where, deadline);
     return std::ranges::all_of(
         addresses, [](const auto& one) { return one.is_loopback() || is_of_an_interface(one); });
   } catch (const store_error&) {
-    return false;  // connecting says why
+    return false;  // the connection attempt reports why
   }
 }
 
-// Whoever shall find a secret that rank 0 makes must have the means to: between hosts there are
-// none, since neither MPI nor Slurm has a place that only the ranks of one user can read.
-void plan_agreement(bool method, bool one_host, rendezvous_plan& plan) {
-  using agreement = rendezvous_plan::agreement;
-  if (plan.secret) return;
+// The other ranks must be able to find a secret that rank 0 makes: between hosts there is no way,
+// since neither MPI nor Slurm has a place that only the ranks of one user can read.
+void choose_agreement(bool method, bool one_host, rendezvous_config& config) {
+  using agreement = rendezvous_config::agreement;
+  if (config.secret) return;
   if (!method) {
-    plan.agree = agreement::own_store;
-  } else if (plan.how == rendezvous_plan::way::file) {
-    plan.agree = agreement::file;
-  } else if (one_host || is_loopback(plan.master.host)) {
-    plan.agree = agreement::folder;
+    config.agree = agreement::own_store;
+  } else if (config.how == rendezvous_config::way::file) {
+    config.agree = agreement::file;
+  } else if (one_host || is_loopback(config.master.host)) {
+    config.agree = agreement::folder;
   } else {
     throw rendezvous_error(fmt::format(
-        "job '{}' may span several hosts (rank 0 is at {}), but nobody has given it a secret, and "
-        "without one anybody could join: set TROUPE_JOB_SECRET to the same 64 hex digits on every "
+        "job '{}' may span several hosts (rank 0 is at {}), but no secret was given, and "
+        "without one anyone could join: set TROUPE_JOB_SECRET to the same 64 hex digits on every "
         "rank (openssl rand -hex 32; mpirun -x TROUPE_JOB_SECRET hands it on, srun does by "
         "itself), "
         "or TROUPE_JOB_SECRET_FILE to a file with them that only you can read; or, if all ranks "
         "run "
         "on this host, set LOCAL_WORLD_SIZE to WORLD_SIZE or MASTER_ADDR to 127.0.0.1",
-        plan.job, to_string(plan.master)));
+        config.job, to_string(config.master)));
   }
 }
 
-void check_port(const rendezvous_plan& plan) {
-  if (plan.how == rendezvous_plan::way::tcp && plan.master.port == 0)
+void check_port(const rendezvous_config& config) {
+  if (config.how == rendezvous_config::way::tcp && config.master.port == 0)
     throw rendezvous_error(
         "port 0 lets rank 0 choose any free port, which the other ranks cannot know: set "
         "MASTER_PORT "
         "or tcp://HOST:PORT to a number from 1 to 65535");
 }
 
-void check_place(const rendezvous_plan& plan) {
-  if (plan.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
-  if (plan.world_size > largest_world)
+void check_place(const rendezvous_config& config) {
+  if (config.world_size == 0) throw rendezvous_error("a job's world size must be at least 1");
+  if (config.world_size > largest_world)
     throw rendezvous_error(fmt::format("a job has at most {} ranks, but its world size is {}",
-                                       largest_world, plan.world_size));
-  if (plan.rank >= plan.world_size)
+                                       largest_world, config.world_size));
+  if (config.rank >= config.world_size)
     throw rendezvous_error(
-        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", plan.rank,
-                    plan.world_size, plan.world_size - 1));
+        fmt::format("there is no rank {} in a job of {} ranks: they go from 0 to {}", config.rank,
+                    config.world_size, config.world_size - 1));
 }
 
-rendezvous_plan make_founders_plan(const rendezvous_options& given, bool method, bool comes) {
+rendezvous_config make_founder_config(const rendezvous_options& given, bool method, bool comes) {
   auto options = given;
-  auto plan = begin_plan(options, method);
+  auto config = begin_config(options, method);
   auto place = options.rank && options.world_size ? job_place{} : read_job_place(options.variables);
   if (!options.rank && !place.rank) throw_missing_rank(place);
   if (!options.world_size && !place.world_size) {
     place.rank = options.rank ? options.rank : place.rank;
     throw_missing_rank(place);
   }
-  plan.rank = options.rank.value_or(place.rank.value_or(0));
-  plan.world_size = options.world_size.value_or(place.world_size.value_or(0));
-  // What a launcher says of this host holds only for the ranks that it gave.
+  config.rank = options.rank.value_or(place.rank.value_or(0));
+  config.world_size = options.world_size.value_or(place.world_size.value_or(0));
+  // The local ranks of a launcher hold only for the ranks that it gave.
   if (!options.rank && !options.world_size) {
-    plan.local_rank = place.local_rank;
-    plan.local_world_size = place.local_world_size;
-    plan.all_local = place.all_local;
+    config.local_rank = place.local_rank;
+    config.local_world_size = place.local_world_size;
+    config.all_local = place.all_local;
   }
-  if (comes) check_place(plan);
-  plan.all_local = plan.all_local || plan.world_size == 1;
-  plan.name = complete_worker_name(options.name, plan.rank);
+  if (comes) check_place(config);
+  config.all_local = config.all_local || config.world_size == 1;
+  config.name = complete_worker_name(options.name, config.rank);
   if (method && options.init_method == "env://") {
-    place.all_local = plan.all_local;
-    place.world_size = plan.world_size;
-    if (options.dynamic) place.world_size.reset();  // newcomers must find the port
-    find_master(options, place, plan);
+    place.all_local = config.all_local;
+    place.world_size = config.world_size;
+    if (options.dynamic) place.world_size.reset();  // joiners must find the port
+    find_master(options, place, config);
   }
-  if (method && plan.rank != 0) check_port(plan);
-  plan_agreement(method, plan.all_local, plan);
-  if (plan.agree == rendezvous_plan::agreement::folder && plan.world_size == 1 &&
-      plan.master.port == 0 && !options.dynamic)
-    plan.agree = rendezvous_plan::agreement::alone;
-  plan.admits_newcomers = options.dynamic;
-  return plan;
+  if (method && config.rank != 0) check_port(config);
+  choose_agreement(method, config.all_local, config);
+  if (config.agree == rendezvous_config::agreement::folder && config.world_size == 1 &&
+      config.master.port == 0 && !options.dynamic)
+    config.agree = rendezvous_config::agreement::alone;
+  config.admits_joiners = options.dynamic;
+  return config;
 }
 
 }  // namespace
 
-rendezvous_plan make_plan(const rendezvous_options& options, bool method) {
-  return make_founders_plan(options, method, true);
+rendezvous_config make_config(const rendezvous_options& options, bool method) {
+  return make_founder_config(options, method, true);
 }
 
-rendezvous_plan make_absentees_plan(const rendezvous_options& options, bool method) {
-  return make_founders_plan(options, method, false);
+rendezvous_config make_absent_config(const rendezvous_options& options, bool method) {
+  return make_founder_config(options, method, false);
 }
 
-rendezvous_plan make_newcomers_plan(const rendezvous_options& given, bool method) {
+rendezvous_config make_joiner_config(const rendezvous_options& given, bool method) {
   auto options = given;
-  auto plan = begin_plan(options, method);
-  plan.newcomer = true;
-  plan.wanted_rank = options.rank;
-  plan.name = options.name;
+  auto config = begin_config(options, method);
+  config.joiner = true;
+  config.wanted_rank = options.rank;
+  config.name = options.name;
   bool one_host = false;
   if (method && options.init_method == "env://") {
     auto place = read_job_place(options.variables);
     place.world_size.reset();
     one_host = place.all_local;
-    find_master(options, place, plan);
+    find_master(options, place, config);
   }
-  if (method) check_port(plan);
-  // A founder without others leaves its secret on its host, whichever address it listens on.
-  if (method && plan.how == rendezvous_plan::way::tcp && !plan.secret)
-    one_host = one_host || is_here(plan.master, deadline_after(options.timeout));
-  plan_agreement(method, one_host, plan);
-  return plan;
+  if (method) check_port(config);
+  // A founder of a job of one rank leaves its secret on its host, whichever address it listens on.
+  if (method && config.how == rendezvous_config::way::tcp && !config.secret)
+    one_host = one_host || is_here(config.master, deadline_after(options.timeout));
+  choose_agreement(method, one_host, config);
+  return config;
 }
 
-bool meets_on_this_host_alone(const rendezvous_plan& plan) {
-  if (plan.how != rendezvous_plan::way::tcp || plan.listen_address) return false;
-  if (plan.master.host == "localhost") return true;
+bool meets_on_this_host_alone(const rendezvous_config& config) {
+  if (config.how != rendezvous_config::way::tcp || config.listen_address) return false;
+  if (config.master.host == "localhost") return true;
   // A name may be a loopback address on its own machine alone.
   in_addr v4;
   in6_addr v6;
-  if (inet_pton(AF_INET, plan.master.host.c_str(), &v4) == 1)
+  if (inet_pton(AF_INET, config.master.host.c_str(), &v4) == 1)
     return (ntohl(v4.s_addr) >> 24) == 127;
-  return inet_pton(AF_INET6, plan.master.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+  return inet_pton(AF_INET6, config.master.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 }  // namespace troupe::transport

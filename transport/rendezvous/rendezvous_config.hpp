@@ -10,12 +10,12 @@
 
 namespace troupe::transport {
 
-/// Everything that options and environment say about a rendezvous, checked.
-struct rendezvous_plan {
+/// The settings of a rendezvous from options and environment, checked.
+struct rendezvous_config {
   enum class way { tcp, file };
 
-  /// How ranks that were given no secret come to share one. Rank 0 makes it at random; what differs
-  /// is where the others find it.
+  /// How ranks that were given no secret share one. Rank 0 makes it at random; where the others
+  /// find it differs.
   enum class agreement {
     alone,      ///< there are no others
     folder,     ///< all are on this host: see published_secret
@@ -26,35 +26,34 @@ struct rendezvous_plan {
   way how = way::tcp;
   endpoint master;             ///< tcp
   std::filesystem::path path;  ///< file
-  bool newcomer = false;       ///< to a running job: without `rank` and `world_size`
+  bool joiner = false;         ///< to a running job: without `rank` and `world_size`
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
-  std::optional<std::uint32_t> wanted_rank;  ///< a newcomer's
+  std::optional<std::uint32_t> wanted_rank;  ///< a joiner's
   std::optional<std::uint32_t> local_rank, local_world_size;
-  bool all_local = false;         ///< all founders are on this host, surely; false may mean unknown
-  bool admits_newcomers = false;  ///< who may come from other hosts
-  bool trusted_network = false;   ///< else nobody comes from other hosts
+  bool all_local = false;        ///< all founders are certain to be on this host
+  bool admits_joiners = false;   ///< they may come from other hosts
+  bool trusted_network = false;  ///< otherwise no rank comes from another host
   std::string name;
   std::string job;
-  std::optional<given_secret> secret;  ///< from outside
+  std::optional<given_secret> secret;  ///< from the environment or the program
   agreement agree = agreement::alone;  ///< without one
   environment variables;
   std::optional<std::string> listen_address;  ///< TROUPE_LISTEN_ADDR: rank 0's, behind a NAT
   std::optional<std::string> host_id;         ///< TROUPE_HOST_ID
 };
 
-/// `method`: does `options.init_method` matter? Throws rendezvous_error.
-rendezvous_plan make_plan(const rendezvous_options& options, bool method);
+/// `method`: whether `options.init_method` counts. Throws rendezvous_error.
+rendezvous_config make_config(const rendezvous_options& options, bool method);
 
-/// The same for a rank that will not come, and only tells the others: it may be none of the job's.
-rendezvous_plan make_absentees_plan(const rendezvous_options& options, bool method);
+/// The same for a rank that will not come, and only notifies the others: its rank may be invalid.
+rendezvous_config make_absent_config(const rendezvous_options& options, bool method);
 
-/// The same for somebody who joins a running job. What the environment says of ranks does not
-/// count.
-rendezvous_plan make_newcomers_plan(const rendezvous_options& options, bool method);
+/// The same for a node that joins a running job. Ranks in the environment are ignored.
+rendezvous_config make_joiner_config(const rendezvous_options& options, bool method);
 
-/// Do those who meet by this plan, newcomers included, surely run on one host? They do where rank 0
-/// listens on a loopback address.
-bool meets_on_this_host_alone(const rendezvous_plan& plan);
+/// Whether all nodes that meet by this configuration, joiners included, are sure to run on one
+/// host: rank 0 listens on a loopback address.
+bool meets_on_this_host_alone(const rendezvous_config& config);
 
 }  // namespace troupe::transport

@@ -20,10 +20,10 @@ struct member {
   std::string name;
   std::vector<std::byte> address;       ///< its transport's
   std::uint64_t incarnation = 0;        ///< grows each time a process joins the same store
-  std::string host;                     ///< its host's name, for people
+  std::string host;                     ///< its host's name, for messages
   std::string host_id;                  ///< equal if and only if on one host and network namespace
   std::uint64_t process = 0;            ///< its process id
-  std::uint64_t process_namespace = 0;  ///< of one host: equal if each can see the other's end
+  std::uint64_t process_namespace = 0;  ///< on one host: equal if each can see the other's end
 };
 
 /// What is known once all ranks have come, before they have addresses.
@@ -36,28 +36,29 @@ struct pre_roster {
   std::uint64_t job_id = 0;  ///< differs for each rendezvous, also of the same job; never 0
   job_secret secret;
   bool all_on_one_host = false;
-  bool meets_on_host_alone = false;  ///< newcomers, too, can come from this host alone
+  bool meets_on_host_alone = false;  ///< joiners, too, can come from this host alone
   std::vector<member> members;       ///< by rank
 };
 
 class rendezvous_session;
 
-/// A job that has come together.
+/// The members of a job that has come together.
 struct roster : pre_roster {
-  /// Lives on rank 0 if that listens; keeps it listening. Its keys are this rendezvous' alone.
+  /// The job's store. Served by rank 0 if that listens, and keeps the server. Its keys are those of
+  /// this rendezvous alone.
   std::shared_ptr<class store> store;
 
-  /// Tells the others that this rank needs the store no more, and ends the store. Rank 0 waits for
-  /// all to have said so but those that are `gone`, at most `limit`, because what it keeps ends
-  /// with it. Never throws; may be called twice. Without it, the last copy of `store` and of the
-  /// roster ends the store at once.
+  /// Notifies the others that this rank needs the store no more, and closes the store. Rank 0 waits
+  /// for the leave notices of all but the `gone` ranks, at most `limit`, because what it serves
+  /// ends with it. Never throws; may be called twice. Without it, the last copy of `store` and of
+  /// the roster ends the store at once.
   void close(std::chrono::milliseconds limit = std::chrono::seconds(5),
              std::span<const std::uint32_t> gone = {});
 
   std::shared_ptr<rendezvous_session> session;  ///< for `close`
 };
 
-/// The address of this node's transport, which can depend on who else there is.
+/// Makes the address of this node's transport, which can depend on the other members.
 using address_function = std::function<std::vector<std::byte>(const pre_roster&)>;
 
 }  // namespace troupe::transport

@@ -21,8 +21,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a port may still be held by an earlier run that ends.
-constexpr std::chrono::milliseconds port_patience = 2s;
+// How long a port may still be held by an earlier run that is ending.
+constexpr std::chrono::milliseconds port_wait_limit = 2s;
 
 bool is_number(const std::string& host) {
   in6_addr ignored;
@@ -31,32 +31,32 @@ bool is_number(const std::string& host) {
 }
 
 // Where rank 0 listens: the master's address and no other.
-std::vector<socket_address> listen_addresses(const rendezvous_plan& plan, time_point deadline) {
-  if (plan.listen_address) return resolve({*plan.listen_address, plan.master.port}, deadline);
-  auto out = resolve(plan.master, deadline);
-  const bool own_name = !is_number(plan.master.host) && plan.master.host != "localhost";
-  if (own_name && (!plan.all_local || plan.admits_newcomers) && out.front().is_loopback()) {
-    // Many systems map their own name to 127.0.1.1, where no other host comes; which of the
+std::vector<socket_address> listen_addresses(const rendezvous_config& config, time_point deadline) {
+  if (config.listen_address) return resolve({*config.listen_address, config.master.port}, deadline);
+  auto out = resolve(config.master, deadline);
+  const bool own_name = !is_number(config.master.host) && config.master.host != "localhost";
+  if (own_name && (!config.all_local || config.admits_joiners) && out.front().is_loopback()) {
+    // Many systems map their own name to 127.0.1.1, where no other host can connect; which of the
     // interfaces the others see under that name is not known here.
-    if (!plan.trusted_network) {
-      if (!plan.all_local)
+    if (!config.trusted_network) {
+      if (!config.all_local)
         log().warn(
-            "host name '{}' is a loopback address on its own machine, so rank 0 is not heard of on "
-            "other hosts; ranks there need TROUPE_TRUSTED_NETWORK=1 (or "
+            "host name '{}' is a loopback address on its own machine, so other hosts cannot reach "
+            "rank 0; ranks there need TROUPE_TRUSTED_NETWORK=1 (or "
             "rpc_options::trusted_network), and MASTER_ADDR an IP address",
-            plan.master.host);
+            config.master.host);
       return out;
     }
     log().warn(
         "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
         "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",
-        plan.master.host);
-    return resolve({"0.0.0.0", plan.master.port}, deadline);
+        config.master.host);
+    return resolve({"0.0.0.0", config.master.port}, deadline);
   }
   return out;
 }
 
-// What to tell people when rank 0 cannot listen on `address`; `error` is an errno.
+// The error text for rank 0 that cannot listen on `address`; `error` is an errno.
 std::string listen_error_text(const socket_address& address, int error) {
   const auto where = to_string(address);
   if (error == EADDRINUSE)
@@ -74,53 +74,53 @@ std::string listen_error_text(const socket_address& address, int error) {
   return fmt::format("rank 0 cannot listen on {}: {}", where, std::strerror(error));
 }
 
-// Where the secret comes from that rank 0 has.
-secret_source source_of(const rendezvous_plan& plan) {
-  if (plan.secret) return [secret = plan.secret->secret] { return secret; };
-  return [&plan] { return published_secret::find(plan.variables, plan.master.port); };
+// The source of the secret that rank 0 has.
+secret_source source_of(const rendezvous_config& config) {
+  if (config.secret) return [secret = config.secret->secret] { return secret; };
+  return [&config] { return published_secret::find(config.variables, config.master.port); };
 }
 
-bool is_served(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
+bool is_served(const rendezvous_config& config, const std::vector<socket_address>& addresses,
                time_point deadline) {
   try {
-    return static_cast<bool>(try_connect(addresses, source_of(plan)(), deadline).fd);
+    return static_cast<bool>(try_connect(addresses, source_of(config)(), deadline).fd);
   } catch (const store_error&) {
-    return false;  // whoever listens there has left no secret: it is not this job
+    return false;  // the process that listens there has published no secret: it is not this job
   }
 }
 
 // A socket that listens, or none if this very job is served there already.
-name_listener listen(const rendezvous_plan& plan, const std::vector<socket_address>& addresses,
+name_listener listen(const rendezvous_config& config, const std::vector<socket_address>& addresses,
                      time_point deadline) {
-  const auto patience = std::min(deadline, deadline_after(port_patience));
+  const auto give_up_at = std::min(deadline, deadline_after(port_wait_limit));
   while (true) {
     auto result = listen_on_name(addresses);
     if (result.fd) return result;
     if (result.error != EADDRINUSE)
       throw store_error(listen_error_text(result.refused, result.error));
     const auto soon = std::min(deadline, deadline_after(500ms));
-    if (is_served(plan, addresses, soon)) return {};
-    if (std::chrono::steady_clock::now() >= patience)
+    if (is_served(config, addresses, soon)) return {};
+    if (std::chrono::steady_clock::now() >= give_up_at)
       throw store_error(listen_error_text(result.refused, result.error));
     std::this_thread::sleep_for(20ms);
   }
 }
 
-// Takes an address without listening there: whoever tries it is refused, and nobody else gets it.
+// Binds an address without listening: connections to it are refused, and no other process gets it.
 connect_result keep_address(const socket_address& address) {
   unique_fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || bind(fd.get(), address.get(), address.length) != 0) return {{}, errno};
   return {std::move(fd), 0};
 }
 
-void connect_to(meeting_place& place, const endpoint& where, const secret_source& source,
+void connect_to(rendezvous_place& place, const endpoint& where, const secret_source& source,
                 time_point deadline) {
   place.client = std::make_shared<tcp_store>(where, source, deadline);
   place.base = place.client;
   place.secret = place.client->secret();
 }
 
-// Strangers shall not take the descriptors that the rank itself needs.
+// Strangers must not take the descriptors that the rank itself needs.
 tcp_store_server::limits limits_here() {
   tcp_store_server::limits limits;
   rlimit descriptors{};
@@ -134,10 +134,10 @@ tcp_store_server::limits limits_here() {
 name_listener listen_on_name(const std::vector<socket_address>& addresses) {
   name_listener out;
   for (auto one = addresses.begin(); one != addresses.end(); ++one) {
-    // The system's tables may name one twice.
+    // The system's tables may list one twice.
     if (std::any_of(addresses.begin(), one, [&](const auto& e) { return e.has_host_of(*one); }))
       continue;
-    // Port 0 is another one for each.
+    // Port 0 would be a different port for each.
     if (out.fd && one->port() == 0) continue;
     auto result = out.fd ? keep_address(*one) : listen_on(*one);
     if (result.fd) {
@@ -148,7 +148,7 @@ name_listener listen_on_name(const std::vector<socket_address>& addresses) {
     } else if (result.error == EADDRINUSE) {
       return {{}, {}, *one, result.error};
     } else if (!out.fd && (out.error == 0 || out.error == EADDRNOTAVAIL)) {
-      // Of several addresses, one that this machine has tells more than one that it has not.
+      // Of several errors, the one about an address that this machine has is more useful.
       out.refused = *one;
       out.error = result.error;
     }
@@ -156,24 +156,24 @@ name_listener listen_on_name(const std::vector<socket_address>& addresses) {
   return out;
 }
 
-std::optional<meeting_place> serve_tcp(const rendezvous_plan& plan,
-                                       const rendezvous_options& options, store_contents contents,
-                                       time_point deadline) {
-  auto name = listen(plan, listen_addresses(plan, deadline), deadline);
+std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
+                                          const rendezvous_options& options,
+                                          store_contents contents, time_point deadline) {
+  auto name = listen(config, listen_addresses(config, deadline), deadline);
   if (!name.fd) return std::nullopt;
-  meeting_place out;
+  rendezvous_place out;
   const auto here = local_address(name.fd.get());
-  const auto secret = plan.secret ? plan.secret->secret : job_secret();
-  // Before the server takes anybody in: who has found the secret is not turned away.
-  if (!plan.secret && plan.agree == rendezvous_plan::agreement::folder)
+  const auto secret = config.secret ? config.secret->secret : job_secret();
+  // Before the server accepts clients: a client that has found the secret is not refused.
+  if (!config.secret && config.agree == rendezvous_config::agreement::folder)
     out.published = std::make_shared<published_secret>(
-        plan.variables, here.port(), secret, std::min(deadline, deadline_after(port_patience)));
+        config.variables, here.port(), secret, std::min(deadline, deadline_after(port_wait_limit)));
   out.server = std::make_shared<tcp_store_server>(std::move(name.fd), secret, limits_here(),
                                                   std::move(contents));
   out.kept = std::make_shared<std::vector<unique_fd>>(std::move(name.kept));
-  auto where = plan.master;
+  auto where = config.master;
   where.port = out.server->port();
-  if (plan.listen_address) where.host = *plan.listen_address;
+  if (config.listen_address) where.host = *config.listen_address;
   if (here.is_any()) where.host = "127.0.0.1";
   if (options.on_listening) options.on_listening(where.port);
   connect_to(
@@ -181,12 +181,13 @@ std::optional<meeting_place> serve_tcp(const rendezvous_plan& plan,
   return out;
 }
 
-meeting_place open_tcp(const rendezvous_plan& plan, const rendezvous_options& options,
-                       store_contents contents, time_point deadline) {
-  if (plan.rank == 0 && !plan.newcomer)
-    if (auto out = serve_tcp(plan, options, std::move(contents), deadline)) return std::move(*out);
-  meeting_place out;
-  connect_to(out, plan.master, source_of(plan), deadline);
+rendezvous_place open_tcp(const rendezvous_config& config, const rendezvous_options& options,
+                          store_contents contents, time_point deadline) {
+  if (config.rank == 0 && !config.joiner)
+    if (auto out = serve_tcp(config, options, std::move(contents), deadline))
+      return std::move(*out);
+  rendezvous_place out;
+  connect_to(out, config.master, source_of(config), deadline);
   return out;
 }
 

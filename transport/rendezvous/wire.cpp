@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "troupe/messages/schema/store.capnp.h"
-#include "troupe/transport/store/tcp/store_capnp.hpp"
+#include "troupe/transport/store/store_capnp.hpp"
 
 namespace troupe::transport {
 
@@ -68,7 +68,7 @@ verdict decode_verdict(const store::bytes& bytes) {
   });
 }
 
-std::string whom(const std::string& host, std::uint64_t process) {
+std::string describe_process(const std::string& host, std::uint64_t process) {
   return fmt::format("process {} on host {}", process, host);
 }
 

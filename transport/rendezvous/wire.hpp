@@ -8,8 +8,8 @@
 
 namespace troupe::transport {
 
-/// The values that a rendezvous keeps in its store; messages/schema/store.capnp says what the
-/// fields mean. The decoders throw decode_error.
+/// The values that a rendezvous keeps in its store; messages/schema/store.capnp explains the
+/// fields. The decoders throw decode_error.
 struct job_description {
   std::string job;
   std::uint32_t world_size = 0;
@@ -41,11 +41,12 @@ job_description decode_job_description(const store::bytes& bytes);
 announcement decode_announcement(const store::bytes& bytes);
 verdict decode_verdict(const store::bytes& bytes);
 
-/// What a job with fixed members says to newcomers, and one with mixed ranks to all.
+/// The error of a node that joins a job with fixed members, and of all ranks of a job with mixed
+/// ranks.
 inline constexpr const char* mixed_job_text =
     "RPC group mixes statically and dynamically initialized members which is not supported.";
 
-/// "process 4242 on host x", for people.
-std::string whom(const std::string& host, std::uint64_t process);
+/// "process 4242 on host x", for messages.
+std::string describe_process(const std::string& host, std::uint64_t process);
 
 }  // namespace troupe::transport

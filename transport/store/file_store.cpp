@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/store/file_store_log.hpp"
+#include "troupe/transport/store/store_wire.hpp"
 
 namespace troupe::transport {
 
@@ -26,9 +28,11 @@ file_store::file_store(std::filesystem::path path, const std::optional<job_secre
                        milliseconds timeout)
     : path_(std::filesystem::absolute(path)),
       given_(secret),
-      log_(std::in_place, path_, secret, deadline_after(timeout)) {}
+      log_(std::make_unique<file_store_log>(path_, secret, deadline_after(timeout))) {}
 
 file_store::~file_store() = default;
+
+const job_secret& file_store::secret() { return log().secret(); }
 
 std::shared_ptr<store> file_store::make_clone() {
   std::lock_guard lock(mutex_);
@@ -36,7 +40,7 @@ std::shared_ptr<store> file_store::make_clone() {
   auto other = std::make_shared<file_store>(path_, given_);
   if (!other->log().is_one_with(log()))
     throw store_error("the store's file " + path_.string() +
-                      " cannot be opened again: somebody has removed it, or replaced it");
+                      " cannot be opened again: it was removed or replaced");
   return other;
 }
 
@@ -56,7 +60,7 @@ void file_store::refresh() {
       [this](std::span<const std::byte> content) { take_up(decode_store_request(content)); });
 }
 
-// What another process has done.
+// Applies a change of another process.
 void file_store::take_up(store_request&& change) {
   switch (change.what) {
     case op::set: return state_.set(change.keys[0], std::move(change.value));
@@ -69,12 +73,12 @@ void file_store::take_up(store_request&& change) {
   }
 }
 
-// What `state_` has done already.
+// Writes a change that `state_` has made already.
 void file_store::write(const store_request& change) {
   try {
     log().append(encode(change));
   } catch (...) {
-    // It did not happen for anybody else: read again what did.
+    // No other process has seen it: forget it and read again what they have seen.
     state_ = store_state();
     log().start_over();
     throw;
@@ -88,7 +92,7 @@ bool file_store::poll(milliseconds timeout, bool writing, Look&& look) {
   std::chrono::milliseconds pause = 1ms;
   for (int i = 0;; ++i) {
     const bool last = time_left(deadline) == 0ms;
-    // A network file system may show the old size for a while, but not to who takes the lock.
+    // A network file system may show the old size for a while, but not to the holder of the lock.
     std::unique_lock lock(mutex_);
     if (last || i % 10 == 0 || log().has_grown()) {
       file_store_log::guard hold(log(), writing, deadline_after(lock_limit));
@@ -102,8 +106,8 @@ bool file_store::poll(milliseconds timeout, bool writing, Look&& look) {
   }
 }
 
-// What each operation begins with: this process may, nobody else is at the file, and what others
-// have written is taken up.
+// Starts an operation: checks the process, takes the file's lock and reads what others have
+// written.
 class file_store::turn {
 public:
   turn(file_store& at, bool writing)
@@ -113,7 +117,7 @@ public:
 
 private:
   static std::mutex& mutex_of(file_store& at) {
-    at.check_process();  // a forked child may find the mutex held for ever
+    at.check_process();  // in a forked child the mutex may be held by a thread that does not exist
     return at.mutex_;
   }
 

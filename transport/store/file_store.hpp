@@ -1,16 +1,18 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/store/file_store_log.hpp"
 #include "troupe/transport/store/store.hpp"
 #include "troupe/transport/store/store_state.hpp"
-#include "troupe/transport/store/tcp/store_wire.hpp"
 
 namespace troupe::transport {
+
+class file_store_log;
+struct store_request;
 
 /// A store in a file that all ranks can open: on one host, or on a file system shared by several
 /// whose byte-range locks work (NFS 4 does).
@@ -19,27 +21,28 @@ namespace troupe::transport {
 /// change; waits poll. Every record carries a proof of the job's secret, checked before it is
 /// decoded.
 ///
-/// Leftovers: who has the file open holds a lock on it that the system drops when the process ends,
-/// however it ends. Who opens the file when nobody else has it open starts it afresh, so records of
-/// an earlier run are never seen; who closes it last removes it. A file that is not a store's is
-/// left alone.
+/// Leftovers: a process that has the file open holds a lock on it that the system drops when the
+/// process ends, however it ends. A process that opens the file while no other has it open starts
+/// it afresh, so records of an earlier run are never seen; the one that closes it last removes it.
+/// A file that is not a store's is left alone.
 class file_store final : public store {
 public:
   /// Opens `path`, making it if need be. Throws store_error naming the path if it cannot be opened,
-  /// is something else than a store's file, belongs to another user, is in use by a job with
-  /// another secret, or stays locked for `timeout`. Without a secret, who begins the file makes one
-  /// and keeps it there for the others, so others than this user must have no access to it.
+  /// is not a store's file, belongs to another user, is in use by a job with another secret, or
+  /// stays locked for `timeout`. Without a secret, the process that starts the file makes one and
+  /// keeps it in the file, so the file must be accessible to this user alone.
   file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
              milliseconds timeout = milliseconds{30'000});
   ~file_store() override;
 
   /// The one given, or the one found in the file.
-  const job_secret& secret() { return log().secret(); }
+  const job_secret& secret();
 
   /// The file's path, absolute.
   const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// Leaves the file, and removes it if nobody else has it open. Later calls throw store_error.
+  /// Closes the file, and removes it if no other process has it open. Later calls throw
+  /// store_error.
   void close();
 
   using store::append;
@@ -74,14 +77,15 @@ private:
   void refresh();
   void take_up(store_request&& change);
   void write(const store_request& change);
-  // Looks under the locks, again and again, until `look` says yes; false if it has not in time.
+  // Calls `look` under the locks, again and again, until it returns true; false if it has not in
+  // time.
   template <class Look>
   bool poll(milliseconds timeout, bool writing, Look&& look);
 
   const std::filesystem::path path_;
-  const std::optional<job_secret> given_;  // the secret, from outside
+  const std::optional<job_secret> given_;  // the secret that the caller gave
   std::mutex mutex_;
-  std::optional<file_store_log> log_;  // none once closed
+  std::unique_ptr<file_store_log> log_;  // null once closed
   store_state state_;
 };
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/store/tcp/store_wire.hpp"
+#include "troupe/transport/store/store_wire.hpp"
 
 namespace troupe::transport {
 
@@ -44,7 +44,7 @@ file_store_log::guard::~guard() {
   try {
     log_.lock(operation_range, F_UNLCK);
   } catch (const error&) {
-    // A file system that has lost the file, or its lock, has let go of it.
+    // A file system that has lost the file, or its lock, has released it.
   }
 }
 
@@ -59,7 +59,7 @@ file_store_log::file_store_log(std::filesystem::path path, const std::optional<j
   }
 }
 
-// False if somebody has removed the file between our opening and locking it.
+// False if another process has removed the file between our opening and locking it.
 bool file_store_log::try_open() {
   struct stat ours {};
   if (fstat(fd_.get(), &ours) != 0) fail_errno("cannot be examined");
@@ -76,7 +76,7 @@ bool file_store_log::try_open() {
   char begin[sizeof magic] = {};
   const auto size = file_size();
   read_at(0, std::as_writable_bytes(std::span(begin)).first(std::min(size, sizeof begin)));
-  // A process that died while it wrote the header leaves a part of it.
+  // A process that died while it wrote the header leaves part of it.
   if (std::memcmp(begin, magic, std::min(size, sizeof magic - 1)) != 0)
     fail("exists and is no file of a store; it is left alone: choose another path");
 
@@ -86,7 +86,7 @@ bool file_store_log::try_open() {
   return true;
 }
 
-// Is the open file still the one that has the path?
+// Whether the open file is still the one at the path.
 bool file_store_log::is_there() const {
   struct stat ours {};
   struct stat there {};
@@ -132,13 +132,14 @@ void file_store_log::check_header() {
 }
 
 file_store_log::~file_store_log() {
-  // A forked process shares the parent's locks, which stay.
+  // A forked process shares the parent's locks, which must stay.
   if (!home_.here()) return;
   // Best effort: a file that stays is started afresh by the next run.
   try {
     guard hold(*this, true, deadline_after(std::chrono::seconds(2)));
     if (!lock(alive_range, F_WRLCK))
-      lock(alive_range, F_UNLCK);  // while nobody else can ask whether we are here
+      lock(alive_range, F_UNLCK);  // under the guard, so that no other process asks meanwhile
+                                   // whether we have it open
     else if (is_there())
       ::unlink(path_.c_str());
   } catch (const error&) {
@@ -158,7 +159,7 @@ void file_store_log::read_new(const std::function<void(std::span<const std::byte
       whole = size - seen_ - record_head >= length;
     }
     if (!whole) {
-      // Whoever wrote this died: with the lock for writing it can go, else the next writer does it.
+      // Its writer died: with the write lock it can go, otherwise the next writer removes it.
       if (writing_ && ftruncate(fd_.get(), static_cast<off_t>(seen_)) != 0)
         fail_errno("cannot be shortened");
       return;

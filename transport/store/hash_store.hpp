@@ -10,8 +10,8 @@
 
 namespace troupe::transport {
 
-/// A store in this process's memory, for nodes and threads that live in one process. It lives as
-/// long as the last of its clones.
+/// A store in this process's memory, for nodes and threads of one process. It lives as long as the
+/// last of its clones.
 class hash_store final : public store {
 public:
   hash_store() : hash_store(std::make_shared<shared>()) {}
@@ -43,7 +43,7 @@ private:
   std::vector<std::string> keys_with(const std::string& prefix) override;
   std::shared_ptr<store> make_clone() override;
 
-  // What all clones share.
+  // State that all clones share.
   struct shared {
     std::mutex mutex;
     std::condition_variable changed;
@@ -52,7 +52,7 @@ private:
 
   explicit hash_store(std::shared_ptr<shared> with) : shared_(std::move(with)) {}
 
-  // Waits until `there` says so; returns whether it did within the time.
+  // Waits until `there` returns true; returns whether it did within the time.
   template <class There>
   bool wait_locked(std::unique_lock<std::mutex>& lock, milliseconds timeout, There&& there);
 

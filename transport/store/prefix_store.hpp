@@ -7,7 +7,7 @@
 namespace troupe::transport {
 
 /// A part of another store, whose keys and queues all begin with "PREFIX/". Its `num_keys` counts
-/// the other's. It begins with the other's timeout.
+/// the other's. Its timeout is initially the other's.
 class prefix_store final : public store {
 public:
   /// Throws invalid_argument without an `underlying` store.

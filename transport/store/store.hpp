@@ -15,7 +15,7 @@
 
 namespace troupe::transport {
 
-/// How long a store's operations wait when not told otherwise.
+/// The default timeout of a store's operations.
 inline constexpr std::chrono::milliseconds default_store_timeout{300'000};
 
 /// Keys are 1 to 1,024 bytes, prefixes included; values up to 64 MiB, and so are those of one
@@ -23,23 +23,23 @@ inline constexpr std::chrono::milliseconds default_store_timeout{300'000};
 inline constexpr std::size_t max_store_key = 1024;
 inline constexpr std::size_t max_store_value = std::size_t{64} << 20;
 
-/// The keys that one call can name.
+/// The most keys that one call can name.
 inline constexpr std::size_t max_store_keys_at_once = 65'536;
 
-/// The values of one store, those in its queues included.
+/// The most values of one store, those in its queues included.
 inline constexpr std::size_t max_store_entries = std::size_t{1} << 20;
 
-/// A map of short keys to bytes that several processes share, all ranks of a job for example: how
-/// they meet and agree. Beside the values there are queues of values; both have keys, and a value
-/// and a queue of one key have nothing to do with each other.
+/// A map of short keys to bytes that several processes share, all ranks of a job for example: by it
+/// they find each other and agree. Besides values there are queues of values; both have keys, and a
+/// value and a queue of one key are unrelated.
 ///
-/// Each operation is atomic. All are thread-safe; one that waits holds up no other. They throw
+/// Each operation is atomic. All are thread-safe; one that waits blocks no other. They throw
 /// store_error when the store cannot be reached, is full, or a wait has passed its timeout, and
 /// invalid_argument for keys and values beyond the limits above. A store belongs to the process
 /// that has made it: a forked one, where each operation throws store_error, opens its own.
 ///
-/// What waits takes a timeout, or the object's own (`timeout()`); 0 only looks. When it is over the
-/// error is "wait timeout after N ms, keys: ..." and names what is missing.
+/// Operations that wait take a timeout, or use the object's own (`timeout()`); 0 only checks. After
+/// the timeout the error is "wait timeout after N ms, keys: ..." and names what is missing.
 class store {
 public:
   using bytes = std::vector<std::byte>;
@@ -50,15 +50,15 @@ public:
   virtual void set(const std::string& key, std::span<const std::byte> value) = 0;
   void set(const std::string& key, std::string_view value);
 
-  /// The value of `key`, as soon as it is there.
+  /// Waits for the value of `key`.
   virtual bytes get(const std::string& key, milliseconds timeout) = 0;
   bytes get(const std::string& key) { return get(key, timeout()); }
 
-  /// Returns when all `keys` are there, as values or as queues that are not empty.
+  /// Waits until all `keys` exist, as values or as queues that are not empty.
   virtual void wait(std::span<const std::string> keys, milliseconds timeout) = 0;
   void wait(std::span<const std::string> keys) { wait(keys, timeout()); }
 
-  /// True if all `keys` are there, as for `wait`.
+  /// True if all `keys` exist, as for `wait`.
   virtual bool check(std::span<const std::string> keys) = 0;
 
   /// Adds `delta` to the number at `key` (0 if there is none) and returns the sum. The value is
@@ -66,62 +66,62 @@ public:
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
   /// Writes `desired` if the value is `expected`, or if there is none and `expected` is empty.
-  /// Returns what is there afterwards; `expected` if the key is missing and stays so.
+  /// Returns the value afterwards; `expected` if the key is missing and stays so.
   virtual bytes compare_set(const std::string& key, std::span<const std::byte> expected,
                             std::span<const std::byte> desired) = 0;
 
-  /// Adds `value` to the end of what is there; sets it if there is nothing. Throws store_error if
-  /// the whole would be larger than a value can be.
+  /// Appends `value` to the value of `key`; sets it if there is none. Throws store_error if the
+  /// result would be larger than a value can be.
   virtual void append(const std::string& key, std::span<const std::byte> value) = 0;
   void append(const std::string& key, std::string_view value);
 
-  /// True if there was a value to delete. Queues end when they are empty.
+  /// True if there was a value to delete. Queues are removed when they are empty.
   virtual bool delete_key(const std::string& key) = 0;
 
-  /// How many values the whole store has, those of other prefixes and Troupe's own included, those
-  /// in queues not.
+  /// The number of values of the whole store, those of other prefixes and Troupe's own included,
+  /// those in queues not.
   virtual std::uint64_t num_keys() = 0;
 
   /// The keys of all values that begin with `prefix`, sorted; queues have none. Throws store_error
   /// if they are more than 64 MiB.
   std::vector<std::string> list_keys(const std::string& prefix = {});
 
-  /// The values of `keys`, in their order, as they were at one moment when all were there. Throws
-  /// store_error if they are too large together.
+  /// Waits for the values of `keys` and returns them in this order, as they were at one moment.
+  /// Throws store_error if they are too large together.
   virtual std::vector<bytes> multi_get(std::span<const std::string> keys, milliseconds timeout) = 0;
   std::vector<bytes> multi_get(std::span<const std::string> keys) {
     return multi_get(keys, timeout());
   }
 
-  /// Sets each key to the value of the same place, all or none. The last of equal keys counts.
+  /// Sets each key to the value at the same index, all or none. The last of equal keys counts.
   /// Throws invalid_argument for another number of values.
   virtual void multi_set(std::span<const std::string> keys, std::span<const bytes> values) = 0;
 
-  /// Puts `value` at the end of the queue at `key`.
+  /// Adds `value` to the end of the queue at `key`.
   virtual void queue_push(const std::string& key, std::span<const std::byte> value) = 0;
   void queue_push(const std::string& key, std::string_view value);
 
-  /// Takes the oldest value out of the queue at `key`, as soon as it has one. Each value goes to
-  /// one caller; to nobody, if that caller's process or connection ends just then.
+  /// Waits for a value in the queue at `key` and removes the oldest. Each value goes to one caller;
+  /// it is lost if the process or connection of that caller ends just then.
   bytes queue_pop(const std::string& key, milliseconds timeout);
   bytes queue_pop(const std::string& key) { return queue_pop(key, timeout()); }
 
-  /// The same; nothing if the queue is empty for as long as `timeout`.
+  /// The same; nothing if the queue stays empty for `timeout`.
   virtual std::optional<bytes> queue_try_pop(const std::string& key, milliseconds timeout) = 0;
   std::optional<bytes> queue_try_pop(const std::string& key) {
     return queue_try_pop(key, milliseconds{0});
   }
 
-  /// How many values the queue at `key` has; 0 without one.
+  /// The number of values in the queue at `key`; 0 without one.
   virtual std::uint64_t queue_len(const std::string& key) = 0;
 
-  /// Another object for the same store, with this one's timeout, which is closed and set apart from
-  /// this one. A clone of a client of a server opens its own connection and does not keep the
-  /// server.
+  /// Another object for the same store, with this one's timeout; closing one or setting its timeout
+  /// does not affect the other. A clone of a client of a server opens its own connection and does
+  /// not keep the server.
   std::shared_ptr<store> clone();
 
-  /// How long this object's operations wait when they are not told. Throws invalid_argument for
-  /// less than 0 ms.
+  /// The timeout of this object's operations that are given none. Throws invalid_argument for less
+  /// than 0 ms.
   void set_timeout(milliseconds timeout);
   milliseconds timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
 
@@ -154,7 +154,7 @@ std::string to_text(std::span<const std::byte> bytes);
 /// overflow.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
 
-/// What is left until `deadline`, rounded up; 0 if it has passed.
+/// The time until `deadline`, rounded up; 0 if it has passed.
 std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace troupe::transport

@@ -18,7 +18,7 @@ void store_state::check_room(const std::string& key, std::size_t before, std::si
   if (more > 0 && entries + more > most_entries_)
     throw store_error(
         fmt::format("the store is full: it has {} values of {}, and '{}' would be "
-                    "one too many; delete keys that nobody needs",
+                    "one too many; delete keys that are no longer needed",
                     entries, most_entries_, key));
 }
 
@@ -81,7 +81,7 @@ void store_state::append(const std::string& key, std::span<const std::byte> byte
                     "that a value can have",
                     bytes.size(), now->size(), key, max_store_value));
   check_room(key, 0, bytes.size(), 0);
-  if (now.use_count() > 1) now = std::make_shared<store::bytes>(*now);  // somebody reads it
+  if (now.use_count() > 1) now = std::make_shared<store::bytes>(*now);  // a reader has it
   now->insert(now->end(), bytes.begin(), bytes.end());
   used_ += bytes.size();
 }

@@ -14,9 +14,9 @@
 
 namespace troupe::transport {
 
-/// The keys and values of a store and what its operations do to them: what the stores in memory,
-/// behind a server and in a file have in common. Not thread-safe; never waits. Callers have
-/// checked keys and values against the limits; what throws changes nothing.
+/// The keys and values of a store and its operations on them: common to the stores in memory,
+/// behind a server and in a file. Not thread-safe; never waits. Callers have checked keys and
+/// values against the limits; an operation that throws changes nothing.
 class store_state {
 public:
   using value = std::shared_ptr<const store::bytes>;
@@ -36,7 +36,7 @@ public:
 
   struct exchanged {
     store::bytes now;      ///< what compare_set returns
-    bool written = false;  ///< did anything change?
+    bool written = false;  ///< whether anything changed
   };
   exchanged compare_set(const std::string& key, std::span<const std::byte> expected,
                         std::span<const std::byte> desired);
@@ -46,7 +46,7 @@ public:
   /// All or none. There are as many values as keys.
   void multi_set(std::span<const std::string> keys, std::vector<store::bytes> values);
 
-  /// Copies of the values of `keys`, which are all there. Throws store_error if they are more than
+  /// Copies of the values of `keys`, all of which exist. Throws store_error if they are more than
   /// one answer can carry.
   std::vector<store::bytes> copy(std::span<const std::string> keys) const;
 
@@ -58,8 +58,8 @@ public:
 
   bool erase(const std::string& key);
 
-  /// Where one of `keys` is that has no value, nor, if `queues` count, a queue; looked for from
-  /// `from` on, and round. Nothing if there is none.
+  /// The index of one of `keys` that has no value, nor, if `queues` count, a queue; the search
+  /// starts at `from` and wraps around. Nothing if there is none.
   std::optional<std::size_t> find_missing(std::span<const std::string> keys, std::size_t from,
                                           bool queues) const;
 

@@ -15,18 +15,18 @@ store_reply failure(const error& e) {
 
 }  // namespace
 
-std::optional<store_reply> store_desk::answer(std::uint64_t client, store_request& request,
-                                              bool last_chance) {
+std::optional<store_reply> store_waiters::answer(std::uint64_t client, store_request& request,
+                                                 bool last_chance) {
   if (request.what == op::queue_pop) {
     const auto& key = request.keys[0];
     auto reply = pop(key);
-    // Who was woken and finds nothing goes back to its place.
+    // A client that was notified and finds nothing goes back to its place.
     const auto found = waits_for_.find(client);
     const auto ticket = found == waits_for_.end() ? 0 : found->second.ticket;
     leave(client, reply.has_value());
     if (reply) return reply;
     if (last_chance) return store_reply{.what = kind::missing, .keys = {key}};
-    stand_in_line(client, key, ticket);
+    enqueue(client, key, ticket);
     return std::nullopt;
   }
   const auto waited = waits_for_.find(client);
@@ -51,16 +51,16 @@ std::optional<store_reply> store_desk::answer(std::uint64_t client, store_reques
     }
   }
   if (last_chance) return store_reply{.what = kind::missing, .keys = lacking(request)};
-  // One key is enough to wait for: when it comes, the others are looked at again, those behind it
-  // first. Keys mostly come in their order, and who looked at all of them each time would take
-  // minutes for a call that names as many as it may.
+  // Waiting for one key is enough: when it comes, the others are checked again, those behind it
+  // first. Keys mostly come in order, and checking all of them each time would take minutes for a
+  // call that names as many as it may.
   const auto& key = request.keys[*missing];
   waiters_[key].insert(client);
   waits_for_[client] = {.key = key, .at = *missing};
   return std::nullopt;
 }
 
-void store_desk::leave(std::uint64_t client, bool served) {
+void store_waiters::leave(std::uint64_t client, bool served) {
   const auto found = waits_for_.find(client);
   if (found == waits_for_.end()) return;
   const auto was = std::move(found->second);
@@ -69,34 +69,34 @@ void store_desk::leave(std::uint64_t client, bool served) {
     const auto waiters = waiters_.find(was.key);
     waiters->second.erase(client);
     if (waiters->second.empty()) waiters_.erase(waiters);
-  } else if (was.woken) {
-    // Somebody else shall have what it leaves behind.
-    if (!served && state_.queue_len(was.key) > 0) wake_next_in_line(was.key);
+  } else if (was.notified) {
+    // Another client gets what it leaves.
+    if (!served && state_.queue_len(was.key) > 0) wake_next_in_queue(was.key);
   } else {
-    const auto line = lines_.find(was.key);
-    line->second.erase(was.ticket);
-    if (line->second.empty()) lines_.erase(line);
+    const auto queue = pop_queues_.find(was.key);
+    queue->second.erase(was.ticket);
+    if (queue->second.empty()) pop_queues_.erase(queue);
   }
 }
 
-std::vector<std::string> store_desk::lacking(const store_request& request) const {
+std::vector<std::string> store_waiters::lacking(const store_request& request) const {
   return request.what == op::wait ? state_.missing(request.keys)
                                   : state_.without_value(request.keys);
 }
 
-std::optional<store_reply> store_desk::pop(const std::string& key) {
+std::optional<store_reply> store_waiters::pop(const std::string& key) {
   auto value = state_.queue_pop(key);
   if (!value) return std::nullopt;
   return store_reply{.what = kind::value, .value = std::move(*value)};
 }
 
-void store_desk::stand_in_line(std::uint64_t client, const std::string& key, std::uint64_t ticket) {
+void store_waiters::enqueue(std::uint64_t client, const std::string& key, std::uint64_t ticket) {
   if (ticket == 0) ticket = ++last_ticket_;
-  lines_[key].emplace(ticket, client);
+  pop_queues_[key].emplace(ticket, client);
   waits_for_[client] = {.key = key, .ticket = ticket};
 }
 
-store_reply store_desk::execute(store_request& request) {
+store_reply store_waiters::execute(store_request& request) {
   switch (request.what) {
     case op::set:
       state_.set(request.keys[0], std::move(request.value));
@@ -123,7 +123,7 @@ store_reply store_desk::execute(store_request& request) {
     case op::queue_push:
       state_.queue_push(request.keys[0], std::move(request.value));
       wake(request.keys[0]);
-      wake_next_in_line(request.keys[0]);
+      wake_next_in_queue(request.keys[0]);
       return {};
     case op::queue_len:
       return {.what = kind::number,
@@ -143,21 +143,21 @@ store_reply store_desk::execute(store_request& request) {
   throw store_error("the store has no such operation");
 }
 
-void store_desk::wake(const std::string& key) {
+void store_waiters::wake(const std::string& key) {
   const auto found = waiters_.find(key);
   if (found == waiters_.end()) return;
-  woken_.insert(woken_.end(), found->second.begin(), found->second.end());
+  ready_.insert(ready_.end(), found->second.begin(), found->second.end());
 }
 
-// So that at least as many are woken as there are values, or all who was.
-void store_desk::wake_next_in_line(const std::string& key) {
-  const auto line = lines_.find(key);
-  if (line == lines_.end()) return;
-  const auto client = line->second.begin()->second;
-  line->second.erase(line->second.begin());
-  if (line->second.empty()) lines_.erase(line);
-  waits_for_.at(client).woken = true;
-  woken_.push_back(client);
+// Notifies one more client, so that at least as many are notified as there are values.
+void store_waiters::wake_next_in_queue(const std::string& key) {
+  const auto queue = pop_queues_.find(key);
+  if (queue == pop_queues_.end()) return;
+  const auto client = queue->second.begin()->second;
+  queue->second.erase(queue->second.begin());
+  if (queue->second.empty()) pop_queues_.erase(queue);
+  waits_for_.at(client).notified = true;
+  ready_.push_back(client);
 }
 
 }  // namespace troupe::transport

@@ -14,7 +14,7 @@ namespace troupe::transport {
 
 namespace {
 
-// Where so many may be open, nobody need count them all.
+// Descriptors beyond this number are not counted.
 constexpr std::size_t most_counted = 65'536;
 
 }  // namespace
@@ -64,7 +64,7 @@ std::string descriptor_shortage() {
 }
 
 std::string with_descriptor_shortage(std::string text) {
-  // Where it happened there may have been fewer than now, and that was told.
+  // The text may have been completed where the error happened, with the numbers of that moment.
   return text.ends_with("(ulimit -n)") ? text : text + descriptor_shortage();
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view prefix = "ucx_shm_posix_";
 
-// One that is being made is empty for a moment.
+// A segment that is being made is empty for a moment.
 constexpr std::time_t young = 60;
 
 bool is_segment(std::string_view name) {
@@ -31,10 +31,11 @@ struct descriptor {
   }
 };
 
-// The kernel gives a lease for writing only on a file that nobody else has open or mapped, in
-// whatever namespace. Process ids would tell less: they are used again, and differ in containers.
+// The kernel gives a write lease only on a file that no other process has open or mapped, in any
+// namespace. Process ids would not do: they are reused, and differ between containers.
 bool is_unused(int fd) {
-  // Somebody who opens it now would have us sent a SIGIO, which ends a process.
+  // A process that opens it now would have SIGIO sent to us, which ends a process: another signal
+  // is set first, which is ignored by default.
   return fcntl(fd, F_SETSIG, SIGURG) == 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
 }
 

@@ -4,9 +4,9 @@
 
 namespace troupe::transport {
 
-/// Removes UCX's segments of shared memory in `folder` that this user's processes have left there.
-/// UCX takes a segment's name away as soon as it has made it, so a process that is killed in
-/// between leaves one. What any process has open or mapped stays, whatever container it runs in.
+/// Removes UCX's segments of shared memory in `folder` that ended processes of this user have left.
+/// UCX unlinks a segment right after it has made it, so a process that is killed in between leaves
+/// one. A segment that any process has open or mapped stays, whatever container that runs in.
 /// Returns how many were removed; never throws.
 unsigned remove_leftovers(const std::string& folder = "/dev/shm") noexcept;
 

@@ -23,7 +23,7 @@ std::string not_private(int fd, mode_t type) {
   return {};
 }
 
-// All checks are of what is open, so that nobody can put something else in its place meanwhile.
+// All checks are of the open descriptor, so that nothing can be put in its place meanwhile.
 private_folder private_folder::open(const std::filesystem::path& path, bool make) {
   private_folder out;
   const auto try_open = [&] {

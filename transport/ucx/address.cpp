@@ -68,7 +68,8 @@ address decode(std::span<const std::byte> bytes, const job_key& key) {
   const auto covered = bytes.first(bytes.size() - sizeof(proof));
   if (!proven(key, purpose, covered, bytes.last<sizeof(proof)>()))
     throw decode_error("a UCX address that is damaged or from another job");
-  if (h.shape >= queue_shapes.size()) throw decode_error("a UCX address with a shape unknown here");
+  if (h.shape >= queue_shapes.size())
+    throw decode_error("a UCX address with an unknown queue shape");
   address a;
   a.rank = h.rank;
   a.shape = h.shape;

@@ -10,11 +10,11 @@
 
 namespace troupe::transport::ucx {
 
-/// Where a node can be reached. Encoded with a proof that its writer has the job's key, so that
-/// UCX, which trusts an address blindly, never sees damaged or foreign bytes.
+/// The address of a node. Encoded with a proof that its writer has the job's key, so that UCX,
+/// which trusts addresses blindly, never sees damaged or foreign bytes.
 struct address {
   rank_t rank = 0;
-  std::uint16_t shape = 0;  ///< number of the best queue_shape that it can afford
+  std::uint16_t shape = 0;  ///< index of the best queue_shape that fits its memory
   nonce id{};
   process_identity process;
   std::vector<std::byte> any;      ///< UCX's worker address

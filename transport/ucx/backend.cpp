@@ -14,8 +14,8 @@
 #include "troupe/messages/base/log.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/ucx/lanes.hpp"
-#include "troupe/transport/ucx/same_process_peers.hpp"
 #include "troupe/transport/ucx/permitted.hpp"
+#include "troupe/transport/ucx/same_process_peers.hpp"
 #include "troupe/transport/ucx/send_header.hpp"
 
 namespace troupe::transport {
@@ -29,8 +29,8 @@ namespace ucx {
 
 namespace {
 
-// How long the end of a transport may take. Over TCP a peer must be progressing to agree to it.
-constexpr std::chrono::milliseconds longest_goodbye{200};
+// How long the destructor may take. Over TCP a peer must make progress to agree to the close.
+constexpr std::chrono::milliseconds longest_shutdown{200};
 
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
@@ -44,9 +44,10 @@ std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
         "port; let it meet at another address (MASTER_ADDR)";
   else
     why =
-        "UCX's protocol lets whoever reaches its port write into this process, so it is used only "
+        "UCX's protocol lets any process that reaches its port write into this one, so it is used "
+        "only "
         "where rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 says, on every node, that "
-        "nobody else can reach the network";
+        "no one else can reach the network";
   throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p.place +
                         ", and there is no network for the two: " + why);
 }
@@ -63,30 +64,30 @@ backend::backend(preparation first, sink& to, payload_pool& pool)
       sends_([this](const send_slot& slot, ucs_status_t status) {
         broke(*slot.to, slot.connection, "a send failed", status);
       }),
-      common_(std::make_unique<queue>(*this, options_, reach::all, common_shape)) {
+      common_(std::make_unique<receive_worker>(*this, options_, reach::all, common_shape)) {
   start_events();
   set_handlers(*common_);
-  neighbours::begin(id_);
+  same_process_peers::begin(id_);
 }
 
 backend::~backend() {
-  for (const auto& p : peers_.all()) neighbours::unwatch(p.get());
+  for (const auto& p : peers_.all()) same_process_peers::unwatch(p.get());
   ending_ = true;
   for (const auto& p : peers_.all()) {
     if (p->status.exchange(peer::state::gone) == peer::state::gone) continue;
-    say_goodbye(*p);
-    // What UCX has not sent yet of small messages still goes out; large payloads are dropped.
+    send_leave_notice(*p);
+    // Small messages that UCX has not sent yet still go out; large payloads are dropped.
     close_endpoint(*p, p->pending.load() > 0 || (p->net && p->net->now != link::phase::up));
   }
-  const auto end = std::chrono::steady_clock::now() + longest_goodbye;
+  const auto end = std::chrono::steady_clock::now() + longest_shutdown;
   while ((!closes_done() || !sends_.idle()) && std::chrono::steady_clock::now() < end) {
     common_->progress();
-    for (queue* q : own_queues_) q->progress();
+    for (receive_worker* q : peer_receive_workers_) q->progress();
   }
   for (ucs_status_ptr_t request : closes_) ucp_request_free(request);
-  for (const auto& p : peers_.all()) p->own.reset();
+  for (const auto& p : peers_.all()) p->own_worker.reset();
   common_.reset();
-  neighbours::end(id_);
+  same_process_peers::end(id_);
   close(event_fd_);
   close(alarm_);
 }
@@ -95,7 +96,7 @@ void backend::start_events() {
   event_fd_ = epoll_create1(EPOLL_CLOEXEC);
   alarm_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   bool good = event_fd_ >= 0 && alarm_ >= 0;
-  for (const int fd : {common_->from.event_fd(), watch_.fd(), alarm_}) {
+  for (const int fd : {common_->event_fd(), watch_.fd(), alarm_}) {
     epoll_event event{};
     event.events = EPOLLIN;
     good = good && epoll_ctl(event_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -114,8 +115,8 @@ std::vector<std::byte> backend::address() const {
   a.shape = shape_;
   a.id = id_;
   a.process = process_;
-  a.any = common_->from.address(false);
-  if (uses_network(options_)) a.network = common_->from.address(true);
+  a.any = common_->address(false);
+  if (uses_network(options_)) a.network = common_->address(true);
   return encode(a, options_.key);
 }
 
@@ -142,14 +143,14 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   auto made = connect(rank, there);
   peer& p = *made;
   peers_.set(std::move(made));  // before anything can fail: UCX may still report errors about it
-  if (const auto status = say_hello(p); status != UCS_OK) {
+  if (const auto status = send_hello(p); status != UCS_OK) {
     orders_.push_back({&p, false, true});
     any_orders_.store(true, std::memory_order_release);
     throw transport_error(
         with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
-  if (p.own) say_way(p);
+  if (p.own_worker) send_worker_address(p);
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
   any_orders_.store(true, std::memory_order_release);
@@ -172,7 +173,7 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
     p->place = "same host";
     if (there.process == process_) {
       if (p->id != id_ &&
-          !neighbours::watch(p->id, p.get(), [this, whom = p.get()] { has_left(*whom); }))
+          !same_process_peers::watch(p->id, p.get(), [this, whom = p.get()] { has_left(*whom); }))
         throw transport_error("cannot connect to " + rank_name(rank) + ": it has ended");
     } else {
       std::string why;
@@ -193,23 +194,24 @@ std::unique_ptr<peer> backend::connect(rank_t rank, const ucx::address& there) {
   if (!p->shared && p->id != id_) {
     p->net = std::make_unique<link>();
     p->net->address = bytes;
-    p->net->heard = link::clock::now();
+    p->net->last_activity = link::clock::now();
   }
   if (const auto status = open_endpoint(*p, *common_, bytes); status != UCS_OK) {
     const transport_error why(with_descriptor_shortage("cannot connect to " + rank_name(rank) +
                                                        " (" + p->place +
                                                        "): " + ucs_status_string(status)));
     watch_.remove(p.get());
-    neighbours::unwatch(p.get());
+    same_process_peers::unwatch(p.get());
     p->status.store(peer::state::gone);
-    failed_.push_back(std::move(p));  // somebody may have heard of its end, and name it
+    failed_.push_back(std::move(p));  // a callback may already refer to it
     throw why;
   }
   return p;
 }
 
-// `p.ep` stays as it was if that fails.
-ucs_status_t backend::open_endpoint(peer& p, queue& from, std::span<const std::byte> bytes) {
+// Sets `p.ep`; on failure it stays as it was.
+ucs_status_t backend::open_endpoint(peer& p, receive_worker& from,
+                                    std::span<const std::byte> bytes) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -218,26 +220,27 @@ ucs_status_t backend::open_endpoint(peer& p, queue& from, std::span<const std::b
   params.err_handler.cb = &backend::on_endpoint_error;
   params.err_handler.arg = &p;
   ucp_ep_h ep = nullptr;
-  const ucs_status_t status = ucp_ep_create(from.from.get(), &params, &ep);
+  const ucs_status_t status = ucp_ep_create(from.get(), &params, &ep);
   if (status == UCS_OK) p.ep = ep;
   return status;
 }
 
-ucs_status_t backend::say_hello(peer& p) {
-  return say(p.ep, am_hello,
-             make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
+ucs_status_t backend::send_hello(peer& p) {
+  return send_header(p.ep, am_hello,
+                     make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
 }
 
 void backend::describe_lanes(peer& p) {
   const lanes l = lanes_of(p.ep);
   p.lanes = l.text;
-  // Where a piece does not fit into one place, UCX would cut it once more: better to read it.
+  // Where a piece does not fit into one place of the queue, UCX would cut it again: better to read
+  // it.
   const bool reads = options_.bulk == ucx_bulk::cma ||
                      (options_.bulk == ucx_bulk::automatic && l.cma && p.shape.bytes < chunk_size);
   if (l.shared_memory && !reads) p.copy_limit = std::min(options_.copy_limit, longest_chunked);
   p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
   std::string slow;
-  if (p.shared && l.shared_memory && p.id != id_) slow = make_own_queue(p);
+  if (p.shared && l.shared_memory && p.id != id_) slow = make_peer_receive_worker(p);
   if (p.shared && !l.shared_memory)
     slow = "shared memory cannot be used";
   else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
@@ -291,7 +294,7 @@ bool backend::delivered() const {
   if (!idle()) return false;
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(peers_.all(), [](const auto& p) {
-    return !p->net || p->status.load() == peer::state::gone || p->net->kept.size() == 0;
+    return !p->net || p->status.load() == peer::state::gone || p->net->unacknowledged.size() == 0;
   });
 }
 

@@ -27,9 +27,9 @@ namespace troupe::transport::ucx {
 /// The transport on UCX.
 ///
 /// UCX's callbacks run inside ucp_worker_progress, under the worker's lock: they copy what arrived
-/// into memory of ours and queue it; the sink hears of it after ucp_worker_progress has returned.
-/// What belongs to the receiving side is used by the progressing thread alone; other threads hand
-/// it work through `orders_` and `troubles_`.
+/// into memory of ours and queue it; the sink is called after ucp_worker_progress has returned. The
+/// state of the receiving side is used by the progressing thread alone; other threads hand it work
+/// through `orders_` and `troubles_`.
 class backend final : public transport {
 public:
   backend(preparation first, sink& to, payload_pool& pool);
@@ -52,9 +52,9 @@ public:
   counters count() const override;
 
 private:
-  // A payload on its way into its final memory.
+  // A payload that is being received into its final memory.
   struct receive {
-    queue* on;
+    receive_worker* on;
     std::shared_ptr<connection> from;
     std::uint64_t sequence;
     std::size_t index;
@@ -63,46 +63,47 @@ private:
     std::list<receive>::iterator place;
   };
 
-  // What another thread asks the progressing one to do.
+  // A request of another thread to the progressing one.
   struct order {
     peer* about;
     bool add;  // else close
     bool force;
   };
 
-  // A reason to give a peer, or a connection not yet added, up.
+  // A reason to give up a peer, or a connection that has not been added.
   struct trouble {
     peer* about;
     std::shared_ptr<connection> from;
     peer_loss why;
-    /// Of this connection alone: a new one may do.
+    /// Set: of this connection alone; a new one may work.
     std::optional<std::uint64_t> number;
-    bool ucx = false;  ///< UCX's word, perhaps the first sign of the peer's end
+    bool ucx = false;  ///< reported by UCX, perhaps the first sign of the peer's end
   };
 
   // backend.cpp
   void start_events();
   std::unique_ptr<peer> connect(rank_t rank, const ucx::address& there);
-  ucs_status_t open_endpoint(peer& p, queue& from, std::span<const std::byte> bytes);
-  ucs_status_t say_hello(peer& p);
+  ucs_status_t open_endpoint(peer& p, receive_worker& from, std::span<const std::byte> bytes);
+  ucs_status_t send_hello(peer& p);
   void describe_lanes(peer& p);
 
-  // own_queue.cpp
-  std::string make_own_queue(peer& p);
-  void say_way(peer& p);
-  static ucs_status_t on_way(void* on, const void* header, std::size_t header_size, void* data,
-                             std::size_t size, const ucp_am_recv_param_t* param);
-  void go_over(connection& c);
-  unsigned take_goodbyes();
-  void retire_queues();
+  // backend_peer_receive_workers.cpp
+  std::string make_peer_receive_worker(peer& p);
+  void send_worker_address(peer& p);
+  static ucs_status_t on_worker_address(void* on, const void* header, std::size_t header_size,
+                                        void* data, std::size_t size,
+                                        const ucp_am_recv_param_t* param);
+  void switch_to_peer_worker(connection& c);
+  unsigned take_leave_notices();
+  void retire_receive_workers();
 
-  // send.cpp
+  // backend_send.cpp
   message_header header_of(const peer& p, std::uint64_t sequence, std::uint64_t order,
                            std::size_t payloads) const;
   payload_header header_of(const peer& p, std::uint64_t sequence, std::size_t index,
                            const outgoing_payload& payload) const;
-  bool send_kept(peer& p, sent_message&& m);
-  bool transmit(peer& p, const retained::message& m);
+  bool send_over_network(peer& p, sent_message&& m);
+  bool transmit(peer& p, const retransmit_queue::message& m);
   ucs_status_ptr_t start_payload(peer& p, const payload_header& header,
                                  const outgoing_payload& payload, send_slot* slot) const;
   void broke(peer& p, std::uint64_t number, const char* what, ucs_status_t status);
@@ -113,14 +114,14 @@ private:
   static void measure_copies(peer& p, std::size_t bytes,
                              std::chrono::steady_clock::time_point start);
   bool finish(peer& p, send_slot* slot, ucs_status_ptr_t result);
-  static void say_goodbye(peer& p);
+  static void send_leave_notice(peer& p);
   static void on_endpoint_error(void* p, ucp_ep_h, ucs_status_t status);
   void has_left(peer& p);
   void trouble_with(peer& p, peer_loss why, bool ucx = false);
   void trouble_with(std::shared_ptr<connection> c, peer_loss why);
 
-  // receive.cpp
-  void set_handlers(queue& q);
+  // backend_receive.cpp
+  void set_handlers(receive_worker& q);
   const std::shared_ptr<connection>* known(rank_t from, std::uint64_t token);
   const std::shared_ptr<connection>* waiting(rank_t from, std::uint64_t token);
   ucs_status_t stranger();
@@ -136,28 +137,29 @@ private:
                                std::size_t size, const ucp_am_recv_param_t* param);
   static ucs_status_t on_hello(void* on, const void* header, std::size_t header_size, void* data,
                                std::size_t size, const ucp_am_recv_param_t* param);
-  static ucs_status_t on_goodbye(void* on, const void* header, std::size_t header_size, void* data,
-                                 std::size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_leave_notice(void* on, const void* header, std::size_t header_size,
+                                      void* data, std::size_t size,
+                                      const ucp_am_recv_param_t* param);
   static void on_received(void* request, ucs_status_t status, std::size_t size, void* user_data);
   static ucs_status_t on_acknowledgement(void* on, const void* header, std::size_t header_size,
                                          void* data, std::size_t size,
                                          const ucp_am_recv_param_t* param);
-  ucs_status_t take_payload(queue& on, const std::shared_ptr<connection>& c,
+  ucs_status_t take_payload(receive_worker& on, const std::shared_ptr<connection>& c,
                             const payload_header& header, void* data, bool rendezvous);
   void take_chunk(connection& c, const chunk_header& header, const void* data, std::size_t size);
   incoming_payload make_payload(const payload_header& header);
   void received(receive& r, ucs_status_t status);
 
-  // acknowledge.cpp
+  // backend_acknowledge.cpp
   void arrived(const std::shared_ptr<connection>& c, std::size_t bytes);
   void greeted(const std::shared_ptr<connection>& c, const hello_header& h);
-  void take_news(const std::shared_ptr<connection>& c);
-  unsigned attend_to_news();
-  void hear(connection& c);
+  void mark_updated(const std::shared_ptr<connection>& c);
+  unsigned process_updates();
+  void process_update(connection& c);
   unsigned acknowledge();
-  bool say_acknowledgement(peer& p, std::uint64_t number, bool asks = false);
+  bool send_acknowledgement(peer& p, std::uint64_t number, bool asks = false);
 
-  // reconnect.cpp
+  // backend_reconnect.cpp
   void out_of_reach(peer& p, const peer_loss& why);
   void reconnect(peer& p, std::uint64_t number, const std::string& why);
   void answered(peer& p);
@@ -165,12 +167,12 @@ private:
   unsigned attend_to_links();
   bool set_alarm();
 
-  // suspects.cpp
+  // backend_suspects.cpp
   void suspect(peer& p, const peer_loss& why);
   unsigned attend_to_suspects();
 
-  // progress.cpp
-  unsigned poll_queues();
+  // backend_progress.cpp
+  unsigned poll_workers();
   unsigned carry_out_orders();
   unsigned attend_to_troubles();
   unsigned look_at_processes();
@@ -194,7 +196,7 @@ private:
   const process_identity process_;
   process_watch watch_;
   int event_fd_ = -1;
-  int alarm_ = -1;  // a timerfd, for tries to connect again
+  int alarm_ = -1;  // a timerfd, for reconnect attempts
 
   peer_table peers_;
   std::vector<std::unique_ptr<peer>> failed_;  // that could not be connected
@@ -203,39 +205,40 @@ private:
   mutable std::mutex mutex_;  // of `orders_` and of writing to `peers_`
   std::vector<order> orders_;
   std::atomic<bool> any_orders_{false};
-  std::mutex trouble_mutex_;  // taken inside UCX's callbacks; nothing is called under it
+  std::mutex trouble_mutex_;  // taken inside UCX's callbacks; held for no call
   std::vector<trouble> troubles_;
   std::atomic<bool> any_troubles_{false};
   std::atomic<std::size_t> unlinked_count_{0};
 
   // Of the progressing thread.
   std::vector<std::shared_ptr<connection>> connections_;  // by rank; null: none
-  std::vector<std::shared_ptr<connection>> waiting_;      // heard of, not yet added
+  std::vector<std::shared_ptr<connection>> waiting_;      // known by their hello, not yet added
   std::vector<incoming_message> ready_;
   std::list<receive> receives_;
   struct closing {
     peer* whom;
     std::chrono::steady_clock::time_point until;
   };
-  std::vector<closing> closing_;  // until their sends are done, or cannot be
+  std::vector<closing> closing_;  // until their sends are done or the time is over
   struct suspicion {
     peer* whom;
     peer_loss why;
     std::chrono::steady_clock::time_point until;
   };
-  std::vector<suspicion> suspects_;  // until their end is known, or seems not to come
+  std::vector<suspicion> suspects_;  // until their end is confirmed or the time is over
   std::vector<ucs_status_ptr_t> closes_;
-  std::vector<std::shared_ptr<connection>> goodbyes_;
-  std::vector<queue*> own_queues_;                  // those of the peers
-  std::vector<peer*> retiring_;                     // those whose own queue is of no use any more
-  std::vector<std::shared_ptr<connection>> news_;   // something was acknowledged, or a hello came
-  std::vector<std::shared_ptr<connection>> owing_;  // perhaps to be told what has arrived
+  std::vector<std::shared_ptr<connection>> leave_notices_;
+  std::vector<receive_worker*> peer_receive_workers_;  // those of the peers
+  std::vector<peer*> retiring_;                        // those whose own worker can be destroyed
+  std::vector<std::shared_ptr<connection>>
+      updated_;                                     // with acknowledgements or addresses to process
+  std::vector<std::shared_ptr<connection>> owing_;  // may have to be sent an acknowledgement
   bool owing_much_ = false;
   std::vector<peer*> unlinked_;  // being connected again
   bool alarm_set_ = false;
   bool any_closes_ = false;
   unsigned polls_ = 0;
-  unsigned common_looks_ = 0;  // at the common queue, at least so many
+  unsigned common_looks_ = 0;  // polls of the common worker left before it is polled rarely
   unsigned events_ = 0;        // in callbacks
   bool look_ = false;
   bool ending_ = false;
@@ -245,7 +248,7 @@ private:
   std::atomic<std::uint64_t> strangers_{0};
 
   // Last: nothing above may be destroyed while UCX can still call back.
-  std::unique_ptr<queue> common_;
+  std::unique_ptr<receive_worker> common_;
 };
 
 }  // namespace troupe::transport::ucx

@@ -6,14 +6,14 @@
 
 namespace troupe::transport::ucx {
 
-/// What UCX has chosen for an endpoint.
+/// The lanes that UCX has chosen for an endpoint.
 struct lanes {
   std::string text;  ///< "posix/memory, cma/memory"
   bool shared_memory = false;
   bool cma = false;
 };
 
-/// Asks UCX about `ep`, which must stay open meanwhile.
+/// Queries UCX for the lanes of `ep`, which must stay open meanwhile.
 lanes lanes_of(ucp_ep_h ep);
 
 }  // namespace troupe::transport::ucx

@@ -27,7 +27,7 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-// Memory that holds files counts as used, but goes when somebody needs it.
+// Memory of cached files counts as used, but is evicted when needed.
 std::uint64_t cached_files(const std::filesystem::path& group, const limit_files& names) {
   std::ifstream in(group / "memory.stat");
   std::string key;

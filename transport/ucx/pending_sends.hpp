@@ -32,7 +32,7 @@ struct send_slot {
 /// lock and no allocation here. Thread-safe.
 class pending_sends {
 public:
-  /// `failed` hears of sends that ended with an error; on any thread that calls UCX.
+  /// `failed` is called for sends that ended with an error, on any thread that calls UCX.
   explicit pending_sends(std::function<void(const send_slot&, ucs_status_t)> failed)
       : failed_(std::move(failed)) {}
   ~pending_sends();
@@ -42,10 +42,10 @@ public:
   /// A slot for one send, given to `callback` as its user data.
   send_slot* begin(peer& to);
 
-  /// The send has ended within the call: the slot goes back, and what it held is dropped.
+  /// The send has ended within the call: the slot is released, and what it held is dropped.
   static void end(send_slot* slot) noexcept;
 
-  /// UCX goes on with the send by itself.
+  /// UCX continues with the send.
   void wait(send_slot* slot) noexcept;
 
   /// UCX's callback.

@@ -12,13 +12,13 @@ namespace {
 
 using names = std::vector<std::string>;
 
-// What stays on this host: all that UCX 1.22 has.
+// Transports within a host: all that UCX 1.22 has.
 constexpr std::array local{"posix",     "xpmem",     "knem",     "cma",      "self",
                            "cuda",      "cuda_copy", "cuda_ipc", "gdr_copy", "rocm",
                            "rocm_copy", "rocm_ipc",  "rocm_gdr", "ze",       "ze_copy",
                            "ze_ipc",    "ze_gdr",    "gaudi",    "gaudi_gdr"};
 
-// What goes over a network, with the names that UCX has for several at once.
+// Transports over a network, with the names that UCX has for groups of them.
 constexpr std::array networks{"tcp",     "ib",   "rc",      "rc_v", "rc_x",     "rc_verbs",
                               "rc_mlx5", "ud",   "ud_v",    "ud_x", "ud_verbs", "ud_mlx5",
                               "dc",      "dc_x", "dc_mlx5", "gga",  "gga_mlx5", "srd"};
@@ -45,8 +45,8 @@ std::string_view bare(std::string_view name) {
   return name.substr(0, name.find(':'));
 }
 
-// What UCX is known to have, without the groups that contain System V's. Nothing else is handed on:
-// UCX would take a pattern ("s?sv") as well.
+// The known transports among `wanted`, without the groups that contain System V's. Nothing else is
+// passed on: UCX would accept a pattern ("s?sv") as well.
 names known(const names& wanted, bool network) {
   names all;
   for (const auto& one : wanted) {

@@ -7,15 +7,15 @@
 
 namespace troupe::transport::ucx {
 
-/// May a node with these options listen on a network?
+/// Whether a node with these options may listen on a network.
 bool uses_network(const ucx_options& o);
 
-/// Which of UCX's transports a node may use, as UCX's setting TLS has it.
+/// The UCX transports that a node may use, in the form of UCX's setting TLS.
 ///
-/// `wanted` is what somebody asks for in the same form ("posix,cma", "^knem"), or empty. Of that,
-/// nothing is left that others could misuse: segments of System V, which UCX opens to the user's
-/// group, and what listens on a network, unless the options allow that. Throws transport_error
-/// when nothing is left at all.
+/// `wanted` is what the user asks for in the same form ("posix,cma", "^knem"), or empty. It is
+/// reduced to what other users cannot misuse: segments of System V, which UCX opens to the user's
+/// group, are left out, and what listens on a network, unless the options allow it. Throws
+/// transport_error when nothing is left.
 std::string permitted_transports(const ucx_options& o, std::string_view wanted = {});
 
 }  // namespace troupe::transport::ucx

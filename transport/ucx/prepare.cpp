@@ -13,9 +13,10 @@ namespace troupe::transport::ucx {
 preparation prepare(ucx_options options) {
   if (options.kind == ucx_kind::tcp && !options.trusted_network)
     throw transport_error(
-        "transport 'tcp' is refused: UCX's TCP port lets whoever can connect to it write anywhere "
+        "transport 'tcp' is refused: UCX's TCP port lets any process that can connect to it write "
+        "anywhere "
         "in this process, without the job's secret. Leave the transport automatic for shared "
-        "memory on one host. If nobody else can reach the network (on one host: no other user is "
+        "memory on one host. If no one else can reach the network (on one host: no other user is "
         "there), set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every node");
   preparation made{std::move(options), 0};
   auto& o = made.options;
@@ -23,20 +24,20 @@ preparation prepare(ucx_options options) {
   auto room = look_for_room();
   remove_leftovers(room.folder);
   room = look_for_room();
-  const auto number = choose_shape(room, o.neighbours);
+  const auto number = choose_shape(room, o.host_peers);
   if (number == queue_shapes.size()) {
-    const auto need = describe_need(room, o.neighbours, queue_shapes.back());
+    const auto need = describe_need(room, o.host_peers, queue_shapes.back());
     if (!uses_network(o)) throw transport_error("there is too little shared memory: " + need);
     log().warn("this host's nodes talk over TCP, for want of shared memory: {}", need);
     o.kind = ucx_kind::tcp;
     return made;
   }
   made.shape = static_cast<std::uint16_t>(number);
-  // The first two are as fast as one another.
+  // The first two shapes are equally fast.
   log().log(number > 1 && o.speaks_for_host ? spdlog::level::warn : spdlog::level::debug,
             "queues of {} messages of {} bytes in shared memory: {}", queue_shapes[number].places,
             queue_shapes[number].bytes,
-            describe_need(room, o.neighbours, queue_shapes[number > 1 ? 0 : number]));
+            describe_need(room, o.host_peers, queue_shapes[number > 1 ? 0 : number]));
   return made;
 }
 

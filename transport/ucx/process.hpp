@@ -7,8 +7,8 @@
 
 namespace troupe::transport::ucx {
 
-/// Which process on which host; what decides whether two nodes share memory and can watch one
-/// another.
+/// Identifies a process and its host; decides whether two nodes share memory and can watch each
+/// other.
 struct process_identity {
   std::array<std::byte, 16> boot_id{};  ///< of the running kernel
   std::uint64_t net_namespace = 0;      ///< inodes of the namespaces
@@ -24,7 +24,7 @@ static_assert(sizeof(process_identity) == 48);
 /// The calling process. Throws transport_error when /proc cannot be read.
 process_identity this_process();
 
-/// Empty when the two can share memory, wake one another and watch one another; else the reason
+/// Empty when the two can share memory, wake each other and watch each other; otherwise the reason
 /// why not.
 std::string apart(const process_identity& a, const process_identity& b);
 

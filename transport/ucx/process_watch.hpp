@@ -15,7 +15,7 @@ public:
   process_watch(const process_watch&) = delete;
   process_watch& operator=(const process_watch&) = delete;
 
-  /// Readable as soon as `ended` has something to tell.
+  /// Readable when `ended` has something to return.
   int fd() const noexcept { return epoll_; }
 
   /// Watches `pidfd`, which it owns from now on, on behalf of `who`.

@@ -52,8 +52,9 @@ bool proven(const job_key& key, const char* purpose, std::span<const std::byte> 
 }
 
 hello_header make_hello(const job_key& key, rank_t from, const nonce& from_nonce, rank_t to,
-                        const nonce& to_nonce, bool keeps) {
-  hello_header h{hello_magic, wire_version, keeps, from, to, from_nonce, to_nonce, {}};
+                        const nonce& to_nonce, bool wants_acknowledgements) {
+  hello_header h{hello_magic, wire_version, wants_acknowledgements, from, to, from_nonce, to_nonce,
+                 {}};
   h.proof = prove(key, "troupe hello", covered(h));
   return h;
 }
@@ -65,7 +66,8 @@ bool genuine(const job_key& key, const hello_header& hello) {
 
 namespace {
 
-proof prove_way(const job_key& key, std::uint64_t token, std::span<const std::byte> address) {
+proof prove_worker_address(const job_key& key, std::uint64_t token,
+                           std::span<const std::byte> address) {
   std::vector<std::byte> covered(sizeof token + address.size());
   std::memcpy(covered.data(), &token, sizeof token);
   std::ranges::copy(address, covered.begin() + sizeof token);
@@ -74,20 +76,20 @@ proof prove_way(const job_key& key, std::uint64_t token, std::span<const std::by
 
 }  // namespace
 
-std::vector<std::byte> make_way(const job_key& key, std::uint64_t token,
-                                std::span<const std::byte> address) {
-  const proof p = prove_way(key, token, address);
+std::vector<std::byte> sign_worker_address(const job_key& key, std::uint64_t token,
+                                           std::span<const std::byte> address) {
+  const proof p = prove_worker_address(key, token, address);
   std::vector<std::byte> way(sizeof p + address.size());
   std::memcpy(way.data(), p.data(), sizeof p);
   std::ranges::copy(address, way.begin() + sizeof p);
   return way;
 }
 
-std::span<const std::byte> address_in(const job_key& key, std::uint64_t token,
-                                      std::span<const std::byte> way) {
+std::span<const std::byte> verify_worker_address(const job_key& key, std::uint64_t token,
+                                                 std::span<const std::byte> way) {
   if (way.size() < sizeof(proof)) return {};
   const auto address = way.subspan(sizeof(proof));
-  const proof right = prove_way(key, token, address);
+  const proof right = prove_worker_address(key, token, address);
   return sodium_memcmp(right.data(), way.data(), right.size()) == 0 ? address
                                                                     : std::span<const std::byte>{};
 }

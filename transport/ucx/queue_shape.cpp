@@ -48,34 +48,34 @@ queue_room look_for_room(const control_groups& groups) {
   room.free = std::uint64_t{info.f_bavail} * info.f_frsize;
   room.whole = std::uint64_t{info.f_blocks} * info.f_frsize;
   if (room.whole == 0) room.free = room.whole = memory;  // without a limit of its own
-  // The rest is for others, and for nodes that join later. What lies there is memory of the
-  // machine, or of the container, which is for tensors above all.
+  // The rest is for others, and for nodes that join later. Shared memory is memory of the machine,
+  // or of the container, which is mainly for tensors.
   if (room.limit) memory = std::min(memory, room.limit->whole);
   const auto free = room.limit ? std::min(room.free, room.limit->left) : room.free;
   room.usable = std::min(free / 4 * 3, std::max(memory / 16, std::uint64_t{64} << 20));
   return room;
 }
 
-std::size_t memory_of_node(const queue_shape& shape, unsigned neighbours) noexcept {
-  return common_shape.memory() + neighbours * shape.memory();
+std::size_t memory_of_node(const queue_shape& shape, unsigned host_peers) noexcept {
+  return common_shape.memory() + host_peers * shape.memory();
 }
 
-std::size_t choose_shape(const queue_room& room, unsigned neighbours) noexcept {
-  const auto share = room.usable / (std::uint64_t{neighbours} + 1);
-  const auto fits = [&](const queue_shape& s) { return memory_of_node(s, neighbours) <= share; };
+std::size_t choose_shape(const queue_room& room, unsigned host_peers) noexcept {
+  const auto share = room.usable / (std::uint64_t{host_peers} + 1);
+  const auto fits = [&](const queue_shape& s) { return memory_of_node(s, host_peers) <= share; };
   return static_cast<std::size_t>(std::ranges::find_if(queue_shapes, fits) - queue_shapes.begin());
 }
 
-std::string describe_need(const queue_room& room, unsigned neighbours, const queue_shape& shape) {
-  const auto nodes = std::uint64_t{neighbours} + 1;
-  const auto need = nodes * memory_of_node(shape, neighbours);
+std::string describe_need(const queue_room& room, unsigned host_peers, const queue_shape& shape) {
+  const auto nodes = std::uint64_t{host_peers} + 1;
+  const auto need = nodes * memory_of_node(shape, host_peers);
   auto text = std::to_string(nodes) + " nodes on this host need " + mebibytes(need) +
               " of shared memory and may take " + mebibytes(room.usable) + ": ";
   // Another folder in memory would not help.
   if (room.limit && room.limit->left < room.free)
     return text + "the limit of this process's memory, " + room.limit->file + ", leaves " +
            mebibytes(room.limit->left) + " of " + mebibytes(room.limit->whole) +
-           " (docker run --memory, or whoever started this, makes it larger)";
+           " (docker run --memory, or the service that started this, makes it larger)";
   return text + room.folder + " has " + mebibytes(room.free) + " free of " + mebibytes(room.whole) +
          " (docker run --shm-size makes it larger; UCX_POSIX_DIR names another folder in memory)";
 }

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace troupe::transport::ucx::neighbours {
+namespace troupe::transport::ucx::same_process_peers {
 
 namespace {
 
@@ -57,4 +57,4 @@ void end(const nonce& id) {
   t.watchers.erase(first, last);
 }
 
-}  // namespace troupe::transport::ucx::neighbours
+}  // namespace troupe::transport::ucx::same_process_peers

@@ -4,9 +4,9 @@
 
 namespace troupe::transport::ucx {
 
-/// Sends `header` without data; when UCX cannot at once, it does so by itself.
+/// Sends `header` without data. If UCX cannot send it at once, it does so on its own.
 template <class Header>
-ucs_status_t say(ucp_ep_h ep, unsigned id, const Header& header) {
+ucs_status_t send_header(ucp_ep_h ep, unsigned id, const Header& header) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_COPY_HEADER | UCP_AM_SEND_FLAG_EAGER;

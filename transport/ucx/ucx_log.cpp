@@ -31,7 +31,7 @@ ucs_log_func_rc_t take_line(const char* file, unsigned, const char*, ucs_log_lev
     last_error = line;
   }
   try {
-    // What is wrong with the environment is for whoever has set it.
+    // Errors in the environment are for the user who has set it.
     const bool settings = std::string_view(file).ends_with("config/parser.c");
     log().log(settings ? spdlog::level::warn : spdlog::level::debug, "UCX: {}", line.data());
   } catch (...) {  // without memory there is nothing to say

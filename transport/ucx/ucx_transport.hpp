@@ -32,35 +32,35 @@ struct ucx_options {
   rank_t rank = 0;
   ucx_kind kind = ucx_kind::automatic;
   ucx_bulk bulk = ucx_bulk::automatic;
-  /// Whoever can reach this host by the network may be believed. UCX's protocol proves nobody: who
-  /// can connect to its port writes anywhere in this process. Without this, no port is opened:
-  /// peers on other hosts cannot be added, and `ucx_kind::tcp` is refused.
+  /// Every process that can reach this host by the network is trusted. UCX's protocol authenticates
+  /// no one: a process that can connect to its port can write anywhere in this process. Without
+  /// this, no port is opened: peers on other hosts cannot be added, and `ucx_kind::tcp` is refused.
   bool trusted_network = false;
   /// All peers are on this host: no socket listens outside the loopback interface, and none at all
   /// but for `ucx_kind::tcp`.
   bool one_host = false;
-  /// How many other nodes this host will have, about; how much shared memory each of them may take
-  /// follows from that.
-  unsigned neighbours = 7;
-  /// Says for all of this host when they have little of it.
+  /// About how many other nodes this host will have; determines how much shared memory each may
+  /// take.
+  unsigned host_peers = 7;
+  /// Logs for all nodes of this host when shared memory is scarce.
   bool speaks_for_host = true;
   /// Network interfaces to use and to listen on, separated by commas; empty: all.
   std::string net_devices;
-  /// The job's key; only nodes that have it are heard.
+  /// The job's key; messages of nodes without it are dropped.
   std::array<std::byte, 32> key{};
-  /// With `ucx_bulk::automatic`, what still fits in the queue of shared memory in one go; 64 MiB at
-  /// most.
+  /// With `ucx_bulk::automatic`, the largest payload that is copied through shared memory; 64 MiB
+  /// at most.
   std::size_t copy_limit = 1024 * 1024;
-  /// Over a network, payloads of this many bytes and more go straight into their final memory;
-  /// smaller ones are copied once more at the receiver, but need no second turn of the network.
+  /// Over a network, payloads of this many bytes and more are received directly into their final
+  /// memory; smaller ones are copied once more at the receiver, but need no second round trip.
   std::size_t rendezvous_threshold = 64 * 1024;
-  /// How long a silent connection may go unlooked at, at most.
+  /// How long a silent connection may go unchecked, at most.
   std::chrono::milliseconds keepalive{1000};
-  /// How long a peer on the network may be out of reach, or take nothing of what it is sent, before
-  /// it counts as lost; until then broken connections are made again. Make it twice `keepalive` or
-  /// more.
+  /// How long a peer on the network may be out of reach, or accept nothing of what it is sent,
+  /// before it counts as lost; until then broken connections are made again. Make it twice
+  /// `keepalive` or more.
   std::chrono::milliseconds tcp_limit{2500};
-  /// Further settings of UCX by their names without "UCX_"; they win.
+  /// Further settings of UCX by their names without "UCX_"; they take precedence.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
@@ -69,12 +69,12 @@ struct ucx_options {
 ///
 /// Peers on this host are watched through the kernel, so their end is noticed at once; others by
 /// UCX, within `tcp_limit`. What a peer over TCP has not acknowledged is kept, payloads by
-/// reference, and sent again when its connection had to be made anew. A peer that is destroyed or
-/// closes the connection says so, and counts as lost. A peer that was lost can be added again only
-/// as a new process or object, with a new address.
+/// reference, and sent again after a reconnect. A peer that is destroyed or closes the connection
+/// sends a leave notice, and counts as lost. A peer that was lost can be added again only as a new
+/// process or object, with a new address.
 ///
-/// Destroying it drops sends whose payloads are not yet on their way: call `progress` until
-/// `idle()` first.
+/// The destructor drops sends whose payloads have not been sent: call `progress` until `idle()`
+/// first.
 std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool);
 
 }  // namespace troupe::transport

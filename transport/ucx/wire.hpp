@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "headers are little-en
 /// connect.
 inline constexpr std::uint16_t wire_version = 4;
 
-/// What distinguishes a transport object from all others, ever.
+/// Identifies a transport object, unique among all that ever exist.
 using nonce = std::array<std::byte, 16>;
 
 /// Active message ids.
@@ -23,14 +23,14 @@ enum am_id : unsigned {
   am_message = 1,
   am_payload = 2,
   am_hello = 3,
-  am_goodbye = 4,
+  am_leave_notice = 4,
   am_chunk = 5,
   am_acknowledgement = 6,
-  am_way = 7
+  am_worker_address = 7
 };
 
 /// Header of a message; the envelope is the data. `token` is known to the two ends alone. All of
-/// the receiver's messages below `expected` are here, if it keeps them.
+/// the receiver's messages below `expected` have arrived, if it keeps them.
 struct message_header {
   std::uint64_t token;
   std::uint64_t sequence;
@@ -60,19 +60,19 @@ struct chunk_header {
 };
 static_assert(sizeof(chunk_header) == 40);
 
-/// Bytes of a chunk: with its header the most that shared memory carries in one piece.
+/// Bytes of a chunk: the most that shared memory carries in one piece, with the header.
 inline constexpr std::size_t chunk_size = 16384;
 
 /// Longest payload that may come in chunks.
 inline constexpr std::size_t longest_chunked = 64 * 1024 * 1024;
 
-/// First thing said on a connection, without data: proves to `to` that the sender has the job's
-/// key. The proof covers all other fields.
-/// Longer, it would not go out at once.
+/// The first message of a connection, without data: proves to `to` that the sender has the job's
+/// key. The proof covers all other fields. A longer header would not be sent at once.
 struct hello_header {
   std::uint32_t magic;
   std::uint16_t version;
-  std::uint16_t keeps;  ///< not 0: wants acknowledgements
+  std::uint16_t
+      wants_acknowledgements;  ///< not 0: the sender keeps its messages until they are acknowledged
   std::uint32_t from;
   std::uint32_t to;
   nonce from_nonce;
@@ -82,27 +82,27 @@ struct hello_header {
 static_assert(sizeof(hello_header) == 80);
 inline constexpr std::uint32_t hello_magic = 0x75707254;  // "Trpu"
 
-/// What has arrived, without data. Said from time to time.
+/// Acknowledges what has arrived, without data. Sent from time to time.
 ///
-/// The connections of two nodes are numbered from 0. Who makes a new one says hello and asks what
-/// has arrived; the other one goes over to that number, if it is greater than its own, and answers
-/// when they have the same.
+/// The connections of two nodes are numbered from 0. The node that makes a new one sends a hello
+/// and asks what has arrived; the other one adopts that number, if it is greater than its own, and
+/// answers when both have the same.
 struct acknowledgement_header {
   std::uint64_t token;
   std::uint64_t expected;    ///< as in message_header
   std::uint64_t connection;  ///< its number
   std::uint32_t from;
-  std::uint32_t asks;  ///< not 0: else it is no question, but perhaps the answer to one
+  std::uint32_t
+      asks;  ///< not 0: a question; 0: an acknowledgement, perhaps the answer to a question
 };
 static_assert(sizeof(acknowledgement_header) == 32);
 
 /// The most by which a connection's number may exceed the last one that was known.
 inline constexpr std::uint64_t most_connections = 1u << 20;
 
-/// A part of what follows a hello on one host, without data: the UCX address of the sender's queue
-/// for the receiver alone, and a proof of it. The parts come in order. Longer, they would not go
-/// out at once.
-struct way_header {
+/// A part of the signed UCX address of the sender's worker for the receiver alone, without data;
+/// follows a hello on one host. The parts come in order. Longer parts would not be sent at once.
+struct worker_address_header {
   static constexpr std::size_t part = 64;
 
   std::uint64_t token;
@@ -111,14 +111,14 @@ struct way_header {
   std::uint16_t size;  ///< of all parts together
   std::array<std::byte, part> bytes;
 };
-static_assert(sizeof(way_header) == 80);
+static_assert(sizeof(worker_address_header) == 80);
 
-/// Last thing said on a connection, without data.
-struct goodbye_header {
+/// The last message of a connection, without data.
+struct leave_notice_header {
   std::uint64_t token;
   std::uint32_t from;
   std::uint32_t reserved;
 };
-static_assert(sizeof(goodbye_header) == 16);
+static_assert(sizeof(leave_notice_header) == 16);
 
 }  // namespace troupe::transport::ucx

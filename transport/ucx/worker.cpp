@@ -37,7 +37,7 @@ std::string in_milliseconds(std::chrono::milliseconds t) {
 }
 
 void choose_transports(config& c, const ucx_options& o, reach by) {
-  // Somebody who sets UCX_TLS knows what they want.
+  // UCX_TLS is the user's choice.
   std::string wanted;
   if (const char* tls = std::getenv("UCX_TLS"); tls && o.kind == ucx_kind::automatic) wanted = tls;
   for (const auto& [name, value] : o.settings)
@@ -54,17 +54,17 @@ void choose_transports(config& c, const ucx_options& o, reach by) {
 }
 
 void cut_queue(config& c, const queue_shape& shape) {
-  // Who writes into a queue of another shape than it thinks destroys what lies there: nothing of
-  // this may come from the environment.
+  // Writing into a queue of another shape than assumed corrupts it: nothing of this may come from
+  // the environment.
   c.set("POSIX_FIFO_SIZE", std::to_string(shape.places));
   c.set("POSIX_FIFO_ELEM_SIZE", "128");
   // A chunk with its headers. UCX's 8 KiB take a tenth more time.
   c.set("POSIX_SEG_SIZE", std::to_string(shape.bytes + 64));
   c.set("POSIX_RX_BUFS_GROW", std::to_string(shape.buffers()));
-  // Segments have no name as soon as they are there, and end with whoever has them open.
+  // Segments are unlinked as soon as they exist, and end with the processes that have them open.
   c.set("POSIX_USE_PROC_LINK", "y");
-  // UCX leaves shared memory alone where it thinks there is little of it, and goes on with memory
-  // that nobody shares where there is too little, until it crashes.
+  // UCX does not use shared memory where it thinks there is little of it, and falls back to private
+  // memory where there is too little, until it crashes.
   c.set("POSIX_SHM_MIN_SIZE", "0");
   c.set("POSIX_ALLOC", "md");
   // All else that UCX allocates lies elsewhere.
@@ -78,9 +78,9 @@ void configure(config& c, const ucx_options& o, reach by, const queue_shape& sha
   c.set("CMA_MEMORY_INVALIDATE", o.bulk == ucx_bulk::copies ? "n" : "y");
   // The default spinlock stalls when threads outnumber cores.
   c.set("USE_MT_MUTEX", "y");
-  // A cut cable is noticed by data that goes unanswered. A silent connection sends a few bytes now
-  // and then: UCX sets the kernel's probes, in whole seconds, only where it has not accepted the
-  // connection.
+  // A cut cable is noticed by data that is not acknowledged. A silent connection sends a few bytes
+  // now and then: UCX sets the kernel's probes, in whole seconds, only where it has not accepted
+  // the connection.
   using std::chrono::milliseconds;
   using std::chrono::seconds;
   const auto look = std::max(milliseconds(1), o.keepalive / 2);
@@ -92,7 +92,7 @@ void configure(config& c, const ucx_options& o, reach by, const queue_shape& sha
   c.set("TCP_KEEPINTVL", std::to_string(interval.count()) + "s");
   c.set("TCP_KEEPCNT", std::to_string(probes));
   c.set("TCP_USER_TIMEOUT", in_milliseconds(std::max(silence / 2, silence - look)));
-  // A host that does not answer would hold up all others while it is called.
+  // Without this, connecting to a host that does not answer would hold up all others.
   c.set("TCP_CONN_NB", "y");
   for (const auto& [name, value] : o.settings)
     if (name != "TLS" && (name != "NET_DEVICES" || uses_network(o))) c.set(name, value);
@@ -120,14 +120,14 @@ peer_loss broken(const char* what, ucs_status_t status) {
 
 namespace {
 
-// UCX does without shared memory where there is none left.
+// UCX silently does without shared memory where there is none left.
 void check_room(const queue_shape& shape) {
   const auto room = look_for_room();
   if (room.free < shape.memory())
     throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
                           " KiB does not fit into shared memory: " + room.folder + " has " +
                           std::to_string(room.free >> 10) + " KiB free");
-  // Who writes to it all the same is killed.
+  // A process that writes beyond its limit is killed.
   if (room.limit && room.limit->left < shape.memory())
     throw transport_error("a queue of " + std::to_string(shape.memory() >> 10) +
                           " KiB does not fit into this process's memory: its limit, " +

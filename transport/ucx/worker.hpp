@@ -17,12 +17,12 @@ namespace troupe::transport::ucx {
 /// `status` is UCS_OK.
 void check(ucs_status_t status, const std::string& what);
 
-/// A connection that UCX gave up.
+/// The loss of a connection that UCX gave up.
 peer_loss broken(const char* what, ucs_status_t status);
 
 /// The silence after which TCP has given up a connection at the latest, when its peer counts as
-/// lost after `limit`. The rest of the time is for tries to connect again: TCP does not look once
-/// more after its last probe.
+/// lost after `limit`. The rest of the time is for reconnect attempts: TCP does not check again
+/// after its last probe.
 constexpr std::chrono::milliseconds longest_silence(std::chrono::milliseconds limit) {
   return limit * 4 / 5;
 }
@@ -33,9 +33,8 @@ enum class reach : std::uint8_t {
   shared_memory  ///< that alone
 };
 
-/// A UCX worker, configured for Troupe, and a context that it shares with none: UCX 1.22 locks
-/// itself out where several workers of one context send large payloads. It takes calls from any
-/// thread.
+/// A UCX worker, configured for Troupe, with a context of its own: UCX 1.22 deadlocks where several
+/// workers of one context send large payloads. Any thread.
 class worker {
 public:
   /// `shape` is that of its queue in shared memory. Throws transport_error.
@@ -52,7 +51,7 @@ public:
   /// UCX's address of this worker; `network_only` leaves shared memory out, and may be empty.
   std::vector<std::byte> address(bool network_only) const;
 
-  /// Has `id` handled by `callback` with `argument`, while ucp_worker_progress runs.
+  /// Sets `callback` with `argument` as the handler of `id`; it runs inside ucp_worker_progress.
   void handle(unsigned id, ucp_am_recv_callback_t callback, void* argument);
 
 private:

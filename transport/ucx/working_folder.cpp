@@ -1,8 +1,8 @@
 // UCX reads ucx.conf from the working folder as it is loaded, before any code of a program runs,
-// and does not ask whose file that is: whoever may write into the folder could have it open modules
-// of his own. So each program is elsewhere while its shared libraries begin: it goes to "/" before
-// their constructors, and comes back before its own. This file goes into programs alone
-// (transport/CMakeLists.txt says how), since a shared library can have nothing that runs so early.
+// and does not check its owner: a user who may write into the folder could have it load modules of
+// his own. So each program changes to "/" before the constructors of its shared libraries run, and
+// changes back before its own run. This file is linked into programs alone
+// (transport/CMakeLists.txt says how), since a shared library has no code that runs so early.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -46,5 +46,5 @@ __attribute__((section(".preinit_array"),
 
 }  // namespace
 
-// What the linker is told to look for.
+// The symbol that the linker is told to look for.
 extern "C" const char troupe_loads_ucx_elsewhere = 0;

@@ -10,7 +10,7 @@
 
 namespace troupe::transport::virtual_net {
 
-/// A connection wants to look at what is unacknowledged, or to acknowledge.
+/// A timer of a connection: to resend what is unacknowledged, or to acknowledge.
 struct alarm {
   enum class kind : std::uint8_t { resend, acknowledge };
   kind what{};
@@ -18,23 +18,23 @@ struct alarm {
   std::uint64_t peer = 0;
 };
 
-/// A goodbye that nobody has answered goes out again.
-struct farewell_alarm {
+/// The timer of a close handshake: a leave notice that was not answered is sent again.
+struct close_alarm {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
 };
 
-/// `at` hears that `who` is gone; one that has not added it forgets it.
+/// Notifies `at` that `who` has ended; a node that has not added it forgets it.
 struct notice {
   std::uint64_t at = 0;
   node_key who;
   loss_kind kind{};
-  bool only_forget = false;  ///< one that has added it hears nothing
+  bool only_forget = false;  ///< a node that has added it is not notified
 };
 
-using event = std::variant<std::monostate, datagram, alarm, farewell_alarm, notice>;
+using event = std::variant<std::monostate, datagram, alarm, close_alarm, notice>;
 
-/// What is under way, by time, and by order of making at the same moment.
+/// The pending events, by time, and in order of creation at the same moment.
 class agenda {
 public:
   void put(virtual_time when, event&& what) {
@@ -60,11 +60,12 @@ public:
     heap_.pop_back();
     event what = std::exchange(slots_[slot], std::monostate{});
     free_.push_back(slot);
-    if (heap_.empty() && slots_.size() > 1024) *this = agenda(made_);  // give back after a flood
+    if (heap_.empty() && slots_.size() > 1024)
+      *this = agenda(made_);  // free the memory after a burst
     return what;
   }
 
-  /// Drops the datagrams for which `which` holds.
+  /// Drops the datagrams that satisfy `which`.
   template <class Predicate>
   void drop_datagrams(Predicate which) {
     for (auto& slot : slots_)

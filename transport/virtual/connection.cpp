@@ -11,8 +11,8 @@ namespace {
 using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
-constexpr nanoseconds first_patience = 1ms;  // before a round trip was measured
-constexpr nanoseconds least_patience = 200us;
+constexpr nanoseconds first_timeout = 1ms;  // before a round trip was measured
+constexpr nanoseconds least_timeout = 200us;
 constexpr nanoseconds answer_delay = 20us;
 constexpr unsigned answer_after = 8;  // datagrams, without delay
 
@@ -96,10 +96,10 @@ virtual_time connection::depart(const parcel& body) {
 }
 
 void connection::acknowledged(const acknowledgement& ack) {
-  bool news = false;
+  bool advanced = false;
   const auto let_go = [&](outgoing& o) {
     if (!o.body) return;
-    news = true;
+    advanced = true;
     o.body.reset();
     --unacknowledged_;
   };
@@ -111,7 +111,7 @@ void connection::acknowledged(const acknowledgement& ack) {
     const std::uint64_t number = ack.next + 1 + static_cast<std::uint64_t>(__builtin_ctzll(bits));
     if (number >= first_ && number < sent_) let_go(queue_[number - first_]);
   }
-  if (!news) return;
+  if (!advanced) return;
   fruitless_ = 0;
   if (ack.echo != never) measure(ack.echo);
   deadline_ = sent_ == first_
@@ -131,15 +131,15 @@ void connection::measure(virtual_time echo) {
   smooth_ += (trip - smooth_) / 8;
 }
 
-nanoseconds connection::patience() const {
+nanoseconds connection::retransmit_timeout() const {
   const nanoseconds once =
-      smooth_ == 0ns ? first_patience : std::max(least_patience, smooth_ + 4 * spread_);
-  // Even when most are lost, some of so many get through before the peer is given up.
+      smooth_ == 0ns ? first_timeout : std::max(least_timeout, smooth_ + 4 * spread_);
+  // Bounded, so that even when most are lost, some get through before the peer is given up.
   const nanoseconds most = std::max<nanoseconds>(once, net_.options().limit / 32);
   return std::min(once * (1 << std::min(fruitless_, 20u)), most);
 }
 
-// Sets the alarm for the next moment at which something must be sent again, unless an earlier one
+// Sets the timer for the next moment at which something must be sent again, unless an earlier one
 // is set, which will look again.
 void connection::watch() {
   if (sent_ == first_) return;
@@ -147,7 +147,7 @@ void connection::watch() {
   for (std::uint64_t i = 0; i < sent_ - first_; ++i)
     if (queue_[i].body) when = std::min(when, queue_[i].departed);
   if (when == never) return;
-  when = std::max(net_.now(), std::min(when + patience(), deadline_));
+  when = std::max(net_.now(), std::min(when + retransmit_timeout(), deadline_));
   if (when >= watch_) return;
   watch_ = when;
   net_.set_alarm(when, {alarm::kind::resend, self_.id, peer_.id});
@@ -156,7 +156,7 @@ void connection::watch() {
 bool connection::alarmed(alarm::kind what) {
   const auto now = net_.now();
   if (what == alarm::kind::acknowledge) {
-    if (now != answer_alarm_) return true;  // one that an earlier one replaced
+    if (now != answer_alarm_) return true;  // replaced by an earlier one
     answer_alarm_ = never;
     if (answer_at_ != never) want_acknowledgement();
     return true;
@@ -165,7 +165,7 @@ bool connection::alarmed(alarm::kind what) {
   watch_ = never;
   if (sent_ == first_) return true;
   if (now >= deadline_) return false;
-  const nanoseconds wait = patience();
+  const nanoseconds wait = retransmit_timeout();
   bool again = false;
   for (std::uint64_t n = first_; n < sent_; ++n) {
     const outgoing& o = queue_[n - first_];
@@ -179,7 +179,7 @@ bool connection::alarmed(alarm::kind what) {
 }
 
 bool connection::take(const datagram& d, payload_pool& pool, std::vector<incoming_message>& out) {
-  if (d.number > next_ + window) return true;  // no peer of ours sends it
+  if (d.number > next_ + window) return true;  // beyond the window: our peers never send it
   const bool known =
       d.number < next_ || (d.number > next_ && (beyond_ >> (d.number - next_ - 1) & 1) != 0);
   if (!known) {
@@ -207,7 +207,7 @@ bool connection::take(const datagram& d, payload_pool& pool, std::vector<incomin
   return true;
 }
 
-// Acknowledges alone when it is time, and otherwise when the delay is over.
+// Sends an acknowledgement alone when it is due, and otherwise sets the timer for it.
 void connection::want_acknowledgement() {
   if (unanswered_ >= answer_after || net_.now() >= answer_at_) {
     datagram d;

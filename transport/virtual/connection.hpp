@@ -6,25 +6,25 @@
 #include <optional>
 #include <vector>
 
-#include "troupe/transport/delivery/assembly.hpp"
+#include "troupe/transport/delivery/reassembly.hpp"
 #include "troupe/transport/virtual/fabric.hpp"
 
 namespace troupe::transport::virtual_net {
 
-/// One object's end of the way to another one: delivers exactly once over datagrams that are lost,
-/// doubled and reordered.
+/// One end of the connection between two transport objects: delivers exactly once over datagrams
+/// that are lost, duplicated and reordered.
 ///
 /// Datagrams are numbered from 0 in each direction; at most `window` from the first unacknowledged
-/// one are under way. Acknowledgements are cumulative with a mask of what lies beyond a gap (as
-/// TCP, RFC 2018), travel with datagrams of the other direction or, after a delay, alone. What is
-/// not acknowledged is sent again after a time measured as in RFC 6298 (with echoes, RFC 7323),
-/// doubled each time nothing new is acknowledged. `assembly` makes messages of it and keeps their
-/// order.
+/// one are in transit. Acknowledgements are cumulative with a mask of what lies beyond a gap (as
+/// TCP's, RFC 2018); they travel with datagrams of the other direction or, after a delay, alone.
+/// What is not acknowledged is sent again after a timeout measured as in RFC 6298 (with echoes, RFC
+/// 7323), which doubles each time nothing new is acknowledged. `reassembly` makes messages of it
+/// and keeps their order.
 class connection {
 public:
   static constexpr std::uint64_t window = 64;
 
-  /// `unacknowledged` counts what is not, over all connections of the node.
+  /// `unacknowledged` counts the unacknowledged datagrams of all connections of the node.
   connection(fabric& net, const node_key& self, const node_key& peer, std::size_t& unacknowledged);
   ~connection() { drop(); }
   connection(const connection&) = delete;
@@ -34,11 +34,11 @@ public:
 
   void send(std::uint64_t order, frame&& envelope, std::vector<outgoing_payload>&& payloads);
 
-  /// Takes what a datagram says of the other direction.
+  /// Takes the acknowledgement that came with a datagram.
   void acknowledged(const acknowledgement& ack);
 
-  /// Takes a message's or payload's datagram and appends messages that are complete to `out`.
-  /// False when it was here before. Throws what the pool and the assembly throw.
+  /// Takes the datagram of a message or payload and appends messages that are complete to `out`.
+  /// False when it had arrived before. Throws what the pool and the reassembly throw.
   bool take(const datagram& d, payload_pool& pool, std::vector<incoming_message>& out);
 
   /// False when the peer has acknowledged nothing for too long.
@@ -47,16 +47,16 @@ public:
   /// Nothing is unacknowledged.
   bool idle() const noexcept { return queue_.empty(); }
 
-  /// Drops what is not acknowledged, and takes back the memory of payloads under way.
+  /// Drops what is not acknowledged, and the memory of payloads in transit.
   void drop();
 
-  /// The same, but payloads under way keep their memory until they arrive: the node has crashed.
+  /// The same, but payloads in transit keep their memory until they arrive: the node has crashed.
   void forget();
 
-  // Of the endpoint: how far this connection has come.
-  bool added = false;                   ///< what arrives is handed out
+  // State of the endpoint that owns the connection.
+  bool added = false;                   ///< what arrives is delivered
   bool closing = false;                 ///< closed here; what was sent still goes out
-  std::optional<peer_loss> over;        ///< over before it was added
+  std::optional<peer_loss> over;        ///< it ended before it was added
   std::vector<incoming_message> early;  ///< what arrived before it was added
 
 private:
@@ -71,7 +71,7 @@ private:
   acknowledgement acknowledge();
   void want_acknowledgement();
   void measure(virtual_time echo);
-  std::chrono::nanoseconds patience() const;
+  std::chrono::nanoseconds retransmit_timeout() const;
   void watch();
 
   fabric& net_;
@@ -99,7 +99,7 @@ private:
   unsigned unanswered_ = 0;
   virtual_time answer_at_ = never;
   virtual_time answer_alarm_ = never;
-  assembly parts_;
+  reassembly parts_;
 };
 
 }  // namespace troupe::transport::virtual_net

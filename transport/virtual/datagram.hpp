@@ -8,13 +8,13 @@
 
 #include "troupe/messages/envelope/frame.hpp"
 #include "troupe/transport/transport.hpp"
-#include "troupe/transport/virtual/virtual_network.hpp"
+#include "troupe/transport/virtual/trace.hpp"
 
 namespace troupe::transport::virtual_net {
 
 inline constexpr virtual_time never = virtual_time::max();
 
-/// Which transport object: a rank may come back as another one, with a larger id.
+/// Identifies a transport object: a rank may come back as another one, with a larger id.
 struct node_key {
   rank_t rank = 0;
   std::uint64_t id = 0;
@@ -22,7 +22,7 @@ struct node_key {
   friend auto operator<=>(const node_key&, const node_key&) = default;
 };
 
-/// What one datagram carries, shared by all its copies and by the sender until it is acknowledged.
+/// The contents of a datagram, shared by all its copies and by the sender until it is acknowledged.
 struct parcel {
   std::uint64_t sequence = 0;  ///< of the message, in its connection
   std::uint64_t order = 0;
@@ -35,7 +35,7 @@ struct parcel {
 
   std::size_t size() const noexcept { return is_payload ? payload.size : envelope.size(); }
 
-  /// Lets go of the memory of a payload: copies under way arrive as nothing.
+  /// Releases the memory of a payload: copies in transit arrive as nothing.
   void withdraw() noexcept {
     if (!is_payload) return;
     withdrawn = true;
@@ -43,7 +43,8 @@ struct parcel {
   }
 };
 
-/// What a receiver has: all numbers below `next`, and `next` + 1 + i for each bit i of `beyond`.
+/// What a receiver has received: all numbers below `next`, and `next` + 1 + i for each bit i of
+/// `beyond`.
 struct acknowledgement {
   std::uint64_t next = 0;
   std::uint64_t beyond = 0;
@@ -59,7 +60,7 @@ struct datagram {
   virtual_time sent;  ///< when its last byte left
   std::shared_ptr<parcel> body;
 
-  /// What a link is taken for; headers count.
+  /// The bytes that it occupies a link for, headers included.
   std::size_t bytes() const noexcept { return 64 + (body ? body->size() : 0); }
 };
 

@@ -12,8 +12,8 @@
 
 namespace troupe::transport::virtual_net {
 
-/// What a node sleeps on. The descriptor is made when first asked for; without one nothing here
-/// calls the system. Not thread-safe.
+/// The event that a node sleeps on. The descriptor is made when first asked for; without one
+/// nothing here makes a system call. Not thread-safe.
 class doorbell {
 public:
   doorbell() = default;
@@ -41,7 +41,7 @@ public:
 
   void arm() noexcept { armed_ = true; }
 
-  /// Ends what `arm` and `ring` have begun.
+  /// Undoes `arm` and `ring`.
   void clear() noexcept {
     armed_ = false;
     if (!std::exchange(rung_, false) || fd_ < 0) return;

@@ -1,4 +1,4 @@
-// What the node's own side asks for; endpoint_arrivals.cpp is what comes from the network.
+// Calls of the node that owns it; endpoint_arrivals.cpp handles what comes from the network.
 
 #include "troupe/transport/virtual/endpoint.hpp"
 
@@ -12,7 +12,7 @@ namespace troupe::transport::virtual_net {
 
 namespace {
 
-// What an address says. `check` makes sure that it was made on this network, and is whole.
+// The contents of an address. `check` ensures that it was made on this network, and is complete.
 struct address_record {
   std::uint32_t magic = 0x76727054;  // "Tprv"
   rank_t rank = 0;
@@ -25,7 +25,7 @@ address_record address_of(const node_key& key, std::uint64_t salt) {
   address_record record;
   record.rank = key.rank;
   record.id = key.id;
-  record.check = mix(mix(salt ^ key.id) + key.rank);
+  record.check = splitmix64(splitmix64(salt ^ key.id) + key.rank);
   return record;
 }
 
@@ -63,8 +63,8 @@ void endpoint::add_peer(rank_t rank, std::span<const std::byte> address) {
     throw transport_error(cannot);
   if (crashed_) return;
   peer& p = peers_[rank];
-  const auto untold = [&](const loss& l) { return l.who.rank == rank; };
-  if (p.id != 0 && (!p.lost || std::ranges::any_of(losses_, untold)))
+  const auto undelivered = [&](const loss& l) { return l.who.rank == rank; };
+  if (p.id != 0 && (!p.lost || std::ranges::any_of(losses_, undelivered)))
     throw transport_error(name(rank) + " is connected already; close it first");
   if (who.id <= p.id)
     throw transport_error(name(rank) + " was lost and cannot be added again with the same address");
@@ -99,15 +99,15 @@ bool endpoint::send(rank_t rank, std::uint64_t order, frame&& envelope,
 unsigned endpoint::progress() {
   bell_.clear();
   woken_ = false;
-  unsigned n = tell();
+  unsigned n = deliver_to_sink();
   if (n == 0 && net_.options().self_driven && net_.next() != never) {
     net_.advance(net_.next());
-    n = 1 + tell();
+    n = 1 + deliver_to_sink();
   }
   return n;
 }
 
-unsigned endpoint::tell() {
+unsigned endpoint::deliver_to_sink() {
   auto messages = std::exchange(messages_, {});
   const auto losses = std::exchange(losses_, {});
   for (auto& h : messages) {
@@ -142,13 +142,13 @@ void endpoint::close_peer(rank_t rank, bool force) {
   std::erase_if(losses_, [&](const loss& l) { return l.who == who; });
   if (p.lost) return;
   p.lost = std::make_unique<peer_loss>(loss_kind::left, "this node closed the connection");
-  std::erase_if(messages_, [&](const heard& h) { return h.from == who; });
+  std::erase_if(messages_, [&](const arrival& h) { return h.from == who; });
   if (p.way && !force && !p.way->idle()) {
-    p.way->closing = true;  // the last acknowledgement is followed by the goodbye
+    p.way->closing = true;  // the leave notice follows the last acknowledgement
     return;
   }
   if (p.way) erase(*p.way);
-  net_.farewell(key_, who);
+  net_.begin_close_handshake(key_, who);
 }
 
 std::vector<route> endpoint::routes() const {

@@ -10,10 +10,17 @@
 #include "troupe/transport/virtual/connection.hpp"
 #include "troupe/transport/virtual/doorbell.hpp"
 
+namespace troupe::transport {
+
+class virtual_network;
+
+}
+
 namespace troupe::transport::virtual_net {
 
-/// A node on a virtual network: its peers, its connections, and what it has to hear.
-class endpoint final : public transport {
+/// A node on a virtual network: its peers, its connections, and what waits for delivery to its
+/// sink.
+class endpoint final : public transport, public attached_node {
 public:
   endpoint(std::shared_ptr<virtual_network> network, fabric& net, rank_t rank, sink& to,
            payload_pool& pool);
@@ -33,34 +40,24 @@ public:
   counters count() const override { return counters_; }
 
   // For the fabric.
-  const node_key& key() const noexcept { return key_; }
-  bool ready() const noexcept { return woken_ || !messages_.empty() || !losses_.empty(); }
-
-  /// `who` is a peer, or has sent something.
-  bool knows(const node_key& who) const;
-
-  /// Says what became of it: delivered, repeated or stale.
-  datagram_event take(const datagram& d);
-  void alarmed(const alarm& a);
-  void heard_of_end(const node_key& who, loss_kind kind);
-
-  /// Drops what `who` has sent, unless it was added.
-  void forget(const node_key& who);
-
-  /// Deaf and dumb from now on.
-  void crash();
-
-  /// Something is under way to this node: who sleeps on a self-driven network shall look.
-  void wake_network() noexcept { bell_.ring_if_armed(); }
+  const node_key& key() const noexcept override { return key_; }
+  bool ready() const noexcept override { return woken_ || !messages_.empty() || !losses_.empty(); }
+  bool knows(const node_key& who) const override;
+  datagram_event take(const datagram& d) override;
+  void alarmed(const alarm& a) override;
+  void on_end(const node_key& who, loss_kind kind) override;
+  void forget(const node_key& who) override;
+  void crash() override;
+  void wake_network() noexcept override { bell_.ring_if_armed(); }
 
 private:
-  // Of a silent peer this is all there is.
+  // All that is kept of a peer without a connection.
   struct peer {
     std::uint64_t id = 0;
     connection* way = nullptr;        // once something was sent or received
     std::unique_ptr<peer_loss> lost;  // lost or closed
   };
-  struct heard {
+  struct arrival {
     node_key from;
     incoming_message message;
   };
@@ -69,7 +66,7 @@ private:
     peer_loss why;
   };
 
-  unsigned tell();
+  unsigned deliver_to_sink();
   void admit(const node_key& who, peer& p);
   connection* reach(const node_key& from);
   connection& open(const node_key& to, peer* added);
@@ -77,7 +74,7 @@ private:
   void deliver(const node_key& from, std::vector<incoming_message>& messages);
   void erase(connection& c);
 
-  // Tells who waits for it when `change` makes this node ready.
+  // Rings the bell and reports to the fabric when `change` makes this node ready.
   template <class Change>
   void changing(Change change) {
     const bool before = ready();
@@ -98,7 +95,7 @@ private:
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;  // by the other object's id
   std::size_t early_ = 0;  // connections to objects that were not added
 
-  std::vector<heard> messages_;
+  std::vector<arrival> messages_;
   std::vector<loss> losses_;
   std::vector<incoming_message> complete_;  // while a datagram is taken
   bool woken_ = false;

@@ -1,4 +1,4 @@
-// What comes to a node from the network; endpoint.cpp is what the node's own side asks for.
+// What comes to a node from the network; endpoint.cpp has the calls of the node that owns it.
 
 #include <exception>
 #include <string>
@@ -19,7 +19,7 @@ bool endpoint::knows(const node_key& who) const {
   return at != peers_.end() && at->second.id == who.id && !at->second.lost;
 }
 
-// Opens the way from a peer that was added.
+// Starts delivery from a peer that was added.
 void endpoint::admit(const node_key& who, peer& p) {
   if (early_ > 0)
     std::erase_if(connections_, [&](const auto& entry) {
@@ -72,9 +72,9 @@ void endpoint::erase(connection& c) {
 }
 
 datagram_event endpoint::take(const datagram& d) {
-  if (d.kind == datagram_kind::goodbye || d.kind == datagram_kind::reset) {
+  if (d.kind == datagram_kind::leave_notice || d.kind == datagram_kind::reset) {
     end(d.from, it_left());
-    if (d.kind == datagram_kind::goodbye) net_.reset(key_, d.from);
+    if (d.kind == datagram_kind::leave_notice) net_.reset(key_, d.from);
     return datagram_event::delivered;
   }
   connection* c = reach(d.from);
@@ -85,13 +85,13 @@ datagram_event endpoint::take(const datagram& d) {
   c->acknowledged(d.ack);
   if (c->closing && c->idle()) {
     erase(*c);
-    net_.farewell(key_, d.from);
+    net_.begin_close_handshake(key_, d.from);
     return datagram_event::delivered;
   }
   if (!d.body) return datagram_event::delivered;
-  bool news = true;
+  bool fresh = true;
   try {
-    news = c->take(d, pool_, complete_);
+    fresh = c->take(d, pool_, complete_);
   } catch (const std::exception& failure) {
     complete_.clear();
     net_.reset(key_, d.from);
@@ -105,7 +105,7 @@ datagram_event endpoint::take(const datagram& d) {
       for (auto& message : complete_) c->early.push_back(std::move(message));
     complete_.clear();
   }
-  return news ? datagram_event::delivered : datagram_event::repeated;
+  return fresh ? datagram_event::delivered : datagram_event::repeated;
 }
 
 void endpoint::deliver(const node_key& from, std::vector<incoming_message>& messages) {
@@ -117,12 +117,12 @@ void endpoint::alarmed(const alarm& a) {
   const auto at = connections_.find(a.peer);
   if (at == connections_.end() || at->second->alarmed(a.what)) return;
   const node_key who = at->second->peer();
-  net_.reset(key_, who);  // should it be there after all
+  net_.reset(key_, who);  // in case it is still there
   end(who, {loss_kind::broken,
             "it acknowledged nothing for " + std::to_string(net_.options().limit.count()) + " ms"});
 }
 
-void endpoint::heard_of_end(const node_key& who, loss_kind kind) {
+void endpoint::on_end(const node_key& who, loss_kind kind) {
   const bool ended = kind == loss_kind::ended;
   forget(who);
   end(who, {kind, ended ? "its process has ended" : "it left the network"});
@@ -133,7 +133,8 @@ void endpoint::forget(const node_key& who) {
   if (at != connections_.end() && !at->second->added) erase(*at->second);
 }
 
-// Whatever is the reason: nothing more of `who` arrives, and who has added it hears so.
+// Ends the connection to `who`: nothing more of it is delivered, and if it is a peer the sink is
+// notified.
 void endpoint::end(const node_key& who, peer_loss why) {
   const auto known = peers_.find(who.rank);
   const bool is_peer = known != peers_.end() && known->second.id == who.id;
@@ -145,7 +146,7 @@ void endpoint::end(const node_key& who, peer_loss why) {
     else if (at != connections_.end() && !at->second->over)
       at->second->over = std::move(why);
     else if (at == connections_.end() && !replaced && net_.lives(who.id))
-      open(who, nullptr).over = std::move(why);  // told once it is added
+      open(who, nullptr).over = std::move(why);  // reported once it is added
     return;
   }
   if (at != connections_.end()) erase(*at->second);

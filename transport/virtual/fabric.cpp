@@ -4,12 +4,17 @@
 #include <string>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/virtual/endpoint.hpp"
 
 namespace troupe::transport::virtual_net {
 
-fabric::fabric(virtual_network& owner, virtual_network_options options)
-    : owner_(owner), options_(std::move(options)), random_(options_.seed), links_(options_.links) {}
+fabric::fabric(virtual_network_options options,
+               const std::function<void(const trace_event&)>& on_event,
+               const std::function<void(rank_t)>& on_ready)
+    : options_(std::move(options)),
+      on_event_(on_event),
+      on_ready_(on_ready),
+      random_(options_.seed),
+      links_(options_.links) {}
 
 void fabric::advance(virtual_time to) {
   while (agenda_.next() <= to && agenda_.next() != never) {
@@ -20,12 +25,12 @@ void fabric::advance(virtual_time to) {
   if (to != never) now_ = std::max(now_, to);
 }
 
-const endpoint* fabric::find(rank_t rank) const {
+const attached_node* fabric::find(rank_t rank) const {
   const auto at = ranks_.find(rank);
   return at == ranks_.end() ? nullptr : at->second;
 }
 
-node_key fabric::enter(endpoint& node, rank_t rank) {
+node_key fabric::enter(attached_node& node, rank_t rank) {
   if (!ranks_.try_emplace(rank, &node).second)
     throw invalid_argument("rank " + std::to_string(rank) + " is on this virtual network already");
   const node_key key{rank, next_id_++};
@@ -38,18 +43,19 @@ void fabric::leave(const node_key& who) {
   live_.erase(who.id);
   ranks_.erase(who.rank);
   for (const auto& [rank, other] : ranks_)
-    if (other->knows(who)) farewell(who, other->key());
+    if (other->knows(who)) begin_close_handshake(who, other->key());
 }
 
 bool fabric::crash(rank_t rank) {
   const auto at = ranks_.find(rank);
   if (at == ranks_.end()) return false;
-  endpoint& node = *at->second;
+  attached_node& node = *at->second;
   const node_key who = node.key();
   ranks_.erase(at);
   live_.erase(who.id);
   down_.insert(rank);
-  farewells_.erase(farewells_.lower_bound({who.id, 0}), farewells_.lower_bound({who.id + 1, 0}));
+  close_handshakes_.erase(close_handshakes_.lower_bound({who.id, 0}),
+                          close_handshakes_.lower_bound({who.id + 1, 0}));
   agenda_.drop_datagrams([&](const datagram& d) {
     if (d.from != who || !random_.chance(0.5)) return false;
     ++counters_.lost;
@@ -76,7 +82,7 @@ void fabric::report_gone(const node_key& at, const node_key& who) {
 
 void fabric::transmit(datagram&& d, virtual_time departs, bool again) {
   d.sent = departs;
-  if (options_.self_driven)  // lost or not: who sent it may not be there to send it again
+  if (options_.self_driven)  // even if it is lost: the sender may not be there to send it again
     if (const auto at = live_.find(d.to.id); at != live_.end()) at->second->wake_network();
   ++counters_.sent;
   counters_.resent += again;
@@ -113,13 +119,13 @@ void fabric::happen(datagram& d) {
     ++counters_.cut;
     return trace(d, datagram_event::cut);
   }
-  if (d.kind == datagram_kind::reset) farewells_.erase({d.to.id, d.from.id});
+  if (d.kind == datagram_kind::reset) close_handshakes_.erase({d.to.id, d.from.id});
   const auto at = live_.find(d.to.id);
   auto what = datagram_event::stale;
   if (at != live_.end() && (!d.body || !d.body->withdrawn))
     what = at->second->take(d);
   else if (at == live_.end() && d.kind != datagram_kind::reset && !down_.contains(d.to.rank))
-    reset(d.to, d.from);  // the host answers for a process that is gone
+    reset(d.to, d.from);  // the host answers for a process that has ended
   ++(what == datagram_event::stale      ? counters_.stale
      : what == datagram_event::repeated ? counters_.repeated
                                         : counters_.delivered);
@@ -130,25 +136,25 @@ void fabric::happen(const alarm& a) {
   if (const auto at = live_.find(a.self); at != live_.end()) at->second->alarmed(a);
 }
 
-void fabric::farewell(const node_key& from, const node_key& to) {
+void fabric::begin_close_handshake(const node_key& from, const node_key& to) {
   if (!lives(to.id)) return;
-  const auto [at, fresh] =
-      farewells_.try_emplace({from.id, to.id}, goodbye{from.rank, to.rank, now_ + options_.limit});
-  if (fresh) happen(farewell_alarm{from.id, to.id});
+  const auto [at, fresh] = close_handshakes_.try_emplace(
+      {from.id, to.id}, pending_close{from.rank, to.rank, now_ + options_.limit});
+  if (fresh) happen(close_alarm{from.id, to.id});
 }
 
-void fabric::happen(const farewell_alarm& f) {
-  const auto at = farewells_.find({f.from, f.to});
-  if (at == farewells_.end()) return;
-  goodbye& g = at->second;
+void fabric::happen(const close_alarm& f) {
+  const auto at = close_handshakes_.find({f.from, f.to});
+  if (at == close_handshakes_.end()) return;
+  pending_close& g = at->second;
   if (now_ >= g.until || !lives(f.to)) {
-    farewells_.erase(at);
+    close_handshakes_.erase(at);
     return;
   }
   datagram d;
   d.from = {g.from, f.from};
   d.to = {g.to, f.to};
-  d.kind = datagram_kind::goodbye;
+  d.kind = datagram_kind::leave_notice;
   transmit(std::move(d), now_);
   agenda_.put(now_ + g.pause, f);
   g.pause = std::min<std::chrono::nanoseconds>(2 * g.pause, options_.limit / 32);
@@ -168,17 +174,16 @@ void fabric::happen(const notice& n) {
   if (n.only_forget)
     at->second->forget(n.who);
   else
-    at->second->heard_of_end(n.who, n.kind);
+    at->second->on_end(n.who, n.kind);
 }
 
 void fabric::became_ready(rank_t rank) const {
-  if (owner_.on_ready) owner_.on_ready(rank);
+  if (on_ready_) on_ready_(rank);
 }
 
 void fabric::trace(const datagram& d, datagram_event what) const {
-  if (!owner_.on_event) return;
-  owner_.on_event(
-      {now_, what, d.from.rank, d.to.rank, d.kind, d.body ? d.body->sequence : 0, d.bytes()});
+  if (!on_event_) return;
+  on_event_({now_, what, d.from.rank, d.to.rank, d.kind, d.body ? d.body->sequence : 0, d.bytes()});
 }
 
 }  // namespace troupe::transport::virtual_net

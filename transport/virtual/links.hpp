@@ -5,11 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/transport/virtual/virtual_network.hpp"
+#include "troupe/transport/transport.hpp"
+#include "troupe/transport/virtual/network_options.hpp"
 
 namespace troupe::transport::virtual_net {
 
-/// The conditions of each link, and which let nothing through.
+/// The conditions of each link, and which links are cut.
 class links {
 public:
   explicit links(const link_conditions& all) : all_(all) {}

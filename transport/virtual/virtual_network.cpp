@@ -1,7 +1,5 @@
 #include "troupe/transport/virtual/virtual_network.hpp"
 
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include "troupe/transport/virtual/endpoint.hpp"
@@ -11,7 +9,7 @@ namespace troupe::transport {
 using namespace virtual_net;
 
 virtual_network::virtual_network(virtual_network_options options)
-    : fabric_(std::make_unique<fabric>(*this, std::move(options))) {}
+    : fabric_(std::make_unique<fabric>(std::move(options), on_event, on_ready)) {}
 
 virtual_network::~virtual_network() = default;
 
@@ -20,7 +18,7 @@ virtual_time virtual_network::next() const { return fabric_->next(); }
 void virtual_network::advance(virtual_time to) { fabric_->advance(to); }
 
 bool virtual_network::ready(rank_t rank) const {
-  const endpoint* node = fabric_->find(rank);
+  const attached_node* node = fabric_->find(rank);
   return node && node->ready();
 }
 
@@ -48,22 +46,6 @@ std::unique_ptr<transport> make_virtual_transport(std::shared_ptr<virtual_networ
                                                   rank_t rank, sink& to, payload_pool& pool) {
   fabric& net = *network->fabric_;
   return std::make_unique<endpoint>(std::move(network), net, rank, to, pool);
-}
-
-std::string to_string(const trace_event& event) {
-  static constexpr std::array kinds{"message", "payload", "ack", "goodbye", "reset"};
-  static constexpr std::array names{"sent",      "resent",    "lost",     "cut",  "doubled",
-                                    "reordered", "delivered", "repeated", "stale"};
-  const auto ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(event.when.time_since_epoch()).count();
-  std::array<char, 160> line{};
-  std::snprintf(line.data(), line.size(), "%lld.%09lld %u>%u %s %llu %zu %s",
-                static_cast<long long>(ns / 1'000'000'000),
-                static_cast<long long>(ns % 1'000'000'000), event.from, event.to,
-                kinds[static_cast<std::size_t>(event.kind)],
-                static_cast<unsigned long long>(event.sequence), event.bytes,
-                names[static_cast<std::size_t>(event.what)]);
-  return line.data();
 }
 
 }  // namespace troupe::transport

@@ -3,3 +3,4 @@
 // All that programs on Troupe need.
 
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/rref/register_function.hpp"

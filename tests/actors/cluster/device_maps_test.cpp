@@ -5,9 +5,9 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 
-#include "troupe/messages/tensor/tensor_moves.hpp"
 #include "tests/actors/cluster/nodes_with_devices.hpp"
 #include "tests/messages/tensor/pretended_tensor.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::test {
 namespace {
@@ -69,7 +69,7 @@ TEST_F(device_maps, let_tensors_in_host_memory_be) {
   shut_down(nodes);
 }
 
-// Nobody here has these GPUs: where a tensor was to land is seen by what the receiver says.
+// No node here has these GPUs: the error of the receiver shows where a tensor was to land.
 TEST_F(device_maps, lead_host_memory_to_a_gpu_and_answers_back) {
   if (detail::gpu_count() > 0) GTEST_SKIP() << "this is about GPUs that are not there";
   auto nodes =
@@ -118,7 +118,7 @@ TEST_F(device_maps, are_named_at_once_when_a_gpu_has_none) {
 }
 
 TEST_F(device_maps, of_newcomers_and_for_them_are_checked_at_the_door) {
-  // Nobody is called "late" yet, and somebody may be.
+  // No node is called "late" yet, but one may join.
   auto nodes = start({{"a", 1, {{"late", {{"cuda:0", "cuda:1"}}}}}, {"b", 1}}, true);
   const auto refusal = [&](const given& what) {
     return fault_of<rendezvous_error>([&] { join(what); }).text;

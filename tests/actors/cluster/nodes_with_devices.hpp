@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/node/bootstrap.hpp"
 
 namespace troupe::test {
 
@@ -27,7 +28,7 @@ inline rpc_options options_of(const given& what) {
 }
 
 inline node become(const rpc_options& options, int gpus) {
-  return node(node_core::join(options, {static_cast<std::uint8_t>(gpus)}));
+  return node(join_job(options, {static_cast<std::uint8_t>(gpus)}));
 }
 
 /// Nodes that meet in a file, each with devices and maps of its own.

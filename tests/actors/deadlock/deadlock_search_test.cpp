@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "troupe/messages/codec/archive.hpp"
 #include "tests/actors/deadlock/waiting_handlers.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe::deadlock {
 namespace {
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-using note = std::vector<std::byte>;
+using message = std::vector<std::byte>;
 
 // A node that knows the other one; what it says is kept.
 class party {
@@ -32,12 +32,12 @@ public:
             },
             self) {}
 
-  void hear(const peer& from, const note& what) {
+  void take_message(const peer& from, const message& what) {
     decoder in(what, nullptr, nullptr);
     looks.deliver(from, in);
   }
 
-  std::vector<note> take() { return std::exchange(said, {}); }
+  std::vector<message> take() { return std::exchange(said, {}); }
 
 private:
   peer_table peers_;
@@ -46,15 +46,15 @@ public:
   still_engine driver;
   peer& of_self;
   peer& of_other;
-  std::vector<note> said;
+  std::vector<message> said;
   search looks;
 };
 
-// Until nobody has anything to say.
+// Until neither has a message to send.
 void talk(party& a, party& b) {
   while (!a.said.empty() || !b.said.empty()) {
-    for (const auto& one : a.take()) b.hear(b.of_other, one);
-    for (const auto& one : b.take()) a.hear(a.of_other, one);
+    for (const auto& one : a.take()) b.take_message(b.of_other, one);
+    for (const auto& one : b.take()) a.take_message(a.of_other, one);
   }
 }
 
@@ -77,8 +77,8 @@ TEST(deadlock_search, ends_a_circle) {
   EXPECT_EQ(all.failed(), 1u);
 }
 
-// Each note is read by get_list, which takes no longer one.
-TEST(deadlock_search, ends_more_circles_than_a_note_may_list) {
+// Each message is read by get_list, which takes no longer one.
+TEST(deadlock_search, ends_more_circles_than_a_message_may_list) {
   constexpr std::uint64_t many = 2 * most_in_message + 1;
   party a(here, there), b(there, here);
   handlers all;
@@ -88,7 +88,7 @@ TEST(deadlock_search, ends_more_circles_than_a_note_may_list) {
   EXPECT_EQ(all.failed(), many);
 }
 
-TEST(deadlock_search, takes_no_note_for_the_incarnation_before) {
+TEST(deadlock_search, takes_no_message_for_the_incarnation_before) {
   party a(here, there), b(there, here), again({1, 8}, here);
   handlers all;
   add_circles(all, a, b, 1);
@@ -96,14 +96,14 @@ TEST(deadlock_search, takes_no_note_for_the_incarnation_before) {
   a.looks.run_timer(much_later());
   const auto asked = a.take();
   ASSERT_THAT(asked, SizeIs(1));
-  again.hear(again.of_other, asked[0]);
+  again.take_message(again.of_other, asked[0]);
   EXPECT_THAT(again.said, IsEmpty());
 
-  b.hear(b.of_other, asked[0]);
-  for (const auto& told : b.take()) a.hear(a.of_other, told);
+  b.take_message(b.of_other, asked[0]);
+  for (const auto& told : b.take()) a.take_message(a.of_other, told);
   const auto to_confirm = a.take();
   ASSERT_THAT(to_confirm, SizeIs(1));
-  again.hear(again.of_other, to_confirm[0]);  // it has a wait of that number
+  again.take_message(again.of_other, to_confirm[0]);  // it has a wait of that number
   EXPECT_THAT(again.said, IsEmpty());
   EXPECT_EQ(all.failed(), 0u);
 }
@@ -114,19 +114,19 @@ TEST(deadlock_search, takes_no_answer_of_another_incarnation_than_it_has_asked) 
   handlers all;
   add_circles(all, a, b, 1);
   a.looks.run_timer(much_later());
-  for (const auto& asked : a.take()) b.hear(b.of_other, asked);
+  for (const auto& asked : a.take()) b.take_message(b.of_other, asked);
   const auto told = b.take();
   ASSERT_THAT(told, SizeIs(1));
-  a.hear(*again, told[0]);
+  a.take_message(*again, told[0]);
   EXPECT_THAT(a.said, IsEmpty());
-  a.hear(a.of_other, told[0]);
+  a.take_message(a.of_other, told[0]);
   EXPECT_THAT(a.said, SizeIs(1));  // it asks b to confirm
-  for (const auto& one : a.take()) b.hear(b.of_other, one);
+  for (const auto& one : a.take()) b.take_message(b.of_other, one);
   const auto confirmed = b.take();
   ASSERT_THAT(confirmed, SizeIs(1));
-  a.hear(*again, confirmed[0]);
+  a.take_message(*again, confirmed[0]);
   EXPECT_EQ(all.failed(), 0u);
-  a.hear(a.of_other, confirmed[0]);
+  a.take_message(a.of_other, confirmed[0]);
   EXPECT_EQ(all.failed(), 1u);
 }
 
@@ -138,7 +138,7 @@ TEST(deadlock_search, says_nothing_to_the_incarnation_after) {
   EXPECT_THAT(a.said, IsEmpty());
 }
 
-// A node that is not there any more answers nobody: that must not hide the circle.
+// A node that is gone does not answer: that must not hide the circle.
 TEST(deadlock_search, ends_a_circle_beside_a_wait_for_a_lost_node) {
   party a(here, there), b(there, here);
   handlers all;

@@ -1,7 +1,8 @@
-// Handlers that wait for one another for ever: they are told so, and why; others never are.
+// Handlers that wait for one another for ever fail with an error that says why; others never do.
 
-#include "troupe/actors/deadlock/deadlock_search.hpp"
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/deadlock/deadlock_search.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::test {
 
@@ -290,7 +291,7 @@ TEST_P(deadlocks, of_actors_that_ask_one_another_at_once_end) {
         EXPECT_EQ(call.get(), 1);
       } catch (const deadlock_error&) {
         ++failed;
-      } catch (const actor_down&) {  // whom it asked has ended, with that error
+      } catch (const actor_down&) {  // the actor that it asked has ended, with that error
         ++failed;
       }
     }
@@ -368,7 +369,7 @@ TEST_P(deadlocks, of_calls_with_futures_among_their_arguments_are_named) {
 
 // ---- What is slow is no deadlock
 
-deadlock::held_waits& waits_of(const node& one) { return one.core().actors().deadlocks().waits(); }
+deadlock::held_waits& waits_of(const node& one) { return one.core().deadlocks().waits(); }
 
 // Once so many handlers wait, has the nodes look at them several times, however slow the machine.
 void look_at_waits(const std::vector<node>& nodes, std::size_t count) {
@@ -384,7 +385,7 @@ void look_at_waits(const std::vector<node>& nodes, std::size_t count) {
   }));
   for (int i = 0; i < 5; ++i) {
     later += 1h;
-    for (const auto& one : nodes) one.core().actors().deadlocks().run_timer(later);
+    for (const auto& one : nodes) one.core().deadlocks().run_timer(later);
     std::this_thread::sleep_for(50ms);  // in which they ask each other
   }
 }

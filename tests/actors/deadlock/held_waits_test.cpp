@@ -1,13 +1,13 @@
-// What a node says of its handlers that wait, and what a note may list.
+// What a node reports of its handlers that wait, and what a message may list.
 
 #include "troupe/actors/deadlock/held_waits.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/actors/deadlock/waiting_handlers.hpp"
 #include "troupe/actors/deadlock/message_codec.hpp"
 #include "troupe/actors/future/combinators.hpp"
-#include "tests/actors/deadlock/waiting_handlers.hpp"
 
 namespace troupe::deadlock {
 namespace {
@@ -138,7 +138,7 @@ TEST(held_waits, follow_a_call_from_one_attempt_to_the_next) {
   EXPECT_TRUE(waits.still_wait({after[0].number}));
 }
 
-// ---- Notes
+// ---- Messages
 
 template <class T>
 std::vector<std::byte> written(const std::vector<T>& all) {
@@ -154,7 +154,8 @@ std::vector<T> read(const std::vector<std::byte>& bytes) {
 }
 
 TEST(wait_messages, list_so_many_and_no_more) {
-  EXPECT_THAT(read<question>(written(std::vector<question>(most_in_message))), SizeIs(most_in_message));
+  EXPECT_THAT(read<question>(written(std::vector<question>(most_in_message))),
+              SizeIs(most_in_message));
   EXPECT_THROW(read<question>(written(std::vector<question>(most_in_message + 1))), decode_error);
   EXPECT_THROW(read<std::uint64_t>(written(std::vector<std::uint64_t>(most_in_message + 1))),
                decode_error);

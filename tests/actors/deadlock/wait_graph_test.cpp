@@ -1,4 +1,4 @@
-// Who waits for whom, and which of them can never go on.
+// Which handlers wait for which, and which of them can never go on.
 
 #include "troupe/actors/deadlock/wait_graph.hpp"
 
@@ -162,25 +162,25 @@ TEST(wait_graph, incarnations_of_a_node_are_kept_apart) {
   EXPECT_THAT(past.look_from(0).find_stuck(), IsEmpty());
 }
 
-TEST(wait_graph, asks_no_more_at_once_than_a_note_may_list_and_the_rest_later) {
+TEST(wait_graph, asks_no_more_at_once_than_a_message_may_list_and_the_rest_later) {
   constexpr std::uint64_t many = 3 * most_in_message + 1;
   wait_graph graph;
   for (std::uint64_t i = 1; i <= many; ++i) graph.add(node(0), waits(i, asks(0, 1, i)));
   std::set<question> asked;
-  std::size_t notes = 0;
+  std::size_t messages = 0;
   for (auto open = graph.take_open_questions(); !open.empty(); open = graph.take_open_questions()) {
     ASSERT_EQ(open.size(), 1u);
     const auto& some = open.at(node(1));
     EXPECT_LE(some.size(), most_in_message);
     asked.insert(some.begin(), some.end());
-    ++notes;
+    ++messages;
   }
   EXPECT_EQ(asked.size(), many);
-  EXPECT_EQ(notes, 4u);
+  EXPECT_EQ(messages, 4u);
 }
 
-// A part of them would be found to be free: whoever waits for what nobody has been asked about is.
-TEST(wait_graph, a_circle_of_more_handlers_than_a_note_may_list_is_stuck) {
+// Part of them would count as free: a handler does whose question has not been asked.
+TEST(wait_graph, a_circle_of_more_handlers_than_a_message_may_list_is_stuck) {
   constexpr std::uint64_t many = 2 * most_in_message + 1;
   job all;
   for (std::uint64_t i = 1; i <= many; ++i) {
@@ -197,7 +197,7 @@ TEST(wait_graph, a_circle_of_more_handlers_than_a_note_may_list_is_stuck) {
   EXPECT_EQ(graph.remedies(name_of).size(), 1u);
 }
 
-// Against the definition, read backwards: whoever can go on, when all that can do so do.
+// Against the definition, read backwards: handlers go on until none can any more.
 TEST(wait_graph, random_jobs_are_judged_as_by_running_them) {
   std::mt19937 random(1);
   int with_stuck = 0;

@@ -8,8 +8,8 @@
 
 #include "troupe/actors/deadlock/held_waits.hpp"
 #include "troupe/actors/deadlock/queued_call.hpp"
-#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/future/future.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 
 // Handlers that wait, without threads and without a network.
 namespace troupe::deadlock {
@@ -31,13 +31,13 @@ public:
   bool push_if_open(caf::resumable*) override { return false; }
   bool run_if_open(const std::function<void()>&) override { return false; }
   bool wait(completion&, clock::time_point) override { return false; }
-  bool hold(completion&, clock::time_point) override { return false; }
+  bool block_until(completion&, clock::time_point) override { return false; }
   void deliver_locally(transport::incoming_message&&) override {}
   void set_timer(clock::time_point) override {}
   void wake_network() override {}
   void finish(completion& what) override { what.complete(); }
   bool may_run_inline(const engine_unit&) const noexcept override { return false; }
-  census count() const override { return {}; }
+  thread_counts count() const override { return {}; }
   bool quiet() const noexcept override { return true; }
   bool is_own_thread() const noexcept override { return false; }
   unsigned most_handlers() const noexcept override { return threads; }

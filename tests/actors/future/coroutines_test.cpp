@@ -3,8 +3,8 @@
 
 #include <ATen/TensorOperators.h>
 
-#include "troupe/actors/simulation/simulation.hpp"
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 namespace {
@@ -16,22 +16,22 @@ int sum(int a, int b) { return a + b; }
 int fail(const std::string& text) { throw std::out_of_range(text); }
 
 // Counts what lives in a coroutine.
-struct foreign_run_scope {
-  foreign_run_scope() { ++count; }
-  ~foreign_run_scope() { --count; }
-  foreign_run_scope(const foreign_run_scope&) = delete;
-  foreign_run_scope& operator=(const foreign_run_scope&) = delete;
+struct alive_counter {
+  alive_counter() { ++count; }
+  ~alive_counter() { --count; }
+  alive_counter(const alive_counter&) = delete;
+  alive_counter& operator=(const alive_counter&) = delete;
   static inline std::atomic<int> count{0};
 };
 
 task<int> sum_of_three(node n, int a, int b, int c) {
-  const foreign_run_scope here;
+  const alive_counter here;
   const int ab = co_await n.rpc_async<&sum>("b", a, b);
   co_return co_await n.rpc_async<&sum>("b", ab, c);
 }
 
 task<> fail_later(node n) {
-  const foreign_run_scope here;
+  const alive_counter here;
   co_await n.rpc_async<&fail>("b", "late");
 }
 
@@ -52,7 +52,7 @@ TEST_P(coroutines, wait_for_one_call_after_the_other) {
   for (int i = 0; i < 500; ++i) EXPECT_EQ(many[static_cast<std::size_t>(i)].get(), 3 * i);
   EXPECT_EQ(hear_why(nodes[0]).get(), "std::out_of_range");
   EXPECT_THROW(fail_later(nodes[0]).get(), remote_error);
-  EXPECT_EQ(foreign_run_scope::count, 0);
+  EXPECT_EQ(alive_counter::count, 0);
   shut_down(nodes);
 }
 
@@ -94,7 +94,7 @@ std::unique_ptr<signal> gate;
 std::atomic<int> arrived{0};
 
 task<int> wait_at_gate(int x) {
-  const foreign_run_scope here;
+  const alive_counter here;
   ++arrived;
   co_return x + co_await gate->from;
 }
@@ -177,12 +177,12 @@ TEST_P(coroutines, of_the_callee_hold_no_thread_while_they_wait) {
   ASSERT_TRUE(eventually([&] { return arrived == 1001; }));
   EXPECT_LE(nodes[1].debug_info().threads, 3u);
   EXPECT_EQ(nodes[0].rpc_sync<&sum>("b", 1, 2), 3);
-  EXPECT_EQ(foreign_run_scope::count, 1000);
+  EXPECT_EQ(alive_counter::count, 1000);
   gate->to.set_value(1000);
   for (int i = 0; i < 1000; ++i)
     EXPECT_EQ(calls[static_cast<std::size_t>(i)].get_for(patience), 1000 + i);
   EXPECT_EQ(greeting.get_for(patience), "b greets " + std::string(100, 'x'));
-  EXPECT_TRUE(eventually([&] { return foreign_run_scope::count == 0; }));
+  EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
   EXPECT_EQ(nodes[0].rpc_async<&relay>("b", 200).get_for(patience), 200);
   shut_down(nodes);
 }
@@ -195,7 +195,7 @@ TEST_P(coroutines, end_when_what_they_wait_for_never_comes) {
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   gate.reset();  // the promise is dropped: co_await throws
   EXPECT_THROW(call.get_for(patience), remote_error);
-  EXPECT_TRUE(eventually([&] { return foreign_run_scope::count == 0; }));
+  EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
 
   shut_down(nodes);
 }
@@ -205,7 +205,7 @@ TEST_P(coroutines, end_with_the_node_that_they_wait_for) {
   gate = std::make_unique<signal>();
   arrived = 0;
   const auto through = [](node n) -> task<int> {
-    const foreign_run_scope here;
+    const alive_counter here;
     co_return co_await n.rpc_async<&wait_at_gate>("b", 1, timeout(0ms));
   };
   auto waiting = through(nodes[0]);
@@ -213,7 +213,7 @@ TEST_P(coroutines, end_with_the_node_that_they_wait_for) {
   nodes[1].shutdown(false);
   EXPECT_THROW(waiting.get_for(patience), peer_lost);
   gate.reset();
-  EXPECT_TRUE(eventually([&] { return foreign_run_scope::count == 0; }));
+  EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
 }
 
 TEST_P(coroutines, give_futures_that_go_on) {
@@ -288,8 +288,8 @@ TEST_P(future_arguments, that_fail_fail_the_call) {
 TEST(coroutines, run_in_simulations) {
   simulation_options bad{.seed = 5};
   bad.network.links.loss = 0.2;
-  simulation lab(bad);
-  const auto nodes = lab.start({"a", "b"});
+  simulation cluster(bad);
+  const auto nodes = cluster.start({"a", "b"});
   EXPECT_EQ(nodes[0].rpc_sync<&relay>("b", 20), 20);
   std::vector<future<int>> many;
   for (int i = 0; i < 50; ++i) many.push_back(sum_of_three(nodes[0], i, 1, 1));

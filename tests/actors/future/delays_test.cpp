@@ -1,6 +1,6 @@
 // Messages that come later: to actors here and on other nodes, once and again.
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 

@@ -1,6 +1,6 @@
 // Futures: waiting, going on, gathering, and outliving the node that made them.
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 namespace {

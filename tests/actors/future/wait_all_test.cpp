@@ -3,15 +3,15 @@
 
 #include <troupe/actor_stub.hpp>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 
 struct spoil {};
 TROUPE_MESSAGE(spoil)
 
-// Says so when it ends, where it is told to.
+// Sends a call from its destructor, on the thread that `here` names.
 struct farewell {
   int to = 0;
   farewell() = default;
@@ -119,7 +119,7 @@ TEST_P(waiting_for_all, throws_what_the_body_threw_once_all_are_answered) {
                }),
                std::domain_error);
   EXPECT_EQ(done, 6);
-  // Calls outside are nobody's.
+  // Calls outside of it belong to no wait_all.
   const auto failed = nodes[0].rpc_async<&fail_after>("b", 0, std::string("outside"));
   wait_all([] {});
   EXPECT_THROW(failed.get(), remote_error);

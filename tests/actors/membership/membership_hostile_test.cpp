@@ -1,14 +1,16 @@
-// Bytes that no node has written, and notes that no node would send (M16).
+// Bytes that no node has written, and messages that no node would send (M16).
 #include <gtest/gtest.h>
 
-#include "troupe/actors/membership/message_codec.hpp"
 #include "tests/actors/membership/membership_testing.hpp"
 #include "tests/messages/hostile_bytes.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 namespace {
 
-std::vector<membership_message> every_note() {
+using troupe::testing::survive_everything;
+
+std::vector<membership_message> every_message() {
   const membership_change joined{change_kind::joined, member_of(3, 1), ""};
   return {membership_messages::prepare{1, 2, {6, 1, 0, {joined, removal_of(2)}}, {removal_of(1)}},
           membership_messages::ready{1, 6, 2},
@@ -21,7 +23,8 @@ std::vector<membership_message> every_note() {
           membership_messages::pong{},
           membership_messages::seek{3},
           membership_messages::candidate{3, 0, true},
-          membership_messages::follow{3, {{2, 0, loss_kind::ended, "gone"}, {1, 4, loss_kind::broken, ""}}}};
+          membership_messages::follow{
+              3, {{2, 0, loss_kind::ended, "gone"}, {1, 4, loss_kind::broken, ""}}}};
 }
 
 std::vector<std::byte> written(const membership_message& message) {
@@ -38,17 +41,18 @@ membership_message read(std::span<const std::byte> bytes) {
 }
 
 TEST(membership_messages, are_read_as_they_were_written) {
-  ASSERT_EQ(every_note().size(), std::variant_size_v<membership_message>);
-  for (const auto& message : every_note()) EXPECT_EQ(read(written(message)), message) << message.index();
+  ASSERT_EQ(every_message().size(), std::variant_size_v<membership_message>);
+  for (const auto& message : every_message())
+    EXPECT_EQ(read(written(message)), message) << message.index();
 }
 
 TEST(membership_messages, are_read_or_refused) {
-  for (const auto& message : every_note())
+  for (const auto& message : every_message())
     survive_everything(
         [](std::span<const std::byte> bytes) {
           EXPECT_TRUE(std::ranges::equal(written(read(bytes)), bytes));
         },
-        written(message), "note " + std::to_string(message.index()), 100);
+        written(message), "message " + std::to_string(message.index()), 100);
 }
 
 TEST(membership_messages, have_limits) {
@@ -116,7 +120,9 @@ public:
       case 4: return suspect();
       case 5: return membership_messages::leave{};
       case 6: return membership_messages::leave_notice{number()};
-      case 7: return below(20) == 0 ? membership_message(membership_messages::fenced{}) : membership_messages::pong{};
+      case 7:
+        return below(20) == 0 ? membership_message(membership_messages::fenced{})
+                              : membership_messages::pong{};
       case 8: return membership_messages::ping{number()};
       case 9: return membership_messages::seek{number()};
       case 10: return membership_messages::candidate{number(), below(6), below(2) == 0};
@@ -128,7 +134,7 @@ private:
   std::mt19937_64 random_;
 };
 
-// Nothing is sent to nobody, and nothing is said after the end.
+// Nothing is sent to unknown nodes, and nothing after the end.
 void expect_sane(one_node& node, std::uint64_t seed) {
   std::size_t ends = 0;
   for (const auto& line : node.out.log) {
@@ -143,7 +149,7 @@ void expect_sane(one_node& node, std::uint64_t seed) {
   EXPECT_LT(node.out.sent.size(), 4'000u) << seed;
 }
 
-TEST(membership, stays_valid_whatever_notes_come) {
+TEST(membership, stays_valid_whatever_messages_come) {
   for (std::uint64_t seed = 1; seed <= 6'000; ++seed) {
     note_maker maker(seed);
     const auto self = maker.below(4);
@@ -163,4 +169,4 @@ TEST(membership, stays_valid_whatever_notes_come) {
 }
 
 }  // namespace
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

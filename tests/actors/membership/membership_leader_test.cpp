@@ -4,7 +4,7 @@
 
 #include "tests/actors/membership/membership_testing.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -74,7 +74,7 @@ TEST(membership_leader, ignores_accusations_of_strangers_itself_and_other_incarn
   EXPECT_TRUE(leader.out.sent.empty());
 }
 
-TEST(membership_leader, says_farewell_after_the_commit) {  // M8
+TEST(membership_leader, sends_leave_notices_after_the_commit) {  // M8
   one_node leader(0, 3);
   leader.hear(2, membership_messages::leave{});
   leader.hear(2, membership_messages::leave{});
@@ -243,4 +243,4 @@ TEST(membership_leader, goes_on_with_half_when_the_others_have_ended) {  // M12
 }
 
 }  // namespace
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

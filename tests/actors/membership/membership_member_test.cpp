@@ -4,7 +4,7 @@
 
 #include "tests/actors/membership/membership_testing.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,7 +21,8 @@ TEST(membership_member, fences_at_once_and_applies_at_the_commit) {  // M3, M5
   one_node node(1, 4);
   node.prepare({removal_of(2)});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 2.0"));
-  EXPECT_EQ(node.out.all<membership_messages::ready>(), (std::vector{std::pair{0u, membership_messages::ready{0, 6, 1}}}));
+  EXPECT_EQ(node.out.all<membership_messages::ready>(),
+            (std::vector{std::pair{0u, membership_messages::ready{0, 6, 1}}}));
   node.prepare({removal_of(2), removal_of(3)}, 2);
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0"));
   node.hear(0, membership_messages::commit{0, 6, 1});
@@ -45,8 +46,9 @@ TEST(membership_member, connects_to_newcomers_once) {
 TEST(membership_member, accuses_whom_it_has_lost_unless_fenced) {  // M6
   one_node node(1, 4);
   node.lose(2, loss_kind::left);
-  EXPECT_EQ(node.out.all<membership_messages::suspect>(),
-            (std::vector{std::pair{0u, membership_messages::suspect{2, 0, loss_kind::left, "gone"}}}));
+  EXPECT_EQ(
+      node.out.all<membership_messages::suspect>(),
+      (std::vector{std::pair{0u, membership_messages::suspect{2, 0, loss_kind::left, "gone"}}}));
   node.out.forget();
   node.prepare({removal_of(3)});
   node.lose(3);
@@ -106,7 +108,7 @@ TEST(membership_member, ends_with_its_leader) {
             "rank 0 ('n0'), which led the job, was lost: gone; the job ends with it");
 }
 
-TEST(membership_member, leaves_when_it_is_told_farewell) {  // M8
+TEST(membership_member, leaves_with_a_leave_notice) {  // M8
   one_node node(1, 3);
   node.hear(0, membership_messages::leave_notice{6});
   EXPECT_FALSE(node.part.leave(node.now));
@@ -172,7 +174,8 @@ TEST(membership_election, applies_the_last_step_when_the_one_after_is_asked_for)
   node.prepare({removal_of(3)});
   node.hear(1, membership_messages::prepare{1, 1, {7, 1, 1, {removal_of(0)}}, {}});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0", "apply 6: -3.0", "fence 0.0"));
-  EXPECT_EQ(node.out.all<membership_messages::ready>().back(), (std::pair{1u, membership_messages::ready{1, 7, 1}}));
+  EXPECT_EQ(node.out.all<membership_messages::ready>().back(),
+            (std::pair{1u, membership_messages::ready{1, 7, 1}}));
 }
 
 TEST(membership_election, needs_more_than_half_unless_the_leader_has_ended) {  // M12
@@ -196,7 +199,8 @@ TEST(membership_election, follows_who_has_lost_the_leader_too) {
   EXPECT_EQ(node.out.all<membership_messages::suspect>().size(), 1u);
   EXPECT_EQ(node.out.all<membership_messages::suspect>()[0].first, 0u);
   node.lose(0);
-  EXPECT_EQ(node.out.all<membership_messages::seek>(), (std::vector{std::pair{1u, membership_messages::seek{0}}}));
+  EXPECT_EQ(node.out.all<membership_messages::seek>(),
+            (std::vector{std::pair{1u, membership_messages::seek{0}}}));
   node.hear(1, membership_messages::candidate{1, 0, false});
   ASSERT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
   EXPECT_EQ(node.out.all<membership_messages::follow>()[0].second.lost.at(0).rank, 0u);
@@ -227,7 +231,8 @@ TEST(membership_election, prefers_the_lower_of_two_candidates) {  // M12
   other.lose(1);
   other.out.forget();
   other.hear(2, membership_messages::candidate{4, 0, false});
-  EXPECT_EQ(other.out.all<membership_messages::seek>(), (std::vector{std::pair{2u, membership_messages::seek{4}}}));
+  EXPECT_EQ(other.out.all<membership_messages::seek>(),
+            (std::vector{std::pair{2u, membership_messages::seek{4}}}));
 }
 
 TEST(membership_election, refuses_lower_terms) {  // M10
@@ -262,9 +267,10 @@ TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
   node.hear(1, membership_messages::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
   const auto accused = node.out.all<membership_messages::suspect>();
   ASSERT_EQ(accused.size(), 2u);
-  EXPECT_EQ(accused[0],
-            (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken, "it was fenced before"}}));
-  EXPECT_EQ(accused[1], (std::pair{1u, membership_messages::suspect{4, 0, loss_kind::left, "gone"}}));
+  EXPECT_EQ(accused[0], (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken,
+                                                                    "it was fenced before"}}));
+  EXPECT_EQ(accused[1],
+            (std::pair{1u, membership_messages::suspect{4, 0, loss_kind::left, "gone"}}));
   EXPECT_TRUE(std::holds_alternative<membership_messages::ready>(node.out.sent.back().second));
 }
 
@@ -278,4 +284,4 @@ TEST(membership_election, ends_in_time) {  // M13
 }
 
 }  // namespace
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 
 using namespace std::chrono_literals;
 using transport::loss_kind;
@@ -42,7 +42,7 @@ membership_model::side& membership_model::end_of(std::size_t at, std::size_t oth
   return between(at, other).ends[at < other ? 0 : 1];
 }
 
-// An joiner gets its rank when it is first spoken of.
+// A joiner gets its rank when it is first spoken of.
 model_node* membership_model::find(const member& who) {
   for (auto& node : nodes_)
     if (node->known && node->who.rank == who.rank && node->who.incarnation == who.incarnation)
@@ -65,7 +65,8 @@ void membership_model::open(std::size_t at, std::size_t other) {
 
 // What was under way when a line was cut: some of it still arrives.
 void membership_model::shorten(std::deque<membership_message>& membership_messages) {
-  if (!membership_messages.empty()) membership_messages.resize(random(membership_messages.size() + 1));
+  if (!membership_messages.empty())
+    membership_messages.resize(random(membership_messages.size() + 1));
 }
 
 void membership_model::cut(std::size_t a, std::size_t b) {
@@ -117,9 +118,9 @@ bool membership_model::deliver_one() {
   const auto message = std::move(end.in.front());
   end.in.pop_front();
   auto& node = *nodes_[at];
-  const bool fences = std::holds_alternative<membership_messages::fenced>(message) && !between(at, from).cut &&
-                      node.part->leader() == nodes_[from]->who.rank;
-  tell(node.who.rank, " <- ", nodes_[from]->who.rank, ": note ", message.index());
+  const bool fences = std::holds_alternative<membership_messages::fenced>(message) &&
+                      !between(at, from).cut && node.part->leader() == nodes_[from]->who.rank;
+  tell(node.who.rank, " <- ", nodes_[from]->who.rank, ": message ", message.index());
   node.part->receive(nodes_[from]->who.rank, message, now_);
   if (fences && node.end != errc::fenced) fail("a fenced node lives on");  // M7
   return true;
@@ -177,8 +178,8 @@ void membership_model::admit_one() {
     request.name = "n" + std::to_string(chance(90) ? nodes_.size() : random(nodes_.size()));
     request.address = {std::byte(nodes_.size())};
     if (chance(50)) request.rank = static_cast<transport::rank_t>(random(10));
-    auto& joiner = *nodes_.emplace_back(
-        std::make_unique<model_node>(*this, nodes_.size(), member{0, 0, request.name, request.address}));
+    auto& joiner = *nodes_.emplace_back(std::make_unique<model_node>(
+        *this, nodes_.size(), member{0, 0, request.name, request.address}));
     joiner.known = false;
     joiner.sponsor = node->index;
     const auto answer = node->part->admit(request, now_);
@@ -210,7 +211,7 @@ void membership_model::disturb() {
       break;
     case 2:
     case 3:
-      // Rank 0 less often: it ends the job where nobody is elected.
+      // Rank 0 less often: it ends the job where there are no elections.
       if (node.now == state::over || !node.known || (a == 0 && !options_.elects && chance(60)))
         break;
       tell(node.who.rank, " crashes");
@@ -266,7 +267,7 @@ bool membership_model::calm_down() {
   for (int i = 0; i < 20'000 && failure_.empty(); ++i)
     if (!(chance(20) && tell_one_loss()) && !deliver_one() && !start_one() && !tell_one_loss())
       return true;
-  fail("the notes never end");
+  fail("the messages never end");
   return false;
 }
 
@@ -280,7 +281,7 @@ void membership_model::settle() {
     pass_time(100ms);
     if (!calm_down()) return;
   }
-  // Whoever was never answered gives up when its leader is gone.
+  // A joiner that was never answered gives up when its leader is gone.
   for (auto& node : nodes_)
     if (node->now == model_node::state::waiting &&
         nodes_[node->sponsor]->now == model_node::state::over)
@@ -288,4 +289,4 @@ void membership_model::settle() {
   calm_down();
 }
 
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

@@ -15,7 +15,7 @@
 
 #include "troupe/actors/membership/membership.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 
 class membership_model;
 
@@ -45,7 +45,7 @@ public:
   std::unique_ptr<membership> part;
   std::map<transport::rank_t, std::size_t> peers;
   std::set<std::size_t> fenced;
-  std::set<std::size_t> met;  ///< whom it has ever been connected to
+  std::set<std::size_t> met;  ///< nodes that it has ever been connected to
   std::optional<membership_view> invitation;
   std::optional<errc> end;
   bool leaves = false;
@@ -133,4 +133,4 @@ void membership_model::tell(const Ts&... xs) {
   if (trace_) ((*trace_ << xs), ...) << '\n';
 }
 
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

@@ -1,7 +1,7 @@
 // The rules that can be seen from outside.
 #include "tests/actors/membership/membership_model.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 
 void membership_model::check_apply(const model_node& at,
                                    const std::vector<membership_change>& changes,
@@ -25,7 +25,7 @@ void membership_model::check_apply(const model_node& at,
     if (leader->second != at.index) fail("two leaders of one term and epoch");
     if (news && terms_.insert(at.part->term()).second && at.part->term() > 0) ++seen_.elections;
   }
-  // M3: whoever is still listened to here has fenced those that are dropped now.
+  // M3: every node that is not fenced here has fenced the ones that are dropped now.
   for (const auto& change : changes) {
     if (!change.removes()) continue;
     const auto out = find(change.who)->index;
@@ -66,4 +66,4 @@ void membership_model::check_end() {
     if (node->now == model_node::state::waiting) fail("an joiner waits for ever");
 }
 
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

@@ -1,7 +1,7 @@
 // What a node of the model does when its membership wants something done.
 #include "tests/actors/membership/membership_model.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 
 model_node::model_node(membership_model& world, std::size_t i, member m)
     : index(i), who(std::move(m)), world_(world) {}
@@ -20,12 +20,12 @@ void model_node::start(membership_view view) {
 void model_node::send(transport::rank_t to, const membership_message& message) {
   expect_not_over("send");
   const auto place = peers.find(to);
-  if (place == peers.end()) return world_.fail("a note to a stranger");
+  if (place == peers.end()) return world_.fail("a message to a stranger");
   auto& line = world_.between(index, place->second);
   const auto& mine = world_.end_of(index, place->second);
-  if (mine.closed || mine.told) return world_.fail("a note to one that is lost or fenced");
+  if (mine.closed || mine.told) return world_.fail("a message to one that is lost or fenced");
   auto& theirs = world_.end_of(place->second, index);
-  world_.tell(who.rank, " -> ", to, ": note ", message.index());
+  world_.tell(who.rank, " -> ", to, ": message ", message.index());
   if (!line.cut && !theirs.closed) theirs.in.push_back(message);
 }
 
@@ -33,7 +33,7 @@ void model_node::fence(const member& other, const fault& why) {
   expect_not_over("fence");
   if (why.code != errc::peer_lost) world_.fail("a fence of another code");
   auto* out = world_.find(other);
-  if (!out) return world_.fail("a fence of nobody");
+  if (!out) return world_.fail("fences an unknown node");
   world_.tell(who.rank, " fences ", other.rank, ".", other.incarnation, ": ", why.text);
   if (!fenced.insert(out->index).second) world_.fail("fenced twice");
   const auto& line = world_.between(index, out->index);
@@ -41,9 +41,9 @@ void model_node::fence(const member& other, const fault& why) {
   const auto& mine = world_.end_of(index, out->index);
   // M7: a leader says so first.
   if (part->leads() && mine.open && !mine.told && !line.cut && !theirs.closed && out->part) {
-    const bool said =
-        !theirs.in.empty() && (std::holds_alternative<membership_messages::fenced>(theirs.in.back()) ||
-                               std::holds_alternative<membership_messages::leave_notice>(theirs.in.back()));
+    const bool said = !theirs.in.empty() &&
+                      (std::holds_alternative<membership_messages::fenced>(theirs.in.back()) ||
+                       std::holds_alternative<membership_messages::leave_notice>(theirs.in.back()));
     if (!said) world_.fail("fenced by the leader without a word");
   }
   world_.close(index, out->index);
@@ -66,7 +66,7 @@ void model_node::apply(const std::vector<membership_change>& changes, const memb
 void model_node::welcome(const member& other, const membership_view& view) {
   expect_not_over("welcome");
   auto* to = world_.find(other);
-  if (!to) return world_.fail("welcomes nobody");
+  if (!to) return world_.fail("welcomes an unknown node");
   to->answered = true;
   if (to->now == state::waiting) to->invitation = view;
 }
@@ -74,7 +74,7 @@ void model_node::welcome(const member& other, const membership_view& view) {
 void model_node::refused(const member& other, const fault&) {
   expect_not_over("refused");
   auto* to = world_.find(other);
-  if (!to) return world_.fail("refuses nobody");
+  if (!to) return world_.fail("refuses an unknown node");
   to->answered = true;
   if (to->now == state::waiting && !to->invitation) world_.finish(*to, false);
 }
@@ -97,4 +97,4 @@ void model_node::ended(const fault& why) {
   world_.finish(*this, false);
 }
 
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

@@ -6,7 +6,7 @@
 
 #include "tests/actors/membership/membership_model.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 namespace {
 
 std::uint64_t number(const char* name, std::uint64_t otherwise) {
@@ -44,4 +44,4 @@ TEST(membership_model, keeps_its_rules_whatever_happens) {
 }
 
 }  // namespace
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

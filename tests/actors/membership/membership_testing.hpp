@@ -9,7 +9,7 @@
 
 #include "troupe/actors/membership/membership.hpp"
 
-namespace troupe::testing {
+namespace troupe::membership_testing {
 
 using namespace std::chrono_literals;
 using change_kind = membership_change::kind;
@@ -35,7 +35,9 @@ inline membership_change removal_of(rank_t rank, change_kind what = change_kind:
 }
 
 struct recording_client final : membership_callbacks {
-  void send(rank_t to, const membership_message& message) override { sent.emplace_back(to, message); }
+  void send(rank_t to, const membership_message& message) override {
+    sent.emplace_back(to, message);
+  }
   void fence(const member& who, const fault&) override { log.push_back("fence " + text(who)); }
   void connect(const member& who) override { log.push_back("connect " + text(who)); }
   void apply(const std::vector<membership_change>& changes, const membership_view& v) override {
@@ -64,12 +66,12 @@ struct recording_client final : membership_callbacks {
   /// What has happened since the last call.
   std::vector<std::string> events() { return std::exchange(log, {}); }
 
-  /// The notes of one kind that have been sent since the last call of `forget`.
-  template <class Note>
-  std::vector<std::pair<rank_t, Note>> all() const {
-    std::vector<std::pair<rank_t, Note>> out;
+  /// The messages of one kind that have been sent since the last call of `forget`.
+  template <class Message>
+  std::vector<std::pair<rank_t, Message>> all() const {
+    std::vector<std::pair<rank_t, Message>> out;
     for (const auto& [to, message] : sent)
-      if (const auto* x = std::get_if<Note>(&message)) out.emplace_back(to, *x);
+      if (const auto* x = std::get_if<Message>(&message)) out.emplace_back(to, *x);
     return out;
   }
   void forget() { sent.clear(); }
@@ -101,7 +103,7 @@ public:
       if (message.attempt == last.attempt && message.step.epoch == last.step.epoch)
         hear(to, membership_messages::ready{message.term, message.step.epoch, message.attempt});
   }
-  /// The leader's orders, as a member hears them.
+  /// The leader's orders, as a member gets them.
   void prepare(std::vector<membership_change> changes, std::uint32_t attempt = 1,
                std::uint32_t epoch = 6) {
     hear(0, membership_messages::prepare{0, attempt, {epoch, 0, 0, std::move(changes)}, {}});
@@ -112,4 +114,4 @@ public:
   membership part;
 };
 
-}  // namespace troupe::testing
+}  // namespace troupe::membership_testing

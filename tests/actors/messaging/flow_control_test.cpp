@@ -173,10 +173,10 @@ flooder::behavior_type flood_next() {
           [seen](const note&) { ++*seen; }, [seen](const total&) { return *seen; }};
 }
 
-simulation* laboratory = nullptr;
+simulation* simulated = nullptr;
 
 slow_reader::behavior_type sleep_over_each() {
-  return {[](const stuff&) { laboratory->sleep(10s); }, [](const total&) { return 0; }};
+  return {[](const stuff&) { simulated->sleep(10s); }, [](const total&) { return 0; }};
 }
 
 int pushes = 0;
@@ -184,7 +184,7 @@ int taken = 0;
 
 slow_reader::behavior_type read_in_10_ms() {
   return {[](const stuff&) {
-            laboratory->sleep(10ms);
+            simulated->sleep(10ms);
             ++taken;
           },
           [](const total&) { return taken; }};
@@ -200,19 +200,19 @@ void push_at(const slow_reader& to) {
 TEST(a_full_window, ends_with_the_node_that_is_waited_for) {
   simulation_options options{.seed = 1};
   options.node.window = {16, 1 << 20};
-  simulation lab(options);
-  laboratory = &lab;
-  const auto nodes = lab.start(2);
+  simulation cluster(options);
+  simulated = &cluster;
+  const auto nodes = cluster.start(2);
   const auto to = nodes[0].spawn_on<sleep_over_each>(1);
   int sent = 0;
-  auto sending = lab.spawn([&] {
+  auto sending = cluster.spawn([&] {
     for (; sent < 100; ++sent) send(to, stuff{bytes(10)});
   });
-  auto calling = lab.spawn([&] { nodes[0].rpc_sync<&twice>(1, 1); });
-  lab.sleep(1s);
+  auto calling = cluster.spawn([&] { nodes[0].rpc_sync<&twice>(1, 1); });
+  cluster.sleep(1s);
   EXPECT_LE(sent, 17);
   EXPECT_FALSE(calling.ready());
-  lab.crash(1);
+  cluster.crash(1);
   EXPECT_THROW(calling.get(), peer_lost);
   EXPECT_TRUE(sending.wait_for(1s));  // who only tells hears nothing of it
   EXPECT_EQ(sent, 100);
@@ -222,9 +222,9 @@ TEST(a_full_window, ends_with_the_node_that_is_waited_for) {
 TEST(a_full_window, does_not_grow_while_its_messages_are_taken_up) {
   simulation_options options{.seed = 3};
   options.node.window = {64, 1 << 20};
-  simulation lab(options);
-  laboratory = &lab;
-  const auto nodes = lab.start(2);
+  simulation cluster(options);
+  simulated = &cluster;
+  const auto nodes = cluster.start(2);
   taken = pushes = 0;
   pushing = true;
   std::vector<slow_reader> readers;
@@ -232,7 +232,7 @@ TEST(a_full_window, does_not_grow_while_its_messages_are_taken_up) {
   std::vector<future<void>> pushers;
   for (const int rank : {0, 1})
     pushers.push_back(nodes[0].rpc_async<&push_at>(rank, readers[1 - rank], timeout(0ms)));
-  lab.sleep(20s);
+  cluster.sleep(20s);
   const int got = taken;
   pushing = false;  // a send to a node that has ended returns at once
   EXPECT_GT(got, 3'000);
@@ -264,14 +264,14 @@ flooded::behavior_type ask_for_a_flood() {
 TEST(a_full_window, of_a_handler_that_waits_for_the_sender_s_answer_grows) {
   simulation_options options{.seed = 4};
   options.node.window = {16, 1 << 20};
-  simulation lab(options);
-  const auto nodes = lab.start(2);
+  simulation cluster(options);
+  const auto nodes = cluster.start(2);
   const auto reader = nodes[0].spawn(ask_for_a_flood);
-  auto flooding = lab.spawn([&] {
+  auto flooding = cluster.spawn([&] {
     EXPECT_EQ(request(reader, be_flooded{slow_reader(reader), 500}, timeout(0ms)).get(), 500);
   });
   EXPECT_TRUE(flooding.wait_for(100s));
-  EXPECT_TRUE(lab.wait_until([&] { return request(reader, total{}).get() == 500; }, 10s));
+  EXPECT_TRUE(cluster.wait_until([&] { return request(reader, total{}).get() == 500; }, 10s));
 }
 
 class circles : public testing::TestWithParam<int> {};
@@ -280,15 +280,15 @@ TEST_P(circles, of_handlers_that_flood_one_another_are_found) {
   const auto size = static_cast<std::size_t>(GetParam());
   simulation_options options{.seed = size};
   options.node.window = {16, 1 << 20};
-  simulation lab(options);
-  const auto nodes = lab.start(size);
+  simulation cluster(options);
+  const auto nodes = cluster.start(size);
   std::vector<flooder> all;
   for (std::size_t i = 0; i < size; ++i) all.push_back(nodes[0].spawn_on<flood_next>(i));
   for (std::size_t i = 0; i < size; ++i)
     request(all[i], set_next{reader(all[(i + 1) % size])}).get();
   for (auto& one : all) send(one, flood{1'000});
   for (auto& one : all)
-    EXPECT_TRUE(lab.wait_until([&] { return request(one, total{}).get() == 1'000; }, 60s));
+    EXPECT_TRUE(cluster.wait_until([&] { return request(one, total{}).get() == 1'000; }, 60s));
 }
 
 TEST_P(circles, are_found_by_threads_too) {

@@ -36,19 +36,19 @@ protected:
   ~losses_at_the_end() override { unkept.clear(); }
 
   future<void> shut_down_aside(const node& which) {
-    return lab.spawn([which] { which.shutdown(); });
+    return cluster.spawn([which] { which.shutdown(); });
   }
 
-  simulation lab{{.seed = 21}};
-  const std::vector<node> nodes = lab.start(3);
+  simulation cluster{{.seed = 21}};
+  const std::vector<node> nodes = cluster.start(3);
   const log_lines lines;
 };
 
 // worker1 is lost while the others wait at the end, worker0 for the answer to `call`.
-void expect_a_loss_of_one(simulation& lab, const future<void>& first, const future<void>& third,
+void expect_a_loss_of_one(simulation& cluster, const future<void>& first, const future<void>& third,
                           const future<int>& call) {
-  lab.sleep(1s);
-  lab.crash(1);
+  cluster.sleep(1s);
+  cluster.crash(1);
   EXPECT_THAT(fault_of<peer_lost>([&] { first.get(); }).text,
               HasSubstr("worker1 was lost before it had answered a call"));
   EXPECT_NO_THROW(third.get());
@@ -60,9 +60,9 @@ TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhe
   const auto of_a_handler = nodes[0].rpc_async<&ask_another>(2, 1u, timeout(0ms));
   const auto first = shut_down_aside(nodes[0]);
   const auto third = shut_down_aside(nodes[2]);
-  lab.sleep(1s);
+  cluster.sleep(1s);
   EXPECT_FALSE(first.ready() || third.ready());
-  lab.crash(1);
+  cluster.crash(1);
   const auto why = fault_of<peer_lost>([&] { first.get(); });
   EXPECT_EQ(why.node, "worker1");
   EXPECT_THAT(why.text,
@@ -79,8 +79,8 @@ TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhe
 }
 
 TEST_F(losses_at_the_end, before_the_shutdown_are_told) {
-  lab.crash(2);
-  ASSERT_TRUE(lab.wait_until(
+  cluster.crash(2);
+  ASSERT_TRUE(cluster.wait_until(
       [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
   const auto first = shut_down_aside(nodes[0]);
   const auto second = shut_down_aside(nodes[1]);
@@ -94,8 +94,8 @@ TEST_F(losses_at_the_end, of_calls_that_are_made_again_are_no_failure) {
   const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms), retry(2));
   const auto first = shut_down_aside(nodes[0]);
   const auto third = shut_down_aside(nodes[2]);
-  lab.sleep(1s);
-  lab.crash(1);
+  cluster.sleep(1s);
+  cluster.crash(1);
   EXPECT_NO_THROW(first.get());
   EXPECT_NO_THROW(third.get());
   EXPECT_THAT(fault_of<peer_lost>([&] { call.get(); }).text, HasSubstr("after 2 attempts"));
@@ -107,14 +107,14 @@ TEST_F(losses_at_the_end, of_calls_that_waited_for_an_argument_are_thrown) {
   const auto first = shut_down_aside(nodes[0]);
   const auto third = shut_down_aside(nodes[2]);
   argument.set_value(1);
-  expect_a_loss_of_one(lab, first, third, call);
+  expect_a_loss_of_one(cluster, first, third, call);
 }
 
 TEST_F(losses_at_the_end, of_a_node_that_has_come_back_are_told_as_such) {
-  lab.crash(2);
-  ASSERT_TRUE(lab.wait_until(
+  cluster.crash(2);
+  ASSERT_TRUE(cluster.wait_until(
       [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
-  const auto again = lab.join("worker2", 2);
+  const auto again = cluster.join("worker2", 2);
   const auto first = shut_down_aside(nodes[0]);
   const auto second = shut_down_aside(nodes[1]);
   const auto third = shut_down_aside(again);
@@ -127,7 +127,7 @@ TEST_F(losses_at_the_end, are_thrown_of_calls_that_a_node_leaves_behind) {
   const auto call = nodes[0].rpc_async<&answer_never>(2, timeout(0ms));
   const auto first = shut_down_aside(nodes[0]);
   const auto second = shut_down_aside(nodes[1]);
-  lab.sleep(1s);
+  cluster.sleep(1s);
   EXPECT_FALSE(first.ready() || second.ready());
   nodes[2].leave();
   EXPECT_THAT(fault_of<peer_lost>([&] { first.get(); }).text,
@@ -150,15 +150,15 @@ TEST_F(losses_at_the_end, are_none_of_those_who_have_left) {
 TEST(ends, that_fail_in_several_ways_throw_the_gravest_and_log_the_others) {
   simulation_options strict{.seed = 22};
   strict.node.on_leaked_rref = leaked_rref::fail;
-  simulation lab(strict);
-  const auto nodes = lab.start(3);
+  simulation cluster(strict);
+  const auto nodes = cluster.start(3);
   const log_lines lines;
   const auto kept = nodes[0].remote<&three>(2);
   EXPECT_EQ(kept.to_here(), 3);
   const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms));
-  const auto first = lab.spawn([node = nodes[0]] { node.shutdown(); });
-  const auto third = lab.spawn([node = nodes[2]] { node.shutdown(); });
-  expect_a_loss_of_one(lab, first, third, call);
+  const auto first = cluster.spawn([node = nodes[0]] { node.shutdown(); });
+  const auto third = cluster.spawn([node = nodes[2]] { node.shutdown(); });
+  expect_a_loss_of_one(cluster, first, third, call);
   EXPECT_EQ(lines.with("worker0 still has 1 rref at the shutdown"), 1) << lines.text();
   unkept.clear();
 }

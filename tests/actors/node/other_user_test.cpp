@@ -15,7 +15,7 @@
 #include <fstream>
 
 #include "tests/actors/node/job.hpp"
-#include "tests/actors/rref/open_things.hpp"
+#include "tests/actors/node/open_things.hpp"
 #include "tests/free_port.hpp"
 #include "tests/rank_process.hpp"
 

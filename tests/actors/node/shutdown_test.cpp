@@ -315,7 +315,7 @@ TEST(shutting_down, an_actor_that_ends_later_answers) {
   const auto second = request(late, stay{});
   ASSERT_TRUE(door->wait_for(1));
   auto going = std::async(std::launch::async, [&] { nodes[0].shutdown(false); });
-  EXPECT_TRUE(eventually([&] { return !caf_host::find_actors_of(system); }));
+  EXPECT_TRUE(eventually([&] { return !actor_system_host::find_actors_of(system); }));
   door->open();
   EXPECT_THROW(first.get(), error);
   EXPECT_THROW(second.get(), actor_down);

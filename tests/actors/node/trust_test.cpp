@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "tests/actors/node/job.hpp"
-#include "tests/actors/rref/open_things.hpp"
+#include "tests/actors/node/open_things.hpp"
 #include "tests/actors/node/rank_functions.hpp"
 #include "tests/rank_process.hpp"
 

@@ -7,10 +7,10 @@
 
 #include <random>
 
-#include "troupe/actors/operators/operator_call.hpp"
-#include "troupe/actors/operators/content_internal.hpp"
 #include "troupe/actors/operators/ivalue_internal.hpp"
+#include "troupe/actors/operators/operator_call.hpp"
 #include "troupe/actors/operators/overloads_internal.hpp"
+#include "troupe/actors/operators/value_internal.hpp"
 #include "troupe/messages/codec/archive.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"

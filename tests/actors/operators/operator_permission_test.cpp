@@ -10,8 +10,8 @@
 #include <regex>
 #include <set>
 
-#include "troupe/actors/operators/operator_call.hpp"
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/operators/operator_call.hpp"
 
 namespace troupe::test {
 namespace {

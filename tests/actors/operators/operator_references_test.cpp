@@ -7,9 +7,9 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
-#include "troupe/messages/codec/archive.hpp"
 #include "tests/actors/node/job.hpp"
 #include "tests/log_lines.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe::test {
 namespace {

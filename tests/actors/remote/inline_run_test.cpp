@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::test {
 
@@ -32,8 +33,8 @@ using dweller = actor<answers<where_am_i, place>, answers<stay>>;
 dweller::behavior_type dwell(dweller::pointer self) {
   return {
       [self](const where_am_i&) {
-        const bool known = current_node() != nullptr && current_actor() == self->id();
-        const auto& driver = *current_node()->driver();
+        const bool known = current_node_context() != nullptr && current_actor() == self->id();
+        const auto& driver = *current_node_context()->driver();
         return place{this_thread(), known && c10::GradMode::is_enabled(),
                      driver.runs_here() && (driver.is_own_thread() || !driver.quiet())};
       },
@@ -57,7 +58,7 @@ TEST_P(inline_run, runs_an_idle_actor_here_and_gets_its_state_back) {
     EXPECT_TRUE(answer.get().counted) << "a shutdown would not wait for it";
     EXPECT_FALSE(nodes[0].core().driver()->runs_here());
     EXPECT_FALSE(c10::GradMode::is_enabled());
-    EXPECT_EQ(current_node(), nullptr);
+    EXPECT_EQ(current_node_context(), nullptr);
     EXPECT_EQ(current_actor(), 0u);
   }
 }
@@ -108,7 +109,7 @@ TEST_P(inline_run, is_not_lent_after_the_end) {
 std::uint64_t thread_here() { return this_thread(); }
 std::uint64_t other_thread_here() { return this_thread(); }
 
-bool clean_here() { return c10::GradMode::is_enabled() && current_node() != nullptr; }
+bool clean_here() { return c10::GradMode::is_enabled() && current_node_context() != nullptr; }
 
 // Calls the caller's `thread_here`, while that waits for this.
 std::uint64_t call_back(const std::string& whom, int times) {
@@ -167,7 +168,7 @@ TEST_P(inline_run, of_an_expected_call_is_clean) {
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(nodes[0].rpc_sync<&look_back>("b", "a"));
     EXPECT_FALSE(c10::GradMode::is_enabled());
-    EXPECT_EQ(current_node(), nullptr);
+    EXPECT_EQ(current_node_context(), nullptr);
   }
 }
 

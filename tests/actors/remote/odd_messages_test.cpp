@@ -1,7 +1,9 @@
 // Messages that no node of this program sends: they do no harm, and hold nothing up.
 #include <random>
 
+#include "troupe/actors/node/bootstrap.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
 
@@ -22,7 +24,7 @@ protected:
 
   void send(const envelope_header& header) { a().actors().out().send(b(), 0, header, nullptr); }
 
-  std::vector<std::shared_ptr<node_core>> cores_ = node_core::join_loopback({"a", "b"}, {});
+  std::vector<std::shared_ptr<node_core>> cores_ = join_loopback({"a", "b"}, {});
   std::vector<node> nodes_;
 };
 
@@ -48,8 +50,8 @@ TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
 
 TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   const char* name = "a_function_that_only_the_caller_has";
-  auto state = std::make_shared<troupe::detail::call_state<int>>(a(), b(), name, call_options());
-  a().call(b(), hash_name(name), name, state, {}, [](encoder& out, handle_scope&) { out.put(1); });
+  auto state = std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
+  a().agent().call(b(), hash_name(name), name, state, {}, [](encoder& out, handle_scope&) { out.put(1); });
   auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
   EXPECT_EQ(why.node, "b");
   EXPECT_EQ(why.function, name);
@@ -67,8 +69,8 @@ TEST_F(odd_messages, that_are_not_read_keep_no_reference) {
     EXPECT_EQ(yours.to_here(), 3);
     for (const auto& r : {mine, yours}) {
       auto state =
-          std::make_shared<troupe::detail::call_state<int>>(a(), b(), name, call_options());
-      a().call(b(), hash_name(name), name, state, {}, [&](encoder& out, handle_scope&) { out.put(r); });
+          std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
+      a().agent().call(b(), hash_name(name), name, state, {}, [&](encoder& out, handle_scope&) { out.put(r); });
       EXPECT_THROW(future<int>(state).get_for(patience), unknown_function);
     }
     EXPECT_EQ(a().info().rref_forks, 0u);
@@ -88,7 +90,7 @@ TEST_F(odd_messages, about_references_do_no_harm) {
     EXPECT_EQ(r.to_here(), 3);
     std::mt19937_64 random(1);
     for (int i = 0; i < 3'000; ++i) {
-      letter text(nullptr);
+      message_builder text(nullptr);
       text.body().put(static_cast<std::uint8_t>(random() % 7));
       auto id = r.id();
       id.number = random() % 4 + (i % 2);
@@ -105,7 +107,7 @@ TEST_F(odd_messages, about_references_do_no_harm) {
     }
     // Uses that were never there, and more than there can be.
     for (int i = 0; i < 1'000; ++i) {
-      letter text(nullptr);
+      message_builder text(nullptr);
       text.body().put(std::uint8_t{4});
       text.body().put(random() % 9 == 0 ? random() : r.id().owner_incarnation);
       troupe::detail::drop_queue::message all(random() % 4);

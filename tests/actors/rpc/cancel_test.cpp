@@ -486,17 +486,17 @@ std::uint64_t cancel_many(std::uint64_t seed) {
   bad.network.links.loss = 0.1;
   bad.network.links.duplication = 0.1;
   bad.network.links.reordering = 0.3;
-  simulation lab(bad);
-  const auto nodes = lab.start(3);
+  simulation cluster(bad);
+  const auto nodes = cluster.start(3);
   gate = std::make_unique<signal>();
   int cancelled = 0;
   for (int i = 0; i < 200; ++i) {
     std::vector<future<int>> calls;
     for (int depth = 0; depth < 3; ++depth)
-      calls.push_back(nodes[depth].rpc_async<&relay>(lab.random(3), depth));
-    lab.sleep(std::chrono::microseconds(lab.random(400)));
+      calls.push_back(nodes[depth].rpc_async<&relay>(cluster.random(3), depth));
+    cluster.sleep(std::chrono::microseconds(cluster.random(400)));
     for (const auto& call : calls) call.cancel();
-    if (lab.random(10) == 0) gate->to.set_value(1), gate = std::make_unique<signal>();
+    if (cluster.random(10) == 0) gate->to.set_value(1), gate = std::make_unique<signal>();
     for (const auto& call : calls) {
       EXPECT_TRUE(call.ready());
       try {
@@ -509,10 +509,10 @@ std::uint64_t cancel_many(std::uint64_t seed) {
   EXPECT_GT(cancelled, 300);
   gate->to.set_value(1);  // of calls that were not cancelled themselves
   for (const auto& n : nodes)
-    EXPECT_TRUE(lab.wait_until(
+    EXPECT_TRUE(cluster.wait_until(
         [&] { return n.debug_info().calls_in_flight == 0 && n.debug_info().calls_served == 0; },
         10s));
-  return lab.steps();
+  return cluster.steps();
 }
 
 TEST(cancelling_on_a_bad_network, leaves_nothing_behind) {
@@ -525,17 +525,17 @@ TEST(cancelling_on_a_bad_network, leaves_nothing_behind) {
 }
 
 TEST(cancelling_on_a_bad_network, is_not_what_the_loss_of_the_caller_does) {
-  simulation lab({.seed = 3});
-  const auto nodes = lab.start(3);
+  simulation cluster({.seed = 3});
+  const auto nodes = cluster.start(3);
   begin();
   const auto call = nodes[2].rpc_async<&wait_at_gate>(1, 1, timeout(0ms));
-  ASSERT_TRUE(lab.wait_until([&] { return arrived == 1; }, 1s));
-  lab.crash(2);
-  ASSERT_TRUE(lab.wait_until([&] { return nodes[1].world_size() == 2; }, 10s));
+  ASSERT_TRUE(cluster.wait_until([&] { return arrived == 1; }, 1s));
+  cluster.crash(2);
+  ASSERT_TRUE(cluster.wait_until([&] { return nodes[1].world_size() == 2; }, 10s));
   EXPECT_EQ(heard, 0);
   EXPECT_EQ(nodes[1].debug_info().calls_served, 1u);
   gate->to.set_value(1);
-  EXPECT_TRUE(lab.wait_until([&] { return nodes[1].debug_info().calls_served == 0; }, 10s));
+  EXPECT_TRUE(cluster.wait_until([&] { return nodes[1].debug_info().calls_served == 0; }, 10s));
   EXPECT_EQ(heard, 0);
 }
 

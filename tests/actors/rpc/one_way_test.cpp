@@ -3,14 +3,15 @@
 #include "troupe/actors/rpc/one_way.hpp"
 
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::test {
 namespace {
 
 using detail::call_one_way;
 
-class unanswered : public on_networks {};
-TROUPE_ON_NETWORKS(unanswered);
+class one_way_calls : public on_networks {};
+TROUPE_ON_NETWORKS(one_way_calls);
 
 std::atomic<int> runs{0};
 
@@ -34,12 +35,12 @@ void fail_here(int x) {
 
 peer& at(const node& here, const char* who) { return here.core().find(who); }
 
-TEST_P(unanswered, it_runs_and_nothing_is_kept_of_it_here) {
+TEST_P(one_way_calls, it_runs_and_nothing_is_kept_of_it_here) {
   auto nodes = start({"a", "b"});
   const shared_door door;
   runs = 0;
   for (int i = 0; i < 10; ++i)
-    call_one_way<&run_at_door>(nodes[0].core(), at(nodes[0], "b"), {});
+    call_one_way<&run_at_door>(nodes[0].core().agent(), at(nodes[0], "b"), {});
   EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
   EXPECT_EQ(runs, 0);
   door->open();
@@ -48,15 +49,15 @@ TEST_P(unanswered, it_runs_and_nothing_is_kept_of_it_here) {
 }
 
 // The runtimes' own words aside, one message for each call goes one way, and none comes back.
-TEST_P(unanswered, no_answer_comes) {
+TEST_P(one_way_calls, no_answer_comes) {
   auto nodes = start({"a", "b"});
   runs = 0;
   auto& b = at(nodes[0], "b");
   EXPECT_EQ(nodes[0].rpc_sync<&run_once>("b", 1), 1);
   const auto sent = b.counted_sent.load(), received = b.counted_received.load();
   for (int i = 0; i < 10; ++i) {
-    call_one_way<&run>(nodes[0].core(), b, {}, i);
-    call_one_way<&fail_here>(nodes[0].core(), b, {}, i);
+    call_one_way<&run>(nodes[0].core().agent(), b, {}, i);
+    call_one_way<&fail_here>(nodes[0].core().agent(), b, {}, i);
   }
   EXPECT_TRUE(eventually([] { return runs == 21; }));
   EXPECT_EQ(nodes[0].rpc_sync<&run_once>("b", 2), 2);
@@ -82,11 +83,11 @@ task<int> run_later(int x) {
 // What other programs may send: calls of any function that want no answer.
 template <auto F, class... Args>
 void call_without_request(const node& from, peer& to, const Args&... args) {
-  from.core().call(to, callable<F>::hash(), callable<F>::name, detail::nobody(), {},
+  from.core().agent().call(to, callable<F>::hash(), callable<F>::name, detail::no_reply_sink(), {},
                    [&](encoder& out, handle_scope&) { (out.put(args), ...); });
 }
 
-TEST_P(unanswered, a_result_that_nobody_wants_leaves_nothing_behind) {
+TEST_P(one_way_calls, a_result_that_nobody_wants_leaves_nothing_behind) {
   auto nodes = start({"a", "b"});
   auto& b = at(nodes[0], "b");
   EXPECT_TRUE(nodes[0].rpc_sync<&make_one>("b"));  // registers it
@@ -109,11 +110,11 @@ void take_dwellers(const std::vector<dweller>& some) { runs += static_cast<int>(
 void take_references(const std::vector<rref<int>>& some) { runs += static_cast<int>(some.size()); }
 
 // Who is given a handle is told by the answer that it may keep it.
-TEST_P(unanswered, what_holds_handles_is_not_sent) {
+TEST_P(one_way_calls, what_holds_handles_is_not_sent) {
   auto nodes = start({"a", "b"});
   auto& b = at(nodes[0], "b");
   runs = 0;
-  auto& a = nodes[0].core();
+  auto& a = nodes[0].core().agent();
   call_one_way<&take_dwellers>(a, b, {}, std::vector{nodes[0].spawn(&dwell)});
   call_one_way<&take_references>(a, b, {}, std::vector{nodes[0].make_rref(7)});
   call_one_way<&take_dwellers>(a, b, {}, std::vector<dweller>{});
@@ -124,30 +125,30 @@ TEST_P(unanswered, what_holds_handles_is_not_sent) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST_P(unanswered, a_graceful_shutdown_waits_for_it) {
+TEST_P(one_way_calls, a_graceful_shutdown_waits_for_it) {
   auto nodes = start({"a", "b"});
   runs = 0;
-  call_one_way<&run_late>(nodes[0].core(), at(nodes[0], "b"), {});
+  call_one_way<&run_late>(nodes[0].core().agent(), at(nodes[0], "b"), {});
   shut_down(nodes);
   EXPECT_EQ(runs, 1);
 }
 
-TEST_P(unanswered, a_node_calls_itself) {
+TEST_P(one_way_calls, a_node_calls_itself) {
   auto nodes = start({"a"});
   runs = 0;
-  call_one_way<&run>(nodes[0].core(), at(nodes[0], "a"), {}, 1);
+  call_one_way<&run>(nodes[0].core().agent(), at(nodes[0], "a"), {}, 1);
   EXPECT_TRUE(eventually([] { return runs == 1; }));
   shut_down(nodes);
 }
 
-TEST_P(unanswered, a_lost_node_or_an_ended_one_is_no_error) {
+TEST_P(one_way_calls, a_lost_node_or_an_ended_one_is_no_error) {
   auto nodes = start({"a", "b"});
   auto& b = at(nodes[0], "b");
   nodes[1].shutdown(false);
   EXPECT_TRUE(eventually([&] { return !b.live(); }));
-  call_one_way<&run>(nodes[0].core(), b, {}, 1);
+  call_one_way<&run>(nodes[0].core().agent(), b, {}, 1);
   nodes[0].shutdown(false);
-  call_one_way<&run>(nodes[0].core(), b, {}, 1);
+  call_one_way<&run>(nodes[0].core().agent(), b, {}, 1);
 }
 
 }  // namespace

@@ -129,12 +129,12 @@ TEST(priorities_in_simulations, are_kept) {
   std::vector<std::vector<int>> orders;
   for (int run = 0; run < 2; ++run) {
     order.clear();
-    simulation lab({.seed = 11});
-    const auto nodes = lab.start(3);
-    lab.hang(1, 1s);
+    simulation cluster({.seed = 11});
+    const auto nodes = cluster.start(3);
+    cluster.hang(1, 1s);
     std::vector<future<int>> calls;
     for (int i = 0; i < 100; ++i) calls.push_back(nodes[i % 2 * 2].rpc_async<&note>(1, i));
-    lab.sleep(100ms);
+    cluster.sleep(100ms);
     calls.push_back(nodes[2].rpc_async<&note>(1, urgent, priority::high));
     for (const auto& call : calls) call.get();
     EXPECT_EQ(order.size(), 101u);

@@ -10,7 +10,10 @@
 #include <sstream>
 
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/actors/messaging/call_control.hpp"
+#include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/rpc/profiling_testing.hpp"
@@ -138,6 +141,14 @@ TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
 
 // ---- What peers tell
 
+void send_profile(peer& to, std::uint64_t request, const std::vector<profile_event>& events) {
+  current_node()->actors().out().send_control(to, calls_channel, request, [&](encoder& out) {
+    out.put(call_control::profile);
+    out.put(request);
+    out.put(events);
+  });
+}
+
 int tell_nonsense() {
   auto* const node = current_node();
   const auto call = current_active_call();
@@ -159,10 +170,10 @@ int tell_nonsense() {
   auto& caller = node->find(call.from->info.id);
   for (std::size_t i = 0; i < all.size(); ++i) {
     std::rotate(all.begin(), all.begin() + 1, all.end());
-    node->actors().send_profile(caller, call.request, all);
+    send_profile(caller, call.request, all);
   }
-  node->actors().send_profile(caller, call.request, {});
-  node->actors().send_profile(caller, call.request + 1000, all);  // of no call
+  send_profile(caller, call.request, {});
+  send_profile(caller, call.request + 1000, all);  // of no call
   return 7;
 }
 

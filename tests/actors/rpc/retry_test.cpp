@@ -84,26 +84,26 @@ TEST_F(retries, are_not_made_for_what_happened_further_down) {
 }
 
 TEST_F(retries, find_the_next_incarnation_of_a_lost_node) {
-  simulation lab({.seed = 1});
-  auto nodes = lab.start(3);
-  lab.crash(1);
+  simulation cluster({.seed = 1});
+  auto nodes = cluster.start(3);
+  cluster.crash(1);
   const auto call =
       nodes[0].rpc_async<&square>("worker1", 7, retry{.attempts = 10, .first_pause = 200ms});
   const auto once = nodes[0].rpc_async<&square>("worker1", 7);
   EXPECT_THROW(once.get(), peer_lost);
-  lab.sleep(300ms);
+  cluster.sleep(300ms);
   EXPECT_FALSE(call.ready());
-  const auto again = lab.join("worker1", 1);
+  const auto again = cluster.join("worker1", 1);
   EXPECT_EQ(call.get(), 49);
   EXPECT_EQ(run, 1);
 }
 
 TEST_F(retries, say_how_many_attempts_were_made) {
-  simulation lab({.seed = 2});
-  const auto nodes = lab.start(3);
-  lab.crash(1);
-  ASSERT_TRUE(lab.wait_until([&] { return nodes[0].world_size() == 2; }, 1s));
-  const auto before = lab.now();
+  simulation cluster({.seed = 2});
+  const auto nodes = cluster.start(3);
+  cluster.crash(1);
+  ASSERT_TRUE(cluster.wait_until([&] { return nodes[0].world_size() == 2; }, 1s));
+  const auto before = cluster.now();
   const auto why = fault_of<peer_lost>([&] {
     nodes[0].rpc_sync<&square>("worker1", 7,
                                retry{.attempts = 4, .first_pause = 100ms, .factor = 2});
@@ -111,20 +111,20 @@ TEST_F(retries, say_how_many_attempts_were_made) {
   EXPECT_THAT(why.text, testing::HasSubstr("after 4 attempts"));
   EXPECT_EQ(why.node, "worker1");
   // Pauses of 100, 200 and 400 ms, or half of that.
-  EXPECT_GE(lab.now() - before, 350ms);
-  EXPECT_LE(lab.now() - before, 701ms);
+  EXPECT_GE(cluster.now() - before, 350ms);
+  EXPECT_LE(cluster.now() - before, 701ms);
   EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
 }
 
 TEST_F(retries, give_each_attempt_the_limit) {
-  simulation lab({.seed = 3});
-  const auto nodes = lab.start(2);
+  simulation cluster({.seed = 3});
+  const auto nodes = cluster.start(2);
   answer_from = 3;
-  const auto before = lab.now();
+  const auto before = cluster.now();
   EXPECT_EQ(nodes[0].rpc_sync<&answer_late>(1, 5, timeout(1s), retry(3)), 5);
   EXPECT_EQ(run, 3);
-  EXPECT_GE(lab.now() - before, 2s + 125ms);
-  EXPECT_LE(lab.now() - before, 2s + 251ms);
+  EXPECT_GE(cluster.now() - before, 2s + 125ms);
+  EXPECT_LE(cluster.now() - before, 2s + 251ms);
   run = 0;
   const auto why =
       fault_of<rpc_timeout>([&] { nodes[0].rpc_sync<&answer_late>(1, 5, retry(2), timeout(1s)); });
@@ -136,30 +136,30 @@ TEST_F(retries, give_each_attempt_the_limit) {
 TEST_F(retries, wait_for_a_receiver_that_is_behind) {
   simulation_options options{.seed = 4};
   options.node.window = {4, 1 << 20};
-  simulation lab(options);
-  const auto nodes = lab.start(2);
-  lab.hang(1, 2s);
+  simulation cluster(options);
+  const auto nodes = cluster.start(2);
+  cluster.hang(1, 2s);
   std::vector<future<int>> calls;
   for (int i = 0; i < 10; ++i)
     calls.push_back(nodes[0].rpc_async<&square>(
         1, i, no_wait, retry{.attempts = 20, .first_pause = 200ms, .factor = 1}));
-  lab.sleep(1s);
+  cluster.sleep(1s);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(calls[i].get(), i * i);
   EXPECT_EQ(run, 10);
-  lab.hang(1, 10s);
+  cluster.hang(1, 10s);
   for (int i = 0; i < 4; ++i) calls.push_back(nodes[0].rpc_async<&square>(1, i));
   EXPECT_THROW(nodes[0].rpc_sync<&square>(1, 1, no_wait, retry(2)), overloaded_error);
 }
 
 TEST_F(retries, are_for_no_other_error) {
-  simulation lab({.seed = 5});
-  const auto nodes = lab.start(3);
+  simulation cluster({.seed = 5});
+  const auto nodes = cluster.start(3);
   const auto why =
       fault_of<remote_error>([&] { nodes[0].rpc_sync<&fail>(1, std::string("no"), retry(5)); });
   EXPECT_EQ(why.text, "no");
   EXPECT_EQ(run, 1);
   // The callee lives; whom it has lost is its own affair.
-  lab.crash(2);
+  cluster.crash(2);
   run = 0;
   EXPECT_THROW(nodes[0].rpc_sync<&ask_another>(1, "worker2", retry(5)), peer_lost);
   EXPECT_EQ(run, 1);
@@ -171,13 +171,13 @@ TEST_F(retries, are_for_no_other_error) {
 }
 
 TEST_F(retries, stop_when_they_are_cancelled) {
-  simulation lab({.seed = 6});
-  const auto nodes = lab.start(3);
-  lab.crash(1);
+  simulation cluster({.seed = 6});
+  const auto nodes = cluster.start(3);
+  cluster.crash(1);
   const auto between = nodes[0].rpc_async<&square>("worker1", 7, retry{.first_pause = 10s});
   answer_from = 100;
   const auto during = nodes[0].rpc_async<&answer_late>(2, 1, timeout(0ms), retry(3));
-  lab.sleep(1s);
+  cluster.sleep(1s);
   EXPECT_EQ(nodes[2].debug_info().calls_served, 1u);
   for (const auto* call : {&between, &during}) {
     EXPECT_FALSE(call->ready());
@@ -185,42 +185,42 @@ TEST_F(retries, stop_when_they_are_cancelled) {
     EXPECT_THAT(fault_of<cancelled_error>([&] { call->get(); }).node,
                 testing::StartsWith("worker"));
   }
-  lab.sleep(1min);
+  cluster.sleep(1min);
   EXPECT_EQ(run, 1);
   EXPECT_EQ(nodes[2].debug_info().calls_served, 0u);
 }
 
 TEST_F(retries, hold_up_a_graceful_shutdown) {
-  simulation lab({.seed = 7});
-  auto nodes = lab.start(2);
+  simulation cluster({.seed = 7});
+  auto nodes = cluster.start(2);
   answer_from = 2;
   const auto call =
       nodes[0].rpc_async<&answer_late>(1, 5, timeout(100ms), retry{.first_pause = 10s});
   std::vector<future<void>> ends;
-  for (const auto& n : nodes) ends.push_back(lab.spawn([n] { n.shutdown(); }));
+  for (const auto& n : nodes) ends.push_back(cluster.spawn([n] { n.shutdown(); }));
   EXPECT_EQ(call.get(), 5);
   for (auto& end : ends) end.get();
 }
 
 TEST_F(retries, end_with_their_node) {
-  simulation lab({.seed = 9});
-  auto nodes = lab.start(3);
-  lab.crash(1);
+  simulation cluster({.seed = 9});
+  auto nodes = cluster.start(3);
+  cluster.crash(1);
   const auto call = nodes[0].rpc_async<&square>("worker1", 7, retry{.first_pause = 50s});
-  lab.sleep(1s);
+  cluster.sleep(1s);
   nodes[0].shutdown(false);
   EXPECT_THROW(call.get(), not_initialized);
   EXPECT_THROW(nodes[0].rpc_async<&square>(1, 7, retry(2)), not_initialized);
 }
 
 TEST_F(retries, take_futures_as_arguments) {
-  simulation lab({.seed = 10});
-  const auto nodes = lab.start(2);
+  simulation cluster({.seed = 10});
+  const auto nodes = cluster.start(2);
   answer_from = 2;
   promise<int> argument;
   const auto call = nodes[0].rpc_async<&answer_late>(1, argument.get_future(), retry(2),
                                                      timeout(100ms), priority::high);
-  lab.sleep(1s);
+  cluster.sleep(1s);
   EXPECT_EQ(run, 0);
   argument.set_value(6);
   EXPECT_EQ(call.get(), 6);
@@ -233,18 +233,18 @@ TEST_F(retries, are_a_function_of_the_seed) {
   for (const std::uint64_t seed : {11, 11, 12}) {
     simulation_options bad{.seed = seed};
     bad.network.links.loss = 0.2;
-    simulation lab(bad);
-    auto nodes = lab.start(3);
-    const auto begin = lab.now();
-    lab.crash(1);
+    simulation cluster(bad);
+    auto nodes = cluster.start(3);
+    const auto begin = cluster.now();
+    cluster.crash(1);
     std::vector<future<int>> calls;
     for (int i = 0; i < 10; ++i)
       calls.push_back(nodes[i % 2 * 2].rpc_async<&square>("worker1", i, retry(20)));
-    lab.sleep(1s);
-    const auto again = lab.join("worker1", 1);
+    cluster.sleep(1s);
+    const auto again = cluster.join("worker1", 1);
     for (int i = 0; i < 10; ++i) EXPECT_EQ(calls[i].get(), i * i);
-    times.push_back(lab.now() - begin);
-    steps.push_back(lab.steps());
+    times.push_back(cluster.now() - begin);
+    steps.push_back(cluster.steps());
   }
   EXPECT_EQ(steps[0], steps[1]);
   EXPECT_EQ(times[0], times[1]);
@@ -292,21 +292,21 @@ TEST_P(retries_on, make_timed_out_calls_again) {
 // ---- Sleep
 
 TEST(sleeping, takes_the_time_of_a_simulation) {
-  simulation lab({.seed = 12});
-  const auto nodes = lab.start(2);
-  const auto before = lab.now();
+  simulation cluster({.seed = 12});
+  const auto nodes = cluster.start(2);
+  const auto before = cluster.now();
   std::vector<future<void>> naps;
   for (const int ms : {30, 10, 20, 0}) naps.push_back(nodes[0].sleep_for(ms * 1ms));
   naps[3].get();
   naps[1].get();
-  EXPECT_GE(lab.now() - before, 10ms);
-  EXPECT_LE(lab.now() - before, 11ms);
+  EXPECT_GE(cluster.now() - before, 10ms);
+  EXPECT_LE(cluster.now() - before, 11ms);
   EXPECT_FALSE(naps[2].ready());
   when_all(naps).get();
-  EXPECT_GE(lab.now() - before, 30ms);
-  EXPECT_LE(lab.now() - before, 31ms);
+  EXPECT_GE(cluster.now() - before, 30ms);
+  EXPECT_LE(cluster.now() - before, 31ms);
   nodes[0].sleep_for(20min).get();
-  EXPECT_GE(lab.now() - before, 20min);
+  EXPECT_GE(cluster.now() - before, 20min);
   const auto given_up = nodes[0].sleep_for(1min);
   given_up.cancel();
   EXPECT_THROW(given_up.get(), cancelled_error);
@@ -320,13 +320,13 @@ task<int> nap(int x) {
 }
 
 TEST(sleeping, is_for_coroutines_of_handlers) {
-  simulation lab({.seed = 13});
-  const auto nodes = lab.start(2);
-  const auto before = lab.now();
+  simulation cluster({.seed = 13});
+  const auto nodes = cluster.start(2);
+  const auto before = cluster.now();
   std::vector<future<int>> calls;
   for (int i = 0; i < 100; ++i) calls.push_back(nodes[0].rpc_async<&nap>(1, i));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(calls[i].get(), i + 1);
-  EXPECT_LE(lab.now() - before, 25ms);
+  EXPECT_LE(cluster.now() - before, 25ms);
   EXPECT_THROW(sleep_for(1ms), not_initialized);
 }
 

@@ -6,11 +6,12 @@
 #include <random>
 #include <set>
 
+#include "tests/actors/node/job.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
 #include "troupe/actors/simulation/simulation.hpp"
 #include "troupe/messages/codec/archive.hpp"
-#include "tests/actors/node/job.hpp"
 
 namespace troupe::test {
 
@@ -50,12 +51,12 @@ std::vector<drop_queue::message> all_of(drop_queue& queue) {
       out.push_back(std::move(some));
     } else {
       if (queue.waiting() == 0) return out;
-      queue.taken_up(drop_queue::told_after);
+      queue.acknowledged(drop_queue::acknowledged_at_once);
     }
   }
 }
 
-TEST(drop_queue, tells_of_a_million_in_a_row_with_a_few_messages) {
+TEST(drop_queue, reports_a_million_in_a_row_in_a_few_messages) {
   constexpr std::uint64_t count = 1'000'000;
   drop_queue queue;
   std::vector<drop_queue::message> sent;
@@ -77,10 +78,10 @@ TEST(drop_queue, tells_of_a_million_in_a_row_with_a_few_messages) {
   EXPECT_EQ(next, count + 1);
 }
 
-TEST(drop_queue, tells_of_every_use_once_in_whatever_order) {
+TEST(drop_queue, reports_every_use_once_in_any_order) {
   std::mt19937_64 random(3);
   drop_queue queue;
-  std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> expected, told;
+  std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> expected, reported;
   for (int i = 0; i < 20'000; ++i) {
     const auto number = random() % 4'000 + 1;
     const auto use = random() % 3;
@@ -99,9 +100,10 @@ TEST(drop_queue, tells_of_every_use_once_in_whatever_order) {
     EXPECT_LE(message.size(), drop_queue::most_entries);
     for (const auto& some : message)
       for (std::uint32_t i = 0; i < some.count; ++i)
-        EXPECT_TRUE(told.emplace(some.creator, some.first + i, some.use).second) << some.first + i;
+        EXPECT_TRUE(reported.emplace(some.creator, some.first + i, some.use).second)
+            << some.first + i;
   }
-  EXPECT_EQ(told, expected);
+  EXPECT_EQ(reported, expected);
 }
 
 TEST(drop_queue, sends_no_more_than_the_owner_takes_up) {
@@ -117,9 +119,9 @@ TEST(drop_queue, sends_no_more_than_the_owner_takes_up) {
   };
   EXPECT_EQ(sent(), drop_queue::most_under_way);
   EXPECT_EQ(sent(), 0u);
-  queue.taken_up(2);
+  queue.acknowledged(2);
   EXPECT_EQ(sent(), 2u);
-  queue.taken_up(1'000'000);  // more than there are: no more than before
+  queue.acknowledged(1'000'000);  // more than there are: no more than before
   EXPECT_EQ(sent(), drop_queue::most_under_way);
 }
 
@@ -164,7 +166,7 @@ TEST(drop_queue, lets_single_uses_pass_while_nothing_waits) {
     queue.take_back(numbered(i), 0);
     EXPECT_FALSE(queue.pass()) << "the one before has yet to go";
     EXPECT_EQ(take(queue).size(), 1u);
-    queue.taken_up(1);
+    queue.acknowledged(1);
   }
   for (std::uint32_t i = 0; i < drop_queue::most_under_way; ++i) EXPECT_TRUE(queue.pass());
   EXPECT_FALSE(queue.pass());
@@ -174,18 +176,18 @@ TEST(drop_queue, lets_single_uses_pass_while_nothing_waits) {
 }
 
 // Uses end while a message is being sent, which may fail or come too late.
-TEST(drop_queue, tells_of_every_use_once_whatever_becomes_of_messages) {
+TEST(drop_queue, reports_every_use_once_whatever_becomes_of_messages) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     std::mt19937_64 random(seed);
     drop_queue queue;
-    std::vector<bool> told(2'000'000);
-    std::size_t added = 0, heard = 0;
+    std::vector<bool> reported(2'000'000);
+    std::size_t added = 0, taken = 0;
     std::uint64_t low = 1'000'000, high = low;
-    const auto hear = [&](const drop_queue::message& message) {
+    const auto take_in = [&](const drop_queue::message& message) {
       for (const auto& some : message)
-        for (std::uint32_t i = 0; i < some.count; ++i, ++heard) {
-          ASSERT_FALSE(told.at(some.first + i)) << "seed " << seed;
-          told[some.first + i] = true;
+        for (std::uint32_t i = 0; i < some.count; ++i, ++taken) {
+          ASSERT_FALSE(reported.at(some.first + i)) << "seed " << seed;
+          reported[some.first + i] = true;
         }
     };
     const auto add = [&] {
@@ -197,7 +199,7 @@ TEST(drop_queue, tells_of_every_use_once_whatever_becomes_of_messages) {
     for (int i = 0; i < 80; ++i) {
       add();
       if (!queue.ready()) {
-        queue.taken_up(drop_queue::told_after);
+        queue.acknowledged(drop_queue::acknowledged_at_once);
         continue;
       }
       const auto message = begin(queue);
@@ -208,51 +210,51 @@ TEST(drop_queue, tells_of_every_use_once_whatever_becomes_of_messages) {
         continue;
       }
       queue.sent();
-      hear(message);
+      take_in(message);
     }
-    for (const auto& message : all_of(queue)) hear(message);
-    EXPECT_EQ(heard, added) << "seed " << seed;
+    for (const auto& message : all_of(queue)) take_in(message);
+    EXPECT_EQ(taken, added) << "seed " << seed;
   }
 }
 
 std::int64_t one() { return 1; }
 
-std::vector<rref<std::int64_t>> made(simulation& lab, const node& here, int count) {
+std::vector<rref<std::int64_t>> made(simulation& cluster, const node& here, int count) {
   std::vector<rref<std::int64_t>> out;
   for (int i = 0; i < count; ++i) out.push_back(here.remote<&one>(1));
-  EXPECT_TRUE(lab.wait_until([&] { return here.debug_info().calls_in_flight == 0; }, 1min));
+  EXPECT_TRUE(cluster.wait_until([&] { return here.debug_info().calls_in_flight == 0; }, 1min));
   return out;
 }
 
 // Nothing else runs between two waits in a simulation, so these numbers are exact.
 TEST(rref_drops, of_many_go_in_few_messages) {
   constexpr int count = 20'000;
-  simulation lab({.seed = 5});
-  const auto nodes = lab.start(2);
-  auto references = made(lab, nodes[0], count);
+  simulation cluster({.seed = 5});
+  const auto nodes = cluster.start(2);
+  auto references = made(cluster, nodes[0], count);
   const auto sent = [&] { return nodes[0].debug_info().traffic.messages_sent; };
-  const auto& table = nodes[0].core().actors().rrefs();
+  const auto& table = nodes[0].core().rrefs();
   EXPECT_EQ(nodes[1].debug_info().owner_rrefs, static_cast<std::size_t>(count));
   const auto before = sent();
   references.clear();
   EXPECT_EQ(sent() - before, drop_queue::most_under_way);
   EXPECT_EQ(table.count().drops, 1u) << "they were made one after the other, and dropped so";
-  EXPECT_TRUE(lab.wait_until([&] { return nodes[1].debug_info().owner_rrefs == 0; }, 1min));
+  EXPECT_TRUE(cluster.wait_until([&] { return nodes[1].debug_info().owner_rrefs == 0; }, 1min));
   EXPECT_EQ(table.count().drops, 0u);
   EXPECT_LE(sent() - before, drop_queue::most_under_way + count / drop_queue::most_uses + 16);
 }
 
 TEST(rref_drops, of_a_lost_owner_are_forgotten) {
-  simulation lab({.seed = 6});
-  const auto nodes = lab.start(2);
-  auto references = made(lab, nodes[0], 1'000);
-  const auto& table = nodes[0].core().actors().rrefs();
+  simulation cluster({.seed = 6});
+  const auto nodes = cluster.start(2);
+  auto references = made(cluster, nodes[0], 1'000);
+  const auto& table = nodes[0].core().rrefs();
   references.resize(500);
   EXPECT_NE(table.count().drops, 0u);
-  lab.crash(1);
-  EXPECT_TRUE(lab.wait_until([&] { return nodes[0].world_size() == 1; }, 1min));
+  cluster.crash(1);
+  EXPECT_TRUE(cluster.wait_until([&] { return nodes[0].world_size() == 1; }, 1min));
   references.clear();
-  EXPECT_TRUE(lab.wait_until([&] { return table.count().drops == 0; }, 1min));
+  EXPECT_TRUE(cluster.wait_until([&] { return table.count().drops == 0; }, 1min));
 }
 
 }  // namespace

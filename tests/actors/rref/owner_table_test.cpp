@@ -65,7 +65,7 @@ TEST_F(owner_tables, what_has_not_come_yet_is_to_come) {  // rule 6
   EXPECT_THROW(table.create(id(1, 2), number, at(1)), rref_gone);
 }
 
-TEST_F(owner_tables, what_nobody_can_have_a_reference_to_is_bounded_and_told) {
+TEST_F(owner_tables, waits_for_values_without_references_are_bounded_and_fail) {
   EXPECT_EQ(table.hold(id(1, std::uint64_t{1} << 40), at(2), 1), owner_table::presence::gone);
   EXPECT_TRUE(gone(id(1, std::uint64_t{1} << 40)));
   EXPECT_EQ(table.size(), 0u);
@@ -126,7 +126,7 @@ TEST_F(owner_tables, a_value_has_one_type) {
     EXPECT_THAT(e.what(),
                 testing::AllOf(testing::HasSubstr("is a int"), testing::HasSubstr("basic_string")));
   }
-  // Somebody has waited for something else: it hears so, and the creation goes on.
+  // A wait for another type fails, and the creation goes on.
   const auto mistaken = table.find(id(2, 1), value_type::of<std::string>());
   table.create(id(2, 1), number, at(2));
   EXPECT_TRUE(mistaken->ready());

@@ -41,7 +41,7 @@ TROUPE_MESSAGE(known, number, object, value, fails, may_expire)
 
 // What each node keeps for others, in the order in which they came: addresses are no seed's.
 struct pocket_of {
-  node_core* whose;
+  node_context* whose;
   std::vector<known> kept;
 };
 std::deque<pocket_of>* pockets = nullptr;
@@ -50,8 +50,8 @@ bool nobody_keeps = false;
 
 std::vector<known>& pocket() {
   for (auto& one : *pockets)
-    if (one.whose == current_node()) return one.kept;
-  return pockets->emplace_back(pocket_of{current_node(), {}}).kept;
+    if (one.whose == current_node_context()) return one.kept;
+  return pockets->emplace_back(pocket_of{current_node_context(), {}}).kept;
 }
 
 std::int64_t make_number(std::int64_t x, std::uint64_t call) {
@@ -129,7 +129,7 @@ random_rrefs::random_rrefs(std::uint64_t seed, bool hurried)
 }
 
 random_rrefs::~random_rrefs() {
-  lab_.reset();
+  cluster_.reset();
   pockets = nullptr;
   executed = nullptr;
 }
@@ -142,7 +142,7 @@ void random_rrefs::play(place& one) {
   auto& at = static_cast<my_place&>(one);
   const auto rounds = 5 + below(25);
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    if (once_in(3)) lab_->sleep(std::chrono::microseconds(below(20'000)));
+    if (once_in(3)) cluster_->sleep(std::chrono::microseconds(below(20'000)));
     try {
       step(at);
     } catch (const error& e) {
@@ -326,7 +326,7 @@ void random_rrefs::check_rest() {
       return left.calls_in_flight == 0 && left.owner_rrefs == 0 && left.user_rrefs == 0 &&
              left.rref_forks == 0;
     };
-    if (lab_->wait_until(nothing_left, 70s)) continue;
+    if (cluster_->wait_until(nothing_left, 70s)) continue;
     for (const auto& one : at->here.rrefs())
       wrong(fmt::format("{} has {} of {}, {}", one.holder, to_string(one.id), one.owner, one.site));
     wrong(fmt::format("rank {} is left with {} calls, {} values, {} references, {} forks", at->rank,

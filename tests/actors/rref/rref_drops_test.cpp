@@ -1,5 +1,4 @@
-// What nodes tell each other of references that have gone, when not all of it can be sent: rule 11
-// in rref_table.hpp.
+// Messages about dropped references, when not all of them can be sent: rule 11 in rref_table.hpp.
 #include "troupe/actors/rref/drops.hpp"
 
 #include <gtest/gtest.h>
@@ -17,25 +16,25 @@
 namespace troupe::detail {
 namespace {
 
-// Notes from one node to another.
+// The messages from one node to another.
 struct way {
   bool works = true;
   int tries = 0;
-  std::deque<std::vector<std::byte>> notes;
-  std::function<void()> meanwhile;  // as others do while a note is being sent
+  std::deque<std::vector<std::byte>> messages;
+  std::function<void()> meanwhile;  // what others do while a message is being sent
 
   drops::sender sender() {
-    return [this](peer&, letter& note) {
+    return [this](peer&, message_builder& message) {
       ++tries;
       if (meanwhile) std::exchange(meanwhile, nullptr)();
-      if (works) notes.push_back(note.body().bytes());
+      if (works) messages.push_back(message.body().bytes());
       return works;
     };
   }
 };
 
-// Who has references, and the owner of what they refer to.
-class rref_drop_notes : public testing::Test {
+// A node that has references, and the owner of their values.
+class rref_drop_messages : public testing::Test {
 protected:
   peer& add(std::uint32_t rank) {
     return peers.add(
@@ -49,23 +48,23 @@ protected:
 
   void arrive() {
     for (;;) {
-      if (!to_owner.notes.empty()) {
-        const auto note = std::move(to_owner.notes.front());
-        to_owner.notes.pop_front();
-        decoder in(note, nullptr, nullptr);
+      if (!to_owner.messages.empty()) {
+        const auto message = std::move(to_owner.messages.front());
+        to_owner.messages.pop_front();
+        decoder in(message, nullptr, nullptr);
         ASSERT_EQ(in.get<rref_message>(), rref_message::drop);
-        there.heard_of(holder);
+        there.retry(holder);
         there.take(in, holder, [&](const rref_id& id, std::uint64_t) {
           EXPECT_TRUE(ended.insert(id.number).second) << id;
         });
         in.expect_end();
-      } else if (!to_holder.notes.empty()) {
-        const auto note = std::move(to_holder.notes.front());
-        to_holder.notes.pop_front();
-        decoder in(note, nullptr, nullptr);
+      } else if (!to_holder.messages.empty()) {
+        const auto message = std::move(to_holder.messages.front());
+        to_holder.messages.pop_front();
+        decoder in(message, nullptr, nullptr);
         ASSERT_EQ(in.get<rref_message>(), rref_message::dropped);
-        here.heard_of(owner);
-        here.taken_up(owner, in.get<std::uint32_t>());
+        here.retry(owner);
+        here.acknowledged(owner, in.get<std::uint32_t>());
         in.expect_end();
       } else {
         return;
@@ -85,7 +84,7 @@ protected:
 
 constexpr int many = 10 * drop_queue::most_under_way;
 
-TEST_F(rref_drop_notes, that_could_not_be_sent_go_with_the_next) {
+TEST_F(rref_drop_messages, that_could_not_be_sent_go_with_the_next) {
   to_owner.works = false;
   drop(many);
   EXPECT_LE(to_owner.tries, many) << "each is an occasion, and there is no other";
@@ -96,41 +95,41 @@ TEST_F(rref_drop_notes, that_could_not_be_sent_go_with_the_next) {
   EXPECT_EQ(here.waiting(), 0u);
 }
 
-TEST_F(rref_drop_notes, that_could_not_be_sent_go_when_the_owner_is_heard_of) {
+TEST_F(rref_drop_messages, that_could_not_be_sent_go_when_a_message_of_the_owner_comes) {
   auto& other = add(2);
   to_owner.works = false;
   drop(many);
   to_owner.works = true;
-  here.heard_of(other);
+  here.retry(other);
   arrive();
   EXPECT_EQ(ended.size(), 0u);
-  here.heard_of(owner);
+  here.retry(owner);
   arrive();
   EXPECT_EQ(ended.size(), static_cast<std::size_t>(many));
   EXPECT_EQ(here.waiting(), 0u);
   const auto tries = to_owner.tries;
-  here.heard_of(owner);
-  EXPECT_EQ(to_owner.tries, tries) << "there is nothing left to say";
+  here.retry(owner);
+  EXPECT_EQ(to_owner.tries, tries) << "there is nothing left to send";
 }
 
-// The holder has as many messages under way as it may, and waits for a word of the owner.
-TEST_F(rref_drop_notes, go_on_when_the_owner_could_not_say_what_it_has_taken_up) {
+// The holder has as many messages under way as it may, and waits for an acknowledgement.
+TEST_F(rref_drop_messages, go_on_when_the_owner_could_not_send_its_acknowledgement) {
   to_holder.works = false;
   drop(many);
   arrive();
   EXPECT_EQ(ended.size(), std::size_t{drop_queue::most_under_way});
   EXPECT_GT(to_holder.tries, 0);
   const auto tries = to_holder.tries;
-  there.heard_of(holder);
+  there.retry(holder);
   EXPECT_EQ(to_holder.tries, tries + 1);
   to_holder.works = true;
-  there.heard_of(holder);
+  there.retry(holder);
   arrive();
   EXPECT_EQ(ended.size(), static_cast<std::size_t>(many));
   EXPECT_EQ(here.waiting(), 0u);
 }
 
-TEST_F(rref_drop_notes, that_come_while_a_note_is_sent_go_after_it) {
+TEST_F(rref_drop_messages, that_come_while_a_message_is_sent_go_after_it) {
   for (const bool works : {true, false}) {
     to_owner.works = works;
     to_owner.meanwhile = [&] { drop(10); };
@@ -138,12 +137,12 @@ TEST_F(rref_drop_notes, that_come_while_a_note_is_sent_go_after_it) {
     EXPECT_EQ(here.waiting(), works ? 0u : 11u);
   }
   to_owner.works = true;
-  here.heard_of(owner);
+  here.retry(owner);
   arrive();
   EXPECT_EQ(ended.size(), 22u);
 }
 
-TEST_F(rref_drop_notes, of_a_lost_owner_are_forgotten) {
+TEST_F(rref_drop_messages, of_a_lost_owner_are_forgotten) {
   const auto lose = [&] {
     peers.fence(owner, "of the test");
     peers.evict(owner);
@@ -152,35 +151,35 @@ TEST_F(rref_drop_notes, of_a_lost_owner_are_forgotten) {
   to_owner.works = false;
   drop(many);
   EXPECT_NE(here.waiting(), 0u);
-  to_owner.meanwhile = lose;  // as a note is being sent
+  to_owner.meanwhile = lose;  // as a message is being sent
   drop(1);
   EXPECT_EQ(here.waiting(), 0u);
   to_owner.tries = 0;
   drop(1);
-  here.heard_of(owner);
+  here.retry(owner);
   EXPECT_EQ(here.waiting(), 0u);
   EXPECT_EQ(to_owner.tries, 0);
 }
 
-TEST_F(rref_drop_notes, of_a_node_that_has_ended_are_forgotten) {
+TEST_F(rref_drop_messages, of_a_node_that_has_ended_are_forgotten) {
   to_owner.works = false;
   to_owner.meanwhile = [&] { here.close(); };
   drop(1);
   drop(many);
-  here.heard_of(owner);
+  here.retry(owner);
   EXPECT_EQ(here.waiting(), 0u);
   EXPECT_EQ(to_owner.tries, 1);
 }
 
-TEST_F(rref_drop_notes, of_many_threads_are_all_told) {
+TEST_F(rref_drop_messages, of_many_threads_all_arrive) {
   constexpr int threads = 4, each = 5'000;
   std::atomic<std::uint64_t> tries = 0, next = 0;
   std::mutex mutex;
-  std::deque<std::vector<std::byte>> notes;
-  drops ours(0, [&](peer&, letter& note) {
+  std::deque<std::vector<std::byte>> messages;
+  drops ours(0, [&](peer&, message_builder& message) {
     if (++tries % 5 == 0) return false;
     const std::lock_guard lock(mutex);
-    notes.push_back(note.body().bytes());
+    messages.push_back(message.body().bytes());
     return true;
   });
   const auto add = [&] {
@@ -190,17 +189,17 @@ TEST_F(rref_drop_notes, of_many_threads_are_all_told) {
     std::deque<std::vector<std::byte>> come;
     {
       const std::lock_guard lock(mutex);
-      come.swap(notes);
+      come.swap(messages);
     }
-    for (const auto& note : come) {
-      decoder in(note, nullptr, nullptr);
+    for (const auto& message : come) {
+      decoder in(message, nullptr, nullptr);
       (void)in.get<rref_message>();
       there.take(in, holder, [&](const rref_id& id, std::uint64_t) {
         EXPECT_TRUE(ended.insert(id.number).second) << id;
       });
     }
-    ours.heard_of(owner);
-    ours.taken_up(owner, static_cast<std::uint32_t>(come.size()));
+    ours.retry(owner);
+    ours.acknowledged(owner, static_cast<std::uint32_t>(come.size()));
   };
   {
     std::atomic<int> left = threads;

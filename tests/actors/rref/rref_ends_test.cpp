@@ -1,6 +1,7 @@
 // Remote references: what fails, what is lent, and what ends.
 
 #include "tests/actors/rref/rref_testing.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::test {
 namespace {
@@ -199,8 +200,8 @@ TEST_P(rrefs, that_were_never_asked_for_say_so) {
   auto& here = nodes[0].core();
   future<void> made;
   {
-    const rref<int> r(here.actors().rrefs().expect(
-        here.find("b"), troupe::detail::value_type::of<int>(), std::source_location::current()));
+    const rref<int> r(here.rrefs().expect(here.find("b"), troupe::detail::value_type::of<int>(),
+                                          std::source_location::current()));
     made = r.created();
     EXPECT_FALSE(made.ready());
   }

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "troupe/messages/codec/archive.hpp"
 #include "tests/actors/rref/rref_testing.hpp"
+#include "troupe/messages/codec/archive.hpp"
 
 namespace troupe::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 
@@ -226,7 +226,7 @@ TEST_P(blocking, goes_on_when_no_thread_can_be_made) {
     const no_more_threads limit;
     EXPECT_THROW(std::thread([] {}).join(), std::system_error);
     for (int i = 0; i < 16; ++i) all.push_back(nodes[0].rpc_async<&pass_the_door>("b", i));
-    ASSERT_TRUE(door->wait_for(1));  // of two threads, one minds the timers
+    ASSERT_TRUE(door->wait_for(1));  // of two threads, one is the timer thread
     EXPECT_FALSE(all[0].wait_for(20ms));
     EXPECT_LE(nodes[1].debug_info().threads, 8u);
     EXPECT_ANY_THROW(local_nodes({"c"}));

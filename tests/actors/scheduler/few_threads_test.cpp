@@ -1,7 +1,7 @@
 // A node all of whose threads are taken by handlers that wait.
 
-#include "troupe/actors/future/future.hpp"
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/future/future.hpp"
 
 namespace troupe::test {
 
@@ -38,7 +38,7 @@ protected:
     nodes = on_networks::start({"a", "b", "c"}, options);
     ask_b(4);
     ASSERT_TRUE(eventually([&] { return waiting == 8; }));
-    std::this_thread::sleep_for(100ms);  // until whoever leads sleeps
+    std::this_thread::sleep_for(100ms);  // until the leader sleeps
     ask_b(4);
   }
 
@@ -60,7 +60,7 @@ TEST_P(few_threads, are_released_by_the_loss_of_the_node_that_they_wait_for) {
   shut_down(nodes);
 }
 
-// Handlers that compute leave the network to nobody, but it is looked at.
+// Handlers that compute leave no thread for the network, but the timer thread looks at it.
 TEST_P(few_threads, that_compute_hear_of_losses) {
   rpc_options options;
   options.max_threads = 2;

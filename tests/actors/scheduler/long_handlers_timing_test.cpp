@@ -1,8 +1,8 @@
 // Handlers that compute or sleep for long do not hold up the small calls of their node.
 #include <algorithm>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 namespace {

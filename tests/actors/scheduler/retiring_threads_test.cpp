@@ -1,8 +1,8 @@
 // Threads that a node has made for many blocked handlers, and which end when they have been spare
 // for long.
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 
@@ -34,7 +34,7 @@ TEST(retiring_threads, leave_the_actors_that_have_work_to_others) {
     const auto counter = here.spawn(&count_from, 0);
     for (int i = 1; !many_have_ended() && clock::now() < free_since + patience; ++i) {
       const auto answer = request(counter, add{1});
-      ASSERT_TRUE(answer.wait_for(patience)) << "an actor has work, and nobody comes";
+      ASSERT_TRUE(answer.wait_for(patience)) << "an actor has work, and no thread comes";
       ASSERT_EQ(answer.get(), i);
     }
   });

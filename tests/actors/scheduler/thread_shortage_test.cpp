@@ -1,5 +1,5 @@
-// Nodes in a process that gets no more threads: they go on with those that there are, and one of
-// these minds the timers.
+// Nodes in a process that gets no more threads: they go on with those that there are, one of
+// which is the timer thread.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ int nest(int depth, const std::string& other) {
 class thread_shortages : public on_networks {};
 TROUPE_ON_NETWORKS(thread_shortages);
 
-TEST_P(thread_shortages, leave_one_that_minds_the_timers) {
+TEST_P(thread_shortages, leave_a_timer_thread) {
   auto nodes = start({"a"});
   const auto& here = nodes[0];
   const shared_door door;

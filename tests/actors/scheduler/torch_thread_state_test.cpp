@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 
@@ -24,8 +24,8 @@ TROUPE_MESSAGE(what_was_seen)
 
 namespace {
 
-class thread_state : public on_networks {};
-TROUPE_ON_NETWORKS(thread_state);
+class torch_thread_state : public on_networks {};
+TROUPE_ON_NETWORKS(torch_thread_state);
 
 std::mutex threads_mutex;
 std::set<std::thread::id> spoiled;
@@ -88,14 +88,14 @@ newborn::behavior_type be_born_messy(newborn::pointer self) {
           [seen](const what_was_seen&) { return static_cast<int>(*seen); }};
 }
 
-// Waits with gradients off; tells whether they are off still afterwards.
+// Waits with gradients off. Are they still off afterwards?
 bool keeps_its_own(const std::string& other) {
   const at::NoGradGuard off;
   auto clean = this_node().rpc_sync<&is_clean>(other);
   return clean && !c10::GradMode::is_enabled();
 }
 
-TEST_P(thread_state, is_clean_for_functions) {
+TEST_P(torch_thread_state, is_clean_for_functions) {
   auto nodes = start({"a", "b"});
   forget_threads();
   EXPECT_TRUE(after_rounds([&] {
@@ -104,7 +104,7 @@ TEST_P(thread_state, is_clean_for_functions) {
   }));
 }
 
-TEST_P(thread_state, is_clean_for_actors) {
+TEST_P(torch_thread_state, is_clean_for_actors) {
   auto nodes = start({"a", "b"});
   forget_threads();
   auto one = nodes[0].spawn_on<be_messy>("b");
@@ -117,14 +117,14 @@ TEST_P(thread_state, is_clean_for_actors) {
   }));
 }
 
-TEST_P(thread_state, is_clean_for_the_next_message_of_an_actor) {
+TEST_P(torch_thread_state, is_clean_for_the_next_message_of_an_actor) {
   auto nodes = start({"a", "b"});
   auto one = nodes[0].spawn_on<be_messy>("b");
   forget_threads();
   EXPECT_TRUE(after_rounds([&] { EXPECT_TRUE(request(one, spoil_and_look{}).get()); }));
 }
 
-TEST_P(thread_state, is_clean_for_an_actor_that_has_just_begun) {
+TEST_P(torch_thread_state, is_clean_for_an_actor_that_has_just_begun) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 20; ++i) {
     const auto one = nodes[0].spawn_on<be_born_messy>("b");
@@ -138,7 +138,7 @@ TEST_P(thread_state, is_clean_for_an_actor_that_has_just_begun) {
   shut_down(nodes);
 }
 
-TEST_P(thread_state, is_clean_for_continuations) {
+TEST_P(torch_thread_state, is_clean_for_continuations) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 50; ++i) {
     nodes[0].rpc_sync<&spoil>("a");
@@ -146,7 +146,7 @@ TEST_P(thread_state, is_clean_for_continuations) {
   }
 }
 
-TEST_P(thread_state, of_one_who_waits_is_its_own) {
+TEST_P(torch_thread_state, of_one_who_waits_is_its_own) {
   auto nodes = start({"a", "b"});
   EXPECT_TRUE(nodes[0].rpc_sync<&keeps_its_own>("b", "a"));
   EXPECT_TRUE(nodes[0].rpc_sync<&keeps_its_own>("a", "a"));

@@ -9,7 +9,7 @@ namespace troupe::test {
 
 using namespace std::chrono_literals;
 
-// What the nodes of a run do is written down here, by whoever has the baton.
+// What the nodes of a run do is recorded here, by the thread that has the baton.
 struct random_run::log_book : log_of_all {};
 
 struct random_run::my_place : place {
@@ -31,7 +31,7 @@ random_run::random_run(std::uint64_t seed)
 }
 
 random_run::~random_run() {
-  lab_.reset();
+  cluster_.reset();
   log_of_all::current() = nullptr;
 }
 
@@ -47,7 +47,7 @@ void random_run::check() {
   check_calls();
   check_notes();
   check_members();
-  lab_->sleep(1ms);  // until those who watch have heard of it
+  cluster_->sleep(1ms);  // until those who watch have heard of it
   check_stories();
   check_rest();
 }
@@ -64,7 +64,7 @@ void random_run::play(place& one) {
   const auto& here = at->here;
   const auto rounds = 5 + below(25);
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    if (once_in(3)) lab_->sleep(std::chrono::microseconds(below(20'000)));
+    if (once_in(3)) cluster_->sleep(std::chrono::microseconds(below(20'000)));
     try {
       const auto workers = here.workers();
       const auto& peer = *(workers.begin() + static_cast<long>(below(workers.size())));
@@ -159,7 +159,7 @@ void random_run::check_calls() {
       const auto times = book_->executed.count(call.id) ? book_->executed[call.id] : 0;
       if (times > 1) wrong(fmt::format("{} {} ran {} times", call.what, call.id, times));
       if (answered && times == 0)
-        wrong(fmt::format("{} {} was answered by nobody", call.what, call.id));
+        wrong(fmt::format("{} {} was never answered", call.what, call.id));
     }
     at->calls.clear();
   }
@@ -188,9 +188,9 @@ void random_run::check_notes() {
     }
     return all;
   };
-  if (!lab_->wait_until([&] { return all_there(false); }, 10s)) all_there(true);
+  if (!cluster_->wait_until([&] { return all_there(false); }, 10s)) all_there(true);
   for (const auto& text : book_->wrong) wrong(text);
-  // Who watches hears of an end once; for certain if its own node is well.
+  // A watcher is notified of an end once; for certain if its own node is well.
   const auto told_once = [&](bool report) {
     bool good = true;
     for (const auto& [number, watch] : book_->watches) {
@@ -205,7 +205,7 @@ void random_run::check_notes() {
     }
     return good;
   };
-  if (!lab_->wait_until([&] { return told_once(false); }, 10s)) told_once(true);
+  if (!cluster_->wait_until([&] { return told_once(false); }, 10s)) told_once(true);
 }
 
 // All have heard of the same changes, in the same order. Who is no more may have heard of some
@@ -219,7 +219,7 @@ void random_run::check_stories() {
     std::uint32_t last = 0;
     for (const auto& event : story) {
       if (event.epoch < last)
-        wrong(fmt::format("rank {} hears of epoch {} after {}", who.first, event.epoch, last));
+        wrong(fmt::format("rank {} is notified of epoch {} after {}", who.first, event.epoch, last));
       if (last != 0 && event.epoch > last + 1)
         wrong(fmt::format("rank {} misses an epoch after {}", who.first, last));
       last = event.epoch;
@@ -254,7 +254,7 @@ void random_run::check_rest() {
       left = at->here.debug_info();
       return left.calls_in_flight == 0 && left.actors_held == 0 && left.remote_handles == 0;
     };
-    if (!lab_->wait_until(nothing_left, 70s))
+    if (!cluster_->wait_until(nothing_left, 70s))
       wrong(fmt::format("rank {} is left with {} calls, {} actors held, {} handles", at->rank,
                         left.calls_in_flight, left.actors_held, left.remote_handles));
   }

@@ -16,7 +16,7 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
     : least_(least_nodes), most_(most_nodes) {
   simulation_options how;
   how.seed = seed;
-  transport::virtual_net::random_source choose(seed);
+  random_source choose(seed);
   const auto up_to = [&](double most) {
     return most * static_cast<double>(choose.next() % 1000) / 1000;
   };
@@ -38,9 +38,9 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
   how.node.on_leader_loss = choose.chance(0.5) ? leader_loss::elect : leader_loss::end;
   const bool tells = std::getenv("TROUPE_TRACE") != nullptr;
   if (tells) how.trace = [](const std::string& line) { std::cout << line << '\n'; };
-  lab_ = std::make_unique<simulation>(how);
+  cluster_ = std::make_unique<simulation>(how);
   if (tells)
-    lab_->network().on_event = [](const transport::trace_event& event) {
+    cluster_->network().on_event = [](const transport::trace_event& event) {
       std::cout << to_string(event) << '\n';
     };
 }
@@ -48,14 +48,14 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
 random_world::~random_world() = default;
 
 std::vector<std::string> random_world::run() {
-  for (const auto& n : lab_->start(least_ + below(most_ - least_ + 1))) {
+  for (const auto& n : cluster_->start(least_ + below(most_ - least_ + 1))) {
     auto at = make_place(n);
     at->incarnation = 1;
     places_.push_back(at);
     prepare(*at);
   }
   for (const auto& at : std::vector(places_))
-    threads_.push_back(lab_->spawn([this, at] { play(*at); }));
+    threads_.push_back(cluster_->spawn([this, at] { play(*at); }));
   break_things();
   for (std::size_t i = 0; i < threads_.size(); ++i)
     if (!threads_[i].wait_for(5 * longest)) wrong(fmt::format("thread {} does not end", i));
@@ -69,10 +69,10 @@ std::vector<std::string> random_world::run() {
   }
   check();
   shut_down();
-  steps_ = lab_->steps();
+  steps_ = cluster_->steps();
   places_.clear();
   threads_.clear();
-  lab_.reset();
+  cluster_.reset();
   check_end();
   return wrong_;
 }
@@ -82,14 +82,14 @@ void random_world::enter(node n, std::uint64_t incarnation) {
   at->incarnation = incarnation;
   places_.push_back(at);
   prepare(*at);
-  threads_.push_back(lab_->spawn([this, at] { play(*at); }));
+  threads_.push_back(cluster_->spawn([this, at] { play(*at); }));
 }
 
 void random_world::break_things() {
   const auto misfortunes = below(6);
   bad_day_ = misfortunes > 0;
   for (std::uint64_t i = 0; i < misfortunes; ++i) {
-    lab_->sleep(std::chrono::microseconds(below(60'000)));
+    cluster_->sleep(std::chrono::microseconds(below(60'000)));
     auto& victim = *places_[below(places_.size())];
     if (victim.crashed || victim.left) continue;
     try {
@@ -101,21 +101,21 @@ void random_world::break_things() {
 }
 
 void random_world::befall(place& victim, std::uint64_t what, std::uint64_t number) {
-  auto& network = lab_->network();
+  auto& network = cluster_->network();
   switch (what) {
     case 0:
     case 1:
       victim.crashed = true;
-      lab_->crash(victim.rank);
+      cluster_->crash(victim.rank);
       if (once_in(2)) {
-        lab_->sleep(std::chrono::milliseconds(below(3'000)));
-        enter(lab_->join(fmt::format("again{}", number), victim.rank), victim.incarnation + 1);
+        cluster_->sleep(std::chrono::milliseconds(below(3'000)));
+        enter(cluster_->join(fmt::format("again{}", number), victim.rank), victim.incarnation + 1);
       }
       break;
     case 2: {
       const auto time = below(3'000);
       if (time > 400) victim.healthy = false;
-      lab_->hang(victim.rank, std::chrono::milliseconds(time));
+      cluster_->hang(victim.rank, std::chrono::milliseconds(time));
       break;
     }
     case 3: {
@@ -125,7 +125,7 @@ void random_world::befall(place& victim, std::uint64_t what, std::uint64_t numbe
       const auto time = below(2'500);
       if (time > 100)
         for (auto& at : places_) at->healthy = false;
-      lab_->sleep(std::chrono::milliseconds(time));
+      cluster_->sleep(std::chrono::milliseconds(time));
       network.heal();
       break;
     }
@@ -134,12 +134,12 @@ void random_world::befall(place& victim, std::uint64_t what, std::uint64_t numbe
       network.cut(victim.rank, at.rank);
       const auto time = below(2'000);
       if (time > 100) victim.healthy = at.healthy = false;
-      lab_->sleep(std::chrono::milliseconds(time));
+      cluster_->sleep(std::chrono::milliseconds(time));
       network.heal();
       break;
     }
-    case 5: lab_->slow(victim.rank, 1 + static_cast<double>(below(100))); break;
-    case 6: enter(lab_->join(fmt::format("new{}", number)), 1); break;
+    case 5: cluster_->slow(victim.rank, 1 + static_cast<double>(below(100))); break;
+    case 6: enter(cluster_->join(fmt::format("new{}", number)), 1); break;
     default:
       if (victim.rank == 0) break;
       victim.healthy = false;  // as long as it is about to go
@@ -171,20 +171,20 @@ void random_world::check_members() {
     }
     return views.size() <= 1;
   };
-  if (!lab_->wait_until(agree, 20s)) wrong("the nodes do not agree who belongs to the job");
+  if (!cluster_->wait_until(agree, 20s)) wrong("the nodes do not agree who belongs to the job");
 }
 
 void random_world::shut_down() {
   std::vector<future<void>> ends;
   for (const auto& at : places_)
     if (!at->crashed && !at->left && at->here.in_job())
-      ends.push_back(lab_->spawn([at] { at->here.shutdown(true, 3 * longest); }));
+      ends.push_back(cluster_->spawn([at] { at->here.shutdown(true, 3 * longest); }));
   for (auto& end : ends) {
     if (!end.wait_for(4 * longest)) wrong("a shutdown does not end");
     try {
       if (end.ready()) end.get();
     } catch (const error& e) {
-      // The job may have ended meanwhile, or shut it out, after a bad day.
+      // The job may have ended meanwhile, or shut it out, after a fault.
       const bool over = e.code() == errc::peer_lost || e.code() == errc::fenced;
       if (!over || !bad_day_) wrong(fmt::format("a shutdown failed: {}", e.what()));
     }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/simulation/simulation.hpp"
 #include "tests/actors/simulation/random_actors.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 
@@ -60,10 +60,10 @@ protected:
   static bool sound(const place& p);
   std::uint64_t incarnation_of(std::uint32_t rank) const;
   void wrong(std::string what) { wrong_.push_back(std::move(what)); }
-  std::uint64_t below(std::uint64_t limit) { return lab_->random(limit); }
+  std::uint64_t below(std::uint64_t limit) { return cluster_->random(limit); }
   bool once_in(std::uint64_t n) { return below(n) == 0; }
 
-  std::unique_ptr<simulation> lab_;
+  std::unique_ptr<simulation> cluster_;
   std::vector<std::shared_ptr<place>> places_;  // all nodes that there ever were
   bool bad_day_ = false;
 

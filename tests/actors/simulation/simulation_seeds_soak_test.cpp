@@ -8,9 +8,9 @@
 #include <iostream>
 #include <random>
 
-#include "troupe/messages/base/log.hpp"
 #include "tests/actors/rref/random_rrefs.hpp"
 #include "tests/actors/simulation/random_run.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::test {
 

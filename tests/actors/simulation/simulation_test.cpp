@@ -5,8 +5,8 @@
 
 #include "troupe/actors/simulation/simulation.hpp"
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 
@@ -27,19 +27,19 @@ int around(int hops) {
 }
 
 TEST(simulation, carries_calls_and_takes_no_real_time) {
-  simulation lab({.seed = 1});
-  const auto nodes = lab.start(3);
+  simulation cluster({.seed = 1});
+  const auto nodes = cluster.start(3);
   EXPECT_EQ(nodes[0].rpc_sync<&twice>("worker2", 21), 42);
-  const auto before = lab.now();
-  lab.sleep(20min);
-  EXPECT_EQ(lab.now() - before, 20min);
+  const auto before = cluster.now();
+  cluster.sleep(20min);
+  EXPECT_EQ(cluster.now() - before, 20min);
   const auto there = nodes[1].spawn_on<count_from>("worker2", 10);
   EXPECT_EQ(request(there, add{5}).get(), 15);
 }
 
 TEST(simulation, lets_handlers_block) {
-  simulation lab({.seed = 2});
-  const auto nodes = lab.start(4);
+  simulation cluster({.seed = 2});
+  const auto nodes = cluster.start(4);
   EXPECT_EQ(nodes[0].rpc_sync<&around>(1, 40), 1);
   std::vector<future<int>> all;
   for (int i = 0; i < 8; ++i) all.push_back(nodes[i % 4].rpc_async<&around>((i + 1) % 4, 5 + i));
@@ -47,24 +47,24 @@ TEST(simulation, lets_handlers_block) {
 }
 
 TEST(simulation, shuts_down_gracefully) {
-  simulation lab({.seed = 3});
-  const auto nodes = lab.start(3);
+  simulation cluster({.seed = 3});
+  const auto nodes = cluster.start(3);
   std::vector<future<void>> ends;
-  for (const auto& n : nodes) ends.push_back(lab.spawn([n] { n.shutdown(); }));
+  for (const auto& n : nodes) ends.push_back(cluster.spawn([n] { n.shutdown(); }));
   for (auto& end : ends) end.get();
   EXPECT_THROW(nodes[0].rpc_sync<&twice>(1, 1), not_initialized);
 }
 
 TEST(simulation, ends_what_waits_for_a_crashed_node) {
-  simulation lab({.seed = 4});
-  const auto nodes = lab.start(3);
+  simulation cluster({.seed = 4});
+  const auto nodes = cluster.start(3);
   const auto there = nodes[0].spawn_on<count_from>("worker2", 10);
   EXPECT_EQ(request(there, add{5}).get(), 15);
-  lab.crash(2);
+  cluster.crash(2);
   EXPECT_THROW(nodes[0].rpc_sync<&twice>("worker2", 21), peer_lost);
   EXPECT_THROW(request(there, add{5}).get(), peer_lost);
   EXPECT_EQ(nodes[0].rpc_sync<&twice>("worker1", 21), 42);
-  EXPECT_TRUE(lab.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
+  EXPECT_TRUE(cluster.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
 }
 
 int taken_in = 0;
@@ -79,38 +79,38 @@ bytes_reader::behavior_type read_bytes() {
 TEST(simulation, shuts_down_gracefully_after_a_loss) {
   simulation_options slow{.seed = 3};
   slow.network.links.bandwidth = 1e6;
-  simulation lab(slow);
-  auto nodes = lab.start(3);
+  simulation cluster(slow);
+  auto nodes = cluster.start(3);
   taken_in = 0;
-  lab.crash(2);
-  ASSERT_TRUE(lab.wait_until(
+  cluster.crash(2);
+  ASSERT_TRUE(cluster.wait_until(
       [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
   const auto reader = nodes[0].spawn_on<read_bytes>(1);
   send(reader, bytes_to_read{at::zeros({10'000'000}, at::kByte)});
   std::vector<future<void>> ends;
-  for (const int rank : {0, 1}) ends.push_back(lab.spawn([n = nodes[rank]] { n.shutdown(); }));
+  for (const int rank : {0, 1}) ends.push_back(cluster.spawn([n = nodes[rank]] { n.shutdown(); }));
   for (auto& end : ends) end.get();
   EXPECT_EQ(taken_in, 1);
 }
 
 TEST(simulation, lets_nodes_join_leave_and_come_back) {
-  simulation lab({.seed = 6});
-  auto nodes = lab.start(3);
-  const auto late = lab.join("late");
+  simulation cluster({.seed = 6});
+  auto nodes = cluster.start(3);
+  const auto late = cluster.join("late");
   EXPECT_EQ(late.rank(), 3u);
   EXPECT_EQ(late.rpc_sync<&twice>("worker1", 4), 8);
   EXPECT_EQ(nodes[1].rpc_sync<&twice>("late", 5), 10);
   EXPECT_EQ(late.world_size(), 4u);
   const auto there = late.spawn_on<count_from>("worker2", 10);
   EXPECT_EQ(request(there, add{5}).get(), 15);
-  lab.crash(2);
-  EXPECT_TRUE(lab.wait_until([&] { return late.world_size() == 3; }, 1s));
+  cluster.crash(2);
+  EXPECT_TRUE(cluster.wait_until([&] { return late.world_size() == 3; }, 1s));
   EXPECT_THROW(request(there, add{5}).get(), peer_lost);
-  nodes[2] = lab.join("worker2", 2);
+  nodes[2] = cluster.join("worker2", 2);
   EXPECT_EQ(nodes[0].rpc_sync<&twice>("worker2", 6), 12);
   EXPECT_THROW(request(there, add{5}).get(), peer_lost);
   late.leave();
-  EXPECT_TRUE(lab.wait_until([&] { return nodes[2].world_size() == 3; }, 1s));
+  EXPECT_TRUE(cluster.wait_until([&] { return nodes[2].world_size() == 3; }, 1s));
   EXPECT_THROW(nodes[0].rpc_sync<&twice>("late", 6), peer_lost);
 }
 
@@ -121,13 +121,13 @@ TEST(simulation, tells_every_message_and_repeats_itself) {
     simulation_options options{.seed = seeds[run]};
     options.network.links.loss = 0.1;
     options.trace = [&](const std::string& line) { stories[run].push_back(line); };
-    simulation lab(options);
-    const auto nodes = lab.start(3);
+    simulation cluster(options);
+    const auto nodes = cluster.start(3);
     std::vector<future<int>> all;
     for (int i = 0; i < 10; ++i) all.push_back(nodes[0].rpc_async<&around>(1, i));
     for (auto& one : all) one.get();
-    lab.crash(2);
-    EXPECT_TRUE(lab.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
+    cluster.crash(2);
+    EXPECT_TRUE(cluster.wait_until([&] { return nodes[1].world_size() == 2; }, 1s));
   }
   EXPECT_EQ(stories[0], stories[1]);
   EXPECT_NE(stories[0], stories[2]);
@@ -139,15 +139,15 @@ TEST(simulation, tells_every_message_and_repeats_itself) {
 
 // A ring of calls through all of them, each blocking in its handler for the next one's answer.
 TEST(simulation, runs_a_thousand_nodes) {
-  simulation lab({.seed = 10});
-  const auto nodes = lab.start(1'000);
+  simulation cluster({.seed = 10});
+  const auto nodes = cluster.start(1'000);
   std::vector<future<int>> all;
   for (std::uint32_t i = 0; i < 1'000; ++i)
     all.push_back(nodes[i].rpc_async<&around>((i + 1) % 1'000, 3));
   for (std::uint32_t i = 0; i < 1'000; ++i)
     EXPECT_EQ(all[i].get(), static_cast<int>((i + 4) % 1'000));
-  lab.crash(500);
-  EXPECT_TRUE(lab.wait_until(
+  cluster.crash(500);
+  EXPECT_TRUE(cluster.wait_until(
       [&] {
         return std::all_of(nodes.begin(), nodes.end(),
                            [](const node& n) { return n.rank() == 500 || n.world_size() == 999; });
@@ -158,8 +158,8 @@ TEST(simulation, runs_a_thousand_nodes) {
 TEST(simulation, says_when_nothing_can_happen_any_more) {
   simulation_options options{.seed = 5};
   options.node.hang_limit = 0ms;
-  simulation lab(options);
-  const auto nodes = lab.start(2);
+  simulation cluster(options);
+  const auto nodes = cluster.start(2);
   promise<int> never_kept;
   auto answer = never_kept.get_future();
   EXPECT_THROW(answer.get(), deadlock_error);

@@ -7,12 +7,12 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/apps/run/launcher_harness.hpp"
 #include "troupe/apps/batch/agent.hpp"
 #include "troupe/apps/batch/options.hpp"
 #include "troupe/apps/batch/parameter_server.hpp"
 #include "troupe/apps/batch/run.hpp"
 #include "troupe/apps/batch/trainer.hpp"
-#include "tests/apps/run/launcher_harness.hpp"
 
 namespace {
 
@@ -25,9 +25,9 @@ void shut_down(std::vector<troupe::node>& nodes) {
   for (auto& node : nodes) threads.emplace_back([&node] { node.shutdown(); });
 }
 
-TEST(gathering, completes_a_round_when_all_have_come) {
+TEST(batch_collector, completes_a_round_when_all_have_come) {
   int sum = 0, rounds = 0;
-  gathering<int> together(3, [&] {
+  batch_collector<int> together(3, [&] {
     ++rounds;
     return std::exchange(sum, 0);
   });
@@ -35,75 +35,75 @@ TEST(gathering, completes_a_round_when_all_have_come) {
     std::vector<troupe::future<int>> results;
     for (const std::size_t member : {2u, 0u, 1u}) {
       for (const auto& each : results) EXPECT_FALSE(each.ready());
-      results.push_back(together.come(member, [&] { sum += int(member) + round; }));
+      results.push_back(together.submit(member, [&] { sum += int(member) + round; }));
     }
     for (const auto& each : results) EXPECT_EQ(each.get(), 3 + 3 * round);
     EXPECT_EQ(rounds, round);
   }
 }
 
-TEST(gathering, refuses_strangers_and_second_parts) {
-  gathering<int> together(2, [] { return 1; });
+TEST(batch_collector, refuses_strangers_and_second_parts) {
+  batch_collector<int> together(2, [] { return 1; });
   int taken = 0;
   const auto take = [&] { ++taken; };
-  const auto first = together.come(0, take);
-  EXPECT_THROW(together.come(0, take), troupe::invalid_argument);
-  EXPECT_THROW(together.come(2, take), troupe::invalid_argument);
+  const auto first = together.submit(0, take);
+  EXPECT_THROW(together.submit(0, take), troupe::invalid_argument);
+  EXPECT_THROW(together.submit(2, take), troupe::invalid_argument);
   EXPECT_EQ(taken, 1);
   together.leave(1);
   EXPECT_EQ(first.get(), 1);
-  EXPECT_THROW(together.come(1, take), troupe::invalid_argument);
+  EXPECT_THROW(together.submit(1, take), troupe::invalid_argument);
 }
 
-TEST(gathering, does_not_wait_for_those_who_have_left) {
+TEST(batch_collector, does_not_wait_for_those_who_have_left) {
   int rounds = 0;
-  gathering<int> together(3, [&] { return ++rounds; });
+  batch_collector<int> together(3, [&] { return ++rounds; });
   const auto take = [] {};
-  const auto first = together.come(0, take), second = together.come(1, take);
+  const auto first = together.submit(0, take), second = together.submit(1, take);
   together.leave(1);  // after it has come: its part counts
   EXPECT_FALSE(first.ready());
   together.leave(2);  // the last who was awaited
   EXPECT_EQ(first.get(), 1);
   EXPECT_EQ(second.get(), 1);
-  EXPECT_EQ(together.come(0, take).get(), 2);  // alone now
+  EXPECT_EQ(together.submit(0, take).get(), 2);  // alone now
   together.leave(0);
   EXPECT_EQ(rounds, 2);  // no round without a part
 }
 
-TEST(gathering, misses_a_part_that_could_not_be_taken) {
-  gathering<int> together(2, [] { return 7; });
-  const auto first = together.come(0, [] {});
-  EXPECT_THROW(together.come(1, [] { throw std::out_of_range("bad"); }), std::out_of_range);
+TEST(batch_collector, misses_a_part_that_could_not_be_taken) {
+  batch_collector<int> together(2, [] { return 7; });
+  const auto first = together.submit(0, [] {});
+  EXPECT_THROW(together.submit(1, [] { throw std::out_of_range("bad"); }), std::out_of_range);
   EXPECT_FALSE(first.ready());
-  EXPECT_EQ(together.come(1, [] {}).get(), 7);
+  EXPECT_EQ(together.submit(1, [] {}).get(), 7);
 }
 
-TEST(gathering, tells_all_of_a_round_that_failed) {
+TEST(batch_collector, tells_all_of_a_round_that_failed) {
   bool good = false;
-  gathering<int> together(2, [&]() -> int {
+  batch_collector<int> together(2, [&]() -> int {
     if (!good) throw std::out_of_range("bad");
     return 1;
   });
-  const auto first = together.come(0, [] {}), second = together.come(1, [] {});
+  const auto first = together.submit(0, [] {}), second = together.submit(1, [] {});
   EXPECT_THROW(first.get(), std::out_of_range);
   EXPECT_THROW(second.get(), std::out_of_range);
   good = true;
-  together.come(0, [] {});
-  EXPECT_EQ(together.come(1, [] {}).get(), 1);
+  together.submit(0, [] {});
+  EXPECT_EQ(together.submit(1, [] {}).get(), 1);
 }
 
-TEST(gathering, holds_for_many_threads) {
+TEST(batch_collector, holds_for_many_threads) {
   constexpr std::size_t members = 8;
   constexpr int rounds = 500;
   int parts = 0;
-  gathering<int> together(members, [&] { return std::exchange(parts, 0); });
+  batch_collector<int> together(members, [&] { return std::exchange(parts, 0); });
   std::atomic<int> wrong{0};
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < members; ++i)
       threads.emplace_back([&, i] {
         for (int round = 0; round < rounds; ++round)
-          if (together.come(i, [&] { ++parts; }).get() != int(members)) ++wrong;
+          if (together.submit(i, [&] { ++parts; }).get() != int(members)) ++wrong;
       });
   }
   EXPECT_EQ(wrong, 0);

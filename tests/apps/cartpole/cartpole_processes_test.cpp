@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/apps/cartpole/cartpole_run.hpp"
 #include "troupe/apps/cartpole/learner.hpp"
 #include "troupe/apps/cartpole/local.hpp"
 #include "troupe/apps/cartpole/training.hpp"
-#include "tests/apps/cartpole/cartpole_run.hpp"
 
 namespace {
 

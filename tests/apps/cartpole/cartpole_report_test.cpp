@@ -89,14 +89,16 @@ TEST(training, json_has_the_runs_numbers) {
 
 TEST(progress, tells_the_threshold_in_the_tutorials_words) {
   std::ostringstream out;
-  progress(out, false, 10).begin();
+  common::status_line line(out, false);
+  progress(line, 10).begin();
   EXPECT_EQ(out.str(), "This will run until reward threshold of 475 is reached. Ctrl+C to exit.\n");
 }
 
 TEST(progress, writes_a_line_every_interval_into_a_pipe) {
   std::ostringstream out;
-  progress told(out, false, 10);
-  for (int i = 1; i <= 25; ++i) told.update(record_of(i, 26, 10.01));
+  common::status_line line(out, false);
+  progress shown(line, 10);
+  for (int i = 1; i <= 25; ++i) shown.update(record_of(i, 26, 10.01));
   EXPECT_EQ(out.str(),
             "Episode 10\tLast reward: 26.00\tAverage reward: 10.01\t80 steps/s\t160 calls/s\n"
             "Episode 20\tLast reward: 26.00\tAverage reward: 10.01\t80 steps/s\t160 calls/s\n");
@@ -104,21 +106,23 @@ TEST(progress, writes_a_line_every_interval_into_a_pipe) {
 
 TEST(progress, redraws_one_line_on_a_terminal) {
   std::ostringstream out;
-  progress told(out, true, 10);
-  for (int i = 1; i <= 25; ++i) told.update(record_of(i, 26, 10.01));
+  common::status_line line(out, true);
+  progress shown(line, 10);
+  for (int i = 1; i <= 25; ++i) shown.update(record_of(i, 26, 10.01));
   EXPECT_EQ(count(out.str(), "\r\x1b[K"), 25u);
   EXPECT_EQ(count(out.str(), "\n"), 0u);
-  told.end(record_of(25, 26, 10.01));
+  shown.end(record_of(25, 26, 10.01));
   EXPECT_THAT(out.str(), HasSubstr("calls/s\nStopped before the task was solved."));
 }
 
 TEST(progress, redraws_at_most_ten_times_a_second) {
   std::ostringstream out;
-  progress told(out, true, 10);
+  common::status_line line(out, true);
+  progress shown(line, 10);
   auto record = record_of(1, 26, 10.01);
   for (int i = 0; i < 1000; ++i) {
     record.seconds += 0.001;
-    told.update(record);
+    shown.update(record);
   }
   EXPECT_GE(count(out.str(), "\r"), 9u);
   EXPECT_LE(count(out.str(), "\r"), 11u);
@@ -126,14 +130,15 @@ TEST(progress, redraws_at_most_ten_times_a_second) {
 
 TEST(progress, rates_are_those_since_the_line_before) {
   std::ostringstream out;
-  progress told(out, false, 1);
+  common::status_line line(out, false);
+  progress shown(line, 1);
   auto record = record_of(1, 1, 1);
-  told.update(record);
+  shown.update(record);
   record.steps += 2000;
   record.calls += 4000;
   record.seconds += 1;
   out.str("");
-  told.update(record);
+  shown.update(record);
   EXPECT_THAT(out.str(), HasSubstr("\t2,000 steps/s\t4,000 calls/s\n"));
 }
 
@@ -141,7 +146,8 @@ TEST(progress, ends_with_the_tutorials_sentence) {
   std::ostringstream out;
   auto record = record_of(8, 500, 475.3163778435275);
   record.solved = true;
-  progress(out, false, 10).end(record);
+  common::status_line line(out, false);
+  progress(line, 10).end(record);
   EXPECT_EQ(out.str(),
             "Solved! Running reward is now 475.3163778435275!\n"
             "8 episodes, 80 steps in 1.0 s\t80 steps/s\t160 calls/s\n");
@@ -151,7 +157,8 @@ TEST(progress, local_runs_tell_no_calls) {
   std::ostringstream out;
   auto record = record_of(8, 20, 10);
   record.calls = 0;
-  progress(out, false, 10).end(record);
+  common::status_line line(out, false);
+  progress(line, 10).end(record);
   EXPECT_THAT(out.str(), Not(HasSubstr("calls/s")));
 }
 
@@ -170,7 +177,7 @@ TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {
   auto record = record_of(100, 250, 100);
   record.running_rewards.back() = 475.5;
   record.solved = true;
-  const auto picture = reward_plot(record);
+  const auto picture = to_svg(record);
   EXPECT_THAT(picture, testing::StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_THAT(picture, testing::EndsWith("</svg>\n"));
   EXPECT_EQ(count(picture, "h0"), 100u);  // a dot for each episode
@@ -185,14 +192,14 @@ TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {
 TEST(reward_plot, puts_rewards_where_they_belong) {
   // 0 lies on the axis at 408, 520.2 at the top at 84; two episodes span 70 to 776.
   training_record record{.last_rewards = {0, 510}, .running_rewards = {0, 510}};
-  const auto picture = reward_plot(record);
+  const auto picture = to_svg(record);
   EXPECT_THAT(picture, HasSubstr("points=\"70.0,408.0 776.0,90.4"));
   EXPECT_THAT(picture, Not(HasSubstr("nan")));
 }
 
 TEST(reward_plot, survives_runs_of_no_and_one_episode) {
   for (const int rounds : {0, 1}) {
-    const auto picture = reward_plot(record_of(rounds, 20, 1));
+    const auto picture = to_svg(record_of(rounds, 20, 1));
     EXPECT_THAT(picture, Not(HasSubstr("nan")));
     EXPECT_THAT(picture, Not(HasSubstr("inf")));
   }

@@ -9,10 +9,13 @@
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <system_error>
 
+#include "troupe/apps/common/command_line.hpp"
 #include "troupe/apps/common/files.hpp"
 #include "troupe/apps/common/initial_weights.hpp"
+#include "troupe/apps/common/program.hpp"
 #include "troupe/apps/common/progress_bar.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -142,6 +145,80 @@ TEST(initial_weights, are_drawn_for_all_layers) {
     EXPECT_GT(first[i].abs().max().item<double>(), bound / 10);
     EXPECT_TRUE(first[i].requires_grad());
   }
+}
+
+struct program_options {
+  double limit = 60;
+  std::string json;
+};
+
+std::optional<program_options> read_options(int argc, const char* const* argv, int& exit_code) {
+  program_options opts;
+  CLI::App app("Does nothing.", "idle");
+  describe(app, "The end.");
+  add_job_options(app, opts, "before nothing happens");
+  if (!parse(app, argc, argv, exit_code)) return std::nullopt;
+  return opts;
+}
+
+// The exit code of a program with these arguments.
+int exit_code_of(std::vector<const char*> arguments,
+                 const std::function<bool(const program_options&)>& run) {
+  arguments.insert(arguments.begin(), "idle");
+  return program("idle", static_cast<int>(arguments.size()), const_cast<char**>(arguments.data()),
+                 &read_options, run);
+}
+
+TEST(program, ends_with_the_exit_code_of_its_run) {
+  EXPECT_EQ(exit_code_of({}, [](const auto&) { return true; }), 0);
+  EXPECT_EQ(exit_code_of({}, [](const auto&) { return false; }), 1);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code_of({}, [](const auto&) -> bool { throw troupe::invalid_argument("bad"); }),
+            1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "idle: bad\n");
+}
+
+TEST(program, does_not_run_without_a_right_command_line) {
+  const auto fails = [](const auto&) -> bool { throw std::logic_error("has run"); };
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(exit_code_of({"--help"}, fails), 0);
+  const auto help = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("Seconds for which a rank may be silent before nothing happens"));
+  EXPECT_THAT(help, HasSubstr("\nThe end."));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(exit_code_of({"--version"}, fails), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::StartsWith("idle "));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code_of({"--limit", "0"}, fails), 2);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("a number from 0.1 to 86400"));
+  EXPECT_EQ(
+      exit_code_of({"--limit", "2", "--json", "j"},
+                   [](const program_options& opts) { return opts.limit == 2 && opts.json == "j"; }),
+      0);
+}
+
+struct number_record {
+  int number;
+};
+std::string to_json(const number_record& record) { return std::to_string(record.number); }
+
+TEST(recorded_runs, are_written_and_refused_before_they_begin) {
+  program_options opts;
+  opts.json = testing::TempDir() + "recorded_test." + std::to_string(getpid());
+  const auto record = run_recorded(opts, [](status_line&) { return number_record{7}; });
+  EXPECT_EQ(record.number, 7);
+  std::ifstream file(opts.json);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "7");
+  std::remove(opts.json.c_str());
+  opts.json = "/no/such/folder/numbers.json";
+  bool has_run = false;
+  EXPECT_THROW(run_recorded(opts,
+                            [&](status_line&) {
+                              has_run = true;
+                              return number_record{8};
+                            }),
+               troupe::invalid_argument);
+  EXPECT_FALSE(has_run);
 }
 
 }  // namespace

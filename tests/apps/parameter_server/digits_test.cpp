@@ -16,7 +16,7 @@
 
 namespace {
 
-using namespace hogwild;
+using namespace parameter_server;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -9,15 +9,15 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/apps/run/launcher_harness.hpp"
 #include "troupe/apps/parameter_server/digits.hpp"
 #include "troupe/apps/parameter_server/job.hpp"
 #include "troupe/apps/parameter_server/server.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "tests/apps/run/launcher_harness.hpp"
 
 namespace {
 
-using namespace hogwild;
+using namespace parameter_server;
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
@@ -28,7 +28,7 @@ void shut_down(std::vector<troupe::node>& nodes) {
 
 TEST(parameter_server, subtracts_gradients_in_place) {
   const tensors start{at::ones({2, 3}), at::zeros({4})};
-  parameter_server server(start, 0.5);
+  hogwild_server server(start, 0.5);
   const auto after = server.update_and_fetch({at::ones({2, 3}), at::full({4}, 2.0)});
   EXPECT_TRUE(after[0].equal(at::full({2, 3}, 0.5)));
   EXPECT_TRUE(after[1].equal(at::full({4}, -1.0)));
@@ -38,7 +38,7 @@ TEST(parameter_server, subtracts_gradients_in_place) {
 }
 
 TEST(parameter_server, refuses_gradients_of_another_model) {
-  parameter_server server({at::zeros({4}), at::zeros({2})}, 1);
+  hogwild_server server({at::zeros({4}), at::zeros({2})}, 1);
   for (const auto& wrong :
        {tensors{}, tensors{at::zeros({4})}, tensors{at::zeros({4}), at::zeros({3})},
         tensors{at::zeros({4}), at::zeros({2}, at::kDouble)},
@@ -51,7 +51,7 @@ TEST(parameter_server, refuses_gradients_of_another_model) {
 // Each number is what some of the updates have made of it: never more than all, never torn.
 TEST(parameter_server, loses_at_most_updates_in_a_race) {
   constexpr int trainers = 4, rounds = 500;
-  parameter_server server({at::zeros({10000})}, 1);
+  hogwild_server server({at::zeros({10000})}, 1);
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < trainers; ++i)
@@ -75,7 +75,7 @@ options quick(std::size_t trainers, int epochs) {
   return opts;
 }
 
-TEST(hogwild, learns_on_nodes_of_one_process) {
+TEST(parameter_server_job, learns_on_nodes_of_one_process) {
   at::set_num_threads(1);
   auto nodes = troupe::local_nodes({"server", "first", "second"});
   std::ostringstream out;
@@ -92,7 +92,7 @@ TEST(hogwild, learns_on_nodes_of_one_process) {
   shut_down(nodes);
 }
 
-TEST(hogwild, goes_on_without_a_trainer_that_is_lost) {
+TEST(parameter_server_job, goes_on_without_a_trainer_that_is_lost) {
   auto nodes = troupe::local_nodes({"server", "first", "second"});
   const auto before = nodes[2].debug_info().traffic.messages_sent;
   std::jthread killer([&] {  // in a small part of its work
@@ -111,7 +111,7 @@ TEST(hogwild, goes_on_without_a_trainer_that_is_lost) {
   shut_down(nodes);
 }
 
-TEST(hogwild, needs_digits_a_rank_and_no_more_trainers_than_digits) {
+TEST(parameter_server_job, needs_digits_a_rank_and_no_more_trainers_than_digits) {
   auto nodes = troupe::local_nodes({"server", "first"});
   std::ostringstream out;
   common::status_line line(out, false);
@@ -124,7 +124,7 @@ TEST(hogwild, needs_digits_a_rank_and_no_more_trainers_than_digits) {
   EXPECT_THROW(train_on_ranks(alone[0], quick(1, 1), line), troupe::invalid_argument);
 }
 
-TEST(hogwild, tells_its_numbers) {
+TEST(parameter_server_job, tells_its_numbers) {
   const training_record record{.seed = 7,
                                .trainers = 2,
                                .steps = 100,

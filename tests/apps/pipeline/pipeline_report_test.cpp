@@ -70,7 +70,7 @@ TEST(pipeline_options, are_read) {
   ASSERT_TRUE(opts);
   EXPECT_EQ(opts->micro_batches, (std::vector<std::int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(opts->in_flight, 2u);
-  EXPECT_EQ(opts->data, hogwild::default_digits_file());
+  EXPECT_EQ(opts->data, parameter_server::default_digits_file());
   EXPECT_FALSE(opts->local);
   opts = parse({"--blocks",   "6",    "--width",         "8",     "--seed",          "4",
                 "--steps",    "5",    "--batch-size",    "7",     "--learning-rate", "0.5",

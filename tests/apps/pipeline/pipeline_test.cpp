@@ -11,13 +11,13 @@
 #include <numeric>
 #include <sstream>
 
+#include "tests/actors/node/job.hpp"
+#include "tests/apps/run/launcher_harness.hpp"
 #include "troupe/apps/common/initial_weights.hpp"
 #include "troupe/apps/parameter_server/digits.hpp"
 #include "troupe/apps/pipeline/comparison.hpp"
 #include "troupe/apps/pipeline/local.hpp"
 #include "troupe/apps/pipeline/pipelined.hpp"
-#include "tests/actors/node/job.hpp"
-#include "tests/apps/run/launcher_harness.hpp"
 
 namespace {
 
@@ -273,7 +273,7 @@ TEST(pipeline, names_a_stage_that_is_lost) {
 
 // ---- The program
 
-// Made-up digits in a file, as hogwild::read_digits takes them. It goes with the object.
+// Made-up digits in a file, as parameter_server::read_digits takes them. It goes with the object.
 class digit_file {
 public:
   digit_file() : path_(testing::TempDir() + "pipeline_test." + std::to_string(getpid())) {

@@ -14,13 +14,13 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/apps/run/launcher_harness.hpp"
 #include "troupe/apps/common/initial_weights.hpp"
 #include "troupe/apps/rnn/clipping.hpp"
 #include "troupe/apps/rnn/model.hpp"
 #include "troupe/apps/rnn/training.hpp"
 #include "troupe/apps/rnn/words.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "tests/apps/run/launcher_harness.hpp"
 
 namespace {
 

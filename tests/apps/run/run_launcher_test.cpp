@@ -14,8 +14,8 @@
 #include <fstream>
 #include <regex>
 
-#include "troupe/apps/run/job.hpp"
 #include "tests/apps/run/launcher_harness.hpp"
+#include "troupe/apps/run/job.hpp"
 
 namespace troupe::test {
 namespace {

@@ -22,7 +22,7 @@ protected:
   }
 
   int fd_ = memfd_create("output", MFD_CLOEXEC);
-  outlet to_{fd_};
+  output_sink to_{fd_};
   line_stream a_{to_, "[0] "};
   line_stream b_{to_, "[1] "};
 };

@@ -136,7 +136,9 @@ using asker =
 asker::behavior_type asks_for_contexts(asker::pointer self, asker other) {
   const auto looked = std::make_shared<contexts_seen>();
   return {
-      // Its own, that of who is asked, its own again in the answer, and of what was only told.
+      // Its own, that of the actor it requests from, its own again in the answer, and that of a
+      // message
+      // without an answer.
       [=](whose) -> caf::result<contexts_seen> {
         auto promise = self->make_response_promise<contexts_seen>();
         const auto mine = autograd::current_context();
@@ -213,7 +215,7 @@ asks_batches::behavior_type asks_a_batch(asks_batches::pointer self, batching wh
   }};
 }
 
-TEST_P(actors_in_contexts, caf_s_own_answers_are_heard_where_they_were_asked_for) {
+TEST_P(actors_in_contexts, caf_s_own_answers_arrive_in_the_context_of_their_requests) {
   auto nodes = start({"a", "b"});
   for (const std::uint32_t rank : {0u, 1u}) {
     const auto batch = nodes[0].spawn_on<answers_in_batches>(rank);
@@ -249,7 +251,7 @@ TEST_P(actors_in_contexts, caf_s_own_answers_are_heard_where_they_were_asked_for
   shut_down(nodes);
 }
 
-TEST_P(actors_in_contexts, caf_s_own_limits_are_heard_there_too) {
+TEST_P(actors_in_contexts, caf_s_own_limits_expire_there_too) {
   auto nodes = start({"a", "b"});
   for (const std::uint32_t rank : {0u, 1u}) {
     const auto batch = nodes[0].spawn_on<answers_in_batches>(rank);
@@ -292,7 +294,7 @@ TEST_P(actors_in_contexts, caf_s_blocking_actors_leave_the_thread_in_its_own) {
 }
 
 // The handle of an actor of another node that has not travelled, since both are in this process.
-TEST_P(actors_in_contexts, other_nodes_are_in_those_that_they_have_heard_of) {
+TEST_P(actors_in_contexts, other_nodes_are_in_those_of_which_they_have_messages) {
   auto nodes = start({"a", "b", "c"});
   {
     const auto there = nodes[1].spawn(tripling, answers_by::call, layer{});
@@ -386,7 +388,7 @@ TEST_P(actors_in_contexts, a_lost_node_takes_nothing_else_along) {
   shut_down(nodes);
 }
 
-TEST_P(actors_in_contexts, a_request_after_the_end_is_told) {
+TEST_P(actors_in_contexts, a_request_after_the_end_is_refused) {
   auto nodes = start({"a", "b"});
   const auto remote = layer_on(nodes[0], 1);
   std::uint64_t id = 0;
@@ -448,8 +450,8 @@ layer::behavior_type delivers_without_grad(layer::pointer self) {
   };
 }
 
-// It is the asker who says whether tensors are recorded.
-TEST_P(actors_in_contexts, answers_are_recorded_whoever_brings_them) {
+// The sender of a request decides whether tensors are recorded.
+TEST_P(actors_in_contexts, answers_are_recorded_whatever_brings_them) {
   auto nodes = start({"a", "b"});
   const auto remote = nodes[0].spawn_on<delivers_without_grad>(1);
   {

@@ -5,10 +5,10 @@
 
 #include <troupe/autograd.hpp>
 
-#include "troupe/autograd/context/context_table.hpp"
 #include "tests/autograd/context/no_contexts.hpp"
 #include "tests/autograd/graphs/one_way.hpp"
 #include "tests/autograd/graphs/small_graphs.hpp"
+#include "troupe/autograd/context/context_table.hpp"
 
 namespace troupe::test {
 namespace {
@@ -300,7 +300,7 @@ TEST_P(contexts, several_roots_several_passes_several_contexts) {
   shut_down(nodes);
 }
 
-TEST_P(contexts, wrong_roots_are_told) {
+TEST_P(contexts, wrong_roots_are_refused) {
   auto nodes = start({"a", "b"});
   {
     const context c(nodes[0]);
@@ -326,7 +326,7 @@ TEST_P(contexts, wrong_roots_are_told) {
   shut_down(nodes);
 }
 
-TEST_P(contexts, what_comes_after_the_end_is_told) {
+TEST_P(contexts, what_comes_after_the_end_is_refused) {
   auto nodes = start({"a", "b"});
   std::uint64_t id = 0;
   const auto x = leaf(2);
@@ -348,8 +348,9 @@ TEST_P(contexts, what_comes_after_the_end_is_told) {
   shut_down(nodes);
 }
 
-// Another thread has found it just before; nobody would tell those that it takes it to.
-TEST_P(contexts, go_to_nobody_any_more_when_they_end) {
+// Another thread has found it just before; the members that it would send it to would never be
+// notified of the end.
+TEST_P(contexts, go_to_no_other_node_when_they_end) {
   auto nodes = start({"a", "b"});
   auto& table = autograd::detail::context_table::of(nodes[0].core());
   const auto found = table.open();
@@ -360,7 +361,7 @@ TEST_P(contexts, go_to_nobody_any_more_when_they_end) {
   shut_down(nodes);
 }
 
-// A tensor that outlives its node still says from whom it came.
+// A tensor that outlives its node still names the node it came from.
 TEST_P(contexts, leave_tensors_that_end_where_they_came_from) {
   const auto x = leaf(2);
   const auto y = [&] {
@@ -464,7 +465,7 @@ TEST_P(contexts, a_node_that_is_lost_fails_the_pass_and_no_other) {
     const auto pass = c.backward_async({y.sum()});
     ASSERT_TRUE(door->wait_for(1));
     auto ending = std::async(std::launch::async, [&] { nodes[2].shutdown(false); });
-    EXPECT_THROW(until_c_ends.get(), not_initialized);  // from now on c answers nobody
+    EXPECT_THROW(until_c_ends.get(), not_initialized);  // from now on c does not answer
     door->open();
     ending.get();
     try {

@@ -7,8 +7,8 @@
 
 #include <troupe/autograd.hpp>
 
-#include "troupe/messages/tensor/tensor_moves.hpp"
 #include "tests/actors/cluster/nodes_with_devices.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::test {
 namespace {
@@ -48,7 +48,7 @@ TEST_F(gradient_devices, of_arguments_are_those_that_they_came_from) {
       EXPECT_THAT(e.what(), HasSubstr("shall be on cuda:0"));
     }
   }
-  {  // to whom there is no map
+  {  // no map leads there
     const autograd::context context(nodes[0]);
     nodes[0].rpc_sync<&sum_and_back>("c", context.id(), std::vector{x});
     EXPECT_TRUE(context.get_gradients()[x].equal(2 * x));

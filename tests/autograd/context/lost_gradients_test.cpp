@@ -42,7 +42,7 @@ void elsewhere(const F& f) {
   std::thread(f).join();
 }
 
-TEST_P(losses, are_told_once_for_each_message) {
+TEST_P(losses, are_reported_once_for_each_message) {
   auto nodes = two_nodes();
   const auto remote = nodes[0].spawn_on<keeps>(1);
   const auto local = nodes[0].spawn(keeps);
@@ -65,21 +65,21 @@ TEST_P(losses, are_told_once_for_each_message) {
   shut_down(nodes);
 }
 
-// The sender knows of no context; where the message comes to, one is open.
-void tell_from_here(const keeper& whom, bool meant) {
+// The sender works in no context; on the receiver one is open.
+void send_from_here(const keeper& whom, bool meant) {
   std::optional<autograd::within> none;
   if (meant) none.emplace(std::uint64_t{0});
   troupe::send(whom, keep{leaf()});
 }
 
-TEST_P(losses, are_told_where_a_message_comes_to) {
+TEST_P(losses, are_reported_where_a_message_arrives) {
   for (const auto how : {lost_gradient::warn, lost_gradient::fail}) {
     auto nodes = two_nodes(how);
     const auto mine = nodes[0].spawn(keeps);
     const log_lines lines;
     const auto from_b = [&](bool meant) {
       const autograd::within none(0);
-      nodes[0].rpc_sync<&tell_from_here>("b", mine, meant);  // whose answer comes after the message
+      nodes[0].rpc_sync<&send_from_here>("b", mine, meant);  // its answer comes after the message
     };
     from_b(false);  // none is open
     {
@@ -182,7 +182,7 @@ TEST_P(losses, of_an_answer_that_is_refused_leave_nothing) {
   shut_down(nodes);
 }
 
-// Passes whose gradients can be differentiated send such tensors themselves; they belong to nobody.
+// Passes whose gradients can be differentiated send such tensors themselves: no warning.
 TEST_P(losses, are_none_of_what_passes_send) {
   auto nodes = two_nodes(lost_gradient::fail);
   const auto remote = nodes[0].spawn_on<keeps>(1);

@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "troupe/actors/scheduler/opened_context.hpp"
 #include "tests/actors/node/job.hpp"
 #include "tests/autograd/graphs/small_graphs.hpp"
+#include "troupe/actors/scheduler/opened_context.hpp"
 
 namespace troupe::test {
 namespace {
@@ -120,7 +120,7 @@ TEST_F(ends_of_contexts, come_in_coroutines) {
 TEST_F(ends_of_contexts, come_on_many_threads_at_once) {
   std::vector<int> threads(8);
   std::mutex mutex;
-  std::vector<std::unique_ptr<context>> others;  // to be ended by whoever comes next
+  std::vector<std::unique_ptr<context>> others;  // another thread ends them
   all_at_once(threads, [&](int&) {
     for (int i = 0; i < 50; ++i) {
       auto mine = open();

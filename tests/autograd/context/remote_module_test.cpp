@@ -141,7 +141,7 @@ TEST_P(remote_modules, train_and_evaluate_as_they_do_here) {
   shut_down(nodes);
 }
 
-TEST_P(remote_modules, what_goes_wrong_is_told_to_the_caller) {
+TEST_P(remote_modules, errors_are_thrown_at_the_caller) {
   auto nodes = start({"a", "b"});
   const auto& a = nodes[0];
   using module = remote_module<scaled_sum>;

@@ -1,4 +1,4 @@
-// A tensor that has been sent and that nobody has used has no gradient, as in one process.
+// A tensor that was sent and not used has no gradient, as in one process.
 // (PyTorch's distributed autograd has zeros, which go back through what has made the tensor.)
 
 #include <torch/csrc/autograd/autograd.h>

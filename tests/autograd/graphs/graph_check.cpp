@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/autograd/graphs/program_traits.hpp"
 #include "tests/autograd/graphs/random_operations.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::test {
 
@@ -125,8 +125,8 @@ complaints check_case(const std::vector<node>& nodes, const graph_case& one, con
       note(run_and_compare(nodes, one, program, mode));
     } catch (const error& e) {
       // The only way in which a fast pass may end that cannot be completed.
-      const bool told = std::string_view(e.what()).find("pass_mode::smart") != std::string::npos;
-      if (!fast || one.wanted.uses_all || !told)
+      const bool advised = std::string_view(e.what()).find("pass_mode::smart") != std::string::npos;
+      if (!fast || one.wanted.uses_all || !advised)
         out.push_back(fmt::format("{}: {}", fast ? "fast" : "smart", e.what()));
     }
   }

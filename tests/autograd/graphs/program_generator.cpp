@@ -142,8 +142,8 @@ private:
                     : operation::embed,
           {table});
     } else if (choice < 18) {
-      // A hook on a leaf that is others' too would be theirs too, and one that comes after a pass
-      // has begun may be heard or not.
+      // A hook on a leaf that other programs share would be theirs too, and one that is set after a
+      // pass has begun may be called or not.
       if (!kind_.shares && in.is_awaited) add(in, operation::hook_here, {pick(in)});
     } else if (choice < 19) {
       if (c10::isComplexType(type_))
@@ -211,7 +211,7 @@ private:
     if (in.values.empty()) take_parameter(in, false);
   }
 
-  // Thrifty ones use all that nobody has used.
+  // Thrifty ones use all values that were not used before.
   void finish(frame& in, std::uint32_t results) {
     std::vector<std::uint32_t> left;
     for (std::uint32_t i = 0; i < in.values.size(); ++i)

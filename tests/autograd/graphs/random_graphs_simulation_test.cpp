@@ -1,5 +1,5 @@
 // The programs of random_distributed_graphs_test on a network that loses, doubles, delays and
-// reorders, as the seed decides. TROUPE_SEED=n runs that one alone and tells what happens;
+// reorders, as the seed decides. TROUPE_SEED=n runs that one alone and prints what happens;
 // TROUPE_SEEDS=n runs so many.
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 simulation_options bad_network(std::uint64_t seed) {
   simulation_options how;
   how.seed = seed;
-  transport::virtual_net::random_source choose(seed);
+  random_source choose(seed);
   const auto up_to = [&](double most) {
     return most * static_cast<double>(choose.next() % 1000) / 1000;
   };
@@ -54,19 +54,19 @@ simulated simulate(std::uint64_t seed) {
   simulated out;
   auto network = bad_network(seed);
   network.trace = [&](const std::string& line) { out.story.push_back(line); };
-  simulation lab(network);
-  const auto nodes = lab.start(one.program.nodes);
+  simulation cluster(network);
+  const auto nodes = cluster.start(one.program.nodes);
   // In a thread of its own: libtorch counts what a thread records, and goes by the count.
-  const auto program = lab.spawn([&] {
-    out.wrong = check_case(nodes, one,
-                           [&](const auto& condition) { return lab.wait_until(condition, 70s); });
+  const auto program = cluster.spawn([&] {
+    out.wrong = check_case(
+        nodes, one, [&](const auto& condition) { return cluster.wait_until(condition, 70s); });
   });
   program.get();
   std::vector<future<void>> ends;
-  for (const auto& n : nodes) ends.push_back(lab.spawn([n] { n.shutdown(true, 60s); }));
+  for (const auto& n : nodes) ends.push_back(cluster.spawn([n] { n.shutdown(true, 60s); }));
   for (const auto& end : ends) end.get();
-  out.steps = lab.steps();
-  out.datagrams = lab.network().count();
+  out.steps = cluster.steps();
+  out.datagrams = cluster.network().count();
   return out;
 }
 

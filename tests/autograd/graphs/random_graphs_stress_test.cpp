@@ -1,10 +1,10 @@
 // Random programs over the same parameters, from many threads of several nodes at once, each in
 // contexts of its own.
 
-#include "troupe/messages/base/log.hpp"
 #include "tests/actors/node/job.hpp"
 #include "tests/autograd/graphs/graph_check.hpp"
 #include "tests/autograd/graphs/random_operations.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::test {
 namespace {

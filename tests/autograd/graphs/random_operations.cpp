@@ -21,7 +21,7 @@ struct half_square : torch::autograd::Function<half_square> {
 
 at::Tensor hooked(at::Tensor x) {
   if (x.requires_grad())
-    // Those of tensors that came in one message hear also of a gradient that is none.
+    // Hooks of tensors that came in one message are also called with an undefined gradient.
     x.register_hook([](const at::Tensor& g) { return g.defined() ? g * 0.75 : g; });
   return x;
 }

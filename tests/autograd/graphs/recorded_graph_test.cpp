@@ -1,5 +1,5 @@
 // What a context has recorded on each node, seen as torch's own tests see it: the functions that
-// stand for messages, where they lead, and whom a node knows to take part.
+// stand for messages, where they lead, and which members a node knows.
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/types.h>
@@ -167,7 +167,7 @@ TEST_P(recorded_graphs, of_calls_in_calls) {
     expect_pairs(graphs);
     EXPECT_EQ(graphs[1].sends.size(), 2u);
     EXPECT_EQ(graphs[2].receives.size(), 2u);
-    // Each knows those whom it has talked to, and no others.
+    // Each knows those that it has exchanged messages with, and no others.
     EXPECT_THAT(graphs[0].workers, ElementsAre(1u));
     EXPECT_THAT(graphs[1].workers, ElementsAre(0u, 2u));
     EXPECT_THAT(graphs[2].workers, ElementsAre(1u, 3u));

@@ -6,9 +6,9 @@
 
 #include <optional>
 
-#include "troupe/messages/envelope/error_codec.hpp"
-#include "troupe/messages/codec/message_codec.hpp"
 #include "tests/autograd/graphs/random_operations.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
+#include "troupe/messages/envelope/error_codec.hpp"
 
 namespace troupe::test {
 
@@ -180,7 +180,8 @@ private:
     const auto& whom = all_.actors[what.number];
     if (asked_rank(what, all_.what.nodes) != here_.rank())
       return request(whom, run_of_block{all_, what.number, given});
-    // What stays on the node is the same tensor on both sides, and hooks would hear of all of it.
+    // A tensor that stays on the node is the same on both sides: a hook would see the gradients of
+    // both.
     for (auto& one : given)
       if (one.here.defined()) one.here = another(one.here);
     return request(whom, run_of_block{all_, what.number, given}).then([](const tensors& made) {

@@ -1,4 +1,4 @@
-// Nodes that are called in two parts: first for the gradients that somebody waits for.
+// Nodes that are called in two parts: first for the gradients that another node waits for.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
-#include "troupe/autograd/local/executor.hpp"
-#include "tests/autograd/local/backward_graphs.hpp"
 #include "tests/autograd/graphs/received.hpp"
+#include "tests/autograd/local/backward_graphs.hpp"
+#include "troupe/autograd/local/executor.hpp"
 
 namespace troupe::test {
 namespace {
@@ -38,7 +38,7 @@ struct journal {
       gradients[lines.back()] = std::move(gradient);
     };
   }
-  void hear(const received& message) {
+  void observe(const received& message) {
     message.node->when_called = [this] { lines.push_back("message"); };
   }
   void run(const std::vector<at::Tensor>& roots, const autograd::backward_options& how = {}) {
@@ -54,7 +54,7 @@ struct two_layers {
       : message(torch::randn({width, width})), u(weights({width, width})), v(u.clone()) {
     v = weights({width, width});
     log.names = {{u.unsafeGetTensorImpl(), "u"}, {v.unsafeGetTensorImpl(), "v"}};
-    log.hear(message);
+    log.observe(message);
     hidden = message.tensor.mm(u).tanh();
     out = hidden.mm(v.t());
   }
@@ -105,7 +105,7 @@ TEST(split_nodes, are_none_on_ways_to_leaves_only) {
   const auto w = weights({192, 192});
   it.log.names[x.unsafeGetTensorImpl()] = "x";
   it.log.names[w.unsafeGetTensorImpl()] = "w";
-  const auto beside = x.mm(w).tanh().mm(w);  // nobody waits for it
+  const auto beside = x.mm(w).tanh().mm(w);  // no other node waits for it
   it.log.run({it.out + beside});
   EXPECT_EQ(it.log.lines.size(), 5u);
   const auto at = [&](const char* name) {
@@ -127,7 +127,7 @@ TEST(split_nodes, leave_the_order_of_sums_as_it_is) {
     };
     const received message(torch::randn({192, 192}));
     journal log;
-    log.hear(message);
+    log.observe(message);
     log.names = {{w.unsafeGetTensorImpl(), "w"}};
     log.run({through(message.tensor)});
     EXPECT_EQ(log.lines, (steps{"message", "w"}));
@@ -155,7 +155,7 @@ TEST(split_nodes, come_first_for_each_of_many_messages) {
   std::vector<at::Tensor> xs, roots, wanted_roots, ones;
   for (int i = 0; i < 3; ++i) {
     messages.emplace_back(torch::randn({128, 192}));
-    log.hear(messages.back());
+    log.observe(messages.back());
     xs.push_back(messages.back().tensor.detach().clone().requires_grad_());
     roots.push_back(through(messages.back().tensor));
     ones.push_back(torch::ones_like(roots.back()));
@@ -320,7 +320,7 @@ TEST(split_nodes, do_not_wait_with_more_than_fits) {
   constexpr int layers = 7, rows = 1 << 17;  // a gradient and an input of 32 MiB each
   const received message(torch::randn({rows, 64}));
   journal log;
-  log.hear(message);
+  log.observe(message);
   std::vector<at::Tensor> all;
   auto x = message.tensor;
   for (int i = 0; i < layers; ++i) {
@@ -338,7 +338,7 @@ TEST(split_nodes, do_not_wait_with_slices_of_more_than_fits) {
   const received message(torch::randn({192, 192}));
   const auto w = weights({192, 192});
   journal log;
-  log.hear(message);
+  log.observe(message);
   log.names = {{w.unsafeGetTensorImpl(), "w"}};
   for (const std::int64_t kept : {192, 1 << 19}) {
     const auto out = message.tensor.mm(w);
@@ -397,7 +397,7 @@ TEST(split_nodes, are_none_where_an_output_would_be_made_twice) {
   const received message(torch::randn({8, 16, 16, 18}));
   const auto w = weights({16, 16, 3, 3}), b = weights({16});
   journal log;
-  log.hear(message);
+  log.observe(message);
   log.names = {{w.unsafeGetTensorImpl(), "w"}, {b.unsafeGetTensorImpl(), "b"}};
   const auto through = [&](const at::Tensor& bias) {
     return at::conv2d(message.tensor, w, bias, 1, 1);
@@ -420,7 +420,7 @@ TEST(split_nodes, are_chosen_by_their_multiplications) {
     const received message(left ? torch::randn({b, c}) : torch::randn({a, b}));
     const auto w = left ? weights({a, b}) : weights({b, c});
     journal log;
-    log.hear(message);
+    log.observe(message);
     log.names = {{w.unsafeGetTensorImpl(), "w"}};
     const auto out = left ? w.mm(message.tensor) : message.tensor.mm(w);
     const called_nodes nodes;
@@ -444,7 +444,7 @@ TEST(split_nodes, find_their_way_in_deep_graphs) {
   auto deep = x;
   for (int i = 0; i < 20000; ++i) deep = deep + 1;
   const received other(torch::randn({192, 192}));
-  it.log.hear(other);
+  it.log.observe(other);
   const auto scaled = other.tensor * deep.sum();  // far from its end
   it.log.run({it.out, scaled.mm(it.v)});
   EXPECT_EQ(it.message.node->calls, 1);

@@ -72,7 +72,7 @@ TEST_P(rounds, of_many_starters_do_not_mix) {
   shut_down(nodes);
 }
 
-// What the hook does belongs to nobody else.
+// What the hook does belongs to no context.
 at::Tensor with_hook_that_calls(const at::Tensor& x, const std::string& whom) {
   const auto y = x * 2;
   y.register_hook(
@@ -247,7 +247,7 @@ TEST_P(rounds, may_be_a_thousand_over_one_graph) {
   shut_down(nodes);
 }
 
-// Steps are told also to a node whose window is full.
+// Steps are sent also to a node whose window is full.
 at::Tensor sum_of_parts(const std::vector<at::Tensor>& parts, const std::string& next) {
   if (next.empty()) return torch::stack(parts).sum(0);
   std::vector<at::Tensor> sums;

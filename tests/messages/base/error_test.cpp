@@ -1,4 +1,4 @@
-// What an error tells, and what it keeps on its way through calls that did not catch it.
+// The text of an error, and what it keeps on its way through calls that did not catch it.
 #include "troupe/messages/base/error.hpp"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(errors, that_are_told_twice_of_one_call_name_it_once) {
   // Back where it began: that is another call.
   f = passed_through(f, "ps", "load");
   EXPECT_EQ(f.via, "evaluate on trainer1\nload on ps");
-  // Who knows neither adds nothing.
+  // A caller that knows neither adds nothing.
   f = passed_through(f, "", "");
   EXPECT_EQ(f.via, "evaluate on trainer1\nload on ps");
 }

@@ -5,17 +5,24 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <regex>
 #include <sstream>
 
 namespace troupe::test {
 namespace {
+
+// Without the times, which all have the same form.
+std::string without_times(const std::string& text) {
+  static const std::regex time(R"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\] (?=\[troupe\]))");
+  return std::regex_replace(text, time, "");
+}
 
 std::string logged(const std::string& text) {
   std::ostringstream out;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
   sink->set_formatter(make_log_formatter());
   spdlog::logger(std::string("one"), sink).warn("{}", text);
-  return out.str();
+  return without_times(out.str());
 }
 
 TEST(logging, marks_a_line) {
@@ -51,7 +58,7 @@ TEST(logging, is_the_same_by_a_copy) {
   const auto copy = make_log_formatter()->clone();
   spdlog::memory_buf_t out;
   copy->format({"one", spdlog::level::err, "a\nb"}, out);
-  EXPECT_EQ(fmt::to_string(out), "[troupe] [error] a\n[troupe] [error] b\n");
+  EXPECT_EQ(without_times(fmt::to_string(out)), "[troupe] [error] a\n[troupe] [error] b\n");
 }
 
 TEST(logging, to_standard_error_is_marked_on_each_line) {
@@ -61,8 +68,41 @@ TEST(logging, to_standard_error_is_marked_on_each_line) {
   std::istringstream lines(testing::internal::GetCapturedStderr());
   int marked = 0;
   for (std::string line; std::getline(lines, line); ++marked)
-    EXPECT_THAT(line, testing::StartsWith("[troupe] ["));
+    EXPECT_THAT(without_times(line), testing::StartsWith("[troupe] ["));
   EXPECT_EQ(marked, 2);
+}
+
+TEST(logging, says_when_and_which_rank) {
+  log_as(3, "worker\x1b");
+  std::ostringstream out;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
+  sink->set_formatter(make_log_formatter());
+  spdlog::logger(std::string("one"), sink).warn("all is well");
+  EXPECT_THAT(out.str(), testing::MatchesRegex(
+                             R"(\[[0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+\.[0-9]+\] )"
+                             R"(\[troupe\] \[rank 3 worker\\x1b\] \[warning\] all is well\n)"));
+}
+
+// The level is read when the first line is logged, so each is tried in a process of its own.
+int lines_at(const char* level) {
+  setenv("TROUPE_LOG", level, 1);
+  testing::internal::CaptureStderr();
+  log().debug("one");
+  log().info("two");
+  log().warn("three");
+  log().error("four");
+  log().flush();
+  const auto text = testing::internal::GetCapturedStderr();
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST(log_levels, come_from_the_environment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::pair<const char*, int> levels[] = {{"debug", 4},   {"info", 3},  {"", 3},
+                                                {"warning", 2}, {"error", 1}, {"off", 0},
+                                                {"loud", 4}};  // three, and that it means nothing
+  for (const auto& [level, lines] : levels)
+    EXPECT_EXIT(std::exit(lines_at(level)), testing::ExitedWithCode(lines), "") << level;
 }
 
 }  // namespace

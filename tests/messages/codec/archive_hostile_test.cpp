@@ -1,9 +1,9 @@
 // Bytes from elsewhere: a decoder reads them or throws decode_error, and does no harm.
 #include <gtest/gtest.h>
 
-#include "tests/messages/hostile_bytes.hpp"
 #include "tests/messages/codec/message_testing.hpp"
 #include "tests/messages/codec/sendable_types.hpp"
+#include "tests/messages/hostile_bytes.hpp"
 
 namespace troupe::testing {
 namespace {

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <kj/debug.h>
 
-#include "troupe/messages/schema/error.capnp.h"
-#include "tests/messages/hostile_bytes.hpp"
 #include "tests/messages/codec/message_testing.hpp"
+#include "tests/messages/hostile_bytes.hpp"
+#include "troupe/messages/schema/error.capnp.h"
 
 namespace troupe::testing {
 

@@ -19,7 +19,7 @@
 
 namespace troupe::testing {
 
-// A type that nobody made sendable; CAF itself would take it.
+// A type that was not made sendable; CAF itself would take it.
 struct unheard_of {
   int x = 0;
 };
@@ -304,7 +304,7 @@ TEST(faults, stand_for_the_errors_of_others) {
   EXPECT_NE(own.text.find("the reason"), std::string::npos) << own.text;
   EXPECT_FALSE(is_troupe(caf::make_error(caf::sec::runtime_error)));
   EXPECT_FALSE(is_troupe(caf::none));
-  // Our category with other content comes from somebody who pretends.
+  // Our category with other content is forged.
   const caf::error strange(3, to_caf({}).category(), caf::make_message(7));
   EXPECT_TRUE(is_troupe(strange));
   EXPECT_EQ(f(strange).code, errc::remote_error);

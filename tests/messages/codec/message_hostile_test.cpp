@@ -8,10 +8,10 @@
 #include <caf/sec.hpp>
 #include <caf/system_messages.hpp>
 
-#include "troupe/messages/codec/message_codec.hpp"
-#include "tests/messages/hostile_bytes.hpp"
 #include "tests/messages/codec/message_testing.hpp"
 #include "tests/messages/codec/sendable_types.hpp"
+#include "tests/messages/hostile_bytes.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
 
 namespace troupe::testing {
 namespace {

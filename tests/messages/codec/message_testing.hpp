@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "troupe/messages/codec/archive.hpp"
-#include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/memory/storage_pool.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"

@@ -19,8 +19,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "troupe/messages/codec/type_table.hpp"
 #include "tests/messages/codec/random_value.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe::testing {
 

@@ -1,13 +1,13 @@
 // The tables that are filled before main.
-#include "troupe/messages/codec/type_table.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "tests/messages/codec/sendable_types.hpp"
 #include "troupe/messages/base/link_table.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
-#include "tests/messages/codec/sendable_types.hpp"
 
 namespace troupe::testing {
 namespace {

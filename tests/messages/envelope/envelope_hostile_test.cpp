@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/messages/hostile_bytes.hpp"
 #include "tests/messages/codec/message_testing.hpp"
 #include "tests/messages/codec/sendable_types.hpp"
+#include "tests/messages/hostile_bytes.hpp"
 #include "tests/messages/tensor/tensor_table_testing.hpp"
 
 namespace troupe::testing {

@@ -14,11 +14,11 @@
 #include <cstring>
 #include <functional>
 
-#include "troupe/messages/envelope/plain_envelope.hpp"
-#include "troupe/messages/schema/envelope.capnp.h"
 #include "tests/messages/base/fault_testing.hpp"
 #include "tests/messages/codec/message_testing.hpp"
 #include "tests/messages/codec/sendable_types.hpp"
+#include "troupe/messages/envelope/plain_envelope.hpp"
+#include "troupe/messages/schema/envelope.capnp.h"
 
 namespace troupe::testing {
 namespace {
@@ -86,7 +86,7 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setKind(static_cast<schema::Kind>(header.kind));
   root.setUrgent(header.urgent);
   root.setRecorded(header.recorded);
-  root.setGoesBack(header.uses_reply_route);
+  root.setUsesReplyRoute(header.uses_reply_route);
   root.setUnrecorded(header.unrecorded);
   root.setProfiled(header.profiled);
   root.setProfiledShapes(header.profiled_shapes);
@@ -122,7 +122,7 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
   const envelope_header sent{
       envelope_kind::call, true, false, true, true, true, false, true, 60'000, 7, 1, 2, 3, 4, 5, 6};
   const auto whole = by_the_builder(sent, bytes_of(21));
-  // Each bit of all but the body turned over: whoever reads it, it says the same, or nothing.
+  // Flips each bit of all but the body: both readers read the same, or nothing.
   for (std::size_t bit = 0; bit < 8 * 104; ++bit) {
     auto bytes = whole;
     bytes[bit / 8] ^= std::byte(1u << bit % 8);
@@ -135,7 +135,7 @@ TEST(envelope, plain_ones_are_read_as_capn_proto_reads_them) {
     EXPECT_EQ(plain->kind, static_cast<std::uint16_t>(root.getKind()));
     EXPECT_EQ(plain->header.urgent, root.getUrgent());
     EXPECT_EQ(plain->header.recorded, root.getRecorded());
-    EXPECT_EQ(plain->header.uses_reply_route, root.getGoesBack());
+    EXPECT_EQ(plain->header.uses_reply_route, root.getUsesReplyRoute());
     EXPECT_EQ(plain->header.unrecorded, root.getUnrecorded());
     EXPECT_EQ(plain->header.profiled, root.getProfiled());
     EXPECT_EQ(plain->header.profiled_shapes, root.getProfiledShapes());
@@ -409,7 +409,7 @@ TEST(envelope, of_a_wrong_size_is_refused) {
     EXPECT_COMPLAINT(opened_envelope(frame(bytes_of(size)), {}), "an envelope of");
 }
 
-// One that nobody would open is not sent.
+// An envelope that no receiver would open is not sent.
 TEST(envelope, that_grows_too_large_is_not_sealed) {
   const auto x = at::zeros({}).view(std::vector<std::int64_t>(64, 1));
   std::vector<at::Tensor> many(120'000, x);

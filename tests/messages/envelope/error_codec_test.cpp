@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/messages/base/fault_testing.hpp"
+#include "troupe/messages/base/read_capnp.hpp"
 
 namespace troupe::testing {
 namespace {
@@ -23,7 +24,7 @@ std::vector<capnp::word> write(const fault& f) {
 }
 
 fault read(const std::vector<capnp::word>& words) {
-  return reading("A message", [&] {
+  return read_capnp("A message", [&] {
     capnp::FlatArrayMessageReader message(
         kj::ArrayPtr<const capnp::word>(words.data(), words.size()));
     return read_fault(message.getRoot<schema::Fault>());

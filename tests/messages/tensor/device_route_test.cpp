@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 
-#include "troupe/messages/tensor/device_route.hpp"
-#include "troupe/messages/tensor/tensor_moves.hpp"
 #include "tests/messages/tensor/pretended_tensor.hpp"
 #include "tests/messages/tensor/tensor_table_testing.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::testing {
 namespace {

@@ -101,7 +101,7 @@ TEST(tensor_hostile, checks_storages_against_what_arrived) {
       "Storage 1");
 }
 
-// Memory for it was never taken, so nobody has looked at the device that it names.
+// Memory for it was never taken, so the device that it names was never checked.
 TEST(tensor_hostile, refuses_an_empty_payload) {
   tensor_writer writer;
   writer.add(at::ones({0}));

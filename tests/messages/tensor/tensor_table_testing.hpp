@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "troupe/messages/envelope/error_codec.hpp"
+#include "troupe/messages/base/read_capnp.hpp"
 #include "troupe/messages/memory/storage_pool.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
@@ -67,7 +67,7 @@ template <class Use>
 void read(const packed_table& table, storage_pool& pool, Use&& use) {
   capnp::ReaderOptions options;
   options.traversalLimitInWords = 8 * table.words.size() + 1024;
-  reading("A message", [&] {
+  read_capnp("A message", [&] {
     capnp::FlatArrayMessageReader message(
         kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()), options);
     tensor_reader reader(message.getRoot<schema::TensorTable>(), land(table, pool));

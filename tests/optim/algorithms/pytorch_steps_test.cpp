@@ -202,7 +202,7 @@ TEST(pytorch_steps, options_that_cannot_be_are_named_with_their_value) {
 
 TEST(pytorch_steps, a_parameter_is_there_once) {
   const auto p = all(1).requires_grad_();
-  const auto twice = testing::HasSubstr("a parameter of troupe::adamax is there twice");
+  const auto twice = testing::HasSubstr("a parameter of troupe::adamax is listed twice");
   const std::vector<at::Tensor> one{p}, two{p, p};
   EXPECT_THAT(text_of([&] { adamax{two}; }), twice);
   std::vector<OptimizerParamGroup> groups;

@@ -1,21 +1,24 @@
 // Snapshots whose ends meet steps of their parameter.
 
 #include <ATen/Functions.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <new>
 #include <thread>
 #include <troupe/optim.hpp>
 
-#include "troupe/optim/shard/storage_lock.hpp"
 #include "troupe/optim/shard/shared_memory.hpp"
+#include "troupe/optim/shard/storage_lock.hpp"
 
 namespace troupe::test {
 namespace {
 
 void add_one(at::Tensor& x) {
   const at::NoGradGuard data_only;
-  const detail::memory_turn turn({x}, detail::memory_turn::how::alone);
+  const detail::storage_lock lock({x}, detail::storage_lock::mode::write);
   x.add_(1);
 }
 
@@ -96,6 +99,45 @@ TEST(snapshots, of_views_and_their_gradients_are_the_parameters) {
   add_one(parameter);
   EXPECT_TRUE(at::equal(now.detach(), old));
   EXPECT_TRUE(at::equal(parameter.detach(), old + 1));
+}
+
+// While it lives, libtorch has no memory.
+class exhausted_memory final : public c10::Allocator {
+public:
+  exhausted_memory() { c10::SetCPUAllocator(this, priority); }
+  ~exhausted_memory() override { c10::SetCPUAllocator(usual_, priority); }
+  exhausted_memory(const exhausted_memory&) = delete;
+  exhausted_memory& operator=(const exhausted_memory&) = delete;
+
+  c10::DataPtr allocate(std::size_t) override { throw std::bad_alloc(); }
+  void copy_data(void*, const void*, std::size_t) const override {}
+
+private:
+  static constexpr std::uint8_t priority = 100;
+  c10::Allocator* const usual_ = c10::GetCPUAllocator();
+};
+
+TEST(snapshots, whose_copy_fails_leave_the_parameter_unlocked) {
+  using mode = detail::storage_lock::mode;
+  auto parameter = at::zeros({8});
+  const auto now = snapshot(parameter);
+  const auto* const before = parameter.const_data_ptr();
+  for (const auto how : {mode::write, mode::write_concurrently}) {
+    const exhausted_memory none;
+    EXPECT_THROW(detail::storage_lock({parameter}, how), std::bad_alloc);
+    EXPECT_EQ(parameter.const_data_ptr(), before);
+  }
+  std::promise<void> done;
+  std::thread other([&] {
+    add_one(parameter);
+    done.set_value();
+  });
+  const bool free =
+      done.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  ASSERT_TRUE(free) << (other.detach(), "the parameter is still locked");
+  other.join();
+  EXPECT_TRUE(is_all(now, 0));
+  EXPECT_TRUE(is_all(parameter, 1));
 }
 
 }  // namespace

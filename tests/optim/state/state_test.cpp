@@ -6,14 +6,50 @@
 #include <fstream>
 #include <random>
 
-#include "troupe/optim/state/state_file.hpp"
 #include "tests/optim/client/parameters.hpp"
+#include "troupe/optim/state/state_file.hpp"
 
 namespace troupe::test {
 namespace {
 
 using namespace torch::optim;
 using autograd::context;
+
+struct two_halves_options : stepwise_options<two_halves_options> {
+  two_halves_options(double lr = 1) : lr_(lr) {}
+  TORCH_ARG(double, lr);
+  TROUPE_EACH_FIELD(lr)
+};
+
+struct two_halves_state : stepwise_state<two_halves_state> {
+  TORCH_ARG(at::Tensor, halves);
+  TROUPE_EACH_FIELD(halves)
+};
+
+// Counts its steps twice in its state, and takes its time in between.
+void two_halves_step(const at::Tensor&, const at::Tensor&, two_halves_state& state,
+                     const two_halves_options&) {
+  if (!state.halves().defined()) state.halves(all(0, 2));
+  state.halves()[0] += 1;
+  std::this_thread::sleep_for(1ms);
+  state.halves()[1] += 1;
+}
+
+class two_halves : public stepwise_optimizer<two_halves, two_halves_options, two_halves_state,
+                                             &two_halves_step> {
+public:
+  using stepwise_optimizer::stepwise_optimizer;
+};
+
+}  // namespace
+}  // namespace troupe::test
+
+template <>
+struct troupe::optimizer_traits<troupe::test::two_halves>
+    : stepwise_traits<troupe::test::two_halves_options, troupe::test::two_halves_state> {};
+
+namespace troupe::test {
+namespace {
 
 class saved_states : public on_networks {};
 TROUPE_ON_NETWORKS(saved_states);
@@ -111,6 +147,38 @@ TEST_P(saved_states, are_those_of_every_optimizer) {
   shut_down(nodes);
 }
 
+TEST_P(saved_states, are_not_half_written_by_hogwild_steps) {
+  const temporary_folder folder;
+  const auto file = (folder.path() / "state").string();
+  auto nodes = start({"a", "b"});
+  {
+    const auto there = spread(nodes[0], {"b"}, {all(1)});
+    const distributed_optimizer<two_halves> optimizer(there, two_halves_options(),
+                                                      {.mode = step_mode::hogwild});
+    std::atomic<bool> done = false;
+    auto stepping = std::async(std::launch::async, [&] {
+      for (int i = 0; i < 200; ++i) {
+        const context c(nodes[0]);
+        c.backward({nodes[0].rpc_sync<&times>("b", all(1), there[0])});
+        optimizer.step(c);
+      }
+      done = true;
+    });
+    int torn = 0;
+    while (!done) {
+      optimizer.save(file);
+      const auto saved = detail::read_state(file);
+      const auto& state = saved.all.parameters.at(0).state;
+      if (!state) continue;  // before the first step
+      const auto halves = std::get<at::Tensor>(state->at("halves"));
+      torn += halves[0].item<double>() != halves[1].item<double>();
+    }
+    stepping.get();
+    EXPECT_EQ(torn, 0);
+  }
+  shut_down(nodes);
+}
+
 // ---- Files that are none.
 
 std::string bytes_of(const std::string& file) {
@@ -169,7 +237,7 @@ TEST_F(state_files, are_refused_when_they_are_cut_or_spoilt) {
   for (std::size_t size = 0; size < good_.size(); size += size < 400 ? 1 : 97)
     EXPECT_THAT(refusal(good_.substr(0, size)), testing::HasSubstr("is no state of a distributed"))
         << size;
-  EXPECT_THAT(refusal(good_ + "x"), testing::HasSubstr("something behind its end"));
+  EXPECT_THAT(refusal(good_ + "x"), testing::HasSubstr("more after its end"));
   for (std::size_t i = 0; i < good_.size(); i += i < 400 ? 1 : 97) {
     auto spoilt = good_;
     spoilt[i] = static_cast<char>(spoilt[i] ^ 0x10);
@@ -202,10 +270,10 @@ TEST_F(state_files, are_harmless_with_any_bytes_under_the_right_hash) {
 }
 
 TEST_F(state_files, of_others_are_refused) {
-  EXPECT_THAT(refusal("P5 640 480 255"), testing::HasSubstr("it begins otherwise"));
-  EXPECT_THAT(refusal(""), testing::HasSubstr("it begins otherwise"));
+  EXPECT_THAT(refusal("P5 640 480 255"), testing::HasSubstr("it does not begin like one"));
+  EXPECT_THAT(refusal(""), testing::HasSubstr("it does not begin like one"));
   torch::save(all(1), file_);  // an archive of libtorch, which may bring a program along
-  EXPECT_THAT(refusal(bytes_of(file_)), testing::HasSubstr("it begins otherwise"));
+  EXPECT_THAT(refusal(bytes_of(file_)), testing::HasSubstr("it does not begin like one"));
   EXPECT_THAT(fault_of<invalid_argument>([&] { detail::read_state(folder_.path().string()); }).text,
               testing::HasSubstr("cannot read"));
   EXPECT_THROW(detail::write_state((folder_.path() / "no" / "folder").string(), {}),

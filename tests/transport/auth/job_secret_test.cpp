@@ -7,8 +7,8 @@
 #include <fstream>
 #include <set>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
 
 namespace troupe::transport {
@@ -64,7 +64,7 @@ TEST(job_secret, is_read_from_a_file_that_nobody_else_can_read) {
   EXPECT_CONTAINS(refusal(), "must be 64 hex digits");
   std::filesystem::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_CONTAINS(refusal(), "it is no regular file");  // and nobody waited for a writer
+  EXPECT_CONTAINS(refusal(), "it is no regular file");  // and opening it did not wait for a writer
 }
 
 TEST(job_secret, proves_messages) {

@@ -80,13 +80,13 @@ public:
   std::unique_ptr<node> make(rank_t rank) {
     auto n = std::make_unique<node>();
     if (backend_ == backend::loopback)
-      n->net = make_loopback_transport(network_, rank, n->heard, n->pool);
+      n->net = make_loopback_transport(network_, rank, n->received, n->pool);
     else if (backend_ == backend::virtual_clean || backend_ == backend::virtual_bad)
       n->net = make_locked_transport(mutex_, [&] {
-        return make_virtual_transport(virtual_network_, rank, n->heard, n->pool);
+        return make_virtual_transport(virtual_network_, rank, n->received, n->pool);
       });
     else
-      n->net = make_ucx_transport(options_of(backend_, rank), n->heard, n->pool);
+      n->net = make_ucx_transport(options_of(backend_, rank), n->received, n->pool);
     return n;
   }
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -49,9 +49,9 @@ TEST_P(events_over, no_wake_up_is_lost) {
       // Now and then the message comes before, while and after this side goes to sleep.
       for (auto spin = random() % 200; spin > 0; --spin) std::atomic_signal_fence({});
       if (!sleepy_until(
-              n, [&] { return !n.heard.messages.empty(); }, limit))
+              n, [&] { return !n.received.messages.empty(); }, limit))
         return i;
-      n.heard.messages.clear();
+      n.received.messages.clear();
       if (serve) n->send(other, 0, patterned_frame(8, 1));
     }
     return rounds;
@@ -94,7 +94,7 @@ TEST_P(events_over, wake_ends_any_sleep) {
 
 TEST_P(events_over, an_idle_node_sleeps) {
   a->net->send(1, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run([&] { return !b->heard.messages.empty(); }));
+  ASSERT_TRUE(run([&] { return !b->received.messages.empty(); }));
   ASSERT_TRUE(run([&] { return a->net->arm(); }));
   int wakes = 0;
   const auto end = std::chrono::steady_clock::now() + 300ms;
@@ -110,18 +110,18 @@ TEST_P(events_over, an_idle_node_sleeps) {
 
 TEST_P(events_over, closing_tells_the_other_side_alone) {
   a->net->send(1, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run([&] { return !b->heard.messages.empty(); }));
+  ASSERT_TRUE(run([&] { return !b->received.messages.empty(); }));
   a->net->close_peer(1, false);
   EXPECT_THROW(a->net->send(1, 0, patterned_frame(8, 1)), peer_lost);
-  ASSERT_TRUE(run([&] { return !b->heard.lost.empty(); }));
-  EXPECT_EQ(b->heard.lost[0].first, 0u);
-  EXPECT_FALSE(b->heard.lost[0].second.text.empty());
+  ASSERT_TRUE(run([&] { return !b->received.lost.empty(); }));
+  EXPECT_EQ(b->received.lost[0].first, 0u);
+  EXPECT_FALSE(b->received.lost[0].second.text.empty());
   EXPECT_THROW(b->net->send(0, 0, patterned_frame(8, 1)), peer_lost);
   a->net->close_peer(1, true);
   b->net->close_peer(0, true);
   run([] { return false; }, 50ms);
-  EXPECT_TRUE(a->heard.lost.empty());
-  EXPECT_EQ(b->heard.lost.size(), 1u);
+  EXPECT_TRUE(a->received.lost.empty());
+  EXPECT_EQ(b->received.lost.size(), 1u);
   EXPECT_TRUE(a->net->routes().empty());
   EXPECT_TRUE(b->net->routes().empty());
   EXPECT_THROW(a->net->add_peer(1, b->net->address()), transport_error);
@@ -132,19 +132,19 @@ TEST_P(events_over, closing_lets_pending_payloads_through) {
   payloads.push_back(patterned_payload(8 << 20, 3));
   a->net->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   a->net->close_peer(1, false);
-  ASSERT_TRUE(run([&] { return !b->heard.lost.empty(); }));
-  ASSERT_EQ(b->heard.messages.size(), 1u);
-  EXPECT_TRUE(has_pattern(b->heard.messages[0].payloads.at(0).data.get(), 8 << 20, 3));
+  ASSERT_TRUE(run([&] { return !b->received.lost.empty(); }));
+  ASSERT_EQ(b->received.messages.size(), 1u);
+  EXPECT_TRUE(has_pattern(b->received.messages[0].payloads.at(0).data.get(), 8 << 20, 3));
 }
 
 TEST_P(events_over, a_node_that_ends_is_lost_once) {
   b->net->send(0, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run([&] { return !a->heard.messages.empty(); }));
+  ASSERT_TRUE(run([&] { return !a->received.messages.empty(); }));
   b->net.reset();
-  ASSERT_TRUE(run_until([&] { return !a->heard.lost.empty(); }, limit, *a));
+  ASSERT_TRUE(run_until([&] { return !a->received.lost.empty(); }, limit, *a));
   run_until([] { return false; }, 100ms, *a);
-  EXPECT_EQ(a->heard.lost.size(), 1u);
-  EXPECT_EQ(a->heard.lost[0].first, 1u);
+  EXPECT_EQ(a->received.lost.size(), 1u);
+  EXPECT_EQ(a->received.lost[0].first, 1u);
   EXPECT_THROW(a->net->send(1, 0, patterned_frame(8, 1)), peer_lost);
 }
 
@@ -155,19 +155,19 @@ TEST_P(events_over, a_sleeping_node_hears_of_a_loss) {
     b->net.reset();
   });
   EXPECT_TRUE(sleepy_until(
-      *a, [&] { return !a->heard.lost.empty(); }, limit));
+      *a, [&] { return !a->received.lost.empty(); }, limit));
 }
 
 TEST_P(events_over, a_lost_node_can_come_back_as_another) {
   b->net.reset();
-  ASSERT_TRUE(run_until([&] { return !a->heard.lost.empty(); }, limit, *a));
+  ASSERT_TRUE(run_until([&] { return !a->received.lost.empty(); }, limit, *a));
   b = made.make(1);
   a->net->add_peer(1, b->net->address());
   b->net->add_peer(0, a->net->address());
   a->net->send(1, 1, patterned_frame(9, 1));
   b->net->send(0, 1, patterned_frame(9, 1));
-  EXPECT_TRUE(run([&] { return !a->heard.messages.empty() && !b->heard.messages.empty(); }));
-  EXPECT_EQ(a->heard.lost.size(), 1u);
+  EXPECT_TRUE(run([&] { return !a->received.messages.empty() && !b->received.messages.empty(); }));
+  EXPECT_EQ(a->received.lost.size(), 1u);
 }
 
 // Neither end has made any progress, so that nothing longer than a few bytes can go out.
@@ -177,7 +177,7 @@ TEST_P(events_over, the_end_of_one_that_has_unsent_messages_is_noticed) {
   b->net->add_peer(2, c->net->address());
   c->net->send(1, 0, patterned_frame(1000, 1));
   c->net.reset();
-  EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
+  EXPECT_TRUE(run_until([&] { return !b->received.lost.empty(); }, limit, *b));
 }
 
 // Also where the receiver looks only afterwards.
@@ -189,8 +189,8 @@ TEST_P(events_over, what_was_sent_before_an_end_is_taken) {
   run_until([&] { return c->net->delivered(); }, 100ms, *c);
   ASSERT_TRUE(run_until([&] { return c->net->delivered(); }, limit, *c, *b));
   c->net.reset();
-  ASSERT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
-  EXPECT_EQ(b->heard.messages.size(), 100u);
+  ASSERT_TRUE(run_until([&] { return !b->received.lost.empty(); }, limit, *b));
+  EXPECT_EQ(b->received.messages.size(), 100u);
 }
 
 TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
@@ -207,9 +207,9 @@ TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
   EXPECT_FALSE(a->net->idle());
   EXPECT_GT(bytes.use_count(), 1);
   a->net.reset();
-  ASSERT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, limit, *b));
+  ASSERT_TRUE(run_until([&] { return !b->received.lost.empty(); }, limit, *b));
   EXPECT_EQ(bytes.use_count(), 1);
-  EXPECT_TRUE(b->heard.lost.size() == 1);
+  EXPECT_TRUE(b->received.lost.size() == 1);
 
   // And the receiver may be the one that goes.
   a = made.make(2);
@@ -218,7 +218,7 @@ TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
   c->net->add_peer(2, a->net->address());
   send(*a, 3);
   c->net.reset();
-  ASSERT_TRUE(run_until([&] { return !a->heard.lost.empty() && a->net->idle(); }, limit, *a));
+  ASSERT_TRUE(run_until([&] { return !a->received.lost.empty() && a->net->idle(); }, limit, *a));
   a->net->progress();
   EXPECT_EQ(bytes.use_count(), 1);
 }
@@ -226,8 +226,8 @@ TEST_P(events_over, payloads_of_dropped_sends_are_let_go) {
 TEST_P(events_over, forced_closing_drops_payloads) {
   a->net->send(1, 0, patterned_frame(8, 1));
   b->net->send(0, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run([&] { return !a->heard.messages.empty() && !b->heard.messages.empty(); }));
-  b->heard.messages.clear();
+  ASSERT_TRUE(run([&] { return !a->received.messages.empty() && !b->received.messages.empty(); }));
+  b->received.messages.clear();
   auto bytes = std::make_shared<std::vector<std::byte>>(16 << 20);
   std::vector<outgoing_payload> payloads;
   payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
@@ -236,8 +236,8 @@ TEST_P(events_over, forced_closing_drops_payloads) {
   if (GetParam() != backend::loopback) {  // there they lie with the receiver already
     EXPECT_TRUE(run_until([&] { return a->net->idle(); }, limit, *a));
   }
-  EXPECT_TRUE(run([&] { return !b->heard.lost.empty(); }));
-  EXPECT_TRUE(run([&] { return bytes.use_count() == 1 || !b->heard.messages.empty(); }));
+  EXPECT_TRUE(run([&] { return !b->received.lost.empty(); }));
+  EXPECT_TRUE(run([&] { return bytes.use_count() == 1 || !b->received.messages.empty(); }));
 }
 
 TEST_P(events_over, wrong_addresses_are_refused) {

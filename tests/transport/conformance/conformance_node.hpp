@@ -14,7 +14,7 @@
 
 namespace troupe::transport::test {
 
-/// Keeps what a transport tells it.
+/// Records what a transport delivers.
 struct recorder : sink {
   std::vector<incoming_message> messages;
   std::vector<std::pair<rank_t, peer_loss>> lost;
@@ -44,16 +44,16 @@ private:
   std::shared_ptr<std::atomic<long>> out_ = std::make_shared<std::atomic<long>>(0);
 };
 
-/// One node and what it has heard.
+/// One node and what it has received.
 struct node {
-  recorder heard;
+  recorder received;
   counting_pool pool;
   std::unique_ptr<transport> net;
 
   transport* operator->() { return net.get(); }
 };
 
-/// Bytes that tell where they came from: byte i is a function of `seed` and i.
+/// Bytes that show where they came from: byte i is a function of `seed` and i.
 inline std::byte pattern(std::uint64_t seed, std::size_t i) {
   return static_cast<std::byte>((seed * 31 + i * 7 + (i >> 8) + (i >> 16)) & 0xff);
 }

@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -35,9 +35,9 @@ TEST_P(messages_over, envelopes_of_every_size_arrive) {
     if (size > 65537) break;
     SCOPED_TRACE(size);
     a->net->send(1, 0, patterned_frame(size, size));
-    ASSERT_TRUE(run([&] { return !b->heard.messages.empty(); }));
-    const auto message = std::move(b->heard.messages.front());
-    b->heard.messages.clear();
+    ASSERT_TRUE(run([&] { return !b->received.messages.empty(); }));
+    const auto message = std::move(b->received.messages.front());
+    b->received.messages.clear();
     EXPECT_EQ(message.from, 0u);
     EXPECT_TRUE(message.payloads.empty());
     ASSERT_EQ(message.envelope.size(), size);
@@ -49,9 +49,9 @@ TEST_P(messages_over, payloads_of_every_size_arrive) {
   for (const std::size_t size : sizes) {
     SCOPED_TRACE(size);
     a->net->send(1, 0, patterned_frame(40, 1), one_payload(size, size));
-    ASSERT_TRUE(run([&] { return !b->heard.messages.empty() && a->net->idle(); }));
-    const auto message = std::move(b->heard.messages.front());
-    b->heard.messages.clear();
+    ASSERT_TRUE(run([&] { return !b->received.messages.empty() && a->net->idle(); }));
+    const auto message = std::move(b->received.messages.front());
+    b->received.messages.clear();
     EXPECT_TRUE(has_pattern(message.envelope.data(), 40, 1));
     ASSERT_EQ(message.payloads.size(), 1u);
     ASSERT_EQ(message.payloads[0].size, size);
@@ -64,8 +64,8 @@ TEST_P(messages_over, many_payloads_of_one_message_arrive) {
   std::vector<outgoing_payload> payloads;
   for (std::size_t i = 0; i < 200; ++i) payloads.push_back(patterned_payload(i % 7 * i * 300, i));
   a->net->send(1, 3, patterned_frame(500, 2), std::move(payloads));
-  ASSERT_TRUE(run([&] { return !b->heard.messages.empty(); }));
-  const auto& message = b->heard.messages.front();
+  ASSERT_TRUE(run([&] { return !b->received.messages.empty(); }));
+  const auto& message = b->received.messages.front();
   ASSERT_EQ(message.payloads.size(), 200u);
   for (std::size_t i = 0; i < 200; ++i) {
     ASSERT_EQ(message.payloads[i].size, i % 7 * i * 300);
@@ -77,7 +77,7 @@ TEST_P(messages_over, too_many_payloads_are_refused) {
   std::vector<outgoing_payload> payloads(100'000);
   EXPECT_THROW(a->net->send(1, 0, patterned_frame(1, 1), std::move(payloads)), invalid_argument);
   a->net->send(1, 0, patterned_frame(1, 1));
-  EXPECT_TRUE(run([&] { return !b->heard.messages.empty(); }));
+  EXPECT_TRUE(run([&] { return !b->received.messages.empty(); }));
 }
 
 struct numbers {
@@ -126,9 +126,9 @@ TEST_P(messages_over, messages_of_one_order_keep_it) {
     }
     a->net->send(1, order, frame_of({order, next[order]++}), std::move(payloads));
   }
-  ASSERT_TRUE(run([&] { return b->heard.messages.size() == 400; }));
+  ASSERT_TRUE(run([&] { return b->received.messages.size() == 400; }));
   order_check check;
-  check.take(b->heard.messages);
+  check.take(b->received.messages);
 }
 
 TEST_P(messages_over, a_large_payload_delays_only_its_own_order) {
@@ -136,18 +136,18 @@ TEST_P(messages_over, a_large_payload_delays_only_its_own_order) {
   a->net->send(1, 5, frame_of({5, 1}));
   a->net->send(1, 6, frame_of({6, 0}));
   a->net->send(1, 0, frame_of({0, 0}));
-  ASSERT_TRUE(run([&] { return b->heard.messages.size() == 4; }));
+  ASSERT_TRUE(run([&] { return b->received.messages.size() == 4; }));
   std::vector<std::uint64_t> orders;
-  for (const auto& m : b->heard.messages) orders.push_back(read(m.envelope).order);
+  for (const auto& m : b->received.messages) orders.push_back(read(m.envelope).order);
   order_check check;
-  check.take(b->heard.messages);
+  check.take(b->received.messages);
   // Nothing takes time on the loopback network, so nothing is overtaken there.
   if (GetParam() != backend::loopback) {
     EXPECT_EQ(orders, (std::vector<std::uint64_t>{6, 0, 5, 5}));
   }
 }
 
-// A node with a thread of its own that polls it and counts what it hears.
+// A node with a thread of its own that polls it and counts what it receives.
 class driven {
 public:
   explicit driven(node& n) : node_(n), thread_([this](std::stop_token s) { loop(s); }) {}
@@ -162,8 +162,8 @@ private:
   void loop(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       if (node_->progress() == 0) std::this_thread::yield();
-      check_.take(node_.heard.messages);
-      node_.heard.messages.clear();
+      check_.take(node_.received.messages);
+      node_.received.messages.clear();
       seen_.store(check_.seen());
     }
   }
@@ -232,14 +232,14 @@ TEST_P(messages_over, what_arrives_early_waits_for_add_peer) {
   // Nothing can be waited for that should not come: give it a chance by way of other traffic.
   for (int i = 0; i < 100; ++i) {
     b->net->send(0, 0, frame_of({0, 0}));
-    ASSERT_TRUE(run_until([&] { return !a->heard.messages.empty(); }, limit, *a, *b, *c));
-    EXPECT_EQ(a->heard.messages.front().from, 1u);
-    a->heard.messages.clear();
+    ASSERT_TRUE(run_until([&] { return !a->received.messages.empty(); }, limit, *a, *b, *c));
+    EXPECT_EQ(a->received.messages.front().from, 1u);
+    a->received.messages.clear();
   }
   a->net->add_peer(2, c->net->address());
-  ASSERT_TRUE(run_until([&] { return a->heard.messages.size() == 2; }, limit, *a, *c));
+  ASSERT_TRUE(run_until([&] { return a->received.messages.size() == 2; }, limit, *a, *c));
   order_check check;
-  check.take(a->heard.messages);
+  check.take(a->received.messages);
   EXPECT_EQ(a->net->count().strangers, 0u);
 }
 
@@ -247,8 +247,8 @@ TEST_P(messages_over, a_node_can_be_its_own_peer) {
   a->net->add_peer(0, a->net->address());
   a->net->send(0, 1, frame_of({1, 0}), one_payload(100'000, 9));
   a->net->send(0, 1, frame_of({1, 1}));
-  ASSERT_TRUE(run([&] { return a->heard.messages.size() == 2; }));
-  EXPECT_TRUE(has_pattern(a->heard.messages[0].payloads.at(0).data.get(), 100'000, 9));
+  ASSERT_TRUE(run([&] { return a->received.messages.size() == 2; }));
+  EXPECT_TRUE(has_pattern(a->received.messages[0].payloads.at(0).data.get(), 100'000, 9));
 }
 
 TEST_P(messages_over, eight_nodes_talk_to_each_other) {
@@ -266,14 +266,15 @@ TEST_P(messages_over, eight_nodes_talk_to_each_other) {
           nodes[r]->net->send(s, 1, frame_of({r, i}), one_payload(i * 3000, r));
   const auto end = std::chrono::steady_clock::now() + limit;
   const auto all = [&] {
-    return std::ranges::all_of(nodes, [](const auto& n) { return n->heard.messages.size() == 70; });
+    return std::ranges::all_of(nodes,
+                               [](const auto& n) { return n->received.messages.size() == 70; });
   };
   while (!all() && std::chrono::steady_clock::now() < end)
     for (auto& n : nodes) n->net->progress();
   ASSERT_TRUE(all());
   for (auto& n : nodes) {
     std::map<rank_t, std::uint64_t> next;
-    for (const auto& m : n->heard.messages) EXPECT_EQ(next[m.from]++, read(m.envelope).number);
+    for (const auto& m : n->received.messages) EXPECT_EQ(next[m.from]++, read(m.envelope).number);
     EXPECT_EQ(n->net->routes().size(), world - 1);
   }
 }
@@ -281,7 +282,8 @@ TEST_P(messages_over, eight_nodes_talk_to_each_other) {
 TEST_P(messages_over, everything_is_counted) {
   for (int i = 0; i < 5; ++i) a->net->send(1, 0, patterned_frame(10, 1), one_payload(1000, 1));
   b->net->send(0, 0, patterned_frame(7, 1));
-  ASSERT_TRUE(run([&] { return b->heard.messages.size() == 5 && a->heard.messages.size() == 1; }));
+  ASSERT_TRUE(
+      run([&] { return b->received.messages.size() == 5 && a->received.messages.size() == 1; }));
   const counters at_a = a->net->count();
   const counters at_b = b->net->count();
   EXPECT_EQ(at_a.messages_sent, 5u);

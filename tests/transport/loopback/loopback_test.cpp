@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -40,8 +40,8 @@ TEST(loopback, payloads_are_copied) {
   payloads.push_back(patterned_payload(100, 3));
   const std::byte* sent = payloads[0].data;
   a->net->send(1, 0, patterned_frame(8, 1), std::move(payloads));
-  ASSERT_TRUE(run_until([&] { return !b->heard.messages.empty(); }, 100s, *a, *b));
-  EXPECT_NE(b->heard.messages[0].payloads[0].data.get(), sent);
+  ASSERT_TRUE(run_until([&] { return !b->received.messages.empty(); }, 100s, *a, *b));
+  EXPECT_NE(b->received.messages[0].payloads[0].data.get(), sent);
   EXPECT_EQ(b->pool.out(), 1);
   EXPECT_TRUE(a->net->idle());
 }
@@ -61,16 +61,16 @@ TEST(loopback, three_thousand_nodes_live_in_one_process) {
     nodes[r]->net->send((r + 1) % world, 1, frame(std::as_bytes(std::span(&r, 1))));
   for (auto& n : nodes) n->net->progress();
   for (rank_t r = 0; r < world; ++r) {
-    ASSERT_EQ(nodes[r]->heard.messages.size(), 1u);
+    ASSERT_EQ(nodes[r]->received.messages.size(), 1u);
     rank_t from = 0;
-    std::memcpy(&from, nodes[r]->heard.messages[0].envelope.data(), sizeof from);
+    std::memcpy(&from, nodes[r]->received.messages[0].envelope.data(), sizeof from);
     EXPECT_EQ(from, (r + world - 1) % world);
   }
   nodes[7].reset();
   nodes[6]->net->progress();
   nodes[8]->net->progress();
-  EXPECT_EQ(nodes[6]->heard.lost.size(), 1u);
-  EXPECT_EQ(nodes[8]->heard.lost.size(), 1u);
+  EXPECT_EQ(nodes[6]->received.lost.size(), 1u);
+  EXPECT_EQ(nodes[8]->received.lost.size(), 1u);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ TEST(handlers, found_a_job_where_they_say) {
     EXPECT_EQ(request.rest, "here/there");
     EXPECT_EQ(request.query, (decltype(request.query){{"colour", "red"}}));
     EXPECT_EQ(request.world_size, 3u);
-    EXPECT_FALSE(request.newcomer);
-    EXPECT_EQ(request.timeout, patience);
+    EXPECT_FALSE(request.joins_running);
+    EXPECT_EQ(request.timeout, wait_limit);
     return rendezvous_answer{.place = place};
   });
   crowd c(3);
@@ -55,7 +55,7 @@ TEST(handlers, found_a_job_where_they_say) {
     EXPECT_EQ(outcomes[rank].joined->world_size, 3u);
   }
   outcomes[1].joined->store->set("k", "1");
-  EXPECT_EQ(to_text(outcomes[2].joined->store->get("k", patience)), "1");
+  EXPECT_EQ(to_text(outcomes[2].joined->store->get("k", wait_limit)), "1");
   EXPECT_GT(place->num_keys(), 0u);
   close_all(outcomes);
 }
@@ -84,9 +84,9 @@ TEST(handlers, may_give_out_the_ranks) {
 
 TEST(handlers, are_asked_for_newcomers_too) {
   const auto place = std::make_shared<hash_store>();
-  std::optional<bool> newcomer;
+  std::optional<bool> joiner;
   const scheme mine("memory", [&](const rendezvous_request& request) {
-    newcomer = request.newcomer;
+    joiner = request.joins_running;
     return rendezvous_answer{.place = place};
   });
   rendezvous_options options;
@@ -94,10 +94,10 @@ TEST(handlers, are_asked_for_newcomers_too) {
   options.timeout = 100ms;
   options.variables = variables({});
   const auto said = text_of<rendezvous_error>(
-      [&] { enter_job(options, [](std::uint32_t, const job_secret&) { return store::bytes(); }); });
+      [&] { join_job(options, [](std::uint32_t, const job_secret&) { return store::bytes(); }); });
   EXPECT_CONTAINS(said, "for a job to meet here");
-  EXPECT_EQ(newcomer, true);
-  EXPECT_FALSE(newcomer_meets_on_this_host_alone(options));
+  EXPECT_EQ(joiner, true);
+  EXPECT_FALSE(joiner_meets_on_this_host_alone(options));
 }
 
 // As where no handler is needed.
@@ -111,9 +111,9 @@ TEST(handlers, let_the_others_hear_who_cannot_come) {
   c.method = "memory://told";
   c.start(0);
   decline_rendezvous(c.options(1), "max_threads is 0");
-  const auto told = c.finish()[0];
-  EXPECT_CONTAINS(told.error, "was told what cannot be: max_threads is 0");
-  EXPECT_LT(told.took, soon_enough);
+  const auto outcome = c.finish()[0];
+  EXPECT_CONTAINS(outcome.error, "has invalid options: max_threads is 0");
+  EXPECT_LT(outcome.took, soon_enough);
 
   crowd d(2);
   d.method = "memory://beyond";
@@ -125,17 +125,18 @@ TEST(handlers, let_the_others_hear_who_cannot_come) {
   }
 }
 
-// A rank that keeps the store and cannot come stays a moment for those who come late.
-TEST(handlers, let_latecomers_hear_who_cannot_come) {
+// A rank that keeps the store and cannot come stays a moment for ranks that come late.
+TEST(handlers, let_latecomers_get_the_reason) {
   const auto port = free_port();
   const job_secret secret;
   const auto board = [&](bool serves) {
-    return open_tcp_store({.port = port, .serves = serves, .timeout = patience, .secret = secret});
+    return open_tcp_store(
+        {.port = port, .serves = serves, .timeout = wait_limit, .secret = secret});
   };
   const auto one_has_left = [&] {
     const auto keys = board(false)->list_keys("troupe/");
     return std::any_of(keys.begin(), keys.end(),
-                       [](const std::string& key) { return key.ends_with("goodbyes"); });
+                       [](const std::string& key) { return key.ends_with("/left"); });
   };
   const scheme mine("board", [&](const rendezvous_request& request) {
     if (request.rank != 0u) {
@@ -147,8 +148,8 @@ TEST(handlers, let_latecomers_hear_who_cannot_come) {
   c.method = "board://here";
   c.start(1);
   decline_rendezvous(c.options(0), "max_threads is 0");
-  const auto told = c.finish()[0];
-  EXPECT_CONTAINS(told.error, "was told what cannot be: max_threads is 0");
+  const auto outcome = c.finish()[0];
+  EXPECT_CONTAINS(outcome.error, "has invalid options: max_threads is 0");
 }
 
 TEST(handlers, fail_as_they_like) {
@@ -164,9 +165,9 @@ TEST(handlers, fail_as_they_like) {
   EXPECT_CONTAINS(meet(d, 1)[0].error,
                   "the handler of empty:// has given no store for 'empty://x'");
   crowd e(1);
-  e.method = "nobody://x";
+  e.method = "unknown://x";
   const auto said = meet(e, 1)[0].error;
-  EXPECT_CONTAINS(said, "nobody knows this kind");
+  EXPECT_CONTAINS(said, "this kind is unknown");
   EXPECT_CONTAINS(said, "register_rendezvous_handler");
 }
 

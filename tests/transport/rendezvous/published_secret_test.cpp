@@ -1,4 +1,4 @@
-// A secret left for the other ranks on this host: who finds it, and who does not.
+// A secret that is published for the other ranks on this host: which processes find it.
 #include "troupe/transport/rendezvous/published_secret.hpp"
 
 #include <gmock/gmock.h>
@@ -9,15 +9,15 @@
 
 #include <fstream>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/forking.hpp"
 #include "tests/transport/rendezvous/rendezvous_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
 
 constexpr std::uint16_t port = 29'500;
-constexpr uid_t nobody = 65'534;
+constexpr uid_t nobody_uid = 65'534;
 
 class published : public testing::Test {
 protected:
@@ -128,7 +128,7 @@ TEST_F(published, is_believed_only_from_a_file_of_this_user_alone) {
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   EXPECT_EQ(failure(), "");
   if (geteuid() == 0) {
-    ASSERT_EQ(chown(path.c_str(), nobody, nobody), 0);
+    ASSERT_EQ(chown(path.c_str(), nobody_uid, nobody_uid), 0);
     EXPECT_NE(failure(), "");
     ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
   }
@@ -137,7 +137,7 @@ TEST_F(published, is_believed_only_from_a_file_of_this_user_alone) {
   EXPECT_NE(failure(), "");
 }
 
-// What somebody else has put in the folder's place, in the order in which places are looked at.
+// What another user has put in the folder's place, in the order in which places are examined.
 TEST_F(published, is_never_left_in_a_folder_that_others_can_use) {
   // Other folders are those of all this user's jobs.
   const auto at = free_port();
@@ -159,11 +159,11 @@ TEST_F(published, is_never_left_in_a_folder_that_others_can_use) {
   ASSERT_EQ(chmod(runtime.path.c_str(), 0700), 0);
   EXPECT_EQ(elsewhere(), folder);
   if (geteuid() != 0) return;
-  ASSERT_EQ(chown(folder.c_str(), nobody, nobody), 0);
+  ASSERT_EQ(chown(folder.c_str(), nobody_uid, nobody_uid), 0);
   EXPECT_NE(elsewhere(), folder);
 }
 
-// Where there is no runtime folder, anybody can take the user's place in /tmp.
+// Where there is no runtime folder, any user can take the user's place in /tmp.
 TEST_F(published, lies_in_the_users_home_where_another_user_has_taken_its_place) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   const uid_t user = 60'000 + static_cast<uid_t>(getpid() % 5'000);

@@ -1,5 +1,5 @@
-// Ranks that were told different things, and one that cannot come at all: the others hear of it at
-// once, and not that somebody is missing when the time is over.
+// Ranks with different settings, and one that cannot come at all: the others fail at once with the
+// reason, and not with a missing rank when the time is over.
 #include <unistd.h>
 
 #include "tests/transport/rendezvous/rendezvous_fixture.hpp"
@@ -15,8 +15,8 @@ TEST(rendezvous_disagreement, another_world_size_is_told_to_all_at_once) {
   c.start(0);
   c.start(1, [](rendezvous_options& o) { o.world_size = 3; });
   for (auto& o : c.finish()) {
-    EXPECT_CONTAINS(o.error, "rank 1 (" + me() + ") was told a world size of 3, but rank 0 (" +
-                                 me() + ") one of 2; WORLD_SIZE must be the same on every rank");
+    EXPECT_CONTAINS(o.error, "rank 1 (" + me() + ") has a world size of 3, but rank 0 (" + me() +
+                                 ") has 2; WORLD_SIZE must be the same on every rank");
     EXPECT_LT(o.took, soon_enough);
   }
 }
@@ -33,7 +33,7 @@ TEST(rendezvous_disagreement, another_world_size_in_a_file_is_told_to_all_who_wa
     ASSERT_TRUE(eventually([&] { return has_announced(path, 0) && has_announced(path, 1); }));
     c.start(2, [&](rendezvous_options& o) { o.world_size = size; });
     auto outcomes = c.finish();
-    const auto text = "rank 2 (" + me() + ") was told a world size of " + std::to_string(size);
+    const auto text = "rank 2 (" + me() + ") has a world size of " + std::to_string(size);
     for (const int rank : {0, 1}) {
       EXPECT_CONTAINS(outcomes[rank].error, text);
       EXPECT_LT(outcomes[rank].took, soon_enough);
@@ -49,7 +49,7 @@ TEST(rendezvous_disagreement, another_world_size_does_not_harm_a_job_that_is_com
   auto outcomes = c.finish();
   ASSERT_TRUE(outcomes[0].joined && outcomes[1].joined);
   c.start(2, [](rendezvous_options& o) { o.world_size = 3; });
-  EXPECT_CONTAINS(c.finish()[0].error, "was told a world size of 3");
+  EXPECT_CONTAINS(c.finish()[0].error, "has a world size of 3");
   EXPECT_EQ(outcomes[1].joined->store->add("n", 1), 1);
   EXPECT_EQ(outcomes[0].joined->store->add("n", 1), 2);
 }
@@ -57,16 +57,16 @@ TEST(rendezvous_disagreement, another_world_size_does_not_harm_a_job_that_is_com
 // It gives itself two seconds, which may not be enough on a machine that has much else to do, but
 // not each time.
 TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others) {
-  std::string told;
-  for (int i = 0; i < 5 && told.find("max_threads is 0") == told.npos; ++i) {
+  std::string reason;
+  for (int i = 0; i < 5 && reason.find("max_threads is 0") == reason.npos; ++i) {
     crowd c(2);
     c.start(0, [](rendezvous_options& o) { o.timeout = 10s; });
     auto o = c.options(1);
     o.init_method = "tcp://127.0.0.1:" + std::to_string(c.port());
     decline_rendezvous(o, "max_threads is 0");
-    told = c.finish()[0].error;
+    reason = c.finish()[0].error;
   }
-  EXPECT_EQ(told, "rank 1 (" + me() + ") was told what cannot be: max_threads is 0");
+  EXPECT_EQ(reason, "rank 1 (" + me() + ") has invalid options: max_threads is 0");
 }
 
 TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others_in_a_file) {
@@ -79,22 +79,22 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others_in_a_file
   ASSERT_TRUE(eventually([&] { return has_announced(path, 0) && has_announced(path, 1); }));
   decline_rendezvous(c.options(2), "max_threads is 0");
   for (auto& o : c.finish())
-    EXPECT_EQ(o.error, "rank 2 (" + me() + ") was told what cannot be: max_threads is 0");
+    EXPECT_EQ(o.error, "rank 2 (" + me() + ") has invalid options: max_threads is 0");
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// Rank 0 keeps what the others read, and so stays a second for those who are on their way. They may
-// be held up for longer, but not each time.
+// Rank 0 keeps what the others read, and so stays a second for those that are on their way. They
+// may be held up for longer, but not each time.
 TEST(rendezvous_disagreement, a_rank_0_that_cannot_come_tells_the_others) {
-  std::string told;
-  for (int i = 0; i < 5 && told.find("max_threads is 0") == told.npos; ++i) {
+  std::string reason;
+  for (int i = 0; i < 5 && reason.find("max_threads is 0") == reason.npos; ++i) {
     crowd c(2);
     c.method = "tcp://127.0.0.1:" + std::to_string(free_port());
     c.start(1, [](rendezvous_options& o) { o.timeout = 3s; });
     decline_rendezvous(c.options(0), "max_threads is 0");
-    told = c.finish()[0].error;
+    reason = c.finish()[0].error;
   }
-  EXPECT_EQ(told, "rank 0 (" + me() + ") was told what cannot be: max_threads is 0");
+  EXPECT_EQ(reason, "rank 0 (" + me() + ") has invalid options: max_threads is 0");
 }
 
 TEST(rendezvous_disagreement, a_rank_that_cannot_come_does_not_harm_a_job_that_is_complete) {
@@ -111,7 +111,7 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_does_not_harm_a_job_that_i
   close_all(outcomes);
 }
 
-// Nobody to tell, nowhere to look: nothing but a little time is lost.
+// No rank to notify, no place to look: only a little time is lost.
 TEST(rendezvous_disagreement, a_rank_that_cannot_come_and_is_alone_says_nothing) {
   crowd c(2);
   auto o = c.options(1);
@@ -136,7 +136,7 @@ TEST(rendezvous_disagreement, another_job_is_told_and_does_not_harm_the_job) {
   EXPECT_TRUE(outcomes[2].joined) << outcomes[2].error;
 }
 
-// They may have nothing to do with each other; but if the job does not come together, it is told.
+// They may be unrelated; but if the job does not come together, the error mentions it.
 TEST(rendezvous_disagreement, another_job_is_named_when_ranks_are_missing) {
   crowd c(2);
   c.start(0, [](rendezvous_options& o) {

@@ -1,13 +1,13 @@
-// Jobs that do not come together: each rank is told why, in time.
+// Jobs that do not come together: each rank gets the reason, in time.
 #include <fstream>
 #include <iterator>
 
 #include "tests/transport/rendezvous/rendezvous_fixture.hpp"
+#include "troupe/messages/base/worker_name.hpp"
+#include "troupe/transport/rendezvous/exchange_round.hpp"
 #include "troupe/transport/rendezvous/host.hpp"
 #include "troupe/transport/rendezvous/rank_exchange.hpp"
-#include "troupe/transport/rendezvous/exchange_round.hpp"
 #include "troupe/transport/rendezvous/tcp.hpp"
-#include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/store/hash_store.hpp"
 
 namespace troupe::transport::test {
@@ -19,7 +19,7 @@ outcome alone(const rendezvous_options& o) {
   return try_rendezvous([&] { return rendezvous(o, address_by_rank); });
 }
 
-// Time enough for those who do come.
+// Time enough for the ranks that come.
 const auto soon = [](rendezvous_options& o) { o.timeout = 2s; };
 
 TEST(rendezvous_failure, ranks_that_do_not_come_are_named_to_all) {
@@ -84,7 +84,7 @@ TEST(rendezvous_failure, a_port_in_use_is_named) {
 // As of a name like "localhost", which may be 127.0.0.1 and ::1.
 TEST(rendezvous_failure, no_address_of_a_name_is_left_to_others) {
   const auto at = [](const char* host, std::uint16_t port) {
-    return resolve({host, port}, deadline_after(patience)).at(0);
+    return resolve({host, port}, deadline_after(wait_limit)).at(0);
   };
   const auto port = free_port();
   const auto first = at("127.0.0.1", port);
@@ -103,7 +103,7 @@ TEST(rendezvous_failure, no_address_of_a_name_is_left_to_others) {
     ASSERT_TRUE(all.fd) << to_string(all.refused);
     EXPECT_EQ(to_string(local_address(all.fd.get())), to_string(first));
     EXPECT_EQ(listen_on(second).error, EADDRINUSE);
-    EXPECT_EQ(connect_to(second, deadline_after(patience)).error, ECONNREFUSED);
+    EXPECT_EQ(connect_to(second, deadline_after(wait_limit)).error, ECONNREFUSED);
   }
   // One that is another machine's does not matter.
   const auto elsewhere = listen_on_name({at("192.0.2.1", port), second});
@@ -127,8 +127,8 @@ TEST(rendezvous_failure, a_rank_that_comes_twice_is_told_to_all) {
   }
 }
 
-// What rank 0 is told that comes when two have met as rank 1, and have failed.
-std::string told_to_late_rank_0() {
+// The error of a rank 0 that comes when two have met as rank 1, and have failed.
+std::string error_of_late_rank_0() {
   temporary_folder folder;
   crowd c(2);
   c.method = "file://" + (folder.path / "meet").string();
@@ -138,7 +138,7 @@ std::string told_to_late_rank_0() {
   // Until the rank that was there has nothing more to do in the file.
   EXPECT_TRUE(eventually([&] {
     std::ifstream file(folder.path / "meet");
-    return std::string(std::istreambuf_iterator<char>(file), {}).find("goodbye/1") !=
+    return std::string(std::istreambuf_iterator<char>(file), {}).find("left/1") !=
                std::string::npos ||
            (!file && twice[0].wait_for(0ms) == std::future_status::ready);
   }));
@@ -150,13 +150,14 @@ std::string told_to_late_rank_0() {
   return late.error;
 }
 
-// The file is gone when all have left it; who comes a moment later must still learn why. They stay
-// for a second: who stands still for longer finds a new file, but not each time.
+// The file is removed when all have left it; a rank that comes a moment later must still get the
+// reason. They stay for a second: a rank that is suspended for longer finds a new file, but not
+// each time.
 TEST(rendezvous_failure, a_rank_that_opens_the_file_after_the_failure_is_told) {
-  std::string told;
-  for (int i = 0; i < 5 && told.find("rank 1 came twice") == told.npos; ++i)
-    told = told_to_late_rank_0();
-  EXPECT_CONTAINS(told, "rank 1 came twice");
+  std::string reason;
+  for (int i = 0; i < 5 && reason.find("rank 1 came twice") == reason.npos; ++i)
+    reason = error_of_late_rank_0();
+  EXPECT_CONTAINS(reason, "rank 1 came twice");
 }
 
 TEST(rendezvous_failure, a_second_rank_0_is_told_to_both) {
@@ -189,7 +190,7 @@ TEST(rendezvous_failure, a_rank_beyond_the_world_is_refused_at_once) {
                   "there is no rank 4 in a job of 4 ranks: they go from 0 to 3");
 }
 
-// Who named all that are missing in the end would look for them for hours.
+// Naming all missing ranks one by one would take hours.
 TEST(rendezvous_failure, a_world_of_billions_is_refused_at_once) {
   crowd c(4'000'000'000);
   const auto place = std::make_shared<hash_store>();
@@ -291,7 +292,7 @@ TEST(rendezvous_failure, a_rank_that_gives_no_address_is_named) {
 TEST(rendezvous_failure, a_method_that_cannot_be_is_named) {
   crowd c(2);
   const std::pair<const char*, const char*> cases[] = {
-      {"http://x", "nobody knows this kind"},
+      {"http://x", "this kind is unknown"},
       {"tcp://host", "there is no port"},
       {"tcp://:1", "there is no host"},
       {"tcp://host:99999", "'99999' is no port"},

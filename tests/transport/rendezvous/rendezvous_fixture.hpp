@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/rendezvous/rendezvous.hpp"
 
 namespace troupe::transport::test {
@@ -69,7 +69,7 @@ public:
     rendezvous_options out;
     out.rank = rank;
     out.world_size = world_size_;
-    out.timeout = patience;
+    out.timeout = wait_limit;
     out.variables = variables({{"TROUPE_JOB_SECRET", secret.hex()}});
     out.init_method = method.empty() ? "tcp://127.0.0.1:0" : method;
     if (rank == 0) out.on_listening = [this](std::uint16_t port) { port_.set_value(port); };

@@ -1,4 +1,5 @@
-// Jobs of processes, found as their launchers tell them, and what happens when one is killed.
+// Jobs of processes, set up from the variables of their launchers, and what happens when one is
+// killed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -133,7 +134,7 @@ TEST(rendezvous_process, all_hear_of_one_that_was_told_another_world_size) {
     const auto e = rank.finish();
     EXPECT_FALSE(e.well());
     EXPECT_CONTAINS(e.output, "rank 2 (process " + number(odd) + " on host ");
-    EXPECT_CONTAINS(e.output, "was told a world size of 4, but rank ");
+    EXPECT_CONTAINS(e.output, "has a world size of 4, but rank ");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - began, soon_enough);
 }
@@ -180,7 +181,7 @@ TEST(rendezvous_process, they_meet_as_slurm_starts_them) {
   });
 }
 
-// Started by hand, by torchrun or MPI on one host: nobody has made a secret.
+// Started by hand, by torchrun or MPI on one host: no secret was given.
 settings without_secret(std::uint32_t rank, std::uint32_t size, const std::string& port,
                         const temporary_folder& runtime) {
   auto out = as_torchrun(rank, size, port);
@@ -210,7 +211,7 @@ TEST(rendezvous_process, four_meet_in_a_file_without_a_secret_from_outside) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
-// Who knows the job's name and the user's number could compute the secret once.
+// With the job's name and the user's number one could once compute the secret.
 std::string computed_secret() {
   const auto text = "troupe default job secret 1\n" + number(geteuid()) + "\ndefault";
   std::array<unsigned char, job_secret::size> key;

@@ -48,7 +48,7 @@ TEST(rendezvous, brings_eight_ranks_together_over_tcp) {
   expect_whole(outcomes);
   // The store goes on, for all.
   outcomes[3].joined->store->set("k", "from 3");
-  EXPECT_EQ(to_text(outcomes[5].joined->store->get("k", patience)), "from 3");
+  EXPECT_EQ(to_text(outcomes[5].joined->store->get("k", wait_limit)), "from 3");
   close_all(outcomes);
 }
 
@@ -169,7 +169,7 @@ TEST(rendezvous, listens_on_all_interfaces_only_where_the_network_is_trusted) {
       o.rank = 0;
       o.world_size = 1;
       o.dynamic = true;
-      o.timeout = patience;
+      o.timeout = wait_limit;
       const job_secret secret;
       std::map<std::string, std::string> said{{"TROUPE_JOB_SECRET", secret.hex()}};
       if (trusted && by_variable) said["TROUPE_TRUSTED_NETWORK"] = "1";
@@ -178,8 +178,8 @@ TEST(rendezvous, listens_on_all_interfaces_only_where_the_network_is_trusted) {
       std::uint16_t port = 0;
       o.on_listening = [&port](std::uint16_t chosen) { port = chosen; };
       auto job = rendezvous(o, address_by_rank);
-      const auto other = resolve({"127.0.0.2", port}, deadline_after(patience)).at(0);
-      EXPECT_EQ(static_cast<bool>(connect_to(other, deadline_after(patience)).fd), trusted);
+      const auto other = resolve({"127.0.0.2", port}, deadline_after(wait_limit)).at(0);
+      EXPECT_EQ(static_cast<bool>(connect_to(other, deadline_after(wait_limit)).fd), trusted);
       job.close();
     }
 }
@@ -269,7 +269,7 @@ TEST(rendezvous, rank_0_may_leave_at_once) {
   for (int i = 0; i < 10; ++i) {
     crowd c(4);
     for (std::uint32_t rank = 0; rank < 4; ++rank) c.start(rank);
-    // As soon as rank 0 returns, its roster and server go; nobody is cut off.
+    // As soon as rank 0 returns, its roster and server go; no rank is cut off.
     auto outcomes = c.finish();
     for (auto& o : outcomes) EXPECT_TRUE(o.joined) << o.error;
     outcomes[0].joined.reset();
@@ -292,7 +292,7 @@ TEST(rendezvous, close_of_rank_0_waits_for_the_slow) {
   outcomes[0].joined->close();
   EXPECT_TRUE(slow_is_done);
   slow.join();
-  // And it is bounded: nobody says goodbye here.
+  // And it is bounded: no rank leaves here.
   crowd d(2);
   d.start(0);
   d.start(1);
@@ -324,10 +324,10 @@ TEST(rendezvous, strangers_do_not_disturb_it) {
   std::thread stranger([&] {
     std::mt19937 random(3);
     for (int i = 0; i < 5000 && !stop; ++i) {
-      auto fd = connect_to(loopback(port), deadline_after(patience)).fd;
+      auto fd = connect_to(loopback(port), deadline_after(wait_limit)).fd;
       std::vector<std::byte> noise(random() % 100);
       for (auto& b : noise) b = std::byte(random());
-      if (fd) write_all(fd.get(), noise, deadline_after(patience));
+      if (fd) write_all(fd.get(), noise, deadline_after(wait_limit));
     }
   });
   c.start(1);

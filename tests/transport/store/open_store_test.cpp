@@ -1,4 +1,4 @@
-// Stores on the network as programs open them: who serves, who waits for whom, who gets nothing.
+// Stores on the network as programs open them: which process serves, which waits, which is refused.
 #include "troupe/transport/rendezvous/open_store.hpp"
 
 #include <grp.h>
@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/forking.hpp"
 #include "tests/transport/rendezvous/rendezvous_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -25,7 +25,7 @@ protected:
     out.port = port;
     out.serves = true;
     out.secret = secret;
-    out.timeout = patience;
+    out.timeout = wait_limit;
     out.variables = variables({});
     return out;
   }
@@ -48,7 +48,7 @@ TEST_F(open_store, takes_any_free_port) {
   guest->set("k", "1");
   EXPECT_EQ(to_text(a->get("k")), "1");
   EXPECT_EQ(b->num_keys(), 0u);
-  EXPECT_EQ(guest->timeout(), patience);
+  EXPECT_EQ(guest->timeout(), wait_limit);
 }
 
 TEST_F(open_store, ends_with_who_serves) {
@@ -66,7 +66,7 @@ TEST_F(open_store, serves_who_comes_before_it_is_there) {
   auto early = std::async(std::launch::async, [&] { return open_tcp_store(client(port)); });
   const auto host = open_tcp_store(server(port));
   early.get()->set("k", "1");
-  EXPECT_EQ(to_text(host->get("k", patience)), "1");
+  EXPECT_EQ(to_text(host->get("k", wait_limit)), "1");
 }
 
 TEST_F(open_store, fails_in_time_where_nobody_serves) {
@@ -87,7 +87,7 @@ TEST_F(open_store, waits_for_its_workers) {
   auto guests = client(options.port);
   guests.world_size = 4;
   std::vector<opened> came;
-  for (int i = 0; i < 2; ++i) came.push_back(open_tcp_store(guests));  // wait for nobody
+  for (int i = 0; i < 2; ++i) came.push_back(open_tcp_store(guests));  // these do not wait
   EXPECT_EQ(host.wait_for(50ms), std::future_status::timeout);
   came.push_back(open_tcp_store(guests));
   EXPECT_EQ(host.get()->add("n", 1), 1);
@@ -113,7 +113,7 @@ TEST_F(open_store, is_shared_by_those_of_one_process_who_say_so) {
   std::vector<opened> all;
   for (auto& one : coming) all.push_back(one.get());
   for (const auto& one : all) one->add("n", 1);
-  // The server lives as long as the last of them, whoever began.
+  // The server lives as long as the last of them, whichever started it.
   while (all.size() > 1) {
     all.erase(all.begin());
     EXPECT_EQ(all.back()->add("n", 0), 6);

@@ -9,15 +9,15 @@
 #include <utility>
 
 #include "tests/transport/store/store_fixture.hpp"
+#include "troupe/transport/store/store_wire.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
-#include "troupe/transport/store/tcp/store_wire.hpp"
 
 // A client of a store that says what it likes.
 namespace troupe::transport::test {
 
 /// A connection that has said nothing yet.
 inline unique_fd connect_raw(const endpoint& where) {
-  auto result = connect_to(loopback(where.port), deadline_after(patience));
+  auto result = connect_to(loopback(where.port), deadline_after(wait_limit));
   EXPECT_TRUE(result.fd);
   return std::move(result.fd);
 }
@@ -38,10 +38,10 @@ inline void prove(const served_store& s, int fd) {
   store_handshake handshake(s.secret);
   store_handshake::challenge challenge;
   store_handshake::answer answer;
-  EXPECT_EQ(write_all(fd, handshake.greet(), deadline_after(patience)), io_result::done);
-  EXPECT_EQ(read_all(fd, challenge, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(write_all(fd, handshake.greet(), deadline_after(wait_limit)), io_result::done);
+  EXPECT_EQ(read_all(fd, challenge, deadline_after(wait_limit)), io_result::done);
   EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
-  EXPECT_EQ(write_all(fd, answer, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(write_all(fd, answer, deadline_after(wait_limit)), io_result::done);
 }
 
 /// A connection that has proven the secret and can send what it likes.
@@ -54,15 +54,15 @@ inline unique_fd connect_proven(served_store& s) {
 /// Sends `body` as a request.
 inline void write_request(int fd, const store::bytes& body) {
   const auto length = static_cast<std::uint32_t>(body.size());
-  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(patience)),
+  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(wait_limit)),
             io_result::done);
-  EXPECT_EQ(write_all(fd, body, deadline_after(patience)), io_result::done);
+  EXPECT_EQ(write_all(fd, body, deadline_after(wait_limit)), io_result::done);
 }
 
 /// The answer to what has been sent.
 inline store_reply read_reply(int fd) {
   std::uint32_t length = 0;
-  const auto limit = deadline_after(patience);
+  const auto limit = deadline_after(wait_limit);
   EXPECT_EQ(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), limit), io_result::done);
   store::bytes body(length);
   EXPECT_EQ(read_all(fd, body, limit), io_result::done);

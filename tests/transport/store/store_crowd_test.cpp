@@ -64,28 +64,28 @@ TEST_F(store_crowd, works_side_by_side) {
   });
   EXPECT_EQ(served_.server.count().clients, crowd);
   EXPECT_EQ(clients[7]->add("sum", 0), static_cast<std::int64_t>(crowd * (crowd - 1) / 2));
-  EXPECT_EQ(clients[8]->get("log", patience).size(), crowd);
+  EXPECT_EQ(clients[8]->get("log", wait_limit).size(), crowd);
   EXPECT_EQ(clients[9]->num_keys(), crowd + 2);
   const auto keys = clients[10]->list_keys("client ");
   ASSERT_EQ(keys.size(), crowd);
-  EXPECT_EQ(clients[11]->multi_get(keys, patience).size(), crowd);
+  EXPECT_EQ(clients[11]->multi_get(keys, wait_limit).size(), crowd);
   std::vector<std::string> taken(crowd);
   for_each_client(
-      [&](std::size_t i) { taken[i] = to_text(clients[i]->queue_pop("queue", patience)); });
+      [&](std::size_t i) { taken[i] = to_text(clients[i]->queue_pop("queue", wait_limit)); });
   EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), crowd);
   EXPECT_EQ(clients[12]->queue_len("queue"), 0u);
 }
 
 TEST_F(store_crowd, waits_for_one_key) {
-  const auto all = waiting_for({.what = op::get, .keys = {"go"}, .timeout = patience});
+  const auto all = waiting_for({.what = op::get, .keys = {"go"}, .timeout = wait_limit});
   auto client = served_.client();
-  EXPECT_EQ(client->add("n", 1), 1);  // they hold up nobody
+  EXPECT_EQ(client->add("n", 1), 1);  // they do not block others
   client->set("go", "now");
   for (const auto& one : all) ASSERT_EQ(to_text(read_reply(one.get()).value), "now");
 }
 
 TEST_F(store_crowd, waits_for_values_of_one_queue) {
-  const auto all = waiting_for({.what = op::queue_pop, .keys = {"queue"}, .timeout = patience});
+  const auto all = waiting_for({.what = op::queue_pop, .keys = {"queue"}, .timeout = wait_limit});
   auto client = served_.client();
   for (std::size_t i = 0; i < crowd; ++i) client->queue_push("queue", std::to_string(i));
   std::set<std::string> taken;

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/store/file_store.hpp"
 
 namespace troupe::transport::test {
@@ -48,10 +48,10 @@ TEST_F(file_store_test, leaves_a_file_alone_that_has_taken_its_place) {
   auto old = open();
   old.set("k", "old");
   std::filesystem::remove(path);
-  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "somebody has removed it");
+  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "it was removed or replaced");
   EXPECT_FALSE(std::filesystem::exists(path));
   auto fresh = open();
-  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "somebody has removed it");
+  EXPECT_CONTAINS(text_of<store_error>([&] { old.clone(); }), "it was removed or replaced");
   EXPECT_EQ(to_text(old.get("k", 0ms)), "old");
   old.close();
   EXPECT_TRUE(std::filesystem::exists(path));

@@ -19,13 +19,13 @@ namespace troupe::transport::test {
 using namespace std::chrono_literals;
 
 /// Longer than anything takes that works, also on a machine that has much else to do.
-inline constexpr std::chrono::milliseconds patience = 100s;
+inline constexpr std::chrono::milliseconds wait_limit = 100s;
 
 /// What does not wait for all of that ends sooner.
-inline constexpr std::chrono::milliseconds soon_enough = patience / 2;
+inline constexpr std::chrono::milliseconds soon_enough = wait_limit / 2;
 
 inline socket_address loopback(std::uint16_t port = 0) {
-  return resolve({"127.0.0.1", port}, deadline_after(patience)).front();
+  return resolve({"127.0.0.1", port}, deadline_after(wait_limit)).front();
 }
 
 /// A socket that listens on a free port of the loopback interface.
@@ -43,7 +43,7 @@ struct served_store {
       : server(listen_somewhere(), secret, l) {}
 
   std::unique_ptr<tcp_store> client() {
-    return std::make_unique<tcp_store>(where(), secret, deadline_after(patience));
+    return std::make_unique<tcp_store>(where(), secret, deadline_after(wait_limit));
   }
   endpoint where() const { return {"127.0.0.1", server.port()}; }
 
@@ -67,7 +67,7 @@ struct temporary_folder {
 
 /// Polls until `condition` holds; false after `limit`.
 template <class Condition>
-bool eventually(Condition&& condition, std::chrono::milliseconds limit = patience) {
+bool eventually(Condition&& condition, std::chrono::milliseconds limit = wait_limit) {
   const auto deadline = deadline_after(limit);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;

@@ -1,8 +1,8 @@
 // A process that is forked beside a store: it gets an error at once, and the store stays as it is.
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/forking.hpp"
 #include "tests/transport/store/store_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/store/file_store.hpp"
 #include "troupe/transport/store/hash_store.hpp"
 
@@ -96,8 +96,8 @@ TEST(store_fork, a_connection_and_a_server_are_the_parents) {
   }
 }
 
-// A child that outlives the store keeps nothing of it: who opens a file that nobody has open any
-// more starts it afresh.
+// A child that outlives the store keeps nothing of it: a process that opens a file that no other
+// has open starts it afresh.
 TEST(store_fork, a_child_keeps_no_lock) {
   const temporary_folder folder;
   const job_secret secret;

@@ -3,8 +3,8 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_contract.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -85,7 +85,7 @@ TEST_P(store_contract, gets_many_when_the_last_is_there) {
     b_->set("late", "2");
   });
   waiting = true;
-  EXPECT_EQ(a_->multi_get(strings{"x", "late"}, patience), values({"1", "2"}));
+  EXPECT_EQ(a_->multi_get(strings{"x", "late"}, wait_limit), values({"1", "2"}));
   later.join();
 }
 
@@ -96,7 +96,7 @@ TEST_P(store_contract, shows_nobody_half_of_many) {
     for (int i = 0; i < 50; ++i) b_->multi_set(keys, values(strings(2, std::to_string(i))));
   });
   for (int i = 0; i < 50; ++i) {
-    const auto seen = a_->multi_get(keys, patience);
+    const auto seen = a_->multi_get(keys, wait_limit);
     EXPECT_EQ(seen[0], seen[1]);
   }
   writer.join();

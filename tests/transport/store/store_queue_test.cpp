@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_contract.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -20,7 +20,7 @@ TEST_P(store_contract, takes_values_of_a_queue_in_their_order) {
   b_->queue_push("q", "4");
   EXPECT_EQ(text(a_->queue_pop("q", 0ms)), "");
   EXPECT_EQ(text(a_->queue_try_pop("q").value()), "3");
-  EXPECT_EQ(text(b_->queue_try_pop("q", patience).value()), "4");
+  EXPECT_EQ(text(b_->queue_try_pop("q", wait_limit).value()), "4");
   EXPECT_FALSE(b_->queue_try_pop("q"));
   EXPECT_EQ(a_->queue_len("q"), 0u);
 }
@@ -47,7 +47,7 @@ TEST_P(store_contract, checks_and_waits_for_queues) {
     b_->queue_push("q", "1");
   });
   waiting = true;
-  a_->wait(keys, patience);
+  a_->wait(keys, wait_limit);
   EXPECT_TRUE(has(*a_, "q"));
   later.join();
   b_->queue_pop("q");
@@ -64,7 +64,7 @@ TEST_P(store_contract, waits_for_a_value_of_a_queue) {
     b_->queue_push("q", "late");
   });
   waiting = true;
-  EXPECT_EQ(text(a_->queue_pop("q", patience)), "late");
+  EXPECT_EQ(text(a_->queue_pop("q", wait_limit)), "late");
   later.join();
   EXPECT_THROW(a_->queue_push("", "x"), invalid_argument);
   EXPECT_THROW(a_->queue_pop(""), invalid_argument);
@@ -79,8 +79,8 @@ TEST_P(store_contract, gives_each_value_of_a_queue_to_one) {
   std::vector<std::thread> takers;
   for (int t = 0; t < threads; ++t)
     takers.emplace_back([&, mine = maker_->client()] {
-      for (auto value = text(mine->queue_pop("q", patience)); value != "stop";
-           value = text(mine->queue_pop("q", patience))) {
+      for (auto value = text(mine->queue_pop("q", wait_limit)); value != "stop";
+           value = text(mine->queue_pop("q", wait_limit))) {
         std::lock_guard lock(mutex);
         taken.insert(value);
       }

@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/raw_client.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
 
 namespace troupe::transport::test {
@@ -21,7 +21,7 @@ TEST(tcp_store, who_does_not_know_the_secret_is_told_within_two_seconds) {
   served_store s;
   const auto start = std::chrono::steady_clock::now();
   const auto said =
-      text_of<store_error>([&] { tcp_store(s.where(), job_secret(), deadline_after(patience)); });
+      text_of<store_error>([&] { tcp_store(s.where(), job_secret(), deadline_after(wait_limit)); });
   EXPECT_CONTAINS(said, "it does not know this job's secret");
   EXPECT_CONTAINS(said, to_string(s.where()));
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
@@ -33,12 +33,12 @@ TEST(tcp_store, a_wrong_proof_is_counted_and_told_to_whoever_asks) {
   served_store s;
   auto fd = connect_raw(s.where());
   store_handshake handshake(s.secret);
-  ASSERT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(patience)), io_result::done);
+  ASSERT_EQ(write_all(fd.get(), handshake.greet(), deadline_after(wait_limit)), io_result::done);
   store_handshake::challenge challenge;
-  ASSERT_EQ(read_all(fd.get(), challenge, deadline_after(patience)), io_result::done);
-  ASSERT_EQ(write_all(fd.get(), store_handshake::answer{}, deadline_after(patience)),
+  ASSERT_EQ(read_all(fd.get(), challenge, deadline_after(wait_limit)), io_result::done);
+  ASSERT_EQ(write_all(fd.get(), store_handshake::answer{}, deadline_after(wait_limit)),
             io_result::done);
-  EXPECT_TRUE(ended(fd.get(), patience));
+  EXPECT_TRUE(ended(fd.get(), wait_limit));
   EXPECT_EQ(s.server.count().wrong_secret, 1u);
   EXPECT_CONTAINS(s.client()->refusals(), "1 connection did not prove to know the job's secret");
 }
@@ -48,16 +48,16 @@ TEST(tcp_store, a_server_of_something_else_is_recognised) {
   const auto port = local_address(listener.get()).port();
   std::thread web([&] {
     // Answers each connection as a web server would, until it is closed.
-    while (wait_readable(listener.get(), deadline_after(patience))) {
+    while (wait_readable(listener.get(), deadline_after(wait_limit))) {
       unique_fd fd(accept(listener.get(), nullptr, nullptr));
       if (!fd) break;
       const std::string answer(100, 'H');
-      write_all(fd.get(), std::as_bytes(std::span(answer)), deadline_after(patience));
-      ended(fd.get(), patience);
+      write_all(fd.get(), std::as_bytes(std::span(answer)), deadline_after(wait_limit));
+      ended(fd.get(), wait_limit);
     }
   });
   EXPECT_CONTAINS(text_of<store_error>([&] {
-                    tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(patience));
+                    tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(wait_limit));
                   }),
                   "what listens there is no store of Troupe");
   shutdown(listener.get(), SHUT_RDWR);
@@ -110,10 +110,10 @@ TEST(tcp_store, half_open_connections_are_dropped_and_hold_up_nobody) {
   std::vector<unique_fd> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(connect_raw(s.where()));
   std::byte one{'T'};
-  for (auto& fd : silent) write_all(fd.get(), std::span(&one, 1), deadline_after(patience));
+  for (auto& fd : silent) write_all(fd.get(), std::span(&one, 1), deadline_after(wait_limit));
   auto client = s.client();
   for (int i = 0; i < 100; ++i) client->add("n", 1);
-  for (auto& fd : silent) EXPECT_TRUE(ended(fd.get(), patience));
+  for (auto& fd : silent) EXPECT_TRUE(ended(fd.get(), wait_limit));
   EXPECT_EQ(s.server.count().strangers, 50u);
   EXPECT_EQ(client->add("n", 0), 100);
 }
@@ -125,7 +125,7 @@ TEST(tcp_store, too_many_strangers_push_out_the_oldest) {
     silent.push_back(connect_raw(s.where()));
     ASSERT_TRUE(eventually([&] { return s.server.count().accepted == std::size_t(i + 1); }));
   }
-  for (int i = 0; i < 12; ++i) EXPECT_TRUE(ended(silent[i].get(), patience)) << i;
+  for (int i = 0; i < 12; ++i) EXPECT_TRUE(ended(silent[i].get(), wait_limit)) << i;
   EXPECT_EQ(s.client()->add("n", 1), 1);
 }
 
@@ -166,7 +166,7 @@ TEST(tcp_store, garbage_never_reaches_a_decoder_nor_the_clients) {
     if (i % 3 == 0) {
       noise.insert(noise.begin(), greeting.begin(), greeting.begin() + random() % 41);
     }
-    write_all(fd.get(), noise, deadline_after(patience));
+    write_all(fd.get(), noise, deadline_after(wait_limit));
   }
   EXPECT_TRUE(eventually([&] {
     const auto c = s.server.count();
@@ -183,11 +183,11 @@ TEST(tcp_store, a_client_that_sends_garbage_is_dropped) {
   auto good = s.client();
   auto no_request = connect_proven(s);
   write_request(no_request.get(), to_bytes("this is no request, though it is long enough"));
-  EXPECT_TRUE(ended(no_request.get(), patience));
+  EXPECT_TRUE(ended(no_request.get(), wait_limit));
   auto no_length = connect_proven(s);
   const std::uint32_t huge = 0xffffffff;
-  write_all(no_length.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(patience));
-  EXPECT_TRUE(ended(no_length.get(), patience));
+  write_all(no_length.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(wait_limit));
+  EXPECT_TRUE(ended(no_length.get(), wait_limit));
   EXPECT_EQ(s.server.count().garbled, 2u);
   EXPECT_EQ(good->add("n", 1), 1);
 }
@@ -196,9 +196,9 @@ TEST(tcp_store, a_client_that_stalls_in_a_request_is_dropped) {
   served_store s({.stall_time = 2s});
   auto stalled = connect_proven(s);
   const std::uint32_t length = 1000;
-  write_all(stalled.get(), std::as_bytes(std::span(&length, 1)), deadline_after(patience));
+  write_all(stalled.get(), std::as_bytes(std::span(&length, 1)), deadline_after(wait_limit));
   EXPECT_EQ(s.client()->add("n", 1), 1);
-  EXPECT_TRUE(ended(stalled.get(), patience));
+  EXPECT_TRUE(ended(stalled.get(), wait_limit));
 }
 
 TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
@@ -213,7 +213,7 @@ TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
     greedy.push_back(connect_proven(s));
     write_request(greedy.back().get(), request);
   }
-  EXPECT_EQ(client->get("large", patience), large);  // as soon as the greedy ones are dropped
+  EXPECT_EQ(client->get("large", wait_limit), large);  // as soon as the greedy ones are dropped
   EXPECT_EQ(client->add("n", 1), 1);
 }
 
@@ -237,7 +237,7 @@ TEST(tcp_store, more_values_than_it_may_have_are_refused) {
   EXPECT_CONTAINS(text_of<store_error>([&] { client->set("b", "1"); }), full);
   EXPECT_CONTAINS(text_of<store_error>([&] { client->queue_push("q", "2"); }), full);
   client->set("a", "2");
-  EXPECT_EQ(to_text(client->queue_pop("q", patience)), "1");
+  EXPECT_EQ(to_text(client->queue_pop("q", wait_limit)), "1");
   client->set("b", "1");
 }
 
@@ -245,7 +245,8 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_waited_for_another) 
   served_store s;
   auto client = s.client();
   auto gone = connect_proven(s);
-  const store_request pop{.what = store_request::op::queue_pop, .keys = {"q"}, .timeout = patience};
+  const store_request pop{
+      .what = store_request::op::queue_pop, .keys = {"q"}, .timeout = wait_limit};
   write_request(gone.get(), encode(pop));
   auto stays = connect_proven(s);
   write_request(stays.get(), encode(pop));
@@ -261,8 +262,8 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_waited_for_another) 
 TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_was_woken) {
   served_store s;
   s.client()->set("large", std::string(16 << 20, 'x'));
-  const auto pop = encode(
-      store_request{.what = store_request::op::queue_pop, .keys = {"q"}, .timeout = 3 * patience});
+  const auto pop = encode(store_request{
+      .what = store_request::op::queue_pop, .keys = {"q"}, .timeout = 3 * wait_limit});
   const auto push = encode(
       store_request{.what = store_request::op::queue_push, .keys = {"q"}, .value = to_bytes("1")});
   const auto get = encode(store_request{.what = store_request::op::get, .keys = {"large"}});
@@ -280,7 +281,7 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_was_woken) {
     read_reply(busy.get());
     std::uint32_t length = 0;
     const auto end = read_all(goes.get(), std::as_writable_bytes(std::span(&length, 1)),
-                              deadline_after(patience));
+                              deadline_after(wait_limit));
     if (end == io_result::done) continue;  // it was quicker
     ASSERT_EQ(end, io_result::closed);
     ASSERT_EQ(to_text(read_reply(stays.get()).value), "1") << i;
@@ -307,7 +308,7 @@ TEST(tcp_store, a_server_without_descriptors_takes_clients_again_when_there_are_
   std::this_thread::sleep_for(200ms);  // it has noticed, most likely
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
   ASSERT_TRUE(connecting);
-  prove(s, late.get());  // though nobody has gone
+  prove(s, late.get());  // though none has left
   EXPECT_EQ(client->add("n", 1), 2);
 }
 
@@ -345,12 +346,12 @@ TEST(tcp_store, draining_waits_for_clients) {
   auto client = s.client();
   std::atomic<bool> drained = false;
   std::thread drain([&] {
-    s.server.drain(patience);
+    s.server.drain(wait_limit);
     drained = true;
   });
-  // The one that is in can go on; nobody else gets in.
+  // The connected client can go on; no other gets in.
   EXPECT_TRUE(eventually(
-      [&] { return !connect_to(loopback(s.where().port), deadline_after(patience)).fd; }));
+      [&] { return !connect_to(loopback(s.where().port), deadline_after(wait_limit)).fd; }));
   EXPECT_EQ(client->add("n", 1), 1);
   EXPECT_FALSE(drained);
   client->close();

@@ -5,15 +5,15 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/store/store_contract.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
 
 TEST_P(store_contract, keeps_what_is_set) {
   a_->set("k", "one");
-  EXPECT_EQ(text(b_->get("k", patience)), "one");
+  EXPECT_EQ(text(b_->get("k", wait_limit)), "one");
   b_->set("k", "");
   EXPECT_EQ(text(a_->get("k", 0ms)), "");
   const std::string binary("\0\xff\n\0", 4);
@@ -31,7 +31,7 @@ TEST_P(store_contract, waits_for_a_key_that_comes_later) {
   });
   waiting = true;
   const std::vector<std::string> keys = {"x", "y"};
-  a_->wait(keys, patience);
+  a_->wait(keys, wait_limit);
   EXPECT_EQ(text(a_->get("y", 0ms)), "2");
   later.join();
 }
@@ -51,7 +51,7 @@ TEST_P(store_contract, names_the_keys_that_did_not_come) {
   EXPECT_CONTAINS(text_of<store_error>([&] { a_->get("missing", 0ms); }),
                   "wait timeout after 0 ms, keys: ");
   // Still usable.
-  EXPECT_EQ(text(a_->get("there", patience)), "");
+  EXPECT_EQ(text(a_->get("there", wait_limit)), "");
 }
 
 TEST_P(store_contract, adds_numbers) {
@@ -133,7 +133,7 @@ TEST_P(store_contract, is_atomic_under_concurrency) {
 }
 
 TEST_P(store_contract, a_waiting_thread_holds_up_no_other) {
-  std::thread waiter([&] { EXPECT_EQ(text(a_->get("signal", patience)), "go"); });
+  std::thread waiter([&] { EXPECT_EQ(text(a_->get("signal", wait_limit)), "go"); });
   // On the same object, while the other thread waits in it.
   for (int i = 0; i < 20; ++i) a_->add("n", 1);
   EXPECT_EQ(a_->add("n", 0), 20);

@@ -1,5 +1,5 @@
-// What the store's decoders do with bytes that nobody meant.
-#include "troupe/transport/store/tcp/store_wire.hpp"
+// The store's decoders and malformed bytes.
+#include "troupe/transport/store/store_wire.hpp"
 
 #include <gtest/gtest.h>
 
@@ -65,39 +65,39 @@ TEST(store_wire, replies_survive) {
   EXPECT_EQ(out.keys, (std::vector<std::string>{"x", "y"}));
 }
 
-door_entry wish() {
-  return {.what = door_entry::kind::wish,
+join_message request() {
+  return {.what = join_message::kind::request,
           .visit = 77,
           .name = "late",
           .rank = 3,
           .writer = "process 1 on host x",
-          .patience = std::chrono::milliseconds(1500),
+          .wait_limit = std::chrono::milliseconds(1500),
           .address = to_bytes("here")};
 }
 
-TEST(store_wire, letters_of_newcomers_survive) {
-  EXPECT_EQ(decode_door_entry(encode(wish())), wish());
-  auto any_rank = wish();
+TEST(store_wire, messages_of_joiners_survive) {
+  EXPECT_EQ(decode_join_message(encode(request())), request());
+  auto any_rank = request();
   any_rank.rank.reset();
-  EXPECT_EQ(decode_door_entry(encode(any_rank)), any_rank);
-  const door_answer answer{"no", 7, 42, to_bytes("who there is")};
-  EXPECT_EQ(decode_door_answer(encode(answer)), answer);
+  EXPECT_EQ(decode_join_message(encode(any_rank)), any_rank);
+  const join_reply answer{"no", 7, 42, to_bytes("who there is")};
+  EXPECT_EQ(decode_join_reply(encode(answer)), answer);
 }
 
-TEST(store_wire, letters_of_newcomers_are_bounded) {
-  auto letter = wish();
-  letter.address.resize(longest_door_address + 1);
-  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
-  letter = wish();
-  letter.name.resize(1025, 'n');
-  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
-  letter = wish();
-  letter.what = static_cast<door_entry::kind>(3);
-  EXPECT_THROW(decode_door_entry(encode(letter)), decode_error);
-  letter = wish();
-  letter.patience = std::chrono::milliseconds::max();
-  EXPECT_EQ(decode_door_entry(encode(letter)).patience, longest_patience);
-  EXPECT_THROW(decode_door_entry(store::bytes(1 << 20)), decode_error);
+TEST(store_wire, messages_of_joiners_are_bounded) {
+  auto message = request();
+  message.address.resize(longest_joiner_address + 1);
+  EXPECT_THROW(decode_join_message(encode(message)), decode_error);
+  message = request();
+  message.name.resize(1025, 'n');
+  EXPECT_THROW(decode_join_message(encode(message)), decode_error);
+  message = request();
+  message.what = static_cast<join_message::kind>(3);
+  EXPECT_THROW(decode_join_message(encode(message)), decode_error);
+  message = request();
+  message.wait_limit = std::chrono::milliseconds::max();
+  EXPECT_EQ(decode_join_message(encode(message)).wait_limit, longest_wait_limit);
+  EXPECT_THROW(decode_join_message(store::bytes(1 << 20)), decode_error);
 }
 
 TEST(store_wire, refuses_what_is_out_of_bounds) {
@@ -188,8 +188,8 @@ TEST(store_wire, random_and_truncated_bytes_give_a_decode_error_or_a_value) {
   fuzz(encode(job_description{"job", 8, 42, "rank 0"}), decode_job_description);
   fuzz(encode(announcement{"name", "host", "id", 2, 3, 4, 5}), decode_announcement);
   fuzz(encode(verdict{"", {to_bytes("one"), to_bytes("two")}}), decode_verdict);
-  fuzz(encode(wish()), decode_door_entry);
-  fuzz(encode(door_answer{"", 7, 42, to_bytes("who there is")}), decode_door_answer);
+  fuzz(encode(request()), decode_join_message);
+  fuzz(encode(join_reply{"", 7, 42, to_bytes("who there is")}), decode_join_reply);
 }
 
 // `bytes` is a message with a list of `count` texts, all of which shall point to one of 1,000

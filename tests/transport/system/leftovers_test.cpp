@@ -52,10 +52,10 @@ public:
       _exit(0);
     }
     char c = 0;
-    const auto told = read(ready[0], &c, 1);
+    const auto answered = read(ready[0], &c, 1);
     close(ready[0]);
     close(ready[1]);
-    if (told != 1) throw std::runtime_error("the holder does not answer");
+    if (answered != 1) throw std::runtime_error("the holder does not answer");
   }
   ~holder() { kill(); }
   void kill() {

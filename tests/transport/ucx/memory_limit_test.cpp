@@ -86,7 +86,7 @@ TEST_F(memory_limits, are_found_by_version_1_too) {
   EXPECT_EQ(found->left, 44 * mebibyte);
 }
 
-// A large /dev/shm is of no use then: who writes more into it is killed.
+// A large /dev/shm is of no use then: a process that writes more into it is killed.
 TEST_F(memory_limits, are_limits_of_queues_and_named) {
   const auto unlimited = ucx::look_for_room(groups());
   if (unlimited.free < 40 * mebibyte) GTEST_SKIP() << unlimited.folder << " is nearly full";

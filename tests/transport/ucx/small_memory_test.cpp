@@ -13,8 +13,8 @@
 #include <functional>
 #include <iostream>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/ucx/queue_shape.hpp"
 #include "troupe/transport/ucx/worker.hpp"
 
@@ -85,10 +85,10 @@ public:
       : nodes(count) {
     for (rank_t rank = 0; rank < count; ++rank) {
       auto options = options_of(backend::ucx, rank);
-      options.neighbours = count - 1;
+      options.host_peers = count - 1;
       options.speaks_for_host = rank == 0;
       options.bulk = bulk;
-      nodes[rank].net = make_ucx_transport(options, nodes[rank].heard, nodes[rank].pool);
+      nodes[rank].net = make_ucx_transport(options, nodes[rank].received, nodes[rank].pool);
     }
     if (meanwhile) meanwhile();
     std::vector<std::vector<std::byte>> addresses;
@@ -119,11 +119,11 @@ public:
     const auto wanted = 2 * (nodes.size() - 1);
     expect(run([&] {
              return std::ranges::all_of(
-                 nodes, [&](const auto& n) { return n.heard.messages.size() == wanted; });
+                 nodes, [&](const auto& n) { return n.received.messages.size() == wanted; });
            }),
            "messages are missing");
     for (rank_t rank = 0; rank < nodes.size(); ++rank)
-      for (const auto& m : nodes[rank].heard.messages)
+      for (const auto& m : nodes[rank].received.messages)
         for (const auto& p : m.payloads)
           expect(has_pattern(p.data.get(), p.size, rank), "a payload is damaged");
   }
@@ -208,8 +208,8 @@ TEST(small_memory, is_enough_for_any_number_of_payloads) {
       payloads.push_back({bytes.data, bytes.size, {}, bytes.keep});
       two.nodes[0]->send(1, 0, patterned_frame(8, i), std::move(payloads));
     }
-    expect(two.run([&] { return two.nodes[1].heard.messages.size() == many; }),
-           "only " + std::to_string(two.nodes[1].heard.messages.size()) + " have arrived");
+    expect(two.run([&] { return two.nodes[1].received.messages.size() == many; }),
+           "only " + std::to_string(two.nodes[1].received.messages.size()) + " have arrived");
   }));
 }
 

@@ -107,7 +107,7 @@ public:
     }
   }
 
-  void tell(std::span<const std::byte> address) {
+  void send_address(std::span<const std::byte> address) {
     const std::string line = to_hex(address) + "\n";
     if (write(input_, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
       throw std::runtime_error("the peer program ended early");

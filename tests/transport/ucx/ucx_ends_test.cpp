@@ -26,11 +26,11 @@ INSTANTIATE_TEST_SUITE_P(forced_or_not, ends_of_a_peer, testing::Bool());
 // The other one's last message has this one close the connection, from another thread, while what
 // was sent to it is not yet on its way.
 TEST_P(ends_of_a_peer, from_both_sides_are_one) {
-  reacting_sink heard;
+  reacting_sink received;
   counting_pool pool;
-  const auto here = make_ucx_transport(options_of(backend::ucx, 0), heard, pool);
+  const auto here = make_ucx_transport(options_of(backend::ucx, 0), received, pool);
   node there;
-  there.net = make_ucx_transport(options_of(backend::ucx, 1), there.heard, there.pool);
+  there.net = make_ucx_transport(options_of(backend::ucx, 1), there.received, there.pool);
   here->add_peer(1, there->address());
   there->add_peer(0, here->address());
   const auto both = [&] {
@@ -51,12 +51,12 @@ TEST_P(ends_of_a_peer, from_both_sides_are_one) {
     here->send(1, 0, patterned_frame(8, 3), std::move(payloads));
   }
   EXPECT_FALSE(here->idle());
-  heard.then = [&] { std::jthread([&] { here->close_peer(1, GetParam()); }); };
+  received.then = [&] { std::jthread([&] { here->close_peer(1, GetParam()); }); };
   there->send(0, 0, patterned_frame(8, 4));
   there.net.reset();
   for (int i = 0; i < 4000; ++i) here->progress();
-  EXPECT_FALSE(heard.then);
-  EXPECT_LE(heard.lost, 1);
+  EXPECT_FALSE(received.then);
+  EXPECT_LE(received.lost, 1);
   EXPECT_TRUE(here->idle());
   EXPECT_EQ(bytes.use_count(), 1);
 }

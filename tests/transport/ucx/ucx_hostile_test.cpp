@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/ucx/address.hpp"
 #include "troupe/transport/ucx/worker.hpp"
 
@@ -75,11 +75,11 @@ protected:
     talk();
   }
 
-  // The members still hear each other.
+  // The members still reach each other.
   void talk() {
     b->net->send(0, 1, patterned_frame(10, 1));
-    ASSERT_TRUE(run_until([&] { return !a->heard.messages.empty(); }, 100s, *a, *b));
-    a->heard.messages.clear();
+    ASSERT_TRUE(run_until([&] { return !a->received.messages.empty(); }, 100s, *a, *b));
+    a->received.messages.clear();
   }
 
   // Lets what `sender` sent arrive.
@@ -91,8 +91,8 @@ protected:
         },
         100s, *a));
     talk();
-    EXPECT_TRUE(a->heard.messages.empty());
-    EXPECT_TRUE(a->heard.lost.empty());
+    EXPECT_TRUE(a->received.messages.empty());
+    EXPECT_TRUE(a->received.lost.empty());
   }
 
   ucx::job_key key = options_of(backend::ucx, 0).key;
@@ -109,17 +109,18 @@ TEST_F(ucx_hostile, random_headers_are_dropped_and_counted) {
   std::vector<std::byte> header(200);
   std::vector<std::byte> data(20'000);
   std::uint64_t sent = 0;
-  std::uint64_t goodbyes = 0;
+  std::uint64_t leave_notices = 0;
   for (int i = 0; i < 3000; ++i) {
     for (auto& byte : header) byte = static_cast<std::byte>(random());
     const unsigned id = 1 + random() % 7;
     const std::size_t header_size = random() % 120;
-    if (id == ucx::am_goodbye && header_size == sizeof(ucx::goodbye_header)) ++goodbyes;
+    if (id == ucx::am_leave_notice && header_size == sizeof(ucx::leave_notice_header))
+      ++leave_notices;
     sender->send(id, header.data(), header_size, data.data(), random() % 300);
     ++sent;
     if (i % 100 == 0) a->net->progress();
   }
-  settle(sent - goodbyes);
+  settle(sent - leave_notices);
 }
 
 TEST_F(ucx_hostile, headers_without_the_token_are_dropped) {
@@ -192,13 +193,13 @@ protected:
     ASSERT_TRUE(run_until(
         [&] {
           sender->progress();
-          return !a->heard.lost.empty();
+          return !a->received.lost.empty();
         },
         100s, *a));
-    EXPECT_EQ(a->heard.lost.size(), 1u);
-    EXPECT_EQ(a->heard.lost[0].first, 1u);
+    EXPECT_EQ(a->received.lost.size(), 1u);
+    EXPECT_EQ(a->received.lost[0].first, 1u);
     EXPECT_THROW(a->net->send(1, 0, patterned_frame(1, 1)), peer_lost);
-    EXPECT_TRUE(run_until([&] { return !b->heard.lost.empty(); }, 100s, *a, *b));
+    EXPECT_TRUE(run_until([&] { return !b->received.lost.empty(); }, 100s, *a, *b));
   }
 };
 
@@ -251,11 +252,11 @@ TEST_F(ucx_mad_member, a_piece_of_more_than_there_is_memory) {
 }
 
 TEST_F(ucx_mad_member, a_second_way_to_its_queue) {
-  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 100, {}}, 0);
+  expect_given_up(ucx::am_worker_address, ucx::worker_address_header{0, 1, 0, 100, {}}, 0);
 }
 
 TEST_F(ucx_mad_member, a_way_that_begins_in_the_middle) {
-  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 6400, 6500, {}}, 0);
+  expect_given_up(ucx::am_worker_address, ucx::worker_address_header{0, 1, 6400, 6500, {}}, 0);
 }
 
 // Over a network, where acknowledgements count.
@@ -281,25 +282,25 @@ TEST_F(ucx_mad_network_member, a_question_about_a_connection_of_a_mad_number) {
 }
 
 TEST_F(ucx_mad_network_member, a_way_that_nobody_can_have_made) {
-  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 60, {}}, 0);
+  expect_given_up(ucx::am_worker_address, ucx::worker_address_header{0, 1, 0, 60, {}}, 0);
 }
 
 TEST_F(ucx_mad_network_member, a_way_without_anything) {
-  expect_given_up(ucx::am_way, ucx::way_header{0, 1, 0, 0, {}}, 0);
+  expect_given_up(ucx::am_worker_address, ucx::worker_address_header{0, 1, 0, 0, {}}, 0);
 }
 
 TEST_F(ucx_mad_network_member, a_way_by_shared_memory) {
   const auto there = ucx::decode(b->net->address(), key);
-  const auto way = ucx::make_way(key, ucx::token(key, there.id, where.id), where.any);
-  ucx::way_header h{0, 1, 0, static_cast<std::uint16_t>(way.size()), {}};
+  const auto way = ucx::sign_worker_address(key, ucx::token(key, there.id, where.id), where.any);
+  ucx::worker_address_header h{0, 1, 0, static_cast<std::uint16_t>(way.size()), {}};
   for (std::size_t offset = 0; offset < way.size(); offset += h.bytes.size()) {
     h.offset = static_cast<std::uint16_t>(offset);
     std::copy_n(way.begin() + static_cast<std::ptrdiff_t>(offset),
                 std::min(h.bytes.size(), way.size() - offset), h.bytes.begin());
     if (offset + h.bytes.size() < way.size())
-      send(ucx::am_way, h, 0);
+      send(ucx::am_worker_address, h, 0);
     else
-      expect_given_up(ucx::am_way, h, 0);
+      expect_given_up(ucx::am_worker_address, h, 0);
   }
 }
 
@@ -307,7 +308,7 @@ TEST_F(ucx_mad_network_member, a_connection_that_never_was_is_no_answer) {
   a->net->send(1, 0, patterned_frame(8, 1));
   send(ucx::am_acknowledgement, ucx::acknowledgement_header{0, 0, 7, 1, 0}, 0);
   talk();
-  EXPECT_TRUE(a->heard.lost.empty());
+  EXPECT_TRUE(a->received.lost.empty());
 }
 
 TEST(ucx_address, damaged_and_foreign_ones_are_refused) {

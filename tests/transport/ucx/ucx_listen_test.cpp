@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -70,37 +70,37 @@ TEST_P(ucx_listens, on_nothing_outside_when_all_are_on_one_host) {
 }
 
 TEST(ucx_listen, on_nothing_where_the_network_is_not_trusted) {
-  recorder heard;
+  recorder received;
   counting_pool pool;
   ucx_options options = options_of(backend::ucx, 0);
   options.one_host = false;
   options.net_devices = "lo";
   options.settings = {{"TLS", "all"}, {"NET_DEVICES", "lo"}};
-  const auto net = make_ucx_transport(options, heard, pool);
+  const auto net = make_ucx_transport(options, received, pool);
   const auto found = listening();
   EXPECT_TRUE(found.empty()) << found.front();
 }
 
 TEST(ucx_listen, on_named_interfaces_alone) {
-  recorder heard;
+  recorder received;
   counting_pool pool;
   ucx_options options = options_of(backend::ucx, 0);
   options.one_host = false;
   options.trusted_network = true;
   options.net_devices = "lo";
-  const auto net = make_ucx_transport(options, heard, pool);
+  const auto net = make_ucx_transport(options, received, pool);
   const auto found = listening();
   EXPECT_FALSE(found.empty());
   for (const auto& local : found) EXPECT_TRUE(on_loopback(local)) << local;
 }
 
 TEST(ucx_listen, settings_that_ucx_does_not_know_are_named) {
-  recorder heard;
+  recorder received;
   counting_pool pool;
   ucx_options options = options_of(backend::ucx, 0);
   options.settings = {{"NO_SUCH_SETTING", "1"}};
   try {
-    make_ucx_transport(options, heard, pool);
+    make_ucx_transport(options, received, pool);
     FAIL() << "no error";
   } catch (const transport_error& e) {
     EXPECT_NE(std::string(e.what()).find("NO_SUCH_SETTING"), std::string::npos) << e.what();

@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
 #include "tests/transport/ucx/ucx_child.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -56,16 +56,16 @@ protected:
                                     std::vector<std::string>{"ip", "netns", "exec", space});
     const auto address = other->address();
     setenv("TROUPE_TEST_NET_DEVICES", here.c_str(), 1);
-    a.net = make_ucx_transport(options_of(backend::ucx_between_hosts, 0), a.heard, a.pool);
+    a.net = make_ucx_transport(options_of(backend::ucx_between_hosts, 0), a.received, a.pool);
     a->add_peer(1, address);
-    other->tell(a->address());
+    other->send_address(a->address());
     exchange_one();
   }
 
   void exchange_one() {
     a->send(1, 0, patterned_frame(8, 1));
-    ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 100s, a));
-    a.heard.messages.clear();
+    ASSERT_TRUE(run_until([&] { return !a.received.messages.empty(); }, 100s, a));
+    a.received.messages.clear();
   }
 
   // Sleeps where it can; how long it took.
@@ -75,7 +75,7 @@ protected:
       return std::chrono::duration_cast<std::chrono::milliseconds>(
           std::chrono::steady_clock::now() - start);
     };
-    while (a.heard.lost.empty() && passed() < limit) {
+    while (a.received.lost.empty() && passed() < limit) {
       if (a->progress() > 0 || !a->arm()) continue;
       pollfd p{a->event_fd(), POLLIN, 0};
       poll(&p, 1, 100);
@@ -84,9 +84,9 @@ protected:
   }
 
   void expect_out_of_reach() {
-    ASSERT_EQ(a.heard.lost.size(), 1u);
-    EXPECT_EQ(a.heard.lost[0].second.kind, loss_kind::broken);
-    const auto& text = a.heard.lost[0].second.text;
+    ASSERT_EQ(a.received.lost.size(), 1u);
+    EXPECT_EQ(a.received.lost[0].second.kind, loss_kind::broken);
+    const auto& text = a.received.lost[0].second.text;
     const auto at = text.find("not reachable for ");
     ASSERT_NE(at, std::string::npos) << text;
     EXPECT_GE(std::stod(text.substr(at + 18)), 2) << text;
@@ -125,9 +125,9 @@ TEST_F(ucx_network, uses_tcp_and_says_why) {
     std::vector<outgoing_payload> payloads;
     payloads.push_back(patterned_payload(size, size));
     a->send(1, 0, patterned_frame(100, 1), std::move(payloads));
-    ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 100s, a));
-    const auto m = std::move(a.heard.messages.front());
-    a.heard.messages.clear();
+    ASSERT_TRUE(run_until([&] { return !a.received.messages.empty(); }, 100s, a));
+    const auto m = std::move(a.received.messages.front());
+    a.received.messages.clear();
     ASSERT_EQ(m.payloads.at(0).size, size);
     EXPECT_TRUE(has_pattern(m.payloads[0].data.get(), size, size));
   }
@@ -136,7 +136,7 @@ TEST_F(ucx_network, uses_tcp_and_says_why) {
 TEST_F(ucx_network, shared_memory_alone_cannot_reach_there) {
   other = std::make_unique<child>(backend::ucx_between_hosts, "echo",
                                   std::vector<std::string>{"ip", "netns", "exec", space});
-  a.net = make_ucx_transport(options_of(backend::ucx_shared_memory, 0), a.heard, a.pool);
+  a.net = make_ucx_transport(options_of(backend::ucx_shared_memory, 0), a.received, a.pool);
   EXPECT_THROW(a->add_peer(1, other->address()), transport_error);
 }
 
@@ -144,9 +144,9 @@ TEST_F(ucx_network, a_kill_is_noticed) {
   start("echo");
   other->kill(SIGKILL);
   EXPECT_LT(until_lost(60s), 30s);
-  EXPECT_EQ(a.heard.lost.size(), 1u);
-  EXPECT_NE(a.heard.lost[0].second.text.find("nobody"), std::string::npos)
-      << a.heard.lost[0].second.text;
+  EXPECT_EQ(a.received.lost.size(), 1u);
+  EXPECT_NE(a.received.lost[0].second.text.find("no process answers"), std::string::npos)
+      << a.received.lost[0].second.text;
 }
 
 TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_while_idle) {
@@ -164,7 +164,7 @@ TEST_F(ucx_network, a_cut_cable_is_noticed_at_both_ends_with_payloads_under_way)
     a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   }
   // Both ways are busy.
-  ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 100s, a));
+  ASSERT_TRUE(run_until([&] { return !a.received.messages.empty(); }, 100s, a));
   ASSERT_TRUE(shell("ip -n " + space + " link set " + there + " down"));
   expect_noticed_at_both_ends();
   EXPECT_TRUE(run_until([&] { return a->idle(); }, 100s, a));
@@ -184,7 +184,7 @@ TEST_F(ucx_network, a_cable_that_is_mended_in_time_loses_nothing) {
     }
   };
   send_some(100);
-  ASSERT_TRUE(run_until([&] { return a.heard.messages.size() > 10; }, 100s, a));
+  ASSERT_TRUE(run_until([&] { return a.received.messages.size() > 10; }, 100s, a));
   ASSERT_TRUE(shell("ip link set " + here + " down"));
   const auto cut = std::chrono::steady_clock::now();
   ASSERT_TRUE(run_until(
@@ -195,16 +195,16 @@ TEST_F(ucx_network, a_cable_that_is_mended_in_time_loses_nothing) {
       100s, a));
   ASSERT_TRUE(shell("ip link set " + here + " up"));
   send_some(count);
-  ASSERT_TRUE(run_until([&] { return a.heard.messages.size() == count; }, 100s, a));
+  ASSERT_TRUE(run_until([&] { return a.received.messages.size() == count; }, 100s, a));
   std::set<std::size_t> seen;  // the echo does not keep the order of its answers' payloads
-  for (const auto& m : a.heard.messages) {
+  for (const auto& m : a.received.messages) {
     std::size_t number = 0;
     std::memcpy(&number, m.envelope.data(), sizeof number);
     EXPECT_TRUE(seen.insert(number).second);
     for (const auto& p : m.payloads) EXPECT_TRUE(has_pattern(p.data.get(), p.size, number));
   }
   run_until([] { return false; }, 2s, a);
-  EXPECT_TRUE(a.heard.lost.empty());
+  EXPECT_TRUE(a.received.lost.empty());
 }
 
 TEST_F(ucx_network, a_slow_cable_is_no_broken_one) {
@@ -215,11 +215,11 @@ TEST_F(ucx_network, a_slow_cable_is_no_broken_one) {
   payloads.push_back(patterned_payload(10 << 20, 3));
   const auto begin = std::chrono::steady_clock::now();
   a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
-  EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, 100s, a));
+  EXPECT_TRUE(run_until([&] { return !a.received.messages.empty(); }, 100s, a));
   EXPECT_GT(std::chrono::steady_clock::now() - begin, 3s);  // it was slow
-  EXPECT_TRUE(a.heard.lost.empty());
-  ASSERT_EQ(a.heard.messages.size(), 1u);
-  EXPECT_TRUE(has_pattern(a.heard.messages[0].payloads.at(0).data.get(), 10 << 20, 3));
+  EXPECT_TRUE(a.received.lost.empty());
+  ASSERT_EQ(a.received.messages.size(), 1u);
+  EXPECT_TRUE(has_pattern(a.received.messages[0].payloads.at(0).data.get(), 10 << 20, 3));
   shell("tc qdisc del dev " + here + " root");
 }
 

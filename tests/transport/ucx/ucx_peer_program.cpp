@@ -31,8 +31,8 @@ void echo(node& n, incoming_message&& m) {
 }
 
 void answer_one(node& n) {
-  while (n.heard.messages.empty()) n->progress();
-  echo(n, std::move(n.heard.messages.front()));
+  while (n.received.messages.empty()) n->progress();
+  echo(n, std::move(n.received.messages.front()));
   while (!n->idle()) n->progress();
 }
 
@@ -50,22 +50,22 @@ void say_lost() {
 
 void serve(node& n) {
   while (!input_ended()) {
-    if (!n.heard.lost.empty()) {
+    if (!n.received.lost.empty()) {
       say_lost();
-      _exit(0);  // at once, for those who wait for this
+      _exit(0);  // at once, for the test that waits for this
     }
     for (int i = 0; i < 100; ++i) n->progress();
-    for (auto& m : n.heard.messages) echo(n, std::move(m));
-    n.heard.messages.clear();
+    for (auto& m : n.received.messages) echo(n, std::move(m));
+    n.received.messages.clear();
   }
 }
 
 void push(node& n) {
-  while (n.heard.lost.empty()) {
+  while (n.received.lost.empty()) {
     std::vector<outgoing_payload> payloads;
     payloads.push_back(patterned_payload(16 << 20, 1));
     n->send(0, 0, patterned_frame(8, 1), std::move(payloads));
-    while (!n->idle() && n.heard.lost.empty()) n->progress();
+    while (!n->idle() && n.received.lost.empty()) n->progress();
   }
 }
 
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string mode = argv[2];
   node n;
-  n.net = make_ucx_transport(options_of(backend_named(argv[1]), 1), n.heard, n.pool);
+  n.net = make_ucx_transport(options_of(backend_named(argv[1]), 1), n.received, n.pool);
   std::cout << to_hex(n->address()) << std::endl;
   std::string line;
   if (!std::getline(std::cin, line)) return 2;

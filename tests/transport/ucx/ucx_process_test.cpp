@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
 #include "tests/transport/ucx/ucx_child.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/ucx/process.hpp"
 
@@ -28,9 +28,9 @@ protected:
   void start(const std::string& mode) {
     other = std::make_unique<child>(GetParam(), mode);
     const auto address = other->address();
-    a.net = make_ucx_transport(options_of(GetParam(), 0), a.heard, a.pool);
+    a.net = make_ucx_transport(options_of(GetParam(), 0), a.received, a.pool);
     a->add_peer(1, address);
-    other->tell(a->address());
+    other->send_address(a->address());
   }
 
   template <class Done>
@@ -40,15 +40,15 @@ protected:
 
   void exchange_one() {
     a->send(1, 0, patterned_frame(8, 1));
-    ASSERT_TRUE(run([&] { return !a.heard.messages.empty(); }));
-    a.heard.messages.clear();
+    ASSERT_TRUE(run([&] { return !a.received.messages.empty(); }));
+    a.received.messages.clear();
   }
 
   void expect_lost() {
-    ASSERT_TRUE(run([&] { return !a.heard.lost.empty(); }));
+    ASSERT_TRUE(run([&] { return !a.received.lost.empty(); }));
     run_until([] { return false; }, 50ms, a);
-    EXPECT_EQ(a.heard.lost.size(), 1u);
-    EXPECT_EQ(a.heard.lost[0].first, 1u);
+    EXPECT_EQ(a.received.lost.size(), 1u);
+    EXPECT_EQ(a.received.lost[0].first, 1u);
     EXPECT_THROW(a->send(1, 0, patterned_frame(8, 1)), peer_lost);
     EXPECT_TRUE(run([&] { return a->idle(); }));
   }
@@ -68,9 +68,9 @@ TEST_P(ucx_processes, bytes_go_there_and_back) {
     std::vector<outgoing_payload> payloads;
     payloads.push_back(patterned_payload(size, size));
     a->send(1, 0, patterned_frame(100, 1), std::move(payloads));
-    ASSERT_TRUE(run([&] { return !a.heard.messages.empty(); }));
-    const auto m = std::move(a.heard.messages.front());
-    a.heard.messages.clear();
+    ASSERT_TRUE(run([&] { return !a.received.messages.empty(); }));
+    const auto m = std::move(a.received.messages.front());
+    a.received.messages.clear();
     ASSERT_EQ(m.payloads.at(0).size, size);
     EXPECT_TRUE(has_pattern(m.payloads[0].data.get(), size, size));
   }
@@ -87,13 +87,13 @@ TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
   other->end_input();
   expect_lost();
   EXPECT_EQ(other->wait(), 0);
-  EXPECT_NE(a.heard.lost[0].second.text.find("closed"), std::string::npos)
-      << a.heard.lost[0].second.text;
+  EXPECT_NE(a.received.lost[0].second.text.find("closed"), std::string::npos)
+      << a.received.lost[0].second.text;
 }
 
 // The first sign of either is that UCX cannot open the peer's memory; it says so on standard
 // output.
-class ucx_neighbours : public ucx_processes {
+class ucx_host_peers : public ucx_processes {
 protected:
   void SetUp() override { testing::internal::CaptureStdout(); }
 
@@ -108,15 +108,15 @@ protected:
 
   void expect_told(loss_kind kind, const std::string& text) {
     expect_lost();
-    EXPECT_EQ(a.heard.lost[0].second.kind, kind);
-    EXPECT_EQ(a.heard.lost[0].second.text, text);
+    EXPECT_EQ(a.received.lost[0].second.kind, kind);
+    EXPECT_EQ(a.received.lost[0].second.text, text);
     EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   }
 };
-INSTANTIATE_TEST_SUITE_P(each, ucx_neighbours, testing::Values(backend::ucx, backend::ucx_cma),
+INSTANTIATE_TEST_SUITE_P(each, ucx_host_peers, testing::Values(backend::ucx, backend::ucx_cma),
                          backend_name);
 
-TEST_P(ucx_neighbours, that_are_killed_are_told_as_ended) {
+TEST_P(ucx_host_peers, that_are_killed_are_told_as_ended) {
   start("echo");
   exchange_one();
   other->kill(SIGKILL);
@@ -124,7 +124,7 @@ TEST_P(ucx_neighbours, that_are_killed_are_told_as_ended) {
   expect_told(loss_kind::ended, "its process has ended");
 }
 
-TEST_P(ucx_neighbours, that_leave_are_told_as_having_left) {
+TEST_P(ucx_host_peers, that_leave_are_told_as_having_left) {
   start("echo");
   exchange_one();
   other->end_input();
@@ -149,7 +149,7 @@ TEST_P(ucx_processes, a_kill_is_noticed_while_asleep) {
     ::kill(victim, SIGKILL);
   });
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (a.heard.lost.empty() && std::chrono::steady_clock::now() < end) {
+  while (a.received.lost.empty() && std::chrono::steady_clock::now() < end) {
     if (a->progress() > 0 || !a->arm()) continue;
     pollfd p{a->event_fd(), POLLIN, 0};
     poll(&p, 1, 10'000);
@@ -189,12 +189,12 @@ TEST_P(ucx_processes, a_kill_lets_pending_payloads_go) {
 
 TEST_P(ucx_processes, a_kill_in_the_middle_of_a_payload_is_noticed) {
   start("push");
-  ASSERT_TRUE(run([&] { return a.heard.messages.size() >= 2; }));
+  ASSERT_TRUE(run([&] { return a.received.messages.size() >= 2; }));
   other->kill(SIGKILL);
   expect_lost();
-  for (const auto& m : a.heard.messages)
+  for (const auto& m : a.received.messages)
     EXPECT_TRUE(has_pattern(m.payloads.at(0).data.get(), m.payloads[0].size, 1));
-  a.heard.messages.clear();
+  a.received.messages.clear();
   a.net.reset();
   EXPECT_EQ(a.pool.out(), 0);
 }
@@ -205,7 +205,7 @@ TEST_P(ucx_processes, a_stopped_process_is_no_dead_one) {
   other->stop();
   a->send(1, 0, patterned_frame(8, 1));
   run_until([] { return false; }, 300ms, a);
-  EXPECT_TRUE(a.heard.lost.empty());
+  EXPECT_TRUE(a.received.lost.empty());
   other->kill(SIGKILL);
   expect_lost();
 }
@@ -224,7 +224,7 @@ TEST_P(ucx_processes, a_stopped_process_can_be_closed) {
   EXPECT_FALSE(a->idle());
   a->close_peer(1, false);
   EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, limit, a));
-  EXPECT_TRUE(a.heard.lost.empty());
+  EXPECT_TRUE(a.received.lost.empty());
   other->kill(SIGKILL);
 }
 
@@ -243,24 +243,24 @@ TEST_P(ucx_processes, the_address_of_a_dead_process_is_refused) {
   other = std::make_unique<child>(GetParam(), "echo");
   const auto address = other->address();
   other->kill(SIGKILL);
-  a.net = make_ucx_transport(options_of(GetParam(), 0), a.heard, a.pool);
+  a.net = make_ucx_transport(options_of(GetParam(), 0), a.received, a.pool);
   EXPECT_THROW(a->add_peer(1, address), transport_error);
 }
 
 TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
   start("tear");
   node c;
-  c.net = make_ucx_transport(options_of(GetParam(), 2), c.heard, c.pool);
+  c.net = make_ucx_transport(options_of(GetParam(), 2), c.received, c.pool);
   c->add_peer(0, a->address());
   a->add_peer(2, c->address());
   c->send(0, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
-  a.heard.messages.clear();
+  ASSERT_TRUE(run_until([&] { return !a.received.messages.empty(); }, limit, a, c));
+  a.received.messages.clear();
   a->send(1, 0, patterned_frame(8, 1));
-  ASSERT_TRUE(run([&] { return !a.heard.lost.empty(); }));
-  a.heard.messages.clear();
+  ASSERT_TRUE(run([&] { return !a.received.lost.empty(); }));
+  a.received.messages.clear();
   c->send(0, 0, patterned_frame(8, 2));
-  EXPECT_TRUE(run_until([&] { return !a.heard.messages.empty(); }, limit, a, c));
+  EXPECT_TRUE(run_until([&] { return !a.received.messages.empty(); }, limit, a, c));
 }
 
 TEST(ucx_process_watch, tells_want_of_descriptors_from_an_end) {

@@ -8,9 +8,9 @@
 #include <random>
 #include <thread>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
 #include "tests/transport/ucx/ucx_sockets.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -91,7 +91,7 @@ protected:
   void start(std::chrono::milliseconds longest = 20s) {
     tcp_limit = longest;
     for (const auto& [n, rank] : {std::pair{&a, 0u}, std::pair{&b, 1u}})
-      n->net = make_ucx_transport(options(rank), n->heard, n->pool);
+      n->net = make_ucx_transport(options(rank), n->received, n->pool);
     a->add_peer(1, b->address());
     b->add_peer(0, a->address());
     exchange_one();
@@ -100,10 +100,10 @@ protected:
   void exchange_one() {
     a->send(1, 0, patterned_frame(8, 1));
     b->send(0, 0, patterned_frame(8, 1));
-    ASSERT_TRUE(run([&] { return !a.heard.messages.empty() && !b.heard.messages.empty(); }));
-    ASSERT_EQ(a.heard.messages.size(), 1u);
-    a.heard.messages.clear();
-    b.heard.messages.clear();
+    ASSERT_TRUE(run([&] { return !a.received.messages.empty() && !b.received.messages.empty(); }));
+    ASSERT_EQ(a.received.messages.size(), 1u);
+    a.received.messages.clear();
+    b.received.messages.clear();
   }
 
   template <class Done>
@@ -113,7 +113,7 @@ protected:
 
   void expect_no_loss() {
     for (const node* n : {&a, &b})
-      for (const auto& [peer, why] : n->heard.lost) ADD_FAILURE() << peer << ": " << why.text;
+      for (const auto& [peer, why] : n->received.lost) ADD_FAILURE() << peer << ": " << why.text;
   }
 
   std::chrono::milliseconds tcp_limit{};
@@ -138,8 +138,8 @@ TEST_F(ucx_reconnects, fifty_times_while_messages_flow_both_ways) {
   inbox_check at_a;
   inbox_check at_b;
   const auto take = [&] {
-    at_a.take(a.heard.messages);
-    at_b.take(b.heard.messages);
+    at_a.take(a.received.messages);
+    at_b.take(b.received.messages);
   };
   std::size_t broken = 0;
   for (int breaks = 0; breaks < 50 || (broken <= 25 && breaks < 1000); ++breaks) {
@@ -167,7 +167,7 @@ TEST_F(ucx_reconnects, fifty_times_while_messages_flow_both_ways) {
   EXPECT_TRUE(run([&] {
     take();
     return (at_a.seen() == from_b.sent() && at_b.seen() == from_a.sent()) ||
-           !a.heard.lost.empty() || !b.heard.lost.empty();
+           !a.received.lost.empty() || !b.received.lost.empty();
   }));
   expect_no_loss();
   EXPECT_EQ(at_a.seen(), from_b.sent());
@@ -191,12 +191,12 @@ TEST_F(ucx_reconnects, what_is_acknowledged_is_not_kept) {
     ASSERT_TRUE(run([&] { return bytes.use_count() < 100; }));
   }
   EXPECT_TRUE(run([&] { return bytes.use_count() == 1; }));
-  // A receiver that goes to sleep at once tells as well.
+  // A receiver that goes to sleep at once acknowledges as well.
   std::vector<outgoing_payload> payloads;
   payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
-  const auto before = b.heard.messages.size();
+  const auto before = b.received.messages.size();
   a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
-  ASSERT_TRUE(run([&] { return b.heard.messages.size() > before; }));
+  ASSERT_TRUE(run([&] { return b.received.messages.size() > before; }));
   while (!b->arm()) b->progress();
   EXPECT_TRUE(run_until([&] { return bytes.use_count() == 1; }, limit, a));
 }
@@ -215,7 +215,7 @@ TEST_F(ucx_reconnects, under_threads_that_sleep) {
         pollfd p{n->event_fd(), POLLIN, 0};
         poll(&p, 1, 1000);
       }
-      check.take(n.heard.messages);
+      check.take(n.received.messages);
       seen += check.seen() - before;
     }
   };
@@ -251,20 +251,20 @@ TEST_F(ucx_reconnects, under_threads_that_sleep) {
   expect_no_loss();
 }
 
-// The other side hears of it, though the connection broke while it was being closed.
-TEST_F(ucx_reconnects, to_say_goodbye) {
+// The other side is notified, though the connection broke while it was being closed.
+TEST_F(ucx_reconnects, to_send_a_leave_notice) {
   start();
   a->send(1, 0, patterned_frame(8, 1), {});
   break_tcp_connections();
   a->progress();
   a->close_peer(1, false);
   EXPECT_THROW(a->send(1, 0, patterned_frame(8, 1)), peer_lost);
-  ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }));
-  EXPECT_EQ(b.heard.lost[0].second.kind, loss_kind::left);
-  EXPECT_EQ(b.heard.messages.size(), 1u);
+  ASSERT_TRUE(run([&] { return !b.received.lost.empty(); }));
+  EXPECT_EQ(b.received.lost[0].second.kind, loss_kind::left);
+  EXPECT_EQ(b.received.messages.size(), 1u);
   run([] { return false; }, 100ms);
-  EXPECT_EQ(b.heard.lost.size(), 1u);
-  EXPECT_TRUE(a.heard.lost.empty());
+  EXPECT_EQ(b.received.lost.size(), 1u);
+  EXPECT_TRUE(a.received.lost.empty());
   EXPECT_TRUE(a->idle());
 }
 
@@ -273,10 +273,10 @@ TEST_F(ucx_reconnects, not_after_a_forced_close) {
   break_tcp_connections();
   a->progress();
   a->close_peer(1, true);
-  ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }));
+  ASSERT_TRUE(run([&] { return !b.received.lost.empty(); }));
   run([] { return false; }, 100ms);
-  EXPECT_EQ(b.heard.lost.size(), 1u);
-  EXPECT_TRUE(a.heard.lost.empty());
+  EXPECT_EQ(b.received.lost.size(), 1u);
+  EXPECT_TRUE(a.received.lost.empty());
 }
 
 TEST_F(ucx_reconnects, destruction_in_the_middle_lets_all_go) {
@@ -287,14 +287,14 @@ TEST_F(ucx_reconnects, destruction_in_the_middle_lets_all_go) {
     payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
     a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   }
-  run([&] { return b.heard.messages.size() > 3; });
+  run([&] { return b.received.messages.size() > 3; });
   break_tcp_connections();
   a->progress();
   a.net.reset();
   EXPECT_EQ(bytes.use_count(), 1);
-  ASSERT_TRUE(run_until([&] { return !b.heard.lost.empty(); }, limit, b));
-  EXPECT_EQ(b.heard.lost.size(), 1u);
-  b.heard.messages.clear();
+  ASSERT_TRUE(run_until([&] { return !b.received.lost.empty(); }, limit, b));
+  EXPECT_EQ(b.received.lost.size(), 1u);
+  b.received.messages.clear();
   b.net.reset();
   EXPECT_EQ(b.pool.out(), 0);
 }
@@ -309,18 +309,18 @@ TEST_F(ucx_reconnects, no_longer_than_the_limit) {
   break_tcp_connections();
   a->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   // `b` makes no progress, as if it hung.
-  ASSERT_TRUE(run_until([&] { return !a.heard.lost.empty(); }, limit, a));
+  ASSERT_TRUE(run_until([&] { return !a.received.lost.empty(); }, limit, a));
   EXPECT_GT(std::chrono::steady_clock::now() - begin, 100ms);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
-  EXPECT_EQ(a.heard.lost[0].second.kind, loss_kind::broken);
-  EXPECT_NE(a.heard.lost[0].second.text.find("not reachable for "), std::string::npos)
-      << a.heard.lost[0].second.text;
+  EXPECT_EQ(a.received.lost[0].second.kind, loss_kind::broken);
+  EXPECT_NE(a.received.lost[0].second.text.find("not reachable for "), std::string::npos)
+      << a.received.lost[0].second.text;
   EXPECT_THROW(a->send(1, 0, patterned_frame(8, 1)), peer_lost);
   EXPECT_TRUE(run_until([&] { return a->idle() && bytes.use_count() == 1; }, limit, a));
-  ASSERT_TRUE(run([&] { return !b.heard.lost.empty(); }));
+  ASSERT_TRUE(run([&] { return !b.received.lost.empty(); }));
   run([] { return false; }, 100ms);
-  EXPECT_EQ(a.heard.lost.size(), 1u);
-  EXPECT_EQ(b.heard.lost.size(), 1u);
+  EXPECT_EQ(a.received.lost.size(), 1u);
+  EXPECT_EQ(b.received.lost.size(), 1u);
 }
 
 }  // namespace

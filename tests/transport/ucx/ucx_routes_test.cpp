@@ -18,14 +18,14 @@ route route_with(const std::string& transports) {
     options.one_host = false;
     options.trusted_network = true;
     options.settings = {{"TLS", transports}, {"NET_DEVICES", "lo"}};
-    n->net = make_ucx_transport(options, n->heard, n->pool);
+    n->net = make_ucx_transport(options, n->received, n->pool);
   }
   a->add_peer(1, b->address());
   b->add_peer(0, a->address());
   std::vector<outgoing_payload> payloads;
   payloads.push_back(patterned_payload(3 << 20, 1));
   a->send(1, 0, patterned_frame(1, 1), std::move(payloads));
-  EXPECT_TRUE(run_until([&] { return !b.heard.messages.empty() && a->idle(); }, 100s, a, b));
+  EXPECT_TRUE(run_until([&] { return !b.received.messages.empty() && a->idle(); }, 100s, a, b));
   return a->routes().at(0);
 }
 

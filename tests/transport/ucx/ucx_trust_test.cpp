@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/conformance/conformance_backend.hpp"
+#include "troupe/messages/base/error.hpp"
 #include "troupe/transport/ucx/permitted.hpp"
 
 namespace troupe::transport::test {
@@ -12,10 +12,10 @@ namespace {
 using ucx::permitted_transports;
 
 std::string refusal(ucx_options options) {
-  recorder heard;
+  recorder received;
   counting_pool pool;
   try {
-    make_ucx_transport(std::move(options), heard, pool);
+    make_ucx_transport(std::move(options), received, pool);
   } catch (const transport_error& e) {
     return e.what();
   }

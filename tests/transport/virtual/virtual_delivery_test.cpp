@@ -22,7 +22,7 @@ std::size_t payload_size(std::uint64_t number, std::uint64_t index) {
   return number * 37 % 2000 + index;
 }
 
-// Takes in what nodes have heard and looks whether it may have been heard.
+// Collects what nodes have received and checks whether that may be so.
 class checker {
 public:
   void take(rank_t at, const std::vector<incoming_message>& messages) {
@@ -62,8 +62,8 @@ void exchange(virtual_world& w, std::uint64_t seed, std::size_t count) {
   checker check;
   const auto take = [&] {
     for (auto& [rank, n] : w.nodes) {
-      check.take(rank, n->heard.messages);
-      n->heard.messages.clear();
+      check.take(rank, n->received.messages);
+      n->received.messages.clear();
     }
     return testing::Test::HasFatalFailure();
   };
@@ -136,7 +136,7 @@ TEST(virtual_delivery, what_was_sent_is_kept_until_it_is_acknowledged) {
   payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
   w.net->cut(1, 0);  // no acknowledgement comes
   w[0]->send(1, 0, patterned_frame(8, 1), std::move(payloads));
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1; }));
   w.run_for(1s);
   EXPECT_FALSE(w[0]->idle());
   EXPECT_GT(bytes.use_count(), 1);
@@ -144,7 +144,7 @@ TEST(virtual_delivery, what_was_sent_is_kept_until_it_is_acknowledged) {
   w.run_for(200ms);
   EXPECT_TRUE(w[0]->idle());
   EXPECT_EQ(bytes.use_count(), 1);
-  EXPECT_EQ(w.heard(1), 1u);
+  EXPECT_EQ(w.received(1), 1u);
 }
 
 TEST(virtual_delivery, a_node_that_makes_no_progress_is_not_lost) {
@@ -155,7 +155,7 @@ TEST(virtual_delivery, a_node_that_makes_no_progress_is_not_lost) {
   EXPECT_TRUE(w[0]->idle());
   w.progress();
   EXPECT_EQ(w.lost(0), 0u);
-  EXPECT_EQ(w.heard(1), 1000u);
+  EXPECT_EQ(w.received(1), 1000u);
 }
 
 TEST(virtual_delivery, a_lossy_link_loses_no_peer_in_an_hour) {
@@ -166,8 +166,8 @@ TEST(virtual_delivery, a_lossy_link_loses_no_peer_in_an_hour) {
     w.send(0, 1);
     w.send(1, 0);
     w.run_for(1s);
-    ASSERT_EQ(w.heard(0), i);
-    ASSERT_EQ(w.heard(1), i);
+    ASSERT_EQ(w.received(0), i);
+    ASSERT_EQ(w.received(1), i);
   }
   EXPECT_EQ(w.lost(0) + w.lost(1), 0u);
 }
@@ -192,17 +192,17 @@ struct empty_pool : payload_pool {
 TEST(virtual_delivery, a_payload_without_memory_ends_the_connection) {
   virtual_world w;
   w.make(0);
-  recorder heard;
+  recorder received;
   empty_pool none;
-  auto b = make_virtual_transport(w.net, 1, heard, none);
+  auto b = make_virtual_transport(w.net, 1, received, none);
   w[0]->add_peer(1, b->address());
   b->add_peer(0, w[0]->address());
   w.send_payload(0, 1, 100);
   w.run_for(1ms);
   b->progress();
-  ASSERT_EQ(heard.lost.size(), 1u);
-  EXPECT_EQ(heard.lost[0].second.kind, loss_kind::broken);
-  EXPECT_TRUE(heard.messages.empty());
+  ASSERT_EQ(received.lost.size(), 1u);
+  EXPECT_EQ(received.lost[0].second.kind, loss_kind::broken);
+  EXPECT_TRUE(received.messages.empty());
   EXPECT_EQ(w.lost(0), 1u);
   EXPECT_TRUE(w[0]->idle());
 }

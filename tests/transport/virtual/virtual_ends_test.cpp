@@ -1,9 +1,9 @@
-// Who is gone on the virtual network, who hears of it, and what is left of them.
+// Ends of nodes on the virtual network, which nodes are notified, and what remains.
 
 #include <malloc.h>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/virtual/virtual_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -12,7 +12,7 @@ TEST(virtual_ends, a_crash_is_noticed) {
   virtual_world w;
   w.make_all(3);
   w.send(0, 1);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1; }));
   w.run_for(1ms);
   const auto start = w.net->now();
   EXPECT_TRUE(w.net->crash(1));
@@ -59,11 +59,11 @@ TEST(virtual_ends, a_crashed_node_is_deaf_and_dumb) {
   EXPECT_EQ(dead->progress(), 0u);
   EXPECT_TRUE(dead->idle());
   EXPECT_TRUE(dead->routes().empty());
-  EXPECT_TRUE(dead.heard.messages.empty());
+  EXPECT_TRUE(dead.received.messages.empty());
   w[1].net.reset();
   w.run_for(50us);
   EXPECT_EQ(w.net->count().sent, sent);
-  EXPECT_EQ(w.heard(0), 0u);
+  EXPECT_EQ(w.received(0), 0u);
 }
 
 TEST(virtual_ends, about_half_of_what_a_crashed_node_sent_still_arrives) {
@@ -76,7 +76,7 @@ TEST(virtual_ends, about_half_of_what_a_crashed_node_sent_still_arrives) {
     w.run_for(1ms);
     EXPECT_GT(w.net->count().lost, 10u);
     EXPECT_LT(w.net->count().lost, 40u);
-    arrived += w.heard(0);
+    arrived += w.received(0);
   }
   EXPECT_GT(arrived, 0u);  // up to the first gap
 }
@@ -87,18 +87,18 @@ TEST(virtual_ends, a_rank_comes_back_as_another) {
   w.send(0, 1, 1);
   w.send(1, 0, 1);
   w.net->crash(1);
-  EXPECT_THROW(make_virtual_transport(w.net, 0, w[0].heard, w[0].pool), invalid_argument);
+  EXPECT_THROW(make_virtual_transport(w.net, 0, w[0].received, w[0].pool), invalid_argument);
   node& again = w.make(1);
   EXPECT_TRUE(w.net->alive(1));
-  EXPECT_THROW(w.add(0, 1), transport_error);  // the loss is not told yet
+  EXPECT_THROW(w.add(0, 1), transport_error);  // the loss is not reported yet
   ASSERT_TRUE(w.run([&] { return w.lost(0) == 1; }));
-  EXPECT_TRUE(again.heard.messages.empty());
+  EXPECT_TRUE(again.received.messages.empty());
   w.connect(0, 1);
-  w[0].heard.messages.clear();
+  w[0].received.messages.clear();
   w.send(0, 1, 2);
   w.send(1, 0, 2);
-  ASSERT_TRUE(w.run([&] { return w.heard(0) == 1 && w.heard(1) == 1; }));
-  EXPECT_TRUE(has_pattern(w[1].heard.messages[0].envelope.data(), 40, 2));
+  ASSERT_TRUE(w.run([&] { return w.received(0) == 1 && w.received(1) == 1; }));
+  EXPECT_TRUE(has_pattern(w[1].received.messages[0].envelope.data(), 40, 2));
   EXPECT_EQ(w.lost(0), 1u);
   EXPECT_EQ(w.lost(1), 0u);
 }
@@ -117,19 +117,19 @@ TEST(virtual_ends, what_was_for_an_old_object_never_reaches_the_new_one) {
   w.make(1);
   w.add(1, 0);
   w.send(1, 0, 7);
-  // Who talks to the old one is told that it is gone, and then takes what the new one has sent.
+  // A node that sends to the old object is reset, and then accepts what the new one has sent.
   ASSERT_TRUE(w.run([&] { return w.lost(0) == 1; }, 50ms));
   EXPECT_EQ(w.why(0).kind, loss_kind::left);
   EXPECT_GE(w.net->count().stale, 20u);
-  EXPECT_EQ(w.heard(1), 0u);
-  w[0].heard.messages.clear();
+  EXPECT_EQ(w.received(1), 0u);
+  w[0].received.messages.clear();
   w.add(0, 1);
-  ASSERT_TRUE(w.run([&] { return w.heard(0) == 1; }));
-  EXPECT_TRUE(has_pattern(w[0].heard.messages[0].envelope.data(), 40, 7));
-  EXPECT_EQ(w.heard(1), 0u);
+  ASSERT_TRUE(w.run([&] { return w.received(0) == 1; }));
+  EXPECT_TRUE(has_pattern(w[0].received.messages[0].envelope.data(), 40, 7));
+  EXPECT_EQ(w.received(1), 0u);
 }
 
-TEST(virtual_ends, a_goodbye_is_said_until_it_is_heard) {
+TEST(virtual_ends, a_leave_notice_is_sent_until_it_is_answered) {
   virtual_world w(bad_options(4, 0.3));
   w.make_all(20);
   w[0].net.reset();
@@ -143,14 +143,14 @@ TEST(virtual_ends, a_goodbye_is_said_until_it_is_heard) {
   EXPECT_EQ(w.net->next(), virtual_time::max());
 }
 
-TEST(virtual_ends, who_missed_the_goodbye_is_reset_when_it_talks) {
+TEST(virtual_ends, a_node_that_missed_the_leave_notice_is_reset_when_it_sends) {
   virtual_world w;
   w.make_all(3);
   w.net->partition({{0}, {1, 2}});
   w[0]->close_peer(1, false);
   w[0]->close_peer(2, true);
   w.run_for(10s);
-  EXPECT_EQ(w.net->next(), virtual_time::max());  // the goodbyes were given up
+  EXPECT_EQ(w.net->next(), virtual_time::max());  // the leave notices were given up
   EXPECT_EQ(w.lost(1) + w.lost(2), 0u);
   w.net->heal();
   w.send(1, 0);
@@ -159,7 +159,7 @@ TEST(virtual_ends, who_missed_the_goodbye_is_reset_when_it_talks) {
   EXPECT_EQ(w.why(1).kind, loss_kind::left);
   EXPECT_EQ(w.why(1).text, "it closed the connection");
   EXPECT_EQ(w.lost(0), 0u);
-  EXPECT_EQ(w.heard(0), 0u);
+  EXPECT_EQ(w.received(0), 0u);
 }
 
 TEST(virtual_ends, closing_lets_out_what_was_sent_and_takes_in_nothing) {
@@ -173,10 +173,10 @@ TEST(virtual_ends, closing_lets_out_what_was_sent_and_takes_in_nothing) {
     w[0]->close_peer(1, false);
     EXPECT_THROW(w.send(0, 1), peer_lost);
     ASSERT_TRUE(w.run([&] { return w.lost(1) == 1; }));
-    EXPECT_EQ(w.heard(1), 100u);
+    EXPECT_EQ(w.received(1), 100u);
     EXPECT_TRUE(w.run([&] { return w[0]->idle() && w[1]->idle(); }));
     w.run_for(5s);
-    EXPECT_EQ(w.heard(0), 0u);
+    EXPECT_EQ(w.received(0), 0u);
     EXPECT_EQ(w.lost(0), 0u);
     EXPECT_EQ(w.lost(1), 1u);
     EXPECT_EQ(w.net->next(), virtual_time::max());
@@ -206,16 +206,16 @@ TEST(virtual_ends, one_that_is_gone_already_is_lost_once_it_is_added) {
   w.add(1, 0);
   w.send(1, 0, 5);
   w.run_for(1ms);
-  EXPECT_EQ(w.heard(0), 0u);
+  EXPECT_EQ(w.received(0), 0u);
   w[1].net.reset();
   w.net->crash(2);
   w.run_for(1ms);
   w[0]->add_peer(1, left);
   w[0]->add_peer(2, crashed);
   ASSERT_TRUE(w.run([&] { return w.lost(0) == 2; }));
-  EXPECT_EQ(w.heard(0), 1u);  // held back until then
-  EXPECT_EQ(w[0].heard.lost[0].second.kind, loss_kind::left);
-  EXPECT_EQ(w[0].heard.lost[1].second.kind, loss_kind::ended);
+  EXPECT_EQ(w.received(0), 1u);  // held back until then
+  EXPECT_EQ(w[0].received.lost[0].second.kind, loss_kind::left);
+  EXPECT_EQ(w[0].received.lost[1].second.kind, loss_kind::ended);
   EXPECT_THROW(w[0]->add_peer(1, left), transport_error);
 }
 
@@ -240,10 +240,10 @@ TEST(virtual_ends, nothing_is_left_of_those_who_come_and_go) {
     for (rank_t r = 0; r < 4; ++r) {
       EXPECT_TRUE(r == rank || w[r]->idle());
       if (r == rank) continue;
-      w[r].heard.messages.clear();
+      w[r].received.messages.clear();
       EXPECT_EQ(w[r].pool.out(), 0);
       EXPECT_EQ(w.lost(r), 1u);
-      w[r].heard.lost.clear();
+      w[r].received.lost.clear();
     }
     w.make(rank);
     for (rank_t r = 0; r < 4; ++r)
@@ -262,9 +262,9 @@ TEST(virtual_ends, nothing_is_left_of_a_network) {
   {
     const auto net = std::make_shared<virtual_network>(bad_options(1, 0.2));
     gone = net;
-    recorder heard;
-    auto a = make_virtual_transport(net, 0, heard, pool);
-    auto b = make_virtual_transport(net, 1, heard, pool);
+    recorder received;
+    auto a = make_virtual_transport(net, 0, received, pool);
+    auto b = make_virtual_transport(net, 1, received, pool);
     a->add_peer(1, b->address());
     b->add_peer(0, a->address());
     for (int i = 0; i < 100; ++i) {
@@ -307,12 +307,12 @@ TEST(virtual_ends, a_thousand_nodes_are_cheap) {
   for (rank_t r = 0; r < world; ++r) w.send(r, (r + 1) % world, r);
   ASSERT_TRUE(w.run([&] {
     return std::ranges::all_of(w.nodes,
-                               [](auto& n) { return n.second->heard.messages.size() == 1; });
+                               [](auto& n) { return n.second->received.messages.size() == 1; });
   }));
   for (rank_t r = 0; r < world; ++r)
-    EXPECT_EQ(w[r].heard.messages[0].from, (r + world - 1) % world);
+    EXPECT_EQ(w[r].received.messages[0].from, (r + world - 1) % world);
   w.run_for(10ms);
-  for (auto& [rank, n] : w.nodes) n->heard.messages.clear();
+  for (auto& [rank, n] : w.nodes) n->received.messages.clear();
   std::printf("once around in %lld ms, %zu bytes for each end of a connection in use\n",
               static_cast<long long>(ms(clock::now() - ring)),
               (mallinfo2().uordblks - silent) / (2 * world));
@@ -321,9 +321,10 @@ TEST(virtual_ends, a_thousand_nodes_are_cheap) {
   w.net->crash(7);
   ASSERT_TRUE(w.run([&] {
     return std::ranges::all_of(
-        w.nodes, [](auto& n) { return n.first == 7 || n.second->heard.lost.size() == 1; });
+        w.nodes, [](auto& n) { return n.first == 7 || n.second->received.lost.size() == 1; });
   }));
-  std::printf("999 hear of a crash in %lld ms\n", static_cast<long long>(ms(clock::now() - crash)));
+  std::printf("999 are notified of a crash in %lld ms\n",
+              static_cast<long long>(ms(clock::now() - crash)));
 
   const auto end = clock::now();
   for (auto& [rank, n] : w.nodes) n->net.reset();

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <random>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/transport/virtual/virtual_fixture.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {
 namespace {
@@ -36,7 +36,7 @@ public:
     }
   }
 
-  // When the bad days are over, all agree on who is there, and have what they were sent.
+  // When the faults are over, all agree on which nodes exist, and have what they were sent.
   void end() {
     link_conditions good;
     w_.net->set_links(good);
@@ -122,7 +122,7 @@ private:
     try {
       w_[a]->send(b, 1, frame(std::as_bytes(std::span(&what, 1))), std::move(payloads));
       ++v.sent;
-    } catch (const peer_lost&) {  // the sink has yet to hear of it
+    } catch (const peer_lost&) {  // the sink is not notified yet
     }
   }
 
@@ -188,7 +188,7 @@ private:
         if (blocked(a, b)) blocked_at_[{a, b}] = w_.net->now();
   }
 
-  // Nobody is given up who could be reached all the time.
+  // No peer is given up that could be reached all the time.
   bool deserved(rank_t rank, rank_t peer, const view& v, const peer_loss& why) const {
     if (why.kind != loss_kind::broken) return true;
     const auto now = selves_.find(peer);
@@ -213,8 +213,8 @@ private:
   }
 
   void check(rank_t rank) {
-    recorder& heard = w_[rank].heard;
-    for (const auto& m : heard.messages) {
+    recorder& received = w_[rank].received;
+    for (const auto& m : received.messages) {
       label what;
       std::memcpy(&what, m.envelope.data(), sizeof what);
       view& v = of(rank).views[m.from];
@@ -225,8 +225,8 @@ private:
       ++v.received;
       ++delivered_;
     }
-    heard.messages.clear();
-    for (const auto& [peer, why] : heard.lost) {
+    received.messages.clear();
+    for (const auto& [peer, why] : received.lost) {
       view& v = of(rank).views[peer];
       ASSERT_NE(v.object, 0u);
       ASSERT_FALSE(v.gone) << peer << " is lost once more";
@@ -235,7 +235,7 @@ private:
       v.gone = true;
       ++losses_;
     }
-    heard.lost.clear();
+    received.lost.clear();
   }
 
   std::mt19937_64 random_;
@@ -265,7 +265,7 @@ TEST(virtual_faults, hold_for_every_seed) {
     delivered += f.delivered();
     losses += f.losses();
   }
-  std::printf("%llu messages arrived, %llu losses were told\n",
+  std::printf("%llu messages arrived, %llu losses were reported\n",
               static_cast<unsigned long long>(delivered), static_cast<unsigned long long>(losses));
 }
 

@@ -33,7 +33,7 @@ public:
     auto& n = nodes[rank];
     n.reset();
     n = std::make_unique<node>();
-    n->net = make_virtual_transport(net, rank, n->heard, n->pool);
+    n->net = make_virtual_transport(net, rank, n->received, n->pool);
     return *n;
   }
 
@@ -63,9 +63,9 @@ public:
     (*this)[from]->send(to, 0, patterned_frame(8, 1), std::move(payloads));
   }
 
-  std::size_t heard(rank_t rank) { return (*this)[rank].heard.messages.size(); }
-  std::size_t lost(rank_t rank) { return (*this)[rank].heard.lost.size(); }
-  peer_loss why(rank_t rank) { return (*this)[rank].heard.lost.at(0).second; }
+  std::size_t received(rank_t rank) { return (*this)[rank].received.messages.size(); }
+  std::size_t lost(rank_t rank) { return (*this)[rank].received.lost.size(); }
+  peer_loss why(rank_t rank) { return (*this)[rank].received.lost.at(0).second; }
 
   void progress() {
     for (auto& [rank, n] : nodes)

@@ -1,5 +1,5 @@
 // What links and clock of the virtual network do; virtual_delivery_test.cpp is about what arrives,
-// virtual_ends_test.cpp about who is gone.
+// virtual_ends_test.cpp about nodes that have ended.
 
 #include <random>
 
@@ -47,7 +47,7 @@ TEST(virtual_network, a_trace_can_be_read) {
   w.keep_trace();
   w.make_all(2);
   w.send(0, 1);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1 && w[0]->idle(); }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1 && w[0]->idle(); }));
   EXPECT_EQ(w.trace.substr(0, w.trace.find('\n')), "3600.000000000 0>1 message 0 104 sent");
   EXPECT_NE(w.trace.find(" 1>0 ack 0 64 delivered\n"), std::string::npos) << w.trace;
 }
@@ -78,7 +78,7 @@ TEST(virtual_network, latency_is_between_its_bounds) {
   for (int i = 1; i <= 200; ++i) {
     const auto start = w.net->now();
     w.send(0, 1);
-    ASSERT_TRUE(w.run([&] { return w.heard(1) == static_cast<std::size_t>(i); }));
+    ASSERT_TRUE(w.run([&] { return w.received(1) == static_cast<std::size_t>(i); }));
     const auto took = w.net->now() - start;
     least = std::min(least, took);
     most = std::max(most, took);
@@ -96,9 +96,9 @@ TEST(virtual_network, bandwidth_makes_payloads_wait_for_one_another_and_envelope
   const auto start = w.net->now();
   for (int i = 0; i < 10; ++i) w.send_payload(0, 1, 1'000'000);
   w.send(0, 1);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1; }));
   EXPECT_LT(w.net->now() - start, 200us);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 11; }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 11; }));
   EXPECT_GT(w.net->now() - start, 10ms);
   EXPECT_LT(w.net->now() - start, 11ms);
   EXPECT_EQ(w.net->count().resent, 0u);
@@ -111,7 +111,7 @@ TEST(virtual_network, a_payload_may_take_longer_than_the_limit) {
   virtual_world w(o);
   w.make_all(2);
   w.send_payload(0, 1, 10'000'000);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1; }, 10min));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1; }, 10min));
   EXPECT_EQ(w.lost(0), 0u);
 }
 
@@ -123,7 +123,7 @@ datagram_counters after_traffic(const link_conditions& conditions) {
   for (std::size_t i = 1; i <= 500; ++i) {
     w.send(0, 1);
     w.send(1, 0);
-    EXPECT_TRUE(w.run([&] { return w.heard(0) == i && w.heard(1) == i; }));
+    EXPECT_TRUE(w.run([&] { return w.received(0) == i && w.received(1) == i; }));
   }
   return w.net->count();
 }
@@ -168,15 +168,15 @@ TEST(virtual_network, a_link_may_have_conditions_of_its_own) {
   const auto start = w.net->now();
   w.send(0, 1);
   w.send(0, 2);
-  ASSERT_TRUE(w.run([&] { return w.heard(2) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(2) == 1; }));
   EXPECT_LT(w.net->now() - start, 1ms);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1; }));
   EXPECT_GE(w.net->now() - start, 50ms);
   slow.latency = 5ms;
   w.net->set_links(slow);
   const auto then = w.net->now();
   w.send(1, 0);
-  ASSERT_TRUE(w.run([&] { return w.heard(0) == 1; }));
+  ASSERT_TRUE(w.run([&] { return w.received(0) == 1; }));
   EXPECT_GE(w.net->now() - then, 5ms);
   EXPECT_LT(w.net->now() - then, 6ms);
 }
@@ -188,12 +188,12 @@ TEST(virtual_network, a_cut_is_of_one_direction) {
   w.send(0, 1);
   w.send(1, 0);
   w.run_for(500ms);
-  EXPECT_EQ(w.heard(1), 0u);
-  EXPECT_EQ(w.heard(0), 1u);
+  EXPECT_EQ(w.received(1), 0u);
+  EXPECT_EQ(w.received(0), 1u);
   EXPECT_GT(w.net->count().cut, 5u);
   w.net->restore(0, 1);
-  ASSERT_TRUE(w.run([&] { return w.heard(1) == 1 && w[0]->idle() && w[1]->idle(); }));
-  EXPECT_EQ(w.heard(0), 1u);
+  ASSERT_TRUE(w.run([&] { return w.received(1) == 1 && w[0]->idle() && w[1]->idle(); }));
+  EXPECT_EQ(w.received(0), 1u);
   EXPECT_EQ(w.lost(0) + w.lost(1), 0u);
 }
 
@@ -218,12 +218,12 @@ TEST(virtual_network, a_partition_that_heals_in_time_loses_nothing) {
     for (rank_t s = 0; s < 5; ++s)
       if (r != s) w.send(r, s);
   w.run_for(2900ms);
-  for (rank_t r = 0; r < 4; ++r) EXPECT_EQ(w.heard(r), 2u);
-  EXPECT_EQ(w.heard(4), 4u);  // on every side
+  for (rank_t r = 0; r < 4; ++r) EXPECT_EQ(w.received(r), 2u);
+  EXPECT_EQ(w.received(4), 4u);  // on every side
   w.net->heal();
   EXPECT_TRUE(w.run([&] {
     return std::ranges::all_of(w.nodes,
-                               [](auto& n) { return n.second->heard.messages.size() == 4; });
+                               [](auto& n) { return n.second->received.messages.size() == 4; });
   }));
   for (rank_t r = 0; r < 5; ++r) EXPECT_EQ(w.lost(r), 0u);
 }
@@ -243,18 +243,18 @@ TEST(virtual_network, a_partition_that_lasts_loses_those_who_talk) {
   EXPECT_EQ(w.lost(1) + w.lost(2) + w.lost(3), 0u);  // the silent know nothing
   EXPECT_EQ(w.net->next(), virtual_time::max());
   w.net->heal();
-  w.send(2, 0);  // and who talks to one that has given it up hears so
+  w.send(2, 0);  // and a node that sends to one that has given it up is reset
   ASSERT_TRUE(w.run([&] { return w.lost(2) == 1; }, 1ms));
   EXPECT_EQ(w.why(2).kind, loss_kind::left);
-  EXPECT_EQ(w.heard(0), 0u);
+  EXPECT_EQ(w.received(0), 0u);
   w.send(1, 3);
-  EXPECT_TRUE(w.run([&] { return w.heard(3) == 1; }));
+  EXPECT_TRUE(w.run([&] { return w.received(3) == 1; }));
 }
 
 TEST(virtual_network, tells_who_can_make_progress) {
-  std::vector<rank_t> told;
+  std::vector<rank_t> ready_ranks;
   virtual_world w;
-  w.net->on_ready = [&](rank_t rank) { told.push_back(rank); };
+  w.net->on_ready = [&](rank_t rank) { ready_ranks.push_back(rank); };
   w.make_all(3);
   w.send(0, 1);
   w.send(0, 1);
@@ -262,13 +262,13 @@ TEST(virtual_network, tells_who_can_make_progress) {
   w.net->advance(w.net->now() + 100us);
   EXPECT_TRUE(w.net->ready(1));
   EXPECT_FALSE(w.net->ready(0) || w.net->ready(2) || w.net->ready(9));
-  EXPECT_EQ(told, std::vector<rank_t>{1});
+  EXPECT_EQ(ready_ranks, std::vector<rank_t>{1});
   EXPECT_EQ(w[1]->progress(), 2u);
   EXPECT_FALSE(w.net->ready(1));
   EXPECT_EQ(w[1]->progress(), 0u);
   w[2]->wake();
   EXPECT_TRUE(w.net->ready(2));
-  EXPECT_EQ(told, (std::vector<rank_t>{1, 2}));
+  EXPECT_EQ(ready_ranks, (std::vector<rank_t>{1, 2}));
   EXPECT_FALSE(w[2]->arm());
   EXPECT_TRUE(w[2]->arm());
 }

@@ -8,12 +8,12 @@
 
 namespace troupe::transport {
 
-tcp_store_server::counts tcp_store_tally::count() const {
+connection_counts client_count::count() const {
   std::lock_guard lock(mutex_);
   return counts_;
 }
 
-std::string tcp_store_tally::refusals() const {
+std::string client_count::refusals() const {
   std::lock_guard lock(mutex_);
   const auto n = counts_.wrong_secret;
   if (n == 0) return {};
@@ -21,23 +21,23 @@ std::string tcp_store_tally::refusals() const {
                      n == 1 ? "" : "s", counts_.last_wrong_secret);
 }
 
-void tcp_store_tally::accepted() {
+void client_count::accepted() {
   std::lock_guard lock(mutex_);
   ++counts_.accepted;
 }
 
-void tcp_store_tally::has_clients(std::uint64_t now) {
+void client_count::has_clients(std::uint64_t now) {
   std::lock_guard lock(mutex_);
   counts_.clients = now;
 }
 
-void tcp_store_tally::garbled(const socket_address& who, const std::string& why) {
+void client_count::garbled(const socket_address& who, const std::string& why) {
   log().warn("the store dropped {}, which sent what is no request: {}", to_string(who), why);
   std::lock_guard lock(mutex_);
   ++counts_.garbled;
 }
 
-void tcp_store_tally::refused(const socket_address& who, const char* why, bool wrong_secret) {
+void client_count::refused(const socket_address& who, const char* why, bool wrong_secret) {
   const auto name = to_string(who);
   std::uint64_t so_far = 0;
   {

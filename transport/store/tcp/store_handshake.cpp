@@ -23,7 +23,7 @@ void join(Out& out, const Parts&... parts) {
 
 store_handshake::store_handshake(const job_secret& secret)
     : key_(secret.subkey("troupe store handshake 1")) {
-  // Only the own side's nonce stays: the other arrives.
+  // Only the nonce of the own side is kept: the other one arrives.
   random_bytes(client_);
   random_bytes(server_);
 }

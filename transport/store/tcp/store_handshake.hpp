@@ -9,7 +9,8 @@
 
 namespace troupe::transport {
 
-/// How client and server of a store prove to each other that they know the job's secret.
+/// The handshake by which client and server of a store prove to each other that they have the job's
+/// secret.
 ///
 /// Three messages of fixed length, so that nothing is decoded before the proof:
 ///
@@ -17,10 +18,10 @@ namespace troupe::transport {
 ///     server -> client   challenge  magic and version (8), server nonce (32), server proof (32)
 ///     client -> server   answer     client proof (32)
 ///
-/// A proof is the MAC, under a key made for this protocol alone, of who speaks, the version and
-/// both nonces: it cannot be replayed (fresh nonces) nor reflected (the roles differ). What follows
-/// on the connection is neither encrypted nor authenticated again: whoever can rewrite the packets
-/// of the job's own network is not kept out.
+/// A proof is the MAC, under a key of this protocol alone, of the role of its sender, the version
+/// and both nonces: it cannot be replayed (fresh nonces) nor reflected (the roles differ). What
+/// follows on the connection is neither encrypted nor authenticated again: an attacker who can
+/// rewrite packets of the job's own network is not kept out.
 class store_handshake {
 public:
   static constexpr std::size_t nonce_size = 32;
@@ -36,18 +37,18 @@ public:
   /// `secret` is the job's; one object for each connection.
   explicit store_handshake(const job_secret& secret);
 
-  /// Client: what to say first.
+  /// Client: the first message.
   greeting greet() const;
 
   enum class verdict { accepted, not_troupe, other_version, wrong_secret };
 
-  /// Server: is this a greeting? If accepted, `out` is what to answer.
+  /// Server: checks the greeting. If accepted, `out` is the answer.
   verdict accept(std::span<const std::byte, sizeof(greeting)> in, challenge& out);
 
-  /// Client: does the server know the secret? If accepted, `out` is what to answer.
+  /// Client: checks the server's proof. If accepted, `out` is the answer.
   verdict meet(std::span<const std::byte, sizeof(challenge)> in, answer& out);
 
-  /// Server: does the client know the secret?
+  /// Server: whether the client's proof is right.
   bool admit(std::span<const std::byte, sizeof(answer)> in) const;
 
 private:

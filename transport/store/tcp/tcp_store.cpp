@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/store/store_wire.hpp"
 
 namespace troupe::transport {
 
@@ -18,16 +19,16 @@ using kind = store_reply::kind;
 
 constexpr std::size_t most_idle = 4;
 
-// A server that lives takes a further connection at once.
+// A live server accepts a further connection at once.
 constexpr std::chrono::milliseconds reconnect_limit{2'000};
 constexpr std::chrono::milliseconds reconnect_pause{5};
 
-// Idle connections have nothing to say: one that can be read has ended.
+// Nothing is sent on an idle connection: one that is readable has ended.
 bool has_ended(int fd) { return wait_readable(fd, std::chrono::steady_clock::now()); }
 
 [[noreturn]] void lost(const endpoint& where, const std::string& how) {
   throw store_error(fmt::format(
-      "the store at {} {}: who serves it (in a job rank 0) has ended, crashed or cannot be reached",
+      "the store at {} {}: its server (in a job rank 0) has ended, crashed or cannot be reached",
       to_string(where), how));
 }
 
@@ -75,7 +76,7 @@ unique_fd tcp_store::take_connection(time_point deadline) {
   }
   const auto limit = std::min(deadline, deadline_after(reconnect_limit));
   auto result = try_connect(addresses_, secret_, limit);
-  // A crowd of strangers may have pushed us out: try again while there is time.
+  // Many strangers may have pushed us out: try again while there is time.
   while (!result.fd && std::chrono::steady_clock::now() < limit &&
          result.reason != std::strerror(ECONNREFUSED)) {
     std::this_thread::sleep_for(std::min(reconnect_pause, time_left(limit)));
@@ -100,7 +101,7 @@ store_reply tcp_store::exchange(int fd, const store_request& request, time_point
   return decode_store_reply(in);
 }
 
-// The answer, which may be that something is missing.
+// Returns the answer, which may be that something is missing.
 store_reply tcp_store::ask(const store_request& request, milliseconds timeout) {
   check_process();
   time_point deadline;

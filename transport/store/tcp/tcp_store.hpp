@@ -7,25 +7,27 @@
 
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/store/store.hpp"
-#include "troupe/transport/store/tcp/store_wire.hpp"
 #include "troupe/transport/store/tcp/tcp_store_connect.hpp"
 #include "troupe/transport/store/tcp/tcp_store_socket.hpp"
 
 namespace troupe::transport {
 
-/// A store that a `tcp_store_server` keeps, mostly that of rank 0.
+struct store_request;
+struct store_reply;
+
+/// A store that a `tcp_store_server` serves, usually that of rank 0.
 ///
-/// A waiting call holds a connection of its own, so threads do not wait for one another; idle
+/// A waiting call holds a connection of its own, so threads do not block each other; idle
 /// connections are kept for the next call.
 class tcp_store final : public store {
 public:
-  /// Connects, trying again until `deadline` while nobody listens at `where`. Throws store_error
-  /// naming the address and the reason: nobody there, a host that is unknown or silent, or somebody
-  /// who does not know the job's secret (told after at most two seconds).
+  /// Connects, trying again until `deadline` while no server listens at `where`. Throws store_error
+  /// naming the address and the reason: no server, a host that is unknown or silent, or a server
+  /// without the job's secret (reported after at most two seconds).
   tcp_store(endpoint where, const job_secret& secret, time_point deadline);
 
-  /// The same with a secret that may not be there yet, and may change until a server has it: each
-  /// attempt asks for it.
+  /// The same with a secret that may not be available yet, and may change until a server has it:
+  /// each attempt asks for it.
   tcp_store(endpoint where, const secret_source& secret, time_point deadline);
 
   using store::append;
@@ -60,14 +62,14 @@ public:
   /// The secret that the server has.
   const job_secret& secret() const noexcept { return secret_; }
 
-  /// Whom the server has refused so far, as a clause for an error's text; empty for nobody.
+  /// The connections that the server has refused so far, as a clause for an error's text; empty if
+  /// there were none.
   std::string refusals();
 
-  /// Ends the idle connections; calls fail from now on, those that wait go on.
+  /// Closes the idle connections; later calls fail, calls that wait go on.
   void close();
 
-  /// How long an answer that needs no waiting may take, and when every call has ended, come what
-  /// may.
+  /// Sets how long an answer that needs no waiting may take, and the time by which every call ends.
   void set_limits(milliseconds response, time_point not_after = time_point::max());
 
   static constexpr milliseconds default_response_limit{30'000};

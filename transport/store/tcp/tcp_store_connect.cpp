@@ -21,16 +21,17 @@ constexpr milliseconds first_pause{5};
 constexpr milliseconds longest_pause{200};
 constexpr milliseconds attempt_limit{3'000};
 
-// An earlier job that still winds down on the same port is no reason to give up at once.
-constexpr milliseconds patience{2'000};
+// How long attempts that fail lastingly are repeated: an earlier job may still be ending on the
+// same port.
+constexpr milliseconds lasting_limit{2'000};
 
-// Empty if all went well.
+// Returns why it failed; empty if it succeeded.
 std::string shake_hands(int fd, const job_secret& secret, time_point deadline, bool& lasting) {
   store_handshake handshake(secret);
   const auto greeting = handshake.greet();
   store_handshake::challenge challenge;
   const auto said = [](io_result r) {
-    return r == io_result::timed_out ? "it accepts connections, but says nothing"
+    return r == io_result::timed_out ? "it accepts connections, but sends nothing"
                                      : "it ended the connection during the handshake";
   };
   if (const auto r = write_all(fd, greeting, deadline); r != io_result::done) return said(r);
@@ -40,7 +41,7 @@ std::string shake_hands(int fd, const job_secret& secret, time_point deadline, b
     case store_handshake::verdict::accepted: break;
     case store_handshake::verdict::not_troupe:
       lasting = true;
-      return "what listens there is no store of Troupe";
+      return "the server there is no store of Troupe";
     case store_handshake::verdict::other_version:
       lasting = true;
       return fmt::format("it speaks another version of Troupe's store protocol than {}",
@@ -57,7 +58,7 @@ std::string shake_hands(int fd, const job_secret& secret, time_point deadline, b
 [[noreturn]] void give_up(const endpoint& where, const std::string& reason, int attempts,
                           milliseconds after) {
   throw store_error(fmt::format(
-      "cannot reach the store at {} within {:.3g} s: {} ({} attempt{}); check that who serves it "
+      "cannot reach the store at {} within {:.3g} s: {} ({} attempt{}); check that its server "
       "(in a job rank 0) runs, and that this is its address (MASTER_ADDR and MASTER_PORT, the same "
       "on every rank)",
       to_string(where), static_cast<double>(after.count()) / 1000, reason, attempts,
@@ -88,7 +89,7 @@ proven_connection connect_until(const endpoint& where, std::vector<socket_addres
                                 const secret_source& secret, time_point deadline) {
   const auto start = std::chrono::steady_clock::now();
   const auto limit = time_left(deadline);
-  auto patience_ends = time_point::max();
+  auto give_up_at = time_point::max();
   std::string reason = "no time to try";
   int attempts = 0;
   auto pause = first_pause;
@@ -101,13 +102,13 @@ proven_connection connect_until(const endpoint& where, std::vector<socket_addres
       auto result = try_connect(addresses, key, std::min(deadline, now + attempt_limit));
       if (result.fd) return {std::move(result.fd), key};
       reason = std::move(result.reason);
-      patience_ends = result.lasting ? std::min(patience_ends, now + patience) : time_point::max();
+      give_up_at = result.lasting ? std::min(give_up_at, now + lasting_limit) : time_point::max();
     } catch (const store_error& e) {
-      // A name that is unknown now may be known soon, and a secret be there.
+      // The name, or the secret, may be known at the next attempt.
       reason = e.fault().text;
-      patience_ends = time_point::max();
+      give_up_at = time_point::max();
     }
-    if (std::chrono::steady_clock::now() >= patience_ends)
+    if (std::chrono::steady_clock::now() >= give_up_at)
       give_up(where, reason, attempts,
               std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - start));
     if (attempts == 1)

@@ -11,16 +11,16 @@ namespace troupe::transport {
 
 /// How one attempt to reach a store ended.
 struct attempt {
-  unique_fd fd;          ///< connected and proven, or nothing
+  unique_fd fd;          ///< connected and authenticated, or nothing
   std::string reason;    ///< why not, for example "Connection refused"
-  bool lasting = false;  ///< somebody is there, but not this job: hardly worth many more attempts
+  bool lasting = false;  ///< a server answers, but not that of this job: unlikely to change
 };
 
-/// Connects to one of `addresses` and proves in both directions that the secret is known.
+/// Connects to one of `addresses`; both sides prove that they have the secret.
 attempt try_connect(const std::vector<socket_address>& addresses, const job_secret& secret,
                     time_point deadline);
 
-/// The secret for the next attempt. Throws store_error if it cannot be had yet.
+/// The secret for the next attempt. Throws store_error if it is not available yet.
 using secret_source = std::function<job_secret()>;
 
 /// A connection, and the secret with which it was made.
@@ -29,8 +29,8 @@ struct proven_connection {
   job_secret secret;
 };
 
-/// As `try_connect`, again and again with growing pauses until `deadline`, or until an attempt has
-/// failed lastingly for two seconds. Fills `addresses` if it is empty. Throws store_error.
+/// As `try_connect`, repeated with growing pauses until `deadline`, or until attempts have failed
+/// lastingly for two seconds. Fills `addresses` if it is empty. Throws store_error.
 proven_connection connect_until(const endpoint& where, std::vector<socket_address>& addresses,
                                 const secret_source& secret, time_point deadline);
 

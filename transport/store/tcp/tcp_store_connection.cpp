@@ -23,7 +23,7 @@ void tcp_store_connection::expect(stage next, std::size_t bytes) {
   have_ = 0;
   need_ = bytes;
   in_.resize(std::min(bytes, first_room));
-  // A connection that once carried a large value shall not hold its memory for ever.
+  // A connection that once carried a large value does not keep its memory.
   if (in_.capacity() > 4 * first_room) in_.shrink_to_fit();
 }
 

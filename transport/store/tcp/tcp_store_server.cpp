@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t listener_id = 0;  // connections are numbered from 1
 constexpr int max_accepts_at_once = 64;
 
-// How long nobody is accepted who would have no descriptor, unless a client leaves one before.
+// How long no connection is accepted after the process ran out of descriptors, unless a client
+// leaves before.
 constexpr std::chrono::milliseconds accept_pause{500};
 
 }  // namespace
@@ -29,10 +30,10 @@ tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const
       secret_(secret),
       listener_(std::move(listener)),
       port_(local_address(listener_.get()).port()),
-      desk_(l.stored_bytes, l.entries) {
-  for (auto& [key, value] : contents) desk_.put(key, std::move(value));
+      waiters_(l.stored_bytes, l.entries) {
+  for (auto& [key, value] : contents) waiters_.put(key, std::move(value));
   poller_.add(listener_.get(), listener_id, EPOLLIN);
-  // Signals are the main thread's business.
+  // Signals are handled by the main thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -84,7 +85,7 @@ void tcp_store_server::impl::stop_listening() {
   while (!strangers_.empty()) drop(*strangers_.begin());
 }
 
-// Memory may run out for one client; the others go on.
+// Memory may run out for one client; the others are not affected.
 void tcp_store_server::impl::handle_or_drop(std::uint64_t id, std::uint32_t events) {
   try {
     handle(id, events);
@@ -103,7 +104,7 @@ void tcp_store_server::impl::handle(std::uint64_t id, std::uint32_t events) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;  // dropped by an earlier event
   auto& c = *found->second;
-  if (c.at == stage::waiting) return drop(id);  // all that is watched then is its end
+  if (c.at == stage::waiting) return drop(id);  // only its end is watched then
   if (c.at == stage::replying && !send_reply(c)) return;
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) read_from(c);
 }
@@ -124,12 +125,12 @@ void tcp_store_server::impl::accept_all() {
     auto& added = *connections_.emplace(id, std::move(c)).first->second;
     strangers_.insert(id);
     set_timer(added, deadline_after(limits_.proof_time));
-    tally_.accepted();
+    client_count_.accepted();
   }
 }
 
-// Out of descriptors: strangers go first; without any, nobody is accepted until somebody leaves, or
-// the rest of the process has left some.
+// Out of descriptors: strangers are dropped first; without any, no connection is accepted until a
+// client leaves, or the rest of the process has closed some.
 void tcp_store_server::impl::make_room(int error) {
   if (!strangers_.empty()) return refuse(*strangers_.begin(), "was one of too many");
   if (std::has_single_bit(++pauses_))
@@ -177,7 +178,7 @@ void tcp_store_server::impl::update_events(connection& c) {
 }
 
 void tcp_store_server::impl::refuse(std::uint64_t id, const char* why, bool wrong_secret) {
-  tally_.refused(connections_.at(id)->peer, why, wrong_secret);
+  client_count_.refused(connections_.at(id)->peer, why, wrong_secret);
   drop(id);
 }
 
@@ -185,9 +186,9 @@ void tcp_store_server::impl::drop(std::uint64_t id) {
   const auto found = connections_.find(id);
   auto& c = *found->second;
   set_timer(c, std::nullopt);
-  desk_.forget(id);
+  waiters_.forget(id);
   queued_ -= c.output_left();
-  if (strangers_.erase(id) == 0) tally_.has_clients(--clients_);
+  if (strangers_.erase(id) == 0) client_count_.has_clients(--clients_);
   connections_.erase(found);
   listen_again();
 }

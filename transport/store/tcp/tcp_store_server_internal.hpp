@@ -15,24 +15,24 @@
 #include <utility>
 
 #include "troupe/transport/store/store_waiters.hpp"
+#include "troupe/transport/store/tcp/client_count.hpp"
 #include "troupe/transport/store/tcp/tcp_store_connection.hpp"
 #include "troupe/transport/store/tcp/tcp_store_poller.hpp"
 #include "troupe/transport/store/tcp/tcp_store_server.hpp"
-#include "troupe/transport/store/tcp/client_count.hpp"
 
 namespace troupe::transport {
 
-/// The server's thread and what it works on. tcp_store_server.cpp has who comes and goes,
-/// tcp_store_server_requests.cpp what they say and are told.
+/// The server's thread and its state. tcp_store_server.cpp accepts and drops connections,
+/// tcp_store_server_requests.cpp reads requests and answers them.
 ///
-/// All but `tally_`, `stop_`, `draining_` and `finished_` belongs to the thread.
+/// All but `client_count_`, `stop_`, `draining_` and `finished_` is used by the thread alone.
 class tcp_store_server::impl {
 public:
   impl(unique_fd listener, const job_secret& secret, const limits& l, store_contents contents);
   ~impl();
 
   std::uint16_t port() const noexcept { return port_; }
-  counts count() const { return tally_.count(); }
+  counts count() const { return client_count_.count(); }
   void drain(std::chrono::milliseconds limit);
 
 private:
@@ -65,7 +65,7 @@ private:
   bool garbled(connection& c, const std::string& why);
   bool serve(connection& c, bool last_chance);
   void serve_or_drop(connection& c, bool last_chance);
-  void take_up_woken();
+  void take_up_ready();
   void serve_due();
   bool send_reply(connection& c);
   store_reply status() const;
@@ -75,21 +75,21 @@ private:
   unique_fd listener_;
   const std::uint16_t port_;
   tcp_store_poller poller_;
-  std::optional<time_point> listen_again_at_;  // nobody is accepted until then
+  std::optional<time_point> listen_again_at_;  // no connection is accepted until then
   std::uint64_t pauses_ = 0;
 
-  store_desk desk_;
+  store_waiters waiters_;
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, std::unique_ptr<connection>> connections_;
   std::set<std::uint64_t> strangers_;  // ids grow, so the first is the oldest
   std::set<std::pair<time_point, std::uint64_t>> timers_;
-  std::deque<std::uint64_t> due_;  // whose request may be answered now
+  std::deque<std::uint64_t> due_;  // clients whose requests may be answered now
   std::size_t queued_ = 0;         // bytes of replies not yet sent
   std::size_t clients_ = 0;
 
   std::atomic<bool> stop_ = false;
   std::atomic<bool> draining_ = false;
-  tcp_store_tally tally_;
+  client_count client_count_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool finished_ = false;

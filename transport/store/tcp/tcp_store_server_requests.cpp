@@ -29,7 +29,7 @@ void tcp_store_server::impl::read_from(connection& c) {
   update_events(c);
 }
 
-// Something is complete.
+// Handles a part that is complete.
 bool tcp_store_server::impl::take_input(connection& c) {
   switch (c.at) {
     case stage::greeting: return take_greeting(c);
@@ -62,7 +62,7 @@ bool tcp_store_server::impl::take_proof(connection& c) {
   strangers_.erase(c.id);
   set_timer(c, std::nullopt);
   c.expect(stage::length, sizeof(std::uint32_t));
-  tally_.has_clients(++clients_);
+  client_count_.has_clients(++clients_);
   return true;
 }
 
@@ -86,7 +86,7 @@ bool tcp_store_server::impl::take_request(connection& c) {
 }
 
 bool tcp_store_server::impl::garbled(connection& c, const std::string& why) {
-  tally_.garbled(c.peer, why);
+  client_count_.garbled(c.peer, why);
   return drop(c.id), false;
 }
 
@@ -98,7 +98,7 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
   }
   auto reply = c.request.what == store_request::op::status
                    ? status()
-                   : desk_.answer(c.id, c.request, last_chance || !c.timer);
+                   : waiters_.answer(c.id, c.request, last_chance || !c.timer);
   if (!reply) return true;
   set_timer(c, std::nullopt);
   auto out = with_length(encode(*reply));
@@ -108,7 +108,7 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
   return send_reply(c);
 }
 
-// Memory may run out for one client; the others go on.
+// Memory may run out for one client; the others are not affected.
 void tcp_store_server::impl::serve_or_drop(connection& c, bool last_chance) {
   const auto id = c.id;
   try {
@@ -118,14 +118,15 @@ void tcp_store_server::impl::serve_or_drop(connection& c, bool last_chance) {
   }
 }
 
-// Those for whom a request has brought something, or who goes has left something.
-void tcp_store_server::impl::take_up_woken() {
-  const auto woken = desk_.take_woken();
-  due_.insert(due_.end(), woken.begin(), woken.end());
+// Queues the clients that have something now: a request has brought it, or a client that left has
+// left it.
+void tcp_store_server::impl::take_up_ready() {
+  const auto ready = waiters_.take_ready();
+  due_.insert(due_.end(), ready.begin(), ready.end());
 }
 
 void tcp_store_server::impl::serve_due() {
-  for (take_up_woken(); !due_.empty() && queued_ <= limits_.reply_bytes; take_up_woken()) {
+  for (take_up_ready(); !due_.empty() && queued_ <= limits_.reply_bytes; take_up_ready()) {
     const auto found = connections_.find(due_.front());
     due_.pop_front();
     if (found == connections_.end() || found->second->at != stage::waiting) continue;
@@ -149,7 +150,7 @@ bool tcp_store_server::impl::send_reply(connection& c) {
 }
 
 store_reply tcp_store_server::impl::status() const {
-  return {.what = store_reply::kind::value, .value = to_bytes(tally_.refusals())};
+  return {.what = store_reply::kind::value, .value = to_bytes(client_count_.refusals())};
 }
 
 }  // namespace troupe::transport

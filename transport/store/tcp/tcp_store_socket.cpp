@@ -51,7 +51,7 @@ void look_up(const endpoint& where, int flags, lookup& out) {
       out.found, [](const auto& address) { return address.storage.ss_family == AF_INET; });
 }
 
-// A dead host is noticed in seconds even where nobody writes.
+// A dead host is noticed in seconds even on a silent connection.
 void set_options(int fd) {
   const auto set = [fd](int level, int option, int value) {
     setsockopt(fd, level, option, &value, sizeof value);
@@ -71,7 +71,7 @@ bool wait_for(int fd, short events, time_point deadline) {
     const int n = poll(&p, 1, static_cast<int>(std::min<std::int64_t>(left, 1'000'000)));
     if (n > 0) return true;
     if (n == 0 && left <= 1'000'000) return false;
-    if (n < 0 && errno != EINTR && errno != EAGAIN) return true;  // the next call tells why
+    if (n < 0 && errno != EINTR && errno != EAGAIN) return true;  // the next call returns the error
   }
 }
 
@@ -153,19 +153,12 @@ bool socket_address::has_host_of(const socket_address& other) const {
                             &reinterpret_cast<const sockaddr_in6&>(other.storage).sin6_addr);
 }
 
-void unique_fd::reset() noexcept {
-  const int mine = std::exchange(fd_, -1);
-  if (mine < 0 || !home_.here()) return;  // a child has closed it: the number is another's
-  forked::keep_in_children(mine);
-  ::close(mine);
-}
-
 std::vector<socket_address> resolve(const endpoint& where, time_point deadline) {
   const auto state = std::make_shared<lookup>();
   look_up(where, AI_NUMERICHOST, *state);
   if (state->status == EAI_NONAME) {
-    // getaddrinfo may block for much longer than anybody wants to wait and cannot be cancelled, so
-    // it runs on a thread that is left behind if need be.
+    // getaddrinfo may block for very long and cannot be cancelled, so it runs on a thread that is
+    // left behind if need be.
     state->found.clear();
     std::thread([state, where] {
       lookup result;
@@ -203,8 +196,8 @@ connect_result connect_to(const socket_address& address, time_point deadline) {
     getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     if (error != 0) return {{}, error};
   }
-  // TCP connects a socket to itself when nobody listens and the kernel happens to pick the target
-  // as the source port.
+  // TCP connects a socket to itself when no process listens and the kernel happens to pick the
+  // target as the source port.
   if (same_end(local_address(fd.get()), peer_address(fd.get()))) return {{}, ECONNREFUSED};
   return {std::move(fd), 0};
 }

@@ -8,10 +8,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "troupe/messages/base/forked.hpp"
+#include "troupe/transport/system/unique_fd.hpp"
 
 namespace troupe::transport {
 
@@ -43,33 +42,8 @@ struct socket_address {
 
 std::string to_string(const socket_address& address);
 
-/// Owns a file descriptor. Processes that are forked meanwhile close theirs as they begin, so that
-/// a child which outlives its parent keeps no port and no lock.
-class unique_fd {
-public:
-  unique_fd() = default;
-  explicit unique_fd(int fd) : fd_(fd) {
-    if (fd_ >= 0) forked::close_in_children(fd_);
-  }
-  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), home_(other.home_) {}
-  unique_fd& operator=(unique_fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(home_, other.home_);
-    return *this;
-  }
-  ~unique_fd() { reset(); }
-
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-  void reset() noexcept;
-
-private:
-  int fd_ = -1;
-  forked::home home_;
-};
-
-/// The addresses of `where`; asks the name service for at most until `deadline`, whatever it does.
-/// Throws store_error naming the host and why it has none.
+/// The addresses of `where`. Returns by `deadline`, however long the name service takes. Throws
+/// store_error naming the host and why it has none.
 std::vector<socket_address> resolve(const endpoint& where, time_point deadline);
 
 /// A connected, non-blocking socket, or, with `error` set to an errno, none.
@@ -82,7 +56,7 @@ connect_result connect_to(const socket_address& address, time_point deadline);
 /// A non-blocking socket that listens on `address`, or, with `error` set to an errno, none.
 connect_result listen_on(const socket_address& address);
 
-/// The address that `fd` has at this end, or at the other.
+/// The addresses of the two ends of `fd`.
 socket_address local_address(int fd);
 socket_address peer_address(int fd);
 

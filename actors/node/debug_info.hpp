@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+
+#include "troupe/transport/transport.hpp"
+
+namespace troupe {
+
+/// A node's numbers, for people and tests.
+struct debug_info {
+  unsigned threads = 0;
+  unsigned idle_threads = 0;
+  std::size_t calls_in_flight = 0;  ///< requests of this node that wait for an answer
+  std::size_t calls_served = 0;     ///< calls to this node that it will answer later
+  std::size_t actors_held = 0;      ///< actors here that other nodes have handles of
+  std::size_t remote_handles = 0;   ///< handles here of other nodes' actors
+  /// Values here that rrefs refer to; those of make_rref while another node has one, or once a call
+  /// has used them.
+  std::size_t owner_rrefs = 0;
+  std::size_t user_rrefs = 0;         ///< rrefs here, whoever owns the value; copies count as one
+  std::size_t rref_forks = 0;         ///< rrefs on their way to other nodes, not yet confirmed
+  std::size_t autograd_contexts = 0;  ///< distributed ones, in which this node takes part
+  std::size_t backward_passes = 0;    ///< in those, under way
+  transport::counters traffic;
+};
+
+}  // namespace troupe

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/messaging/control_channel.hpp"
+#include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/transport/transport.hpp"
+
+namespace troupe {
+
+class remote_actors;
+class rpc_agent;
+
+/// Takes messages apart as they arrive, and gives each to what it is for: calls to the rpc_agent,
+/// what actors send to remote_actors, control messages to the handler of their channel. A message
+/// of an epoch to come waits until this node has applied the change of members that it follows.
+/// On the thread that leads, but for `set_epoch`.
+class message_router {
+public:
+  /// What a channel's messages are given to. May throw: the message is dropped, and the log says so.
+  using handler = std::function<void(opened_envelope& message, peer& from, engine_unit& unit)>;
+  /// The same of a channel whose messages are taken of any rank, whatever its epoch: its handler
+  /// checks who sends.
+  using unchecked_handler = std::function<void(opened_envelope& message, transport::rank_t from)>;
+
+  /// `joined`: the epoch in which this node has come.
+  message_router(const node_identity& self, std::uint32_t joined, peer_table& peers, engine& driver,
+                 std::shared_ptr<remote_actors> actors, rpc_agent& calls);
+
+  /// Registers a protocol. Before the node is open.
+  void add(control_channel channel, handler take);
+  void add_unchecked(control_channel channel, unchecked_handler take);
+
+  /// Hot path.
+  void dispatch(transport::incoming_message&& message, engine_unit& unit);
+
+  /// The epoch of the membership that this node has applied. Any thread.
+  std::uint32_t epoch() const noexcept { return epoch_.load(); }
+
+  /// A change of members has been applied: what waited for it is looked at. Any thread.
+  void set_epoch(std::uint32_t epoch);
+
+private:
+  void route(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
+  void route_opened(opened_envelope& message, transport::rank_t rank, std::size_t size,
+                    engine_unit& unit, bool may_run_inline);
+  void give_to_channel(opened_envelope& message, peer& from, engine_unit& unit);
+  void turn_away(const opened_envelope& message, peer& from) noexcept;
+
+  const node_identity self_;
+  const std::uint32_t joined_;
+  peer_table& peers_;
+  engine& engine_;
+  const std::shared_ptr<remote_actors> actors_;
+  rpc_agent& calls_;
+
+  std::array<handler, max_control_channels> channels_;
+  std::array<unchecked_handler, max_control_channels> unchecked_;
+
+  std::atomic<std::uint32_t> epoch_;
+  std::deque<transport::incoming_message> early_;  // of an epoch to come; of the leading thread
+};
+
+}  // namespace troupe

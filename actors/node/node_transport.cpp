@@ -1,0 +1,143 @@
+#include "troupe/actors/node/node_transport.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/transport_kind.hpp"
+#include "troupe/transport/ucx/ucx_transport.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+// Members that may join later are reckoned with when shared memory and descriptors are divided.
+constexpr unsigned likely_newcomers = 8;
+
+// `open`: those of them that are open already.
+void need_descriptors_of_ucx(std::size_t peers, std::size_t newcomers, std::size_t open = 0) {
+  auto who = "for a node with " + std::to_string(peers) + " peers";
+  if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
+  const auto whole = transport::descriptors_of_node(peers + newcomers);
+  transport::need_descriptors(whole - std::min(whole, open), who);
+}
+
+bool trusts_network(const rpc_options& options) {
+  return options.trusted_network ||
+         transport::read_trusted_network(transport::process_environment());
+}
+
+// Nobody's address is exchanged then: all ranks say so, before anything listens.
+void check_hosts(const transport::pre_roster& known, const rpc_options& options) {
+  if (trusts_network(options)) return;
+  const auto& here = known.members.at(known.rank);
+  const auto whom = [](const transport::member& one) { return "rank " + std::to_string(one.rank); };
+  for (const auto& other : known.members) {
+    if (other.host_id != here.host_id)
+      throw transport_error(
+          whom(here) + " runs on " + here.host + ", " + whom(other) + " on " + other.host +
+          ": UCX's protocol between hosts lets whoever reaches its port write into a rank, without "
+          "the job's secret, so it is refused. If nobody else can reach the network between these "
+          "hosts, set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+    if (other.process_namespace != here.process_namespace)
+      throw transport_error(
+          whom(here) + " and " + whom(other) + " run on " + here.host +
+          " in two process namespaces, pid:[" + std::to_string(here.process_namespace) +
+          "] and pid:[" + std::to_string(other.process_namespace) +
+          "], and could not see one another's end, so they would use the loopback interface: UCX's "
+          "protocol there lets whoever reaches its port write into a rank, without the job's "
+          "secret, so it is refused. Give the containers one process namespace (of a pod: "
+          "shareProcessNamespace); or, if nobody else can reach the network, set "
+          "rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+  }
+}
+
+// Across process namespaces nodes of one host talk over the network.
+bool all_see_one_another(const transport::pre_roster& known) {
+  return known.all_on_one_host && std::ranges::all_of(known.members, [&](const auto& one) {
+           return one.process_namespace == known.members.front().process_namespace;
+         });
+}
+
+transport::ucx_options founders_network(const transport::pre_roster& known,
+                                        const rpc_options& options, bool others_may_come) {
+  transport::ucx_options ucx;
+  ucx.rank = known.rank;
+  const bool here_alone = known.all_on_one_host && !others_may_come;
+  ucx.one_host = here_alone && all_see_one_another(known);
+  if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
+  const auto& self = known.members.at(known.rank);
+  ucx.host_peers = options.admits_newcomers ? likely_newcomers : 0;
+  for (const auto& other : known.members) {
+    if (other.rank == known.rank || other.host_id != self.host_id) continue;
+    ++ucx.host_peers;
+    if (other.rank < known.rank) ucx.speaks_for_host = false;
+  }
+  return ucx;
+}
+
+std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
+                                               const transport::job_secret& secret,
+                                               const rpc_options& options, deferred_sink& parts) {
+  ucx.trusted_network = trusts_network(options);
+  if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
+  ucx.keepalive = options.keepalive;
+  ucx.tcp_limit = options.keepalive * 5 / 2;
+  const auto proof = secret.subkey("transport").sign({});
+  static_assert(sizeof proof == sizeof ucx.key);
+  std::memcpy(ucx.key.data(), &proof, sizeof proof);
+  ucx.kind = options.transport == backend::tcp             ? transport::ucx_kind::tcp
+             : options.transport == backend::shared_memory ? transport::ucx_kind::shared_memory
+                                                           : transport::ucx_kind::automatic;
+  return transport::make_ucx_transport(ucx, parts, parts);
+}
+
+std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,
+                                                      std::uint32_t world_size,
+                                                      const transport::job_secret& secret,
+                                                      bool one_host, const rpc_options& options,
+                                                      deferred_sink& parts) {
+  return transport::make_transport(
+      options.transport_name, {rank, world_size, secret, trusts_network(options), one_host,
+                               options.transport_options, parts, parts});
+}
+
+}  // namespace
+
+std::unique_ptr<transport::transport> founders_transport(const transport::pre_roster& known,
+                                                         const rpc_options& options,
+                                                         deferred_sink& parts) {
+  const bool others_may_come = options.admits_newcomers && !known.meets_on_host_alone;
+  if (!options.transport_name.empty())
+    return make_registered(known.rank, known.world_size, known.secret,
+                           known.all_on_one_host && !others_may_come, options, parts);
+  check_hosts(known, options);
+  need_descriptors_of_ucx(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
+  return make_ucx(founders_network(known, options, others_may_come), known.secret, options, parts);
+}
+
+std::unique_ptr<transport::transport> joiners_transport(transport::rank_t rank,
+                                                        const transport::job_secret& secret,
+                                                        bool one_host, const rpc_options& options,
+                                                        deferred_sink& parts, std::size_t& open) {
+  if (!options.transport_name.empty())
+    return make_registered(rank, 0, secret, one_host, options, parts);
+  transport::ucx_options ucx;
+  ucx.rank = rank;
+  ucx.one_host = one_host;
+  ucx.host_peers = likely_newcomers;
+  need_descriptors_of_ucx(1, 0);  // how many more there are is not known yet
+  const auto before = transport::descriptors().open;
+  auto net = make_ucx(std::move(ucx), secret, options, parts);
+  const auto after = transport::descriptors().open;
+  open = after - std::min(before, after);
+  return net;
+}
+
+void need_descriptors_of(const rpc_options& options, std::size_t peers, std::size_t open) {
+  if (options.transport_name.empty()) need_descriptors_of_ucx(peers, 0, open);
+}
+
+}  // namespace troupe::detail

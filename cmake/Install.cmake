@@ -1,0 +1,172 @@
+# `cmake --install`, find_package(Troupe), pkg-config and the Debian package.
+#   bin/                       troupe-run, troupe, and the examples as troupe-NAME
+#   include/troupe/*.hpp       public headers
+#   include/troupe/MODULE/     what these include; the folder says that it is internal. No *_internal.hpp.
+#   lib/, lib/cmake/Troupe/, lib/pkgconfig/troupe.pc
+#   lib/troupe/examples/       the examples themselves
+#   lib/troupe/site/           not ours: wheels unpacked there come before those of the build (share/troupe/install_wheels.sh)
+#   share/                     man pages and bash completions from each program's --help
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# _troupe_run_path(TARGET FOLDER): TARGET, installed into FOLDER, finds our shared libraries and those of the wheels:
+# the ones installed beside it first, then those that it was built with.
+function(_troupe_run_path target folder)
+  file(RELATIVE_PATH to_lib "${CMAKE_INSTALL_PREFIX}/${folder}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  string(REGEX REPLACE "/$" "" lib "$ORIGIN/${to_lib}")
+  set(path "${lib}")
+  foreach(site IN ITEMS "${lib}/troupe/site" "${TROUPE_SITE}")
+    list(APPEND path "${site}/torch/lib" "${site}/libucx/lib" "${site}/nvidia/cu13/lib")
+  endforeach()
+  if(TROUPE_CAF_ROOT)
+    list(APPEND path "${TROUPE_CAF_ROOT}/lib")
+  endif()
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path}")
+endfunction()
+
+function(_troupe_install_libraries)
+  get_property(libraries GLOBAL PROPERTY TROUPE_LIBRARIES)
+  install(TARGETS troupe ${libraries} EXPORT TroupeTargets INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  foreach(library IN LISTS libraries)
+    _troupe_run_path(${library} "${CMAKE_INSTALL_LIBDIR}")
+  endforeach()
+
+  set(modules ${TROUPE_MODULES})
+  list(REMOVE_ITEM modules apps)
+  foreach(module IN LISTS modules)
+    if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${module}/include")
+      install(DIRECTORY "${PROJECT_SOURCE_DIR}/${module}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+              FILES_MATCHING PATTERN "*.hpp")
+    endif()
+    # The first pattern that matches decides.
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/${module}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/troupe"
+            FILES_MATCHING PATTERN "*_internal.hpp" EXCLUDE
+            REGEX "/${module}/include$" EXCLUDE
+            PATTERN "*.hpp")
+  endforeach()
+  get_property(folders GLOBAL PROPERTY TROUPE_GENERATED_FOLDERS)
+  foreach(folder IN LISTS folders)
+    file(RELATIVE_PATH place "${PROJECT_BINARY_DIR}/generated" "${folder}")
+    install(DIRECTORY "${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${place}"
+            FILES_MATCHING PATTERN "*.capnp.h")
+  endforeach()
+endfunction()
+
+# What a program of a user is compiled and linked with, for find_package and for pkg-config.
+function(_troupe_install_package)
+  set(cmake_folder "${CMAKE_INSTALL_LIBDIR}/cmake/Troupe")
+  set(out "${PROJECT_BINARY_DIR}/install")
+  configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/TroupeConfig.cmake.in" "${out}/TroupeConfig.cmake"
+                                INSTALL_DESTINATION "${cmake_folder}" PATH_VARS CMAKE_INSTALL_LIBDIR)
+  # Before 1.0, a minor version may change everything.
+  write_basic_package_version_file("${out}/TroupeConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES "${out}/TroupeConfig.cmake" "${out}/TroupeConfigVersion.cmake"
+                "${PROJECT_SOURCE_DIR}/cmake/TroupeLibraries.cmake" "${PROJECT_SOURCE_DIR}/cmake/kj_equality.hpp"
+          DESTINATION "${cmake_folder}")
+  install(EXPORT TroupeTargets NAMESPACE troupe:: DESTINATION "${cmake_folder}")
+
+  # A static library comes before those that it uses.
+  get_property(libraries GLOBAL PROPERTY TROUPE_LIBRARIES)
+  list(REVERSE libraries)
+  set(TROUPE_LINKED "")
+  foreach(library IN LISTS libraries)
+    get_target_property(type ${library} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+      string(APPEND TROUPE_LINKED " -l${library}")
+    endif()
+  endforeach()
+  set(TROUPE_CAF_CFLAGS "")
+  set(TROUPE_CAF_LIBS "")
+  if(TROUPE_CAF_ROOT)
+    set(TROUPE_CAF_CFLAGS " -I${TROUPE_CAF_ROOT}/include")
+    set(TROUPE_CAF_LIBS " -L${TROUPE_CAF_ROOT}/lib -Wl,-rpath,${TROUPE_CAF_ROOT}/lib")
+  endif()
+  file(RELATIVE_PATH TROUPE_TO_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+  string(REGEX REPLACE "/$" "" TROUPE_TO_PREFIX "${TROUPE_TO_PREFIX}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/troupe.pc.in" "${out}/troupe.pc" @ONLY)
+  install(FILES "${out}/troupe.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  foreach(script install_wheels.sh wheels.sh setup_common.sh versions.env)
+    install(FILES "${PROJECT_SOURCE_DIR}/cmake/${script}" DESTINATION "${CMAKE_INSTALL_DATADIR}/troupe"
+            PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  endforeach()
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright)
+  install(FILES "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+endfunction()
+
+# A program's man page and completion are made when it has been linked, by asking it.
+function(_troupe_install_descriptions target name)
+  set(out "${PROJECT_BINARY_DIR}/install")
+  set(page "${out}/man1/${name}.1")
+  set(completion "${out}/completions/${name}")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/describe_program.py")
+  add_custom_command(
+    OUTPUT "${page}" "${completion}"
+    COMMAND Python3::Interpreter "${script}" --name ${name} --version ${PROJECT_VERSION} --man "${page}" --completion
+            "${completion}" $<TARGET_FILE:${target}>
+    DEPENDS ${target} "${script}"
+    COMMENT "Describing ${name}"
+    VERBATIM)
+  add_custom_target(describe_${name} ALL DEPENDS "${page}" "${completion}")
+  install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+  install(FILES "${completion}" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+endfunction()
+
+function(_troupe_install_programs)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  get_property(programs GLOBAL PROPERTY TROUPE_APP_PROGRAMS)
+  set(examples "${CMAKE_INSTALL_LIBDIR}/troupe/examples")
+  file(RELATIVE_PATH to_examples "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_PREFIX}/${examples}")
+  foreach(program IN LISTS programs)
+    get_target_property(name ${program} OUTPUT_NAME)
+    if(NOT name)
+      set(name ${program})
+    endif()
+    if(program MATCHES "^troupe")
+      install(TARGETS ${program} DESTINATION "${CMAKE_INSTALL_BINDIR}")
+      _troupe_run_path(${program} "${CMAKE_INSTALL_BINDIR}")
+    else()
+      # Their names are anybody's: `batch`, for one, is a program of Debian.
+      install(TARGETS ${program} DESTINATION "${examples}")
+      _troupe_run_path(${program} "${examples}")
+      string(REPLACE "_" "-" name "troupe-${name}")
+      set(link "${PROJECT_BINARY_DIR}/install/bin/${name}")
+      file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/install/bin")
+      file(CREATE_LINK "${to_examples}/${program}" "${link}" SYMBOLIC)
+      install(FILES "${link}" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    endif()
+    _troupe_install_descriptions(${program} ${name})
+  endforeach()
+endfunction()
+
+# The wheels are in no package of Debian: who installs on another machine unpacks them there.
+macro(_troupe_debian_package)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_PACKAGE_NAME troupe)
+  set(CPACK_PACKAGE_VENDOR "The Troupe authors")
+  set(CPACK_PACKAGE_CONTACT "The Troupe authors <troupe@localhost>")
+  set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+  set(CPACK_PACKAGE_DESCRIPTION
+      "Libraries, headers and programs of Troupe, a C++20 framework for distributed machine learning.\n"
+      "libtorch and UCX are taken from wheels, which this package does not have: on another machine than the one\n"
+      "that built it, run /usr/share/troupe/install_wheels.sh as root.")
+  string(JOIN "" CPACK_PACKAGE_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})
+  set(CPACK_PACKAGE_INSTALL_DIRECTORY troupe)
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+  string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS libcaf-dev libcapnp-dev libsodium-dev libfmt-dev libspdlog-dev
+         nlohmann-json3-dev zlib1g libstdc++6 libgomp1)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 12), cmake (>= 3.25), pkgconf, python3-pip, man-db, bash-completion")
+  include(CPack)
+endmacro()
+
+# Called when all targets are there.
+function(troupe_install)
+  _troupe_install_libraries()
+  _troupe_install_package()
+  _troupe_install_programs()
+  if(PROJECT_IS_TOP_LEVEL)
+    _troupe_debian_package()
+  endif()
+endfunction()

@@ -1,0 +1,130 @@
+// UCX gives a worker one queue in shared memory for all senders of its host. A sender that is
+// killed between taking a place in it and marking the place as written leaves a place that is never
+// read, and nothing behind it is read either. So each peer on the host has a worker, and with it a
+// queue, of its own here, which ends with it.
+//
+// An address names the common worker, since it is written before the peers are known. The hello
+// goes there, and with it the address of the sender's own worker for the receiver; each of the two
+// switches to the other's as soon as it knows it. `reassembly` orders what comes over both.
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/send_header.hpp"
+
+namespace troupe::transport::ucx {
+
+namespace {
+
+// Bounds a loop over a queue that others keep filling, so that `progress` returns.
+constexpr int most_turns = 4096;
+
+}  // namespace
+
+// Makes the worker that receives from `p`. Returns why there is none, or an empty text.
+std::string backend::make_peer_receive_worker(peer& p) {
+  try {
+    auto own_worker =
+        std::make_unique<receive_worker>(*this, options_, reach::shared_memory, p.shape);
+    set_handlers(*own_worker);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (epoll_ctl(event_fd_, EPOLL_CTL_ADD, own_worker->event_fd(), &event) != 0)
+      throw transport_error(
+          with_descriptor_shortage(std::string("epoll_ctl failed: ") + std::strerror(errno)));
+    p.own_worker = std::move(own_worker);
+    return "";
+  } catch (const error& e) {
+    return std::string("what it sends shares a queue with others, and breaks with them: ") +
+           e.what();
+  }
+}
+
+void backend::send_worker_address(peer& p) try {
+  const auto signed_address =
+      sign_worker_address(options_.key, p.token, p.own_worker->address(false));
+  for (std::size_t offset = 0; offset < signed_address.size();
+       offset += worker_address_header::part) {
+    worker_address_header h{p.token,
+                            options_.rank,
+                            static_cast<std::uint16_t>(offset),
+                            static_cast<std::uint16_t>(signed_address.size()),
+                            {}};
+    std::copy_n(signed_address.begin() + static_cast<std::ptrdiff_t>(offset),
+                std::min(worker_address_header::part, signed_address.size() - offset),
+                h.bytes.begin());
+    if (const auto status = send_header(p.ep, am_worker_address, h); status != UCS_OK) {
+      trouble_with(p, broken("the address of a queue could not be sent", status), true);
+      return;
+    }
+  }
+}
+
+catch (const error& e) {  // UCX has no address of the worker
+  trouble_with(p, {loss_kind::broken, e.what()});
+}
+
+// From now on messages go to the worker that the peer has for this node alone.
+void backend::switch_to_peer_worker(connection& c) {
+  peer& p = *c.back;
+  if (p.first_ep) return;
+  const auto address = verify_worker_address(options_.key, c.token, c.worker_address);
+  if (!p.shared || address.empty()) throw decode_error("the address of its queue is not genuine");
+  c.worker_address_complete = false;
+  // The common queue has another shape, and stays in use.
+  if (!p.own_worker) return;
+  const ucp_ep_h first = p.ep;
+  // If this fails the peer has ended, which is noticed elsewhere, or the common worker stays in
+  // use.
+  if (const auto status = open_endpoint(p, *p.own_worker, address); status == UCS_OK)
+    p.first_ep = first;
+  else
+    log().debug("rank {}: its queue cannot be used: {}", p.rank, ucs_status_string(status));
+}
+
+// Receives what a peer sent before it ended, which may still lie in the queues.
+void backend::take_what_is_left(const peer& p) {
+  for (int turns = 0; turns < most_turns; ++turns) {
+    if (common_->progress() + (p.own_worker ? p.own_worker->progress() : 0) == 0) break;
+    if (!ready_.empty()) deliver();
+  }
+  if (!ready_.empty()) deliver();
+}
+
+// Leave notices take effect after what was sent before them, which may still lie in the common
+// queue.
+unsigned backend::take_leave_notices() {
+  int turns = 0;
+  while (turns < most_turns && common_->progress() != 0) ++turns;
+  if (turns == most_turns) return 0;  // `something_to_do` has it tried again
+  const auto leave_notices = std::exchange(leave_notices_, {});
+  for (const auto& c : leave_notices)
+    if (!c->over) trouble_with(c, {loss_kind::left, "it closed the connection"});
+  return static_cast<unsigned>(leave_notices.size());
+}
+
+// Pre: no endpoint is being closed.
+void backend::retire_receive_workers() {
+  std::erase_if(retiring_, [&](peer* p) {
+    receive_worker* own_worker = p->own_worker.get();
+    const auto mine = [&](const receive& r) { return r.on == own_worker; };
+    if (p->pending.load() > 0 || std::ranges::any_of(receives_, mine)) return false;
+    std::erase(peer_receive_workers_, own_worker);
+    // Explicitly: a forked child may hold another descriptor of the same file.
+    epoll_ctl(event_fd_, EPOLL_CTL_DEL, own_worker->event_fd(), nullptr);
+    p->own_worker.reset();
+    return true;
+  });
+}
+
+}  // namespace troupe::transport::ucx
