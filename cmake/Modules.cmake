@@ -53,10 +53,14 @@ macro(_troupe_default_precompile)
   endif()
 endmacro()
 
+# Headers of the tests are included as "tests/...".
+add_library(troupe_test_includes INTERFACE)
+target_include_directories(troupe_test_includes INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
+
 # Settings of the tests. What they instantiate is compiled once and run a few times, and a failure names its
 # line by itself. g++ 12 sees more overruns in std::string with these (the bugs named above).
 add_library(troupe_test_settings INTERFACE)
-target_include_directories(troupe_test_settings INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
+target_link_libraries(troupe_test_settings INTERFACE troupe_test_includes)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/include")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_BINARY_DIR}/tests/include/tests" SYMBOLIC)
 target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>"

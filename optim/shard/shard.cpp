@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/context.hpp"
 #include "troupe/optim/shard/closure_evaluator.hpp"
 #include "troupe/optim/shard/storage_lock.hpp"

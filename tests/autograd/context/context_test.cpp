@@ -9,6 +9,7 @@
 #include "tests/autograd/graphs/one_way.hpp"
 #include "tests/autograd/graphs/small_graphs.hpp"
 #include "troupe/autograd/context/context_table.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::test {
 namespace {

@@ -1,5 +1,6 @@
 // A backward pass is over when every step is: reports of steps arrive in any order.
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/pass/pass_tracker.hpp"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ protected:
   void TearDown() override { shut_down(nodes); }
 
   const peer& lose(std::uint32_t rank) {
-    auto& out = *here.actors().peers().find(rank);
+    auto& out = *here.peers().find(rank);
     nodes[rank].shutdown(false);
     EXPECT_TRUE(eventually([&] { return !out.live(); }));
     return out;
