@@ -19,19 +19,19 @@ struct wire_descriptor {
   std::vector<std::uint8_t> usable;
   std::map<std::string, std::vector<std::pair<std::uint8_t, std::uint8_t>>> maps;
   std::vector<std::byte> address;
+  std::string transport_name;
   std::uint8_t transport = 0;
   std::uint32_t window_messages = 0;
   std::uint64_t window_bytes = 0;
   std::int64_t hang_limit_ms = 0;
   std::uint8_t on_leader_loss = 0;
-  std::string transport_name;
 };
 constexpr auto troupe_fields(const wire_descriptor*) {
   return std::make_tuple(&wire_descriptor::gpus, &wire_descriptor::usable, &wire_descriptor::maps,
-                         &wire_descriptor::address, &wire_descriptor::transport,
-                         &wire_descriptor::window_messages, &wire_descriptor::window_bytes,
-                         &wire_descriptor::hang_limit_ms, &wire_descriptor::on_leader_loss,
-                         &wire_descriptor::transport_name);
+                         &wire_descriptor::address, &wire_descriptor::transport_name,
+                         &wire_descriptor::transport, &wire_descriptor::window_messages,
+                         &wire_descriptor::window_bytes, &wire_descriptor::hang_limit_ms,
+                         &wire_descriptor::on_leader_loss);
 }
 
 template <class Enum>

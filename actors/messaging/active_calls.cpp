@@ -9,7 +9,8 @@ active_calls::~active_calls() { delete recent_.load(); }
 
 // Mixing is one to one: no two requests of a node have the same mark.
 std::uint64_t active_calls::mark_of(const active_call& call) noexcept {
-  return splitmix64(call.request ^ splitmix64(splitmix64(call.from->incarnation) + call.from->rank()));
+  return splitmix64(call.request ^
+                    splitmix64(splitmix64(call.from->incarnation) + call.from->rank()));
 }
 
 // Requests that wait at the same time differ in their lower half (see request_table).

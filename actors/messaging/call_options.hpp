@@ -36,7 +36,8 @@ struct call_options {
   std::chrono::milliseconds limit{-1};  ///< 0: none; negative: the node's own
   bool wait = true;                     ///< for room in the receiver's window
   bool urgent = false;
-  bool exceeds_window = false;  ///< a call goes also where the window is full; later ones wait for that
+  bool exceeds_window =
+      false;  ///< a call goes also where the window is full; later ones wait for that
   bool uses_reply_route =
       false;           ///< a call's tensors go by the callee's device map, as those of answers do
   bool again = false;  ///< it is one of the attempts of a call with a `retry`

@@ -4,9 +4,9 @@
 #include <map>
 #include <mutex>
 
-#include "troupe/actors/scheduler/engine.hpp"
-#include "troupe/actors/messaging/window.hpp"
 #include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/messaging/window.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 
 namespace troupe {
 
@@ -15,7 +15,7 @@ struct send_wait {
   bool wait = true;                    ///< else overloaded_error at once
   clock::time_point deadline = never;  ///< rpc_timeout then
   std::chrono::milliseconds limit{0};  ///< as the error says it
-  bool exceeds_window = false;              ///< goes at once, and later ones wait for the room
+  bool exceeds_window = false;         ///< goes at once, and later ones wait for the room
 };
 
 /// Keeps a slow receiver from being flooded: what has been sent to a node and not been taken up

@@ -46,7 +46,7 @@ message_builder::~message_builder() {
 }
 
 void outbox::send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
-                const fault* why, const send_wait& how) {
+                  const fault* why, const send_wait& how) {
   const bool counted = counts_at_shutdown(header);
   header.job = self_.job;
   header.incarnation = self_.incarnation;
@@ -120,7 +120,7 @@ void outbox::send_to_self(sealed_envelope&& sealed) {
 }
 
 void outbox::send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
-                      bool read) noexcept {
+                        bool read) noexcept {
   try {
     envelope_header header;
     header.kind = envelope_kind::failure;

@@ -68,8 +68,8 @@ public:
   void send(peer& to, std::uint64_t order, envelope_header header, message_builder* text,
             const fault* why = nullptr, const send_wait& how = {});
 
-  /// Sends a message of the runtime, whose body `write` writes. Those of one non-zero `order` arrive
-  /// in order. False: nothing was sent, since this node has ended. Throws peer_lost,
+  /// Sends a message of the runtime, whose body `write` writes. Those of one non-zero `order`
+  /// arrive in order. False: nothing was sent, since this node has ended. Throws peer_lost,
   /// encode_error, transport_error.
   bool send_control(peer& to, control_channel channel, std::uint64_t order,
                     function_ref<void(encoder&)> write);

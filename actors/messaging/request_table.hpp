@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/actors/sync/futex.hpp"
 #include "troupe/actors/messaging/rref_id.hpp"
+#include "troupe/actors/sync/futex.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/transport/transport.hpp"
 
@@ -48,7 +48,7 @@ struct pending_request {
   std::uint64_t target = 0;  ///< of a call: what the function goes by
   /// What this node takes that function for, where the callee takes it for another; null: no call.
   std::string (*structure_here)(std::uint64_t target) = nullptr;
-  bool wait = true;          ///< for room in the window of `peer`, rather than fail
+  bool wait = true;  ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
   /// What becomes of it is a handler's business, an actor's, or that of a further attempt.

@@ -3,20 +3,20 @@
 #include <random>
 #include <set>
 
-#include "troupe/actors/membership/message_codec.hpp"
 #include "troupe/actors/membership/member_descriptor.hpp"
+#include "troupe/actors/membership/message_codec.hpp"
 #include "troupe/actors/node/bootstrap.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node_transport.hpp"
 #include "troupe/actors/node/option_checks.hpp"
 #include "troupe/actors/scheduler/thread_engine.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/loopback/loopback.hpp"
-#include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/rendezvous/join_client.hpp"
 #include "troupe/transport/rendezvous/rendezvous.hpp"
 #include "troupe/transport/rendezvous/rendezvous_session.hpp"
-#include "troupe/messages/base/log.hpp"
-#include "troupe/messages/base/worker_name.hpp"
+#include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe {
 
@@ -44,14 +44,15 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
 }
 
 std::shared_ptr<node_core> found_job(const rpc_options& options,
-                                            const detail::device_directory& here) {
+                                     const detail::device_directory& here) {
   auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
   auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
     // Only here: whatever is wrong with the maps, which are about others, these hear of it.
     auto devices = detail::read_device_options(options.devices, options.device_maps, here);
     net = detail::founders_transport(known, options, *parts);
-    return detail::write_descriptor({std::move(devices), net->address(), detail::rules_of(options)});
+    return detail::write_descriptor(
+        {std::move(devices), net->address(), detail::rules_of(options)});
   });
   membership_view start;
   for (const auto& one : roster.members)
@@ -62,8 +63,8 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
     roster.close();
     throw;
   }
-  auto core = node_core::make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation}, start,
-                   options, on_threads(options));
+  auto core = node_core::make({roster.rank, roster.job_id, roster.members[roster.rank].incarnation},
+                              start, options, on_threads(options));
   core->at_end([roster, &peers = core->peers()](std::chrono::milliseconds limit) mutable {
     std::vector<transport::rank_t> gone;
     for (const auto& one : roster.members) {
@@ -80,7 +81,7 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
 }
 
 std::shared_ptr<node_core> join_running(const rpc_options& options,
-                                                   const detail::device_directory& here) {
+                                        const detail::device_directory& here) {
   const auto devices = detail::read_device_options(options.devices, options.device_maps, here);
   auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
@@ -107,8 +108,8 @@ std::shared_ptr<node_core> join_running(const rpc_options& options,
   detail::check_descriptors(view, mine.rank, true);
   // Better than to lose members one by one.
   detail::need_descriptors_of(options, view.members.size() - 1, open);
-  auto core =
-      node_core::make({mine.rank, mine.job_id, self->second.incarnation}, view, options, on_threads(options));
+  auto core = node_core::make({mine.rank, mine.job_id, self->second.incarnation}, view, options,
+                              on_threads(options));
   log_as(mine.rank, core->self().name);
   core->open(std::move(net), std::move(parts), view);
   return core;
@@ -117,7 +118,7 @@ std::shared_ptr<node_core> join_running(const rpc_options& options,
 }  // namespace
 
 std::shared_ptr<node_core> join_job(const rpc_options& options,
-                                           const detail::device_directory& here) {
+                                    const detail::device_directory& here) {
   forked::check();
   try {
     check_options(options);
@@ -130,9 +131,9 @@ std::shared_ptr<node_core> join_job(const rpc_options& options,
   return options.joins_running ? join_running(options, here) : found_job(options, here);
 }
 
-std::vector<std::shared_ptr<node_core>> join_loopback(
-    const std::vector<std::string>& names, const rpc_options& options,
-    const detail::device_directory& here) {
+std::vector<std::shared_ptr<node_core>> join_loopback(const std::vector<std::string>& names,
+                                                      const rpc_options& options,
+                                                      const detail::device_directory& here) {
   forked::check();
   check_options(options);
   detail::check_devices(options.devices, here);

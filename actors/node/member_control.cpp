@@ -128,7 +128,7 @@ void member_control::evict(peer& whom) {
 }
 
 void member_control::apply(const std::vector<membership_change>& changes,
-                      const membership_view& view) noexcept {
+                           const membership_view& view) noexcept {
   // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
   node_.actors->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
@@ -145,7 +145,8 @@ void member_control::apply(const std::vector<membership_change>& changes,
   notify_watchers(changes, view.epoch);
 }
 
-void member_control::notify_watchers(const std::vector<membership_change>& changes, std::uint32_t epoch) {
+void member_control::notify_watchers(const std::vector<membership_change>& changes,
+                                     std::uint32_t epoch) {
   const std::lock_guard lock(watchers_mutex_);
   for (const auto& change : changes) {
     member_event event;
@@ -228,8 +229,8 @@ std::uint32_t member_control::reserve_rank(std::optional<std::uint32_t> wanted) 
 }
 
 void member_control::let_in(std::uint32_t rank, const std::string& name,
-                       std::vector<std::byte>&& address,
-                       std::function<void(transport::join_reply&&)> then) {
+                            std::vector<std::byte>&& address,
+                            std::function<void(transport::join_reply&&)> then) {
   if (node_.termination.decided()) {
     then({"the job is over", rank, 0, {}});
     return;

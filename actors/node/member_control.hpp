@@ -24,8 +24,8 @@ class remote_actors;
 class termination_detection;
 
 /// A node's part in who belongs to the job: runs the membership, and does what it decides. Members
-/// are added, fenced (nothing of them is taken any more, and nobody waits for them) and evicted (what
-/// they held here is released). Lets newcomers in where it is asked to. Thread-safe.
+/// are added, fenced (nothing of them is taken any more, and nobody waits for them) and evicted
+/// (what they held here is released). Lets newcomers in where it is asked to. Thread-safe.
 class member_control final : private membership_actions, private transport::join_handler {
 public:
   /// The parts of the node that members concern.

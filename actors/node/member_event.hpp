@@ -1,7 +1,7 @@
 #pragma once
 
-#include "troupe/actors/remote/actor_interface.hpp"
 #include "troupe/actors/cluster/worker_info.hpp"
+#include "troupe/actors/remote/actor_interface.hpp"
 
 namespace troupe {
 

@@ -24,7 +24,8 @@ class rpc_agent;
 /// On the thread that leads, but for `set_epoch`.
 class message_router {
 public:
-  /// What a channel's messages are given to. May throw: the message is dropped, and the log says so.
+  /// What a channel's messages are given to. May throw: the message is dropped, and the log says
+  /// so.
   using handler = std::function<void(opened_envelope& message, peer& from, engine_unit& unit)>;
   /// The same of a channel whose messages are taken of any rank, whatever its epoch: its handler
   /// checks who sends.

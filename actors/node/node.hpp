@@ -72,7 +72,9 @@ public:
 
   /// This node, or the one named. Throws unknown_worker ("could not find destination").
   const worker_info& get_worker_info() const { return agent().self(); }
-  const worker_info& get_worker_info(const destination& who) const { return agent().find(who).info; }
+  const worker_info& get_worker_info(const destination& who) const {
+    return agent().find(who).info;
+  }
 
   // Overloaded functions do not compile: the class that is wanted says why, before anything else.
   template <name_the_overload_with_static_cast, class... Args>
@@ -253,7 +255,8 @@ public:
                               const Args&... args) const {
     detail::check_no_retry<Args...>();
     const auto how = detail::options_in(args...);
-    return detail::awaited_later(detail::call_operator(agent(), to, {name, args...}, how), how.sync);
+    return detail::awaited_later(detail::call_operator(agent(), to, {name, args...}, how),
+                                 how.sync);
   }
   /// Its result stays there, as what is asked for: `remote<at::Tensor>("ps", "aten::add", a, b)` is
   /// an rref<at::Tensor>, `remote<std::tuple<at::Tensor, at::Tensor>>` one of two values, and

@@ -58,8 +58,8 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   actors_->contexts().set_interceptor(detail::make_interceptor(*this));
   termination_ = std::make_unique<termination_detection>(actors_->out(), *engine_, *peers_);
   termination_->members_changed(start.leader);
-  router_ = std::make_unique<message_router>(identity_, start.epoch, *peers_, *engine_, actors_,
-                                             *agent_);
+  router_ =
+      std::make_unique<message_router>(identity_, start.epoch, *peers_, *engine_, actors_, *agent_);
   membership_options rules;
   rules.hang_limit = options.hang_limit;
   rules.elects = options.on_leader_loss == leader_loss::elect;
@@ -88,9 +88,8 @@ void node_core::add_channels() {
                }));
   router_->add(rref_channel,
                body_of([this](decoder& in, peer& from) { rrefs_->deliver(in, from); }));
-  router_->add(calls_channel, body_of([this](decoder& in, peer& from) {
-                 agent_->deliver_control(in, from);
-               }));
+  router_->add(calls_channel,
+               body_of([this](decoder& in, peer& from) { agent_->deliver_control(in, from); }));
   router_->add(deadlock_channel,
                body_of([this](decoder& in, peer& from) { deadlocks_->deliver(from, in); }));
 }
@@ -132,7 +131,8 @@ caf::actor_system& node_core::system() {
 detail::wait_observer& node_core::waits() noexcept { return *deadlocks_; }
 
 clock::time_point node_core::run_timers(clock::time_point now) {
-  const detail::call_context_scope nothing(detail::apart());  // a thread may run them while it waits
+  const detail::call_context_scope nothing(
+      detail::apart());  // a thread may run them while it waits
   auto next = spawner_->run_timers();
   if (!termination_->decided()) next = std::min(next, members_->run_timer(now));
   next = std::min(next, agent_->run_timers(now));

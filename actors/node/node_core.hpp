@@ -128,7 +128,8 @@ private:
   std::shared_ptr<remote_actors> actors_;
   std::unique_ptr<deadlock::search> deadlocks_;
   std::unique_ptr<rpc_agent> agent_;
-  detail::rref_table* rrefs_ = nullptr;  // owned by actors_, since references may outlive their node
+  detail::rref_table* rrefs_ =
+      nullptr;  // owned by actors_, since references may outlive their node
   std::unique_ptr<actor_spawner> spawner_;
   std::unique_ptr<termination_detection> termination_;
   std::unique_ptr<message_router> router_;

@@ -99,9 +99,9 @@ std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,
                                                       const transport::job_secret& secret,
                                                       bool one_host, const rpc_options& options,
                                                       deferred_sink& parts) {
-  return transport::make_transport(
-      options.transport_name, {rank, world_size, secret, trusts_network(options), one_host,
-                               options.transport_options, parts, parts});
+  return transport::make_transport(options.transport_name,
+                                   {rank, world_size, secret, trusts_network(options), one_host,
+                                    options.transport_options, parts, parts});
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include "troupe/actors/cluster/device_map.hpp"
 #include "troupe/actors/membership/job_rules.hpp"
 #include "troupe/actors/messaging/window.hpp"
-#include "troupe/transport/transport_options.hpp"
 #include "troupe/actors/remote/lost_gradient.hpp"
+#include "troupe/transport/transport_options.hpp"
 
 namespace troupe {
 
@@ -35,8 +35,8 @@ struct rpc_options {
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes
-  /// A transport that the program has registered (<troupe/transport.hpp>) in place of UCX, the same on
-  /// all nodes; empty: `transport` says.
+  /// A transport that the program has registered (<troupe/transport.hpp>) in place of UCX, the same
+  /// on all nodes; empty: `transport` says.
   std::string transport_name{};
   transport::transport_options transport_options{};  ///< for that one's factory
   /// Nobody but this job's nodes and those who may do everything in its name can reach the network,

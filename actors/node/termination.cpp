@@ -37,7 +37,8 @@ void termination_detection::wait(const std::function<report()>& look, clock::tim
     if (is_leader())
       take_report(out_.self().rank, round, now);
     else
-      post(out_, peers_, leader_, message::report, round, now.epoch, now.sent, now.received, now.idle);
+      post(out_, peers_, leader_, message::report, round, now.epoch, now.sent, now.received,
+           now.idle);
     if (!engine_.wait(*verdict, deadline)) {
       fault f;
       f.code = errc::rpc_timeout;

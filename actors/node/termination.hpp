@@ -31,8 +31,8 @@ public:
     friend bool operator==(const report&, const report&) = default;
   };
 
-  /// Blocks until the job is quiet. `look` reports of this node. Throws rpc_timeout naming the ranks
-  /// that are not there or not idle, and peer_lost when the leader is gone.
+  /// Blocks until the job is quiet. `look` reports of this node. Throws rpc_timeout naming the
+  /// ranks that are not there or not idle, and peer_lost when the leader is gone.
   void wait(const std::function<report()>& look, clock::time_point deadline);
 
   /// The leader: waits until the others have left. The others: say so.

@@ -4,8 +4,8 @@
 
 #include "troupe/actors/remote/local_requester.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/codec/message_codec.hpp"
 #include "troupe/messages/base/forked.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,8 @@ namespace troupe {
 
 class actor_proxy;
 
-/// What proxies need of the node that they are on: `remote_actors`. They may outlive the node itself.
+/// What proxies need of the node that they are on: `remote_actors`. They may outlive the node
+/// itself.
 class proxy_owner {
 public:
   /// Sends `what` to the actor that `target` stands for.

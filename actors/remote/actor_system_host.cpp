@@ -219,7 +219,8 @@ struct actor_system_host::parts {
 caf::actor_system& actor_system_host::system() noexcept { return *parts_->system; }
 node_clock& actor_system_host::clock() noexcept { return *parts_->clock; }
 
-actor_system_host::actor_system_host(std::shared_ptr<remote_actors> actors, const node_identity& self)
+actor_system_host::actor_system_host(std::shared_ptr<remote_actors> actors,
+                                     const node_identity& self)
     : parts_(std::make_shared<parts>()) {
   parts_->clock = std::make_unique<node_clock>(*actors->driver());
   parts_->settings = std::make_unique<config>(actors->driver(), *parts_->clock, self);
@@ -275,14 +276,16 @@ std::shared_ptr<remote_actors> actor_system_host::actors_of(const caf::actor_sys
       "the actor's node has been shut down, or its CAF system is no node of Troupe");
 }
 
-std::shared_ptr<remote_actors> actor_system_host::find_actors_of(const caf::actor_system* system) noexcept {
+std::shared_ptr<remote_actors> actor_system_host::find_actors_of(
+    const caf::actor_system* system) noexcept {
   if (forked::from_nodes()) return nullptr;  // another thread may hold the lock for ever
   std::lock_guard guard(hosts().mutex);
   auto place = hosts().actors.find(system);
   return place == hosts().actors.end() ? nullptr : place->second;
 }
 
-caf::node_id actor_system_host::id_of(std::uint64_t job, std::uint64_t incarnation, transport::rank_t rank) {
+caf::node_id actor_system_host::id_of(std::uint64_t job, std::uint64_t incarnation,
+                                      transport::rank_t rank) {
   caf::node_id::default_data::host_id_type host{};
   std::memcpy(host.data(), &job, sizeof job);
   std::memcpy(host.data() + sizeof job, &incarnation, sizeof incarnation);

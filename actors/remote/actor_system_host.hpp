@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
-#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 
 namespace troupe {
 

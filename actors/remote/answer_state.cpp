@@ -5,7 +5,8 @@
 
 namespace troupe::detail {
 
-question_to_peer::question_to_peer(remote_actors& actors, peer& from, std::string_view asked) noexcept
+question_to_peer::question_to_peer(remote_actors& actors, peer& from,
+                                   std::string_view asked) noexcept
     : actors_(actors),
       peer_(from),
       name_asked_(asked),

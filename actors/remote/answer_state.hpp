@@ -1,10 +1,10 @@
 #pragma once
 
-#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/future/future.hpp"
 #include "troupe/actors/future/question.hpp"
 #include "troupe/actors/remote/context_header.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 
 namespace troupe::detail {
 
@@ -86,7 +86,8 @@ protected:
   question asked() const noexcept override { return identity(); }
 
   /// Lets `read` take the answer's body apart.
-  void take_apart(opened_envelope& answer, function_ref<void(decoder&, handle_scope&)> read) noexcept {
+  void take_apart(opened_envelope& answer,
+                  function_ref<void(decoder&, handle_scope&)> read) noexcept {
     question_to_peer::take_apart(*this, answer, read);
   }
 

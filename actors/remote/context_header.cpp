@@ -26,7 +26,9 @@ bool provide_interceptor(interceptor_maker make) noexcept {
   return true;
 }
 
-std::unique_ptr<context_interceptor> make_interceptor(node_core& node) { return maker ? maker(node) : nullptr; }
+std::unique_ptr<context_interceptor> make_interceptor(node_core& node) {
+  return maker ? maker(node) : nullptr;
+}
 
 void context_header::begin(std::uint64_t context, bool of_tensors, bool in_any_mode) {
   where_ = interceptor_of(contexts_, context).begin(context, to_);
@@ -46,7 +48,8 @@ void context_header::record(envelope_header& header) {
 
 void context_header::forget() noexcept { contexts_.records()->forget(where_); }
 
-message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in, peer& from) {
+message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in,
+                        peer& from) {
   if (!message.header().recorded) return {};
   message_tag where;
   where.context = in.get<std::uint64_t>();

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
 #include "troupe/actors/remote/node_contexts.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe {
 
@@ -16,13 +16,15 @@ namespace detail {
 class context_header {
 public:
   /// `of_tensors`: tensors are recorded too, unless the thread's grad mode is off.
-  context_header(const node_contexts& contexts, std::uint64_t context, peer& to, message_builder& text, bool of_tensors = true)
+  context_header(const node_contexts& contexts, std::uint64_t context, peer& to,
+                 message_builder& text, bool of_tensors = true)
       : contexts_(contexts), to_(to), text_(text) {
     if (context != 0) begin(context, of_tensors, false);
   }
   /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
   /// could have been, whatever the thread does that brings it.
-  context_header(const node_contexts& contexts, const message_tag& asked, peer& to, message_builder& text)
+  context_header(const node_contexts& contexts, const message_tag& asked, peer& to,
+                 message_builder& text)
       : contexts_(contexts), to_(to), text_(text) {
     if (asked.context != 0) begin(asked.context, asked.number != 0, true);
   }
@@ -55,7 +57,8 @@ private:
 
 /// Takes the place in its context off a message that has come: empty if it has none. Throws
 /// unknown_context, decode_error.
-message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in, peer& from);
+message_tag receive_tag(const node_contexts& contexts, opened_envelope& message, decoder& in,
+                        peer& from);
 
 /// Reads past that place. Throws decode_error.
 void skip_tag(const opened_envelope& message, decoder& in);

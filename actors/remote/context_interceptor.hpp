@@ -24,7 +24,7 @@ struct message_tag {
 };
 
 /// Keeps a node's part in distributed autograd contexts, on behalf of the calls and answers that
-/// belong to them. Room autograd has it. Thread-safe.
+/// belong to them. The module autograd has it. Thread-safe.
 class context_interceptor {
 public:
   virtual ~context_interceptor() = default;
@@ -42,8 +42,8 @@ public:
 
   /// A message has come, a call or request (which may be the first that this node hears of the
   /// context) or an answer. Its tensors that require gradients become results of what `from` has
-  /// recorded; their gradients go the other way than they have (see call_options::uses_reply_route).
-  /// Throws unknown_context.
+  /// recorded; their gradients go the other way than they have (see
+  /// call_options::uses_reply_route). Throws unknown_context.
   virtual void receive(const message_tag& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;
 
@@ -67,7 +67,7 @@ public:
   virtual bool knows(std::uint64_t context) const = 0;
 };
 
-/// Every node that is made from now on has one that `make` makes. Once, by room autograd.
+/// Every node that is made from now on has one that `make` makes. Once, by the module autograd.
 using interceptor_maker = std::unique_ptr<context_interceptor> (*)(node_core&);
 bool provide_interceptor(interceptor_maker make) noexcept;
 

@@ -22,7 +22,7 @@ rref_id handle_scope::lend(const std::shared_ptr<detail::rref_core>& one) {
 }
 
 std::shared_ptr<detail::rref_core> handle_scope::read_reference(decoder& in, std::uint64_t type,
-                                                          std::string_view type_name) {
+                                                                std::string_view type_name) {
   return owner_.references().read(in, peer_, type, type_name, claims_);
 }
 

@@ -9,7 +9,7 @@
 namespace troupe::detail {
 
 bool inline_run::tell(remote_node& node, const caf::strong_actor_ptr& actor,
-                       caf::mailbox_element_ptr what) {
+                      caf::mailbox_element_ptr what) {
   struct {
     const caf::strong_actor_ptr& actor;
     caf::mailbox_element_ptr& what;
@@ -49,9 +49,9 @@ void inline_run::run() {
 
 void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {
   inline_run::tell(node, actor,
-                    caf::make_mailbox_element(
-                        nullptr, caf::make_message_id(caf::message_priority::high), {},
-                        caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown})));
+                   caf::make_mailbox_element(
+                       nullptr, caf::make_message_id(caf::message_priority::high), {},
+                       caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown})));
 }
 
 }  // namespace troupe::detail

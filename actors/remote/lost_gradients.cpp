@@ -6,14 +6,14 @@
 
 #include <utility>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/remote/context_interceptor.hpp"
 #include "troupe/actors/remote/node_contexts.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/codec/type_registration.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
-#include "troupe/messages/codec/type_registration.hpp"
 
 namespace troupe::detail {
 
@@ -22,14 +22,14 @@ bool lost_gradients::possible(const node_contexts& contexts) noexcept {
   return records && records->takes_part() && !works_apart() && at::GradMode::is_enabled();
 }
 
-void lost_gradients::check_request(const node_contexts& contexts, const peer& to, std::string_view what,
-                                   const tensor_writer& tensors) {
+void lost_gradients::check_request(const node_contexts& contexts, const peer& to,
+                                   std::string_view what, const tensor_writer& tensors) {
   if (tensors.empty() || !possible(contexts) || tensors.requiring_grad().empty()) return;
   tell(contexts, kind::request, to, what);
 }
 
-bool lost_gradients::check_message(const node_contexts& contexts, const peer& to, std::string_view what,
-                                   const tensor_writer& tensors) {
+bool lost_gradients::check_message(const node_contexts& contexts, const peer& to,
+                                   std::string_view what, const tensor_writer& tensors) {
   if (tensors.empty()) return false;
   if (works_apart() || !at::GradMode::is_enabled()) return true;
   if (!possible(contexts)) return false;
@@ -37,8 +37,8 @@ bool lost_gradients::check_message(const node_contexts& contexts, const peer& to
   return true;
 }
 
-void lost_gradients::check_arrival(const node_contexts& contexts, const peer& from, opened_envelope& message,
-                                   const caf::message& content) {
+void lost_gradients::check_arrival(const node_contexts& contexts, const peer& from,
+                                   opened_envelope& message, const caf::message& content) {
   const auto* records = contexts.records();
   if (message.header().unrecorded || !records || !records->takes_part()) return;
   auto* tensors = message.tensors();
@@ -47,14 +47,15 @@ void lost_gradients::check_arrival(const node_contexts& contexts, const peer& fr
   tell(contexts, kind::arrival, from, type ? type->name : "an unknown type");
 }
 
-void lost_gradients::check_answer(const node_contexts& contexts, const peer& from, std::string_view what,
-                                  opened_envelope& answer) {
+void lost_gradients::check_answer(const node_contexts& contexts, const peer& from,
+                                  std::string_view what, opened_envelope& answer) {
   auto* tensors = answer.tensors();
   if (answer.header().recorded || !tensors || tensors->requiring_grad().empty()) return;
   tell(contexts, kind::answer, from, what);
 }
 
-void lost_gradients::tell(const node_contexts& contexts, kind which, const peer& other, std::string_view what) {
+void lost_gradients::tell(const node_contexts& contexts, kind which, const peer& other,
+                          std::string_view what) {
   fault why;
   why.node = contexts.own_name();
   why.function = what;

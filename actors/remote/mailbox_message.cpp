@@ -3,9 +3,9 @@
 #include <caf/message_builder.hpp>
 #include <caf/scheduled_actor.hpp>
 
+#include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/scheduler/node_context.hpp"
-#include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/scheduler/torch_thread_state.hpp"
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
@@ -17,8 +17,8 @@ namespace {
 
 constinit thread_local detail::actor_place place_here;
 
-// Others look into a letter too: who sends it, through a composed actor or to another node, and a
-// blocking actor, on a thread whose errand is its own.
+// Others look into a message too: its sender, through a composed actor or to another node, and a
+// blocking actor, on a thread whose call context is its own.
 bool is_at(const mailbox_message& message) noexcept {
   return place_here.actor && place_here.actor->current_mailbox_element() == &message;
 }
@@ -48,8 +48,9 @@ void refuse_as_forked(const caf::mailbox_element& what) {
 }  // namespace
 
 mailbox_message::mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id,
-                               forwarding_stack&& stages, caf::message&& content,
-                               std::uint64_t context, window_credit&& taken, const message_origin& origin)
+                                 forwarding_stack&& stages, caf::message&& content,
+                                 std::uint64_t context, window_credit&& taken,
+                                 const message_origin& origin)
     : caf::mailbox_element(std::move(from), id, std::move(stages)),
       content_(std::move(content)),
       context_(context),
@@ -78,10 +79,10 @@ caf::message mailbox_message::move_content_to_message() {
 }
 
 caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
-                                     caf::message content, std::uint64_t context, window_credit&& taken,
-                                     const message_origin& origin) {
+                                              caf::message content, std::uint64_t context,
+                                              window_credit&& taken, const message_origin& origin) {
   return caf::mailbox_element_ptr(new mailbox_message(std::move(from), id, {}, std::move(content),
-                                                     context, std::move(taken), origin));
+                                                      context, std::move(taken), origin));
 }
 
 std::string_view name_of(const caf::mailbox_element& message) {
@@ -132,7 +133,8 @@ message_scope::message_scope(asked_contexts& asked, const caf::mailbox_element& 
     if (process_is_profiled.load(std::memory_order_relaxed)) profile_ = profile_of_message(what);
     return;
   }
-  if (const auto context = asked.of(what.mid); context != 0) set_current_call_context({{}, context});
+  if (const auto context = asked.of(what.mid); context != 0)
+    set_current_call_context({{}, context});
 }
 
 message_scope::~message_scope() {

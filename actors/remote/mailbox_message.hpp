@@ -6,8 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "troupe/actors/sync/futex.hpp"
 #include "troupe/actors/messaging/window_credit.hpp"
+#include "troupe/actors/sync/futex.hpp"
 
 namespace troupe {
 
@@ -23,8 +23,8 @@ struct message_origin {
 class mailbox_message final : public caf::mailbox_element {
 public:
   mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
-                 caf::message&& content, std::uint64_t context, window_credit&& taken = {},
-                 const message_origin& origin = {});
+                  caf::message&& content, std::uint64_t context, window_credit&& taken = {},
+                  const message_origin& origin = {});
   ~mailbox_message() override;
 
   /// CAF asks for it when the actor turns to the message.
@@ -44,8 +44,9 @@ private:
 
 /// A message of `context` (0: of none).
 caf::mailbox_element_ptr make_mailbox_message(caf::strong_actor_ptr from, caf::message_id id,
-                                     caf::message content, std::uint64_t context,
-                                     window_credit&& taken = {}, const message_origin& origin = {});
+                                              caf::message content, std::uint64_t context,
+                                              window_credit&& taken = {},
+                                              const message_origin& origin = {});
 
 inline constexpr std::string_view unknown_message = "an unknown type";
 
@@ -85,9 +86,9 @@ private:
 /// Where a thread is that runs an actor.
 struct actor_place {
   caf::scheduled_actor* actor = nullptr;
-  asked_contexts* asks = nullptr;           ///< nullptr: it does not remember what it asks
+  asked_contexts* asks = nullptr;            ///< nullptr: it does not remember what it asks
   const mailbox_message* entered = nullptr;  ///< in whose context it is
-  bool thread_is_clean = false;             ///< nothing of the program's has run here since
+  bool thread_is_clean = false;              ///< nothing of the program's has run here since
 };
 
 /// The message in whose handler the calling thread is; nullptr: in none.

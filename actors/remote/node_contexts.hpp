@@ -8,8 +8,8 @@
 
 namespace troupe::detail {
 
-/// A node's part in distributed autograd contexts, if its program knows any, and the node's name for
-/// errors. Set up before the node is open; thread-safe afterwards.
+/// A node's part in distributed autograd contexts, if its program knows any, and the node's name
+/// for errors. Set up before the node is open; thread-safe afterwards.
 class node_contexts {
 public:
   node_contexts(const peer_table& peers, transport::rank_t self) noexcept

@@ -13,8 +13,8 @@ namespace troupe {
 /// Is a node open: has it joined its job, and not ended since? Thread-safe.
 class node_lifecycle {
 public:
-  /// Throws not_initialized before `open` and after `close`, and in a forked process; what ended the
-  /// job, once it has ended.
+  /// Throws not_initialized before `open` and after `close`, and in a forked process; what ended
+  /// the job, once it has ended.
   void check_open() const;
   bool is_open() const noexcept {
     return open_.load(std::memory_order_acquire) && !forked::from_nodes();

@@ -19,8 +19,8 @@ struct sending_node {
 /// neither an allocation nor a lock.
 class outgoing_message {
 public:
-  /// `context`: 0: of none. `of_tensors`: tensors are recorded too, unless the thread's grad mode is
-  /// off. Throws unknown_context.
+  /// `context`: 0: of none. `of_tensors`: tensors are recorded too, unless the thread's grad mode
+  /// is off. Throws unknown_context.
   outgoing_message(const sending_node& from, peer& to, std::uint64_t context,
                    bool of_tensors = true)
       : out_(from.out),

@@ -1,10 +1,10 @@
 #include "troupe/actors/remote/remote_actors.hpp"
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/remote/remote_actors_internal.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe {
 
@@ -87,7 +87,7 @@ void remote_actors::answer(pending_request&& request, fault&& why, caf::executio
     request.sink->on_fault(std::move(why));
   else if (request.sender)
     request.sender->enqueue(make_mailbox_message(nullptr, request.mid.response_id(),
-                                        caf::make_message(to_caf(why)), request.context),
+                                                 caf::make_message(to_caf(why)), request.context),
                             unit);
 }
 

@@ -7,15 +7,15 @@
 #include <unordered_map>
 
 #include "troupe/actors/messaging/control_channel.hpp"
-#include "troupe/actors/remote/export_table.hpp"
-#include "troupe/actors/sync/gate.hpp"
-#include "troupe/actors/remote/actor_proxy.hpp"
-#include "troupe/actors/remote/outgoing_message.hpp"
-#include "troupe/actors/remote/lost_gradients.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
-#include "troupe/actors/remote/node_contexts.hpp"
 #include "troupe/actors/messaging/request_table.hpp"
 #include "troupe/actors/messaging/rref_id.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/remote/export_table.hpp"
+#include "troupe/actors/remote/lost_gradients.hpp"
+#include "troupe/actors/remote/node_contexts.hpp"
+#include "troupe/actors/remote/outgoing_message.hpp"
+#include "troupe/actors/sync/gate.hpp"
 #include "troupe/messages/base/function_ref.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
 
@@ -49,7 +49,10 @@ struct messaging_rules {
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
 /// handler
 ///    that drops it, or by the loss of the node.
-class remote_actors final : public std::enable_shared_from_this<remote_actors>, public proxy_owner, public handle_owner, private flow_control::sender {
+class remote_actors final : public std::enable_shared_from_this<remote_actors>,
+                            public proxy_owner,
+                            public handle_owner,
+                            private flow_control::sender {
 public:
   remote_actors(const node_identity& self, std::shared_ptr<engine> driver,
                 std::shared_ptr<peer_table> peers, std::shared_ptr<request_table> requests,
@@ -60,7 +63,8 @@ public:
 
   /// An actor message, response, failure or control message has arrived. Actors are enqueued with
   /// `unit` as their host. Throws decode_error when it makes no sense.
-  void deliver(opened_envelope& message, peer& from, window_credit&& taken, caf::execution_unit* unit);
+  void deliver(opened_envelope& message, peer& from, window_credit&& taken,
+               caf::execution_unit* unit);
 
   /// Fails what waits for `whom`, which is fenced. Returns what that was.
   lost_requests fail_requests(const peer& whom);
@@ -131,10 +135,9 @@ public:
   std::size_t proxies() const;
 
 private:
-
   template <class Write>
-  std::uint64_t post(const actor_proxy& target, pending_request&& pending,
-                     std::string_view message, const Write& write) noexcept;
+  std::uint64_t post(const actor_proxy& target, pending_request&& pending, std::string_view message,
+                     const Write& write) noexcept;
 
   // proxy_owner
   void forward(actor_proxy& target, caf::mailbox_element_ptr what) override;

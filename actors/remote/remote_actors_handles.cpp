@@ -20,7 +20,7 @@ void append(caf::attachable_ptr& list, caf::attachable_ptr more) {
 }  // namespace
 
 void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,
-                            std::vector<written_handle>& written) {
+                                 std::vector<written_handle>& written) {
   if (!handle) {
     out.put(handle_form::null);
     return;
@@ -132,7 +132,7 @@ caf::strong_actor_ptr remote_actors::proxy_of(peer& owner, caf::actor_id id, boo
     if (!proxy) {
       caf::actor_config config;
       proxy = caf::make_actor<actor_proxy, caf::strong_actor_ptr>(id, owner.node, system_, config,
-                                                                   shared_from_this(), owner);
+                                                                  shared_from_this(), owner);
       known = caf::actor_cast<caf::weak_actor_ptr>(proxy);
       lost = owner.gone();
     }

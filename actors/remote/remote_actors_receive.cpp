@@ -2,11 +2,11 @@
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 
-#include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/messaging/window_credit.hpp"
 #include "troupe/actors/remote/context_header.hpp"
-#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
 
 namespace troupe {
 
@@ -25,7 +25,7 @@ std::string meant_by(const pending_request& request, const fault& why) {
 }  // namespace
 
 void remote_actors::deliver(opened_envelope& message, peer& from, window_credit&& taken,
-                       caf::execution_unit* unit) {
+                            caf::execution_unit* unit) {
   switch (message.header().kind) {
     case envelope_kind::actor_message:
       return deliver_to_actor(message, from, std::move(taken), unit);
@@ -39,7 +39,7 @@ void remote_actors::deliver(opened_envelope& message, peer& from, window_credit&
 
 // Hot path of a call through a handle, at the callee.
 void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, window_credit&& taken,
-                                caf::execution_unit* unit) {
+                                     caf::execution_unit* unit) {
   const auto& header = message.header();
   try {
     handle_scope handles(*this, from);
@@ -77,7 +77,7 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, windo
     }
     if (header.urgent) mid = mid.with_high_priority();
     target->enqueue(make_mailbox_message(std::move(sender), mid, std::move(content), place.context,
-                                std::move(taken), {&from, due_at(header)}),
+                                         std::move(taken), {&from, due_at(header)}),
                     unit);
   } catch (...) {
     if (header.request == 0) throw;
@@ -88,7 +88,8 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, windo
 }
 
 // Hot path of the answer.
-void remote_actors::deliver_answer(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+void remote_actors::deliver_answer(opened_envelope& message, peer& from,
+                                   caf::execution_unit* unit) {
   const auto& header = message.header();
   auto request = requests_->take(header.target, from.rank());
   if (!request) return;  // late: its call has timed out
@@ -125,12 +126,14 @@ void remote_actors::deliver_answer(opened_envelope& message, peer& from, caf::ex
       answer(std::move(request), unreadable(), unit);
       return;
     }
-    request.sender->enqueue(
-        make_mailbox_message(nullptr, request.mid.response_id(), std::move(content), request.context), unit);
+    request.sender->enqueue(make_mailbox_message(nullptr, request.mid.response_id(),
+                                                 std::move(content), request.context),
+                            unit);
   }
 }
 
-void remote_actors::deliver_control(opened_envelope& message, peer& from, caf::execution_unit* unit) {
+void remote_actors::deliver_control(opened_envelope& message, peer& from,
+                                    caf::execution_unit* unit) {
   handle_scope handles(*this, from);
   decoder in(message.body(), nullptr, &handles);
   switch (in.get<control>()) {

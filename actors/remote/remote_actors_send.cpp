@@ -20,7 +20,7 @@ void say_unsent(const actor_proxy& target, const fault& why) {
 // Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
 template <class Write>
 std::uint64_t remote_actors::post(const actor_proxy& target, pending_request&& pending,
-                             std::string_view message, const Write& write) noexcept {
+                                  std::string_view message, const Write& write) noexcept {
   peer& to = target.home();
   const bool asks = static_cast<bool>(pending);
   std::uint64_t request = 0;
@@ -92,14 +92,14 @@ void remote_actors::forward(actor_proxy& target, caf::mailbox_element_ptr what) 
 }
 
 std::uint64_t remote_actors::request(const actor_proxy& target, function_ref<void(encoder&)> write,
-                                pending_request pending) noexcept {
+                                     pending_request pending) noexcept {
   const auto message = pending.function;
   return post(target, std::move(pending), message,
               [&](encoder& out, envelope_header&) { write(out); });
 }
 
 void remote_actors::send_message(const actor_proxy& target, std::string_view message, bool urgent,
-                            bool wait, function_ref<void(encoder&)> write) {
+                                 bool wait, function_ref<void(encoder&)> write) {
   forked::check();
   bool lost = false;
   try {
@@ -123,7 +123,7 @@ void remote_actors::send_message(const actor_proxy& target, std::string_view mes
 }
 
 void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
-                     const detail::message_tag& asked, const caf::message& answer) noexcept {
+                          const detail::message_tag& asked, const caf::message& answer) noexcept {
   if (forked::from_nodes()) forked::end_handler("a handler of " + own_name());
   gate::pass pass(entrance());
   if (!pass) return;
@@ -165,7 +165,7 @@ void remote_actors::reply_dropped(peer& to, std::uint64_t order, std::uint64_t r
 }
 
 void remote_actors::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
-                         std::uint64_t second) noexcept {
+                              std::uint64_t second) noexcept {
   if (auto* there = peers_.find(to); there && there->live())
     send_control(*there, control::window, what, first, second);
 }

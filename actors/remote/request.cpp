@@ -34,7 +34,8 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   if (why.code != errc::actor_down) return why;
   if (why.function.empty()) why.function = message;
   if (why.node.empty() && system)
-    if (const auto actors = actor_system_host::find_actors_of(system)) why.node = actors->own_name();
+    if (const auto actors = actor_system_host::find_actors_of(system))
+      why.node = actors->own_name();
   return why;
 }
 

@@ -5,13 +5,13 @@
 #include <caf/monitorable_actor.hpp>
 #include <caf/response_type.hpp>
 
+#include "troupe/actors/future/wait_all.hpp"
+#include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/remote/local_requester.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/remote/actor_proxy.hpp"
-#include "troupe/actors/messaging/call_options.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
-#include "troupe/actors/future/wait_all.hpp"
 
 namespace troupe {
 
@@ -224,9 +224,10 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   const auto id = with_priority(caf::message_id(1), how);
   auto content = message_of(std::forward<Ts>(message)...);
   if (current_context() != 0 || limit.count() > 0)
-    target->enqueue(make_mailbox_message(std::move(cell), id, std::move(content), context_at(*actors), {},
-                                {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
-                    nullptr);
+    target->enqueue(
+        make_mailbox_message(std::move(cell), id, std::move(content), context_at(*actors), {},
+                             {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
+        nullptr);
   else
     target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
                     nullptr);

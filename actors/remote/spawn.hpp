@@ -5,11 +5,11 @@
 #include <caf/infer_handle.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "troupe/actors/remote/actor_interface.hpp"
+#include "troupe/actors/remote/actor_spawner.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/codec/signature.hpp"
-#include "troupe/actors/remote/actor_interface.hpp"
-#include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/remote/actor_spawner.hpp"
 
 namespace troupe {
 
@@ -172,7 +172,9 @@ struct remote_spawn;
 
 template <auto F, class... Args>
 struct remote_spawn<F, std::tuple<Args...>> {
-  static auto here(Args... args) { return spawn_function(current_spawner(), F, std::move(args)...); }
+  static auto here(Args... args) {
+    return spawn_function(current_spawner(), F, std::move(args)...);
+  }
 };
 
 template <class T, class... Args>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/rpc/function_table.hpp"
 
 // Says at compile time what is wrong with a call, before anything else can go wrong. Who
 // instantiates one of these looks at its `ok`, and compiles the call only then, so that this stays

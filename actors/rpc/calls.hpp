@@ -1,11 +1,11 @@
 #pragma once
 
+#include "troupe/actors/messaging/call_options.hpp"
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/rpc/call_checks.hpp"
-#include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/rpc/rpc_agent.hpp"
 #include "troupe/actors/rpc/retry.hpp"
-#include "troupe/actors/messaging/call_options.hpp"
+#include "troupe/actors/rpc/rpc_agent.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 // How the calls of `node` and `rref` are put together.
 namespace troupe {

@@ -1,7 +1,7 @@
 #include "troupe/actors/rpc/current_call.hpp"
 
-#include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/messaging/active_calls.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/rpc/rpc_node.hpp"
 
 namespace troupe {

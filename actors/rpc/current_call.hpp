@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/cluster/worker_info.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe {
 

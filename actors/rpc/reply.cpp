@@ -2,8 +2,8 @@
 
 #include "troupe/actors/future/future.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
-#include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
+#include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe {
@@ -14,7 +14,8 @@ reply_token::~reply_token() {
   if (owner_) fail(std::make_exception_ptr(remote_error("the call was dropped without an answer")));
 }
 
-// Unless nobody wants it, or the node has been shut down: then the caller's loss of the node ends it.
+// Unless nobody wants it, or the node has been shut down: then the caller's loss of the node ends
+// it.
 void reply_token::send(remote_actors& owner, detail::outgoing_message& message) {
   if (request_ == 0) return;
   gate::pass pass(owner.entrance());
@@ -69,7 +70,8 @@ void reply_token::end_forked(std::exception_ptr why) const noexcept {
 }
 
 void reply_token::fail_unread(std::exception_ptr why) noexcept {
-  if (auto owner = std::exchange(owner_, nullptr)) send_failure(*owner->actors, std::move(why), false);
+  if (auto owner = std::exchange(owner_, nullptr))
+    send_failure(*owner->actors, std::move(why), false);
 }
 
 std::exception_ptr reply_token::cancelled() const {

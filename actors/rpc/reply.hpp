@@ -3,9 +3,9 @@
 #include <memory>
 #include <string_view>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/remote/context_interceptor.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe {
 
@@ -71,9 +71,7 @@ public:
   void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
 
   /// The call and its context, for who runs it later. Pre: not answered yet.
-  call_context context() const noexcept {
-    return {{to_, request_, entry_, deadline_}, context_};
-  }
+  call_context context() const noexcept { return {{to_, request_, entry_, deadline_}, context_}; }
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;
 

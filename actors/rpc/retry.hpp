@@ -1,8 +1,8 @@
 #pragma once
 
-#include "troupe/actors/messaging/call_options.hpp"
-#include "troupe/actors/future/combinators.hpp"
 #include "troupe/actors/cluster/worker_info.hpp"
+#include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/messaging/call_options.hpp"
 
 /// Says that a function may run twice for one call, as `retry` wants it: TROUPE_IDEMPOTENT(&f), or
 /// of an overloaded one, TROUPE_IDEMPOTENT(static_cast<int (*)(int)>(&f)). Stands outside of all

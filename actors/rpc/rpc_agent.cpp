@@ -1,10 +1,10 @@
 #include "troupe/actors/rpc/rpc_agent.hpp"
 
-#include "troupe/actors/messaging/no_reply_sink.hpp"
-#include "troupe/actors/messaging/due.hpp"
-#include "troupe/actors/remote/outgoing_message.hpp"
-#include "troupe/actors/profiling/profile_event.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
+#include "troupe/actors/messaging/due.hpp"
+#include "troupe/actors/messaging/no_reply_sink.hpp"
+#include "troupe/actors/profiling/profile_event.hpp"
+#include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
@@ -69,7 +69,8 @@ std::uint64_t rpc_agent::send_call(peer& to, std::uint64_t hash, std::string_vie
   header.uses_reply_route = how.uses_reply_route;
   header.target = hash;
   message.finish(header);
-  if (!message.in_context()) actors().lost().check_request(actors().contexts(), to, name, message.tensors());
+  if (!message.in_context())
+    actors().lost().check_request(actors().contexts(), to, name, message.tensors());
   if (sink == detail::no_reply_sink()) {
     if (message.handles().holds_any())
       throw invalid_argument("what nobody waits for can carry no handles and no references");

@@ -111,12 +111,10 @@ public:
   void end_retries() noexcept { --retries_; }
 
   /// Does a call of this node wait for its answer, or for its next attempt?
-  bool waits_for_answers() const {
-    return retries_ > 0 || node_.requests->size() > 0 || expiring_;
-  }
+  bool waits_for_answers() const { return retries_ > 0 || node_.requests->size() > 0 || expiring_; }
 
-  /// Ends calls whose limit has passed, and sleepers; returns when the next one is due. On the timer
-  /// thread.
+  /// Ends calls whose limit has passed, and sleepers; returns when the next one is due. On the
+  /// timer thread.
   clock::time_point run_timers(clock::time_point now);
 
   /// The node ends: sleepers fail with `why`.

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "troupe/actors/deadlock/queued_call.hpp"
 #include "troupe/actors/deadlock/held_waits.hpp"
+#include "troupe/actors/deadlock/queued_call.hpp"
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/remote/context_header.hpp"
@@ -55,8 +55,7 @@ void rpc_agent::receive_call(opened_envelope& message, peer& from, std::size_t s
     // Opened again where it runs: an envelope does not move.
     const bool urgent = header.urgent;
     const auto deadline = due_at(header);
-    auto* work =
-        new queued_call(*this, from, header.request, message.give_back(), size, deadline);
+    auto* work = new queued_call(*this, from, header.request, message.give_back(), size, deadline);
     urgent ? unit.exec_urgent(work) : unit.exec_later(work);
   }
 }

@@ -193,7 +193,7 @@ public:
       }
       backward_on_owner(*this, id, how...);
     } else {
-      backward_on_owner(*this, context, how...);  // of room autograd
+      backward_on_owner(*this, context, how...);  // of the module autograd
     }
   }
 

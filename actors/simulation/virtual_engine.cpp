@@ -94,7 +94,8 @@ bool virtual_engine::block_until(completion& what, clock::time_point deadline) {
 // Lets time pass until `done`.
 template <class Done>
 void virtual_engine::wait_until(const Done& done) {
-  for (std::chrono::microseconds pause(1); !done(); pause = std::min(2 * pause, longest_service_pause)) {
+  for (std::chrono::microseconds pause(1); !done();
+       pause = std::min(2 * pause, longest_service_pause)) {
     completion nothing;
     world_.block(nothing, world_.now() + pause, nullptr);
   }

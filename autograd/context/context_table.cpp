@@ -1,7 +1,7 @@
 #include "troupe/autograd/context/context_table.hpp"
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/context/send_recv_nodes.hpp"
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/messages/envelope/envelope_header.hpp"

@@ -14,7 +14,8 @@ template <auto F, class... Args>
 void notify(node_core& here, peer& to, const Args&... args) noexcept {
   const troupe::detail::call_context_scope nothing(troupe::detail::apart());
   try {
-    if (to.live()) troupe::detail::call_one_way<F>(here.agent(), to, {.exceeds_window = true}, args...);
+    if (to.live())
+      troupe::detail::call_one_way<F>(here.agent(), to, {.exceeds_window = true}, args...);
   } catch (const std::exception& e) {
     log().debug("{} could not notify {}: {}", here.self().name, to.info.name, e.what());
   }

@@ -85,8 +85,8 @@ gradients participant::all_gradients() const {
   return gradients_;
 }
 
-// Returns a reference to the actor itself, which counts: an actor that may still be sent a message is
-// not given to another context (pass_worker_pool).
+// Returns a reference to the actor itself, which counts: an actor that may still be sent a message
+// is not given to another context (pass_worker_pool).
 caf::strong_actor_ptr participant::worker(const std::function<pass_worker()>& make) {
   const std::lock_guard lock(mutex_);
   if (!worker_.actor && !ended_) worker_ = make();

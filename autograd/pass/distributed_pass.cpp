@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/remote/inline_run.hpp"
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"

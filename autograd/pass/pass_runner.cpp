@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/local/engine_run.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"

@@ -51,11 +51,11 @@ void report_to_starter(node_core& here, const pass_info& pass, step_report* repo
         failure ? tracker->fail(failure) : tracker->add(step_report(*report));
     } else if (failure) {
       const auto why = to_caf(describe(failure, here.self().name, {}));
-      troupe::detail::call_one_way<&serve_failure>(here.agent(), here.find(pass.starter), always, pass,
-                                                   why);
+      troupe::detail::call_one_way<&serve_failure>(here.agent(), here.find(pass.starter), always,
+                                                   pass, why);
     } else {
-      troupe::detail::call_one_way<&serve_report>(here.agent(), here.find(pass.starter), always, pass,
-                                                  *report);
+      troupe::detail::call_one_way<&serve_report>(here.agent(), here.find(pass.starter), always,
+                                                  pass, *report);
     }
   } catch (const std::exception& e) {  // it is lost
     log().debug("{} could not report a step to rank {}: {}", here.self().name, pass.starter,

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 namespace troupe::autograd::detail {
 

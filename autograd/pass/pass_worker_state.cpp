@@ -1,7 +1,7 @@
 #include "troupe/autograd/pass/pass_worker_state.hpp"
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"
 #include "troupe/messages/envelope/error_codec.hpp"
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "troupe/actors/node/node_core.hpp"
 #include "troupe/optim/client/optimizer_client.hpp"
 #include "troupe/optim/client/shard_requests.hpp"
 #include "troupe/optim/state/state_file.hpp"

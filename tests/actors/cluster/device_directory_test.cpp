@@ -134,7 +134,7 @@ detail::member_descriptor some_descriptor() {
                      .devices;
   return {std::move(devices),
           {std::byte(1), std::byte(2)},
-          {backend::tcp, {7, 8}, std::chrono::milliseconds(9), leader_loss::elect}};
+          {backend::tcp, {7, 8}, std::chrono::milliseconds(9), leader_loss::elect, "fabric"}};
 }
 
 TEST(member_descriptor, arrives_as_it_was) {

@@ -3,9 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
-#include "troupe/actors/simulation/simulation.hpp"
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 

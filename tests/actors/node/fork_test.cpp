@@ -7,10 +7,10 @@
 #include <caf/scoped_actor.hpp>
 #include <cstdlib>
 
-#include "troupe/messages/codec/message_codec.hpp"
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 #include "tests/forking.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
 
 extern char** environ;
 

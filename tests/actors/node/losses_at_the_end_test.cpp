@@ -2,9 +2,9 @@
 // matter of chance there.
 #include <deque>
 
-#include "troupe/actors/simulation/simulation.hpp"
 #include "tests/actors/node/job.hpp"
 #include "tests/log_lines.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 namespace {

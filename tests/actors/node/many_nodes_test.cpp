@@ -1,8 +1,8 @@
 // Many nodes in one process: none is taken for another, and all reach all.
 #include <set>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 namespace {

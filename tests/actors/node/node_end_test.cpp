@@ -1,8 +1,8 @@
 // The end of nodes among what else a program does: CAF's own means, forks, an exit in a hurry.
 #include <caf/scoped_actor.hpp>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 #include "tests/forking.hpp"
 #include "tests/free_port.hpp"
 

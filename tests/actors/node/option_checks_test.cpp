@@ -135,8 +135,8 @@ TEST(rpc_options, that_cannot_be_are_told_to_the_other_founders) {
 
 TEST(rpc_options, of_another_world_or_job_are_told_to_the_other_founders) {
   for (const auto& text : told_to_founders([](auto& o) { o.world_size = 2; }))
-    EXPECT_THAT(text, testing::AllOf(HasSubstr("rank 1 ("),
-                                     HasSubstr("has a world size of 2, but rank ")));
+    EXPECT_THAT(
+        text, testing::AllOf(HasSubstr("rank 1 ("), HasSubstr("has a world size of 2, but rank ")));
   for (const auto& text : told_to_founders([](auto& o) { o.admits_newcomers = true; }))
     EXPECT_THAT(text, HasSubstr("RPC group mixes statically and dynamically initialized members"));
   // Who is not even in its own world hears that; the others, that it is another one.

@@ -42,10 +42,10 @@ private:
 class meeting_place {
 public:
   meeting_place() {
-    register_rendezvous_handler("own-transport-test", [keys = std::make_shared<hash_store>()](
-                                                          const rendezvous_request&) {
-      return rendezvous_answer{.place = keys};
-    });
+    register_rendezvous_handler("own-transport-test",
+                                [keys = std::make_shared<hash_store>()](const rendezvous_request&) {
+                                  return rendezvous_answer{.place = keys};
+                                });
   }
   ~meeting_place() { unregister_rendezvous_handler("own-transport-test"); }
 };
@@ -103,8 +103,7 @@ TEST(own_transport, must_be_the_same_on_all_nodes) {
   theirs.transport_name = "other-memory";
   auto first = join(0, ours), second = join(1, theirs);
   EXPECT_THAT(fault_of<error>([&] { first.get(); }).text, HasSubstr("transport_name"));
-  EXPECT_THAT(fault_of<error>([&] { second.get(); }).text,
-              HasSubstr("'other-memory'"));
+  EXPECT_THAT(fault_of<error>([&] { second.get(); }).text, HasSubstr("'other-memory'"));
   unregister_transport("other-memory");
 }
 

@@ -1,9 +1,9 @@
 // How nodes end: all together, late, at once, by being dropped; and what the others notice.
 #include <caf/send.hpp>
 
-#include "troupe/actors/remote/actor_system_host.hpp"
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/remote/actor_system_host.hpp"
 
 namespace troupe::test {
 namespace {

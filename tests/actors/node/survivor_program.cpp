@@ -20,9 +20,9 @@
 #include <sstream>
 #include <thread>
 
-#include "troupe/messages/base/log.hpp"
 #include "tests/actors/node/kill_run.hpp"
 #include "tests/actors/node/rank_functions.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::test {
 

@@ -1,8 +1,8 @@
 // Who keeps an actor alive: handles anywhere, as long as they exist, and nothing else.
 #include <caf/send.hpp>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 

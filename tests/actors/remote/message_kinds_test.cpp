@@ -1,8 +1,8 @@
 // Messages whose code is compiled elsewhere, and those that never leave their node.
 #include <gtest/gtest.h>
 
-#include "tests/actors/remote/extern_message.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/extern_message.hpp"
 
 namespace troupe::test {
 

@@ -1,8 +1,8 @@
 // Who watches an actor on another node hears of its end: once, with the reason, in any case.
 #include <caf/send.hpp>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 

@@ -1,11 +1,11 @@
 // Messages that no node of this program sends: they do no harm, and hold nothing up.
 #include <random>
 
+#include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 #include "troupe/actors/node/bootstrap.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
-#include "tests/actors/remote/counter.hpp"
-#include "tests/actors/node/job.hpp"
 
 namespace troupe::test {
 namespace {
@@ -50,8 +50,10 @@ TEST_F(odd_messages, without_a_body_do_not_hold_up_the_shutdown) {
 
 TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
   const char* name = "a_function_that_only_the_caller_has";
-  auto state = std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
-  a().agent().call(b(), hash_name(name), name, state, {}, [](encoder& out, handle_scope&) { out.put(1); });
+  auto state =
+      std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
+  a().agent().call(b(), hash_name(name), name, state, {},
+                   [](encoder& out, handle_scope&) { out.put(1); });
   auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
   EXPECT_EQ(why.node, "b");
   EXPECT_EQ(why.function, name);
@@ -70,7 +72,8 @@ TEST_F(odd_messages, that_are_not_read_keep_no_reference) {
     for (const auto& r : {mine, yours}) {
       auto state =
           std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
-      a().agent().call(b(), hash_name(name), name, state, {}, [&](encoder& out, handle_scope&) { out.put(r); });
+      a().agent().call(b(), hash_name(name), name, state, {},
+                       [&](encoder& out, handle_scope&) { out.put(r); });
       EXPECT_THROW(future<int>(state).get_for(patience), unknown_function);
     }
     EXPECT_EQ(a().info().rref_forks, 0u);

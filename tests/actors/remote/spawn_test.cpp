@@ -6,8 +6,8 @@
 
 #include <troupe/actor_stub.hpp>
 
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
 
 namespace troupe::test {
 namespace {

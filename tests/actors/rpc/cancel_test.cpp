@@ -3,9 +3,9 @@
 
 #include <malloc.h>
 
-#include "troupe/actors/simulation/simulation.hpp"
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 namespace {

@@ -84,7 +84,7 @@ task<int> run_later(int x) {
 template <auto F, class... Args>
 void call_without_request(const node& from, peer& to, const Args&... args) {
   from.core().agent().call(to, callable<F>::hash(), callable<F>::name, detail::no_reply_sink(), {},
-                   [&](encoder& out, handle_scope&) { (out.put(args), ...); });
+                           [&](encoder& out, handle_scope&) { (out.put(args), ...); });
 }
 
 TEST_P(one_way_calls, a_result_that_nobody_wants_leaves_nothing_behind) {

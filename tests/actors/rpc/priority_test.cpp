@@ -1,10 +1,10 @@
 // Calls and messages of high priority, and what they pass.
 
-#include "troupe/actors/scheduler/work_item.hpp"
-#include "troupe/actors/scheduler/run_queue.hpp"
-#include "troupe/actors/simulation/simulation.hpp"
-#include "tests/actors/remote/counter.hpp"
 #include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/scheduler/run_queue.hpp"
+#include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 

@@ -9,14 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "troupe/actors/scheduler/execution_context.hpp"
+#include "tests/actors/node/job.hpp"
+#include "tests/actors/rpc/profiling_testing.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/node/node_core.hpp"
-#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
-#include "tests/actors/node/job.hpp"
-#include "tests/actors/rpc/profiling_testing.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe::test {
 

@@ -1,7 +1,7 @@
 // Calls that are made again, and futures that are ready after a while.
 
-#include "troupe/actors/simulation/simulation.hpp"
 #include "tests/actors/node/job.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <troupe/schema.hpp>
 
-#include "troupe/messages/schema/error.capnp.h"
 #include "tests/actors/node/job.hpp"
+#include "troupe/messages/schema/error.capnp.h"
 
 namespace troupe::test {
 

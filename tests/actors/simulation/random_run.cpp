@@ -219,7 +219,8 @@ void random_run::check_stories() {
     std::uint32_t last = 0;
     for (const auto& event : story) {
       if (event.epoch < last)
-        wrong(fmt::format("rank {} is notified of epoch {} after {}", who.first, event.epoch, last));
+        wrong(
+            fmt::format("rank {} is notified of epoch {} after {}", who.first, event.epoch, last));
       if (last != 0 && event.epoch > last + 1)
         wrong(fmt::format("rank {} misses an epoch after {}", who.first, last));
       last = event.epoch;

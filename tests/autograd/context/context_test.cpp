@@ -8,8 +8,8 @@
 #include "tests/autograd/context/no_contexts.hpp"
 #include "tests/autograd/graphs/one_way.hpp"
 #include "tests/autograd/graphs/small_graphs.hpp"
-#include "troupe/autograd/context/context_table.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/autograd/context/context_table.hpp"
 
 namespace troupe::test {
 namespace {

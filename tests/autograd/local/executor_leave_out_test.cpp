@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "troupe/messages/base/error.hpp"
 #include "tests/autograd/local/backward_graphs.hpp"
+#include "troupe/messages/base/error.hpp"
 
 namespace troupe::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "troupe/autograd/local/engine_run.hpp"
 #include "tests/autograd/local/backward_graphs.hpp"
+#include "troupe/autograd/local/engine_run.hpp"
 
 namespace troupe::test {
 namespace {

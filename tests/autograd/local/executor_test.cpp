@@ -12,9 +12,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "troupe/autograd/local/engine_run.hpp"
-#include "tests/autograd/local/backward_graphs.hpp"
 #include "tests/autograd/graphs/received.hpp"
+#include "tests/autograd/local/backward_graphs.hpp"
+#include "troupe/autograd/local/engine_run.hpp"
 
 namespace troupe::test {
 namespace {

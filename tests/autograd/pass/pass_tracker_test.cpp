@@ -1,7 +1,7 @@
 // A backward pass is over when every step is: reports of steps arrive in any order.
 
-#include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/pass/pass_tracker.hpp"
+#include "troupe/actors/node/node_core.hpp"
 
 #include <algorithm>
 #include <random>
