@@ -10,6 +10,7 @@
 #include "troupe/messages/envelope/plain_envelope.hpp"
 #include "troupe/messages/schema/envelope.capnp.h"
 #include "troupe/messages/tensor/tensor_reader.hpp"
+#include "troupe/messages/tensor/tensor_table.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
 
 namespace troupe {

@@ -16,6 +16,7 @@
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 #include "troupe/messages/tensor/tensor_plan_internal.hpp"
+#include "troupe/messages/tensor/tensor_table.hpp"
 
 namespace troupe {
 
@@ -283,10 +284,11 @@ std::size_t tensor_writer::words() {
   return total;
 }
 
-void tensor_writer::build(schema::TensorTable::Builder table) {
+void tensor_writer::build(tensor_table_builder to) {
   if (empty()) return;
   auto& s = *state_;
   s.plan(limits_);
+  auto table = to.table;
   auto storages = table.initStorages(static_cast<unsigned>(s.storages.size()));
   std::size_t used = 0;
   for (unsigned i = 0; i < s.storages.size(); ++i) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "troupe/messages/memory/payload.hpp"
-#include "troupe/messages/schema/tensor.capnp.h"
 
 namespace at {
 class Tensor;
@@ -15,6 +14,7 @@ class Tensor;
 namespace troupe {
 
 class device_route;
+struct tensor_table_builder;
 
 /// Which storages of a message lie in its envelope instead of beside it, in bytes.
 struct inline_limits {
@@ -65,7 +65,7 @@ public:
 
   /// Writes the table. Call it once, when everything was added. Throws encode_error, also for a
   /// device that the route does not know.
-  void build(schema::TensorTable::Builder table);
+  void build(tensor_table_builder table);
 
   /// The bytes that travel beside the envelope, in the order in which the table counts them. Call
   /// it once, after `build`.

@@ -13,6 +13,7 @@
 #include <random>
 
 #include "tests/messages/tensor/tensor_table_testing.hpp"
+#include "troupe/messages/tensor/tensor_table.hpp"
 
 namespace troupe::testing {
 namespace {

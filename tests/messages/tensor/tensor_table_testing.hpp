@@ -11,6 +11,7 @@
 #include "troupe/messages/base/read_capnp.hpp"
 #include "troupe/messages/memory/storage_pool.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
+#include "troupe/messages/tensor/tensor_table.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
 
 namespace troupe::testing {

@@ -59,7 +59,7 @@ TEST(tcp_store, a_server_of_something_else_is_recognised) {
   EXPECT_CONTAINS(text_of<store_error>([&] {
                     tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(wait_limit));
                   }),
-                  "what listens there is no store of Troupe");
+                  "the server there is no store of Troupe");
   shutdown(listener.get(), SHUT_RDWR);
   web.join();
 }
@@ -83,7 +83,7 @@ TEST(tcp_store, a_server_that_says_nothing_is_told_in_time) {
   const auto said = text_of<store_error>([&] {
     tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(300ms));
   });
-  EXPECT_CONTAINS(said, "it accepts connections, but says nothing");
+  EXPECT_CONTAINS(said, "it accepts connections, but sends nothing");
 }
 
 TEST(tcp_store, an_unknown_host_is_told_in_time) {
