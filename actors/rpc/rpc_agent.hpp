@@ -25,7 +25,7 @@ namespace detail {
 
 class outgoing_message;
 class rref_table;
-struct operator_permission;
+class operator_permission;
 
 }  // namespace detail
 

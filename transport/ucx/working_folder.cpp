@@ -16,7 +16,7 @@ namespace {
 
 int working_folder = -1;
 
-TROUPE_EARLY [[noreturn]] void end_early(const char* why) {
+[[noreturn]] TROUPE_EARLY void end_early(const char* why) {
   static constexpr char what[] =
       "troupe: UCX must not read ucx.conf in the working folder, which others may have put there, "
       "but ";
