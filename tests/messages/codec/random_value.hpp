@@ -103,8 +103,9 @@ private:
   T make_variant(std::index_sequence<I...>) {
     T out;
     const auto index = below(sizeof...(I));
-    ((index == I && (out.template emplace<I>(make<std::variant_alternative_t<I, T>>()), true)) ||
-     ...);
+    static_cast<void>((
+        (index == I && (out.template emplace<I>(make<std::variant_alternative_t<I, T>>()), true)) ||
+        ...));
     return out;
   }
 
