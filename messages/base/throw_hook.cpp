@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <typeinfo>
 
 #include "troupe/messages/base/error.hpp"
 
@@ -56,14 +57,21 @@ std::string trace_of(const void* exception) {
 
 }  // namespace
 
+// As compilers declare it by themselves.
+#ifdef __clang__
+using thrown_type = std::type_info;
+#else
+using thrown_type = void;
+#endif
+
 }  // namespace troupe
 
-extern "C" __attribute__((noreturn)) void __cxa_throw(void* object, void* type,
+extern "C" __attribute__((noreturn)) void __cxa_throw(void* object, troupe::thrown_type* type,
                                                       void (*destroy)(void*)) {
   auto& last = troupe::thrown_here;
   last.object = object;
   last.count = backtrace(last.frames.data(), static_cast<int>(last.frames.size()));
-  using function = void (*)(void*, void*, void (*)(void*));
+  using function = void (*)(void*, troupe::thrown_type*, void (*)(void*));
   static const auto next = reinterpret_cast<function>(dlsym(RTLD_NEXT, "__cxa_throw"));
   next(object, type, destroy);
   std::abort();  // it does not return

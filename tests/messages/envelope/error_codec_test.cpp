@@ -4,6 +4,7 @@
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -14,19 +15,22 @@
 namespace troupe::testing {
 namespace {
 
-std::vector<capnp::word> write(const fault& f) {
+/// A fault as words of Cap'n Proto, whose own type for them cannot be copied.
+std::vector<std::uint64_t> write(const fault& f) {
   capnp::MallocMessageBuilder message(static_cast<unsigned>(fault_words(f) + 1),
                                       capnp::AllocationStrategy::FIXED_SIZE);
   write_fault(f, message.initRoot<schema::Fault>());
   EXPECT_EQ(message.getSegmentsForOutput().size(), 1u) << "fault_words is too low";
   const auto flat = capnp::messageToFlatArray(message);
-  return {flat.begin(), flat.end()};
+  std::vector<std::uint64_t> out(flat.size());
+  std::memcpy(out.data(), flat.begin(), flat.asBytes().size());
+  return out;
 }
 
-fault read(const std::vector<capnp::word>& words) {
+fault read(const std::vector<std::uint64_t>& words) {
   return read_capnp("A message", [&] {
     capnp::FlatArrayMessageReader message(
-        kj::ArrayPtr<const capnp::word>(words.data(), words.size()));
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(words.data()), words.size()));
     return read_fault(message.getRoot<schema::Fault>());
   });
 }
@@ -90,7 +94,7 @@ TEST(error_codec, survives_mutations_and_truncation) {
   const auto valid = write(full_fault());
   std::mt19937_64 random(11);
   int refused = 0;
-  const auto attempt = [&](const std::vector<capnp::word>& words) {
+  const auto attempt = [&](const std::vector<std::uint64_t>& words) {
     try {
       read(words);
     } catch (const decode_error&) {

@@ -79,7 +79,7 @@ packed_table write_by(const device_route& route, const std::vector<at::Tensor>& 
 
 std::vector<int> landings(const packed_table& table) {
   capnp::FlatArrayMessageReader message(
-      kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()));
+      kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()));
   std::vector<int> out;
   for (const auto storage : message.getRoot<schema::TensorTable>().getStorages())
     out.push_back(storage.getLanding());

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <random>
 
@@ -44,7 +45,8 @@ std::string spoilt(const std::vector<at::Tensor>& tensors,
   change(message.getRoot<schema::TensorTable>());
   packed_table table;
   const auto flat = capnp::messageToFlatArray(message);
-  table.words.assign(flat.begin(), flat.end());
+  table.words.resize(flat.size());
+  std::memcpy(table.words.data(), flat.begin(), flat.asBytes().size());
   for (const auto& p : writer.take_payloads()) table.payloads.emplace_back(p.data, p.data + p.size);
   return error_of(table);
 }
@@ -233,7 +235,7 @@ TEST(tensor_hostile, survives_mutations) {
   outcome out;
   for (int i = 0; i < 30'000; ++i) {
     auto table = tables[static_cast<std::size_t>(i) % tables.size()];
-    const auto size = table.words.size() * sizeof(capnp::word);
+    const auto size = table.words.size() * sizeof(std::uint64_t);
     auto* bytes = reinterpret_cast<std::uint8_t*>(table.words.data());
     for (auto n = 1 + random() % 4; n > 0; --n) {
       const auto at = random() % size;
@@ -278,7 +280,7 @@ TEST(tensor_hostile, survives_random_bytes) {
   for (int i = 0; i < 5'000; ++i) {
     packed_table table;
     table.words.resize(1 + random() % 60);
-    auto* words = reinterpret_cast<std::uint64_t*>(table.words.data());
+    auto* words = table.words.data();
     for (std::size_t k = 0; k < table.words.size(); ++k) words[k] = random() >> (random() % 8 * 8);
     if (i % 2 == 0) words[0] = (table.words.size() - 1) << 32;  // a segment table that fits
     try_to_read(table, pool, out);

@@ -102,7 +102,7 @@ TEST(tensor_sharing, ships_no_more_than_a_view_covers) {
 // Bytes of storages, in the envelope and beside it.
 std::size_t storage_bytes(const packed_table& table) {
   capnp::FlatArrayMessageReader message(
-      kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()));
+      kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()));
   auto total = table.payload_bytes();
   for (const auto storage : message.getRoot<schema::TensorTable>().getStorages())
     if (storage.isInline()) total += storage.getInline().size();
@@ -185,7 +185,7 @@ TEST(tensor_sharing, reads_straight_from_the_payload) {
   auto payloads = land(table, pool);
   const auto* data = payloads[0].data.get();
   capnp::FlatArrayMessageReader message(
-      kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()));
+      kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()));
   at::Tensor got;
   {
     tensor_reader reader(message.getRoot<schema::TensorTable>(), std::move(payloads));

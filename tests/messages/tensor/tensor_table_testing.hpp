@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace troupe::testing {
 
 /// A table as it travels.
 struct packed_table {
-  std::vector<capnp::word> words;
+  std::vector<std::uint64_t> words;
   std::vector<std::vector<std::byte>> payloads;
 
   std::size_t payload_bytes() const {
@@ -37,7 +38,8 @@ inline packed_table take(tensor_writer& writer) {
   const auto flat = capnp::messageToFlatArray(message);
   if (message.getSegmentsForOutput().size() != 1)
     throw internal_error("The writer's bound of words is too low.");
-  out.words.assign(flat.begin(), flat.end());
+  out.words.resize(flat.size());
+  std::memcpy(out.words.data(), flat.begin(), flat.asBytes().size());
   for (const auto& p : writer.take_payloads()) out.payloads.emplace_back(p.data, p.data + p.size);
   return out;
 }
@@ -70,7 +72,8 @@ void read(const packed_table& table, storage_pool& pool, Use&& use) {
   options.traversalLimitInWords = 8 * table.words.size() + 1024;
   read_capnp("A message", [&] {
     capnp::FlatArrayMessageReader message(
-        kj::ArrayPtr<const capnp::word>(table.words.data(), table.words.size()), options);
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()),
+        options);
     tensor_reader reader(message.getRoot<schema::TensorTable>(), land(table, pool));
     use(reader);
   });
