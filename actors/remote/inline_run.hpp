@@ -6,7 +6,6 @@
 #include "troupe/actors/remote/remote_node.hpp"
 #include "troupe/actors/remote/request.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
-#include "troupe/actors/scheduler/torch_thread_state.hpp"
 
 namespace troupe::detail {
 

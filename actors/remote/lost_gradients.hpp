@@ -8,10 +8,6 @@
 
 #include "troupe/actors/remote/lost_gradient.hpp"
 
-namespace at {
-class Tensor;
-}
-
 namespace troupe {
 
 class opened_envelope;

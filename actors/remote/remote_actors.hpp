@@ -6,10 +6,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
 #include "troupe/actors/messaging/request_table.hpp"
-#include "troupe/actors/messaging/rref_id.hpp"
 #include "troupe/actors/remote/actor_proxy.hpp"
 #include "troupe/actors/remote/export_table.hpp"
 #include "troupe/actors/remote/lost_gradients.hpp"
@@ -24,7 +22,6 @@ namespace troupe {
 class window_credit;
 
 namespace detail {
-class future_core;
 class reference_protocol;
 }  // namespace detail
 

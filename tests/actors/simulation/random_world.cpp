@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "tests/bad_network.hpp"
 #include "troupe/messages/base/random.hpp"
 
 namespace troupe::test {
@@ -17,24 +18,13 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
   simulation_options how;
   how.seed = seed;
   random_source choose(seed);
-  const auto up_to = [&](double most) {
-    return most * static_cast<double>(choose.next() % 1000) / 1000;
-  };
-  auto& links = how.network.links;
-  links.latency = std::chrono::microseconds(5 + choose.next() % 300);
-  links.jitter = std::chrono::microseconds(choose.next() % 300);
-  if (choose.chance(0.7)) links.loss = up_to(0.2);
-  if (choose.chance(0.7)) links.duplication = up_to(0.2);
-  if (choose.chance(0.7)) links.reordering = up_to(0.3);
-  if (choose.chance(0.2)) links.bandwidth = 1e6 + up_to(1e8);
+  draw_bad_links(how, choose, 0.7);
   if (choose.chance(0.3)) how.network.death_notice = std::nullopt;
   how.network.limit = 1000ms;
   how.node.on_leaked_rref = leaks;
   how.node.hang_limit = 2000ms;
   how.node.rpc_timeout = choose.chance(0.5) ? 60'000ms : 500ms;
-  if (choose.chance(0.5))
-    how.node.window = {.messages = 2 + static_cast<std::uint32_t>(choose.next() % 30),
-                       .bytes = 1 << 14};
+  draw_window(how, choose);
   how.node.on_leader_loss = choose.chance(0.5) ? leader_loss::elect : leader_loss::end;
   const bool tells = std::getenv("TROUPE_TRACE") != nullptr;
   if (tells) how.trace = [](const std::string& line) { std::cout << line << '\n'; };

@@ -11,6 +11,7 @@
 
 #include "tests/autograd/graphs/graph_check.hpp"
 #include "tests/autograd/graphs/graph_seeds.hpp"
+#include "tests/bad_network.hpp"
 #include "troupe/messages/base/random.hpp"
 
 namespace troupe::test {
@@ -22,19 +23,8 @@ simulation_options bad_network(std::uint64_t seed) {
   simulation_options how;
   how.seed = seed;
   random_source choose(seed);
-  const auto up_to = [&](double most) {
-    return most * static_cast<double>(choose.next() % 1000) / 1000;
-  };
-  auto& links = how.network.links;
-  links.latency = std::chrono::microseconds(5 + choose.next() % 300);
-  links.jitter = std::chrono::microseconds(choose.next() % 300);
-  if (choose.chance(0.8)) links.loss = up_to(0.2);
-  if (choose.chance(0.7)) links.duplication = up_to(0.2);
-  if (choose.chance(0.8)) links.reordering = up_to(0.3);
-  if (choose.chance(0.2)) links.bandwidth = 1e6 + up_to(1e8);
-  if (choose.chance(0.5))
-    how.node.window = {.messages = 2 + static_cast<std::uint32_t>(choose.next() % 30),
-                       .bytes = 1 << 14};
+  draw_bad_links(how, choose, 0.8);
+  draw_window(how, choose);
   // All nodes are well, however long a message takes.
   how.network.limit = 60s;
   how.node.hang_limit = 0ms;
