@@ -9,7 +9,7 @@ BUILD := build/$(PRESET)
 PARALLEL := --parallel $(or $(JOBS),$(shell nproc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench install deb docs lint build-times format format-check debug asan tsan soak clean
+.PHONY: help setup build test demo bench installed install deb docs lint build-times format format-check debug asan tsan soak clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,10 +33,14 @@ demo: setup $(BUILD)/build.ninja ## Solve CartPole with an agent and two observe
 bench: build ## Measure against the peers (ROWS=call_actor,identity for some rows)
 	@python3 tests/bench/run.py $(if $(ROWS),--rows $(ROWS))
 
-install: build ## Install libraries, headers and programs (PREFIX=/usr/local)
+# What is installed, and no test.
+installed: setup $(BUILD)/build.ninja
+	@cmake --build --preset $(PRESET) $(PARALLEL) --target troupe_installed
+
+install: installed ## Install libraries, headers and programs (PREFIX=/usr/local)
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
-deb: build ## Make a Debian package: build/package/*.deb
+deb: installed ## Make a Debian package: build/package/*.deb
 	@cd $(BUILD) && cpack --config CPackConfig.cmake -B $(CURDIR)/build/package
 
 docs: ## Make the site of guides and reference: build/docs/html/index.html

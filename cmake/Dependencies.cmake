@@ -1,5 +1,5 @@
-# What the build needs of others: the libraries that Troupe links (TroupeLibraries.cmake), headers of NCCL, Cap'n
-# Proto's compiler, and what only programs and tests use.
+# What the build needs of others: the libraries that Troupe links (TroupeLibraries.cmake), Cap'n Proto's compiler,
+# and what only programs and tests use.
 
 set(TROUPE_SITE "${PROJECT_SOURCE_DIR}/.deps/site" CACHE PATH "Where the wheels of cmake/versions.env are unpacked")
 set(TROUPE_CAF_ROOT "" CACHE PATH "Where a CAF other than the system's is installed (empty: the system's)")
@@ -11,9 +11,6 @@ endif()
 set(TROUPE_IMPORTED_SCOPE GLOBAL)
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 include(TroupeLibraries)
-if(NOT EXISTS "${TROUPE_SITE}/nvidia_nccl_cu13-${TROUPE_NVIDIA_NCCL_CU13_VERSION}.dist-info")
-  list(APPEND TROUPE_MISSING "nvidia_nccl_cu13-${TROUPE_NVIDIA_NCCL_CU13_VERSION} is not in ${TROUPE_SITE}.")
-endif()
 foreach(_tool capnp capnpc-c++)
   string(MAKE_C_IDENTIFIER "TROUPE_${_tool}_TOOL" _variable)
   find_program(${_variable} ${_tool})
@@ -25,12 +22,6 @@ endforeach()
 if(TROUPE_MISSING)
   list(JOIN TROUPE_MISSING "\n  " TROUPE_MISSING)
   message(FATAL_ERROR "Run `make setup` in ${PROJECT_SOURCE_DIR}, or install what is missing:\n  ${TROUPE_MISSING}")
-endif()
-
-# NCCL is compiled against and opened at run time, where there is a GPU.
-if(NOT TARGET nccl::headers)
-  add_library(nccl::headers INTERFACE IMPORTED GLOBAL)
-  set_target_properties(nccl::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${TROUPE_SITE}/nvidia/nccl/include")
 endif()
 
 find_package(Threads REQUIRED)

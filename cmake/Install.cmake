@@ -4,24 +4,36 @@
 #   include/troupe/MODULE/     what these include; the folder says that it is internal. No *_internal.hpp.
 #   lib/, lib/cmake/Troupe/, lib/pkgconfig/troupe.pc
 #   lib/troupe/examples/       the examples themselves
-#   lib/troupe/site/           not ours: wheels unpacked there come before those of the build (share/troupe/install_wheels.sh)
+#   lib/troupe/site/           the wheels: a link to those of the build; without it share/troupe/install_wheels.sh
+#                              unpacks them there. Nothing that is installed knows the build's folders but for the link.
+#   share/troupe/              install_wheels.sh and what it reads, and the examples' data
 #   share/                     man pages and bash completions from each program's --help
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# _troupe_run_path(TARGET FOLDER): TARGET, installed into FOLDER, finds our shared libraries and those of the wheels:
-# the ones installed beside it first, then those that it was built with.
+# The examples' data, which `make setup` makes: apps/DATA.md says whose they are.
+set(TROUPE_DATA_FILES "${PROJECT_SOURCE_DIR}/.deps/digits.csv.gz" "${PROJECT_SOURCE_DIR}/.deps/bible.txt")
+
+# _troupe_run_path(TARGET FOLDER): TARGET, installed into FOLDER, finds our shared libraries and those of the wheels.
+# What libtorch needs of CUDA it finds by itself.
 function(_troupe_run_path target folder)
   file(RELATIVE_PATH to_lib "${CMAKE_INSTALL_PREFIX}/${folder}" "${CMAKE_INSTALL_FULL_LIBDIR}")
   string(REGEX REPLACE "/$" "" lib "$ORIGIN/${to_lib}")
-  set(path "${lib}")
-  foreach(site IN ITEMS "${lib}/troupe/site" "${TROUPE_SITE}")
-    list(APPEND path "${site}/torch/lib" "${site}/libucx/lib" "${site}/nvidia/cu13/lib")
-  endforeach()
+  set(path "${lib}" "${lib}/troupe/site/torch/lib" "${lib}/troupe/site/libucx/lib")
+  set(build "${TROUPE_SITE}/torch/lib" "${TROUPE_SITE}/libucx/lib")
   if(TROUPE_CAF_ROOT)
     list(APPEND path "${TROUPE_CAF_ROOT}/lib")
+    list(APPEND build "${TROUPE_CAF_ROOT}/lib")
   endif()
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path}")
+  # Until it is installed, CMake ends the run path of such a target with colons, which stand for the working folder: a
+  # program would load libraries that others have put there. It finds all of them before.
+  if(BUILD_SHARED_LIBS)
+    list(TRANSFORM TROUPE_MODULES PREPEND "${PROJECT_BINARY_DIR}/" OUTPUT_VARIABLE ours)
+    list(APPEND build ${ours})
+  endif()
+  set(system "${CMAKE_LIBRARY_ARCHITECTURE}")
+  list(APPEND build "/usr/lib/${system}" "/lib/${system}" /usr/lib64 /usr/lib)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path}" BUILD_RPATH "${build}")
 endfunction()
 
 function(_troupe_install_libraries)
@@ -57,7 +69,8 @@ function(_troupe_install_package)
   set(cmake_folder "${CMAKE_INSTALL_LIBDIR}/cmake/Troupe")
   set(out "${PROJECT_BINARY_DIR}/install")
   configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/TroupeConfig.cmake.in" "${out}/TroupeConfig.cmake"
-                                INSTALL_DESTINATION "${cmake_folder}" PATH_VARS CMAKE_INSTALL_LIBDIR)
+                                INSTALL_DESTINATION "${cmake_folder}"
+                                PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_DATADIR)
   # Before 1.0, a minor version may change everything.
   write_basic_package_version_file("${out}/TroupeConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(FILES "${out}/TroupeConfig.cmake" "${out}/TroupeConfigVersion.cmake"
@@ -85,12 +98,22 @@ function(_troupe_install_package)
   string(REGEX REPLACE "/$" "" TROUPE_TO_PREFIX "${TROUPE_TO_PREFIX}")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/troupe.pc.in" "${out}/troupe.pc" @ONLY)
   install(FILES "${out}/troupe.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-  foreach(script install_wheels.sh wheels.sh setup_common.sh versions.env)
-    install(FILES "${PROJECT_SOURCE_DIR}/cmake/${script}" DESTINATION "${CMAKE_INSTALL_DATADIR}/troupe"
-            PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  set(data "${CMAKE_INSTALL_DATADIR}/troupe")
+  file(RELATIVE_PATH TROUPE_DATA_TO_LIB "${CMAKE_INSTALL_FULL_DATADIR}/troupe" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/install_wheels.sh" "${out}/install_wheels.sh" @ONLY)
+  install(PROGRAMS "${out}/install_wheels.sh" DESTINATION "${data}")
+  foreach(file wheels.sh setup_common.sh versions.env)
+    install(FILES "${PROJECT_SOURCE_DIR}/cmake/${file}" DESTINATION "${data}")
   endforeach()
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright)
   install(FILES "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+endfunction()
+
+# Of a component of its own, which the package does not have.
+function(_troupe_install_link_to_wheels)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/link_wheels.cmake.in" "${PROJECT_BINARY_DIR}/install/link_wheels.cmake"
+                 @ONLY)
+  install(SCRIPT "${PROJECT_BINARY_DIR}/install/link_wheels.cmake" COMPONENT wheels_of_the_build)
 endfunction()
 
 # A program's man page and completion are made when it has been linked, by asking it.
@@ -107,6 +130,7 @@ function(_troupe_install_descriptions target name)
     COMMENT "Describing ${name}"
     VERBATIM)
   add_custom_target(describe_${name} ALL DEPENDS "${page}" "${completion}")
+  set_property(GLOBAL APPEND PROPERTY TROUPE_DESCRIPTIONS describe_${name})
   install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
   install(FILES "${completion}" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
 endfunction()
@@ -136,6 +160,24 @@ function(_troupe_install_programs)
     endif()
     _troupe_install_descriptions(${program} ${name})
   endforeach()
+  if(TROUPE_EXAMPLES)
+    install(FILES ${TROUPE_DATA_FILES} DESTINATION "${CMAKE_INSTALL_DATADIR}/troupe" OPTIONAL)
+    install(FILES "${PROJECT_SOURCE_DIR}/apps/DATA.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+  endif()
+endfunction()
+
+# The target troupe_installed: all that `cmake --install` and CPack copy, and no test.
+function(_troupe_installed_target)
+  add_custom_target(troupe_installed)
+  foreach(property TROUPE_LIBRARIES TROUPE_APP_PROGRAMS TROUPE_DESCRIPTIONS)
+    get_property(targets GLOBAL PROPERTY ${property})
+    foreach(target IN LISTS targets)
+      get_target_property(type ${target} TYPE)
+      if(NOT type STREQUAL "INTERFACE_LIBRARY")
+        add_dependencies(troupe_installed ${target})
+      endif()
+    endforeach()
+  endforeach()
 endfunction()
 
 # The wheels are in no package of Debian: who installs on another machine unpacks them there.
@@ -143,21 +185,27 @@ macro(_troupe_debian_package)
   set(CPACK_GENERATOR DEB)
   set(CPACK_PACKAGE_NAME troupe)
   set(CPACK_PACKAGE_VENDOR "The Troupe authors")
-  set(CPACK_PACKAGE_CONTACT "The Troupe authors <troupe@localhost>")
+  set(CPACK_PACKAGE_CONTACT "The Troupe authors <authors@troupe.invalid>")
   set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
   set(CPACK_PACKAGE_DESCRIPTION
       "Libraries, headers and programs of Troupe, a C++20 framework for distributed machine learning.\n"
-      "libtorch and UCX are taken from wheels, which this package does not have: on another machine than the one\n"
-      "that built it, run /usr/share/troupe/install_wheels.sh as root.")
+      "libtorch and UCX are taken from wheels, which this package does not have:\n"
+      "run /usr/share/troupe/install_wheels.sh as root.")
   string(JOIN "" CPACK_PACKAGE_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})
   set(CPACK_PACKAGE_INSTALL_DIRECTORY troupe)
   set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
   set(CPACK_STRIP_FILES ON)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
-  string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS libcaf-dev libcapnp-dev libsodium-dev libfmt-dev libspdlog-dev
-         nlohmann-json3-dev zlib1g libstdc++6 libgomp1)
+  # Those of Debian 12, whose types are in our headers and whose libraries the programs link. libtorch brings its
+  # libgomp.
+  string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS
+         "libcaf-dev (>= 0.17.6), libcaf-dev (<< 0.17.7)" "libcapnp-dev (>= 0.9.2), libcapnp-dev (<< 0.9.3)"
+         "libsodium-dev" "libfmt-dev (>= 9), libfmt-dev (<< 10)" "libspdlog-dev (>= 1:1.10), libspdlog-dev (<< 1:1.11)"
+         "zlib1g" "libc6 (>= 2.36)" "libstdc++6 (>= 12)")
   set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 12), cmake (>= 3.25), pkgconf, python3-pip, man-db, bash-completion")
+  # Without the link to this machine's wheels, which is of another component.
+  set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};${PROJECT_NAME};Unspecified;/")
   include(CPack)
 endmacro()
 
@@ -166,6 +214,8 @@ function(troupe_install)
   _troupe_install_libraries()
   _troupe_install_package()
   _troupe_install_programs()
+  _troupe_install_link_to_wheels()
+  _troupe_installed_target()
   if(PROJECT_IS_TOP_LEVEL)
     _troupe_debian_package()
   endif()

@@ -70,7 +70,7 @@ target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-
 function(_troupe_library target name)
   add_library(troupe::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} DEFINE_SYMBOL "" VERSION ${PROJECT_VERSION}
-                                             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+                                             SOVERSION ${PROJECT_VERSION})
   set_property(GLOBAL APPEND PROPERTY TROUPE_LIBRARIES ${target})
 endfunction()
 

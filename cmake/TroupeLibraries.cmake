@@ -9,7 +9,7 @@ foreach(_troupe_name "torch-${TROUPE_TORCH_VERSION}" "libucx_cu13-${TROUPE_LIBUC
                      "nvidia_cuda_runtime-${TROUPE_NVIDIA_CUDA_RUNTIME_VERSION}"
                      "nvidia_cuda_cupti-${TROUPE_NVIDIA_CUDA_CUPTI_VERSION}")
   if(NOT EXISTS "${TROUPE_SITE}/${_troupe_name}.dist-info")
-    list(APPEND TROUPE_MISSING "${_troupe_name} is not in ${TROUPE_SITE}; TROUPE_SITE names the folder of the wheels.")
+    list(APPEND TROUPE_MISSING "${_troupe_name} is not in ${TROUPE_SITE} (TROUPE_SITE names the folder of the wheels).")
   endif()
 endforeach()
 
@@ -62,7 +62,8 @@ if(NOT TARGET torch::cpu)
   target_compile_options(torch::c10 INTERFACE "SHELL:-idirafter ${_troupe_torch}/include"
                                               "SHELL:-idirafter ${_troupe_torch}/include/torch/csrc/api/include")
   target_link_libraries(torch::cpu INTERFACE torch::c10)
-  target_link_options(torch::cpu INTERFACE "LINKER:--allow-shlib-undefined" "LINKER:-rpath,${_troupe_cuda}"
+  # When it is loaded, it finds what it needs of CUDA by a run path of its own.
+  target_link_options(torch::cpu INTERFACE "LINKER:--allow-shlib-undefined"
                                            "LINKER:-rpath-link,${_troupe_torch}/lib:${_troupe_cuda}")
 endif()
 

@@ -51,7 +51,7 @@ def read_entries(lines):
 
 def read_option(head, text):
     names, _, value = head.partition(" ")
-    value, _, default = value.partition("=")
+    value, _, default = value.removesuffix(" ...").partition("=")  # CLI11 marks a list so
     return Option(names.split(","), value.split(" ")[0], default, text)
 
 

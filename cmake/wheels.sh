@@ -8,14 +8,13 @@ wheels=(
   "nvidia-cuda-runtime==$NVIDIA_CUDA_RUNTIME_VERSION"
   "nvidia-cuda-cupti==$NVIDIA_CUDA_CUPTI_VERSION"
   "libucx-cu13==$LIBUCX_CU13_VERSION"
-  "nvidia-nccl-cu13==$NVIDIA_NCCL_CU13_VERSION"
 )
 # The wheels serve C++ only, so whichever Python is here may fetch those of CPython 3.11: named so, pip
 # also needs each platform tag named.
 wheel_tags=(--no-deps --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 --abi none
   --platform manylinux2014_x86_64)
 for glibc in {17..36}; do wheel_tags+=(--platform "manylinux_2_${glibc}_x86_64"); done
-site_mib=2200  # unpacked, and the archives while they are unpacked
+site_mib=2000  # unpacked, and the archives while they are unpacked
 
 # site_is_complete SITE
 site_is_complete() {
@@ -31,7 +30,7 @@ install_wheels() {
   local site=$1 folder
   folder=$(cd "$(dirname "$site")" && pwd)
   ! site_is_complete "$site" || return 0
-  say "unpacking ${wheels[*]} into $site (1.3 GB to download, a minute or two)"
+  say "unpacking ${wheels[*]} into $site (0.6 GB to download, a minute or two)"
   need_disk "$site_mib" "$folder"
   rm -rf "$site.new" "$folder/tmp"
   mkdir -p "$folder/tmp"

@@ -86,8 +86,9 @@ struct counters {
 /// never delays an unrelated small call). While both nodes live, every message is delivered exactly
 /// once.
 ///
-/// Threads: `send`, `wake`, `routes`, `count`, `add_peer` and `close_peer` on any thread;
-/// `progress` and `arm` on one thread at a time, which may change.
+/// Threads: `address` on the thread that has made the transport, before it is used. Then `send`,
+/// `wake`, `routes`, `count`, `idle`, `delivered`, `add_peer` and `close_peer` on any thread, at
+/// any time; `progress`, `arm` and `event_fd` on one thread at a time, which may change.
 class transport {
 public:
   virtual ~transport() = default;

@@ -14,7 +14,8 @@ namespace troupe::transport {
 class job_secret;
 
 /// What a factory makes a node's transport from. The references to `to` and `pool` are valid as
-/// long as the transport, the other ones during the call.
+/// long as the transport, the other ones during the call. Neither `to` nor `pool` may be used
+/// before the first `progress`: they throw transport_error.
 struct transport_request {
   rank_t rank = 0;
   std::uint32_t world_size = 0;  ///< of the founders; 0 for a node that joins a running job

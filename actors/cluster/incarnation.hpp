@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <tuple>
 
-#include "troupe/actors/cluster/peer_table.hpp"
-
 namespace troupe {
+
+class peer;
 
 /// A node in one of its lives. One that comes back at the same rank is another node: it numbers its
 /// requests and waits anew.
 struct incarnation {
-  transport::rank_t rank = 0;
+  std::uint32_t rank = 0;
   std::uint64_t number = 0;
 
   friend auto operator<=>(const incarnation&, const incarnation&) = default;
@@ -20,8 +20,6 @@ struct incarnation {
   }
 };
 
-inline incarnation incarnation_of(const peer& one) noexcept {
-  return {one.rank(), one.incarnation};
-}
+incarnation incarnation_of(const peer& one) noexcept;
 
 }  // namespace troupe

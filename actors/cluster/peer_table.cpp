@@ -1,5 +1,7 @@
 #include "troupe/actors/cluster/peer_table.hpp"
 
+#include "troupe/actors/cluster/incarnation.hpp"
+
 namespace troupe {
 
 namespace {
@@ -15,6 +17,8 @@ fault peer::loss() const {
   why.text = cause_;
   return why;
 }
+
+incarnation incarnation_of(const peer& one) noexcept { return {one.rank(), one.incarnation}; }
 
 peer_table::~peer_table() {
   for (auto& c : chunks_) delete c.load();
@@ -99,6 +103,7 @@ peer& peer_table::departed(transport::rank_t rank, std::uint64_t incarnation) {
 std::vector<peer*> peer_table::all() const {
   std::vector<peer*> out;
   const std::lock_guard lock(mutex_);
+  out.reserve(all_.size());
   for (const auto& member : all_) out.push_back(member.get());
   return out;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
-#include "troupe/actors/deadlock/wait_messages.hpp"
+#include "troupe/actors/future/question.hpp"
 
 namespace troupe::deadlock {
+
+using detail::question;
 
 /// The sender of a request, as it stands in the mailbox of the actor that is asked: it knows which
 /// question the request is. Senders of other kinds ask questions that no handler can wait for.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "troupe/actors/deadlock/wait_messages.hpp"
+#include "troupe/transport/transport.hpp"
 
 namespace troupe::deadlock {
 

@@ -60,7 +60,7 @@ clock::time_point membership_actor::run_timer(clock::time_point now) {
 }
 
 void membership_actor::abandon() {
-  join_replies_.clear();
+  join_callbacks_.clear();
   fault why;
   why.code = errc::not_initialized;
   why.text = "the node has been shut down";
@@ -88,13 +88,13 @@ void membership_actor::lost(transport::rank_t rank, const transport::peer_loss& 
   post([this, rank, incarnation, why] { membership_.lost(rank, incarnation, why, clock::now()); });
 }
 
-void membership_actor::admit(join_request&& request, join_reply&& then) {
+void membership_actor::admit(join_request&& request, join_callback&& then) {
   post([this, request = std::move(request), then = std::move(then)] {
     joiner_ = {request.name, then};
     const auto answer = membership_.admit(request, clock::now());
     if (!std::exchange(joiner_.then, nullptr)) return;
     if (const auto* who = std::get_if<member>(&answer))
-      join_replies_[{who->rank, who->incarnation}] = then;
+      join_callbacks_[{who->rank, who->incarnation}] = then;
     else
       then(nullptr, std::get<fault>(answer));
   });
@@ -129,7 +129,7 @@ void membership_actor::connect(const member& who) {
   }
   try {
     node_.connect(who);
-  } catch (const error& e) {
+  } catch (const std::exception& e) {  // whatever a program's own transport throws
     log().warn("{} joins, but cannot be reached: {}", who.name, e.what());
     unreachable_.push_back(who);
   }
@@ -141,7 +141,7 @@ void membership_actor::apply(const std::vector<membership_change>& changes,
 }
 
 void membership_actor::answer(const member& who, const membership_view* view, const fault& why) {
-  auto place = join_replies_.extract({who.rank, who.incarnation});
+  auto place = join_callbacks_.extract({who.rank, who.incarnation});
   if (place)
     place.mapped()(view, why);
   else if (joiner_.then && joiner_.name == who.name)  // a leader that is alone decides at once
@@ -160,7 +160,7 @@ void membership_actor::left() {
 
 void membership_actor::ended(const fault& why) {
   if (auto then = std::exchange(leaving_, {})) then(&why);
-  for (auto& [who, then] : std::exchange(join_replies_, {})) then(nullptr, why);
+  for (auto& [who, then] : std::exchange(join_callbacks_, {})) then(nullptr, why);
   node_.job_ended(why);
 }
 

@@ -37,7 +37,7 @@ public:
 
 /// The outcome of a request to join: called once, on a thread of the node, with the view in which
 /// the newcomer is a member, or with the reason why it is not.
-using join_reply = std::function<void(const membership_view*, const fault&)>;
+using join_callback = std::function<void(const membership_view*, const fault&)>;
 
 /// Runs a node's membership in an actor: messages of other nodes, losses and time come in as the
 /// actor's messages, and are handled one after the other. Public functions are for any thread.
@@ -58,7 +58,7 @@ public:
   /// Takes a message of that incarnation; ignored unless the node is connected to it.
   void receive(transport::rank_t from, std::uint64_t incarnation, membership_message&& message);
   void lost(transport::rank_t rank, const transport::peer_loss& why);
-  void admit(join_request&& request, join_reply&& then);
+  void admit(join_request&& request, join_callback&& then);
 
   /// Calls `then` with nullptr once this node has left, or with the reason why it cannot.
   void leave(std::function<void(const fault*)> then);
@@ -90,10 +90,10 @@ private:
   std::map<transport::rank_t, std::uint64_t> connected_;  // incarnations
 
   // The actor's.
-  std::map<std::pair<transport::rank_t, std::uint64_t>, join_reply> join_replies_;
+  std::map<std::pair<transport::rank_t, std::uint64_t>, join_callback> join_callbacks_;
   struct {
     std::string name;
-    join_reply then;
+    join_callback then;
   } joiner_;  // whose request is being handled
   std::function<void(const fault*)> leaving_;
   std::vector<member> unreachable_;

@@ -127,7 +127,7 @@ void outbox::send_fault(peer& to, std::uint64_t order, std::uint64_t request, co
     if (!read) header.request = unread;
     header.target = request;
     send(to, order, header, nullptr, &why);
-  } catch (const error&) {
+  } catch (const std::exception&) {
     // The peer is gone, and with it the question.
   }
 }

@@ -6,6 +6,7 @@
 
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/messaging/flow_control.hpp"
+#include "troupe/actors/messaging/node_identity.hpp"
 #include "troupe/actors/sync/gate.hpp"
 #include "troupe/messages/base/function_ref.hpp"
 #include "troupe/messages/codec/archive.hpp"
@@ -22,13 +23,6 @@ inline constexpr std::uint64_t unread = 1;
 inline bool counts_at_shutdown(const envelope_header& header) noexcept {
   return header.kind != envelope_kind::control || header.target == rref_channel;
 }
-
-/// Who a node is within its job.
-struct node_identity {
-  transport::rank_t rank = 0;
-  std::uint64_t job = 0;
-  std::uint64_t incarnation = 0;
-};
 
 /// Where bodies are written before they are sent: the thread's own buffer, so that a small message
 /// allocates nothing. Nests.

@@ -57,7 +57,7 @@ member_control::unreachable member_control::connect(transport::transport& net,
     if (rank == identity_.rank) continue;
     try {
       connect(who);
-    } catch (const error& e) {
+    } catch (const std::exception& e) {
       if (start.epoch == 0) throw;  // a job does not begin without one of its founders
       out.emplace_back(rank, e.what());
     }
@@ -91,7 +91,7 @@ void member_control::send_membership_message(transport::rank_t to,
   try {
     node_.actors->out().send_control(*there, membership_channel, 0,
                                      [&](encoder& out) { write_message(out, message); });
-  } catch (const error& e) {
+  } catch (const std::exception& e) {
     // Its connection is broken: the transport says so as well.
     log().debug("{}: a membership message to {} was not sent: {}", own_name(), there->info.name,
                 e.what());
@@ -200,7 +200,7 @@ std::string member_control::problem_of(const join_request& request) const {
   return "";
 }
 
-void member_control::admit(join_request&& request, join_reply&& then) {
+void member_control::admit(join_request&& request, join_callback&& then) {
   fault why;
   why.code = errc::rendezvous_error;
   try {

@@ -63,7 +63,7 @@ public:
   void deliver(opened_envelope& message, transport::rank_t from);
 
   /// Lets a newcomer in; on the leader's node.
-  void admit(join_request&& request, join_reply&& then);
+  void admit(join_request&& request, join_callback&& then);
   transport::rank_t leader() const noexcept { return leader_; }
 
   void watch(member_watcher watcher);

@@ -13,6 +13,12 @@ namespace troupe {
 
 const worker_info& node::self() const { return core().self(); }
 
+const worker_info& node::get_worker_info() const { return agent().self(); }
+
+const worker_info& node::get_worker_info(const destination& who) const {
+  return agent().find(who).info;
+}
+
 rpc_agent& node::agent() const {
   core().check_open();
   return core_->agent();

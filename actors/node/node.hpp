@@ -71,10 +71,8 @@ public:
   worker_list workers() const;
 
   /// This node, or the one named. Throws unknown_worker ("could not find destination").
-  const worker_info& get_worker_info() const { return agent().self(); }
-  const worker_info& get_worker_info(const destination& who) const {
-    return agent().find(who).info;
-  }
+  const worker_info& get_worker_info() const;
+  const worker_info& get_worker_info(const destination& who) const;
 
   // Overloaded functions do not compile: the class that is wanted says why, before anything else.
   template <name_the_overload_with_static_cast, class... Args>

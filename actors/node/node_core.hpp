@@ -9,6 +9,7 @@
 #include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/actors/messaging/deferred_sink.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/messaging/request_table.hpp"
 #include "troupe/actors/node/debug_info.hpp"
 #include "troupe/actors/node/member_control.hpp"
 #include "troupe/actors/node/message_router.hpp"

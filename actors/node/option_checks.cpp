@@ -89,6 +89,8 @@ void check_options(const rpc_options& options) {
   check_choice("overload", options.overload, when_full::fail, "when_full::wait or when_full::fail");
   check_choice("on_leader_loss", options.on_leader_loss, leader_loss::elect,
                "leader_loss::end or leader_loss::elect");
+  check_choice("on_lost_gradient", options.on_lost_gradient, lost_gradient::fail,
+               "lost_gradient::warn or lost_gradient::fail");
   check_choice("on_leaked_rref", options.on_leaked_rref, leaked_rref::fail,
                "leaked_rref::ignore or leaked_rref::fail");
   detail::operator_permission{options.operators};

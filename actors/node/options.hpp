@@ -29,7 +29,7 @@ struct rpc_options {
   std::string name{};                   ///< this worker's, unique in the job; empty: "worker<rank>"
   std::vector<std::string> aliases{};   ///< further names by which it can be called
   std::optional<std::uint32_t> rank{};  ///< empty: RANK and what MPI or Slurm set
-  std::optional<std::uint32_t> world_size{};
+  std::optional<std::uint32_t> world_size{};  ///< empty: WORLD_SIZE and what MPI or Slurm set
   /// Or tcp://host:port, file:///path, or of a scheme that has a handler (<troupe/store.hpp>).
   std::string init_method = "env://";
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
@@ -44,10 +44,10 @@ struct rpc_options {
   /// speak, lets whoever connects to a node write anywhere in it; without this, or
   /// TROUPE_TRUSTED_NETWORK=1, it is not used, and no port of UCX is open.
   bool trusted_network = false;
-  std::string net_devices{};  ///< interfaces to use between hosts; empty: all
+  std::string net_devices{};  ///< interfaces to use between hosts, comma-separated; empty: all
   std::string job{};          ///< empty: the launcher's
   flow_window window{};       ///< of each other node towards this one; the same on all nodes
-  when_full overload = when_full::wait;
+  when_full overload = when_full::wait;  ///< what a call does when the receiver's window is full
   /// Between hosts: how often a silent connection is looked after. It counts as lost after two and
   /// a half times as long; on one host a process's end is noticed at once.
   std::chrono::milliseconds keepalive{1'000};

@@ -1,5 +1,6 @@
 #include "troupe/actors/operators/operator_call.hpp"
 
+#include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/actors/operators/overloads_internal.hpp"
 #include "troupe/actors/operators/value_internal.hpp"
 #include "troupe/actors/rpc/calls.hpp"

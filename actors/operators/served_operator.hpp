@@ -2,7 +2,7 @@
 
 #include "troupe/actors/operators/value.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
-#include "troupe/actors/rref/owner_table.hpp"
+#include "troupe/actors/rref/value_state.hpp"
 
 // Calls of operators, at the callee. A call has the operator's name, its arguments, and the loans
 // among them (op_loan); if its result stays here, the number of that value comes first.

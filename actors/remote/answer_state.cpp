@@ -1,5 +1,8 @@
 #include "troupe/actors/remote/answer_state.hpp"
 
+#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -11,6 +14,14 @@ question_to_peer::question_to_peer(remote_actors& actors, peer& from,
       peer_(from),
       name_asked_(asked),
       watched_(current_context() == 0 && lost_gradients::possible(actors.contexts())) {}
+
+const std::shared_ptr<engine>& question_to_peer::driver_of(const remote_actors& actors) noexcept {
+  return actors.driver();
+}
+
+void question_to_peer::awaited(bool begins) const noexcept {
+  actors_.flow()->awaited(peer_, begins);
+}
 
 bool question_to_peer::name_callee(const future_core& answer, fault& why) const {
   return !answer.ready() && answer.driver()->run_if_open([&] { why.node = peer_.info.name; });

@@ -2,9 +2,16 @@
 
 #include "troupe/actors/future/future.hpp"
 #include "troupe/actors/future/question.hpp"
-#include "troupe/actors/remote/context_header.hpp"
-#include "troupe/actors/remote/remote_actors.hpp"
-#include "troupe/actors/scheduler/engine.hpp"
+#include "troupe/actors/messaging/reply_sink.hpp"
+#include "troupe/actors/remote/handle_scope.hpp"
+#include "troupe/messages/base/function_ref.hpp"
+#include "troupe/messages/codec/decoder.hpp"
+
+namespace troupe {
+
+class remote_actors;
+
+}  // namespace troupe
 
 namespace troupe::detail {
 
@@ -48,7 +55,9 @@ protected:
   /// The callee of the call `request` may forget it; `answer` is its.
   void tell_callee(const future_core& answer, std::uint64_t request) const;
 
-  void awaited(bool begins) const noexcept { actors_.flow()->awaited(peer_, begins); }
+  static const std::shared_ptr<engine>& driver_of(const remote_actors& actors) noexcept;
+
+  void awaited(bool begins) const noexcept;
   question identity() const noexcept;
 
   /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
@@ -72,7 +81,7 @@ class remote_answer_state : public answer_state<T>, public question_to_peer {
 public:
   /// `asked`: static text, or what lives as long.
   remote_answer_state(remote_actors& actors, peer& from, std::string_view asked)
-      : answer_state<T>(actors.driver()), question_to_peer(actors, from, asked) {}
+      : answer_state<T>(driver_of(actors)), question_to_peer(actors, from, asked) {}
 
   /// Names the node. Only what waits here ends: an actor that was asked is not told.
   void cancel() override {

@@ -1,9 +1,15 @@
 #include "troupe/actors/remote/handle_scope.hpp"
+
+#include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/forked.hpp"
 
 namespace troupe {
+
+handle_scope::node_names handle_scope::nodes() const {
+  return {peer_.info.name, owner_.own_name()};
+}
 
 void handle_scope::take_back() noexcept {
   if (forked::from_nodes()) return;

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/actors/messaging/rref_id.hpp"
 #include "troupe/messages/codec/handle_translator.hpp"
 
 namespace troupe {
 
 class engine;
+class peer;
 
 namespace detail {
 class future_core;
@@ -55,7 +55,7 @@ public:
   void write(encoder& out, const caf::strong_actor_ptr& handle) override {
     owner_.write_handle(out, handle, peer_, written_);
   }
-  node_names nodes() const override { return {peer_.info.name, owner_.own_name()}; }
+  node_names nodes() const override;
   caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
   void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& one) override;
   std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,

@@ -5,6 +5,8 @@
 #include <caf/system_messages.hpp>
 
 #include "troupe/actors/remote/handler_run.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/scheduler/engine.hpp"
 
 namespace troupe::detail {
 

@@ -3,6 +3,7 @@
 #include <caf/execution_unit.hpp>
 #include <utility>
 
+#include "troupe/actors/remote/answer_cell.hpp"
 #include "troupe/actors/remote/remote_node.hpp"
 #include "troupe/actors/remote/request.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
@@ -37,10 +38,8 @@ auto request_inline(remote_node& node, const Handle& receiver, Message&& message
   (void)interface_registration<Handle>::done;
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   auto state = std::make_shared<future_state<answer>>(node.driver());
-  caf::actor_config config;
-  auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
-      0, target->home_system->node(), target->home_system, config, state, local_request(),
-      type_name<std::decay_t<Message>>());
+  auto cell = make_answer_cell(*target->home_system, state, taker_of<answer>, local_request(),
+                               type_name<std::decay_t<Message>>());
   auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
                                             message_of(std::forward<Message>(message)));
   const call_context_scope nothing(apart());

@@ -94,6 +94,26 @@ std::string_view name_of(const caf::mailbox_element& message) {
 
 namespace detail {
 
+namespace {
+
+std::uint64_t number_of(caf::message_id id) noexcept { return id.request_id().integer_value(); }
+
+}  // namespace
+
+void asked_contexts::note(caf::message_id request, std::uint64_t context) {
+  contexts_.try_emplace(number_of(request), context);
+}
+
+std::uint64_t asked_contexts::of(caf::message_id answer) const noexcept {
+  if (contexts_.empty()) return 0;
+  const auto place = contexts_.find(number_of(answer));
+  return place == contexts_.end() ? 0 : place->second;
+}
+
+void asked_contexts::forget(caf::message_id answer) noexcept {
+  if (!contexts_.empty()) contexts_.erase(number_of(answer));
+}
+
 const caf::mailbox_element* message_at_work() noexcept {
   return place_here.actor ? place_here.actor->current_mailbox_element() : nullptr;
 }

@@ -63,23 +63,11 @@ class profiled_message;
 class asked_contexts {
 public:
   /// The first time counts: who is asked may delegate the request back.
-  void note(caf::message_id request, std::uint64_t context) {
-    contexts_.try_emplace(number(request), context);
-  }
-  std::uint64_t of(caf::message_id answer) const noexcept {
-    if (contexts_.empty()) return 0;
-    const auto place = contexts_.find(number(answer));
-    return place == contexts_.end() ? 0 : place->second;
-  }
-  void forget(caf::message_id answer) noexcept {
-    if (!contexts_.empty()) contexts_.erase(number(answer));
-  }
+  void note(caf::message_id request, std::uint64_t context);
+  std::uint64_t of(caf::message_id answer) const noexcept;
+  void forget(caf::message_id answer) noexcept;
 
 private:
-  static std::uint64_t number(caf::message_id id) noexcept {
-    return id.request_id().integer_value();
-  }
-
   std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
 };
 

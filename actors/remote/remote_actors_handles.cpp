@@ -1,4 +1,4 @@
-// Handles as they cross the handle_scope, and the remote actors that they become.
+// Handles in messages between nodes, and the remote actors that they become.
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 

@@ -1,33 +1,27 @@
 #include "troupe/actors/remote/request.hpp"
 
+#include "troupe/actors/remote/actor_proxy.hpp"
 #include "troupe/actors/remote/actor_system_host.hpp"
+#include "troupe/actors/remote/answer_cell.hpp"
+#include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/remote/remote_node.hpp"
 
 namespace troupe::detail {
 
-std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver) {
-  return actor_system_host::actors_of(receiver->home_system);
+namespace {
+
+// The context in which the calling thread asks an actor of that node. 0 also where the node has
+// never heard of the thread's: it is another one of this process.
+std::uint64_t context_at(const remote_actors& actors) {
+  const auto context = current_context();
+  if (context == 0) return 0;
+  if (auto* here = current_remote_node(); here && &here->actors() == &actors) return context;
+  const auto* records = actors.records();
+  return records && records->knows(context) ? context : 0;
 }
 
-local_request::local_request(const std::shared_ptr<remote_actors>& actors, std::string_view message,
-                             std::chrono::milliseconds limit,
-                             const std::shared_ptr<reply_sink>& sink) {
-  forked::check();
-  gate::pass pass(actors->entrance());
-  if (!pass) throw not_initialized("the node has been shut down");
-  pending_request pending;
-  pending.peer = actors->out().self().rank;
-  pending.function = message;
-  pending.limit = limit;
-  pending.sink = sink;
-  id_ = actors->expect(std::move(pending));
-  actors_ = actors;
-}
-
-local_request::~local_request() {
-  if (forked::from_nodes()) return;
-  if (auto actors = actors_.lock()) actors->requests().take(id_, actors->out().self().rank);
-}
+}  // namespace
 
 fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message) {
   auto why = to_fault(answer);
@@ -39,18 +33,62 @@ fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_
   return why;
 }
 
-std::uint64_t context_at(const remote_actors& actors) {
-  const auto context = current_context();
-  if (context == 0) return 0;
-  if (auto* here = current_remote_node(); here && &here->actors() == &actors) return context;
-  const auto* records = actors.records();
-  return records && records->knows(context) ? context : 0;
-}
-
 actor_proxy* alive_elsewhere(const caf::strong_actor_ptr& receiver) {
   forked::check();
   auto* remote = dynamic_cast<actor_proxy*>(receiver->get());
   return remote && !remote->ended() ? remote : nullptr;
+}
+
+remote_actors& actors_at(const actor_proxy& one) noexcept { return remote_actors::of(one); }
+
+peer& home_of(const actor_proxy& one) noexcept { return one.home(); }
+
+std::uint64_t send_request(const actor_proxy& target, std::string_view name,
+                           const call_options& how, std::shared_ptr<reply_sink> sink,
+                           function_ref<void(encoder&)> write) noexcept {
+  pending_request pending;
+  pending.function = name;
+  pending.limit = std::max(how.limit, std::chrono::milliseconds(0));
+  pending.wait = how.wait;
+  pending.urgent = how.urgent;
+  pending.sink = std::move(sink);
+  return remote_actors::of(target).request(target, write, std::move(pending));
+}
+
+void send_message(const actor_proxy& target, std::string_view name, const call_options& how,
+                  function_ref<void(encoder&)> write) {
+  auto& actors = remote_actors::of(target);
+  actors.send_message(target, name, how.urgent, how.wait && actors.senders_wait(), write);
+}
+
+std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver) {
+  return actor_system_host::actors_of(receiver->home_system);
+}
+
+local_question ask_here(caf::strong_actor_ptr target) {
+  auto actors = actors_of(target);
+  auto driver = actors->driver();
+  return {std::move(target), std::move(actors), std::move(driver)};
+}
+
+void send_here(local_question&& question, std::shared_ptr<future_core> state,
+               std::shared_ptr<reply_sink> limited, answer_taker take, std::string_view name,
+               const call_options& how, caf::message&& content) {
+  const auto& target = question.target;
+  local_request entry;
+  if (limited) entry = local_request(question.actors, name, how.limit, limited);
+  if (target->node() == target->home_system->node()) state->answered_by(target->id());
+  auto cell =
+      make_answer_cell(*target->home_system, std::move(state), take, std::move(entry), name);
+  const auto id = with_priority(caf::message_id(1), how);
+  if (current_context() != 0 || limited)
+    target->enqueue(
+        make_mailbox_message(std::move(cell), id, std::move(content), context_at(*question.actors),
+                             {}, {nullptr, limited ? deadline_after(how.limit) : never}),
+        nullptr);
+  else
+    target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
+                    nullptr);
 }
 
 void throw_stays_here(const actor_proxy& receiver, std::string_view message) {

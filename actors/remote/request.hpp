@@ -1,19 +1,20 @@
 #pragma once
 
-#include <caf/actor_config.hpp>
-#include <caf/make_actor.hpp>
-#include <caf/monitorable_actor.hpp>
+#include <caf/actor_cast.hpp>
+#include <caf/actor_control_block.hpp>
+#include <caf/mailbox_element.hpp>
+#include <caf/message_id.hpp>
 #include <caf/response_type.hpp>
 
 #include "troupe/actors/future/wait_all.hpp"
 #include "troupe/actors/messaging/call_options.hpp"
-#include "troupe/actors/remote/actor_proxy.hpp"
+#include "troupe/actors/remote/answer_cell.hpp"
 #include "troupe/actors/remote/answer_state.hpp"
-#include "troupe/actors/remote/local_requester.hpp"
-#include "troupe/actors/remote/mailbox_message.hpp"
-#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/messages/codec/message_codec.hpp"
 
 namespace troupe {
+
+class actor_proxy;
 
 namespace detail {
 
@@ -36,6 +37,13 @@ void take_answer(future_state<T>& out, caf::message& answer, caf::actor_system* 
         remote_error("the actor's answer is not a " + std::string(type_name<T>()))));
 }
 
+/// `take_answer` for a future of a T.
+template <class T>
+inline constexpr answer_taker taker_of = [](future_core& out, caf::message& answer,
+                                            caf::actor_system* system, std::string_view message) {
+  take_answer(static_cast<future_state<T>&>(out), answer, system, message);
+};
+
 /// The future of what an actor of another node answers.
 template <class T>
 class remote_answer final : public remote_answer_state<T> {
@@ -57,61 +65,6 @@ public:
       take_answer(*this, content);
     });
   }
-};
-
-/// An entry in the table of requests for what an actor of this node is asked, while it lives.
-class local_request {
-public:
-  local_request() = default;
-  local_request(const std::shared_ptr<remote_actors>& actors, std::string_view message,
-                std::chrono::milliseconds limit, const std::shared_ptr<reply_sink>& sink);
-  local_request(local_request&&) = default;
-  local_request& operator=(local_request&&) = default;
-  ~local_request();
-
-private:
-  std::weak_ptr<remote_actors> actors_;
-  std::uint64_t id_ = 0;
-};
-
-/// Takes the answer of an actor of this node on behalf of a future. Dropped without one, the future
-/// fails.
-template <class T>
-class answer_cell final : public caf::monitorable_actor, public local_requester {
-public:
-  /// `message`: static text.
-  answer_cell(caf::actor_config& config, std::shared_ptr<future_state<T>> state,
-              local_request&& entry, std::string_view message)
-      : caf::monitorable_actor(config),
-        state_(std::move(state)),
-        entry_(std::move(entry)),
-        message_(message) {}
-
-  ~answer_cell() override {
-    if (!state_->ready())
-      state_->set_exception(
-          std::make_exception_ptr(remote_error("the actor dropped the request without an answer")));
-  }
-
-  // Never throws: CAF's cleanup of an actor would stop in the middle.
-  void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
-    { const auto answered = std::move(entry_); }  // it is late no more
-    try {
-      auto answer = what->move_content_to_message();
-      take_answer(*state_, answer, &home_system(), message_);
-    } catch (...) {
-      state_->set_exception(std::current_exception());
-    }
-  }
-
-  void on_cleanup(const caf::error&) override {}
-  const char* name() const override { return "troupe.answer_cell"; }
-  const future_core* future() const noexcept override { return state_.get(); }
-
-private:
-  std::shared_ptr<future_state<T>> state_;
-  local_request entry_;
-  const std::string_view message_;
 };
 
 template <class List>
@@ -158,13 +111,6 @@ using answers_to = typename answers_of<Handle, Ts...>::type;
 template <class Handle, class... Ts>
 using answer_to = typename only_answer<answers_to<Handle, Ts...>>::type;
 
-/// Throws not_initialized after the shutdown of the actor's node.
-std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver);
-
-/// The context in which the calling thread asks an actor of that node. 0 also where the node has
-/// never heard of the thread's: it is another one of this process.
-std::uint64_t context_at(const remote_actors& actors);
-
 inline caf::message_id with_priority(caf::message_id id, const call_options& how) {
   return how.urgent ? id.with_high_priority() : id.with_normal_priority();
 }
@@ -182,9 +128,40 @@ template <class... Ts>
 inline constexpr std::string_view message_name =
     type_name<std::tuple_element_t<0, std::tuple<std::decay_t<Ts>...>>>();
 
+/// The node that `one` is on, and that of its actor.
+remote_actors& actors_at(const actor_proxy& one) noexcept;
+peer& home_of(const actor_proxy& one) noexcept;
+
+/// Sends a request to an actor of another node; `name` is static text. Its id; 0: it has failed.
+/// Hot path.
+std::uint64_t send_request(const actor_proxy& target, std::string_view name,
+                           const call_options& how, std::shared_ptr<reply_sink> sink,
+                           function_ref<void(encoder&)> write) noexcept;
+
+/// Sends an actor of another node a message. Throws like remote_actors::send_message.
+void send_message(const actor_proxy& target, std::string_view name, const call_options& how,
+                  function_ref<void(encoder&)> write);
+
+/// The node of an actor that is here. Throws not_initialized after its shutdown.
+std::shared_ptr<remote_actors> actors_of(const caf::strong_actor_ptr& receiver);
+
+/// A request to an actor of this node, before there is the future of its answer.
+struct local_question {
+  caf::strong_actor_ptr target;
+  std::shared_ptr<remote_actors> actors;
+  std::shared_ptr<engine> driver;
+};
+/// Throws not_initialized after the shutdown of the actor's node.
+local_question ask_here(caf::strong_actor_ptr target);
+
+/// Sends it. `limited`: the same future as the sink of a request that has a limit; else null.
+/// `name` is static text.
+void send_here(local_question&& question, std::shared_ptr<future_core> state,
+               std::shared_ptr<reply_sink> limited, answer_taker take, std::string_view name,
+               const call_options& how, caf::message&& content);
+
 template <class Handle, class... Ts>
 auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
-  const auto limit = std::max(how.limit, std::chrono::milliseconds(0));
   using answer = answer_to<Handle, Ts...>;
   constexpr auto name = message_name<Ts...>;
   (void)interface_registration<Handle>::done;
@@ -194,43 +171,26 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
   if constexpr (stays_here<answer, Ts...>) {
     if (elsewhere) throw_stays_here(*elsewhere, name);
   } else if (elsewhere) {
-    auto& actors = remote_actors::of(*elsewhere);
-    auto state = std::make_shared<remote_answer<answer>>(actors, elsewhere->home(), name);
-    pending_request pending;
-    pending.function = name;
-    pending.limit = limit;
-    pending.wait = how.wait;
-    pending.urgent = how.urgent;
-    pending.sink = state;
-    const auto request = actors.request(
-        *elsewhere, [&](encoder& out) { put_as_message(out, message...); }, std::move(pending));
-    state->sent_as(request, elsewhere->id());
+    auto state =
+        std::make_shared<remote_answer<answer>>(actors_at(*elsewhere), home_of(*elsewhere), name);
+    const auto id = target->id();
+    state->sent_as(send_request(*elsewhere, name, how, state,
+                                [&](encoder& out) { put_as_message(out, message...); }),
+                   id);
     return future<answer>(std::move(state));
   }
-  auto actors = actors_of(target);
+  auto question = ask_here(std::move(target));
   std::shared_ptr<future_state<answer>> state;
-  local_request entry;
-  if (limit.count() > 0) {
-    auto limited = std::make_shared<answer_state<answer>>(actors->driver());
-    entry = local_request(actors, name, limit, limited);
-    state = std::move(limited);
+  std::shared_ptr<reply_sink> limited;
+  if (how.limit.count() > 0) {
+    auto one = std::make_shared<answer_state<answer>>(question.driver);
+    limited = one;
+    state = std::move(one);
   } else {
-    state = std::make_shared<future_state<answer>>(actors->driver());
+    state = std::make_shared<future_state<answer>>(question.driver);
   }
-  if (target->node() == target->home_system->node()) state->answered_by(target->id());
-  caf::actor_config config;
-  auto cell = caf::make_actor<answer_cell<answer>, caf::strong_actor_ptr>(
-      0, target->home_system->node(), target->home_system, config, state, std::move(entry), name);
-  const auto id = with_priority(caf::message_id(1), how);
-  auto content = message_of(std::forward<Ts>(message)...);
-  if (current_context() != 0 || limit.count() > 0)
-    target->enqueue(
-        make_mailbox_message(std::move(cell), id, std::move(content), context_at(*actors), {},
-                             {nullptr, limit.count() > 0 ? deadline_after(limit) : never}),
-        nullptr);
-  else
-    target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
-                    nullptr);
+  send_here(std::move(question), state, std::move(limited), taker_of<answer>, name, how,
+            message_of(std::forward<Ts>(message)...));
   return future<answer>(std::move(state));
 }
 
@@ -245,10 +205,8 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
   if constexpr (stays_here<Ts...>) {
     if (elsewhere) throw_stays_here(*elsewhere, message_name<Ts...>);
   } else if (elsewhere) {
-    auto& actors = remote_actors::of(*elsewhere);
-    return actors.send_message(*elsewhere, message_name<Ts...>, how.urgent,
-                               how.wait && actors.senders_wait(),
-                               [&](encoder& out) { put_as_message(out, message...); });
+    return send_message(*elsewhere, message_name<Ts...>, how,
+                        [&](encoder& out) { put_as_message(out, message...); });
   }
   target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
                                             message_of(std::forward<Ts>(message)...)),

@@ -131,11 +131,11 @@ struct unspawnable {
 };
 
 template <caf::spawn_options How = caf::no_spawn_options, class F, class... Args>
-auto spawn_function(actor_spawner& node, F f, Args... args) {
+auto spawn_function(actor_spawner& spawner, F f, Args... args) {
   using impl = caf::infer_impl_from_fun_t<F>;
   using handle = caf::infer_handle_from_fun_t<F>;
   (void)interface_registration<handle>::done;
-  return node.spawn([&](caf::actor_system& system) -> handle {
+  return spawner.spawn([&](caf::actor_system& system) -> handle {
     // The unit is there because CAF would take arguments out of nothing if there were none.
     auto begin = [f](impl* self, caf::unit_t, Args... xs) {
       answer_exceptions(self);
@@ -152,13 +152,13 @@ auto spawn_function(actor_spawner& node, F f, Args... args) {
 }
 
 template <class T, class... Args>
-auto spawn_class(actor_spawner& node, Args... args) {
+auto spawn_class(actor_spawner& spawner, Args... args) {
   static_assert(!std::is_final_v<T>,
                 "an actor class must not be final: Troupe derives from it, so that its exceptions "
                 "are answered and it works in the autograd context of who asks");
   using handle = caf::infer_handle_from_class_t<T>;
   (void)interface_registration<handle>::done;
-  return node.spawn([&](caf::actor_system& system) -> handle {
+  return spawner.spawn([&](caf::actor_system& system) -> handle {
     return system.spawn<guarded<T>>(std::move(args)...);
   });
 }

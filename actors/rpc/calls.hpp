@@ -19,11 +19,12 @@ inline constexpr bool is_rref<rref<T>> = true;
 
 /// What a call fails with that its caller has given up.
 fault cancelled_call(std::string node, std::string_view function);
+fault cancelled_call_to(const peer& callee, std::string_view function);
 
 /// An answer has come for `state`, of which `asked` is a part; its value has yet to be confirmed by
 /// `claims`. Calls `set` when they are. Else `state` fails: with their error, or, since the limit
 /// goes on, after `limit` once more.
-void await_claims(rpc_agent& node, const std::shared_ptr<future_core>& state,
+void await_claims(rpc_agent& agent, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   handle_scope::claims&& claims, std::function<void()> set);
 
@@ -34,19 +35,19 @@ class call_state final : public remote_answer_state<T>,
                          public std::enable_shared_from_this<call_state<T>> {
 public:
   /// `function`: static text.
-  call_state(rpc_agent& node, peer& callee, std::string_view function, const call_options& how,
+  call_state(rpc_agent& agent, peer& callee, std::string_view function, const call_options& how,
              std::shared_ptr<void> kept = nullptr)
-      : remote_answer_state<T>(node.actors(), callee, function),
-        node_(node),
-        limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
+      : remote_answer_state<T>(agent.actors(), callee, function),
+        agent_(agent),
+        limit_(how.limit.count() < 0 ? agent.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
   /// The same of what has a name that was made as the program ran: it lives as long as this.
-  call_state(rpc_agent& node, peer& callee, std::shared_ptr<const std::string> function,
+  call_state(rpc_agent& agent, peer& callee, std::shared_ptr<const std::string> function,
              const call_options& how)
-      : remote_answer_state<T>(node.actors(), callee, *function),
-        node_(node),
-        limit_(how.limit.count() < 0 ? node.rpc_timeout() : how.limit),
+      : remote_answer_state<T>(agent.actors(), callee, *function),
+        agent_(agent),
+        limit_(how.limit.count() < 0 ? agent.rpc_timeout() : how.limit),
         name_(std::move(function)) {}
 
   void cancel() override {
@@ -86,11 +87,11 @@ private:
   void set_value_after(handle_scope::claims&& claims, stored<T>&& value) {
     const auto self = this->shared_from_this();
     const auto waiting = std::make_shared<stored<T>>(std::move(value));
-    await_claims(node_, self, *this, limit_, std::move(claims),
+    await_claims(agent_, self, *this, limit_, std::move(claims),
                  [state = self.get(), waiting] { state->set_value(std::move(*waiting)); });
   }
 
-  rpc_agent& node_;  // there for as long as answers come
+  rpc_agent& agent_;  // there for as long as answers come
   const std::chrono::milliseconds limit_;
   const std::shared_ptr<const std::string> name_;  // null: static text
   std::shared_ptr<void> kept_;  // of whoever takes the answer; those who give the call up leave it
@@ -205,7 +206,7 @@ const T& value_in(const future<T>& x) {
 /// Calls `make` with the node and the values of `given`, once those that are futures are ready, on
 /// a thread of the node; `fail` with their first error, or what `make` throws.
 template <class Parameters, class Make, class Fail, class... Given>
-void when_given(rpc_agent& node, Make make, Fail fail, const Given&... given) {
+void when_given(rpc_agent& agent, Make make, Fail fail, const Given&... given) {
   std::vector<std::shared_ptr<future_core>> awaited;
   const auto await = [&](const auto& x) {
     if constexpr (is_future<std::decay_t<decltype(x)>>) {
@@ -218,9 +219,9 @@ void when_given(rpc_agent& node, Make make, Fail fail, const Given&... given) {
     return std::make_tuple(keep_argument<Parameters, I>(given)...);
   }
   (std::index_sequence_for<Given...>());
-  const auto driver = node.actors().driver();
+  const auto driver = agent.driver();
   auto call = [awaited, make = std::move(make), fail = std::move(fail),
-               weak = node.weak_from_this(), kept = std::move(kept), by_program = !in_handler()] {
+               weak = agent.weak_from_this(), kept = std::move(kept), by_program = !in_handler()] {
     try {
       if (const auto why = first_failure(awaited)) std::rethrow_exception(why);
       const auto here = weak.lock();

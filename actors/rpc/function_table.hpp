@@ -4,6 +4,7 @@
 
 #include "troupe/actors/future/answer_of.hpp"
 #include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/remote/handle_scope.hpp"
 #include "troupe/actors/rpc/reply.hpp"
 #include "troupe/messages/codec/archive.hpp"
 #include "troupe/messages/codec/signature.hpp"

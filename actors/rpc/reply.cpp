@@ -4,6 +4,8 @@
 #include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/remote/outgoing_message.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe {

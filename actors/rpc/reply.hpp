@@ -4,10 +4,15 @@
 #include <string_view>
 
 #include "troupe/actors/remote/context_interceptor.hpp"
-#include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/function_ref.hpp"
 
 namespace troupe {
+
+class encoder;
+class remote_actors;
+struct call_server;
 
 namespace detail {
 

@@ -51,7 +51,7 @@ retry retry_in(const Args&... args) {
 class retry_plan {
 public:
   /// Throws invalid_argument.
-  retry_plan(const retry& how, rpc_agent& node, destination to, std::string_view function);
+  retry_plan(const retry& how, rpc_agent& agent, destination to, std::string_view function);
   ~retry_plan();
   retry_plan(const retry_plan&) = delete;
   retry_plan& operator=(const retry_plan&) = delete;
@@ -72,7 +72,7 @@ private:
   bool may_go_on(const error& why) const;
 
   const retry how_;
-  const std::weak_ptr<rpc_agent> node_;
+  const std::weak_ptr<rpc_agent> agent_;
   const destination to_;
   const std::string_view function_;
   std::string callee_;  // of the latest attempt

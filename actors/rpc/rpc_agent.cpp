@@ -1,10 +1,15 @@
 #include "troupe/actors/rpc/rpc_agent.hpp"
 
+#include "troupe/actors/future/timer_futures.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/messaging/no_reply_sink.hpp"
+#include "troupe/actors/messaging/request_table.hpp"
 #include "troupe/actors/profiling/profile_event.hpp"
+#include "troupe/actors/remote/node_lifecycle.hpp"
 #include "troupe/actors/remote/outgoing_message.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
@@ -26,6 +31,7 @@ rpc_agent::rpc_agent(const parts& node, std::chrono::milliseconds limit, std::ui
       server_(std::make_shared<call_server>(node.actors)),
       self_(node.peers.find(node.actors->out().self().rank)),
       rpc_timeout_ms_(limit.count()),
+      sleepers_(std::make_unique<sleepers>()),
       random_(seed) {}
 
 rpc_agent::~rpc_agent() = default;
@@ -35,6 +41,30 @@ active_calls& rpc_agent::served() const noexcept { return server_->served; }
 void rpc_agent::belongs_to(const std::shared_ptr<void>& node) {
   self_of_ = std::shared_ptr<rpc_agent>(node, this);
 }
+
+const worker_info& rpc_agent::self() const noexcept { return self_->info; }
+
+void rpc_agent::check_open() const { node_.life.check_open(); }
+
+bool rpc_agent::is_open() const noexcept { return node_.life.is_open(); }
+
+future<void> rpc_agent::sleep_for(std::chrono::nanoseconds time) {
+  return sleepers_->add(node_.driver, time.count() > 0 ? deadline_after(time) : clock::now());
+}
+
+future<void> rpc_agent::wake_at(clock::time_point until) {
+  return sleepers_->add(node_.driver, until);
+}
+
+void rpc_agent::forget(const future<void>& one, clock::time_point until) {
+  sleepers_->remove(one, until);
+}
+
+bool rpc_agent::waits_for_answers() const {
+  return retries_ > 0 || node_.requests->size() > 0 || expiring_;
+}
+
+void rpc_agent::close(const fault& why) { sleepers_->end(why); }
 
 peer& rpc_agent::find(const destination& to) const {
   forked::check();
@@ -128,7 +158,7 @@ void rpc_agent::deliver_control(decoder& in, peer& from) {
 }
 
 clock::time_point rpc_agent::run_timers(clock::time_point now) {
-  auto next = sleepers_.run_due(now);
+  auto next = sleepers_->run_due(now);
   // Until the last of them has been let go, with the references that it held.
   expiring_ = true;
   for (auto& request : requests().take_expired(now, next)) {

@@ -5,21 +5,30 @@
 #include <memory>
 #include <string_view>
 
-#include "troupe/actors/cluster/peer_table.hpp"
-#include "troupe/actors/future/timer_futures.hpp"
+#include "troupe/actors/future/future.hpp"
 #include "troupe/actors/messaging/call_options.hpp"
-#include "troupe/actors/messaging/request_table.hpp"
-#include "troupe/actors/remote/node_lifecycle.hpp"
-#include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/messages/base/function_ref.hpp"
 
 namespace troupe {
 
 class active_calls;
+class decoder;
+class destination;
+class encoder;
+class engine;
+class engine_unit;
 class handle_scope;
+class node_lifecycle;
+class opened_envelope;
+class peer;
+class peer_table;
 class remote_actors;
+class reply_sink;
+class request_table;
 class rpc_node;
+class sleepers;
 struct call_server;
+struct worker_info;
 
 namespace detail {
 
@@ -58,14 +67,14 @@ public:
 
   /// The node that it is a part of.
   rpc_node& node() const noexcept { return node_.node; }
-  const worker_info& self() const noexcept { return self_->info; }
+  const worker_info& self() const noexcept;
 
   /// Throws unknown_worker.
   peer& find(const destination& to) const;
 
   /// Throws not_initialized after the shutdown, and in a forked process.
-  void check_open() const { node_.life.check_open(); }
-  bool is_open() const noexcept { return node_.life.is_open(); }
+  void check_open() const;
+  bool is_open() const noexcept;
 
   /// Sends a call of the function `hash` whose arguments `write` puts into the body. The answer
   /// goes to `sink`, also when sending fails at once. Returns the request's id; 0: it has failed,
@@ -96,12 +105,10 @@ public:
   void set_rpc_timeout(std::chrono::milliseconds limit);
 
   /// Ready after so long; fails with not_initialized when this node ends before.
-  future<void> sleep_for(std::chrono::nanoseconds time) {
-    return sleepers_.add(node_.driver, time.count() > 0 ? deadline_after(time) : clock::now());
-  }
+  future<void> sleep_for(std::chrono::nanoseconds time);
   /// The same at `until`, for callers that may want to `forget` it before.
-  future<void> wake_at(clock::time_point until) { return sleepers_.add(node_.driver, until); }
-  void forget(const future<void>& one, clock::time_point until) { sleepers_.remove(one, until); }
+  future<void> wake_at(clock::time_point until);
+  void forget(const future<void>& one, clock::time_point until);
 
   /// From the node's own source, which in a simulation depends on its seed.
   std::uint64_t random() noexcept;
@@ -111,14 +118,14 @@ public:
   void end_retries() noexcept { --retries_; }
 
   /// Does a call of this node wait for its answer, or for its next attempt?
-  bool waits_for_answers() const { return retries_ > 0 || node_.requests->size() > 0 || expiring_; }
+  bool waits_for_answers() const;
 
   /// Ends calls whose limit has passed, and sleepers; returns when the next one is due. On the
   /// timer thread.
   clock::time_point run_timers(clock::time_point now);
 
   /// The node ends: sleepers fail with `why`.
-  void close(const fault& why) { sleepers_.end(why); }
+  void close(const fault& why);
 
 private:
   class queued_call;
@@ -134,7 +141,7 @@ private:
   const peer* const self_;
   std::weak_ptr<rpc_agent> self_of_;
   std::atomic<std::int64_t> rpc_timeout_ms_;
-  sleepers sleepers_;
+  const std::unique_ptr<sleepers> sleepers_;
   std::atomic<std::uint64_t> random_;
   std::atomic<int> retries_{0};
   std::atomic<bool> expiring_{false};  // requests are, whose callers know already

@@ -3,7 +3,7 @@
 #include "troupe/actors/rpc/retry.hpp"
 #include "troupe/actors/rref/defaults.hpp"
 #include "troupe/actors/rref/named_function.hpp"
-#include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/actors/rref/rref_core.hpp"
 
 // Calls of functions whose results come back, with arguments that may be rrefs and futures: what
 // `node` and `rref` share. The functions that begin a call return its future. If the call is wrong,
@@ -27,8 +27,8 @@ future<Answer> send_call(rpc_agent& agent, peer& callee, std::uint64_t hash, std
 template <class Answer, class Parameters, class Make, class... Args>
 future<Answer> call_with_values(rpc_agent& agent, const peer& callee, std::string_view name,
                                 Make make, const Args&... args) {
-  auto out = std::make_shared<relayed_state<Answer>>(agent.driver(),
-                                                     cancelled_call(callee.info.name, name));
+  auto out =
+      std::make_shared<relayed_state<Answer>>(agent.driver(), cancelled_call_to(callee, name));
   when_given<Parameters>(
       agent,
       [out, make = std::move(make)](rpc_agent& here, const auto&... xs) {
@@ -56,7 +56,7 @@ template <auto F, class... Args>
 auto call_again(rpc_agent& agent, const destination& to, const Args&... args) {
   using answer = typename callable<F>::answer;
   using parameters = typename target_for<F, void, Args...>::template parameters<void>;
-  auto why = cancelled_call(agent.find(to).info.name, callable<F>::name);
+  auto why = cancelled_call_to(agent.find(to), callable<F>::name);
   auto given = [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::make_tuple(keep_argument<parameters, I>(args)...);
   }
@@ -131,7 +131,7 @@ auto begin_call_on(const std::shared_ptr<rref_core>& core, const Args&... args) 
   using target = target_for<F, T, Args...>;
   using parameters = typename target::template parameters<T>;
   using answer = typename answer_of<std::remove_cvref_t<typename target::result>>::type;
-  const auto agent = core->table().agent();
+  const auto agent = core->agent();
   core->check();
   auto& owner = core->owner();
   if constexpr (!call_check<target, T, Args...>::ok) {

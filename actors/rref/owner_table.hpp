@@ -15,6 +15,13 @@
 
 namespace troupe::detail {
 
+/// What a holder has let go of; see owner_table::drop.
+struct dropped_value {
+  value_cell value;
+  bool runs_user_code = false;
+  caf::strong_actor_ptr actor = nullptr;
+};
+
 /// The values that this node owns, with their holders: the owner's side of the protocol in
 /// rref_table.hpp. Thread-safe. Functions that can end a value return it, and the caller destroys
 /// it outside of all locks.
@@ -47,11 +54,7 @@ public:
 
   /// A holder has dropped its use. Harmless when it had before. Returns the value if that was the
   /// last holder.
-  struct dropped {
-    value_cell value;
-    bool runs_user_code = false;
-    caf::strong_actor_ptr actor = nullptr;
-  };
+  using dropped = dropped_value;
   [[nodiscard]] dropped drop(const rref_id& id, const peer& holder, std::uint64_t use) noexcept;
 
   /// The creator will never create it: uses of the value, and waits for it, fail with `why`.

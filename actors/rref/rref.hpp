@@ -46,7 +46,7 @@ public:
   const rref_id& id() const { return checked().id(); }
 
   /// The node that has the value.
-  const worker_info& owner() const { return checked().owner().info; }
+  const worker_info& owner() const { return checked().owner_info(); }
   const std::string& owner_name() const { return owner().name; }
   bool is_owner() const { return checked().is_owner(); }
 
@@ -70,7 +70,7 @@ public:
     if (core.creates() || core.failed()) return core.outcome();
     if (core.is_owner()) return detail::end_of(local_state());
     core.check();
-    return detail::await_creation<T>(*core.table().agent(), core.owner(), core.id(), core_);
+    return detail::await_creation<T>(*core.agent(), core.owner(), core.id(), core_);
   }
 
   /// The value's type.
@@ -84,7 +84,7 @@ public:
     auto copy = to_here_async(how...);
     if (!is_owner()) return std::move(copy).get();
     const auto given = detail::options_in(how...).limit;
-    const auto limit = given.count() < 0 ? checked().table().agent()->rpc_timeout() : given;
+    const auto limit = given.count() < 0 ? checked().agent()->rpc_timeout() : given;
     return limit.count() > 0 ? copy.get_for(limit) : std::move(copy).get();
   }
 
@@ -106,9 +106,8 @@ public:
   detail::stored<T>& local_value() const {
     auto& core = checked();
     if (!core.is_owner())
-      throw invalid_argument("local_value of " + to_string(core.id()) + " on " +
-                             core.table().own_name() + ", but its owner is " + owner_name() +
-                             ": use to_here there");
+      throw invalid_argument("local_value of " + to_string(core.id()) + " on " + core.node_name() +
+                             ", but its owner is " + owner_name() + ": use to_here there");
     auto state = local_state();
     if (!state->ready()) created().get();
     const future<T> there(state);
@@ -144,7 +143,7 @@ public:
   auto remote(const Args&... args) const {
     using target = detail::target_for<F, T, Args...>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
-    const auto agent = checked().table().agent();
+    const auto agent = checked().agent();
     if constexpr (detail::call_check<target, T, Args...>::ok)
       return rref<answer>(
           detail::create<target, T>(*agent, core_->owner(), core_->site(), core_, args...));
@@ -200,7 +199,7 @@ public:
   /// The actor that owns the value, for CAF's requests and monitors. A handle of it keeps the
   /// value, like an rref. Throws like a call.
   rref_owner<T> owner_actor() const {
-    const auto agent = checked().table().agent();
+    const auto agent = checked().agent();
     core_->check();
     core_->publish();
     using call = callable<&detail::own_actor<T>>;
@@ -220,7 +219,7 @@ public:
     auto& core = checked();
     if (core.is_owner()) return local_state();
     core.check();
-    return detail::fetch_value<T>(*core.table().agent(), core.owner(), core.id(), how, core_);
+    return detail::fetch_value<T>(*core.agent(), core.owner(), core.id(), how, core_);
   }
 
   /// Do they refer to the same value?

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/messages/base/forked.hpp"
+
 namespace troupe::detail {
 
 rref_core::rref_core(std::shared_ptr<rref_registry> table, remote_actors& actors, peer& owner,
@@ -10,8 +14,9 @@ rref_core::rref_core(std::shared_ptr<rref_registry> table, remote_actors& actors
                      std::source_location site)
     : remote_answer_state<void>(actors, owner, "the creation of a value"),
       registry_(std::move(table)),
-      self_(actors.out().self().rank),
       owner_(owner),
+      self_(actors.out().self().rank),
+      is_owner_(owner.rank() == self_),
       id_(id),
       type_(type),
       origin_(how),
@@ -28,6 +33,12 @@ rref_core::~rref_core() {
   }
   registry_->release(*this);
 }
+
+const worker_info& rref_core::owner_info() const noexcept { return owner_.info; }
+
+std::shared_ptr<rpc_agent> rref_core::agent() const { return registry_->agent(); }
+
+const std::string& rref_core::node_name() const noexcept { return registry_->own_name(); }
 
 void rref_core::check() const {
   forked::check();

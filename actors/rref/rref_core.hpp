@@ -5,14 +5,26 @@
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/rref/value_state.hpp"
 
+namespace troupe {
+
+class rpc_agent;
+struct worker_info;
+
+}  // namespace troupe
+
 namespace troupe::detail {
 
-class rref_core;
 class rref_table;
 
 /// What a rref_core needs of the table of its node, which implements it.
 class rref_registry {
 public:
+  /// The calls of the node. Throws not_initialized when it has ended.
+  virtual std::shared_ptr<rpc_agent> agent() const = 0;
+
+  /// The name of the node; also when it has ended.
+  virtual const std::string& own_name() const noexcept = 0;
+
   /// The state of a value of this node. Throws rref_gone, invalid_argument.
   virtual value_cell find(const rref_id& id, const value_type& type) = 0;
 
@@ -53,10 +65,17 @@ public:
   const std::source_location& site() const noexcept { return site_; }
   std::uint64_t use() const noexcept { return use_; }
   peer& owner() const noexcept { return owner_; }
-  bool is_owner() const noexcept { return owner_.rank() == self_; }
+  const worker_info& owner_info() const noexcept;
+  bool is_owner() const noexcept { return is_owner_; }
 
   /// The table of its node. Include rref_table.hpp for it.
   rref_table& table() const noexcept;
+
+  /// The calls of its node. Throws not_initialized when that has ended.
+  std::shared_ptr<rpc_agent> agent() const;
+
+  /// The name of its node; also when that has ended.
+  const std::string& node_name() const noexcept;
 
   /// Throws the reason why it cannot be used: its creation has failed, its owner is lost, or has
   /// denied it.
@@ -116,8 +135,9 @@ private:
   void finish(const std::exception_ptr& failure) noexcept;
 
   const std::shared_ptr<rref_registry> registry_;
-  const transport::rank_t self_;
   peer& owner_;
+  const std::uint32_t self_;  // this node's rank
+  const bool is_owner_;
   const rref_id id_;
   const value_type type_;
   const origin origin_;

@@ -1,5 +1,8 @@
 #include "troupe/actors/rref/rref_table.hpp"
 
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rref/drops.hpp"
+#include "troupe/actors/rref/owner_table.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
 
 namespace troupe::detail {
@@ -14,8 +17,9 @@ enum class reference_form : std::uint8_t { null, granted, passed_on };
 rref_table::rref_table(remote_actors& actors, const node_identity& self)
     : actors_(actors),
       identity_(self),
-      owned_(actors.driver(), actors.peers()),
-      drops_(self.rank, [this](peer& to, message_builder& message) { return send(to, message); }) {}
+      owned_(std::make_unique<owner_table>(actors.driver(), actors.peers())),
+      drops_(std::make_unique<drops>(
+          self.rank, [this](peer& to, message_builder& message) { return send(to, message); })) {}
 
 rref_table::~rref_table() = default;
 
@@ -23,6 +27,13 @@ std::shared_ptr<rpc_agent> rref_table::agent() const {
   auto agent = agent_.lock();
   if (!agent) throw not_initialized("the rref's node has been shut down");
   return agent;
+}
+
+const std::string& rref_table::own_name() const noexcept { return actors_.own_name(); }
+
+caf::strong_actor_ptr rref_table::actor(const rref_id& id,
+                                        const std::function<caf::strong_actor_ptr()>& make) {
+  return owned_->actor(id, make);
 }
 
 peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
@@ -62,7 +73,7 @@ std::shared_ptr<rref_core> rref_table::own(value_cell value, const value_type& t
   auto& here = self();
   auto core = expect(here, type, site);
   core->hold_own(std::move(value));  // before `reserve`: `close` takes it from the use
-  owned_.reserve(core->id(), here);
+  owned_->reserve(core->id(), here);
   core->set_value();
   return core;
 }
@@ -80,8 +91,8 @@ std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& typ
 // The last copy of a reference goes.
 void rref_table::release(rref_core& one) noexcept {
   leave(one);
-  if (&one.owner() != &self()) return drops_.add(one.owner(), one.id(), one.use());
-  destroy(owned_.drop(one.id(), self(), one.use()));
+  if (&one.owner() != &self()) return drops_->add(one.owner(), one.id(), one.use());
+  destroy(owned_->drop(one.id(), self(), one.use()));
   if (one.own_) {
     one.local_ = nullptr;  // the same value
     destroy({std::move(one.own_), one.type().runs_user_code});
@@ -94,8 +105,8 @@ void rref_table::release(rref_core& one) noexcept {
 // ---------------------------------------------------------------------------------------
 
 value_cell rref_table::create(std::uint64_t number, const value_type& type, const peer& creator) {
-  drops_.retry(creator);
-  return owned_.create(
+  drops_->retry(creator);
+  return owned_->create(
       {creator.rank(), identity_.rank, creator.incarnation, identity_.incarnation, number}, type,
       creator);
 }
@@ -108,11 +119,11 @@ peer& rref_table::owner_of(const rref_id& id) const {
 value_cell rref_table::find(const rref_id& id, const value_type& type) {
   if (!owns(id))
     throw rref_gone(to_string(id) + " was owned by an earlier incarnation of this node");
-  return owned_.find(id, type);
+  return owned_->find(id, type);
 }
 
 void rref_table::publish(const rref_core& one) {
-  if (auto mine = one.own()) owned_.own(one.id(), std::move(mine), one.type(), self(), 0);
+  if (auto mine = one.own()) owned_->own(one.id(), std::move(mine), one.type(), self(), 0);
 }
 
 // The program's destructors may block, so they do not run on the thread that leads the network.
@@ -170,13 +181,13 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
 // One more holder of a value of this node (rule 12).
 void rref_table::grant(const rref_core& one, const peer& to, std::uint64_t use) {
   if (auto mine = one.own())
-    owned_.own(one.id(), std::move(mine), one.type(), to, use);
+    owned_->own(one.id(), std::move(mine), one.type(), to, use);
   else
-    (void)owned_.hold(one.id(), to, use);
+    (void)owned_->hold(one.id(), to, use);
 }
 
 void rref_table::take_back(const written_reference& written, const peer& to) noexcept {
-  if (written.use != 0) destroy(owned_.drop(written.id, to, written.use));
+  if (written.use != 0) destroy(owned_->drop(written.id, to, written.use));
   if (written.pin != 0) unpin(written.pin, to);
 }
 
@@ -219,8 +230,8 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
 // ---------------------------------------------------------------------------------------
 
 void rref_table::evict(const peer& whom) {
-  for (auto& one : owned_.evict(whom)) destroy(std::move(one));
-  drops_.evict(whom);
+  for (auto& one : owned_->evict(whom)) destroy(std::move(one));
+  drops_->evict(whom);
   std::vector<std::shared_ptr<rref_core>> unpinned;
   std::vector<claimed> lost;
   {
@@ -240,7 +251,7 @@ void rref_table::evict(const peer& whom) {
 }
 
 void rref_table::close(const fault& why) {
-  for (auto& one : owned_.close()) {
+  for (auto& one : owned_->close()) {
     if (one.value) one.value->set_exception(to_exception(why));  // for those that wait for it
     destroy(std::move(one));
   }
@@ -257,13 +268,13 @@ void rref_table::close(const fault& why) {
         own.push_back({std::move(value), one->type().runs_user_code});
   }
   for (auto& one : own) destroy(std::move(one));
-  drops_.close();
+  drops_->close();
   for (auto& [use, one] : unconfirmed) one.what->set_exception(to_exception(why));
 }
 
 rref_counts rref_table::count() const {
-  const auto owned = owned_.size();
-  const auto drops = drops_.waiting();
+  const auto owned = owned_->size();
+  const auto drops = drops_->waiting();
   const std::lock_guard lock(mutex_);
   return {owned, used_, pins_.size(), drops};
 }

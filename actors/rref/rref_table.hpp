@@ -1,19 +1,25 @@
 #pragma once
 
+#include <caf/actor_control_block.hpp>
+#include <functional>
+#include <mutex>
 #include <source_location>
 #include <unordered_map>
 
+#include "troupe/actors/messaging/node_identity.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
-#include "troupe/actors/rref/drops.hpp"
-#include "troupe/actors/rref/owner_table.hpp"
 #include "troupe/actors/rref/rref_core.hpp"
 #include "troupe/actors/rref/rref_leak.hpp"
 
 namespace troupe {
 
-class rpc_agent;
+class message_builder;
 
 namespace detail {
+
+class drops;
+class owner_table;
+struct dropped_value;
 
 /// How much there is in a rref_table.
 struct rref_counts {
@@ -71,10 +77,10 @@ public:
   void attach(std::weak_ptr<rpc_agent> agent) { agent_ = std::move(agent); }
 
   /// The calls of the node that has these references. Throws not_initialized when it has ended.
-  std::shared_ptr<rpc_agent> agent() const;
+  std::shared_ptr<rpc_agent> agent() const override;
 
   /// The name of that node; also when it has ended.
-  const std::string& own_name() const { return actors_.own_name(); }
+  const std::string& own_name() const noexcept override;
 
   /// A reference to a value of this node's own. Throws not_initialized.
   std::shared_ptr<rref_core> own(value_cell value, const value_type& type,
@@ -104,9 +110,7 @@ public:
 
   /// The actor of a value of this node; see owner_table.
   caf::strong_actor_ptr actor(const rref_id& id,
-                              const std::function<caf::strong_actor_ptr()>& make) {
-    return owned_.actor(id, make);
-  }
+                              const std::function<caf::strong_actor_ptr()>& make);
 
   // reference_protocol
   written_reference write(encoder& out, const std::shared_ptr<rref_core>& reference,
@@ -157,14 +161,14 @@ private:
   claimed take_claim(std::uint64_t use, const peer& owner);
   std::uint64_t next_use();
   void unpin(std::uint64_t pin, const peer& receiver);
-  void destroy(owner_table::dropped&& what) noexcept;
+  void destroy(dropped_value&& what) noexcept;
   peer& self() const;
 
   remote_actors& actors_;
   const node_identity identity_;
   std::weak_ptr<rpc_agent> agent_;
-  owner_table owned_;
-  drops drops_;
+  const std::unique_ptr<owner_table> owned_;
+  const std::unique_ptr<drops> drops_;
 
   mutable std::mutex mutex_;
   bool closed_ = false;

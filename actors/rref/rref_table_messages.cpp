@@ -1,5 +1,7 @@
 // The messages between rref tables.
-#include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rref/drops.hpp"
+#include "troupe/actors/rref/owner_table.hpp"
 #include "troupe/actors/rref/rref_message.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
 #include "troupe/messages/envelope/error_codec.hpp"
@@ -26,7 +28,7 @@ bool rref_table::send(peer& to, message_builder& message) noexcept {
 // The creation has failed, perhaps before it has reached the owner (rule 8).
 void rref_table::creation_failed(const rref_core& one, const fault& why) noexcept {
   if (&one.owner() == &self())
-    owned_.abandon(one.id(), self(), to_exception(why));
+    owned_->abandon(one.id(), self(), to_exception(why));
   else
     actors_.out().try_send_control(one.owner(), rref_channel, rref_message::abandon,
                                    one.id().number, to_caf(why));
@@ -53,7 +55,7 @@ void rref_table::claim(const std::shared_ptr<rref_core>& what, peer& parent, std
   auto& owner = what->owner();
   claimed one{what, &parent, pin};
   if (&owner == &self()) {
-    const bool gone = owned_.hold(what->id(), owner, what->use()) == owner_table::presence::gone;
+    const bool gone = owned_->hold(what->id(), owner, what->use()) == owner_table::presence::gone;
     settle(std::move(one),
            gone ? std::make_exception_ptr(rref_gone(to_string(what->id()) + " exists no more"))
                 : nullptr);
@@ -95,19 +97,19 @@ void rref_table::settle(claimed&& one, std::exception_ptr denied) {
 }
 
 void rref_table::deliver(decoder& in, peer& from) {
-  drops_.retry(from);
+  drops_->retry(from);
   switch (in.get<rref_message>()) {
     case rref_message::claim: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
-      const bool known = owns(id) && owned_.hold(id, from, use) != owner_table::presence::gone;
+      const bool known = owns(id) && owned_->hold(id, from, use) != owner_table::presence::gone;
       actors_.out().try_send_control(from, rref_channel, rref_message::confirm, use, known);
       return;
     }
     case rref_message::hold: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
-      if (owns(id)) (void)owned_.hold(id, from, use);
+      if (owns(id)) (void)owned_->hold(id, from, use);
       return;
     }
     case rref_message::confirm: {
@@ -123,16 +125,17 @@ void rref_table::deliver(decoder& in, peer& from) {
     }
     case rref_message::unpin: return unpin(in.get<std::uint64_t>(), from);
     case rref_message::drop:
-      return drops_.take(in, from, [&](const rref_id& id, std::uint64_t use) {
-        destroy(owned_.drop(id, from, use));
+      return drops_->take(in, from, [&](const rref_id& id, std::uint64_t use) {
+        destroy(owned_->drop(id, from, use));
       });
     case rref_message::abandon: {
       const auto number = in.get<std::uint64_t>();
-      owned_.abandon({from.rank(), identity_.rank, from.incarnation, identity_.incarnation, number},
-                     from, to_exception(to_fault(in.get<caf::error>())));
+      owned_->abandon(
+          {from.rank(), identity_.rank, from.incarnation, identity_.incarnation, number}, from,
+          to_exception(to_fault(in.get<caf::error>())));
       return;
     }
-    case rref_message::dropped: return drops_.acknowledged(from, in.get<std::uint32_t>());
+    case rref_message::dropped: return drops_->acknowledged(from, in.get<std::uint32_t>());
   }
   throw decode_error("a message about references of unknown kind");
 }

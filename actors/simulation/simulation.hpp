@@ -18,9 +18,11 @@ struct simulation_options {
   std::uint64_t seed = 1;
   /// Its `seed` and `self_driven` are ignored: the simulation sets them.
   transport::virtual_network_options network{};
-  std::chrono::nanoseconds service{1'000};        ///< a step takes a node up to this long
-  clock::duration limit = std::chrono::hours(1);  ///< of virtual time
-  rpc_options node{};                             ///< of each node
+  std::chrono::nanoseconds service{1'000};  ///< a step takes a node up to this long
+  /// Of virtual time. Nothing happens after it: a wait of the first thread that would go on for
+  /// longer throws deadlock_error.
+  clock::duration limit = std::chrono::hours(1);
+  rpc_options node{};  ///< of each node
   /// Is called with a line of text for each message that a node takes up: time, sender, receiver,
   /// kind.
   std::function<void(const std::string&)> trace{};
@@ -48,11 +50,14 @@ public:
   std::vector<node> start(std::size_t count);  ///< "worker0" and so on
 
   /// Makes a node that joins the running job, at a new rank, or at `rank`, whose node has gone.
-  /// Throws what `init_rpc` throws.
+  /// Throws rpc_timeout if it is not admitted within the nodes' `init_timeout`, rendezvous_error if
+  /// there is no node that could admit it or a member has its rank or name, and invalid_argument
+  /// for a name that cannot be.
   node join(const std::string& name, std::optional<std::uint32_t> rank = {});
 
   /// Ends the node as if its process had been killed: it sends nothing more. Threads that wait in
-  /// it get not_initialized.
+  /// it get not_initialized. This function, `hang` and `slow` throw unknown_worker if there is no
+  /// node of that rank.
   void crash(std::uint32_t rank);
 
   /// Stops the node for that time, as if its process had been stopped.
@@ -74,7 +79,7 @@ public:
   /// Runs `body` as another thread of the program.
   future<void> spawn(std::function<void()> body);
 
-  /// A number below `limit`, from the seed.
+  /// A number below `limit`, which is 1 or more, from the seed.
   std::uint64_t random(std::uint64_t limit);
 
   std::uint64_t seed() const noexcept { return options_.seed; }

@@ -11,7 +11,7 @@ struct way {
   std::string name;
   double seconds = 0;
   std::int64_t calls = 0;
-  std::int64_t passes = 0;              ///< optimiser steps or forward passes
+  std::int64_t passes = 0;              ///< optimizer steps or forward passes
   std::string note{};                   ///< what else there is to say, for people
   std::vector<std::string> failures{};  ///< the members that did not finish, and why
 };

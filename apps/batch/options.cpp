@@ -10,8 +10,8 @@ namespace {
 using common::whole_number;
 
 constexpr const char* footer = R"(Examples:
-  troupe-run -n 3 build/release/apps/batch server
-  troupe-run -n 3 build/release/apps/batch agent --observers 16
+  build/apps/troupe-run -n 3 build/apps/batch server
+  build/apps/troupe-run -n 3 build/apps/batch agent --observers 16
 
 Rank 0 serves; trainers or observers take turns on the other ranks. The same calls are served twice,
 in batches and one by one, and the times compared. The exit code is 0 when all have come to their
@@ -32,7 +32,7 @@ struct job_description {
 
 constexpr job_description jobs[] = {
     {job_kind::server, "server",
-     "A parameter server: one optimiser step for the gradients of all trainers", "--trainers", 8,
+     "A parameter server: one optimizer step for the gradients of all trainers", "--trainers", 8,
      "--rounds", "Gradients that each trainer sends", 100, 1024},
     {job_kind::agent, "agent", "An agent: one forward pass for the states of all observers",
      "--observers", 16, "--steps", "Steps that each observer takes", 200, 4096}};

@@ -13,7 +13,7 @@ namespace batch {
 
 using common::tensors;
 
-/// Owns a model and its optimiser (Adam). Thread-safe.
+/// Owns a model and its optimizer (Adam). Thread-safe.
 class parameter_server {
 public:
   /// The weights follow from `seed`. Trainers are numbered from 0.
@@ -22,7 +22,7 @@ public:
   /// The parameters as they are now.
   tensors fetch();
 
-  /// Adds a trainer's gradients to those of the others. When all trainers' are there, the optimiser
+  /// Adds a trainer's gradients to those of the others. When all trainers' are there, the optimizer
   /// makes one step with their mean, and all get the new parameters. These are the model's own
   /// memory: no step changes them before every trainer has them and has called again.
   ///
@@ -42,7 +42,7 @@ private:
   void add(const tensors& gradients);
   void step();
 
-  std::mutex mutex_;  // of the model and the optimiser
+  std::mutex mutex_;  // of the model and the optimizer
   network model_;
   torch::optim::Adam optimizer_;
   std::int64_t added_ = 0;  // gradients since the last step

@@ -41,7 +41,7 @@ way serve_trainers(const troupe::node& node, const options& opts, const network_
     last += each.last_loss / double(group.done.size());
   }
   how.passes = server.steps();
-  how.note = fmt::format("{} optimiser steps, loss {:.2f} to {:.2f}", how.passes, first, last);
+  how.note = fmt::format("{} optimizer steps, loss {:.2f} to {:.2f}", how.passes, first, last);
   return how;
 }
 

@@ -8,8 +8,8 @@ namespace cartpole {
 namespace {
 
 constexpr const char* footer = R"(Examples:
-  troupe-run -n 3 build/release/apps/cartpole --plot reward.svg
-  build/release/apps/cartpole --local --seed 3
+  build/apps/troupe-run -n 3 build/apps/cartpole --plot reward.svg
+  build/apps/cartpole --local --seed 3
 
 Rank 0 is the agent, every other rank may be an observer. An episode in the output is a round: one
 episode of every observer, then one update of the policy. The run ends when it has solved the task,
@@ -39,8 +39,10 @@ void add_output_options(CLI::App& app, options& opts) {
   app.add_option("--log-interval", opts.log_interval, "Episodes between two lines of progress")
       ->check(whole_number(1))
       ->capture_default_str();
-  app.add_option("--plot", opts.plot, "Write the reward curve to this file, as SVG");
-  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON");
+  app.add_option("--plot", opts.plot, "Write the reward curve to this file, as SVG")
+      ->type_name("FILE");
+  app.add_option("--json", opts.json, "Write the run's numbers to this file, as JSON")
+      ->type_name("FILE");
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ void add_job_options(CLI::App& app, double& limit, std::string& json,
       ->check(require<double>("a number from 0.1 to 86400",
                               [](double s) { return s >= 0.1 && s <= 86400; }))
       ->capture_default_str();
-  app.add_option("--json", json, "Write the run's numbers to this file, as JSON");
+  app.add_option("--json", json, "Write the run's numbers to this file, as JSON")
+      ->type_name("FILE");
 }
 
 bool parse(CLI::App& app, int argc, const char* const* argv, int& exit_code) {

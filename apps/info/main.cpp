@@ -6,7 +6,7 @@
 #include "troupe/apps/info/report.hpp"
 
 int main(int argc, char** argv) {
-  CLI::App app("Tells about Troupe on this machine.", "troupe");
+  CLI::App app("Reports what Troupe finds on this machine.", "troupe");
   app.require_subcommand(1);
   app.set_version_flag("--version", "troupe " TROUPE_VERSION, "Print the version and exit");
   app.footer("Exit codes: 0, or 2 for a wrong command line.");

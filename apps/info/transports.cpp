@@ -102,7 +102,7 @@ std::string between_hosts(const std::vector<lane>& lanes) {
   const std::string tcp = names(
       lanes, [](const lane& each) { return is_tcp(each) && each.device != "lo"; }, where);
   return tcp.empty() ? "none: there is no network interface but lo"
-                     : tcp + ", since there is no RDMA device";
+                     : tcp + " (the pinned UCX is built without RDMA)";
 }
 
 bool trusts_network() {

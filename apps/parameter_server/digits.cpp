@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/apps/common/data_file.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace parameter_server {
@@ -37,7 +38,8 @@ std::string read_text(const std::string& path) {
   const open_file file(gzopen(path.c_str(), "rb"));
   if (!file) {
     const int why = errno;
-    refuse(path, why == ENOENT ? "there is no such file; `make setup` fetches the digits"
+    refuse(path, why == ENOENT ? "there is no such file; `make setup` fetches the digits, "
+                                 "--data FILE names another"
                                : std::strerror(why));
   }
   std::string text;
@@ -74,7 +76,7 @@ digits chosen(const digits& all, const at::Tensor& places) {
 
 }  // namespace
 
-std::string default_digits_file() { return TROUPE_DIGITS; }
+std::string default_digits_file() { return common::data_file("digits.csv.gz", TROUPE_DIGITS); }
 
 digits read_digits(const std::string& path) {
   const auto text = read_text(path);

@@ -15,7 +15,8 @@ struct digits {
   std::int64_t size() const { return labels.size(0); }
 };
 
-/// Where `make setup` puts the digits that scikit-learn ships.
+/// Where the digits are that scikit-learn ships: installed with the program, or where `make setup`
+/// puts them.
 std::string default_digits_file();
 
 /// Reads digits from a file that holds what `parse_digits` takes, compressed with gzip or not.

@@ -13,9 +13,9 @@ namespace {
 using common::whole_number;
 
 constexpr const char* footer = R"(Examples:
-  troupe-run -n 3 build/release/apps/pipeline --plot losses.svg
-  troupe-run -n 4 build/release/apps/pipeline --micro-batches 4,16 --blocks 24
-  build/release/apps/pipeline --local --steps 230
+  build/apps/troupe-run -n 3 build/apps/pipeline --plot losses.svg
+  build/apps/troupe-run -n 4 build/apps/pipeline --micro-batches 4,16 --blocks 24
+  build/apps/pipeline --local --steps 230
 
 Rank 0 has the digits and the loss; each other rank has a stage of the network. The exit code is 0 when
 all losses are those of one process, 2 for a wrong command line, and 1 for any other failure.)";
@@ -42,10 +42,10 @@ void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--batch-size", chosen.batch_size, "Digits in a batch")
       ->check(whole_number<std::int64_t>(1, 65536))
       ->capture_default_str();
-  app.add_option("--learning-rate", chosen.learning_rate, "How far a gradient goes")
+  app.add_option("--learning-rate", chosen.learning_rate, "Learning rate")
       ->check(common::positive_number())
       ->capture_default_str();
-  app.add_option("--momentum", chosen.momentum, "Share of the last step that is made again")
+  app.add_option("--momentum", chosen.momentum, "Momentum")
       ->check(common::require<double>("a number from 0 to below 1",
                                       [](double x) { return x >= 0 && x < 1; }))
       ->capture_default_str();
@@ -54,16 +54,16 @@ void add_training_options(CLI::App& app, options& opts) {
 
 void add_comparison_options(CLI::App& app, options& opts) {
   app.add_option("--micro-batches", opts.micro_batches,
-                 "In how many a batch is cut: a training for each number, with commas in between")
+                 "Micro-batches per batch, comma-separated; one training each")
       ->delimiter(',')
       ->check(whole_number<std::int64_t>(1, 65536))
-      ->capture_default_str();
+      ->default_str(fmt::format("{}", fmt::join(opts.micro_batches, ",")));
   app.add_option("--in-flight", opts.in_flight,
                  "Batches under way at a time in one more training, with the last number of "
                  "micro-batches; 1: without it")
       ->check(whole_number<std::size_t>(1, 64))
       ->capture_default_str();
-  app.add_option("--repeats", opts.repeats, "How often all is measured")
+  app.add_option("--repeats", opts.repeats, "Repetitions of the measurement")
       ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--tolerance", opts.tolerance,
@@ -91,11 +91,16 @@ std::optional<options> parse_options(int argc, const char* const* argv, int& exi
   add_network_options(app, opts.chosen);
   add_training_options(app, opts);
   add_comparison_options(app, opts);
-  app.add_option("--data", opts.data, "File of digits, which rank 0 reads")->capture_default_str();
+  app.add_option(
+         "--data", opts.data,
+         "File of digits, which rank 0 reads (default: scikit-learn's, which come with Troupe)")
+      ->type_name("FILE");
   common::add_job_options(app, opts, "before the training fails");
   app.add_option("--losses", opts.losses,
-                 "Write the loss of each step to this file: a line each, a column for each way");
-  app.add_option("--plot", opts.plot, "Write the loss by step, of each way, to this file, as SVG");
+                 "Write the loss of each step to this file: a line each, a column for each way")
+      ->type_name("FILE");
+  app.add_option("--plot", opts.plot, "Write the loss by step, of each way, to this file, as SVG")
+      ->type_name("FILE");
   app.callback([&opts] { require_images_for_all(opts); });
   if (!common::parse(app, argc, argv, exit_code)) return std::nullopt;
   return opts;

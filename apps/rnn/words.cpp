@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "troupe/apps/common/data_file.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace rnn {
@@ -37,7 +38,7 @@ std::vector<std::string> words_of(std::string_view line) {
 
 }  // namespace
 
-std::string default_text_file() { return TROUPE_TEXT; }
+std::string default_text_file() { return common::data_file("bible.txt", TROUPE_TEXT); }
 
 std::string read_text(const std::string& path) {
   errno = 0;
@@ -49,7 +50,7 @@ std::string read_text(const std::string& path) {
   throw troupe::invalid_argument(
       fmt::format("cannot read a text from '{}': {}", path,
                   why == ENOENT && path == default_text_file()
-                      ? "it is not there; `make setup` fetches it, --text names another"
+                      ? "it is not there; `make setup` fetches it, --text FILE names another"
                   : why == ENODATA ? "it is empty"
                                    : std::strerror(why)));
 }

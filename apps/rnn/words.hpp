@@ -6,7 +6,8 @@
 
 namespace rnn {
 
-/// Where `make setup` puts the text that Debian's package bible-kjv ships.
+/// Where the text is that Debian's package bible-kjv ships: installed with the program, or where
+/// `make setup` puts it.
 std::string default_text_file();
 
 /// Reads a whole file. Throws troupe::invalid_argument, which names it and says why; of the default

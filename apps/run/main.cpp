@@ -1,4 +1,4 @@
-/// troupe-run: starts the ranks of a job on this machine and looks after them.
+/// troupe-run: starts the ranks of a job on this machine and supervises them.
 
 #include <fmt/format.h>
 #include <cstdlib>

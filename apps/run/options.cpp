@@ -12,7 +12,7 @@ namespace troupe::launcher {
 namespace {
 
 constexpr const char* footer = R"(Examples:
-  troupe-run -n 3 build/apps/cartpole --plot reward.svg
+  build/apps/troupe-run -n 3 build/apps/cartpole --plot reward.svg
   troupe-run -n 2 --threads 4 ./train --epochs 10
   troupe-run --nnodes 2 --node-rank 0 --rdzv tcp://10.0.0.1:29500 -n 4 ./train
   troupe-run --nnodes 2 --node-rank 1 --rdzv tcp://10.0.0.1:29500 -n 4 ./train
@@ -48,7 +48,7 @@ void add_job_options(CLI::App& app, run_options& options) {
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--nnodes", options.nodes, "Machines of the job, each with as many ranks")
+  app.add_option("--nnodes", options.nodes, "Machines of the job; each runs --nproc ranks")
       ->check(CLI::Range(1, 65536).description(""))
       ->type_name("N")
       ->capture_default_str();
@@ -133,7 +133,7 @@ void check(const run_options& options, double grace) {
 std::optional<run_options> parse_options(int argc, const char* const* argv, int& exit_code) {
   run_options options;
   double grace = 5;
-  CLI::App app("Starts the ranks of a job on this machine and looks after them.", "troupe-run");
+  CLI::App app("Starts the ranks of a job on this machine and supervises them.", "troupe-run");
   app.formatter(std::make_shared<help_text>());
   app.footer(footer);
   app.set_version_flag("--version", "troupe-run " TROUPE_VERSION, "Print the version and exit");

@@ -2,6 +2,7 @@
 
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/autograd/context/send_recv_nodes.hpp"
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/messages/envelope/envelope_header.hpp"

@@ -19,7 +19,7 @@ enum class errc : std::uint8_t {
   unknown_worker,    ///< there is no node of that name or rank
   encode_error,      ///< a value cannot be sent
   decode_error,      ///< received bytes are malformed
-  store_error,       ///< the rendezvous' store failed
+  store_error,       ///< a store operation failed: timeout, unreachable, or full
   rendezvous_error,  ///< the job did not come together
   transport_error,   ///< the network failed
   not_initialized,   ///< used before init_rpc or after shutdown

@@ -47,13 +47,17 @@ std::string printable(std::string_view line) {
   return out;
 }
 
-// "[rank 1 worker1] " once the process has a node.
-std::atomic<std::shared_ptr<const std::string>> identity;
+// "[rank 1 worker1] " once the process has a node. Never destroyed: threads may log until the
+// process ends.
+std::atomic<std::shared_ptr<const std::string>>& identity() {
+  static auto& one = *new std::atomic<std::shared_ptr<const std::string>>;
+  return one;
+}
 
 class identity_flag final : public spdlog::custom_flag_formatter {
 public:
   void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
-    if (const auto who = identity.load()) out.append(who->data(), who->data() + who->size());
+    if (const auto who = identity().load()) out.append(who->data(), who->data() + who->size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<identity_flag>();
@@ -113,7 +117,7 @@ std::optional<spdlog::level::level_enum> level_named(std::string_view name) {
 }  // namespace
 
 void log_as(std::uint32_t rank, std::string_view name) {
-  identity =
+  identity() =
       std::make_shared<const std::string>(printable(fmt::format("[rank {} {}] ", rank, name)));
 }
 

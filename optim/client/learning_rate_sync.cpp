@@ -5,7 +5,7 @@
 namespace troupe::detail {
 
 learning_rate_sync::delivery::~delivery() {
-  if (from_) from_->lost();
+  if (from_ && !forked::from_nodes()) from_->lost();  // a fork may have left the mutex locked
 }
 
 torch::optim::Optimizer& learning_rate_sync::proxy(const optimizer_kind& kind,

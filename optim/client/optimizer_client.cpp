@@ -121,8 +121,10 @@ struct optimizer_client::requested_step {
   bool needs_all_gradients = false;
   std::weak_ptr<node_core> node;
 
-  // Once all have replied: the step's error, or null.
+  // Once all have replied: the step's error, or null. Rates that were lost count as lost before
+  // anybody hears of the error.
   std::exception_ptr finish() {
+    auto sent = std::move(rates);
     std::exception_ptr first, unknown;
     std::uint64_t stepped = 0;
     for (const auto& one : replies) {
@@ -135,7 +137,7 @@ struct optimizer_client::requested_step {
       if (!place) place = why;
     }
     if (first) return first;
-    rates.arrived();  // a shard takes the rates before it looks for the context
+    sent.arrived();  // a shard takes the rates before it looks for the context
     // A node that has no part in a context which goes on has no gradients in it.
     if (unknown && !takes_part(node, context)) return unknown;
     if (unknown && needs_all_gradients)

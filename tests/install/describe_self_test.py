@@ -21,6 +21,7 @@ Options:
                               Where it is read, and
                               where not
   --colour,--color WHEN=auto  Colour the ranks: auto, always or never
+  --cut INT=1,2 ...           Into how many
 
 Examples:
   tool -n 3 build/apps/parameter_server
@@ -65,7 +66,7 @@ class DescribeTest(unittest.TestCase):
         self.assertEqual([(o.names, o.value, o.default) for o in text.options],
                          [(["-h", "--help"], "", ""), (["-n", "--nproc"], "N", "1"),
                           (["--a-very-long-option-with-a-value"], "FILE", ""),
-                          (["--colour", "--color"], "WHEN", "auto")])
+                          (["--colour", "--color"], "WHEN", "auto"), (["--cut"], "INT", "1,2")])
         self.assertEqual(text.options[2].text, "Where it is read, and where not")
         self.assertEqual([lines[0] for lines in text.footer],
                          ["Examples:", "Each rank finds its number.", "Exit codes: 0, or"])

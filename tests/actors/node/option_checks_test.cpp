@@ -43,6 +43,8 @@ TEST(rpc_options, that_cannot_be_are_named) {
               HasSubstr("rpc_options::overload is the number 2"));
   EXPECT_THAT(refusal([](auto& o) { o.on_leader_loss = static_cast<leader_loss>(2); }),
               HasSubstr("rpc_options::on_leader_loss is the number 2"));
+  EXPECT_THAT(refusal([](auto& o) { o.on_lost_gradient = static_cast<lost_gradient>(2); }),
+              HasSubstr("rpc_options::on_lost_gradient is the number 2"));
   EXPECT_THAT(refusal([](auto& o) { o.on_leaked_rref = static_cast<leaked_rref>(2); }),
               HasSubstr("rpc_options::on_leaked_rref is the number 2"));
   EXPECT_THAT(refusal([](auto& o) { o.operators = {"everything"}; }),

@@ -118,5 +118,75 @@ TEST(own_transport, must_be_registered) {
               HasSubstr("transport_options are for"));
 }
 
+namespace net = transport;  // inside of a transport, `transport` is its base class
+
+/// A transport that throws what is no error of Troupe's when it hears of rank 2.
+class hasty_transport final : public net::transport {
+public:
+  explicit hasty_transport(std::unique_ptr<net::transport> inner) : inner_(std::move(inner)) {}
+
+  void add_peer(net::rank_t peer, std::span<const std::byte> address) override {
+    if (peer == 2) throw std::out_of_range("hasty: no place for rank 2");
+    inner_->add_peer(peer, address);
+  }
+
+  std::vector<std::byte> address() const override { return inner_->address(); }
+  bool send(net::rank_t peer, std::uint64_t order, net::frame&& envelope,
+            std::vector<net::outgoing_payload>&& payloads) override {
+    return inner_->send(peer, order, std::move(envelope), std::move(payloads));
+  }
+  unsigned progress() override { return inner_->progress(); }
+  int event_fd() const override { return inner_->event_fd(); }
+  bool arm() override { return inner_->arm(); }
+  void wake() override { inner_->wake(); }
+  bool idle() const override { return inner_->idle(); }
+  bool delivered() const override { return inner_->delivered(); }
+  void close_peer(net::rank_t peer, bool force) override { inner_->close_peer(peer, force); }
+  std::vector<net::route> routes() const override { return inner_->routes(); }
+  net::counters count() const override { return inner_->count(); }
+
+private:
+  const std::unique_ptr<net::transport> inner_;
+};
+
+TEST(own_transport, that_throws_what_it_likes_does_not_end_the_membership) {
+  const auto network = std::make_shared<transport::loopback_network>();
+  register_transport("hasty", [network](const transport_request& request) {
+    return std::make_unique<hasty_transport>(
+        transport::make_loopback_transport(network, request.rank, request.to, request.pool));
+  });
+  const meeting_place place;
+  rpc_options options;
+  options.transport_name = "hasty";
+  options.admits_newcomers = true;
+  auto first = join(0, options), second = join(1, options);
+  std::vector<node> nodes{first.get(), second.get()};
+  auto newcomer = options;
+  newcomer.init_method = "own-transport-test://";
+  newcomer.joins_running = true;
+  newcomer.name = "newcomer";
+  newcomer.init_timeout = patience;
+  EXPECT_THROW(init_rpc(newcomer), error);
+  // The founders still hear of losses.
+  nodes[1].shutdown(false);
+  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("worker1", 1, timeout(patience)), peer_lost);
+  nodes[0].shutdown(false);
+  unregister_transport("hasty");
+}
+
+TEST(own_transport, may_not_use_its_pool_before_it_makes_progress) {
+  register_transport("early", [](const transport_request& request) {
+    request.pool.allocate(64, {});
+    return std::unique_ptr<transport::transport>();
+  });
+  const meeting_place place;
+  rpc_options options;
+  options.transport_name = "early";
+  auto first = join(0, options), second = join(1, options);
+  for (auto* one : {&first, &second})
+    EXPECT_THAT(fault_of<error>([&] { one->get(); }).text, HasSubstr("once `progress` is called"));
+  unregister_transport("early");
+}
+
 }  // namespace
 }  // namespace troupe::test

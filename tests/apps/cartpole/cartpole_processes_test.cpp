@@ -15,7 +15,7 @@ using namespace cartpole;
 
 constexpr std::uint64_t seed = 5;
 constexpr std::size_t observers = 2;
-constexpr int rounds = 60;
+constexpr int rounds = 30;
 
 training_record run_locally() {
   at::set_num_threads(1);  // as the program does

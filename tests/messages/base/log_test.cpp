@@ -84,6 +84,24 @@ TEST(logging, says_when_and_which_rank) {
                   R"(\[troupe\] \[rank 3 worker\\x1b\] \[warning\] all is well[[:space:]])"));
 }
 
+// Runs after the destructors of all static objects, since it is registered before they are made.
+bool logs_at_the_end = false;
+[[gnu::constructor(101)]] void log_last() {
+  std::atexit([] {
+    if (logs_at_the_end) log().warn("late");
+  });
+}
+
+TEST(logging, says_which_rank_until_the_process_ends) {
+  EXPECT_EXIT(
+      {
+        log_as(1, "a name that needs memory of its own");
+        logs_at_the_end = true;
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), R"(\[rank 1 a name that needs memory of its own\] .* late)");
+}
+
 // The level is read when the first line is logged, so each is tried in a process of its own.
 int lines_at(const char* level) {
   setenv("TROUPE_LOG", level, 1);
