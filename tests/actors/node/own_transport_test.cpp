@@ -131,7 +131,7 @@ public:
   }
 
   std::vector<std::byte> address() const override { return inner_->address(); }
-  bool send(net::rank_t peer, std::uint64_t order, net::frame&& envelope,
+  bool send(net::rank_t peer, std::uint64_t order, frame&& envelope,
             std::vector<net::outgoing_payload>&& payloads) override {
     return inner_->send(peer, order, std::move(envelope), std::move(payloads));
   }

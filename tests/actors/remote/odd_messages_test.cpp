@@ -6,6 +6,7 @@
 #include "troupe/actors/node/bootstrap.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rref/drop_queue.hpp"
 
 namespace troupe::test {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/messaging/active_calls.hpp"
 #include "troupe/actors/simulation/simulation.hpp"
 
 namespace troupe::test {

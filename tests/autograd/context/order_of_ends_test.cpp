@@ -5,6 +5,7 @@
 #include "tests/actors/node/job.hpp"
 #include "tests/autograd/graphs/small_graphs.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/scheduler/opened_context.hpp"
 
 namespace troupe::test {
