@@ -13,8 +13,7 @@ foreach(_troupe_name "torch-${TROUPE_TORCH_VERSION}" "libucx_cu13-${TROUPE_LIBUC
   endif()
 endforeach()
 
-# Debian's CAF and libsodium ship no CMake configuration, and Cap'n Proto's demands OpenSSL and checks
-# for libatomic with C. TROUPE_CAF_ROOT names another CAF (the tsan preset's).
+# Debian's CAF and libsodium ship no CMake configuration, and Cap'n Proto's checks for libatomic with C. TROUPE_CAF_ROOT names another CAF (the tsan preset's).
 macro(_troupe_find library header package)
   find_path(TROUPE_${library}_INCLUDE ${header} HINTS "${TROUPE_CAF_ROOT}/include")
   find_library(TROUPE_${library}_LIBRARY ${library} HINTS "${TROUPE_CAF_ROOT}/lib")
@@ -25,6 +24,7 @@ macro(_troupe_find library header package)
 endmacro()
 _troupe_find(caf_core caf/all.hpp libcaf-dev)
 _troupe_find(sodium sodium.h libsodium-dev)
+_troupe_find(crypto openssl/evp.h libssl-dev)
 _troupe_find(kj kj/common.h libcapnp-dev)
 _troupe_find(capnp capnp/common.h libcapnp-dev)
 
@@ -77,6 +77,7 @@ endif()
 
 _troupe_import(caf::core "${TROUPE_caf_core_LIBRARY}" "${TROUPE_caf_core_INCLUDE}")
 _troupe_import(sodium::sodium "${TROUPE_sodium_LIBRARY}" "${TROUPE_sodium_INCLUDE}")
+_troupe_import(openssl::crypto "${TROUPE_crypto_LIBRARY}" "${TROUPE_crypto_INCLUDE}")
 if(NOT TARGET capnp::capnp)
   _troupe_import(capnp::kj "${TROUPE_kj_LIBRARY}" "${TROUPE_kj_INCLUDE}")
   _troupe_import(capnp::capnp "${TROUPE_capnp_LIBRARY}" "${TROUPE_capnp_INCLUDE}")

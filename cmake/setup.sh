@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # bash and flock come with every Debian; the compiler, CMake, make, git and Python are the user's.
 packages=(
-  "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libfmt-dev" "libspdlog-dev"
+  "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libssl-dev" "libfmt-dev" "libspdlog-dev"
   "libcli11-dev" "nlohmann-json3-dev" "zlib1g-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
   "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2" "pkgconf"
 )

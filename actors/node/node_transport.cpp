@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/registry/transport_kind.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/system/descriptors.hpp"
-#include "troupe/transport/transport_kind.hpp"
 #include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace troupe::detail {
@@ -101,7 +101,7 @@ std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,
                                                       deferred_sink& parts) {
   return transport::make_transport(options.transport_name,
                                    {rank, world_size, secret, trusts_network(options), one_host,
-                                    options.transport_options, parts, parts});
+                                    options.keepalive, options.transport_options, parts, parts});
 }
 
 }  // namespace

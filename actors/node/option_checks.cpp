@@ -3,7 +3,7 @@
 #include "troupe/actors/operators/permission.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/worker_name.hpp"
-#include "troupe/transport/transport_kind.hpp"
+#include "troupe/transport/registry/transport_kind.hpp"
 
 namespace troupe {
 
@@ -52,8 +52,7 @@ void check_transport(const rpc_options& options) {
   std::string known;
   for (const auto& one : transport::transport_names()) known += (known.empty() ? "" : ", ") + one;
   refuse("transport_name", "'" + name + "'",
-         "a transport that this program has registered, of which there " +
-             (known.empty() ? "is none" : "are: " + known) +
+         "tcp or a transport that this program has registered: " + known +
              " (register_transport of <troupe/transport.hpp>, before init_rpc)");
 }
 

@@ -35,8 +35,9 @@ struct rpc_options {
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes
-  /// A transport that the program has registered (<troupe/transport.hpp>) in place of UCX, the same
-  /// on all nodes; empty: `transport` says.
+  /// In place of UCX, the same on all nodes: "tcp", whose nodes prove that they have the job's
+  /// secret, or one that the program has registered (<troupe/transport.hpp>); empty: `transport`
+  /// says.
   std::string transport_name{};
   transport::transport_options transport_options{};  ///< for that one's factory
   /// Nobody but this job's nodes and those who may do everything in its name can reach the network,

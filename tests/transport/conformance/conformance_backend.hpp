@@ -10,6 +10,7 @@
 #include "tests/transport/conformance/conformance_node.hpp"
 #include "tests/transport/conformance/locked_transport.hpp"
 #include "troupe/transport/loopback/loopback.hpp"
+#include "troupe/transport/tcp/tcp_transport.hpp"
 #include "troupe/transport/ucx/ucx_transport.hpp"
 #include "troupe/transport/virtual/virtual_network.hpp"
 
@@ -23,7 +24,10 @@ enum class backend {
   ucx_cma,
   ucx_shared_memory,
   ucx_tcp,
-  ucx_between_hosts
+  ucx_between_hosts,
+  tcp,
+  tcp_plain,
+  tcp_encrypted
 };
 
 inline const char* name_of(backend b) {
@@ -36,6 +40,9 @@ inline const char* name_of(backend b) {
     case backend::ucx_shared_memory: return "ucx_shared_memory";
     case backend::ucx_tcp: return "ucx_tcp";
     case backend::ucx_between_hosts: return "ucx_between_hosts";
+    case backend::tcp: return "tcp";
+    case backend::tcp_plain: return "tcp_plain";
+    case backend::tcp_encrypted: return "tcp_encrypted";
   }
   return "?";
 }
@@ -57,6 +64,22 @@ inline ucx_options options_of(backend b, rank_t rank) {
     const char* devices = std::getenv("TROUPE_TEST_NET_DEVICES");
     if (devices) o.net_devices = devices;
   }
+  return o;
+}
+
+inline bool is_tcp(backend b) {
+  return b == backend::tcp || b == backend::tcp_plain || b == backend::tcp_encrypted;
+}
+
+inline tcp_options tcp_options_of(backend b, rank_t rank) {
+  static const job_secret secret;
+  tcp_options o;
+  o.rank = rank;
+  o.secret = secret;
+  o.interfaces = {"lo"};
+  o.protection = b == backend::tcp_plain       ? stream_protection::off
+                 : b == backend::tcp_encrypted ? stream_protection::encrypt
+                                               : stream_protection::authenticate;
   return o;
 }
 
@@ -85,6 +108,8 @@ public:
       n->net = make_locked_transport(mutex_, [&] {
         return make_virtual_transport(virtual_network_, rank, n->received, n->pool);
       });
+    else if (is_tcp(backend_))
+      n->net = make_tcp_transport(tcp_options_of(backend_, rank), n->received, n->pool);
     else
       n->net = make_ucx_transport(options_of(backend_, rank), n->received, n->pool);
     return n;
@@ -123,7 +148,8 @@ protected:
 inline auto all_backends() {
   return testing::Values(backend::loopback, backend::virtual_clean, backend::virtual_bad,
                          backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
-                         backend::ucx_tcp);
+                         backend::ucx_tcp, backend::tcp, backend::tcp_plain,
+                         backend::tcp_encrypted);
 }
 
 inline std::string backend_name(const testing::TestParamInfo<backend>& info) {

@@ -19,7 +19,8 @@ class events_over : public pair_test {};
 INSTANTIATE_TEST_SUITE_P(each, events_over,
                          testing::Values(backend::loopback, backend::virtual_clean,
                                          backend::virtual_bad, backend::ucx,
-                                         backend::ucx_shared_memory, backend::ucx_tcp),
+                                         backend::ucx_shared_memory, backend::ucx_tcp, backend::tcp,
+                                         backend::tcp_encrypted),
                          backend_name);
 
 // Sleeps until something happens; false after `limit`.
@@ -276,6 +277,11 @@ TEST_P(events_over, routes_tell_lanes_and_reasons) {
     case backend::ucx_tcp:
       EXPECT_TRUE(has("tcp/lo"));
       EXPECT_FALSE(has("posix") || has("cma"));
+      break;
+    case backend::tcp:
+    case backend::tcp_encrypted:
+      EXPECT_TRUE(has("tcp/lo"));
+      EXPECT_NE(routes[0].reason.find("proved"), std::string::npos);
       break;
     default:
       EXPECT_TRUE(has("posix"));

@@ -4,8 +4,8 @@
 // registration by name. docs/transport.md.
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/registry/transport_kind.hpp"
 #include "troupe/transport/transport.hpp"
-#include "troupe/transport/transport_kind.hpp"
 
 namespace troupe {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,7 @@ struct transport_request {
   const job_secret& secret;  ///< for authentication: use a `subkey` of it, never the secret itself
   bool trusted_network = false;  ///< no one outside the job can reach the network
   bool one_host = false;         ///< all nodes of the job, later ones included, are on this host
+  std::chrono::milliseconds keepalive{1000};  ///< rpc_options::keepalive
   const transport_options& options;
   sink& to;
   payload_pool& pool;
@@ -36,18 +38,18 @@ using transport_factory = std::function<std::unique_ptr<transport>(const transpo
 
 /// From now on, jobs of this process can use the transport `name`: lower case letters, digits, '_'
 /// and '-', with a letter first. All nodes of a job use the same. Throws invalid_argument for an
-/// invalid name, for "ucx", "loopback" and "virtual", for a name that is registered, and without a
-/// factory. Any thread.
+/// invalid name, for "ucx", "loopback", "virtual" and "tcp", for a name that is registered, and
+/// without a factory. Any thread.
 void register_transport(const std::string& name, transport_factory factory);
 
 /// Transports that were made, and calls of the factory that run, go on. False if there was none of
-/// that name. Any thread.
+/// that name, or it is Troupe's own. Any thread.
 bool unregister_transport(const std::string& name);
 
 /// The factory of `name`; empty if there is none. Any thread.
 transport_factory find_transport(const std::string& name);
 
-/// The registered names, sorted. Any thread.
+/// The registered names and "tcp", sorted. Any thread.
 std::vector<std::string> transport_names();
 
 /// Calls the factory of `name`. Throws invalid_argument, which lists the names that there are, if

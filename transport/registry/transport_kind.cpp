@@ -1,26 +1,38 @@
-#include "troupe/transport/transport_kind.hpp"
+#include "troupe/transport/registry/transport_kind.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/tcp/tcp_factory.hpp"
 
 namespace troupe::transport {
 
 namespace {
 
 // As in `route::backend`.
-constexpr std::array<std::string_view, 3> built_in{"ucx", "loopback", "virtual"};
+constexpr std::array<std::string_view, 4> built_in{"ucx", "loopback", "virtual", "tcp"};
+
+std::unique_ptr<transport> make_tcp(const transport_request& request) {
+  const char* const interfaces = std::getenv("TROUPE_INTERFACES");
+  auto options = read_tcp_options(request.options, request.one_host, interfaces ? interfaces : "");
+  options.rank = request.rank;
+  options.secret = request.secret.subkey("transport tcp");
+  options.keepalive = request.keepalive;
+  options.limit = request.keepalive * 5 / 2;
+  return make_tcp_transport(std::move(options), request.to, request.pool);
+}
 
 // The factories of this process.
 struct factory_table {
   std::mutex mutex;
-  std::map<std::string, transport_factory> by_name;
+  std::map<std::string, transport_factory> by_name{{"tcp", make_tcp}};
 
   // Never destroyed: threads may look things up while the process ends.
   static factory_table& here() {
@@ -58,6 +70,7 @@ void register_transport(const std::string& name, transport_factory factory) {
 }
 
 bool unregister_transport(const std::string& name) {
+  if (std::ranges::count(built_in, name) > 0) return false;
   transport_factory removed;  // destroyed without the lock: it may run code of the program
   auto& table = factory_table::here();
   const std::lock_guard lock(table.mutex);
@@ -90,9 +103,9 @@ std::unique_ptr<transport> make_transport(const std::string& name,
   if (!factory) {
     const auto known = transport_names();
     throw invalid_argument(fmt::format(
-        "no transport '{}' is registered in this process ({}); register_transport adds one", name,
-        known.empty() ? std::string("there is none")
-                      : fmt::format("there is: {}", fmt::join(known, ", "))));
+        "no transport '{}' is registered in this process (there is: {}); register_transport adds "
+        "one",
+        name, fmt::join(known, ", ")));
   }
   auto made = factory(request);
   if (!made)

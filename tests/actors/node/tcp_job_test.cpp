@@ -1,0 +1,55 @@
+// A job over TCP, whose ends prove themselves: no network has to be trusted for it.
+#include <gmock/gmock.h>
+
+#include "tests/actors/node/job.hpp"
+#include "tests/actors/node/rank_functions.hpp"
+
+namespace troupe::test {
+namespace {
+
+class tcp_job : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(with, tcp_job, testing::Values("off", "authenticate", "encrypt"),
+                         [](const auto& info) { return std::string(info.param); });
+
+at::Tensor doubled(at::Tensor x) { return x * 2; }
+
+TEST_P(tcp_job, calls_functions_and_sends_tensors) {
+  rpc_options options;
+  options.transport_name = "tcp";
+  options.transport_options = {{"encryption", GetParam()}};
+  auto nodes = make_nodes(network::ucx, {"a", "b", "c"}, options);
+  for (const auto& from : nodes)
+    for (const auto* to : {"a", "b", "c"}) EXPECT_EQ(from.rpc_sync<&plus_one>(to, 41), 42);
+  for (const std::int64_t size : {0, 10, 10'000, 1'000'000}) {
+    const auto x = at::rand({size});
+    EXPECT_TRUE(at::equal(nodes[0].rpc_sync<&doubled>("c", x), x * 2));
+  }
+  for (const auto& one : nodes[0].routes()) {
+    EXPECT_EQ(one.backend, "tcp");
+    EXPECT_THAT(one.reason, testing::HasSubstr("proved that they have the job's secret"));
+  }
+  shut_down(nodes);
+}
+
+TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
+  rpc_options options;
+  options.transport_name = "tcp";
+  auto nodes = make_nodes(network::ucx, {"a", "b"}, options);
+  EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("b", 1), 2);
+  nodes[1].shutdown(false);
+  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("b", 1, timeout(patience)), peer_lost);
+  nodes[0].shutdown(false);
+}
+
+TEST(tcp_job_options, are_checked_for_all_ranks) {
+  rpc_options options;
+  options.transport_name = "tcp";
+  options.transport_options = {{"encryption", "a little"}};
+  EXPECT_THAT(fault_of<error>([&] {
+                make_nodes(network::ucx, {"a", "b"}, options);
+              }).text,
+              testing::HasSubstr("off, authenticate or encrypt"));
+}
+
+}  // namespace
+}  // namespace troupe::test

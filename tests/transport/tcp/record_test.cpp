@@ -1,0 +1,96 @@
+// Records can be read at their place in their stream alone.
+#include "troupe/transport/tcp/record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace troupe::transport::tcp::test {
+namespace {
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  std::vector<std::byte> out(text.size());
+  std::memcpy(out.data(), text.data(), text.size());
+  return out;
+}
+
+stream_keys::key some_key(int seed) {
+  stream_keys::key out;
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(seed + 3 * i);
+  return out;
+}
+
+struct sealed {
+  std::vector<std::byte> head, body;
+  record_cipher::tag tag{};
+};
+
+sealed seal(record_cipher& by, const std::string& head, const std::string& body) {
+  sealed out{bytes_of(head), bytes_of(body), {}};
+  by.seal(out.head, out.body, out.body.data(), out.tag);
+  return out;
+}
+
+class tcp_records : public testing::TestWithParam<stream_protection> {};
+INSTANTIATE_TEST_SUITE_P(that_are, tcp_records,
+                         testing::Values(stream_protection::authenticate,
+                                         stream_protection::encrypt),
+                         [](const auto& info) {
+                           return info.param == stream_protection::encrypt ? "encrypted"
+                                                                           : "authenticated";
+                         });
+
+TEST_P(tcp_records, open_in_order) {
+  record_cipher ours(GetParam(), some_key(1)), theirs(GetParam(), some_key(1));
+  for (const auto* text : {"", "one", "a little more of it, longer than a block", "x"}) {
+    auto one = seal(ours, "head", text);
+    EXPECT_TRUE(theirs.open(one.head, one.body, one.tag));
+    EXPECT_EQ(one.body, bytes_of(text));
+  }
+}
+
+TEST_P(tcp_records, hide_their_body_if_asked_to) {
+  record_cipher ours(GetParam(), some_key(1));
+  const std::string text(100, 'a');
+  const auto one = seal(ours, "head", text);
+  EXPECT_EQ(one.body != bytes_of(text), GetParam() == stream_protection::encrypt);
+  const auto two = seal(ours, "head", text);
+  EXPECT_NE(one.tag, two.tag) << "the number of a record is in its tag";
+}
+
+TEST_P(tcp_records, do_not_open_when_anything_was_altered) {
+  for (int what = 0; what < 3; ++what) {
+    record_cipher ours(GetParam(), some_key(1)), theirs(GetParam(), some_key(1));
+    auto one = seal(ours, "head", "body");
+    (what == 0 ? one.head[1] : what == 1 ? one.body[3] : one.tag[15]) ^= std::byte{1};
+    EXPECT_FALSE(theirs.open(one.head, one.body, one.tag)) << what;
+  }
+}
+
+TEST_P(tcp_records, do_not_open_twice_or_out_of_order_or_with_another_key) {
+  record_cipher ours(GetParam(), some_key(1));
+  const auto first = seal(ours, "h", "first"), second = seal(ours, "h", "second");
+  const auto opens = [](record_cipher& by, sealed one) {
+    return by.open(one.head, one.body, one.tag);
+  };
+  record_cipher repeated(GetParam(), some_key(1));
+  EXPECT_TRUE(opens(repeated, first));
+  EXPECT_FALSE(opens(repeated, first));
+  record_cipher left_out(GetParam(), some_key(1));
+  EXPECT_FALSE(opens(left_out, second));
+  record_cipher other(GetParam(), some_key(2));
+  EXPECT_FALSE(opens(other, first));
+}
+
+TEST(tcp_records_without_protection, cost_no_byte) {
+  record_cipher ours(stream_protection::off, some_key(1));
+  EXPECT_EQ(ours.overhead(), 0u);
+  auto one = seal(ours, "head", "body");
+  EXPECT_TRUE(ours.open(one.head, one.body, one.tag));
+  EXPECT_EQ(one.body, bytes_of("body"));
+}
+
+}  // namespace
+}  // namespace troupe::transport::tcp::test

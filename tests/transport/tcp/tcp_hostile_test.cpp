@@ -1,0 +1,254 @@
+// Strangers at the port of a node, and between two nodes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "tests/transport/conformance/conformance_node.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/tcp/address.hpp"
+#include "troupe/transport/tcp/handshake.hpp"
+#include "troupe/transport/tcp/tcp_transport.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr std::chrono::seconds limit{100};
+
+class tcp_hostile : public testing::Test {
+protected:
+  tcp_options options_of(rank_t rank, stream_protection how = stream_protection::authenticate) {
+    tcp_options o;
+    o.rank = rank;
+    o.secret = secret;
+    o.interfaces = {"lo"};
+    o.protection = how;
+    return o;
+  }
+  std::unique_ptr<node> make(const tcp_options& options) {
+    auto n = std::make_unique<node>();
+    n->net = make_tcp_transport(options, n->received, n->pool);
+    return n;
+  }
+  void connect(node& a, node& b) {
+    a->add_peer(1, b->address());
+    b->add_peer(0, a->address());
+  }
+  bool exchange(node& a, node& b) {
+    a.received.messages.clear();
+    b.received.messages.clear();
+    a->send(1, 0, patterned_frame(8, 1));
+    b->send(0, 0, patterned_frame(8, 2));
+    return run_until([&] { return !a.received.messages.empty() && !b.received.messages.empty(); },
+                     limit, a, b);
+  }
+  // A connection to a node, as anybody can make one.
+  unique_fd call(node& to, std::size_t place = 0) {
+    const auto where = tcp::decode(to->address(), secret);
+    return std::move(
+        connect_to(where.places.at(place), std::chrono::steady_clock::now() + limit).fd);
+  }
+
+  const job_secret secret;
+};
+
+// Has the node closed it? Progresses the node meanwhile.
+bool is_closed(const unique_fd& one, node& at) {
+  return run_until(
+      [&] {
+        char any;
+        const auto n = ::recv(one.get(), &any, 1, MSG_DONTWAIT);
+        return n == 0 || (n < 0 && errno != EAGAIN);
+      },
+      limit, at);
+}
+
+TEST_F(tcp_hostile, who_sends_garbage_is_cut_off_and_counted) {
+  auto a = make(options_of(0)), b = make(options_of(1));
+  connect(*a, *b);
+  ASSERT_TRUE(exchange(*a, *b));
+  std::mt19937 random(3);
+  for (int i = 0; i < 50; ++i) {
+    const auto stranger = call(*a);
+    ASSERT_TRUE(stranger);
+    std::vector<std::byte> garbage(sizeof(tcp::handshake::hello) + random() % 200);
+    for (auto& byte : garbage) byte = static_cast<std::byte>(random());
+    ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    EXPECT_TRUE(is_closed(stranger, *a));
+  }
+  EXPECT_EQ((*a)->count().strangers, 50u);
+  EXPECT_TRUE(exchange(*a, *b));
+  EXPECT_TRUE(a->received.lost.empty());
+}
+
+TEST_F(tcp_hostile, silent_connections_neither_pile_up_nor_hinder_a_member) {
+  auto a = make(options_of(0));
+  const auto before = descriptors().open;
+  std::vector<unique_fd> silent;
+  for (int i = 0; i < 1500; ++i) {
+    silent.push_back(call(*a));
+    ASSERT_TRUE(silent.back());
+    if (i % 8 == 7) (*a)->progress();
+  }
+  run_until([] { return false; }, 50ms, *a);
+  EXPECT_LT(descriptors().open, before + silent.size() + 300) << "the node's share";
+  auto b = make(options_of(1));
+  connect(*a, *b);
+  EXPECT_TRUE(exchange(*a, *b));
+  // Those that are left go too, and nothing has been said to any.
+  EXPECT_TRUE(run_until([&] { return (*a)->count().strangers == 1500; }, limit, *a));
+  for (const auto& one : silent) {
+    char any;
+    EXPECT_LE(::recv(one.get(), &any, 1, MSG_DONTWAIT), 0);
+  }
+}
+
+TEST_F(tcp_hostile, another_job_is_refused) {
+  auto a = make(options_of(0));
+  auto theirs = options_of(1);
+  theirs.secret = job_secret();
+  auto b = make(theirs);
+  EXPECT_THROW((*a)->add_peer(1, (*b)->address()), transport_error);
+  EXPECT_THROW((*b)->add_peer(0, (*a)->address()), transport_error);
+}
+
+TEST_F(tcp_hostile, another_protection_is_refused_when_a_peer_is_added) {
+  auto a = make(options_of(0)), b = make(options_of(1, stream_protection::encrypt));
+  try {
+    (*a)->add_peer(1, (*b)->address());
+    ADD_FAILURE() << "it was added";
+  } catch (const transport_error& e) {
+    EXPECT_THAT(e.fault().text, testing::HasSubstr("protects its connections in another way"));
+  }
+}
+
+// A hello that was recorded, sent by somebody else: there is an answer, and it cannot be answered.
+TEST_F(tcp_hostile, a_replayed_hello_leads_nowhere) {
+  auto a = make(options_of(0)), b = make(options_of(1));
+  connect(*a, *b);
+  ASSERT_TRUE(exchange(*a, *b));
+  const auto of_a = tcp::decode((*a)->address(), secret),
+             of_b = tcp::decode((*b)->address(), secret);
+  tcp::handshake recorded(secret);
+  tcp::stream_claim claim;
+  claim.from = 1;
+  claim.to = 0;
+  claim.from_id = of_b.id;
+  claim.to_id = of_a.id;
+  claim.protection = stream_protection::authenticate;
+  const auto hello = recorded.greet(claim);
+  const auto stranger = call(*a);
+  ASSERT_EQ(::send(stranger.get(), hello.data(), hello.size(), MSG_NOSIGNAL),
+            ssize_t(hello.size()));
+  std::array<std::byte, sizeof(tcp::handshake::challenge)> challenge;
+  ASSERT_TRUE(run_until(
+      [&] { return ::recv(stranger.get(), challenge.data(), challenge.size(), MSG_DONTWAIT) > 0; },
+      limit, *a));
+  const tcp::handshake::answer guess{};
+  ::send(stranger.get(), guess.data(), guess.size(), MSG_NOSIGNAL);
+  EXPECT_TRUE(is_closed(stranger, *a));
+  EXPECT_TRUE(exchange(*a, *b));
+  EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty());
+}
+
+// Somebody between two nodes: passes bytes on in both directions, and alters one now and then.
+class meddler {
+public:
+  // Listens, and connects what calls to `to`.
+  explicit meddler(const socket_address& to) : to_(to) {
+    socket_address any = to;
+    reinterpret_cast<sockaddr_in&>(any.storage).sin_port = 0;
+    listener_ = std::move(listen_on(any).fd);
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+  socket_address where() const { return local_address(listener_.get()); }
+  void alter_next() { alter_ = true; }
+  bool altered() const { return !alter_; }
+
+private:
+  void run(const std::stop_token& stop) {
+    std::vector<std::pair<unique_fd, unique_fd>> pairs;
+    std::vector<std::byte> buffer(64 * 1024);
+    while (!stop.stop_requested()) {
+      std::vector<pollfd> fds{{listener_.get(), POLLIN, 0}};
+      for (const auto& [x, y] : pairs) {
+        fds.push_back({x.get(), POLLIN, 0});
+        fds.push_back({y.get(), POLLIN, 0});
+      }
+      ::poll(fds.data(), fds.size(), 5);
+      const auto deadline = std::chrono::steady_clock::now() + limit;
+      for (std::size_t i = 0; i < pairs.size();) {
+        auto& [x, y] = pairs[i];
+        if (pass(x, y, buffer) && pass(y, x, buffer))
+          ++i;
+        else
+          pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      if (const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+          fd >= 0) {
+        unique_fd from(fd);
+        if (auto there = connect_to(to_, deadline); there.fd)
+          pairs.emplace_back(std::move(from), std::move(there.fd));
+      }
+    }
+  }
+  bool pass(const unique_fd& from, const unique_fd& to, std::vector<std::byte>& buffer) {
+    const auto n = ::recv(from.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (n == 0) return false;
+    if (n < 0) return errno == EAGAIN;
+    if (n > 40 && alter_.exchange(false)) buffer[static_cast<std::size_t>(n) / 2] ^= std::byte{1};
+    return write_all(to.get(), std::span(buffer).first(static_cast<std::size_t>(n)),
+                     std::chrono::steady_clock::now() + limit) == io_result::done;
+  }
+
+  const socket_address to_;
+  unique_fd listener_;
+  std::atomic<bool> alter_{false};
+  std::jthread thread_;
+};
+
+// What was altered never arrives; the connection is made again, and nothing is missing or twice.
+TEST_F(tcp_hostile, altered_bytes_end_a_connection_and_lose_nothing) {
+  for (const auto how : {stream_protection::authenticate, stream_protection::encrypt}) {
+    auto a = make(options_of(0, how)), b = make(options_of(1, how));
+    // b dials, since its rank is higher: to a, through somebody else.
+    auto of_a = tcp::decode((*a)->address(), secret);
+    meddler between(of_a.places.at(0));
+    of_a.places = {between.where()};
+    auto of_b = tcp::decode((*b)->address(), secret);
+    (*b)->add_peer(0, tcp::encode(of_a, secret));
+    (*a)->add_peer(1, tcp::encode(of_b, secret));
+    ASSERT_TRUE(exchange(*a, *b));
+    a->received.messages.clear();
+    std::uint64_t sent = 0;
+    for (int round = 0; round < 5; ++round) {
+      between.alter_next();
+      for (int i = 0; i < 200; ++i) {
+        std::vector<outgoing_payload> payloads;
+        if (i % 20 == 0) payloads.push_back(patterned_payload(100'000, sent));
+        (*b)->send(0, 7, patterned_frame(100, sent++), std::move(payloads));
+        (*a)->progress();
+        (*b)->progress();
+      }
+      ASSERT_TRUE(run_until([&] { return a->received.messages.size() == sent; }, limit, *a, *b));
+      EXPECT_TRUE(between.altered());
+    }
+    for (std::uint64_t i = 0; i < sent; ++i) {
+      const auto& one = a->received.messages[i];
+      ASSERT_TRUE(has_pattern(one.envelope.data(), 100, i)) << i;
+      for (const auto& payload : one.payloads)
+        ASSERT_TRUE(has_pattern(payload.data.get(), payload.size, i));
+    }
+    EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty());
+  }
+}
+
+}  // namespace
+}  // namespace troupe::transport::test

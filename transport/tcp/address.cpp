@@ -1,0 +1,172 @@
+#include "troupe/transport/tcp/address.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe::transport::tcp {
+
+namespace {
+
+constexpr std::uint32_t magic = 0x61707254;  // "Trpa"
+constexpr std::uint16_t version = 1;
+
+struct wire_place {
+  std::uint16_t family;  // 4 or 6
+  std::uint16_t port;
+  std::uint32_t reserved;
+  std::array<std::byte, 16> host;
+};
+
+struct wire_address {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint8_t protection;
+  std::uint8_t places;
+  std::uint32_t rank;
+  std::uint32_t reserved;
+  nonce id;
+};
+static_assert(sizeof(wire_place) == 24 && sizeof(wire_address) == 32);
+
+wire_place to_wire(const socket_address& from) {
+  wire_place to{};
+  if (from.storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from.storage);
+    to.family = 4;
+    std::memcpy(to.host.data(), &v4.sin_addr, sizeof v4.sin_addr);
+  } else {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from.storage);
+    to.family = 6;
+    std::memcpy(to.host.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+  }
+  to.port = from.port();
+  return to;
+}
+
+socket_address from_wire(const wire_place& from) {
+  socket_address to;
+  if (from.family == 4) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(to.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(from.port);
+    std::memcpy(&v4.sin_addr, from.host.data(), sizeof v4.sin_addr);
+    to.length = sizeof v4;
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(to.storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(from.port);
+    std::memcpy(&v6.sin6_addr, from.host.data(), sizeof v6.sin6_addr);
+    to.length = sizeof v6;
+  }
+  return to;
+}
+
+job_secret key_of(const job_secret& secret) { return secret.subkey("troupe tcp address"); }
+
+bool is_link_local(const socket_address& one) {
+  if (one.storage.ss_family == AF_INET) {
+    const auto host = ntohl(reinterpret_cast<const sockaddr_in&>(one.storage).sin_addr.s_addr);
+    return host >> 16 == 0xa9fe;  // 169.254.0.0/16
+  }
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(one.storage).sin6_addr);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const address& a, const job_secret& secret) {
+  const wire_address head{magic,
+                          version,
+                          static_cast<std::uint8_t>(a.protection),
+                          static_cast<std::uint8_t>(a.places.size()),
+                          a.rank,
+                          0,
+                          a.id};
+  const std::size_t size = sizeof head + a.places.size() * sizeof(wire_place);
+  std::vector<std::byte> out(size);
+  std::memcpy(out.data(), &head, sizeof head);
+  for (std::size_t i = 0; i < a.places.size(); ++i) {
+    const auto place = to_wire(a.places[i]);
+    std::memcpy(out.data() + sizeof head + i * sizeof place, &place, sizeof place);
+  }
+  const auto proof = key_of(secret).sign(out);
+  out.insert(out.end(), proof.begin(), proof.end());
+  return out;
+}
+
+address decode(std::span<const std::byte> bytes, const job_secret& secret) {
+  constexpr std::size_t proof_size = std::tuple_size_v<job_secret::mac>;
+  if (bytes.size() < sizeof(wire_address) + proof_size)
+    throw decode_error("this is no TCP address of a node: it is too short");
+  const auto said = bytes.first(bytes.size() - proof_size);
+  job_secret::mac proof;
+  std::memcpy(proof.data(), bytes.data() + said.size(), proof_size);
+  if (!key_of(secret).verify(said, proof))
+    throw decode_error("this is no TCP address of a node of this job, or it is damaged");
+  wire_address head;
+  std::memcpy(&head, said.data(), sizeof head);
+  if (head.magic != magic || head.version != version)
+    throw decode_error("this TCP address is of another version");
+  if (head.places == 0 || head.places > address::most_places ||
+      said.size() != sizeof head + head.places * sizeof(wire_place) ||
+      head.protection > static_cast<std::uint8_t>(stream_protection::encrypt))
+    throw decode_error("this TCP address is malformed");
+  address out{head.rank, head.id, static_cast<stream_protection>(head.protection), {}};
+  for (std::size_t i = 0; i < head.places; ++i) {
+    wire_place place;
+    std::memcpy(&place, said.data() + sizeof head + i * sizeof place, sizeof place);
+    if (place.family != 4 && place.family != 6) throw decode_error("this TCP address is malformed");
+    out.places.push_back(from_wire(place));
+  }
+  return out;
+}
+
+std::vector<local_place> local_places(const std::vector<std::string>& interfaces) {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0)
+    throw transport_error(
+        fmt::format("the network interfaces cannot be listed: {}", std::strerror(errno)));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, freeifaddrs);
+  const auto collect = [&](auto&& wanted) {
+    std::vector<local_place> out;
+    for (const int family : {AF_INET, AF_INET6})
+      for (const auto* one = all.get(); one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != family || !(one->ifa_flags & IFF_UP) ||
+            !wanted(*one))
+          continue;
+        socket_address where;
+        where.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        std::memcpy(&where.storage, one->ifa_addr, where.length);
+        if (!is_link_local(where)) out.push_back({one->ifa_name, where});
+      }
+    return out;
+  };
+  std::vector<local_place> out;
+  for (const auto& name : interfaces) {
+    auto found = collect([&](const ifaddrs& one) { return name == one.ifa_name; });
+    if (found.empty()) {
+      std::vector<std::string> names;
+      for (const auto* one = all.get(); one; one = one->ifa_next)
+        if (std::ranges::find(names, one->ifa_name) == names.end()) names.push_back(one->ifa_name);
+      throw transport_error(fmt::format(
+          "network interface '{}' is not here, is down or has no address; this host has {}", name,
+          fmt::join(names, ", ")));
+    }
+    for (auto& one : found) out.push_back(std::move(one));
+  }
+  if (!interfaces.empty()) return out;
+  out = collect([](const ifaddrs& one) { return !(one.ifa_flags & IFF_LOOPBACK); });
+  if (out.empty()) out = collect([](const ifaddrs&) { return true; });
+  if (out.empty()) throw transport_error("this host has no network interface with an address");
+  return out;
+}
+
+}  // namespace troupe::transport::tcp

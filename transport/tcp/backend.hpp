@@ -1,0 +1,154 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "troupe/transport/tcp/greeting.hpp"
+#include "troupe/transport/tcp/peer.hpp"
+#include "troupe/transport/tcp/tcp_transport.hpp"
+
+namespace troupe::transport::tcp {
+
+/// The transport on TCP. All but sending messages is done by the progressing thread; other threads
+/// hand it work through `orders_`.
+class backend final : public transport, private record_sink {
+public:
+  backend(tcp_options options, sink& to, payload_pool& pool);
+  ~backend() override;
+
+  std::vector<std::byte> address() const override;
+  void add_peer(rank_t rank, std::span<const std::byte> bytes) override;
+  bool send(rank_t rank, std::uint64_t order, frame&& envelope,
+            std::vector<outgoing_payload>&& payloads) override;
+  unsigned progress() override;
+  int event_fd() const override { return epoll_.get(); }
+  bool arm() override;
+  void wake() override;
+  bool idle() const override;
+  bool delivered() const override;
+  void close_peer(rank_t rank, bool force) override;
+  std::vector<route> routes() const override;
+  counters count() const override;
+
+private:
+  /// A request of another thread to the progressing one.
+  struct order {
+    enum class kind : std::uint8_t { added, close, force_close, broke };
+    peer* about;
+    kind what;
+    std::shared_ptr<stream> which{};  ///< broke: this connection
+    std::string why{};
+  };
+
+  /// What epoll reports something of, by number.
+  struct target {
+    enum class kind : std::uint8_t { wake, timer, listener, greeting, stream, lingering };
+    kind what;
+    int fd = -1;
+    greeting* greets = nullptr;
+    std::shared_ptr<stream> flows{};
+    peer* of = nullptr;
+    steady::time_point until{};  ///< lingering: no longer
+  };
+
+  // backend.cpp
+  void listen();
+  bool transmit(peer& p, const retransmit_queue::message& m);
+  bool flush(peer& p);
+  void tell(order&& one);
+  template <class Idle>
+  bool all_peers(Idle&& is_so) const;
+
+  // backend_connect.cpp
+  std::uint64_t watch(target&& one, std::uint32_t events);
+  void unwatch(std::uint64_t id, int fd);
+  void rewatch(std::uint64_t id, int fd, std::uint32_t events);
+  void dial(peer& p, stream_kind kind);
+  unsigned accept_all(int listener);
+  bool drop_oldest_stranger();
+  unsigned advance(std::uint64_t id, greeting& one);
+  void act_on(std::uint64_t id, greeting& one, greeting::outcome what);
+  void greeted(std::uint64_t id, greeting& one);
+  void failed(std::uint64_t id, greeting& one);
+  void proven(std::uint64_t id, greeting& one);
+  void end(std::uint64_t id, greeting& one);
+  void stranger(const greeting& one);
+  void adopt(peer& p, std::shared_ptr<stream> s);
+  void resumed(peer& p, std::uint64_t expected);
+  void drop_streams(peer& p, bool says_leave);
+  void linger(std::shared_ptr<stream> s);
+  void broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why);
+  void lose(peer& p, peer_loss why);
+  void close(peer& p, bool force);
+  unsigned attend(steady::time_point now);
+  void attend(peer& p, steady::time_point now);
+  steady::time_point next_due() const;
+  std::chrono::milliseconds time_out_of_reach(const peer& p) const;
+
+  // backend_progress.cpp
+  unsigned carry_out_orders();
+  unsigned poll();
+  unsigned read(std::uint64_t id);
+  unsigned pump_bulk();
+  bool pump_bulk(peer& p);
+  bool fill(peer& p, stream& s);
+  unsigned acknowledge(bool all);
+  unsigned take_own();
+  unsigned deliver();
+
+  // record_sink, backend_receive.cpp
+  void on_record(const record_head& head, std::span<const std::byte> body) override;
+  std::byte* place_for(const record_head& head) override;
+  void on_attached(const record_head& head) override;
+  arriving_payload& arriving(const record_head& head, std::size_t offset, std::size_t size);
+  void arrived(const record_head& head, std::size_t size);
+  void take_acknowledgement(std::uint64_t expected);
+  void count_arrival(std::size_t bytes);
+
+  const tcp_options options_;
+  sink& sink_;
+  payload_pool& pool_;
+  nonce id_;
+  const unique_fd epoll_;
+  const unique_fd wake_;
+  const unique_fd timer_;
+  std::vector<unique_fd> listeners_;
+  std::vector<local_place> places_;
+
+  peer_table peers_;
+  mutable std::mutex mutex_;  // of `orders_`, and of writing to `peers_`
+  std::vector<order> orders_;
+  std::atomic<bool> any_orders_{false};
+  std::atomic<bool> any_bulk_{false};
+  std::atomic<bool> any_own_{false};  // messages to this node itself
+
+  // Of the progressing thread.
+  std::unordered_map<std::uint64_t, target> targets_;
+  std::uint64_t last_target_ = 0;
+  std::list<std::unique_ptr<greeting>> greetings_;  // the oldest first
+  std::size_t strangers_now_ = 0;                   // of these, that have not proved themselves
+  std::vector<peer*> out_;                          // out of reach, or closing
+  std::vector<peer*> bulk_peers_;
+  std::vector<peer*> owing_;
+  std::vector<incoming_message> ready_;
+  std::vector<std::pair<rank_t, peer_loss>> lost_;
+  std::uint64_t hot_ = 0;  // the stream that has delivered last
+  unsigned polls_ = 0;
+  bool owing_much_ = false;
+  steady::time_point attend_at_ = steady::time_point::max();
+  peer* reading_ = nullptr;  // whose stream hands records over
+  stream* from_ = nullptr;
+
+  std::atomic<std::uint64_t> messages_sent_{0}, messages_received_{0};
+  std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0};
+  std::atomic<std::uint64_t> strangers_{0};
+};
+
+}  // namespace troupe::transport::tcp

@@ -1,0 +1,326 @@
+// What the progressing thread does: orders of others, polling, large payloads, acknowledgements.
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/tcp/backend.hpp"
+
+namespace troupe::transport::tcp {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// The stream that has delivered last is read without asking epoll, but for every so many polls.
+constexpr unsigned polls_between_looks = 8;
+constexpr unsigned polls_between_acknowledgements = 1024;
+constexpr std::size_t read_at_once = 1024 * 1024;
+// Of one payload stream: enough for the kernel to have something while the next chunk is sealed.
+constexpr std::size_t chunks_at_once = 2;
+
+}  // namespace
+
+unsigned backend::progress() {
+  unsigned n = 0;
+  ++polls_;
+  if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
+  if (hot_ != 0 && polls_ % polls_between_looks != 0)
+    n += read(hot_);
+  else
+    n += poll();
+  if (any_own_.load(std::memory_order_acquire)) n += take_own();
+  if (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()) n += pump_bulk();
+  if (polls_ % 16 == 0 || n > 0) n += attend(steady::now());
+  if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
+    n += acknowledge(polls_ % polls_between_acknowledgements == 0);
+  return n + deliver();
+}
+
+unsigned backend::carry_out_orders() {
+  std::vector<order> orders;
+  {
+    const std::lock_guard lock(mutex_);
+    orders.swap(orders_);
+    any_orders_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& one : orders) {
+    auto& p = *one.about;
+    switch (one.what) {
+      case order::kind::added: {
+        if (p.rank == options_.rank) break;  // see take_own
+        const auto now = steady::now();
+        p.out_since = now;
+        // One of the two calls; the other one does too if it is not called soon.
+        p.dial_at = now + (options_.rank > p.rank ? 0ms : 50ms);
+        out_.push_back(&p);
+        attend_at_ = std::min(attend_at_, p.dial_at);
+        std::vector<greeting*> waiting;
+        for (const auto& g : greetings_)
+          if (g->at() == greeting::step::parked && g->claim().from == p.rank)
+            waiting.push_back(g.get());
+        for (auto* g : waiting)
+          if (g->claim().from_id == p.where.id) greeted(g->id, *g);
+        break;
+      }
+      case order::kind::close: close(p, false); break;
+      case order::kind::force_close: close(p, true); break;
+      case order::kind::broke: broke(p, one.which, one.why); break;
+    }
+  }
+  return static_cast<unsigned>(orders.size());
+}
+
+unsigned backend::poll() {
+  std::array<epoll_event, 32> events;
+  const int found = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  unsigned n = 0;
+  for (int i = 0; i < found; ++i) {
+    const auto& event = events[static_cast<std::size_t>(i)];
+    const auto id = event.data.u64;
+    const auto at = targets_.find(id);
+    if (at == targets_.end()) continue;  // an earlier event has ended it
+    switch (at->second.what) {
+      case target::kind::wake:
+      case target::kind::timer: {
+        std::uint64_t any;
+        [[maybe_unused]] const auto read = ::read(at->second.fd, &any, sizeof any);
+        if (at->second.what == target::kind::timer) n += attend(steady::now());
+        break;
+      }
+      case target::kind::listener: n += accept_all(at->second.fd); break;
+      case target::kind::greeting: n += advance(id, *at->second.greets); break;
+      case target::kind::lingering: {
+        std::array<std::byte, 4096> dropped;
+        ssize_t got;
+        while ((got = ::recv(at->second.fd, dropped.data(), dropped.size(), MSG_DONTWAIT)) > 0) {
+        }
+        if (got == 0 || (errno != EAGAIN && errno != EINTR)) unwatch(id, at->second.fd);
+        ++n;
+        break;
+      }
+      case target::kind::stream: {
+        const auto s = at->second.flows;
+        auto& p = *at->second.of;
+        if (event.events & EPOLLOUT) {
+          if (s->kind() == stream_kind::bulk) {
+            s->writable();
+            rewatch(id, s->fd(), EPOLLIN);
+            any_bulk_ = true;
+          } else {
+            const std::lock_guard lock(p.mutex);
+            s->writable();
+            if (p.messages == s) {
+              p.wants_write = false;
+              rewatch(id, s->fd(), EPOLLIN);
+              flush(p);
+            }
+          }
+          ++n;
+        }
+        if (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
+          n += read(id);
+          if (s->kind() == stream_kind::messages && targets_.contains(id)) hot_ = id;
+        }
+        break;
+      }
+    }
+  }
+  return n;
+}
+
+// Reads what a stream has.
+unsigned backend::read(std::uint64_t id) {
+  const auto at = targets_.find(id);
+  if (at == targets_.end()) return 0;
+  const auto s = at->second.flows;
+  auto& p = *at->second.of;
+  reading_ = &p;
+  from_ = s.get();
+  unsigned n = 0;
+  std::string why;
+  auto outcome = stream::outcome::broken;
+  try {
+    outcome = s->receive(*this, read_at_once, n, why);
+  } catch (const std::exception& e) {
+    why = e.what();
+    // What it says makes no sense, though it has the secret: a connection more would not help.
+    lose(p, {loss_kind::broken, "it sends what is malformed: " + why});
+    return n + 1;
+  }
+  if (n > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
+  if (p.left) {
+    lose(p, {loss_kind::left, "it has left"});
+    return n + 1;
+  }
+  if (outcome == stream::outcome::ended) why = "it has closed the connection";
+  if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
+    broke(p, s, why);
+    return n + 1;
+  }
+  return n;
+}
+
+// ---- Large payloads
+
+unsigned backend::pump_bulk() {
+  unsigned n = 0;
+  if (any_bulk_.exchange(false)) {
+    bulk_peers_.clear();
+    const std::lock_guard lock(mutex_);
+    for (const auto& p : peers_.all())
+      if (p->status != peer::state::gone && (p->bulk_unsent.load() > 0 || p->bulk_busy.load()))
+        bulk_peers_.push_back(p.get());
+  }
+  std::erase_if(bulk_peers_, [&](peer* p) {
+    n += 1;
+    return !pump_bulk(*p);
+  });
+  return n;
+}
+
+// False: there is nothing to do for it until something changes.
+bool backend::pump_bulk(peer& p) {
+  if (p.status == peer::state::gone || !p.messages || !p.open ||
+      (p.bulk_unsent.load() == 0 && !p.bulk_busy.load()))
+    return false;
+  if (p.bulk_out.empty()) {
+    if (p.bulk_dials == 0)
+      for (unsigned i = 0; i < std::max(1u, options_.bulk_streams) && p.messages; ++i)
+        dial(p, stream_kind::bulk);
+    return false;
+  }
+  bool more = false, busy = false;
+  p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
+  for (const auto& s : std::vector(p.bulk_out)) {
+    std::string why;
+    while (!s->blocked() && fill(p, *s)) {
+      if (!s->flush(why)) {
+        broke(p, s, why);
+        return false;
+      }
+    }
+    busy = busy || !s->empty();
+    if (s->blocked())
+      rewatch(s->id, s->fd(), EPOLLIN | EPOLLOUT);
+    else
+      more = true;
+  }
+  p.bulk_busy.store(busy);
+  return more && p.bulk_unsent.load() > 0;
+}
+
+// Adds the next chunks to a stream. False: there is none, and it has sent all.
+bool backend::fill(peer& p, stream& s) {
+  const std::lock_guard lock(p.bulk_mutex);
+  while (s.unsent() < chunks_at_once && !p.bulk.empty()) {
+    auto& next = p.bulk.front();
+    const auto& payload = next.message->payloads[next.index];
+    const auto size = std::min(chunk_size, payload.size - next.next);
+    record_head head;
+    head.kind = record_kind::chunk;
+    head.attached = static_cast<std::uint32_t>(size);
+    head.sequence = next.message->sequence;
+    head.order = payload.size;
+    head.expected = next.next;
+    head.count = next.index;
+    head.place = static_cast<std::uint8_t>(payload.place.where);
+    head.device = payload.place.device;
+    s.add({head, payload.data + next.next, next.message});
+    next.next += size;
+    if (next.next < payload.size) continue;
+    p.bulk_unsent.fetch_sub(1);
+    p.bulk.pop_front();
+  }
+  return s.unsent() > 0;
+}
+
+// ---- Acknowledgements
+
+unsigned backend::acknowledge(bool all) {
+  unsigned n = 0;
+  owing_much_ = false;
+  std::erase_if(owing_, [&](peer* p) {
+    if (!all && p->owed_messages < most_owed_messages && p->owed_bytes < most_owed_bytes)
+      return false;
+    const auto expected = p->parts.expected();
+    p->expected.store(expected, std::memory_order_release);
+    const std::lock_guard lock(p->mutex);
+    if (p->messages && p->open && expected > p->told.load(std::memory_order_relaxed)) {
+      record_head head;
+      head.kind = record_kind::acknowledgement;
+      head.expected = expected;
+      p->told.store(expected, std::memory_order_relaxed);
+      p->messages->add({head, nullptr, nullptr});
+      flush(*p);
+      ++n;
+    }
+    p->owing = false;
+    p->owed_messages = p->owed_bytes = 0;
+    return true;
+  });
+  return n;
+}
+
+// Messages of this node to itself need no connection: payloads are copied, as they would be.
+unsigned backend::take_own() {
+  any_own_.store(false, std::memory_order_relaxed);
+  auto& p = *peers_.find(options_.rank);
+  unsigned n = 0;
+  for (const auto& m : p.unacknowledged.all()) {
+    p.parts.envelope(m->sequence, m->order, m->payloads.size(), frame(m->envelope.bytes()), ready_);
+    for (std::size_t i = 0; i < m->payloads.size(); ++i) {
+      const auto& from = m->payloads[i];
+      incoming_payload to{nullptr, from.size, from.place};
+      if (from.size > 0) {
+        to.data = pool_.allocate(from.size, from.place);
+        std::memcpy(to.data.get(), from.data, from.size);
+      }
+      p.parts.payload(m->sequence, i, std::move(to), ready_);
+    }
+    p.unacknowledged.acknowledge(m->sequence + 1);
+    ++n;
+  }
+  return n;
+}
+
+unsigned backend::deliver() {
+  if (ready_.empty() && lost_.empty()) return 0;
+  const auto n = static_cast<unsigned>(ready_.size() + lost_.size());
+  std::uint64_t bytes = 0;
+  for (const auto& message : ready_) {
+    bytes += message.envelope.size();
+    for (const auto& payload : message.payloads) bytes += payload.size;
+  }
+  messages_received_.fetch_add(ready_.size(), std::memory_order_relaxed);
+  bytes_received_.fetch_add(bytes, std::memory_order_relaxed);
+  for (auto& message : ready_) sink_.on_message(std::move(message));
+  ready_.clear();
+  for (auto& [rank, why] : std::exchange(lost_, {})) sink_.on_peer_lost(rank, std::move(why));
+  return n;
+}
+
+bool backend::arm() {
+  acknowledge(true);
+  if (any_orders_.load(std::memory_order_acquire) || any_own_.load() ||
+      any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty() || !ready_.empty() ||
+      !lost_.empty())
+    return false;
+  itimerspec when{};
+  if (attend_at_ != steady::time_point::max()) {
+    const auto now = steady::now();
+    if (attend_at_ <= now) return false;
+    const auto left = std::chrono::nanoseconds(attend_at_ - now).count();
+    when.it_value.tv_sec = left / 1'000'000'000;
+    when.it_value.tv_nsec = left % 1'000'000'000;
+  }
+  timerfd_settime(timer_.get(), 0, &when, nullptr);
+  return true;
+}
+
+}  // namespace troupe::transport::tcp

@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "troupe/transport/delivery/reassembly.hpp"
+#include "troupe/transport/delivery/retransmit_queue.hpp"
+#include "troupe/transport/tcp/address.hpp"
+#include "troupe/transport/tcp/stream.hpp"
+
+namespace troupe::transport::tcp {
+
+using steady = std::chrono::steady_clock;
+
+/// A payload that arrives.
+struct arriving_payload {
+  incoming_payload payload;
+  std::size_t here = 0;
+};
+
+/// Identifies a payload of a peer.
+struct payload_key {
+  std::uint64_t sequence;
+  std::uint32_t index;
+  bool operator==(const payload_key&) const = default;
+};
+struct payload_key_hash {
+  std::size_t operator()(const payload_key& key) const noexcept {
+    return key.sequence * 0x9e3779b97f4a7c15ull ^ key.index;
+  }
+};
+
+/// A payload that is to be sent over the bulk streams, from `next` on.
+struct bulk_payload {
+  retransmit_queue::message message;
+  std::uint32_t index = 0;
+  std::size_t next = 0;
+};
+
+/// Another node. Made by add_peer; lives as long as the transport, so that senders need no lock to
+/// find it.
+struct peer {
+  enum class state : std::uint8_t { live, closing, gone };
+
+  peer(rank_t rank_, address&& where_) : rank(rank_), where(std::move(where_)), parts(rank_) {}
+
+  const rank_t rank;
+  const address where;
+
+  // ---- Sending. Under `mutex`, which is held while a message is written, never for bulk.
+  std::mutex mutex;
+  std::atomic<state> status{state::live};  ///< written under `mutex`
+  std::string reason;                      ///< why it is not live
+  std::uint64_t next_sequence = 0;         ///< of the next message
+  retransmit_queue unacknowledged;         ///< its messages, in order
+  std::shared_ptr<stream> messages;        ///< null: there is no connection
+  /// Senders write themselves: the other side has said what it has. Written under `mutex`.
+  std::atomic<bool> open{false};
+  bool wants_write = false;  ///< epoll reports when `messages` can be written
+  std::string lanes;         ///< for routes()
+
+  // ---- Bulk: senders add, the progressing thread sends. Under `bulk_mutex`.
+  std::mutex bulk_mutex;
+  std::deque<bulk_payload> bulk;
+  std::atomic<std::size_t> bulk_unsent{0};  ///< payloads in `bulk`
+  std::atomic<bool> bulk_busy{false};  ///< bulk streams have chunks that the kernel has not taken
+
+  /// All of its messages below have arrived, and it was told of those below `told`.
+  std::atomic<std::uint64_t> expected{0};
+  std::atomic<std::uint64_t> told{0};
+
+  // ---- Of the progressing thread.
+  reassembly parts;
+  std::unordered_map<payload_key, arriving_payload, payload_key_hash> arriving;
+  std::vector<std::shared_ptr<stream>> bulk_in;
+  std::vector<std::shared_ptr<stream>> bulk_out;
+  unsigned bulk_dials = 0;  ///< being connected
+  frame large_envelope;     ///< being received
+  std::uint64_t owed_messages = 0, owed_bytes = 0;
+  bool owing = false;    ///< is in backend::owing_
+  bool dialing = false;  ///< a connection for messages is being made
+  bool ever_open = false;
+  bool left = false;             ///< it has said that it goes
+  unsigned refusals = 0;         ///< attempts in a row that were refused at once
+  unsigned attempts = 0;         ///< since it was reached last
+  steady::time_point out_since;  ///< when it went out of reach
+  steady::time_point dial_at = steady::time_point::max();
+  steady::time_point close_at = steady::time_point::max();  ///< closing: no later than that
+  std::string trouble;                                      ///< what broke the last connection
+};
+
+/// The nodes by rank. Lookups take no lock; `set` needs one outside. Never removes one.
+class peer_table {
+public:
+  static constexpr std::size_t chunk_size = 1024;
+  static constexpr std::size_t chunks = 1024;
+
+  peer_table() = default;
+  ~peer_table() {
+    for (auto& c : chunks_) delete c.load();
+  }
+  peer_table(const peer_table&) = delete;
+  peer_table& operator=(const peer_table&) = delete;
+
+  peer* find(rank_t rank) const noexcept {
+    if (rank >= chunk_size * chunks) return nullptr;
+    const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
+    return c ? (*c)[rank % chunk_size].load(std::memory_order_acquire) : nullptr;
+  }
+
+  /// Pre: `rank < chunk_size * chunks`.
+  void set(std::unique_ptr<peer> p) {
+    auto& slot = chunks_[p->rank / chunk_size];
+    chunk* c = slot.load();
+    if (!c) {
+      c = new chunk{};
+      slot.store(c, std::memory_order_release);
+    }
+    (*c)[p->rank % chunk_size].store(p.get(), std::memory_order_release);
+    all_.push_back(std::move(p));
+  }
+
+  const std::vector<std::unique_ptr<peer>>& all() const noexcept { return all_; }
+
+private:
+  using chunk = std::array<std::atomic<peer*>, chunk_size>;
+  std::array<std::atomic<chunk*>, chunks> chunks_{};
+  std::vector<std::unique_ptr<peer>> all_;
+};
+
+}  // namespace troupe::transport::tcp

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/transport/system/unique_fd.hpp"
+#include "troupe/transport/tcp/record.hpp"
+#include "troupe/transport/tcp/wire.hpp"
+
+namespace troupe::transport::tcp {
+
+struct peer;
+
+/// A record that is to be sent: `data` are its body or what is attached, as the head says. `keep`
+/// keeps them alive.
+struct outgoing_record {
+  record_head head;
+  const std::byte* data = nullptr;
+  std::shared_ptr<const void> keep;
+};
+
+/// What a stream hands over. Called inside of `stream::receive`.
+class record_sink {
+public:
+  /// A record has come. Throws decode_error when it makes no sense.
+  virtual void on_record(const record_head& head, std::span<const std::byte> body) = 0;
+  /// Memory for what is attached to `head`, which is genuine. Throws decode_error, std::bad_alloc.
+  virtual std::byte* place_for(const record_head& head) = 0;
+  /// It has come, and is genuine.
+  virtual void on_attached(const record_head& head) = 0;
+
+protected:
+  ~record_sink() = default;
+};
+
+/// One connection whose ends have proved themselves. The sending half is for one thread at a time,
+/// the receiving half for one as well, which may be another one.
+class stream {
+public:
+  enum class role : std::uint8_t { dialer, listener };
+
+  /// Takes `fd` over. Throws transport_error.
+  stream(unique_fd fd, stream_kind kind, role as, stream_protection how, const stream_keys& keys);
+
+  int fd() const noexcept { return fd_.get(); }
+  stream_kind kind() const noexcept { return kind_; }
+
+  std::uint64_t id = 0;  ///< in the transport's epoll set
+
+  // ---- Sending
+
+  void add(outgoing_record&& one) { waiting_.push_back(std::move(one)); }
+
+  /// Sends what it can. False: the connection is broken; `why` says how.
+  bool flush(std::string& why);
+
+  /// Has all that was added gone to the kernel?
+  bool empty() const noexcept { return waiting_.empty() && sealed_.empty(); }
+  /// Records that have not gone to the kernel.
+  std::size_t unsent() const noexcept { return waiting_.size() + sealed_.size(); }
+  /// The kernel takes no more at present.
+  bool blocked() const noexcept { return blocked_; }
+  void writable() noexcept { blocked_ = false; }
+  /// Bytes that have gone to the kernel.
+  std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+
+  // ---- Receiving
+
+  enum class outcome : std::uint8_t { drained, more, ended, broken };
+
+  /// Reads what there is, `most` bytes or little more, and hands records over; `count` grows by
+  /// their number. `ended`: the other side has closed it; `broken`: `why` says how. Throws what the
+  /// sink throws.
+  outcome receive(record_sink& to, std::size_t most, unsigned& count, std::string& why);
+
+private:
+  // A record that is being written.
+  struct sealed_record {
+    outgoing_record record;
+    record_cipher::tag tag;
+    record_cipher::tag attached_tag;
+    std::unique_ptr<std::byte[]> ciphertext;
+    std::size_t size = 0;  // on the wire
+  };
+
+  void seal(outgoing_record&& one);
+  std::size_t put(const sealed_record& one, std::size_t skip, std::vector<iovec>& out) const;
+  bool parse(record_sink& to, unsigned& count, std::string& why);
+  bool finish_attached(record_sink& to, unsigned& count, std::string& why);
+
+  const unique_fd fd_;
+  const stream_kind kind_;
+  record_cipher sealing_;
+  record_cipher opening_;
+
+  std::deque<outgoing_record> waiting_;
+  std::deque<sealed_record> sealed_;
+  std::size_t written_ = 0;  // of the first sealed record
+  std::vector<iovec> pieces_;
+  bool blocked_ = false;
+  std::uint64_t bytes_sent_ = 0;
+
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0, end_ = 0;  // of what lies in it unread
+  record_head attached_head_{};      // while something attached arrives
+  std::byte* attached_ = nullptr;
+  std::size_t attached_size_ = 0, attached_here_ = 0;
+  bool in_attached_ = false;
+};
+
+}  // namespace troupe::transport::tcp

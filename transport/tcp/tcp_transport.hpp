@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/transport.hpp"
+
+namespace troupe::transport {
+
+/// What protects the bytes between two nodes, once both have proved that they have the job's
+/// secret.
+enum class stream_protection : std::uint8_t {
+  off,           ///< nothing: for networks on which nobody else can alter packets
+  authenticate,  ///< altered, replayed or reordered bytes end the connection (AES-256-GMAC)
+  encrypt,       ///< nobody else can read them either (AES-256-GCM)
+};
+
+/// The ports that a node may listen on; 0 to 0: any.
+struct port_range {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+};
+
+struct tcp_options {
+  rank_t rank = 0;
+  /// Of the job, or a subkey of its secret.
+  job_secret secret;
+  stream_protection protection = stream_protection::authenticate;
+  /// Names of interfaces ("eth0"), on all addresses of which the node listens; empty: all that are
+  /// up, without the loopback interface unless there is no other.
+  std::vector<std::string> interfaces;
+  port_range ports;
+  /// Streams to each peer for payloads of `bulk_threshold` bytes and more.
+  unsigned bulk_streams = 2;
+  std::size_t bulk_threshold = 64 * 1024;
+  /// How long a silent connection may go unchecked.
+  std::chrono::milliseconds keepalive{1000};
+  /// How long a peer may be out of reach, or accept nothing of what it is sent, before it counts as
+  /// lost; until then broken connections are made again.
+  std::chrono::milliseconds limit{2500};
+};
+
+/// A node on TCP. `to` and `pool` must outlive it. Throws transport_error when it cannot listen.
+///
+/// Each connection begins with a handshake (tcp/handshake.hpp) in which both ends prove that they
+/// have the job's secret and which nodes they are; nothing else is read before. A peer has one
+/// connection for messages and payloads below `bulk_threshold`, and `bulk_streams` for larger ones,
+/// which are received straight into memory of `pool`. What a peer has not acknowledged is kept,
+/// payloads by reference, and sent again on a new connection.
+///
+/// The destructor drops what has not been sent: call `progress` until `idle()` first.
+std::unique_ptr<transport> make_tcp_transport(tcp_options options, sink& to, payload_pool& pool);
+
+}  // namespace troupe::transport
