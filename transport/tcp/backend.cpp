@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -53,6 +54,7 @@ backend::backend(tcp_options options, sink& to, payload_pool& pool)
 void backend::listen() {
   places_ = local_places(options_.interfaces);
   if (places_.size() > address::most_places) places_.resize(address::most_places);
+  std::vector<local_place> listening;
   for (auto& place : places_) {
     connect_result made;
     std::uint32_t port = options_.ports.first;
@@ -60,6 +62,8 @@ void backend::listen() {
       set_port(place.where, static_cast<std::uint16_t>(port));
       made = listen_on(place.where);
     } while (!made.fd && made.error == EADDRINUSE && ++port <= options_.ports.last);
+    // An IPv6 address may be here and not be usable yet; others do as well.
+    if (!made.fd && made.error == EADDRNOTAVAIL && options_.interfaces.empty()) continue;
     if (!made.fd) {
       const auto range =
           options_.ports.last > 0
@@ -72,7 +76,10 @@ void backend::listen() {
     place.where = local_address(made.fd.get());
     watch({.what = target::kind::listener, .fd = made.fd.get()}, EPOLLIN);
     listeners_.push_back(std::move(made.fd));
+    listening.push_back(std::move(place));
   }
+  if (listening.empty()) throw transport_error("no address of this host can be listened on");
+  places_ = std::move(listening);
 }
 
 // Others hear of it, if their connections have room: no data of theirs is waited for.
@@ -84,6 +91,10 @@ backend::~backend() {
     p->messages->add({{.kind = record_kind::leave}, nullptr, nullptr});
     p->messages->flush(ignored);
     ::shutdown(p->messages->fd(), SHUT_WR);
+    // What lies here unread would have the kernel take back what it has not sent.
+    std::array<std::byte, 4096> dropped;
+    for (int i = 0; i < 256; ++i)
+      if (::recv(p->messages->fd(), dropped.data(), dropped.size(), MSG_DONTWAIT) <= 0) break;
   }
 }
 
@@ -121,10 +132,9 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
                             " was lost and cannot be added again with the same address");
   }
   auto made = std::make_unique<peer>(rank, std::move(where));
-  orders_.push_back({made.get(), order::kind::added});
-  any_orders_.store(true, std::memory_order_release);
+  auto* const added = made.get();
   peers_.set(std::move(made));
-  wake();
+  tell({added, order::kind::added});
 }
 
 bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
@@ -219,7 +229,7 @@ bool backend::flush(peer& p) {
 
 void backend::tell(order&& one) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(orders_mutex_);
     orders_.push_back(std::move(one));
     any_orders_.store(true, std::memory_order_release);
   }

@@ -80,6 +80,7 @@ private:
   void proven(std::uint64_t id, greeting& one);
   void end(std::uint64_t id, greeting& one);
   void stranger(const greeting& one);
+  void count_stranger(greeting& one, bool counts);
   void adopt(peer& p, std::shared_ptr<stream> s);
   void resumed(peer& p, std::uint64_t expected);
   void drop_streams(peer& p, bool says_leave);
@@ -96,6 +97,7 @@ private:
   unsigned carry_out_orders();
   unsigned poll();
   unsigned read(std::uint64_t id);
+  void take_what_is_left(peer& p);
   unsigned pump_bulk();
   bool pump_bulk(peer& p);
   bool fill(peer& p, stream& s);
@@ -123,7 +125,9 @@ private:
   std::vector<local_place> places_;
 
   peer_table peers_;
-  mutable std::mutex mutex_;  // of `orders_`, and of writing to `peers_`
+  // Taken in this order: of writing to `peers_`; of a peer; of its bulk; of `orders_`.
+  mutable std::mutex mutex_;
+  std::mutex orders_mutex_;
   std::vector<order> orders_;
   std::atomic<bool> any_orders_{false};
   std::atomic<bool> any_bulk_{false};
@@ -143,6 +147,7 @@ private:
   unsigned polls_ = 0;
   bool owing_much_ = false;
   steady::time_point attend_at_ = steady::time_point::max();
+  steady::time_point listen_again_at_ = steady::time_point::max();  // descriptors are scarce
   peer* reading_ = nullptr;  // whose stream hands records over
   stream* from_ = nullptr;
 

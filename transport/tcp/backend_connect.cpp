@@ -22,10 +22,14 @@ constexpr std::size_t most_strangers = 256;  // the oldest goes for a new one
 constexpr std::size_t most_parked = 1024;
 constexpr auto time_to_prove = 3s;
 constexpr auto time_to_connect = 1s;
-constexpr auto patience = 30s;  // with a node that listens and has not added this one yet
+constexpr auto time_parked = 60s;  // a member calls again
+constexpr auto patience = 30s;     // with a node that listens and has not added this one yet
 constexpr auto time_to_close = 1s;
 constexpr auto time_to_linger = 1s;
+constexpr auto time_without_listening = 100ms;
 constexpr unsigned most_refusals = 5;
+constexpr unsigned most_flaps = 20;
+constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
 constexpr unsigned accepts_at_once = 16;
 
 // `limit`: what is not acknowledged for so long ends the connection, and so does a silence.
@@ -76,8 +80,15 @@ void backend::unwatch(std::uint64_t id, int fd) {
 
 void backend::dial(peer& p, stream_kind kind) {
   const auto& places = p.where.places;
-  const auto& to = places[p.attempts % places.size()];
-  unique_fd fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // A stream for large payloads goes where the messages go.
+  const auto& to = places[(p.place + (kind == stream_kind::bulk ? 0 : p.attempts)) % places.size()];
+  const auto open = [&] {
+    return ::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  };
+  int made_fd = open();
+  while (made_fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger())
+    made_fd = open();
+  unique_fd fd(made_fd);
   const auto now = steady::now();
   int error = fd ? 0 : errno;
   if (fd) {
@@ -113,7 +124,13 @@ unsigned backend::accept_all(int listener) {
                              SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if ((errno == EMFILE || errno == ENFILE) && drop_oldest_stranger()) continue;
+      if (errno != EMFILE && errno != ENFILE) return n;
+      if (drop_oldest_stranger()) continue;
+      // Nobody is let in until there may be descriptors again, and nothing spins.
+      for (auto& [id, one] : targets_)
+        if (one.what == target::kind::listener) rewatch(id, one.fd, 0);
+      listen_again_at_ = steady::now() + time_without_listening;
+      attend_at_ = std::min(attend_at_, listen_again_at_);
       return n;
     }
     ++n;
@@ -125,7 +142,7 @@ unsigned backend::accept_all(int listener) {
     attend_at_ = std::min(attend_at_, made->due);
     auto& one = *made;
     one.place = greetings_.insert(greetings_.end(), std::move(made));
-    ++strangers_now_;
+    count_stranger(one, true);
     one.id = watch({.what = target::kind::greeting, .fd = fd, .greets = &one}, EPOLLIN);
   }
   return n;
@@ -140,6 +157,12 @@ bool backend::drop_oldest_stranger() {
     return true;
   }
   return false;
+}
+
+void backend::count_stranger(greeting& one, bool counts) {
+  if (one.counted == counts) return;
+  one.counted = counts;
+  counts ? ++strangers_now_ : --strangers_now_;
 }
 
 void backend::stranger(const greeting& one) {
@@ -160,6 +183,7 @@ void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
     case greeting::outcome::waits:
       if (one.dials() && one.at() == greeting::step::awaits_challenge && !one.said_hello) {
         one.said_hello = true;
+        one.said_at = steady::now();
         one.due = steady::now() + (one.to()->ever_open ? std::chrono::nanoseconds(options_.limit)
                                                        : std::chrono::nanoseconds(patience));
         rewatch(id, one.fd(), EPOLLIN);
@@ -174,7 +198,12 @@ void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
 // Somebody with the job's secret wants a connection.
 void backend::greeted(std::uint64_t id, greeting& one) {
   const auto& claim = one.claim();
-  if (claim.to != options_.rank || claim.to_id != id_) {
+  if (one.at() == greeting::step::parked) {
+    one.unpark();
+    one.expected_failure = false;
+    count_stranger(one, true);
+  }
+  if (claim.to != options_.rank || claim.to_id != id_ || claim.from == options_.rank) {
     one.refuse("it wants another node than this one");
     return failed(id, one);
   }
@@ -191,11 +220,12 @@ void backend::greeted(std::uint64_t id, greeting& one) {
       return failed(id, one);
     }
     one.park();
-    one.due = steady::time_point::max();
-    --strangers_now_;
+    one.expected_failure = true;
+    one.due = steady::now() + time_parked;
+    attend_at_ = std::min(attend_at_, one.due);
+    count_stranger(one, false);
     return;
   }
-  if (one.at() == greeting::step::parked) ++strangers_now_;
   if (claim.kind == stream_kind::bulk && !p->messages) {
     one.refuse("it has no connection for messages");
     return failed(id, one);
@@ -204,7 +234,8 @@ void backend::greeted(std::uint64_t id, greeting& one) {
   // has been said.
   const auto ours_counts = [&](const std::unique_ptr<greeting>& other) {
     return other->to() == p && other->claim().kind == stream_kind::messages &&
-           other->at() == greeting::step::awaits_challenge && options_.rank < p->rank;
+           other->at() == greeting::step::awaits_challenge && options_.rank < p->rank &&
+           steady::now() - other->said_at < time_for_a_call;
   };
   if (claim.kind == stream_kind::messages && std::ranges::any_of(greetings_, ours_counts)) {
     one.refuse("this node calls it already");
@@ -217,7 +248,7 @@ void backend::greeted(std::uint64_t id, greeting& one) {
 }
 
 void backend::end(std::uint64_t id, greeting& one) {
-  if (!one.dials() && one.at() != greeting::step::parked) --strangers_now_;
+  count_stranger(one, false);
   if (id != 0) unwatch(id, one.fd());
   greetings_.erase(one.place);
 }
@@ -320,6 +351,7 @@ void backend::resumed(peer& p, std::uint64_t expected) {
   if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
   p.unacknowledged.acknowledge(expected);
   p.ever_open = true;
+  p.place = (p.place + p.attempts) % p.where.places.size();
   p.refusals = p.attempts = 0;
   p.dial_at = steady::time_point::max();
   p.trouble.clear();
@@ -344,6 +376,11 @@ void backend::drop_streams(peer& p, bool says_leave) {
     p.bulk_unsent.store(0);
     p.bulk_busy.store(false);
   }
+  for (auto it = greetings_.begin(); it != greetings_.end();) {
+    auto& one = **it++;
+    if (one.to() == &p && one.claim().kind == stream_kind::bulk) end(one.id, one);
+  }
+  p.bulk_dials = 0;
   for (auto* all : {&p.bulk_in, &p.bulk_out}) {
     for (const auto& s : *all) unwatch(s->id, s->fd());
     all->clear();
@@ -371,6 +408,7 @@ void backend::linger(std::shared_ptr<stream> s) {
 }
 
 void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why) {
+  const bool timed_out = why == std::strerror(ETIMEDOUT);
   const bool of_messages = p.messages == s;
   const bool known =
       of_messages || std::ranges::count(p.bulk_in, s) + std::ranges::count(p.bulk_out, s) > 0;
@@ -378,12 +416,18 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   if (p.left) return lose(p, {loss_kind::left, "it has left"});
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
-  if (p.status == peer::state::closing) return close(p, true);
+  // Somebody on the way who spoils every connection must not keep this going for ever.
+  const auto moved = p.unacknowledged.acknowledged() + p.parts.expected();
+  p.flaps = moved == p.moved ? p.flaps + 1 : 0;
+  p.moved = moved;
+  if (p.flaps > most_flaps)
+    return lose(p, {loss_kind::broken, "its connections break one after the other: " + why});
   const auto now = steady::now();
   p.trouble = why;
-  p.out_since = now;
-  p.attempts = p.refusals = 0;
-  p.dial_at = now + (options_.rank > p.rank ? 0ms : 20ms);
+  // TCP has waited for an answer for 4/5 of the limit already.
+  p.out_since = timed_out ? now - options_.limit * 4 / 5 : now;
+  p.refusals = 0;
+  p.dial_at = now + (options_.rank > p.rank ? 0ms : 20ms) + 10ms * p.flaps;
   if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
   attend_at_ = std::min(attend_at_, p.dial_at);
   log().debug("rank {}: the connection to rank {} broke: {}", options_.rank, p.rank, why);
@@ -438,6 +482,11 @@ unsigned backend::attend(steady::time_point now) {
     failed(one.id, one);
     it = greetings_.begin();  // that may have ended others
   }
+  if (listen_again_at_ <= now) {
+    listen_again_at_ = steady::time_point::max();
+    for (auto& [id, one] : targets_)
+      if (one.what == target::kind::listener) rewatch(id, one.fd, EPOLLIN);
+  }
   std::vector<std::pair<std::uint64_t, int>> over;
   for (const auto& [id, one] : targets_)
     if (one.what == target::kind::lingering && one.until <= now) over.emplace_back(id, one.fd);
@@ -465,7 +514,7 @@ void backend::attend(peer& p, steady::time_point now) {
 }
 
 steady::time_point backend::next_due() const {
-  auto due = steady::time_point::max();
+  auto due = listen_again_at_;
   for (const auto& one : greetings_) due = std::min(due, one->due);
   for (const auto& [id, one] : targets_)
     if (one.what == target::kind::lingering) due = std::min(due, one.until);

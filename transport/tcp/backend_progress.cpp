@@ -45,7 +45,7 @@ unsigned backend::progress() {
 unsigned backend::carry_out_orders() {
   std::vector<order> orders;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(orders_mutex_);
     orders.swap(orders_);
     any_orders_.store(false, std::memory_order_relaxed);
   }
@@ -70,7 +70,10 @@ unsigned backend::carry_out_orders() {
       }
       case order::kind::close: close(p, false); break;
       case order::kind::force_close: close(p, true); break;
-      case order::kind::broke: broke(p, one.which, one.why); break;
+      case order::kind::broke:
+        if (p.messages == one.which) take_what_is_left(p);
+        broke(p, one.which, one.why);
+        break;
     }
   }
   return static_cast<unsigned>(orders.size());
@@ -97,10 +100,12 @@ unsigned backend::poll() {
       case target::kind::greeting: n += advance(id, *at->second.greets); break;
       case target::kind::lingering: {
         std::array<std::byte, 4096> dropped;
-        ssize_t got;
-        while ((got = ::recv(at->second.fd, dropped.data(), dropped.size(), MSG_DONTWAIT)) > 0) {
+        ssize_t got = 0;
+        for (int i = 0; i < 64; ++i) {
+          got = ::recv(at->second.fd, dropped.data(), dropped.size(), MSG_DONTWAIT);
+          if (got <= 0) break;
         }
-        if (got == 0 || (errno != EAGAIN && errno != EINTR)) unwatch(id, at->second.fd);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) unwatch(id, at->second.fd);
         ++n;
         break;
       }
@@ -145,6 +150,7 @@ unsigned backend::read(std::uint64_t id) {
   unsigned n = 0;
   std::string why;
   auto outcome = stream::outcome::broken;
+  const auto before = static_cast<std::ptrdiff_t>(ready_.size());
   try {
     outcome = s->receive(*this, read_at_once, n, why);
   } catch (const std::exception& e) {
@@ -153,6 +159,8 @@ unsigned backend::read(std::uint64_t id) {
     lose(p, {loss_kind::broken, "it sends what is malformed: " + why});
     return n + 1;
   }
+  // This node has closed the connection: nothing more of it is delivered.
+  if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
   if (n > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
   if (p.left) {
     lose(p, {loss_kind::left, "it has left"});
@@ -160,10 +168,19 @@ unsigned backend::read(std::uint64_t id) {
   }
   if (outcome == stream::outcome::ended) why = "it has closed the connection";
   if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
+    if (s->kind() == stream_kind::bulk) take_what_is_left(p);
     broke(p, s, why);
     return n + 1;
   }
   return n;
+}
+
+// Before its connection is ended: what it has sent already, its leave perhaps.
+void backend::take_what_is_left(peer& p) {
+  constexpr int most_reads = 16;
+  const auto messages = p.messages;
+  for (int i = 0; messages && p.messages == messages && i < most_reads; ++i)
+    if (read(messages->id) == 0) return;
 }
 
 // ---- Large payloads
@@ -201,6 +218,7 @@ bool backend::pump_bulk(peer& p) {
     std::string why;
     while (!s->blocked() && fill(p, *s)) {
       if (!s->flush(why)) {
+        take_what_is_left(p);
         broke(p, s, why);
         return false;
       }

@@ -1,5 +1,6 @@
 // What comes on streams. All of it is from a node that has the job's secret; it is checked all the
 // same.
+#include <algorithm>
 #include <cstring>
 
 #include "troupe/messages/base/error.hpp"
@@ -13,6 +14,11 @@ memory_place place_of(const record_head& head) {
   if (head.place != static_cast<std::uint8_t>(memory_place::kind::host))
     throw decode_error("a payload for memory that the TCP transport does not reach");
   return {memory_place::kind::host, head.device};
+}
+
+void claim_whole(arriving_payload& one) {
+  if (!one.claimed.empty()) throw decode_error("a payload comes twice");
+  one.claimed = {true};
 }
 
 }  // namespace
@@ -79,6 +85,7 @@ void backend::on_record(const record_head& head, std::span<const std::byte> body
     case record_kind::payload: {
       if (head.order != body.size()) throw decode_error("a payload of another size");
       auto& one = arriving(head, 0, body.size());
+      claim_whole(one);
       if (!body.empty()) std::memcpy(one.payload.data.get(), body.data(), body.size());
       return arrived(head, body.size());
     }
@@ -91,10 +98,23 @@ void backend::on_record(const record_head& head, std::span<const std::byte> body
 
 std::byte* backend::place_for(const record_head& head) {
   const bool bulk = from_->kind() == stream_kind::bulk;
-  if (bulk && head.kind == record_kind::chunk && head.attached <= chunk_size)
-    return arriving(head, head.expected, head.attached).payload.data.get() + head.expected;
-  if (!bulk && head.kind == record_kind::payload && head.order == head.attached)
-    return arriving(head, 0, head.attached).payload.data.get();
+  if (bulk && head.kind == record_kind::chunk) {
+    auto& one = arriving(head, head.expected, head.attached);
+    // Each chunk is written once: the memory is passed on when all are there.
+    const auto nth = head.expected / chunk_size;
+    if (head.expected % chunk_size != 0 ||
+        head.attached != std::min<std::uint64_t>(chunk_size, head.order - head.expected))
+      throw decode_error("a chunk of another size");
+    if (one.claimed.empty()) one.claimed.resize((head.order + chunk_size - 1) / chunk_size);
+    if (nth >= one.claimed.size() || one.claimed[nth]) throw decode_error("a chunk comes twice");
+    one.claimed[nth] = true;
+    return one.payload.data.get() + head.expected;
+  }
+  if (!bulk && head.kind == record_kind::payload && head.order == head.attached) {
+    auto& one = arriving(head, 0, head.attached);
+    claim_whole(one);
+    return one.payload.data.get();
+  }
   if (!bulk && head.kind == record_kind::message) {
     reading_->large_envelope = frame(std::size_t{head.attached});
     reading_->large_envelope.resize(head.attached);

@@ -51,6 +51,7 @@ public:
   /// Listener, after `greeted`.
   outcome respond();
   void park() noexcept { step_ = step::parked; }
+  void unpark() noexcept { step_ = step::awaits_hello; }
 
   /// After `proven`.
   std::shared_ptr<stream> make_stream();
@@ -60,6 +61,8 @@ public:
   void set_failed(int error);
 
   std::uint64_t id = 0;                                ///< in the transport's epoll set; 0: not yet
+  bool counted = false;                                ///< among the strangers
+  steady::time_point said_at{};                        ///< dialer: its hello
   bool said_hello = false;                             ///< dialer: only the answer is waited for
   bool expected_failure = false;                       ///< it is a member, who calls again
   steady::time_point due = steady::time_point::max();  ///< it has failed by then

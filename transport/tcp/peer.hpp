@@ -23,6 +23,7 @@ using steady = std::chrono::steady_clock;
 /// A payload that arrives.
 struct arriving_payload {
   incoming_payload payload;
+  std::vector<bool> claimed;  ///< by chunk: it comes, or has come
   std::size_t here = 0;
 };
 
@@ -88,9 +89,12 @@ struct peer {
   bool owing = false;    ///< is in backend::owing_
   bool dialing = false;  ///< a connection for messages is being made
   bool ever_open = false;
+  unsigned flaps = 0;            ///< connections in a row that have brought nothing
+  std::uint64_t moved = 0;       ///< messages that have gone or come, when the last one broke
   bool left = false;             ///< it has said that it goes
   unsigned refusals = 0;         ///< attempts in a row that were refused at once
   unsigned attempts = 0;         ///< since it was reached last
+  std::size_t place = 0;         ///< of `where`, at which it was reached last
   steady::time_point out_since;  ///< when it went out of reach
   steady::time_point dial_at = steady::time_point::max();
   steady::time_point close_at = steady::time_point::max();  ///< closing: no later than that

@@ -32,12 +32,13 @@ stream::stream(unique_fd fd, stream_kind kind, role as, stream_protection how,
       kind_(kind),
       sealing_(how, as == role::dialer ? keys.from_dialer : keys.from_listener),
       opening_(how, as == role::dialer ? keys.from_listener : keys.from_dialer),
-      buffer_(buffer_size) {}
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_size)) {}
 
 // ---- Sending
 
+// What cannot be sealed is not sent: the stream is broken then.
 void stream::seal(outgoing_record&& one) {
-  auto& to = sealed_.emplace_back();
+  sealed_record to;
   to.record = std::move(one);
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
@@ -51,6 +52,7 @@ void stream::seal(outgoing_record&& one) {
     sealing_.seal({}, data, to.ciphertext.get(), to.attached_tag);
     to.size += head.attached + sealing_.overhead();
   }
+  sealed_.push_back(std::move(to));
 }
 
 // Appends the pieces of a record but for its first `skip` bytes.
@@ -83,7 +85,12 @@ bool stream::flush(std::string& why) {
     std::size_t bytes = 0;
     for (const auto& one : sealed_) bytes += one.size;
     while (!waiting_.empty() && sealed_.size() < most_sealed && bytes < most_sealed_bytes) {
-      seal(std::move(waiting_.front()));
+      try {
+        seal(std::move(waiting_.front()));
+      } catch (const std::exception& e) {
+        why = e.what();
+        return false;
+      }
       waiting_.pop_front();
       bytes += sealed_.back().size;
     }
@@ -127,7 +134,7 @@ bool stream::finish_attached(record_sink& to, unsigned& count, std::string& why)
   const auto overhead = opening_.overhead();
   if (attached_here_ < attached_size_ || end_ - begin_ < overhead) return true;  // not yet
   record_cipher::tag given{};
-  std::memcpy(given.data(), buffer_.data() + begin_, overhead);
+  std::memcpy(given.data(), buffer_.get() + begin_, overhead);
   begin_ += overhead;
   in_attached_ = false;
   if (!opening_.open({}, {attached_, attached_size_}, given)) {
@@ -145,7 +152,7 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
   while (true) {
     if (in_attached_) {
       const auto part = std::min(attached_size_ - attached_here_, end_ - begin_);
-      std::memcpy(attached_ + attached_here_, buffer_.data() + begin_, part);
+      std::memcpy(attached_ + attached_here_, buffer_.get() + begin_, part);
       attached_here_ += part;
       begin_ += part;
       if (!finish_attached(to, count, why)) return false;
@@ -154,14 +161,14 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
     }
     record_head head;
     if (end_ - begin_ < sizeof head) return true;
-    std::memcpy(&head, buffer_.data() + begin_, sizeof head);
+    std::memcpy(&head, buffer_.get() + begin_, sizeof head);
     if (head.size > largest_body) {
       why = "it sends a malformed record";
       return false;
     }
     const auto whole = sizeof head + head.size + overhead;
     if (end_ - begin_ < whole) return true;
-    const std::span<std::byte> body(buffer_.data() + begin_ + sizeof head, head.size);
+    const std::span<std::byte> body(buffer_.get() + begin_ + sizeof head, head.size);
     record_cipher::tag given{};
     std::memcpy(given.data(), body.data() + body.size(), overhead);
     if (!opening_.open(bytes_of(head), body, given)) {
@@ -191,8 +198,8 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
   for (std::size_t taken = 0; taken < most;) {
     if (begin_ == end_) {
       begin_ = end_ = 0;
-    } else if (begin_ > 0 && buffer_.size() - end_ < buffer_.size() / 2) {
-      std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    } else if (begin_ > 0 && buffer_size - end_ < buffer_size / 2) {
+      std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;
     }
@@ -204,8 +211,8 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
       room += attached_size_ - attached_here_;
     }
     const auto direct = room;
-    into[n_into++] = {buffer_.data() + end_, buffer_.size() - end_};
-    room += buffer_.size() - end_;
+    into[n_into++] = {buffer_.get() + end_, buffer_size - end_};
+    room += buffer_size - end_;
     msghdr message{};
     message.msg_iov = into;
     message.msg_iovlen = static_cast<std::size_t>(n_into);

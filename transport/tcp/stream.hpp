@@ -106,9 +106,9 @@ private:
   bool blocked_ = false;
   std::uint64_t bytes_sent_ = 0;
 
-  std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // of what lies in it unread
-  record_head attached_head_{};      // while something attached arrives
+  const std::unique_ptr<std::byte[]> buffer_;  // its pages are the process's once they are used
+  std::size_t begin_ = 0, end_ = 0;            // of what lies in it unread
+  record_head attached_head_{};                // while something attached arrives
   std::byte* attached_ = nullptr;
   std::size_t attached_size_ = 0, attached_here_ = 0;
   bool in_attached_ = false;

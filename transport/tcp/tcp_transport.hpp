@@ -53,7 +53,8 @@ struct tcp_options {
 /// which are received straight into memory of `pool`. What a peer has not acknowledged is kept,
 /// payloads by reference, and sent again on a new connection.
 ///
-/// The destructor drops what has not been sent: call `progress` until `idle()` first.
+/// The destructor drops what has not arrived: call `progress` until `delivered()` first. There is
+/// no forward secrecy: who learns the secret later can read what was recorded.
 std::unique_ptr<transport> make_tcp_transport(tcp_options options, sink& to, payload_pool& pool);
 
 }  // namespace troupe::transport

@@ -1,4 +1,5 @@
 // A job over TCP, whose ends prove themselves: no network has to be trusted for it.
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
 #include "tests/actors/node/job.hpp"

@@ -14,6 +14,7 @@
 #include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/tcp/address.hpp"
 #include "troupe/transport/tcp/handshake.hpp"
+#include "troupe/transport/tcp/stream.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 
 namespace troupe::transport::test {
@@ -156,6 +157,158 @@ TEST_F(tcp_hostile, a_replayed_hello_leads_nowhere) {
   EXPECT_TRUE(is_closed(stranger, *a));
   EXPECT_TRUE(exchange(*a, *b));
   EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty());
+}
+
+/// A node with the job's secret that speaks as it likes.
+class rogue {
+public:
+  rogue(const job_secret& secret, node& victim)
+      : secret_(secret), of_(tcp::decode(victim->address(), secret)) {
+    random_bytes(id_);
+    tcp::address own{1, id_, stream_protection::authenticate, {}};
+    listener_ = std::move(listen_on(loopback()).fd);
+    own.places.push_back(local_address(listener_.get()));
+    victim->add_peer(1, tcp::encode(own, secret));
+  }
+
+  // A connection that has proved itself.
+  std::unique_ptr<tcp::stream> connect(tcp::stream_kind kind, node& victim) {
+    auto fd = std::move(connect_to(of_.places.at(0), std::chrono::steady_clock::now() + limit).fd);
+    tcp::handshake proof(secret_);
+    const auto hello = proof.greet({1, 0, id_, of_.id, kind, stream_protection::authenticate});
+    ::send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    tcp::handshake::challenge challenge;
+    EXPECT_TRUE(run_until(
+        [&] {
+          return ::recv(fd.get(), challenge.data(), challenge.size(), MSG_DONTWAIT) ==
+                 ssize_t(challenge.size());
+        },
+        limit, victim));
+    tcp::handshake::answer answer;
+    EXPECT_TRUE(proof.meet(challenge, answer));
+    ::send(fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    return std::make_unique<tcp::stream>(std::move(fd), kind, tcp::stream::role::dialer,
+                                         stream_protection::authenticate, proof.keys());
+  }
+
+private:
+  static socket_address loopback() {
+    socket_address out;
+    auto& v4 = reinterpret_cast<sockaddr_in&>(out.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    out.length = sizeof v4;
+    return out;
+  }
+
+  const job_secret secret_;
+  const tcp::address of_;
+  tcp::nonce id_;
+  unique_fd listener_;
+};
+
+// Whoever has the secret and sends nonsense is lost, with a reason; nothing else comes of it.
+TEST_F(tcp_hostile, a_member_that_sends_nonsense_is_lost) {
+  using tcp::record_head;
+  using tcp::record_kind;
+  struct nonsense {
+    const char* what;
+    tcp::stream_kind kind;
+    std::vector<record_head> heads;
+  };
+  const auto head = [](record_kind kind, std::uint32_t size, std::uint32_t attached,
+                       std::uint64_t order = 0, std::uint64_t expected = 0,
+                       std::uint32_t count = 0) {
+    return record_head{.size = size,
+                       .attached = attached,
+                       .sequence = 0,
+                       .order = order,
+                       .expected = expected,
+                       .count = count,
+                       .kind = kind};
+  };
+  constexpr auto messages = tcp::stream_kind::messages, bulk = tcp::stream_kind::bulk;
+  constexpr std::uint64_t mib = 1 << 20;
+  constexpr std::uint32_t chunk = tcp::chunk_size;
+  const std::vector<nonsense> all{
+      {"an unknown kind", messages, {head(static_cast<record_kind>(99), 0, 0)}},
+      {"a second resume", messages, {head(record_kind::resume, 0, 0)}},
+      {"an acknowledgement of what was never sent",
+       messages,
+       {head(record_kind::acknowledgement, 0, 0, 0, 7)}},
+      {"a message that acknowledges that", messages, {head(record_kind::message, 8, 0, 0, 7)}},
+      {"a chunk among messages", messages, {head(record_kind::chunk, 0, chunk, mib)}},
+      {"a payload of another size", messages, {head(record_kind::payload, 8, 0, 9)}},
+      {"a payload with too large an index",
+       messages,
+       {head(record_kind::payload, 8, 0, 8, 0, 1u << 20)}},
+      {"a message on a bulk stream", bulk, {head(record_kind::message, 8, 0)}},
+      {"a chunk outside of its payload", bulk, {head(record_kind::chunk, 0, chunk, mib, mib)}},
+      {"a chunk far outside", bulk, {head(record_kind::chunk, 0, chunk, mib, ~0ull - 5)}},
+      {"a chunk of another size", bulk, {head(record_kind::chunk, 0, 1000, mib)}},
+      {"a chunk that begins elsewhere", bulk, {head(record_kind::chunk, 0, chunk, mib, 1000)}},
+      {"a chunk twice",
+       bulk,
+       {head(record_kind::chunk, 0, chunk, mib), head(record_kind::chunk, 0, chunk, mib)}},
+      {"chunks that differ on the payload's size",
+       bulk,
+       {head(record_kind::chunk, 0, chunk, mib),
+        head(record_kind::chunk, 0, chunk, 2 * mib, chunk)}},
+      {"a resume on a bulk stream", bulk, {head(record_kind::resume, 0, 0)}},
+  };
+  const auto bytes = std::make_shared<std::vector<std::byte>>(chunk);
+  for (const auto& one : all) {
+    SCOPED_TRACE(one.what);
+    auto a = make(options_of(0));
+    {
+      rogue b(secret, *a);
+      auto first = b.connect(messages, *a);
+      std::string why;
+      first->add({head(record_kind::resume, 0, 0), nullptr, nullptr});
+      ASSERT_TRUE(first->flush(why));
+      run_until([] { return false; }, 2ms, *a);
+      auto second = one.kind == bulk ? b.connect(bulk, *a) : nullptr;
+      auto& by = second ? *second : *first;
+      for (const auto& h : one.heads) by.add({h, bytes->data(), bytes});
+      by.flush(why);
+      ASSERT_TRUE(run_until(
+          [&] {
+            by.flush(why);
+            return !a->received.lost.empty();
+          },
+          limit, *a));
+      EXPECT_THAT(a->received.lost.at(0).second.text, testing::HasSubstr("malformed"));
+      EXPECT_TRUE(a->received.messages.empty());
+    }
+    a->net.reset();
+    EXPECT_EQ(a->pool.out(), 0);
+  }
+}
+
+// Senders find a connection broken while others ask how things stand.
+TEST_F(tcp_hostile, questions_while_a_peer_dies_are_answered) {
+  for (int round = 0; round < 20; ++round) {
+    auto a = make(options_of(0)), b = make(options_of(1));
+    connect(*a, *b);
+    ASSERT_TRUE(exchange(*a, *b));
+    std::atomic<bool> over{false};
+    std::jthread asking([&] {
+      while (!over) {
+        (*a)->idle();
+        (*a)->routes();
+        (*a)->delivered();
+      }
+    });
+    std::jthread sending([&] {
+      try {
+        while (!over) (*a)->send(1, 0, patterned_frame(64, 1));
+      } catch (const peer_lost&) {
+      }
+    });
+    b->net.reset();
+    EXPECT_TRUE(run_until([&] { return !a->received.lost.empty(); }, limit, *a));
+    over = true;
+  }
 }
 
 // Somebody between two nodes: passes bytes on in both directions, and alters one now and then.
