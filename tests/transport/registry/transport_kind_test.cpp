@@ -133,13 +133,14 @@ TEST(transport_kind, factories_get_what_the_job_is_about) {
     EXPECT_EQ(request.secret, secret);
     EXPECT_TRUE(request.trusted_network);
     EXPECT_FALSE(request.one_host);
+    EXPECT_EQ(request.keepalive, 700ms);
     EXPECT_EQ(&request.options, &options);
     EXPECT_EQ(&request.to, &to);
     EXPECT_EQ(&request.pool, &pool);
     return make_loopback_transport(std::make_shared<loopback_network>(), request.rank, request.to,
                                    request.pool);
   });
-  EXPECT_TRUE(make_transport("curious", {3, 8, secret, true, false, options, to, pool}));
+  EXPECT_TRUE(make_transport("curious", {3, 8, secret, true, false, 700ms, options, to, pool}));
   EXPECT_TRUE(called);
 }
 
