@@ -100,7 +100,7 @@ bool can_split(const ConvolutionBackward0& node, const edge_choice& is_input_edg
 
 // The edges are not given to the constructor, which would write to the nodes they lead to.
 template <class Kind>
-std::shared_ptr<Kind> make_like(const Kind& node, edge_list edges, const at::Tensor& gradient) {
+std::shared_ptr<Kind> make_like(const Kind& node, edge_list&& edges, const at::Tensor& gradient) {
   std::shared_ptr<Kind> made(new Kind(node.sequence_nr(), edge_list()),
                              torch::autograd::deleteNode);
   made->next_edges() = std::move(edges);

@@ -191,7 +191,7 @@ fault describe(std::exception_ptr thrown, std::string node, std::string function
     // An exception_ptr is a pointer to the object (Itanium C++ ABI, 2.4.3; libstdc++ and libc++).
     const void* object = nullptr;
     static_assert(sizeof object == sizeof thrown);
-    std::memcpy(&object, &thrown, sizeof object);
+    std::memcpy(&object, &thrown, sizeof object);  // NOLINT(bugprone-undefined-memory-manipulation)
     out.trace = trace(object);
   }
   try {

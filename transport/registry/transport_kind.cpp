@@ -92,6 +92,7 @@ std::vector<std::string> transport_names() {
   std::vector<std::string> out;
   auto& table = factory_table::here();
   const std::lock_guard lock(table.mutex);
+  out.reserve(table.by_name.size());
   for (const auto& [name, factory] : table.by_name) out.push_back(name);
   return out;
 }

@@ -49,7 +49,7 @@ roster meet(rendezvous_config config, const rendezvous_options& options,
 }
 
 // Notifies the others in `place`, or, where that is null, where the options say.
-void decline(std::shared_ptr<store> place, rendezvous_options how,
+void decline(std::shared_ptr<store> place, const rendezvous_options& how,
              const std::string& why) noexcept {
   try {
     auto config = make_absent_config(how, !place);
@@ -75,7 +75,7 @@ rendezvous_config config_or_decline(const rendezvous_options& options,
   } catch (const error& e) {
     auto how = options;
     how.timeout = decline_limit;
-    decline(place, std::move(how), e.fault().text);
+    decline(place, how, e.fault().text);
     throw;
   }
 }
@@ -94,7 +94,7 @@ void decline_rendezvous(const rendezvous_options& options, const std::string& wh
     auto how = options;
     how.timeout = decline_limit;
     auto place = ask_rendezvous_handler(how, false);
-    decline(std::move(place), std::move(how), why);
+    decline(std::move(place), how, why);
   } catch (...) {
     // Nor does the handler know.
   }

@@ -7,10 +7,10 @@
 
 namespace troupe::transport::virtual_net {
 
-fabric::fabric(virtual_network_options options,
+fabric::fabric(const virtual_network_options& options,
                const std::function<void(const trace_event&)>& on_event,
                const std::function<void(rank_t)>& on_ready)
-    : options_(std::move(options)),
+    : options_(options),
       on_event_(on_event),
       on_ready_(on_ready),
       random_(options_.seed),

@@ -19,7 +19,8 @@ namespace troupe::transport::virtual_net {
 class fabric {
 public:
   /// `on_event` and `on_ready` are those of the network, which its user may set at any time.
-  fabric(virtual_network_options options, const std::function<void(const trace_event&)>& on_event,
+  fabric(const virtual_network_options& options,
+         const std::function<void(const trace_event&)>& on_event,
          const std::function<void(rank_t)>& on_ready);
 
   // For the network's user.

@@ -31,7 +31,7 @@ tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const
       listener_(std::move(listener)),
       port_(local_address(listener_.get()).port()),
       waiters_(l.stored_bytes, l.entries) {
-  for (auto& [key, value] : contents) waiters_.put(key, std::move(value));
+  for (auto& one : contents) waiters_.put(one.first, std::move(one.second));
   poller_.add(listener_.get(), listener_id, EPOLLIN);
   // Signals are handled by the main thread.
   sigset_t all, before;
