@@ -87,9 +87,7 @@ backend::~backend() {
   for (const auto& p : peers_.all()) {
     const std::lock_guard lock(p->mutex);
     if (p->status == peer::state::gone || !p->messages) continue;
-    std::string ignored;
-    p->messages->add({{.kind = record_kind::leave}, nullptr, nullptr});
-    p->messages->flush(ignored);
+    p->messages->say_leave();
     ::shutdown(p->messages->fd(), SHUT_WR);
     // What lies here unread would have the kernel take back what it has not sent.
     std::array<std::byte, 4096> dropped;

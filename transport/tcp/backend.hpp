@@ -16,6 +16,9 @@
 
 namespace troupe::transport::tcp {
 
+/// How long a node is waited for that listens and has not been told of this one yet.
+inline constexpr std::chrono::seconds patience{30};
+
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
 /// hand it work through `orders_`.
 class backend final : public transport, private record_sink {
@@ -66,21 +69,23 @@ private:
   template <class Idle>
   bool all_peers(Idle&& is_so) const;
 
-  // backend_connect.cpp
+  // backend_greet.cpp
   std::uint64_t watch(target&& one, std::uint32_t events);
   void unwatch(std::uint64_t id, int fd);
   void rewatch(std::uint64_t id, int fd, std::uint32_t events);
   void dial(peer& p, stream_kind kind);
   unsigned accept_all(int listener);
   bool drop_oldest_stranger();
-  unsigned advance(std::uint64_t id, greeting& one);
   void act_on(std::uint64_t id, greeting& one, greeting::outcome what);
   void greeted(std::uint64_t id, greeting& one);
   void failed(std::uint64_t id, greeting& one);
   void proven(std::uint64_t id, greeting& one);
   void end(std::uint64_t id, greeting& one);
+  void end_calls(const peer& p, stream_kind kind);
   void stranger(const greeting& one);
   void count_stranger(greeting& one, bool counts);
+
+  // backend_connect.cpp
   void adopt(peer& p, std::shared_ptr<stream> s);
   void resumed(peer& p, std::uint64_t expected);
   void drop_streams(peer& p, bool says_leave);
@@ -88,6 +93,7 @@ private:
   void broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why);
   void lose(peer& p, peer_loss why);
   void close(peer& p, bool force);
+  void attend_by(steady::time_point due);
   unsigned attend(steady::time_point now);
   void attend(peer& p, steady::time_point now);
   steady::time_point next_due() const;

@@ -59,7 +59,7 @@ unsigned backend::carry_out_orders() {
         // One of the two calls; the other one does too if it is not called soon.
         p.dial_at = now + (options_.rank > p.rank ? 0ms : 50ms);
         out_.push_back(&p);
-        attend_at_ = std::min(attend_at_, p.dial_at);
+        attend_by(p.dial_at);
         std::vector<greeting*> waiting;
         for (const auto& g : greetings_)
           if (g->at() == greeting::step::parked && g->claim().from == p.rank)
@@ -97,7 +97,12 @@ unsigned backend::poll() {
         break;
       }
       case target::kind::listener: n += accept_all(at->second.fd); break;
-      case target::kind::greeting: n += advance(id, *at->second.greets); break;
+      case target::kind::greeting: {
+        auto& one = *at->second.greets;
+        act_on(id, one, one.advance());
+        ++n;
+        break;
+      }
       case target::kind::lingering: {
         std::array<std::byte, 4096> dropped;
         ssize_t got = 0;

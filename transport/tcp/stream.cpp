@@ -114,7 +114,6 @@ bool stream::flush(std::string& why) {
       why = system_text(errno);
       return false;
     }
-    bytes_sent_ += static_cast<std::size_t>(n);
     written_ += static_cast<std::size_t>(n);
     while (!sealed_.empty() && written_ >= sealed_.front().size) {
       written_ -= sealed_.front().size;
@@ -126,6 +125,12 @@ bool stream::flush(std::string& why) {
     }
   }
   return true;
+}
+
+void stream::say_leave() {
+  std::string ignored;
+  add({{.kind = record_kind::leave}, nullptr, nullptr});
+  flush(ignored);
 }
 
 // ---- Receiving

@@ -15,8 +15,6 @@
 
 namespace troupe::transport::tcp {
 
-struct peer;
-
 /// A record that is to be sent: `data` are its body or what is attached, as the head says. `keep`
 /// keeps them alive.
 struct outgoing_record {
@@ -60,6 +58,9 @@ public:
   /// Sends what it can. False: the connection is broken; `why` says how.
   bool flush(std::string& why);
 
+  /// The last word of a connection, as far as it goes at once.
+  void say_leave();
+
   /// Has all that was added gone to the kernel?
   bool empty() const noexcept { return waiting_.empty() && sealed_.empty(); }
   /// Records that have not gone to the kernel.
@@ -67,8 +68,6 @@ public:
   /// The kernel takes no more at present.
   bool blocked() const noexcept { return blocked_; }
   void writable() noexcept { blocked_ = false; }
-  /// Bytes that have gone to the kernel.
-  std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
   // ---- Receiving
 
@@ -104,7 +103,6 @@ private:
   std::size_t written_ = 0;  // of the first sealed record
   std::vector<iovec> pieces_;
   bool blocked_ = false;
-  std::uint64_t bytes_sent_ = 0;
 
   const std::unique_ptr<std::byte[]> buffer_;  // its pages are the process's once they are used
   std::size_t begin_ = 0, end_ = 0;            // of what lies in it unread

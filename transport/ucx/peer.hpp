@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/transport/delivery/rank_table.hpp"
 #include "troupe/transport/delivery/reassembly.hpp"
 #include "troupe/transport/ucx/copy_speed.hpp"
 #include "troupe/transport/ucx/link.hpp"
@@ -134,40 +135,6 @@ struct connection {
   bool asks = false;     ///< and expects an answer to that
 };
 
-/// Peers by rank. Lookups take no lock; `set` needs one outside. Never removes a peer.
-class peer_table {
-public:
-  static constexpr std::size_t chunk_size = 1024;
-  static constexpr std::size_t chunks = 1024;
-
-  ~peer_table() {
-    for (auto& c : chunks_) delete c.load();
-  }
-
-  peer* find(rank_t rank) const noexcept {
-    if (rank >= chunk_size * chunks) return nullptr;
-    const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
-    return c ? (*c)[rank % chunk_size].load(std::memory_order_acquire) : nullptr;
-  }
-
-  /// Pre: `rank < chunk_size * chunks`.
-  void set(std::unique_ptr<peer> p) {
-    auto& slot = chunks_[p->rank / chunk_size];
-    chunk* c = slot.load();
-    if (!c) {
-      c = new chunk{};
-      slot.store(c, std::memory_order_release);
-    }
-    (*c)[p->rank % chunk_size].store(p.get(), std::memory_order_release);
-    all_.push_back(std::move(p));
-  }
-
-  const std::vector<std::unique_ptr<peer>>& all() const noexcept { return all_; }
-
-private:
-  using chunk = std::array<std::atomic<peer*>, chunk_size>;
-  std::array<std::atomic<chunk*>, chunks> chunks_{};
-  std::vector<std::unique_ptr<peer>> all_;
-};
+using peer_table = rank_table<peer>;
 
 }  // namespace troupe::transport::ucx

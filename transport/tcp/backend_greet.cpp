@@ -1,0 +1,311 @@
+// How connections are made: calls, those of others, and the handshakes of both.
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/transport/tcp/backend.hpp"
+
+namespace troupe::transport::tcp {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t most_strangers = 256;  // the oldest goes for a new one
+constexpr std::size_t most_parked = 1024;
+constexpr auto time_to_prove = 3s;
+constexpr auto time_to_connect = 1s;
+constexpr auto time_parked = 60s;  // a member calls again
+constexpr auto time_without_listening = 100ms;
+constexpr unsigned most_refusals = 5;
+constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
+constexpr unsigned accepts_at_once = 16;
+
+// `limit`: what is not acknowledged for so long ends the connection, and so does a silence.
+void set_options(int fd, std::chrono::milliseconds keepalive, std::chrono::milliseconds limit) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  const auto seconds = static_cast<int>(std::max<std::int64_t>(1, keepalive.count() / 1000));
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit.count() * 4 / 5));
+}
+
+bool refused(int error) { return error == ECONNREFUSED; }
+
+}  // namespace
+
+// ---- The epoll set
+
+std::uint64_t backend::watch(target&& one, std::uint32_t events) {
+  const auto id = ++last_target_;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one.fd, &event) != 0)
+    throw transport_error(fmt::format("epoll takes no descriptor: {}", std::strerror(errno)));
+  targets_.emplace(id, std::move(one));
+  return id;
+}
+
+void backend::rewatch(std::uint64_t id, int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+void backend::unwatch(std::uint64_t id, int fd) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  targets_.erase(id);
+  if (hot_ == id) hot_ = 0;
+}
+
+// ---- Handshakes
+
+void backend::dial(peer& p, stream_kind kind) {
+  const auto& places = p.where.places;
+  // A stream for large payloads goes where the messages go.
+  const auto& to = places[(p.place + (kind == stream_kind::bulk ? 0 : p.attempts)) % places.size()];
+  const auto open = [&] {
+    return ::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  };
+  int made_fd = open();
+  while (made_fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger())
+    made_fd = open();
+  unique_fd fd(made_fd);
+  const auto now = steady::now();
+  int error = fd ? 0 : errno;
+  if (fd) {
+    set_options(fd.get(), options_.keepalive, options_.limit);
+    if (::connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS) error = errno;
+  }
+  const stream_claim claim{options_.rank, p.rank, id_, p.where.id, kind, options_.protection};
+  const int number = fd.get();
+  auto made = std::make_unique<greeting>(options_.secret, std::move(fd), claim, p);
+  made->due = now + time_to_connect;
+  if (kind == stream_kind::messages)
+    p.dialing = true;
+  else
+    ++p.bulk_dials;
+  auto& one = *made;
+  one.place = greetings_.insert(greetings_.end(), std::move(made));
+  if (error != 0) {  // at once, as over the loopback interface
+    one.set_failed(error);
+    failed(0, one);
+    return;
+  }
+  attend_by(one.due);
+  one.id =
+      watch({.what = target::kind::greeting, .fd = number, .greets = &one}, EPOLLIN | EPOLLOUT);
+}
+
+unsigned backend::accept_all(int listener) {
+  unsigned n = 0;
+  while (n < accepts_at_once) {
+    socket_address from;
+    from.length = sizeof from.storage;
+    const int fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&from.storage), &from.length,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EMFILE && errno != ENFILE) return n;
+      if (drop_oldest_stranger()) continue;
+      // Nobody is let in until there may be descriptors again, and nothing spins.
+      for (auto& [id, one] : targets_)
+        if (one.what == target::kind::listener) rewatch(id, one.fd, 0);
+      listen_again_at_ = steady::now() + time_without_listening;
+      attend_by(listen_again_at_);
+      return n;
+    }
+    ++n;
+    unique_fd owned(fd);
+    set_options(fd, options_.keepalive, options_.limit);
+    if (strangers_now_ >= most_strangers) drop_oldest_stranger();
+    auto made = std::make_unique<greeting>(options_.secret, std::move(owned), from);
+    made->due = steady::now() + time_to_prove;
+    attend_by(made->due);
+    auto& one = *made;
+    one.place = greetings_.insert(greetings_.end(), std::move(made));
+    count_stranger(one, true);
+    one.id = watch({.what = target::kind::greeting, .fd = fd, .greets = &one}, EPOLLIN);
+  }
+  return n;
+}
+
+// False: there is none.
+bool backend::drop_oldest_stranger() {
+  for (const auto& one : greetings_) {
+    if (one->dials() || one->at() == greeting::step::parked) continue;
+    stranger(*one);
+    end(one->id, *one);
+    return true;
+  }
+  return false;
+}
+
+void backend::count_stranger(greeting& one, bool counts) {
+  if (one.counted == counts) return;
+  one.counted = counts;
+  counts ? ++strangers_now_ : --strangers_now_;
+}
+
+void backend::stranger(const greeting& one) {
+  const auto count = strangers_.fetch_add(1) + 1;
+  if ((count & (count - 1)) != 0) return;  // the 1st, 2nd, 4th, ...
+  log().warn("rank {}: a connection from {} was closed: {} ({} such so far)", options_.rank,
+             to_string(one.from()), one.why().empty() ? "it has proved nothing in time" : one.why(),
+             count);
+}
+
+void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
+  switch (what) {
+    case greeting::outcome::waits:
+      if (one.dials() && one.at() == greeting::step::awaits_challenge && !one.said_hello) {
+        one.said_hello = true;
+        one.said_at = steady::now();
+        one.due = steady::now() + (one.to()->ever_open ? std::chrono::nanoseconds(options_.limit)
+                                                       : std::chrono::nanoseconds(patience));
+        rewatch(id, one.fd(), EPOLLIN);
+      }
+      return;
+    case greeting::outcome::greeted: return greeted(id, one);
+    case greeting::outcome::proven: return proven(id, one);
+    case greeting::outcome::failed: return failed(id, one);
+  }
+}
+
+// Somebody with the job's secret wants a connection.
+void backend::greeted(std::uint64_t id, greeting& one) {
+  const auto& claim = one.claim();
+  if (one.at() == greeting::step::parked) {
+    one.unpark();
+    one.expected_failure = false;
+    count_stranger(one, true);
+  }
+  if (claim.to != options_.rank || claim.to_id != id_ || claim.from == options_.rank) {
+    one.refuse("it wants another node than this one");
+    return failed(id, one);
+  }
+  if (claim.protection != options_.protection) {
+    one.refuse("it protects its connections in another way");
+    return failed(id, one);
+  }
+  auto* const p = peers_.find(claim.from);
+  if (!p || p->where.id != claim.from_id) {
+    std::size_t parked = 0;
+    for (const auto& other : greetings_) parked += other->at() == greeting::step::parked;
+    if (claim.kind == stream_kind::bulk || parked >= most_parked) {
+      one.refuse("it is no node that this one has been told of");
+      return failed(id, one);
+    }
+    one.park();
+    one.expected_failure = true;
+    one.due = steady::now() + time_parked;
+    attend_by(one.due);
+    count_stranger(one, false);
+    return;
+  }
+  if (claim.kind == stream_kind::bulk && !p->messages) {
+    one.refuse("it has no connection for messages");
+    return failed(id, one);
+  }
+  // Both may call at once: the call of the lower rank counts. It has come through, since the hello
+  // has been said.
+  const auto ours_counts = [&](const std::unique_ptr<greeting>& other) {
+    return other->to() == p && other->claim().kind == stream_kind::messages &&
+           other->at() == greeting::step::awaits_challenge && options_.rank < p->rank &&
+           steady::now() - other->said_at < time_for_a_call;
+  };
+  if (claim.kind == stream_kind::messages && std::ranges::any_of(greetings_, ours_counts)) {
+    one.refuse("this node calls it already");
+    one.expected_failure = true;
+    return failed(id, one);
+  }
+  one.due = steady::now() + time_to_prove;
+  attend_by(one.due);
+  act_on(id, one, one.respond());
+}
+
+void backend::end(std::uint64_t id, greeting& one) {
+  count_stranger(one, false);
+  if (id != 0) unwatch(id, one.fd());
+  greetings_.erase(one.place);
+}
+
+// This node's own calls to `p`.
+void backend::end_calls(const peer& p, stream_kind kind) {
+  for (auto it = greetings_.begin(); it != greetings_.end();) {
+    auto& one = **it++;
+    if (one.to() == &p && one.claim().kind == kind) end(one.id, one);
+  }
+}
+
+void backend::failed(std::uint64_t id, greeting& one) {
+  auto* const p = one.to();
+  if (!p) {
+    if (!one.expected_failure) stranger(one);
+    return end(id, one);
+  }
+  const auto kind = one.claim().kind;
+  const auto error = one.error();
+  const auto why = one.why();
+  end(id, one);
+  const auto now = steady::now();
+  if (kind == stream_kind::bulk) {
+    --p->bulk_dials;
+    if (p->messages) broke(*p, p->messages, "a stream for large payloads: " + why);
+    return;
+  }
+  p->dialing = false;
+  ++p->attempts;
+  if (p->trouble.empty()) p->trouble = why;
+  if (p->messages || p->status == peer::state::gone) return;
+  p->refusals = refused(error) ? p->refusals + 1 : 0;
+  if (p->refusals >= most_refusals * p->where.places.size()) {
+    return lose(*p, {loss_kind::broken, "its host refuses connections: " + p->trouble});
+  }
+  // Its places are tried one after the other, and again a while later.
+  const auto rounds = p->attempts / p->where.places.size();
+  const bool others = p->attempts % p->where.places.size() != 0;
+  p->dial_at =
+      now + (others           ? 0ms
+             : refused(error) ? 50ms
+                              : 50ms * static_cast<int>(std::min<std::size_t>(rounds, 10)));
+  attend_by(p->dial_at);
+}
+
+void backend::proven(std::uint64_t id, greeting& one) {
+  auto* const p = one.dials() ? one.to() : peers_.find(one.claim().from);
+  const bool dialed = one.dials();
+  const bool right = p && p->where.id == (dialed ? one.claim().to_id : one.claim().from_id);
+  unwatch(id, one.fd());
+  auto s = one.make_stream();
+  end(0, one);
+  if (dialed && s->kind() == stream_kind::messages) p->dialing = false;
+  if (dialed && s->kind() == stream_kind::bulk) --p->bulk_dials;
+  if (!right || (s->kind() == stream_kind::bulk && !p->messages)) return;
+  if (p->status == peer::state::gone) {
+    if (s->kind() == stream_kind::bulk) return;
+    // This node has closed the connection, or given the other one up: that one shall know.
+    s->say_leave();
+    return linger(std::move(s));
+  }
+  if (s->kind() == stream_kind::messages) return adopt(*p, std::move(s));
+  s->id = watch({.what = target::kind::stream, .fd = s->fd(), .flows = s, .of = p}, EPOLLIN);
+  (dialed ? p->bulk_out : p->bulk_in).push_back(std::move(s));
+  if (dialed) any_bulk_ = true;
+}
+
+}  // namespace troupe::transport::tcp
