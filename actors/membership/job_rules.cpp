@@ -11,6 +11,17 @@ std::string text_of(backend x) {
     case backend::automatic: return "backend::automatic";
     case backend::shared_memory: return "backend::shared_memory";
     case backend::tcp: return "backend::tcp";
+    case backend::ucx: return "backend::ucx";
+    case backend::ucx_tcp: return "backend::ucx_tcp";
+  }
+  return "unknown";
+}
+
+std::string text_of(stream_protection x) {
+  switch (x) {
+    case stream_protection::off: return "stream_protection::off";
+    case stream_protection::authenticate: return "stream_protection::authenticate";
+    case stream_protection::encrypt: return "stream_protection::encrypt";
   }
   return "unknown";
 }
@@ -39,6 +50,7 @@ std::string rules_problem(const std::string& one, const job_rules& ours, const s
   compare("window.bytes", ours.window.bytes, theirs.window.bytes);
   compare("hang_limit", ours.hang_limit, theirs.hang_limit);
   compare("transport_name", ours.transport_name, theirs.transport_name);
+  compare("encryption (or TROUPE_ENCRYPTION)", ours.encryption, theirs.encryption);
   compare("on_leader_loss", ours.on_leader_loss, theirs.on_leader_loss);
   return out;
 }

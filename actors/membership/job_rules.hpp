@@ -5,14 +5,17 @@
 #include <string>
 
 #include "troupe/actors/messaging/window.hpp"
+#include "troupe/transport/tcp/stream_protection.hpp"
 
 namespace troupe {
 
 /// What carries messages between nodes.
 enum class backend : std::uint8_t {
-  automatic,      ///< UCX: shared memory on one host, the best network between hosts
-  shared_memory,  ///< UCX, one host only
-  tcp,            ///< UCX over TCP, also on one host; needs `trusted_network`
+  automatic,      ///< shared memory on one host; TCP or, on a trusted network, RDMA between hosts
+  shared_memory,  ///< one host only
+  tcp,            ///< TCP, whose ends prove that they have the job's secret, also on one host
+  ucx,            ///< UCX alone, also between hosts; needs `trusted_network` there
+  ucx_tcp,        ///< UCX over TCP, also on one host; needs `trusted_network`
 };
 
 /// What becomes of the job when its leader, rank 0 at first, is lost.
@@ -32,6 +35,7 @@ struct job_rules {
   std::chrono::milliseconds hang_limit{0};
   leader_loss on_leader_loss = leader_loss::end;
   std::string transport_name{};
+  transport::stream_protection encryption = transport::stream_protection::authenticate;
 };
 
 /// The first that two nodes, described for people, do not have in common, with both values; empty:

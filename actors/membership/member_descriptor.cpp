@@ -25,13 +25,14 @@ struct wire_descriptor {
   std::uint64_t window_bytes = 0;
   std::int64_t hang_limit_ms = 0;
   std::uint8_t on_leader_loss = 0;
+  std::uint8_t encryption = 0;
 };
 constexpr auto troupe_fields(const wire_descriptor*) {
   return std::make_tuple(&wire_descriptor::gpus, &wire_descriptor::usable, &wire_descriptor::maps,
                          &wire_descriptor::address, &wire_descriptor::transport_name,
                          &wire_descriptor::transport, &wire_descriptor::window_messages,
                          &wire_descriptor::window_bytes, &wire_descriptor::hang_limit_ms,
-                         &wire_descriptor::on_leader_loss);
+                         &wire_descriptor::on_leader_loss, &wire_descriptor::encryption);
 }
 
 template <class Enum>
@@ -70,6 +71,7 @@ std::vector<std::byte> write_descriptor(const member_descriptor& what) {
   out.hang_limit_ms = what.rules.hang_limit.count();
   out.on_leader_loss = static_cast<std::uint8_t>(what.rules.on_leader_loss);
   out.transport_name = what.rules.transport_name;
+  out.encryption = static_cast<std::uint8_t>(what.rules.encryption);
   encoder text(nullptr, nullptr);
   text.put(out);
   auto bytes = text.take();
@@ -104,10 +106,11 @@ member_descriptor read_descriptor(std::span<const std::byte> bytes) {
       to.push_back({place_of_number(here), place_of_number(there)});
   }
   out.address = std::move(in.address);
-  out.rules.transport = choice(in.transport, backend::tcp, "transport");
+  out.rules.transport = choice(in.transport, backend::ucx_tcp, "transport");
   out.rules.window = {in.window_messages, in.window_bytes};
   out.rules.hang_limit = std::chrono::milliseconds(in.hang_limit_ms);
   out.rules.on_leader_loss = choice(in.on_leader_loss, leader_loss::elect, "answer to a loss");
+  out.rules.encryption = choice(in.encryption, stream_protection::encrypt, "protection");
   if (in.transport_name.size() > max_member_name)
     throw decode_error("a node's descriptor names a transport with " +
                        std::to_string(in.transport_name.size()) + " characters");

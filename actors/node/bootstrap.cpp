@@ -39,7 +39,6 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
   meet.timeout = options.init_timeout;
   meet.job = options.job;
   meet.dynamic = options.admits_newcomers;
-  meet.trusted_network = options.trusted_network;
   return meet;
 }
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "troupe/actors/node/option_checks.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/composite/composite_transport.hpp"
 #include "troupe/transport/registry/transport_kind.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/tcp/tcp_transport.hpp"
 #include "troupe/transport/ucx/ucx_transport.hpp"
 
 namespace troupe::detail {
@@ -17,10 +20,12 @@ namespace {
 constexpr unsigned likely_newcomers = 8;
 
 // `open`: those of them that are open already.
-void need_descriptors_of_ucx(std::size_t peers, std::size_t newcomers, std::size_t open = 0) {
+void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t newcomers,
+                              std::size_t open = 0) {
   auto who = "for a node with " + std::to_string(peers) + " peers";
   if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
-  const auto whole = transport::descriptors_of_node(peers + newcomers);
+  const auto whole =
+      transport::descriptors_of_node(peers + newcomers, network_settings(options).bulk_streams);
   transport::need_descriptors(whole - std::min(whole, open), who);
 }
 
@@ -29,28 +34,27 @@ bool trusts_network(const rpc_options& options) {
          transport::read_trusted_network(transport::process_environment());
 }
 
-// Nobody's address is exchanged then: all ranks say so, before anything listens.
+// UCX alone, between hosts. Nobody's address is exchanged then: all ranks say so, before anything
+// listens.
 void check_hosts(const transport::pre_roster& known, const rpc_options& options) {
   if (trusts_network(options)) return;
   const auto& here = known.members.at(known.rank);
   const auto whom = [](const transport::member& one) { return "rank " + std::to_string(one.rank); };
+  constexpr auto refused =
+      "UCX's protocol over a network lets whoever reaches its port write into a rank, without the "
+      "job's secret, so it is refused. Use backend::automatic or backend::tcp, whose connections "
+      "prove both ends; or, if nobody else can reach the network, set rpc_options::trusted_network "
+      "or TROUPE_TRUSTED_NETWORK=1 on every rank";
   for (const auto& other : known.members) {
     if (other.host_id != here.host_id)
-      throw transport_error(
-          whom(here) + " runs on " + here.host + ", " + whom(other) + " on " + other.host +
-          ": UCX's protocol between hosts lets whoever reaches its port write into a rank, without "
-          "the job's secret, so it is refused. If nobody else can reach the network between these "
-          "hosts, set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+      throw transport_error(whom(here) + " runs on " + here.host + ", " + whom(other) + " on " +
+                            other.host + ": " + refused);
     if (other.process_namespace != here.process_namespace)
-      throw transport_error(
-          whom(here) + " and " + whom(other) + " run on " + here.host +
-          " in two process namespaces, pid:[" + std::to_string(here.process_namespace) +
-          "] and pid:[" + std::to_string(other.process_namespace) +
-          "], and could not see one another's end, so they would use the loopback interface: UCX's "
-          "protocol there lets whoever reaches its port write into a rank, without the job's "
-          "secret, so it is refused. Give the containers one process namespace (of a pod: "
-          "shareProcessNamespace); or, if nobody else can reach the network, set "
-          "rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every rank");
+      throw transport_error(whom(here) + " and " + whom(other) + " run on " + here.host +
+                            " in two process namespaces, pid:[" +
+                            std::to_string(here.process_namespace) + "] and pid:[" +
+                            std::to_string(other.process_namespace) +
+                            "], and could not see one another's end: " + refused);
   }
 }
 
@@ -61,11 +65,11 @@ bool all_see_one_another(const transport::pre_roster& known) {
          });
 }
 
-transport::ucx_options founders_network(const transport::pre_roster& known,
-                                        const rpc_options& options, bool others_may_come) {
+// Who is where, as far as a founder knows.
+transport::ucx_options founders_place(const transport::pre_roster& known,
+                                      const rpc_options& options, bool here_alone) {
   transport::ucx_options ucx;
   ucx.rank = known.rank;
-  const bool here_alone = known.all_on_one_host && !others_may_come;
   ucx.one_host = here_alone && all_see_one_another(known);
   if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
   const auto& self = known.members.at(known.rank);
@@ -78,9 +82,27 @@ transport::ucx_options founders_network(const transport::pre_roster& known,
   return ucx;
 }
 
-std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
+transport::ucx_kind kind_of(backend wanted) {
+  switch (wanted) {
+    case backend::shared_memory: return transport::ucx_kind::shared_memory;
+    case backend::ucx_tcp: return transport::ucx_kind::tcp;
+    default: return transport::ucx_kind::automatic;
+  }
+}
+
+// `place` says who is where; `here_alone`: nobody comes from another host.
+std::unique_ptr<transport::transport> make_own(transport::ucx_options place, bool here_alone,
                                                const transport::job_secret& secret,
                                                const rpc_options& options, deferred_sink& parts) {
+  auto tcp = network_settings(options);
+  tcp.rank = place.rank;
+  tcp.secret = secret.subkey("transport tcp");
+  tcp.keepalive = options.keepalive;
+  tcp.limit = options.keepalive * 5 / 2;
+  if (here_alone && tcp.interfaces.empty()) tcp.interfaces = {"lo"};
+  if (options.transport == backend::tcp)
+    return transport::make_tcp_transport(std::move(tcp), parts, parts);
+  auto& ucx = place;
   ucx.trusted_network = trusts_network(options);
   if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
   ucx.keepalive = options.keepalive;
@@ -88,10 +110,10 @@ std::unique_ptr<transport::transport> make_ucx(transport::ucx_options ucx,
   const auto proof = secret.subkey("transport").sign({});
   static_assert(sizeof proof == sizeof ucx.key);
   std::memcpy(ucx.key.data(), &proof, sizeof proof);
-  ucx.kind = options.transport == backend::tcp             ? transport::ucx_kind::tcp
-             : options.transport == backend::shared_memory ? transport::ucx_kind::shared_memory
-                                                           : transport::ucx_kind::automatic;
-  return transport::make_ucx_transport(ucx, parts, parts);
+  ucx.kind = kind_of(options.transport);
+  if (options.transport == backend::automatic && !ucx.one_host)
+    return transport::make_composite_transport(std::move(ucx), std::move(tcp), parts, parts);
+  return transport::make_ucx_transport(std::move(ucx), parts, parts);
 }
 
 std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,
@@ -109,13 +131,16 @@ std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,
 std::unique_ptr<transport::transport> founders_transport(const transport::pre_roster& known,
                                                          const rpc_options& options,
                                                          deferred_sink& parts) {
-  const bool others_may_come = options.admits_newcomers && !known.meets_on_host_alone;
+  const bool here_alone =
+      known.all_on_one_host && (!options.admits_newcomers || known.meets_on_host_alone);
   if (!options.transport_name.empty())
-    return make_registered(known.rank, known.world_size, known.secret,
-                           known.all_on_one_host && !others_may_come, options, parts);
-  check_hosts(known, options);
-  need_descriptors_of_ucx(known.world_size - 1, options.admits_newcomers ? likely_newcomers : 0);
-  return make_ucx(founders_network(known, options, others_may_come), known.secret, options, parts);
+    return make_registered(known.rank, known.world_size, known.secret, here_alone, options, parts);
+  if (options.transport == backend::ucx || options.transport == backend::ucx_tcp)
+    check_hosts(known, options);
+  need_descriptors_of_node(options, known.world_size - 1,
+                           options.admits_newcomers ? likely_newcomers : 0);
+  return make_own(founders_place(known, options, here_alone), here_alone, known.secret, options,
+                  parts);
 }
 
 std::unique_ptr<transport::transport> joiners_transport(transport::rank_t rank,
@@ -124,20 +149,20 @@ std::unique_ptr<transport::transport> joiners_transport(transport::rank_t rank,
                                                         deferred_sink& parts, std::size_t& open) {
   if (!options.transport_name.empty())
     return make_registered(rank, 0, secret, one_host, options, parts);
-  transport::ucx_options ucx;
-  ucx.rank = rank;
-  ucx.one_host = one_host;
-  ucx.host_peers = likely_newcomers;
-  need_descriptors_of_ucx(1, 0);  // how many more there are is not known yet
+  transport::ucx_options place;
+  place.rank = rank;
+  place.one_host = one_host;
+  place.host_peers = likely_newcomers;
+  need_descriptors_of_node(options, 1, 0);  // how many more there are is not known yet
   const auto before = transport::descriptors().open;
-  auto net = make_ucx(std::move(ucx), secret, options, parts);
+  auto net = make_own(std::move(place), one_host, secret, options, parts);
   const auto after = transport::descriptors().open;
   open = after - std::min(before, after);
   return net;
 }
 
 void need_descriptors_of(const rpc_options& options, std::size_t peers, std::size_t open) {
-  if (options.transport_name.empty()) need_descriptors_of_ucx(peers, 0, open);
+  if (options.transport_name.empty()) need_descriptors_of_node(options, peers, 0, open);
 }
 
 }  // namespace troupe::detail

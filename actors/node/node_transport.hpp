@@ -8,11 +8,12 @@
 #include "troupe/transport/rendezvous/rendezvous.hpp"
 #include "troupe/transport/transport.hpp"
 
-// The transport that a node's options ask for: UCX, or one that the program has registered.
+// The transport that a node's options ask for: Troupe's own, or one that the program has
+// registered.
 namespace troupe::detail {
 
 /// Of a founder, once it knows the others' hosts and before addresses are exchanged. Throws
-/// transport_error, also where UCX would have to use a network that is not trusted, and
+/// transport_error, also where UCX alone would have to use a network that is not trusted, and
 /// invalid_argument.
 std::unique_ptr<transport::transport> founders_transport(const transport::pre_roster& known,
                                                          const rpc_options& options,

@@ -4,6 +4,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/registry/transport_kind.hpp"
+#include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe {
 
@@ -52,7 +53,7 @@ void check_transport(const rpc_options& options) {
   std::string known;
   for (const auto& one : transport::transport_names()) known += (known.empty() ? "" : ", ") + one;
   refuse("transport_name", "'" + name + "'",
-         "tcp or a transport that this program has registered: " + known +
+         "a transport that this program has registered: " + (known.empty() ? "none" : known) +
              " (register_transport of <troupe/transport.hpp>, before init_rpc)");
 }
 
@@ -82,9 +83,15 @@ void check_options(const rpc_options& options) {
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
   check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},
              "from 1 ms to 365 days");
-  check_choice("transport", options.transport, backend::tcp,
-               "backend::automatic, backend::shared_memory or backend::tcp");
+  check_choice("transport", options.transport, backend::ucx_tcp,
+               "backend::automatic, backend::shared_memory, backend::tcp, backend::ucx or "
+               "backend::ucx_tcp");
   check_transport(options);
+  if (options.encryption)
+    check_choice("encryption", *options.encryption, stream_protection::encrypt,
+                 "stream_protection::off, stream_protection::authenticate or "
+                 "stream_protection::encrypt");
+  detail::network_settings(options);
   check_choice("overload", options.overload, when_full::fail, "when_full::wait or when_full::fail");
   check_choice("on_leader_loss", options.on_leader_loss, leader_loss::elect,
                "leader_loss::end or leader_loss::elect");
@@ -97,9 +104,14 @@ void check_options(const rpc_options& options) {
 
 namespace detail {
 
+transport::tcp_options network_settings(const rpc_options& options) {
+  return transport::read_tcp_settings({options.net_devices, options.ports, options.encryption},
+                                      transport::process_environment());
+}
+
 job_rules rules_of(const rpc_options& options) {
-  return {options.transport, options.window, options.hang_limit, options.on_leader_loss,
-          options.transport_name};
+  return {options.transport,      options.window,         options.hang_limit,
+          options.on_leader_loss, options.transport_name, network_settings(options).protection};
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "troupe/actors/node/options.hpp"
+#include "troupe/transport/tcp/tcp_settings.hpp"
 
 namespace troupe {
 
@@ -12,6 +13,9 @@ namespace detail {
 
 /// The options that must be the same on all nodes.
 job_rules rules_of(const rpc_options& options);
+
+/// What `options` and the environment say of TCP. Throws invalid_argument.
+transport::tcp_options network_settings(const rpc_options& options);
 
 }  // namespace detail
 

@@ -35,19 +35,27 @@ struct rpc_options {
   std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
   std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
   backend transport = backend::automatic;          ///< the same on all nodes
-  /// In place of UCX, the same on all nodes: "tcp", whose nodes prove that they have the job's
-  /// secret, or one that the program has registered (<troupe/transport.hpp>); empty: `transport`
-  /// says.
+  /// In place of `transport`, the same on all nodes: a transport that the program has registered
+  /// (<troupe/transport.hpp>).
   std::string transport_name{};
   transport::transport_options transport_options{};  ///< for that one's factory
   /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
-  /// and on its hosts the ports of other users. UCX's own protocol, which nodes of several hosts
-  /// speak, lets whoever connects to a node write anywhere in it; without this, or
-  /// TROUPE_TRUSTED_NETWORK=1, it is not used, and no port of UCX is open.
+  /// and on its hosts the ports of other users. UCX's own protocol lets whoever connects to a node
+  /// write anywhere in it; without this, or TROUPE_TRUSTED_NETWORK=1, it is not used between hosts:
+  /// no RDMA, and no port of UCX is open. TCP needs no trust.
   bool trusted_network = false;
-  std::string net_devices{};  ///< interfaces to use between hosts, comma-separated; empty: all
-  std::string job{};          ///< empty: the launcher's
-  flow_window window{};       ///< of each other node towards this one; the same on all nodes
+  /// Network interfaces to use between hosts: "eth0,eth1". The n-th of one node speaks to the n-th
+  /// of another, so all nodes name the same number; streams of large tensors use one after the
+  /// other. Empty: TROUPE_INTERFACES, or all that there are.
+  std::string net_devices{};
+  /// The TCP port that this node listens on, or a range of which it takes one: "40000-40100".
+  /// Empty: TROUPE_PORTS, or any.
+  std::string ports{};
+  /// What protects the bytes between hosts, the same on all nodes. Empty: TROUPE_ENCRYPTION ("off",
+  /// "authenticate", "encrypt"), or `authenticate`.
+  std::optional<stream_protection> encryption{};
+  std::string job{};     ///< empty: the launcher's
+  flow_window window{};  ///< of each other node towards this one; the same on all nodes
   when_full overload = when_full::wait;  ///< what a call does when the receiver's window is full
   /// Between hosts: how often a silent connection is looked after. It counts as lost after two and
   /// a half times as long; on one host a process's end is noticed at once.
@@ -63,8 +71,8 @@ struct rpc_options {
   lost_gradient on_lost_gradient = lost_gradient::warn;
   leaked_rref on_leaked_rref = leaked_rref::ignore;
   /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
-  /// long as it leads the job. Newcomers of other hosts need `trusted_network`; then founders that
-  /// are all on one host listen on the network too, unless they meet at a loopback address.
+  /// long as it leads the job. Founders that are all on one host listen on the network then, too,
+  /// unless they meet at a loopback address.
   bool admits_newcomers = false;
   /// Joins a job that runs already, and admits newcomers. Finds it as its founders do. `rank` is
   /// that of a member who has gone, to come back in its place; empty: a new one, whatever the

@@ -27,10 +27,7 @@ int main(int argc, char** argv) {
     const auto ballast = at::ones({25'000'000});  // 100 MB, as an ordinary process has them
     auto options = bench::own_rank_options(rank, world, argv[3]);
     const bool plain = argc == 6 && std::string(argv[4]) == "--plain";
-    if (argc == 5) {
-      options.net_devices = argv[4];
-      options.trusted_network = true;  // nobody else is on that cable
-    }
+    if (argc == 5) options.net_devices = argv[4];
     const auto first = init_rpc(options);
     std::optional<node> second;
     if (plain) second = init_rpc(bench::plain(bench::own_rank_options(rank, world, argv[5])));

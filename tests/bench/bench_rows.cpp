@@ -181,6 +181,7 @@ const std::map<std::string, row>& bench_rows() {
         {"oversubscribed", oversubscribed},
     };
     rows.insert(loss_rows().begin(), loss_rows().end());
+    rows.insert(network_rows().begin(), network_rows().end());
     rows.insert(reliability_rows().begin(), reliability_rows().end());
     rows.insert(rref_rows().begin(), rref_rows().end());
     rows.insert(autograd_rows().begin(), autograd_rows().end());

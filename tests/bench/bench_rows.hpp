@@ -25,6 +25,7 @@ const std::map<std::string, row>& bench_rows();
 // Some of them, by what they are about.
 const std::map<std::string, row>& autograd_rows();
 const std::map<std::string, row>& loss_rows();
+const std::map<std::string, row>& network_rows();
 const std::map<std::string, row>& optim_rows();
 const std::map<std::string, row>& reliability_rows();
 const std::map<std::string, row>& rref_rows();

@@ -98,7 +98,6 @@ std::vector<measurement> cut_link_to_error(const node&) {
       start_rank({"1", "2", meeting.file(), link.there}, {"ip", "netns", "exec", link.space});
   auto options = own_rank_options(0, 2, meeting.file());
   options.net_devices = link.here;
-  options.trusted_network = true;
   const auto here = init_rpc(options);
   here.rpc_sync<&nothing>(1);
   auto call = here.rpc_async<&sleep_for>(1, for_long);

@@ -42,9 +42,23 @@ def launched(setup, ranks, command, *options):
     return [setup.launcher, "-n", str(ranks), "--threads", "1", *options, *map(str, command)]
 
 
+def between_hosts(setup, row, command, *options):
+    """`command` as the two ranks of a job on two hosts."""
+    wire = [] if row.wire == "any" else ["--rate", row.wire]
+    given = [f"--option={option}" for option in options]
+    script = [setup.python, HERE / "between_hosts.py", *wire, "--launcher", setup.launcher]
+    return list(map(str, [*script, *given, "--", *command]))
+
+
+def started(setup, row, ranks, command, *options):
+    if row.wire:
+        return between_hosts(setup, row, command, *options)
+    return launched(setup, ranks, command, *options)
+
+
 def bench(setup, row, ranks, output):
     program = setup.build / "tests" / "bench" / "troupe-bench"
-    return launched(setup, ranks, [program, "--row", row.name, "--json", output])
+    return started(setup, row, ranks, [program, "--row", row.name, "--json", output])
 
 
 def cartpole(setup, row, ranks, output):
@@ -102,23 +116,34 @@ def torch_peer(setup, row, ranks, output):
     script = HERE / "peers" / SCRIPTS.get(row.name, "torch_rpc.py")
     more = rnn_arguments(row) if row.program == "rnn" else []
     command = [setup.python, script, "--row", row.name, *more, "--json", output]
-    return launched(setup, ranks, command, "--plain-memory")
+    return started(setup, row, ranks, command, "--plain-memory")
 
 
 def torch_environment(setup):
-    loopback = {"TP_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}
+    loopback = {"TP_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"}  # of one host
     return {"PYTHONPATH": str(install.SITE), "PYTHONDONTWRITEBYTECODE": "1", **loopback}
 
 
 def perftest_peer(setup, row, ranks, output):
     script = HERE / "peers" / "ucx_perftest.py"
-    return [setup.python, str(script), "--row", row.name, "--json", str(output)]
+    command = [setup.python, str(script), "--row", row.name, "--json", str(output)]
+    return between_hosts(setup, row, command) if row.wire else command
+
+
+def iperf_peer(setup, row, ranks, output):
+    command = [setup.python, HERE / "peers" / "iperf3.py", "--row", row.name, "--json", output]
+    return between_hosts(setup, row, command)
+
+
+def socket_peer(setup, row, ranks, output):
+    program = setup.build / "tests" / "bench" / "socket-ping"
+    return between_hosts(setup, row, [program, "--row", row.name, "--json", output])
 
 
 def grpc_peer(setup, row, ranks, output):
     program = setup.build / "tests" / "bench" / "grpc-peer"
-    return launched(
-        setup, ranks, [program, "--row", row.name, "--json", output], "--plain-memory"
+    return started(
+        setup, row, ranks, [program, "--row", row.name, "--json", output], "--plain-memory"
     )
 
 
@@ -154,6 +179,10 @@ PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
     rows.UCX: Program(rows.UCX, perftest_peer),
     rows.GRPC: Program(rows.GRPC, grpc_peer),
+    rows.IPERF: Program(rows.IPERF, iperf_peer),
+    rows.SOCKET: Program(rows.SOCKET, socket_peer),
+    rows.PLAIN: Program(rows.PLAIN, bench, lambda setup: {"TROUPE_ENCRYPTION": "off"}),
+    rows.ENCRYPTED: Program(rows.ENCRYPTED, bench, lambda setup: {"TROUPE_ENCRYPTION": "encrypt"}),
 }
 
 
@@ -166,6 +195,8 @@ def prepare(build, chosen, install_peers=True):
         reason = install.ensure() if install_peers else "left out by --no-peers"
         if reason:
             setup.missing[rows.TORCH] = reason
+    if any(rows.IPERF in row.peers for row in chosen) and not shutil.which("iperf3"):
+        setup.missing[rows.IPERF] = "not installed: apt-get install iperf3"
     if any(rows.GRPC in row.peers for row in chosen):
         reason = build_grpc_peer(setup.build) if install_peers else "left out by --no-peers"
         if reason:

@@ -10,6 +10,10 @@ from typing import Callable, Optional, Tuple
 TORCH = "torch.distributed.rpc"
 UCX = "ucx_perftest"
 GRPC = "gRPC"
+IPERF = "iperf3"
+SOCKET = "a bare socket"
+PLAIN = "Troupe, not protected"
+ENCRYPTED = "Troupe, encrypted"
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -75,6 +79,7 @@ class Row:
     repeats: int = 1  # at least
     by_name: bool = False  # measured only where it is named
     grid: str = ""  # what it does, in the table that has all programs side by side
+    wire: str = ""  # between two hosts: the rate of the link, "any" for as fast as it goes
 
 
 ROWS = (
@@ -264,6 +269,52 @@ ROWS = (
         "time from a cut link to the error of a call over it, keep-alive of 1 s",
         peers=(),
         targets=(at_most(3_000_000, "3 s"),),
+    ),
+    Row(
+        "tcp_call",
+        "round trip of a small call between two hosts",
+        peers=(SOCKET, UCX, TORCH, GRPC),
+        targets=(
+            times(1 / 1.2, peer=SOCKET),
+            times(1, peer=UCX),
+            times(10, peer=TORCH),
+            times(10, peer=GRPC),
+        ),
+        wire="any",
+    ),
+    *(
+        Row(
+            name + suffix,
+            f"{what}, {speed}",
+            peers=(IPERF, TORCH) if both else (IPERF, UCX, TORCH),
+            targets=(times(0.95, peer=IPERF),) + (() if both else (times(1, peer=UCX),)),
+            wire=wire,
+            seconds=40,
+            by_name=True,
+        )
+        for name, what, both in (
+            ("tcp_stream", "MB a second of tensors sent to another host", False),
+            ("tcp_both_ways", "MB a second in each direction of tensors there and back", True),
+        )
+        for suffix, speed, wire in (
+            ("", "as fast as the link goes", "any"),
+            ("_1g", "1 Gbit/s", "1gbit"),
+            ("_10g", "10 Gbit/s", "10gbit"),
+        )
+    ),
+    Row(
+        "tcp_mixed",
+        "99th percentile of small calls beside a stream of tensors of 16 MiB, over the idle median",
+        targets=(at_most(10, "10 times"),),
+        wire="any",
+        seconds=15,
+    ),
+    Row(
+        "tcp_encrypt",
+        "MB a second of tensors of 64 MiB to another host, authenticated, as is the default",
+        peers=(PLAIN, ENCRYPTED),
+        targets=(times(0.9, peer=PLAIN),),
+        wire="any",
     ),
     Row(
         "reliability_cost",

@@ -4,35 +4,23 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/tcp/tcp_factory.hpp"
 
 namespace troupe::transport {
 
 namespace {
 
 // As in `route::backend`.
-constexpr std::array<std::string_view, 4> built_in{"ucx", "loopback", "virtual", "tcp"};
-
-std::unique_ptr<transport> make_tcp(const transport_request& request) {
-  const char* const interfaces = std::getenv("TROUPE_INTERFACES");
-  auto options = read_tcp_options(request.options, request.one_host, interfaces ? interfaces : "");
-  options.rank = request.rank;
-  options.secret = request.secret.subkey("transport tcp");
-  options.keepalive = request.keepalive;
-  options.limit = request.keepalive * 5 / 2;
-  return make_tcp_transport(std::move(options), request.to, request.pool);
-}
+constexpr std::array<std::string_view, 5> built_in{"ucx", "ucx_tcp", "tcp", "loopback", "virtual"};
 
 // The factories of this process.
 struct factory_table {
   std::mutex mutex;
-  std::map<std::string, transport_factory> by_name{{"tcp", make_tcp}};
+  std::map<std::string, transport_factory> by_name;
 
   // Never destroyed: threads may look things up while the process ends.
   static factory_table& here() {
@@ -106,7 +94,7 @@ std::unique_ptr<transport> make_transport(const std::string& name,
     throw invalid_argument(fmt::format(
         "no transport '{}' is registered in this process (there is: {}); register_transport adds "
         "one",
-        name, fmt::join(known, ", ")));
+        name, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
   }
   auto made = factory(request);
   if (!made)

@@ -38,8 +38,8 @@ using transport_factory = std::function<std::unique_ptr<transport>(const transpo
 
 /// From now on, jobs of this process can use the transport `name`: lower case letters, digits, '_'
 /// and '-', with a letter first. All nodes of a job use the same. Throws invalid_argument for an
-/// invalid name, for "ucx", "loopback", "virtual" and "tcp", for a name that is registered, and
-/// without a factory. Any thread.
+/// invalid name, for "ucx", "ucx_tcp", "tcp", "loopback" and "virtual", for a name that is
+/// registered, and without a factory. Any thread.
 void register_transport(const std::string& name, transport_factory factory);
 
 /// Transports that were made, and calls of the factory that run, go on. False if there was none of
@@ -49,7 +49,7 @@ bool unregister_transport(const std::string& name);
 /// The factory of `name`; empty if there is none. Any thread.
 transport_factory find_transport(const std::string& name);
 
-/// The registered names and "tcp", sorted. Any thread.
+/// The registered names, sorted. Any thread.
 std::vector<std::string> transport_names();
 
 /// Calls the factory of `name`. Throws invalid_argument, which lists the names that there are, if

@@ -34,10 +34,6 @@ struct rendezvous_options {
   /// Others may join the job while it runs (see join_service.hpp); the same on all ranks.
   bool dynamic = false;
 
-  /// No one else can reach the network: ranks may come from other hosts. TROUPE_TRUSTED_NETWORK
-  /// says the same.
-  bool trusted_network = false;
-
   /// Called on rank 0 as soon as it listens, with the port that was chosen if port 0 was asked for.
   std::function<void(std::uint16_t port)> on_listening;
 

@@ -86,7 +86,6 @@ rendezvous_config begin_config(rendezvous_options& options, bool method) {
                     config.job.size()));
   config.variables = options.variables;
   config.secret = read_job_secret(options.variables);
-  config.trusted_network = options.trusted_network || read_trusted_network(options.variables);
   config.listen_address = options.variables("TROUPE_LISTEN_ADDR");
   config.host_id = options.variables("TROUPE_HOST_ID");
   return config;

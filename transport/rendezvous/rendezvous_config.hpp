@@ -6,7 +6,7 @@
 
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/rendezvous/options.hpp"
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 
@@ -31,9 +31,8 @@ struct rendezvous_config {
   std::uint32_t world_size = 0;
   std::optional<std::uint32_t> wanted_rank;  ///< a joiner's
   std::optional<std::uint32_t> local_rank, local_world_size;
-  bool all_local = false;        ///< all founders are certain to be on this host
-  bool admits_joiners = false;   ///< they may come from other hosts
-  bool trusted_network = false;  ///< otherwise no rank comes from another host
+  bool all_local = false;       ///< all founders are certain to be on this host
+  bool admits_joiners = false;  ///< they may come from other hosts
   std::string name;
   std::string job;
   std::optional<given_secret> secret;  ///< from the environment or the program

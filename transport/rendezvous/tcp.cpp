@@ -38,15 +38,7 @@ std::vector<socket_address> listen_addresses(const rendezvous_config& config, ti
   if (own_name && (!config.all_local || config.admits_joiners) && out.front().is_loopback()) {
     // Many systems map their own name to 127.0.1.1, where no other host can connect; which of the
     // interfaces the others see under that name is not known here.
-    if (!config.trusted_network) {
-      if (!config.all_local)
-        log().warn(
-            "host name '{}' is a loopback address on its own machine, so other hosts cannot reach "
-            "rank 0; ranks there need TROUPE_TRUSTED_NETWORK=1 (or "
-            "rpc_options::trusted_network), and MASTER_ADDR an IP address",
-            config.master.host);
-      return out;
-    }
+    if (!config.secret) return out;  // ranks of other hosts would have no way to learn it
     log().warn(
         "host name '{}' is a loopback address on its own machine, so rank 0 listens on all "
         "interfaces; set MASTER_ADDR to an IP address, or TROUPE_LISTEN_ADDR on rank 0",

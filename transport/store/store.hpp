@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "troupe/messages/base/forked.hpp"
+#include "troupe/transport/system/deadline.hpp"
 
 namespace troupe::transport {
 
@@ -149,12 +150,5 @@ std::string wait_timeout_text(std::chrono::milliseconds timeout,
 
 store::bytes to_bytes(std::string_view text);
 std::string to_text(std::span<const std::byte> bytes);
-
-/// Now plus `timeout`; timeouts of a year and more, and so also milliseconds::max(), do not
-/// overflow.
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
-
-/// The time until `deadline`, rounded up; 0 if it has passed.
-std::chrono::milliseconds time_left(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace troupe::transport

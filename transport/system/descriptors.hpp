@@ -21,9 +21,10 @@ descriptor_use descriptors();
 /// peer; many systems give programs a soft limit of 1,024 and a much higher hard one.
 void raise_descriptor_limit() noexcept;
 
-/// An upper bound of the descriptors that a node with so many peers opens, over any of UCX's
-/// transports. Measured, with a margin: see tests/actors/node/descriptors_test.cpp.
-std::size_t descriptors_of_node(std::size_t peers) noexcept;
+/// An upper bound of the descriptors that a node with so many peers opens, over UCX or TCP with so
+/// many streams for large payloads. Measured, with a margin: see
+/// tests/actors/node/descriptors_test.cpp.
+std::size_t descriptors_of_node(std::size_t peers, std::size_t streams) noexcept;
 
 /// Throws transport_error, with the numbers and how to raise the limit, if this process may not
 /// open `more` of them `for_what`.

@@ -6,9 +6,11 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "troupe/messages/base/error.hpp"
 
@@ -17,12 +19,12 @@ namespace troupe::transport::tcp {
 namespace {
 
 constexpr std::uint32_t magic = 0x61707254;  // "Trpa"
-constexpr std::uint16_t version = 1;
+constexpr std::uint16_t version = 2;
 
 struct wire_place {
   std::uint16_t family;  // 4 or 6
   std::uint16_t port;
-  std::uint32_t reserved;
+  std::uint32_t interface;
   std::array<std::byte, 16> host;
 };
 
@@ -32,13 +34,15 @@ struct wire_address {
   std::uint8_t protection;
   std::uint8_t places;
   std::uint32_t rank;
-  std::uint32_t reserved;
+  std::uint32_t interfaces;
   nonce id;
 };
 static_assert(sizeof(wire_place) == 24 && sizeof(wire_address) == 32);
 
-wire_place to_wire(const socket_address& from) {
+wire_place to_wire(const place& one) {
+  const auto& from = one.where;
   wire_place to{};
+  to.interface = one.interface;
   if (from.storage.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(from.storage);
     to.family = 4;
@@ -72,6 +76,24 @@ socket_address from_wire(const wire_place& from) {
 
 job_secret key_of(const job_secret& secret) { return secret.subkey("troupe tcp address"); }
 
+std::span<const std::byte> host_of(const socket_address& one) {
+  if (one.storage.ss_family == AF_INET)
+    return std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in&>(one.storage).sin_addr, 1));
+  return std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in6&>(one.storage).sin6_addr, 1));
+}
+
+// The leading bits that two addresses have in common, in thousandths of their length: 999 at most.
+// -1: they are the same.
+int likeness(const socket_address& a, const socket_address& b) {
+  if (a.storage.ss_family != b.storage.ss_family) return 0;
+  const auto x = host_of(a), y = host_of(b);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (const auto differ = std::to_integer<unsigned>(x[i] ^ y[i]); differ != 0)
+      return static_cast<int>((i * 8 + static_cast<unsigned>(std::countl_zero(differ)) - 24) *
+                              1000 / (x.size() * 8));
+  return -1;
+}
+
 bool is_link_local(const socket_address& one) {
   if (one.storage.ss_family == AF_INET) {
     const auto host = ntohl(reinterpret_cast<const sockaddr_in&>(one.storage).sin_addr.s_addr);
@@ -88,14 +110,14 @@ std::vector<std::byte> encode(const address& a, const job_secret& secret) {
                           static_cast<std::uint8_t>(a.protection),
                           static_cast<std::uint8_t>(a.places.size()),
                           a.rank,
-                          0,
+                          a.interfaces,
                           a.id};
   const std::size_t size = sizeof head + a.places.size() * sizeof(wire_place);
   std::vector<std::byte> out(size);
   std::memcpy(out.data(), &head, sizeof head);
   for (std::size_t i = 0; i < a.places.size(); ++i) {
-    const auto place = to_wire(a.places[i]);
-    std::memcpy(out.data() + sizeof head + i * sizeof place, &place, sizeof place);
+    const auto one = to_wire(a.places[i]);
+    std::memcpy(out.data() + sizeof head + i * sizeof one, &one, sizeof one);
   }
   const auto proof = key_of(secret).sign(out);
   out.insert(out.end(), proof.begin(), proof.end());
@@ -117,14 +139,20 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
     throw decode_error("this TCP address is of another version");
   if (head.places == 0 || head.places > address::most_places ||
       said.size() != sizeof head + head.places * sizeof(wire_place) ||
+      head.interfaces > address::most_places ||
       head.protection > static_cast<std::uint8_t>(stream_protection::encrypt))
     throw decode_error("this TCP address is malformed");
-  address out{head.rank, head.id, static_cast<stream_protection>(head.protection), {}};
+  address out{head.rank,
+              head.id,
+              static_cast<stream_protection>(head.protection),
+              static_cast<std::uint8_t>(head.interfaces),
+              {}};
   for (std::size_t i = 0; i < head.places; ++i) {
-    wire_place place;
-    std::memcpy(&place, said.data() + sizeof head + i * sizeof place, sizeof place);
-    if (place.family != 4 && place.family != 6) throw decode_error("this TCP address is malformed");
-    out.places.push_back(from_wire(place));
+    wire_place one;
+    std::memcpy(&one, said.data() + sizeof head + i * sizeof one, sizeof one);
+    if ((one.family != 4 && one.family != 6) || one.interface >= std::max(1u, head.interfaces))
+      throw decode_error("this TCP address is malformed");
+    out.places.push_back({from_wire(one), static_cast<std::uint8_t>(one.interface)});
   }
   return out;
 }
@@ -145,11 +173,15 @@ std::vector<local_place> local_places(const std::vector<std::string>& interfaces
         socket_address where;
         where.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
         std::memcpy(&where.storage, one->ifa_addr, where.length);
-        if (!is_link_local(where)) out.push_back({one->ifa_name, where});
+        if (!is_link_local(where)) out.push_back({one->ifa_name, {where}});
       }
     return out;
   };
   std::vector<local_place> out;
+  if (interfaces.size() > address::most_places)
+    throw transport_error(fmt::format("{} network interfaces are named, but {} are possible",
+                                      interfaces.size(), address::most_places));
+  std::uint8_t index = 0;
   for (const auto& name : interfaces) {
     auto found = collect([&](const ifaddrs& one) { return name == one.ifa_name; });
     if (found.empty()) {
@@ -160,12 +192,41 @@ std::vector<local_place> local_places(const std::vector<std::string>& interfaces
           "network interface '{}' is not here, is down or has no address; this host has {}", name,
           fmt::join(names, ", ")));
     }
-    for (auto& one : found) out.push_back(std::move(one));
+    for (auto& one : found) {
+      one.at.interface = index;
+      out.push_back(std::move(one));
+    }
+    ++index;
   }
   if (!interfaces.empty()) return out;
   out = collect([](const ifaddrs& one) { return !(one.ifa_flags & IFF_LOOPBACK); });
   if (out.empty()) out = collect([](const ifaddrs&) { return true; });
   if (out.empty()) throw transport_error("this host has no network interface with an address");
+  return out;
+}
+
+std::vector<std::size_t> order_of_places(const address& there, std::size_t interfaces,
+                                         const std::vector<local_place>& here, std::size_t first) {
+  std::vector<std::size_t> out(there.places.size());
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  if (interfaces > 0 && there.interfaces > 0) {
+    const auto distance = [&](std::size_t i) {
+      return (there.places[i].interface + there.interfaces - first % there.interfaces) %
+             there.interfaces;
+    };
+    std::ranges::stable_sort(out, {}, distance);
+    return out;
+  }
+  const auto rank = [&](std::size_t i) {
+    int best = 0;
+    for (const auto& one : here) {
+      const auto like = likeness(there.places[i].where, one.at.where);
+      if (like < 0) return -1;
+      best = std::max(best, like);
+    }
+    return best;
+  };
+  std::ranges::stable_sort(out, std::ranges::greater(), rank);
   return out;
 }
 

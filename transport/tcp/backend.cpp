@@ -27,13 +27,6 @@ unique_fd need(int fd, const char* what) {
   return unique_fd(fd);
 }
 
-void set_port(socket_address& of, std::uint16_t port) {
-  if (of.storage.ss_family == AF_INET)
-    reinterpret_cast<sockaddr_in&>(of.storage).sin_port = htons(port);
-  else
-    reinterpret_cast<sockaddr_in6&>(of.storage).sin6_port = htons(port);
-}
-
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -56,11 +49,12 @@ void backend::listen() {
   if (places_.size() > address::most_places) places_.resize(address::most_places);
   std::vector<local_place> listening;
   for (auto& place : places_) {
+    auto& where = place.at.where;
     connect_result made;
     std::uint32_t port = options_.ports.first;
     do {
-      set_port(place.where, static_cast<std::uint16_t>(port));
-      made = listen_on(place.where);
+      where.set_port(static_cast<std::uint16_t>(port));
+      made = listen_on(where);
     } while (!made.fd && made.error == EADDRINUSE && ++port <= options_.ports.last);
     // An IPv6 address may be here and not be usable yet; others do as well.
     if (!made.fd && made.error == EADDRNOTAVAIL && options_.interfaces.empty()) continue;
@@ -69,11 +63,11 @@ void backend::listen() {
           options_.ports.last > 0
               ? fmt::format(" on a port of {} to {}", options_.ports.first, options_.ports.last)
               : std::string();
-      throw transport_error(with_descriptor_shortage(
-          fmt::format("cannot listen at {} ({}){}: {}", to_string(place.where), place.interface,
-                      range, std::strerror(made.error))));
+      throw transport_error(
+          with_descriptor_shortage(fmt::format("cannot listen at {} ({}){}: {}", to_string(where),
+                                               place.interface, range, std::strerror(made.error))));
     }
-    place.where = local_address(made.fd.get());
+    where = local_address(made.fd.get());
     watch({.what = target::kind::listener, .fd = made.fd.get()}, EPOLLIN);
     listeners_.push_back(std::move(made.fd));
     listening.push_back(std::move(place));
@@ -97,8 +91,12 @@ backend::~backend() {
 }
 
 std::vector<std::byte> backend::address() const {
-  tcp::address out{options_.rank, id_, options_.protection, {}};
-  for (const auto& one : places_) out.places.push_back(one.where);
+  tcp::address out{options_.rank,
+                   id_,
+                   options_.protection,
+                   static_cast<std::uint8_t>(options_.interfaces.size()),
+                   {}};
+  for (const auto& one : places_) out.places.push_back(one.at);
   return encode(out, options_.secret);
 }
 
@@ -120,6 +118,12 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
     throw transport_error(who +
                           "it protects its connections in another way "
                           "(rpc_options::encryption must be the same on all nodes)");
+  if (where.interfaces > 0 && !options_.interfaces.empty() &&
+      where.interfaces != options_.interfaces.size())
+    throw transport_error(fmt::format(
+        "{}it uses {} network interfaces, and this node {}: the number must be the same on all "
+        "nodes (rpc_options::net_devices, TROUPE_INTERFACES)",
+        who, where.interfaces, options_.interfaces.size()));
   const std::lock_guard lock(mutex_);
   if (auto* before = peers_.find(rank)) {
     const std::lock_guard of(before->mutex);
@@ -130,6 +134,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
                             " was lost and cannot be added again with the same address");
   }
   auto made = std::make_unique<peer>(rank, std::move(where));
+  made->wanted = rank != options_.rank && std::min(rank, options_.rank) < options_.eager_below;
   auto* const added = made.get();
   peers_.set(std::move(made));
   tell({added, order::kind::added});
@@ -164,6 +169,8 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     if (p->open) {
       more = transmit(*p, kept);
       more = flush(*p) || more;
+    } else if (rank != options_.rank && !p->wanted.exchange(true)) {
+      tell({p, order::kind::call});
     }
   }
   messages_sent_.fetch_add(1, std::memory_order_relaxed);
@@ -287,10 +294,12 @@ std::vector<route> backend::routes() const {
       continue;
     }
     out.push_back({p->rank, "tcp",
-                   p->lanes.empty() ? fmt::format("tcp/{}", places_.front().interface) : p->lanes,
-                   fmt::format("TCP was asked for; both ends have proved that they have the job's "
+                   p->lanes.empty()
+                       ? fmt::format("tcp/{}, not connected yet", places_.front().interface)
+                       : p->lanes,
+                   fmt::format("{}{}both ends of a connection prove that they have the job's "
                                "secret; {}",
-                               how)});
+                               options_.reason, options_.reason.empty() ? "" : "; ", how)});
   }
   return out;
 }

@@ -43,7 +43,7 @@ public:
 private:
   /// A request of another thread to the progressing one.
   struct order {
-    enum class kind : std::uint8_t { added, close, force_close, broke };
+    enum class kind : std::uint8_t { added, call, close, force_close, broke };
     peer* about;
     kind what;
     std::shared_ptr<stream> which{};  ///< broke: this connection
@@ -73,7 +73,10 @@ private:
   std::uint64_t watch(target&& one, std::uint32_t events);
   void unwatch(std::uint64_t id, int fd);
   void rewatch(std::uint64_t id, int fd, std::uint32_t events);
-  void dial(peer& p, stream_kind kind);
+  void call(peer& p, steady::duration in);
+  void dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt);
+  unsigned bulk_streams() const noexcept;
+  const socket_address* source_for(const place& to, const peer& p) const;
   unsigned accept_all(int listener);
   bool drop_oldest_stranger();
   void act_on(std::uint64_t id, greeting& one, greeting::outcome what);

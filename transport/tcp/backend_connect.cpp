@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr auto time_to_close = 1s;
 constexpr auto time_to_linger = 1s;
 constexpr unsigned most_flaps = 20;
+constexpr auto patience_to_connect = 10s;
 
 }  // namespace
 
@@ -35,9 +37,10 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   const auto here = local_address(s->fd());
   std::string interface = "?";
   for (const auto& one : places_)
-    if (one.where.has_host_of(here)) interface = one.interface;
+    if (one.at.where.has_host_of(here)) interface = one.interface;
   const std::lock_guard lock(p.mutex);
   p.messages = std::move(s);
+  p.wanted = true;  // from now on, it is called again
   p.open = false;
   p.wants_write = false;
   p.lanes = fmt::format("tcp/{} to {}, {} streams for payloads of {} KiB and more", interface,
@@ -156,7 +159,11 @@ void backend::close(peer& p, bool force) {
   }();
   const auto now = steady::now();
   if (!force && !done && now < p.close_at) {
-    if (p.close_at == steady::time_point::max()) p.close_at = now + time_to_close;
+    if (p.close_at == steady::time_point::max()) {
+      p.close_at = now + time_to_close;
+      // One that was never connected is called, so that it knows.
+      if (!p.wanted.exchange(true)) call(p, 0ms);
+    }
     if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
     attend_at_ = now + 1ms;  // what it waits for is rarely long in coming
     return;
@@ -164,12 +171,26 @@ void backend::close(peer& p, bool force) {
   lose(p, {});
 }
 
+// It shall be connected: from now on it may be out of reach for so long.
+void backend::call(peer& p, steady::duration in) {
+  if (p.status == peer::state::gone || p.messages) return;
+  const auto now = steady::now();
+  p.out_since = now;
+  p.dial_at = now + in;
+  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  attend_by(p.dial_at);
+}
+
 // ---- Time
 
-// One that has not been reached yet may have yet to be told of this node.
+// One that listens and has not answered yet may have yet to be told of this node; and many nodes
+// may call it at once while a job begins.
 std::chrono::milliseconds backend::time_out_of_reach(const peer& p) const {
-  return p.ever_open ? options_.limit
-                     : std::max<std::chrono::milliseconds>(patience, options_.limit);
+  if (p.ever_open) return options_.limit;
+  const bool listens = std::ranges::any_of(
+      greetings_, [&](const auto& one) { return one->to() == &p && one->said_hello; });
+  return std::max<std::chrono::milliseconds>(listens ? patience : patience_to_connect,
+                                             options_.limit);
 }
 
 void backend::attend_by(steady::time_point due) { attend_at_ = std::min(attend_at_, due); }
@@ -211,7 +232,7 @@ void backend::attend(peer& p, steady::time_point now) {
                                            p.trouble.empty() ? "it does not answer" : p.trouble)});
   if (!p.dialing && now >= p.dial_at) {
     p.dial_at = steady::time_point::max();
-    dial(p, stream_kind::messages);
+    dial(p, stream_kind::messages, 0, p.attempts);
   }
 }
 

@@ -1,6 +1,6 @@
 // How connections are made: calls, those of others, and the handshakes of both.
 #include <fmt/format.h>
-#include <netinet/tcp.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -28,18 +28,9 @@ constexpr unsigned most_refusals = 5;
 constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
 constexpr unsigned accepts_at_once = 16;
 
-// `limit`: what is not acknowledged for so long ends the connection, and so does a silence.
-void set_options(int fd, std::chrono::milliseconds keepalive, std::chrono::milliseconds limit) {
-  const auto set = [fd](int level, int option, int value) {
-    setsockopt(fd, level, option, &value, sizeof value);
-  };
-  const auto seconds = static_cast<int>(std::max<std::int64_t>(1, keepalive.count() / 1000));
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit.count() * 4 / 5));
+tcp_probes probes(const tcp_options& options) {
+  const auto interval = std::max(1s, std::chrono::floor<std::chrono::seconds>(options.keepalive));
+  return {interval, interval, 3, options.limit * 4 / 5};
 }
 
 bool refused(int error) { return error == ECONNREFUSED; }
@@ -74,12 +65,33 @@ void backend::unwatch(std::uint64_t id, int fd) {
 
 // ---- Handshakes
 
-void backend::dial(peer& p, stream_kind kind) {
-  const auto& places = p.where.places;
-  // A stream for large payloads goes where the messages go.
-  const auto& to = places[(p.place + (kind == stream_kind::bulk ? 0 : p.attempts)) % places.size()];
+// To a peer: one for each interface at least.
+unsigned backend::bulk_streams() const noexcept {
+  return std::max({1u, options_.bulk_streams, static_cast<unsigned>(options_.interfaces.size())});
+}
+
+// The address to connect from, where interfaces are named: that of the interface which `to` belongs
+// to.
+const socket_address* backend::source_for(const place& to, const peer& p) const {
+  if (options_.interfaces.empty() || p.where.interfaces == 0) return nullptr;
+  for (const auto& one : places_)
+    if (one.at.interface == to.interface &&
+        one.at.where.storage.ss_family == to.where.storage.ss_family)
+      return &one.at.where;
+  return nullptr;
+}
+
+// `attempt`: how many places were tried before. Streams for large payloads go where the messages
+// go, or, where interfaces are named, to one after the other.
+void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt) {
+  const bool bulk = kind == stream_kind::bulk;
+  const bool named = !options_.interfaces.empty() && p.where.interfaces > 0;
+  const auto order = order_of_places(p.where, options_.interfaces.size(), places_,
+                                     bulk ? index : std::size_t{options_.rank} + p.rank);
+  const auto start = bulk && named ? 0 : p.place;
+  const auto& to = p.where.places[order[(start + attempt) % order.size()]];
   const auto open = [&] {
-    return ::socket(to.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return ::socket(to.where.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   };
   int made_fd = open();
   while (made_fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger())
@@ -88,13 +100,24 @@ void backend::dial(peer& p, stream_kind kind) {
   const auto now = steady::now();
   int error = fd ? 0 : errno;
   if (fd) {
-    set_options(fd.get(), options_.keepalive, options_.limit);
-    if (::connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS) error = errno;
+    set_tcp_options(fd.get(), probes(options_));
+    if (const auto* from = source_for(to, p)) {
+      auto source = *from;
+      source.set_port(0);
+      const int later = 1;  // the kernel picks the port when it connects
+      setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &later, sizeof later);
+      if (::bind(fd.get(), source.get(), source.length) != 0) error = errno;
+    }
+    if (error == 0 && ::connect(fd.get(), to.where.get(), to.where.length) != 0 &&
+        errno != EINPROGRESS)
+      error = errno;
   }
   const stream_claim claim{options_.rank, p.rank, id_, p.where.id, kind, options_.protection};
   const int number = fd.get();
   auto made = std::make_unique<greeting>(options_.secret, std::move(fd), claim, p);
   made->due = now + time_to_connect;
+  made->index = index;
+  made->attempt = attempt;
   if (kind == stream_kind::messages)
     p.dialing = true;
   else
@@ -131,7 +154,7 @@ unsigned backend::accept_all(int listener) {
     }
     ++n;
     unique_fd owned(fd);
-    set_options(fd, options_.keepalive, options_.limit);
+    set_tcp_options(fd, probes(options_));
     if (strangers_now_ >= most_strangers) drop_oldest_stranger();
     auto made = std::make_unique<greeting>(options_.secret, std::move(owned), from);
     made->due = steady::now() + time_to_prove;
@@ -261,11 +284,17 @@ void backend::failed(std::uint64_t id, greeting& one) {
   const auto kind = one.claim().kind;
   const auto error = one.error();
   const auto why = one.why();
+  const auto index = one.index;
+  const auto attempt = one.attempt;
   end(id, one);
   const auto now = steady::now();
   if (kind == stream_kind::bulk) {
     --p->bulk_dials;
-    if (p->messages) broke(*p, p->messages, "a stream for large payloads: " + why);
+    if (!p->messages) return;
+    if (attempt + 1 < p->where.places.size())
+      dial(*p, kind, index, attempt + 1);
+    else
+      broke(*p, p->messages, "a stream for large payloads: " + why);
     return;
   }
   p->dialing = false;

@@ -23,6 +23,7 @@ constexpr unsigned polls_between_acknowledgements = 1024;
 constexpr std::size_t read_at_once = 1024 * 1024;
 // Of one payload stream: enough for the kernel to have something while the next chunk is sealed.
 constexpr std::size_t chunks_at_once = 2;
+constexpr std::size_t most_compared = 64;
 
 }  // namespace
 
@@ -54,12 +55,8 @@ unsigned backend::carry_out_orders() {
     switch (one.what) {
       case order::kind::added: {
         if (p.rank == options_.rank) break;  // see take_own
-        const auto now = steady::now();
-        p.out_since = now;
         // One of the two calls; the other one does too if it is not called soon.
-        p.dial_at = now + (options_.rank > p.rank ? 0ms : 50ms);
-        out_.push_back(&p);
-        attend_by(p.dial_at);
+        if (p.wanted) call(p, options_.rank > p.rank ? 0ms : 50ms);
         std::vector<greeting*> waiting;
         for (const auto& g : greetings_)
           if (g->at() == greeting::step::parked && g->claim().from == p.rank)
@@ -68,6 +65,7 @@ unsigned backend::carry_out_orders() {
           if (g->claim().from_id == p.where.id) greeted(g->id, *g);
         break;
       }
+      case order::kind::call: call(p, 0ms); break;
       case order::kind::close: close(p, false); break;
       case order::kind::force_close: close(p, true); break;
       case order::kind::broke:
@@ -213,8 +211,7 @@ bool backend::pump_bulk(peer& p) {
     return false;
   if (p.bulk_out.empty()) {
     if (p.bulk_dials == 0)
-      for (unsigned i = 0; i < std::max(1u, options_.bulk_streams) && p.messages; ++i)
-        dial(p, stream_kind::bulk);
+      for (unsigned i = 0; i < bulk_streams() && p.messages; ++i) dial(p, stream_kind::bulk, i, 0);
     return false;
   }
   bool more = false, busy = false;
@@ -238,27 +235,41 @@ bool backend::pump_bulk(peer& p) {
   return more && p.bulk_unsent.load() > 0;
 }
 
+// The payload that the next chunk is of. Every second one is of that with the least left to send:
+// so a small payload does not wait for all of a large one, and a large one goes on whatever else
+// comes. Under the peer's bulk mutex.
+static std::deque<bulk_payload>::iterator next_payload(peer& p) {
+  p.smallest_next = !p.smallest_next;
+  if (p.smallest_next || p.bulk.size() == 1) return p.bulk.begin();
+  const auto left = [](const bulk_payload& one) {
+    return one.message->payloads[one.index].size - one.next;
+  };
+  const auto some = std::min<std::size_t>(p.bulk.size(), most_compared);
+  return std::ranges::min_element(p.bulk.begin(),
+                                  p.bulk.begin() + static_cast<std::ptrdiff_t>(some), {}, left);
+}
+
 // Adds the next chunks to a stream. False: there is none, and it has sent all.
 bool backend::fill(peer& p, stream& s) {
   const std::lock_guard lock(p.bulk_mutex);
   while (s.unsent() < chunks_at_once && !p.bulk.empty()) {
-    auto& next = p.bulk.front();
-    const auto& payload = next.message->payloads[next.index];
-    const auto size = std::min(chunk_size, payload.size - next.next);
+    const auto next = next_payload(p);
+    const auto& payload = next->message->payloads[next->index];
+    const auto size = std::min(chunk_size, payload.size - next->next);
     record_head head;
     head.kind = record_kind::chunk;
     head.attached = static_cast<std::uint32_t>(size);
-    head.sequence = next.message->sequence;
+    head.sequence = next->message->sequence;
     head.order = payload.size;
-    head.expected = next.next;
-    head.count = next.index;
+    head.expected = next->next;
+    head.count = next->index;
     head.place = static_cast<std::uint8_t>(payload.place.where);
     head.device = payload.place.device;
-    s.add({head, payload.data + next.next, next.message});
-    next.next += size;
-    if (next.next < payload.size) continue;
+    s.add({head, payload.data + next->next, next->message});
+    next->next += size;
+    if (next->next < payload.size) continue;
     p.bulk_unsent.fetch_sub(1);
-    p.bulk.pop_front();
+    p.bulk.erase(next);
   }
   return s.unsent() > 0;
 }

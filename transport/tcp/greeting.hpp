@@ -61,6 +61,8 @@ public:
   void set_failed(int error);
 
   std::uint64_t id = 0;                                ///< in the transport's epoll set; 0: not yet
+  unsigned index = 0;                                  ///< dialer: of the stream for large payloads
+  std::size_t attempt = 0;                             ///< dialer: places tried before
   bool counted = false;                                ///< among the strangers
   steady::time_point said_at{};                        ///< dialer: its hello
   bool said_hello = false;                             ///< dialer: only the answer is waited for

@@ -66,12 +66,14 @@ struct peer {
   std::shared_ptr<stream> messages;        ///< null: there is no connection
   /// Senders write themselves: the other side has said what it has. Written under `mutex`.
   std::atomic<bool> open{false};
-  bool wants_write = false;  ///< epoll reports when `messages` can be written
-  std::string lanes;         ///< for routes()
+  std::atomic<bool> wanted{false};  ///< it shall be connected
+  bool wants_write = false;         ///< epoll reports when `messages` can be written
+  std::string lanes;                ///< for routes()
 
   // ---- Bulk: senders add, the progressing thread sends. Under `bulk_mutex`.
   std::mutex bulk_mutex;
   std::deque<bulk_payload> bulk;
+  bool smallest_next = false;  ///< the next chunk is of the payload with the least left to send
   std::atomic<std::size_t> bulk_unsent{0};  ///< payloads in `bulk`
   std::atomic<bool> bulk_busy{false};  ///< bulk streams have chunks that the kernel has not taken
 
@@ -95,7 +97,7 @@ struct peer {
   bool left = false;             ///< it has said that it goes
   unsigned refusals = 0;         ///< attempts in a row that were refused at once
   unsigned attempts = 0;         ///< since it was reached last
-  std::size_t place = 0;         ///< of `where`, at which it was reached last
+  std::size_t place = 0;         ///< in the order of its places: where it was reached last
   steady::time_point out_since;  ///< when it went out of reach
   steady::time_point dial_at = steady::time_point::max();
   steady::time_point close_at = steady::time_point::max();  ///< closing: no later than that

@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/tcp/stream_protection.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe::transport {
-
-/// What protects the bytes between two nodes, once both have proved that they have the job's
-/// secret.
-enum class stream_protection : std::uint8_t {
-  off,           ///< nothing: for networks on which nobody else can alter packets
-  authenticate,  ///< altered, replayed or reordered bytes end the connection (AES-256-GMAC)
-  encrypt,       ///< nobody else can read them either (AES-256-GCM)
-};
 
 /// The ports that a node may listen on; 0 to 0: any.
 struct port_range {
@@ -32,7 +25,9 @@ struct tcp_options {
   job_secret secret;
   stream_protection protection = stream_protection::authenticate;
   /// Names of interfaces ("eth0"), on all addresses of which the node listens; empty: all that are
-  /// up, without the loopback interface unless there is no other.
+  /// up, without the loopback interface unless there is no other. The n-th interface of one node
+  /// speaks to the n-th of another, and the streams of a peer are divided among them; all nodes
+  /// that name some name the same number.
   std::vector<std::string> interfaces;
   port_range ports;
   /// Streams to each peer for payloads of `bulk_threshold` bytes and more.
@@ -43,6 +38,12 @@ struct tcp_options {
   /// How long a peer may be out of reach, or accept nothing of what it is sent, before it counts as
   /// lost; until then broken connections are made again.
   std::chrono::milliseconds limit{2500};
+  /// Two nodes of which one has a lower rank than this are connected once they know each other;
+  /// others when one of them sends to the other. The end of a peer is noticed on a connection, or
+  /// when one is made.
+  rank_t eager_below = 1;
+  /// Why TCP is used, for `routes()`.
+  std::string reason = "TCP was asked for";
 };
 
 /// A node on TCP. `to` and `pool` must outlive it. Throws transport_error when it cannot listen.

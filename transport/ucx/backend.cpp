@@ -25,6 +25,17 @@ std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, pay
   return std::make_unique<ucx::backend>(ucx::prepare(std::move(options)), to, pool);
 }
 
+std::string ucx_apart(const ucx_options& here, std::span<const std::byte> address) {
+  ucx::address there;
+  try {
+    there = ucx::decode(address, here.key);
+  } catch (const decode_error& e) {
+    throw transport_error(e.fault().text);
+  }
+  const auto why = ucx::apart(ucx::this_process(), there.process);
+  return ucx::uses_network(here) && !there.network.empty() ? std::string() : why;
+}
+
 namespace ucx {
 
 namespace {
@@ -36,7 +47,7 @@ std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 [[noreturn]] void throw_apart(const ucx_options& here, rank_t rank, const peer& p) {
   std::string why;
-  if (here.trusted_network && here.kind == ucx_kind::shared_memory)
+  if (here.kind == ucx_kind::shared_memory)
     why = "the transport is 'shared_memory'";
   else if (here.trusted_network && here.one_host)
     why =

@@ -47,7 +47,11 @@ std::string_view bare(std::string_view name) {
 
 // The known transports among `wanted`, without the groups that contain System V's. Nothing else is
 // passed on: UCX would accept a pattern ("s?sv") as well.
-names known(const names& wanted, bool network) {
+names known(const names& wanted, const ucx_options& o) {
+  const auto is_network = [&](std::string_view name) {
+    return uses_network(o) && !(name == "tcp" && o.kind == ucx_kind::rdma) &&
+           std::ranges::count(networks, name) > 0;
+  };
   names all;
   for (const auto& one : wanted) {
     const auto name = bare(one);
@@ -55,7 +59,7 @@ names known(const names& wanted, bool network) {
       all.insert(all.end(), {"posix", "xpmem", "knem", "cma"});
     else if (name == "mm")
       all.insert(all.end(), {"posix", "xpmem"});
-    else if (std::ranges::count(local, name) || (network && std::ranges::count(networks, name)))
+    else if (std::ranges::count(local, name) || is_network(name))
       all.push_back(one);
   }
   return all;
@@ -64,6 +68,7 @@ names known(const names& wanted, bool network) {
 names left_out(const ucx_options& o) {
   if (!uses_network(o)) return {"sysv", "tcp", "ib", "gga"};
   if (o.kind == ucx_kind::tcp) return {"sysv", "sm", "ib", "gga", "self"};
+  if (o.kind == ucx_kind::rdma) return {"sysv", "tcp"};
   return {"sysv"};
 }
 
@@ -83,7 +88,7 @@ std::string permitted_transports(const ucx_options& o, std::string_view wanted) 
       if (!std::ranges::count(out, name)) out.push_back(name);
     return "^" + join(out);
   }
-  const auto left = known(split(wanted), uses_network(o));
+  const auto left = known(split(wanted), o);
   if (left.empty())
     throw transport_error(
         "UCX_TLS asks for '" + std::string(wanted) +

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ enum class ucx_kind : std::uint8_t {
   automatic,      ///< shared memory on one host, the network between hosts
   shared_memory,  ///< shared memory alone; peers on other hosts cannot be added
   tcp,            ///< TCP alone, also on one host
+  rdma,           ///< shared memory on one host, RDMA between hosts; never TCP
 };
 
 /// How payloads move between processes of one host. Copying through shared memory is two to three
@@ -76,5 +78,9 @@ struct ucx_options {
 /// The destructor drops sends whose payloads have not been sent: call `progress` until `idle()`
 /// first.
 std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool);
+
+/// Why a node with these options cannot reach the one with this address: "another host"; empty: it
+/// can. Throws transport_error when `address` is damaged or of another job.
+std::string ucx_apart(const ucx_options& here, std::span<const std::byte> address);
 
 }  // namespace troupe::transport

@@ -39,7 +39,9 @@ std::string in_milliseconds(std::chrono::milliseconds t) {
 void choose_transports(config& c, const ucx_options& o, reach by) {
   // UCX_TLS is the user's choice.
   std::string wanted;
-  if (const char* tls = std::getenv("UCX_TLS"); tls && o.kind == ucx_kind::automatic) wanted = tls;
+  if (const char* tls = std::getenv("UCX_TLS");
+      tls && (o.kind == ucx_kind::automatic || o.kind == ucx_kind::rdma))
+    wanted = tls;
   for (const auto& [name, value] : o.settings)
     if (name == "TLS") wanted = value;
   ucx_options allowed = o;

@@ -134,7 +134,12 @@ detail::member_descriptor some_descriptor() {
                      .devices;
   return {std::move(devices),
           {std::byte(1), std::byte(2)},
-          {backend::tcp, {7, 8}, std::chrono::milliseconds(9), leader_loss::elect, "fabric"}};
+          {backend::tcp,
+           {7, 8},
+           std::chrono::milliseconds(9),
+           leader_loss::elect,
+           "fabric",
+           stream_protection::encrypt}};
 }
 
 TEST(member_descriptor, arrives_as_it_was) {

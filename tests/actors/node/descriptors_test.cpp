@@ -7,6 +7,8 @@
 #include <iterator>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
+
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/node/rank_functions.hpp"
 #include "tests/rank_process.hpp"
@@ -68,8 +70,10 @@ TEST(descriptors, that_are_nearly_all_used_are_named) {
 }
 
 class descriptors_of : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(transports, descriptors_of, testing::Values("", "tcp"),
-                         [](const auto& info) { return info.param.empty() ? "memory" : "tcp"; });
+INSTANTIATE_TEST_SUITE_P(transports, descriptors_of, testing::Values("", "tcp", "ucx_tcp"),
+                         [](const auto& info) {
+                           return info.param.empty() ? "memory" : info.param;
+                         });
 
 // Here the one that is measured, in processes the others.
 TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
@@ -86,14 +90,19 @@ TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
   options.world_size = ranks;
   options.init_method = "file://" + file;
   if (GetParam() == "tcp") options.transport = backend::tcp;
-  options.trusted_network = true;
+  if (GetParam() == "ucx_tcp") options.transport = backend::ucx_tcp;
+  options.trusted_network = GetParam() == "ucx_tcp";
   const auto node = init_rpc(options);
   for (std::uint32_t rank = 1; rank < ranks; ++rank)
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(node.rpc_sync<&plus_one>(rank, 41), 42);
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_EQ(node.rpc_sync<&plus_one>(rank, 41), 42);
+      // Large enough for all the connections that a peer may have.
+      EXPECT_EQ(node.rpc_sync<&same>(rank, at::zeros({100'000})).numel(), 100'000);
+    }
   const auto used = transport::descriptors().open - before;
   RecordProperty("used", static_cast<int>(used));
   std::cout << "descriptors of a node with " << ranks - 1 << " peers: " << used << std::endl;
-  EXPECT_LE(used, transport::descriptors_of_node(ranks - 1));
+  EXPECT_LE(used, transport::descriptors_of_node(ranks - 1, transport::tcp_options().bulk_streams));
   node.shutdown(true, patience);
 }
 

@@ -12,7 +12,7 @@ inline constexpr int ended_slowly = 4;
 /// A job of four processes of which one or two are killed at a random moment, as the seed decides
 /// it, while all call each other without pause (survivor_program.cpp says what the others check).
 struct kill_run {
-  /// `over`: "tcp" or "shared_memory".
+  /// `over`: "tcp", "ucx_tcp" or "shared_memory".
   kill_run(std::uint64_t seed, std::string over);
 
   /// Plays it; returns what was wrong, nothing when all was well. Once more when a survivor's end

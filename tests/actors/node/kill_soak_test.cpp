@@ -20,6 +20,7 @@ void kill_for_long(const std::string& network) {
 }
 
 TEST(killed_at_random, leave_survivors_that_go_on_over_tcp) { kill_for_long("tcp"); }
+TEST(killed_at_random, leave_survivors_that_go_on_over_tcp_of_ucx) { kill_for_long("ucx_tcp"); }
 
 TEST(killed_at_random, leave_survivors_that_go_on_over_shared_memory) {
   kill_for_long("shared_memory");

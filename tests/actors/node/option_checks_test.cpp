@@ -178,13 +178,13 @@ INSTANTIATE_TEST_SUITE_P(
         difference{"window_bytes", [](rpc_options& o) { o.window.bytes = 0; },
                    "rpc_options::window.bytes must be the same on all nodes, but is 67108864 at "
                    "rank 0 ('worker0') and 0 at rank 1 ("},
-        difference{"transport",
-                   [](rpc_options& o) {
-                     o.transport = backend::tcp;
-                     o.trusted_network = true;
-                   },
+        difference{"transport", [](rpc_options& o) { o.transport = backend::tcp; },
                    "rpc_options::transport must be the same on all nodes, but is "
                    "backend::automatic at rank 0 ('worker0') and backend::tcp at rank 1 ("},
+        difference{"encryption", [](rpc_options& o) { o.encryption = stream_protection::encrypt; },
+                   "rpc_options::encryption (or TROUPE_ENCRYPTION) must be the same on all nodes, "
+                   "but is stream_protection::authenticate at rank 0 ('worker0') and "
+                   "stream_protection::encrypt at rank 1 ("},
         difference{"hang_limit", [](rpc_options& o) { o.hang_limit = 5s; },
                    "rpc_options::hang_limit must be the same on all nodes, but is 60000 ms at rank "
                    "0 ('worker0') and 5000 ms at rank 1 ("},

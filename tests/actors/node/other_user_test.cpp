@@ -179,11 +179,19 @@ TEST_P(other_user_of_the_host, changes_nothing_by_raw_frames_to_its_ports) {
 // So that the frames above are known to be those that do harm.
 TEST(other_user_of_a_trusted_network, writes_anywhere) {
   if (geteuid() != 0) GTEST_SKIP() << only_root;
-  victims job("tcp");
+  victims job("ucx_tcp");
   ASSERT_TRUE(job.begun());
   EXPECT_GE(attack_ports(job), 3);
   EXPECT_TRUE(eventually([&] { return job.word(0) != 42 && job.word(1) != 42; }));
   EXPECT_EQ(job.end(), std::pair(4, 4));
+}
+
+TEST(other_user_of_a_job_over_tcp, changes_nothing_by_raw_frames_to_its_ports) {
+  if (geteuid() != 0) GTEST_SKIP() << only_root;
+  victims job("tcp");
+  ASSERT_TRUE(job.begun());
+  EXPECT_GE(attack_ports(job), 3);  // the store, and a port of each rank
+  EXPECT_EQ(job.end(), std::pair(0, 0));
 }
 
 TEST_P(other_user_of_the_host, of_the_same_group_gets_at_no_memory) {

@@ -15,6 +15,8 @@ inline int process_id() { return static_cast<int>(getpid()); }
 
 inline int plus_one(int x) { return x + 1; }
 
+inline at::Tensor same(at::Tensor x) { return x; }
+
 /// Adds to a counter of any node and tells what it holds then.
 inline int add_to(const counter& whose, int amount) { return request(whose, add{amount}).get(); }
 

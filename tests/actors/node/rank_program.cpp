@@ -1,7 +1,7 @@
 // A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE
-// [HANG_LIMIT_MS|dynamic|joins|comes|tcp]. "dynamic": a founder of a job that admits newcomers,
-// "joins": one that comes back, "comes": a new one, whatever RANK is, "tcp": over TCP. Serves until
-// the job ends; exits with 3 when the job has shut it out.
+// [HANG_LIMIT_MS|dynamic|joins|comes|tcp|ucx|ucx_tcp]. "dynamic": a founder of a job that admits
+// newcomers, "joins": one that comes back, "comes": a new one, whatever RANK is, "tcp", "ucx",
+// "ucx_tcp": over these. Serves until the job ends; exits with 3 when the job has shut it out.
 
 #include <cstdio>
 #include <string>
@@ -11,7 +11,7 @@
 
 int main(int argc, char** argv) {
   using namespace troupe::test;
-  if (!served<&process_id, &plus_one, &add_to, &make_counter, &never_answer,
+  if (!served<&process_id, &plus_one, &same, &add_to, &make_counter, &never_answer,
               &wait_for_the_loss_of>())
     return 2;
   try {
@@ -24,7 +24,10 @@ int main(int argc, char** argv) {
     options.joins_running = how == "joins" || how == "comes";
     if (how == "comes") options.rank.reset();
     if (how == "tcp") options.transport = troupe::backend::tcp;
-    options.trusted_network = how == "tcp";  // no more than a test
+    if (how == "ucx" || how == "ucx_tcp") {
+      options.transport = how == "ucx" ? troupe::backend::ucx : troupe::backend::ucx_tcp;
+      options.trusted_network = how == "ucx_tcp";  // no more than a test
+    }
     if (!how.empty() && how.find_first_not_of("0123456789") == std::string::npos)
       options.hang_limit = std::chrono::milliseconds(std::stoi(how));
     const auto node = troupe::init_rpc(options);

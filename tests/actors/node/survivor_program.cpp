@@ -368,9 +368,11 @@ int main(int, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = std::stoi(argv[2]);
     options.init_method = "file://" + folder + "/meet";
-    options.transport =
-        std::string(argv[7]) == "tcp" ? troupe::backend::tcp : troupe::backend::shared_memory;
-    options.trusted_network = true;
+    const std::string over = argv[7];
+    options.transport = over == "tcp"       ? troupe::backend::tcp
+                        : over == "ucx_tcp" ? troupe::backend::ucx_tcp
+                                            : troupe::backend::shared_memory;
+    options.trusted_network = over == "ucx_tcp";
     if (elects) options.on_leader_loss = troupe::leader_loss::elect;
     return survivor(troupe::init_rpc(options), victims, seed, victims.contains(0) && !elects)
         .run(folder);

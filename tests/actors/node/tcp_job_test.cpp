@@ -8,16 +8,22 @@
 namespace troupe::test {
 namespace {
 
-class tcp_job : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(with, tcp_job, testing::Values("off", "authenticate", "encrypt"),
-                         [](const auto& info) { return std::string(info.param); });
+class tcp_job : public testing::TestWithParam<stream_protection> {};
+INSTANTIATE_TEST_SUITE_P(with, tcp_job,
+                         testing::Values(stream_protection::off, stream_protection::authenticate,
+                                         stream_protection::encrypt),
+                         [](const auto& info) {
+                           return info.param == stream_protection::off            ? "off"
+                                  : info.param == stream_protection::authenticate ? "authenticate"
+                                                                                  : "encrypt";
+                         });
 
 at::Tensor doubled(at::Tensor x) { return x * 2; }
 
 TEST_P(tcp_job, calls_functions_and_sends_tensors) {
   rpc_options options;
-  options.transport_name = "tcp";
-  options.transport_options = {{"encryption", GetParam()}};
+  options.transport = backend::tcp;
+  options.encryption = GetParam();
   auto nodes = make_nodes(network::ucx, {"a", "b", "c"}, options);
   for (const auto& from : nodes)
     for (const auto* to : {"a", "b", "c"}) EXPECT_EQ(from.rpc_sync<&plus_one>(to, 41), 42);
@@ -27,14 +33,15 @@ TEST_P(tcp_job, calls_functions_and_sends_tensors) {
   }
   for (const auto& one : nodes[0].routes()) {
     EXPECT_EQ(one.backend, "tcp");
-    EXPECT_THAT(one.reason, testing::HasSubstr("proved that they have the job's secret"));
+    if (one.peer > 0)
+      EXPECT_THAT(one.reason, testing::HasSubstr("prove that they have the job's secret"));
   }
   shut_down(nodes);
 }
 
 TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
   rpc_options options;
-  options.transport_name = "tcp";
+  options.transport = backend::tcp;
   auto nodes = make_nodes(network::ucx, {"a", "b"}, options);
   EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("b", 1), 2);
   nodes[1].shutdown(false);
@@ -42,14 +49,25 @@ TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
   nodes[0].shutdown(false);
 }
 
+// Neither has ever called the other: they are not connected.
+TEST(tcp_job_ends, a_node_that_goes_is_noticed_by_those_who_never_called_it) {
+  rpc_options options;
+  options.transport = backend::tcp;
+  auto nodes = make_nodes(network::ucx, {"a", "b", "c"}, options);
+  nodes[2].shutdown(false);
+  EXPECT_THROW(nodes[1].rpc_sync<&plus_one>("c", 1, timeout(patience)), peer_lost);
+  nodes[1].shutdown(false);
+  nodes[0].shutdown(false);
+}
+
 TEST(tcp_job_options, are_checked_for_all_ranks) {
   rpc_options options;
-  options.transport_name = "tcp";
-  options.transport_options = {{"encryption", "a little"}};
+  options.transport = backend::tcp;
+  options.ports = "a few";
   EXPECT_THAT(fault_of<error>([&] {
                 make_nodes(network::ucx, {"a", "b"}, options);
               }).text,
-              testing::HasSubstr("off, authenticate or encrypt"));
+              testing::HasSubstr("rpc_options::ports is 'a few'"));
 }
 
 }  // namespace

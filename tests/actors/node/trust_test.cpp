@@ -1,4 +1,4 @@
-// What a job may do on a network that nobody has called trusted.
+// What a job may do on a network that nobody has called trusted: all but to open ports of UCX.
 
 #include <unistd.h>
 
@@ -40,9 +40,9 @@ protected:
   temporary_folder folder_;
 };
 
-TEST_F(trust, is_needed_for_tcp) {
+TEST_F(trust, is_needed_for_tcp_of_ucx) {
   auto options = founder(1);
-  options.transport = backend::tcp;
+  options.transport = backend::ucx_tcp;
   const auto why = refusal<transport_error>(options);
   EXPECT_THAT(why, testing::HasSubstr("rpc_options::trusted_network"));
   EXPECT_THAT(why, testing::HasSubstr("TROUPE_TRUSTED_NETWORK=1"));
@@ -52,7 +52,7 @@ TEST_F(trust, is_needed_for_tcp) {
 
 TEST_F(trust, can_come_from_the_environment) {
   auto options = founder(1);
-  options.transport = backend::tcp;
+  options.transport = backend::ucx_tcp;
   setenv("TROUPE_TRUSTED_NETWORK", "0", 1);
   EXPECT_NE(refusal<transport_error>(options), "");
   setenv("TROUPE_TRUSTED_NETWORK", "yes", 1);
@@ -62,15 +62,17 @@ TEST_F(trust, can_come_from_the_environment) {
   EXPECT_EQ(refusal<error>(options), "");
 }
 
-TEST_F(trust, is_needed_for_ranks_on_several_hosts) {
-  const auto options = founder(2);
+TEST_F(trust, is_needed_for_ucx_on_several_hosts) {
+  auto options = founder(2);
+  options.transport = backend::ucx;
   setenv("TROUPE_HOST_ID", "elsewhere", 1);
-  rank_process other(
-      {TROUPE_TEST_PROGRAM_DIR "/rank_program", "1", "2", (folder_.path() / "meet").string()});
+  rank_process other({TROUPE_TEST_PROGRAM_DIR "/rank_program", "1", "2",
+                      (folder_.path() / "meet").string(), "ucx"});
   unsetenv("TROUPE_HOST_ID");
   const auto why = refusal<transport_error>(options);
   EXPECT_THAT(why, testing::HasSubstr("rank 0 runs on "));
   EXPECT_THAT(why, testing::HasSubstr(", rank 1 on "));
+  EXPECT_THAT(why, testing::HasSubstr("Use backend::automatic or backend::tcp"));
   EXPECT_THAT(why, testing::HasSubstr("TROUPE_TRUSTED_NETWORK=1"));
   EXPECT_TRUE(eventually([&] { return other.ended(); }));
   EXPECT_EQ(other.exit_code(), 1);
@@ -92,9 +94,11 @@ protected:
   }
 };
 
-TEST_F(trust_across_process_namespaces, is_needed) {
-  const auto other = start("1");
-  const auto why = refusal<transport_error>(founder(2));
+TEST_F(trust_across_process_namespaces, is_needed_for_ucx) {
+  const auto other = start("1", "ucx");
+  auto options = founder(2);
+  options.transport = backend::ucx;
+  const auto why = refusal<transport_error>(options);
   EXPECT_THAT(why, testing::HasSubstr("rank 0 and rank 1 run on "));
   EXPECT_THAT(why, testing::HasSubstr(" in two process namespaces, pid:["));
   EXPECT_THAT(why, testing::HasSubstr("TROUPE_TRUSTED_NETWORK=1"));
@@ -102,15 +106,15 @@ TEST_F(trust_across_process_namespaces, is_needed) {
   EXPECT_EQ(other->exit_code(), 1);
 }
 
-TEST_F(trust_across_process_namespaces, opens_ports_on_the_loopback_interface_alone) {
-  setenv("TROUPE_TRUSTED_NETWORK", "1", 1);
+TEST_F(trust_across_process_namespaces, is_not_needed_for_tcp_on_the_loopback_interface) {
   const auto other = start("1");
   const auto node = init_rpc(founder(2));
   EXPECT_EQ(node.rpc_sync<&plus_one>(1, 41), 42);
   for (const auto& route : node.routes())
     if (route.peer == 1) {
-      EXPECT_EQ(route.lanes, "tcp/lo");
-      EXPECT_THAT(route.reason, testing::HasSubstr("another process namespace of this host"));
+      EXPECT_THAT(route.lanes, testing::StartsWith("tcp/lo to 127.0.0.1:"));
+      EXPECT_THAT(route.reason,
+                  testing::StartsWith("it is in another process namespace of this host, and "));
     }
   const auto ports = listening_of(getpid());
   EXPECT_FALSE(ports.empty());

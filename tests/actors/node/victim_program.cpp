@@ -1,7 +1,7 @@
 // A rank that others may try to misuse: victim_program RANK METHOD FOLDER HOW, of two ranks that
 // send tensors to each other until FOLDER/end is there. HOW: default, dynamic (admits newcomers) or
-// tcp (over UCX's TCP, on a network said to be trusted). What nobody has any business with is at
-// the address in FOLDER/RANK. Exits with 4 when that has changed.
+// tcp, ucx_tcp (over UCX's TCP, on a network said to be trusted). What nobody has any business with
+// is at the address in FOLDER/RANK. Exits with 4 when that has changed.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -63,8 +63,9 @@ int main(int, char** argv) {
     options.world_size = 2;
     options.init_method = argv[2];
     options.admits_newcomers = how == "dynamic";
-    if (how == "tcp") {
-      options.transport = backend::tcp;
+    if (how == "tcp") options.transport = backend::tcp;
+    if (how == "ucx_tcp") {
+      options.transport = backend::ucx_tcp;
       options.trusted_network = true;
     }
     const auto node = init_rpc(options);

@@ -53,17 +53,23 @@ TEST(info, tells_what_is_open) {
   const auto transports = [] {
     return nlohmann::json::parse(run_troupe("info --json").out)["transports"];
   };
-  unsetenv("TROUPE_TRUSTED_NETWORK");
   auto report = transports();
   EXPECT_THAT(report["within_this_host"], testing::Not(testing::HasSubstr("sysv")));
-  EXPECT_THAT(report["between_hosts"], testing::StartsWith("refused: TROUPE_TRUSTED_NETWORK"));
-  EXPECT_THAT(report["open_ports"], testing::EndsWith("none of UCX"));
-  setenv("TROUPE_TRUSTED_NETWORK", "1", 1);
+  EXPECT_THAT(report["between_hosts"], testing::StartsWith("TCP, whose ends prove"));
+  EXPECT_THAT(report["between_hosts"], testing::HasSubstr("authenticated; any port on "));
+  EXPECT_THAT(report["open_ports"], testing::HasSubstr("a port of TCP for each rank"));
+  EXPECT_THAT(report["rdma_between_hosts"], testing::Not(testing::IsEmpty()));
+  setenv("TROUPE_ENCRYPTION", "encrypt", 1);
+  setenv("TROUPE_INTERFACES", "lo", 1);
+  setenv("TROUPE_PORTS", "40000-40010", 1);
   report = transports();
-  unsetenv("TROUPE_TRUSTED_NETWORK");
-  EXPECT_THAT(report["between_hosts"], testing::Not(testing::HasSubstr("refused")));
-  EXPECT_THAT(report["open_ports"], testing::HasSubstr("a port of UCX for each rank"));
-  EXPECT_THAT(report["open_ports"], testing::HasSubstr("with newcomers at an address that is no"));
+  setenv("TROUPE_PORTS", "none", 1);
+  const auto wrong = transports();
+  for (const auto* name : {"TROUPE_ENCRYPTION", "TROUPE_INTERFACES", "TROUPE_PORTS"})
+    unsetenv(name);
+  EXPECT_THAT(report["between_hosts"],
+              testing::HasSubstr("encrypted; ports 40000 to 40010 on lo (127.0.0.1)"));
+  EXPECT_THAT(wrong["between_hosts"], testing::HasSubstr("TROUPE_PORTS is 'none'"));
 }
 
 TEST(info, takes_thread_counts_from_the_environment) {

@@ -343,6 +343,62 @@ def optimizer_step():
     return [times_of(taken)]
 
 
+MIB = 1 << 20
+
+
+def take(tensor):
+    return None
+
+
+def stream(size, call, seconds=2.0):
+    """As network_rows.cpp does it: MB a second in one direction."""
+    outstanding = min(max(64 * MIB // size, 2), 16)
+    calls = deque(call() for _ in range(outstanding))
+    start, sent = now(), 0
+    while sent < 2 or now() - start < seconds:
+        calls.popleft().wait()
+        calls.append(call())
+        sent += 1
+    taken = now() - start
+    for future in calls:
+        future.wait()
+    return sent * size / 1e6 / taken
+
+
+def streams(sizes, function):
+    measured = []
+    for size in sizes:
+        tensor = torch.ones(size // 4)
+        rate = stream(size, lambda: rpc.rpc_async(PEER, function, args=(tensor,)))
+        measured.append({"bytes": size, "unit": "MB/s", "value": rate})
+    return measured
+
+
+def tcp_call():
+    return call_function()
+
+
+def tcp_stream():
+    return streams((MIB, 16 * MIB, 256 * MIB, 1024 * MIB), take)
+
+
+def tcp_both_ways():
+    return streams((MIB, 16 * MIB, 256 * MIB), echo)
+
+
+def tcp_mixed():
+    call = lambda: rpc.rpc_sync(PEER, nothing)
+    idle = percentile(call_times(call), 0.5)
+    tensor = torch.ones(4 * MIB)
+    send = lambda: rpc.rpc_async(PEER, take, args=(tensor,))
+    large = threading.Thread(target=stream, args=(16 * MIB, send, 5.0))
+    large.start()
+    time.sleep(0.2)
+    beside = call_times(call, seconds=4)
+    large.join()
+    return [{"unit": "medians", "value": percentile(beside, 0.99) / idle}]
+
+
 ROWS = {
     row.__name__: row
     for row in (
@@ -350,8 +406,12 @@ ROWS = {
         calls_in_flight, calls_threads, long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
         autograd_context, autograd_chain, optimizer_step,
+        tcp_call, tcp_stream, tcp_both_ways, tcp_mixed,
     )
 }  # fmt: skip
+for name in ("tcp_stream", "tcp_both_ways"):
+    for rate in ("1g", "10g"):
+        ROWS[f"{name}_{rate}"] = ROWS[name]
 
 
 def main():

@@ -1,4 +1,5 @@
-"""Measures UCX itself with its program ucx_perftest, two processes on this host.
+"""Measures UCX itself with its program ucx_perftest, two processes on this host; for rows between
+hosts, as the two ranks that between_hosts.py starts, over UCX's TCP.
 
     python3 ucx_perftest.py --row call_actor --json FILE
 
@@ -20,7 +21,19 @@ UCX = Path(__file__).resolve().parents[3] / ".deps" / "site" / "libucx"
 LANES = "posix,cma,self"
 LIMIT = 120  # seconds for one size
 SMALL, LARGE = (8,), (1 << 20, 4 << 20)
-SIZES = {"call_actor": SMALL, "call_function": SMALL, "perftest_am": LARGE}
+STREAM = tuple(n << 20 for n in (1, 16, 256, 1024))
+BETWEEN_HOSTS = {
+    "tcp_call": SMALL,
+    "tcp_stream": STREAM,
+    "tcp_stream_1g": STREAM,
+    "tcp_stream_10g": STREAM,
+}
+SIZES = {"call_actor": SMALL, "call_function": SMALL, "perftest_am": LARGE, **BETWEEN_HOSTS}
+PORT = 18515  # of the first size between hosts; others take the next ones
+
+
+def between_hosts():
+    return "BENCH_SERVER" in os.environ
 
 
 def free_port():
@@ -33,6 +46,8 @@ def start(port, arguments):
     # Huge pages, where the machine has them, as troupe-run gives them to ours.
     settings = {"UCX_TLS": LANES, "UCX_ALLOC_PRIO": "thp,mmap,heap", "UCX_WARN_UNUSED_ENV_VARS": "n"}
     environment = {**settings, **os.environ}
+    if between_hosts():
+        environment.update(UCX_TLS="tcp,self", UCX_NET_DEVICES="eth0")
     environment["LD_LIBRARY_PATH"] = str(UCX / "lib")
     command = [str(UCX / "bin" / "ucx_perftest"), *arguments, "-p", str(port)]
     return subprocess.Popen(
@@ -94,6 +109,45 @@ def run(test, size, column):
     return float(values[names.index(column)])
 
 
+def as_client(port, server, test, size, column):
+    """What ucx_perftest measured against the server there, in microseconds."""
+    calls, warm_up = (100_000, 5_000) if size < 1 << 16 else (max(8, (2 << 30) // size), 2)
+    asked = ["-t", test, "-s", str(size), "-n", str(calls), "-w", str(warm_up), "-v", "-f"]
+    deadline = time.monotonic() + 20
+    while True:
+        client = start(port, [server, *asked])
+        try:
+            said, complaint = client.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            end(client)
+            raise SystemExit(f"ucx_perftest took more than {LIMIT} s")
+        if client.returncode == 0:
+            break
+        if time.monotonic() > deadline:  # the server may not listen yet
+            raise SystemExit(f"ucx_perftest: {complaint.strip()}")
+        time.sleep(0.1)
+    names, values = [line.split(",") for line in said.splitlines() if "," in line][-2:]
+    return float(values[names.index(column)])
+
+
+def measure_between_hosts(row, path):
+    server = os.environ["BENCH_SERVER"]
+    sizes = BETWEEN_HOSTS[row]
+    if os.environ["RANK"] != "0":
+        for i in range(len(sizes)):
+            start(PORT + i, []).communicate(timeout=2 * LIMIT)
+        return
+    measured = []
+    for i, size in enumerate(sizes):
+        if row == "tcp_call":
+            half = as_client(PORT + i, server, "ucp_am_lat", size, "50.0_percentile_lat")
+            measured.append({"bytes": None, "unit": "us", "value": 2 * half})
+        else:
+            one = as_client(PORT + i, server, "ucp_am_bw", size, "overall_lat")
+            measured.append({"bytes": size, "unit": "MB/s", "value": size / one})
+    write(path, row, 2, measured)
+
+
 def round_trip(size):
     return 2 * run("ucp_am_lat", size, "50.0_percentile_lat")
 
@@ -107,6 +161,8 @@ def main():
     parser.add_argument("--row", choices=SIZES, required=True)
     parser.add_argument("--json", required=True)
     asked = parser.parse_args()
+    if asked.row in BETWEEN_HOSTS:
+        return measure_between_hosts(asked.row, asked.json)
     measured = []
     for size in SIZES[asked.row]:
         large = asked.row == "perftest_am"

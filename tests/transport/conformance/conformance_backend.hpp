@@ -9,6 +9,7 @@
 
 #include "tests/transport/conformance/conformance_node.hpp"
 #include "tests/transport/conformance/locked_transport.hpp"
+#include "troupe/transport/composite/composite_transport.hpp"
 #include "troupe/transport/loopback/loopback.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 #include "troupe/transport/ucx/ucx_transport.hpp"
@@ -27,7 +28,8 @@ enum class backend {
   ucx_between_hosts,
   tcp,
   tcp_plain,
-  tcp_encrypted
+  tcp_encrypted,
+  composite
 };
 
 inline const char* name_of(backend b) {
@@ -43,6 +45,7 @@ inline const char* name_of(backend b) {
     case backend::tcp: return "tcp";
     case backend::tcp_plain: return "tcp_plain";
     case backend::tcp_encrypted: return "tcp_encrypted";
+    case backend::composite: return "composite";
   }
   return "?";
 }
@@ -108,6 +111,9 @@ public:
       n->net = make_locked_transport(mutex_, [&] {
         return make_virtual_transport(virtual_network_, rank, n->received, n->pool);
       });
+    else if (backend_ == backend::composite)
+      n->net = make_composite_transport(options_of(backend_, rank), tcp_options_of(backend_, rank),
+                                        n->received, n->pool);
     else if (is_tcp(backend_))
       n->net = make_tcp_transport(tcp_options_of(backend_, rank), n->received, n->pool);
     else
@@ -148,8 +154,8 @@ protected:
 inline auto all_backends() {
   return testing::Values(backend::loopback, backend::virtual_clean, backend::virtual_bad,
                          backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
-                         backend::ucx_tcp, backend::tcp, backend::tcp_plain,
-                         backend::tcp_encrypted);
+                         backend::ucx_tcp, backend::tcp, backend::tcp_plain, backend::tcp_encrypted,
+                         backend::composite);
 }
 
 inline std::string backend_name(const testing::TestParamInfo<backend>& info) {

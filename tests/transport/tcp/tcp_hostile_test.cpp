@@ -10,8 +10,8 @@
 
 #include "tests/transport/conformance/conformance_node.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
 #include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/system/socket.hpp"
 #include "troupe/transport/tcp/address.hpp"
 #include "troupe/transport/tcp/handshake.hpp"
 #include "troupe/transport/tcp/stream.hpp"
@@ -54,7 +54,7 @@ protected:
   unique_fd call(node& to, std::size_t place = 0) {
     const auto where = tcp::decode(to->address(), secret);
     return std::move(
-        connect_to(where.places.at(place), std::chrono::steady_clock::now() + limit).fd);
+        connect_to(where.places.at(place).where, std::chrono::steady_clock::now() + limit).fd);
   }
 
   const job_secret secret;
@@ -165,15 +165,16 @@ public:
   rogue(const job_secret& secret, node& victim)
       : secret_(secret), of_(tcp::decode(victim->address(), secret)) {
     random_bytes(id_);
-    tcp::address own{1, id_, stream_protection::authenticate, {}};
+    tcp::address own{1, id_, stream_protection::authenticate, 0, {}};
     listener_ = std::move(listen_on(loopback()).fd);
-    own.places.push_back(local_address(listener_.get()));
+    own.places.push_back({local_address(listener_.get())});
     victim->add_peer(1, tcp::encode(own, secret));
   }
 
   // A connection that has proved itself.
   std::unique_ptr<tcp::stream> connect(tcp::stream_kind kind, node& victim) {
-    auto fd = std::move(connect_to(of_.places.at(0), std::chrono::steady_clock::now() + limit).fd);
+    auto fd =
+        std::move(connect_to(of_.places.at(0).where, std::chrono::steady_clock::now() + limit).fd);
     tcp::handshake proof(secret_);
     const auto hello = proof.greet({1, 0, id_, of_.id, kind, stream_protection::authenticate});
     ::send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
@@ -373,8 +374,8 @@ TEST_F(tcp_hostile, altered_bytes_end_a_connection_and_lose_nothing) {
     auto a = make(options_of(0, how)), b = make(options_of(1, how));
     // b dials, since its rank is higher: to a, through somebody else.
     auto of_a = tcp::decode((*a)->address(), secret);
-    meddler between(of_a.places.at(0));
-    of_a.places = {between.where()};
+    meddler between(of_a.places.at(0).where);
+    of_a.places = {{between.where()}};
     auto of_b = tcp::decode((*b)->address(), secret);
     (*b)->add_peer(0, tcp::encode(of_a, secret));
     (*a)->add_peer(1, tcp::encode(of_b, secret));

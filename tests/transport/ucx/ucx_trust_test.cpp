@@ -85,5 +85,17 @@ TEST(ucx_trust, leaves_networks_out_where_it_is_lacking) {
   EXPECT_EQ(permitted_transports(options), "^sysv");
 }
 
+TEST(ucx_trust, rdma_never_opens_a_port_of_tcp) {
+  ucx_options options;
+  options.kind = ucx_kind::rdma;
+  EXPECT_FALSE(ucx::uses_network(options));
+  EXPECT_EQ(permitted_transports(options), "^sysv,tcp,ib,gga");
+  options.trusted_network = true;
+  EXPECT_TRUE(ucx::uses_network(options));
+  EXPECT_EQ(permitted_transports(options), "^sysv,tcp");
+  EXPECT_EQ(permitted_transports(options, "tcp,posix,rc_x,tcp:aux"), "posix,rc_x");
+  EXPECT_THROW(permitted_transports(options, "tcp"), transport_error);
+}
+
 }  // namespace
 }  // namespace troupe::transport::test

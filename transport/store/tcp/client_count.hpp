@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 

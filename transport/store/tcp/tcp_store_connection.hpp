@@ -7,7 +7,7 @@
 #include "troupe/transport/store/store.hpp"
 #include "troupe/transport/store/store_wire.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 

@@ -11,7 +11,7 @@
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/store/store.hpp"
 #include "troupe/transport/store/tcp/client_count.hpp"
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 

@@ -60,6 +60,11 @@ public:
     return grpc::Status::OK;
   }
 
+  grpc::Status DoNothing(grpc::ServerContext*, const grpc_peer::Nothing*,
+                         grpc_peer::Nothing*) override {
+    return grpc::Status::OK;
+  }
+
   grpc::Status End(grpc::ServerContext*, const grpc_peer::Nothing*, grpc_peer::Nothing*) override {
     ended_.set_value();
     return grpc::Status::OK;
@@ -101,6 +106,13 @@ public:
     return tensor_in(answer).const_data_ptr<float>()[0];
   }
 
+  void nothing() {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    grpc_peer::Nothing in, out;
+    check(stub_->DoNothing(&context, in, &out));
+  }
+
   void end() {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
@@ -131,6 +143,10 @@ std::vector<measurement> measure(caller& there, const std::string& row) {
   return measured;
 }
 
+std::vector<measurement> small_call(caller& there) {
+  return {times_of(call_times([&] { there.nothing(); }))};
+}
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   if (!value) throw std::runtime_error(std::string(name) + " is not set: use troupe-run -n 2");
@@ -154,16 +170,20 @@ int run(int argc, char** argv) {
   std::string row, file;
   for (int i = 1; i + 1 < argc; i += 2)
     (std::string(argv[i]) == "--row" ? row : file) = argv[i + 1];
-  if (row != "grid_identity" && row != "grid_ops200")
-    throw std::runtime_error("--row must be grid_identity or grid_ops200, but is '" + row + "'");
+  if (row != "grid_identity" && row != "grid_ops200" && row != "tcp_call")
+    throw std::runtime_error("--row must be grid_identity, grid_ops200 or tcp_call, but is '" +
+                             row + "'");
   at::set_num_threads(1);
-  const auto where = variable("MASTER_ADDR") + ":" + variable("MASTER_PORT");
+  // Where rank 1 is, if not on rank 0's host.
+  const char* server = std::getenv("BENCH_SERVER");
+  const auto where =
+      (server ? std::string(server) : variable("MASTER_ADDR")) + ":" + variable("MASTER_PORT");
   if (variable("RANK") != "0") {
     serve(where);
     return 0;
   }
   caller there(where);
-  write(file, row, 2, measure(there, row));
+  write(file, row, 2, row == "tcp_call" ? small_call(there) : measure(there, row));
   there.end();
   return 0;
 }

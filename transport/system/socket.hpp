@@ -38,6 +38,7 @@ struct socket_address {
   /// The same address, whatever the ports.
   bool has_host_of(const socket_address& other) const;
   std::uint16_t port() const;
+  void set_port(std::uint16_t port);
 };
 
 std::string to_string(const socket_address& address);
@@ -45,6 +46,18 @@ std::string to_string(const socket_address& address);
 /// The addresses of `where`. Returns by `deadline`, however long the name service takes. Throws
 /// store_error naming the host and why it has none.
 std::vector<socket_address> resolve(const endpoint& where, time_point deadline);
+
+/// How the end of the other host is noticed: a connection that is silent for `idle` is probed
+/// `count` times, `interval` apart, and what is not acknowledged for `unacknowledged` ends it.
+struct tcp_probes {
+  std::chrono::seconds idle;
+  std::chrono::seconds interval;
+  int count;
+  std::chrono::milliseconds unacknowledged;
+};
+
+/// Sets them, and that small messages are not held back (TCP_NODELAY).
+void set_tcp_options(int fd, const tcp_probes& how) noexcept;
 
 /// A connected, non-blocking socket, or, with `error` set to an errno, none.
 struct connect_result {

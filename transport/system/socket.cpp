@@ -1,4 +1,4 @@
-#include "troupe/transport/store/tcp/tcp_store_socket.hpp"
+#include "troupe/transport/system/socket.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/store/store.hpp"
+#include "troupe/transport/system/deadline.hpp"
 
 namespace troupe::transport {
 
@@ -51,18 +51,9 @@ void look_up(const endpoint& where, int flags, lookup& out) {
       out.found, [](const auto& address) { return address.storage.ss_family == AF_INET; });
 }
 
-// A dead host is noticed in seconds even on a silent connection.
-void set_options(int fd) {
-  const auto set = [fd](int level, int option, int value) {
-    setsockopt(fd, level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-}
+// Of the store's connections.
+constexpr tcp_probes store_probes{std::chrono::seconds(5), std::chrono::seconds(2), 5,
+                                  std::chrono::seconds(15)};
 
 bool wait_for(int fd, short events, time_point deadline) {
   pollfd p{fd, events, 0};
@@ -107,6 +98,19 @@ bool same_end(const socket_address& a, const socket_address& b) {
 
 }  // namespace
 
+void set_tcp_options(int fd, const tcp_probes& how) noexcept {
+  const auto set = [fd](int level, int option, std::int64_t value) {
+    const auto number = static_cast<int>(value);
+    setsockopt(fd, level, option, &number, sizeof number);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, how.idle.count());
+  set(IPPROTO_TCP, TCP_KEEPINTVL, how.interval.count());
+  set(IPPROTO_TCP, TCP_KEEPCNT, how.count);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, how.unacknowledged.count());
+}
+
 std::string to_string(const endpoint& where) {
   const bool v6 = where.host.find(':') != std::string::npos;
   return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), where.host, where.port);
@@ -130,6 +134,13 @@ std::uint16_t socket_address::port() const {
   return ntohs(storage.ss_family == AF_INET
                    ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
                    : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
+void socket_address::set_port(std::uint16_t port) {
+  if (storage.ss_family == AF_INET)
+    reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
 }
 
 std::string to_string(const socket_address& address) {
@@ -187,7 +198,7 @@ std::vector<socket_address> resolve(const endpoint& where, time_point deadline) 
 connect_result connect_to(const socket_address& address, time_point deadline) {
   unique_fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return {{}, errno};
-  set_options(fd.get());
+  set_tcp_options(fd.get(), store_probes);
   if (connect(fd.get(), address.get(), address.length) != 0) {
     if (errno != EINPROGRESS) return {{}, errno};
     if (!wait_for(fd.get(), POLLOUT, deadline)) return {{}, ETIMEDOUT};
@@ -208,7 +219,7 @@ connect_result listen_on(const socket_address& address) {
   const int on = 1;
   // Connections of an earlier job that still linger do not keep the port; a listener does.
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  set_options(fd.get());
+  set_tcp_options(fd.get(), store_probes);
   if (bind(fd.get(), address.get(), address.length) != 0) return {{}, errno};
   if (listen(fd.get(), SOMAXCONN) != 0) return {{}, errno};
   return {std::move(fd), 0};

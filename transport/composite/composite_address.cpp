@@ -1,0 +1,66 @@
+#include "troupe/transport/composite/composite_address.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe::transport::composite {
+
+namespace {
+
+constexpr std::uint32_t magic = 0x43707254;  // "TrpC"
+constexpr std::uint32_t version = 1;
+
+// Both addresses follow.
+struct head {
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t ucx_size;
+  std::uint32_t tcp_size;
+};
+static_assert(sizeof(head) == 16);
+
+job_secret key_of(const job_secret& secret) { return secret.subkey("troupe composite address"); }
+
+}  // namespace
+
+std::vector<std::byte> encode(const address& a, const job_secret& secret) {
+  if (a.ucx.size() > address::limit || a.tcp.size() > address::limit)
+    throw transport_error("an address of " + std::to_string(a.ucx.size() + a.tcp.size()) +
+                          " bytes is too long; name fewer network devices");
+  const head h{magic, version, static_cast<std::uint32_t>(a.ucx.size()),
+               static_cast<std::uint32_t>(a.tcp.size())};
+  std::vector<std::byte> out(sizeof h);
+  std::memcpy(out.data(), &h, sizeof h);
+  out.insert(out.end(), a.ucx.begin(), a.ucx.end());
+  out.insert(out.end(), a.tcp.begin(), a.tcp.end());
+  const auto proof = key_of(secret).sign(out);
+  out.insert(out.end(), proof.begin(), proof.end());
+  return out;
+}
+
+address decode(std::span<const std::byte> bytes, const job_secret& secret) {
+  constexpr std::size_t proof_size = std::tuple_size_v<job_secret::mac>;
+  head h;
+  if (bytes.size() < sizeof h + proof_size) throw decode_error("an address is too short");
+  const auto all = bytes;
+  bytes = bytes.first(bytes.size() - proof_size);
+  std::memcpy(&h, bytes.data(), sizeof h);
+  if (h.magic != magic || h.version != version)
+    throw decode_error(
+        "this is no address of a node that may have others on other hosts; all nodes of a job meet "
+        "at one address (MASTER_ADDR), and one that is no loopback address if some are elsewhere");
+  if (h.ucx_size > address::limit || h.tcp_size > address::limit ||
+      bytes.size() != sizeof h + h.ucx_size + h.tcp_size)
+    throw decode_error("an address whose lengths do not fit its size");
+  job_secret::mac proof;
+  std::memcpy(proof.data(), all.data() + bytes.size(), proof_size);
+  if (!key_of(secret).verify(bytes, proof))
+    throw decode_error("an address that is damaged or from another job");
+  const auto ucx = bytes.subspan(sizeof h, h.ucx_size);
+  const auto tcp = bytes.subspan(sizeof h + h.ucx_size);
+  return {{ucx.begin(), ucx.end()}, {tcp.begin(), tcp.end()}};
+}
+
+}  // namespace troupe::transport::composite

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace troupe {
+
+/// What protects the bytes between two hosts, once both ends of a connection have proved that they
+/// have the job's secret.
+enum class stream_protection : std::uint8_t {
+  off,           ///< nothing: for networks on which nobody else can alter packets
+  authenticate,  ///< altered, replayed or reordered bytes end the connection (AES-256-GMAC)
+  encrypt,       ///< nobody else can read them either (AES-256-GCM)
+};
+
+namespace transport {
+using troupe::stream_protection;
+}
+
+}  // namespace troupe
