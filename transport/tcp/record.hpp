@@ -16,8 +16,9 @@ namespace troupe::transport::tcp {
 /// read, and a body, which is encrypted if the protection says so; its tag authenticates both, and
 /// its place in the stream: records are numbered from 0, and the number is the nonce. So nothing
 /// can be altered, left out, repeated or moved. AES-256-GCM (NIST SP 800-38D), or GMAC, which is
-/// the same without a plaintext, of OpenSSL. A key is used for one direction of one connection, and
-/// for 2^64 records at most. For one thread at a time.
+/// the same without a plaintext: small records by libsodium, which needs 0.1 us for one, others by
+/// OpenSSL, which needs 0.5 us and is two to three times faster with large ones. A key is used for
+/// one direction of one connection, and for 2^64 records at most. For one thread at a time.
 class record_cipher {
 public:
   static constexpr std::size_t tag_size = 16;
@@ -47,10 +48,18 @@ private:
   struct free_context {
     void operator()(evp_cipher_ctx_st* one) const noexcept;
   };
+  struct small_cipher;
+  struct free_small {
+    void operator()(small_cipher* one) const noexcept;
+  };
+
+  std::array<unsigned char, 12> next_nonce() noexcept;
   void begin(bool sealing);
+  bool is_small(std::size_t head, std::size_t body) const noexcept;
 
   const stream_protection how_;
   std::unique_ptr<evp_cipher_ctx_st, free_context> context_;  // null: off
+  std::unique_ptr<small_cipher, free_small> small_;           // null: off, or not on this machine
   stream_keys::key key_;
   std::uint64_t number_ = 0;
   bool keyed_ = false;

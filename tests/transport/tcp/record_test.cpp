@@ -2,7 +2,10 @@
 #include "troupe/transport/tcp/record.hpp"
 
 #include <gtest/gtest.h>
+#include <sodium.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -48,6 +51,37 @@ TEST_P(tcp_records, open_in_order) {
     auto one = seal(ours, "head", text);
     EXPECT_TRUE(theirs.open(one.head, one.body, one.tag));
     EXPECT_EQ(one.body, bytes_of(text));
+  }
+}
+
+// Whichever library does it: the sizes at which they change are among these.
+TEST_P(tcp_records, of_every_size_are_what_the_standard_says) {
+  const bool encrypts = GetParam() == stream_protection::encrypt;
+  const auto key = some_key(1);
+  record_cipher ours(GetParam(), key), theirs(GetParam(), key);
+  ASSERT_GE(sodium_init(), 0);
+  if (!crypto_aead_aes256gcm_is_available()) GTEST_SKIP() << "no AES instructions here";
+  const auto raw = [](const auto& bytes) {
+    return reinterpret_cast<const unsigned char*>(bytes.data());
+  };
+  std::uint64_t number = 0;
+  for (std::size_t size = 0; size < 2'000; size += size < 64 ? 1 : 31, ++number) {
+    auto one = seal(ours, std::string(40, 'h'), std::string(size, 'b'));
+    std::array<unsigned char, 12> nonce{};
+    std::memcpy(nonce.data() + 4, &number, sizeof number);
+    const auto text = bytes_of(std::string(40, 'h') + (encrypts ? "" : std::string(size, 'b')));
+    const auto plain = bytes_of(encrypts ? std::string(size, 'b') : "");
+    std::vector<std::byte> hidden(plain.size() + 1);
+    std::array<unsigned char, 16> tag{};
+    crypto_aead_aes256gcm_encrypt_detached(reinterpret_cast<unsigned char*>(hidden.data()),
+                                           tag.data(), nullptr, raw(plain), plain.size(), raw(text),
+                                           text.size(), nullptr, nonce.data(), raw(key));
+    EXPECT_EQ(std::memcmp(one.tag.data(), tag.data(), tag.size()), 0) << size;
+    if (encrypts) {
+      EXPECT_TRUE(std::equal(one.body.begin(), one.body.end(), hidden.begin())) << size;
+    }
+    EXPECT_TRUE(theirs.open(one.head, one.body, one.tag)) << size;
+    EXPECT_EQ(one.body, bytes_of(std::string(size, 'b')));
   }
 }
 
