@@ -22,9 +22,9 @@ struct wires {
 };
 
 /// Hosts with a network of their own, as far as the kernel's network namespaces can be some: each
-/// has interfaces eth0, eth1, ... with the addresses 10.X.I.N and fd00:X:I::N of host N and
-/// interface I, and all are joined by bridges in one more namespace, at which wires are cut. Made
-/// by `ip` and `tc` of iproute2; needs root. `problem` says why there are none.
+/// has interfaces eth0, eth1, ... with addresses of IPv4 and IPv6, and all are joined by bridges in
+/// one more namespace, at which wires are cut. Made by `ip` and `tc` of iproute2; needs root.
+/// `problem` says why there are none.
 class hosts {
 public:
   explicit hosts(unsigned count, wires how = {}) : count_(count), how_(std::move(how)) {
@@ -70,7 +70,7 @@ public:
     return fmt::format("10.{}.{}.{}", id_ % 250, interface, host + 1);
   }
   std::string address6(unsigned host, int interface = 0) const {
-    return fmt::format("fd00:{:x}:{}::{}", id_ % 0xffff, interface, host + 1);
+    return fmt::format("fd00:{:x}:{}::{}", id_ % 0xffff, interface + 1, host + 1);
   }
 
   /// A command that runs another one there.

@@ -64,6 +64,7 @@ public:
     tcp.reason.clear();
     try {
       ucx_ = make_ucx_transport(ucx_options_, to, pool);
+      ucx_address_ = ucx_->address();
     } catch (const transport_error& e) {
       why_no_ucx_ = e.fault().text;
       log().warn("rank {}: the nodes of this host are reached by TCP, since UCX cannot start: {}",
@@ -81,9 +82,7 @@ public:
   }
 
   std::vector<std::byte> address() const override {
-    return encode(
-        composite::address{ucx_ ? ucx_->address() : std::vector<std::byte>(), tcp_->address()},
-        secret_);
+    return encode(composite::address{ucx_address_, tcp_->address()}, secret_);
   }
 
   void add_peer(rank_t rank, std::span<const std::byte> bytes) override {
@@ -185,7 +184,7 @@ private:
     if (where.ucx.empty()) return "UCX cannot start at its end";
     std::string place;
     try {
-      place = ucx_apart(ucx_options_, where.ucx);
+      place = ucx_apart(ucx_options_, ucx_address_, where.ucx);
     } catch (const transport_error& e) {
       throw transport_error("cannot connect to " + rank_name(rank) + ": " + e.fault().text);
     }
@@ -210,6 +209,7 @@ private:
   std::string why_no_ucx_;
   ucx_options ucx_options_;
   std::unique_ptr<transport> ucx_;  // null: it cannot start
+  std::vector<std::byte> ucx_address_;
   std::unique_ptr<transport> tcp_;
   mutable std::mutex mutex_;  // of adding peers, and reading all
   peer_table peers_;

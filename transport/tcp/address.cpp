@@ -82,15 +82,17 @@ std::span<const std::byte> host_of(const socket_address& one) {
   return std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in6&>(one.storage).sin6_addr, 1));
 }
 
-// The leading bits that two addresses have in common, in thousandths of their length: 999 at most.
+// How likely it is that two addresses are on one link: the leading bits that they have in common,
+// of IPv6, whose prefixes are longer, an eighth of them; so of two likely ones IPv4 is preferred.
 // -1: they are the same.
 int likeness(const socket_address& a, const socket_address& b) {
   if (a.storage.ss_family != b.storage.ss_family) return 0;
   const auto x = host_of(a), y = host_of(b);
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (const auto differ = std::to_integer<unsigned>(x[i] ^ y[i]); differ != 0)
-      return static_cast<int>((i * 8 + static_cast<unsigned>(std::countl_zero(differ)) - 24) *
-                              1000 / (x.size() * 8));
+    if (const auto differ = std::to_integer<std::uint8_t>(x[i] ^ y[i]); differ != 0) {
+      const auto bits = static_cast<int>(i) * 8 + std::countl_zero(differ);
+      return x.size() == 4 ? bits : bits / 8;
+    }
   return -1;
 }
 

@@ -38,11 +38,13 @@ greeting::outcome greeting::read(std::size_t wanted) {
     if (n > 0) {
       here_ += static_cast<std::size_t>(n);
     } else if (n == 0) {
+      gone_ = true;
       return fail(here_ == 0 && step_ == step::awaits_hello ? "it has said nothing"
                                                             : "it has closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return outcome::waits;
     } else if (errno != EINTR) {
+      gone_ = errno == ECONNRESET;
       return fail(std::strerror(errno), errno);
     }
   }

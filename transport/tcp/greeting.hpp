@@ -42,6 +42,8 @@ public:
   peer* to() const noexcept { return to_; }
   const socket_address& from() const noexcept { return from_; }
   const std::string& why() const noexcept { return why_; }
+  /// Its other end has gone without a word that was wrong.
+  bool gone() const noexcept { return gone_; }
   /// The errno of a connection that the kernel has not made.
   int error() const noexcept { return error_; }
 
@@ -84,6 +86,7 @@ private:
   std::array<std::byte, sizeof(handshake::hello)> in_;
   std::size_t here_ = 0;
   std::string why_;
+  bool gone_ = false;
   int error_ = 0;
 };
 

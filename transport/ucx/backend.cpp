@@ -25,15 +25,15 @@ std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, pay
   return std::make_unique<ucx::backend>(ucx::prepare(std::move(options)), to, pool);
 }
 
-std::string ucx_apart(const ucx_options& here, std::span<const std::byte> address) {
-  ucx::address there;
+std::string ucx_apart(const ucx_options& here, std::span<const std::byte> own,
+                      std::span<const std::byte> other) {
   try {
-    there = ucx::decode(address, here.key);
+    const auto there = ucx::decode(other, here.key);
+    if (ucx::uses_network(here) && !there.network.empty()) return {};
+    return ucx::apart(ucx::decode(own, here.key).process, there.process);
   } catch (const decode_error& e) {
     throw transport_error(e.fault().text);
   }
-  const auto why = ucx::apart(ucx::this_process(), there.process);
-  return ucx::uses_network(here) && !there.network.empty() ? std::string() : why;
 }
 
 namespace ucx {

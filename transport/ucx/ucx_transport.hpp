@@ -79,8 +79,9 @@ struct ucx_options {
 /// first.
 std::unique_ptr<transport> make_ucx_transport(ucx_options options, sink& to, payload_pool& pool);
 
-/// Why a node with these options cannot reach the one with this address: "another host"; empty: it
-/// can. Throws transport_error when `address` is damaged or of another job.
-std::string ucx_apart(const ucx_options& here, std::span<const std::byte> address);
+/// Why a node with these options and the address `own` cannot reach the one at `other`: "another
+/// host"; empty: it can. Throws transport_error when `other` is damaged or of another job.
+std::string ucx_apart(const ucx_options& here, std::span<const std::byte> own,
+                      std::span<const std::byte> other);
 
 }  // namespace troupe::transport

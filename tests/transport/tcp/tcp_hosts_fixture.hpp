@@ -140,4 +140,15 @@ protected:
   std::vector<placed> nodes_;
 };
 
+/// With a wire that is cut in one of three ways.
+class tcp_cut : public tcp_hosts, public testing::WithParamInterface<const char*> {
+protected:
+  void cut() {
+    const std::string how = GetParam();
+    if (how == "both_ways") net_->cut(1);
+    if (how == "silenced") net_->silence(1);
+    if (how == "deafened") net_->deafen(1);
+  }
+};
+
 }  // namespace troupe::transport::test
