@@ -11,7 +11,6 @@ namespace troupe::bench {
 
 namespace {
 
-constexpr std::size_t mib = 1 << 20;
 constexpr std::size_t large = 32 * mib;  // a few such calls say enough
 std::vector<measurement> call_actor(const node& here) {
   const auto numbers = here.spawn_on<count>(peer);

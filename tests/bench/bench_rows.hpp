@@ -16,6 +16,8 @@ namespace troupe::bench {
 /// Whom rank 0 calls.
 inline const std::string peer = "worker1";
 
+inline constexpr std::size_t mib = 1 << 20;
+
 /// Measures a row from rank 0; the other ranks serve.
 using row = std::function<std::vector<measurement>(const node&)>;
 

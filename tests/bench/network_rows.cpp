@@ -13,7 +13,6 @@ namespace troupe::bench {
 
 namespace {
 
-constexpr std::size_t mib = 1 << 20;
 constexpr std::size_t gib = 1 << 30;
 
 at::Tensor tensor_of(std::size_t bytes) { return at::ones({static_cast<std::int64_t>(bytes / 4)}); }

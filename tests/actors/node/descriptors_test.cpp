@@ -12,6 +12,7 @@
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/node/rank_functions.hpp"
 #include "tests/rank_process.hpp"
+#include "troupe/transport/tcp/tcp_transport.hpp"
 
 namespace troupe::test {
 namespace {

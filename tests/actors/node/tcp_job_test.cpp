@@ -33,8 +33,9 @@ TEST_P(tcp_job, calls_functions_and_sends_tensors) {
   }
   for (const auto& one : nodes[0].routes()) {
     EXPECT_EQ(one.backend, "tcp");
-    if (one.peer > 0)
+    if (one.peer > 0) {
       EXPECT_THAT(one.reason, testing::HasSubstr("prove that they have the job's secret"));
+    }
   }
   shut_down(nodes);
 }
