@@ -46,7 +46,7 @@ void raise_descriptor_limit() noexcept {
 std::size_t descriptors_of_node(std::size_t peers, std::size_t streams) noexcept {
   const auto of_ucx = std::size_t{5};
   const auto of_tcp = 1 + 2 * streams;  // one for messages, and the streams of both directions
-  return 40 + std::max(of_ucx, of_tcp) * peers;
+  return 34 + std::max(of_ucx, of_tcp) * peers;
 }
 
 void need_descriptors(std::size_t more, const std::string& for_what) {

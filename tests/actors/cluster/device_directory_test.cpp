@@ -164,11 +164,14 @@ TEST(member_descriptor, is_refused_when_it_makes_no_sense) {
   auto usable = bytes;
   usable[9] = std::byte(129);  // behind one byte and a length
   EXPECT_THROW(detail::read_descriptor(usable), decode_error);
+  auto encryption = bytes;
+  encryption.back() = std::byte(3);
+  EXPECT_THROW(detail::read_descriptor(encryption), decode_error);
   auto loss = bytes;
-  loss.back() = std::byte(2);
+  loss[bytes.size() - 2] = std::byte(2);
   EXPECT_THROW(detail::read_descriptor(loss), decode_error);
   auto transport = bytes;
-  transport[bytes.size() - 22] = std::byte(3);  // in front of 4, 8, 8 and 1 bytes
+  transport[bytes.size() - 23] = std::byte(5);  // in front of 4, 8, 8, 1 and 1 bytes
   EXPECT_THROW(detail::read_descriptor(transport), decode_error);
   EXPECT_THROW(detail::read_descriptor(std::vector<std::byte>(70'000)), decode_error);
 }

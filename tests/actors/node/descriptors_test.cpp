@@ -71,8 +71,8 @@ TEST(descriptors, that_are_nearly_all_used_are_named) {
 }
 
 class descriptors_of : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(transports, descriptors_of, testing::Values("", "tcp", "ucx_tcp"),
-                         [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(transports, descriptors_of,
+                         testing::Values("", "tcp", "ucx_tcp", "dynamic"), [](const auto& info) {
                            return info.param.empty() ? "memory" : info.param;
                          });
 
@@ -93,6 +93,7 @@ TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
   if (GetParam() == "tcp") options.transport = backend::tcp;
   if (GetParam() == "ucx_tcp") options.transport = backend::ucx_tcp;
   options.trusted_network = GetParam() == "ucx_tcp";
+  options.admits_newcomers = GetParam() == "dynamic";  // both UCX and TCP
   const auto node = init_rpc(options);
   for (std::uint32_t rank = 1; rank < ranks; ++rank)
     for (int i = 0; i < 10; ++i) {

@@ -65,10 +65,10 @@ TEST_F(job_on_hosts, calls_and_sends_tensors_and_notices_an_end) {
     EXPECT_THAT(route_to(node, rank).reason, testing::HasSubstr("authenticated"));
   }
   // The other host's nodes share memory.
-  const auto its = node.remote<&make_counter>(2, std::string("worker3"), 5);
-  EXPECT_EQ(request(its.to_here(), add{2}).get(), 7);
+  const auto its = node.rpc_sync<&make_counter>(2, "worker3", 5);
+  EXPECT_EQ(node.rpc_sync<&add_to>(2, its, 2), 7);
   also_far->kill();
-  EXPECT_EQ(node.rpc_sync<&wait_for_the_loss_of>(1, std::string("worker3")), "worker3");
+  EXPECT_EQ(node.rpc_sync<&wait_for_the_loss_of>(1, "worker3"), "worker3");
   EXPECT_THROW(node.rpc_sync<&plus_one>(3, 1, timeout(patience)), peer_lost);
   EXPECT_EQ(node.rpc_sync<&plus_one>(2, 41), 42);
   node.shutdown(true, patience);

@@ -80,6 +80,7 @@ inline tcp_options tcp_options_of(backend b, rank_t rank) {
   o.rank = rank;
   o.secret = secret;
   o.interfaces = {"lo"};
+  o.eager_below = 1'000;  // the end of a peer is noticed on a connection
   o.protection = b == backend::tcp_plain       ? stream_protection::off
                  : b == backend::tcp_encrypted ? stream_protection::encrypt
                                                : stream_protection::authenticate;

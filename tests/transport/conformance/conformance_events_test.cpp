@@ -178,7 +178,8 @@ TEST_P(events_over, the_end_of_one_that_has_unsent_messages_is_noticed) {
   b->net->add_peer(2, c->net->address());
   c->net->send(1, 0, patterned_frame(1000, 1));
   c->net.reset();
-  EXPECT_TRUE(run_until([&] { return !b->received.lost.empty(); }, limit, *b));
+  ASSERT_TRUE(run_until([&] { return !b->received.lost.empty(); }, limit, *b));
+  EXPECT_EQ(b->received.lost[0].first, 2u);
 }
 
 // Also where the receiver looks only afterwards.
