@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 PORT = 29500
 
@@ -33,6 +34,19 @@ class Hosts:
             if rate:
                 self.run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root",
                          "tbf", "rate", rate, "burst", "256kb", "latency", "20ms")  # fmt: skip
+
+        for name in self.names:
+            self.wait_for_carrier(name)
+
+    @staticmethod
+    def wait_for_carrier(name):
+        """UCX uses no device that is not running yet."""
+        deadline = time.monotonic() + 10
+        show = ["ip", "-n", name, "link", "show", "eth0"]
+        while " state UP " not in subprocess.run(show, capture_output=True, text=True).stdout:
+            if time.monotonic() > deadline:
+                raise OSError(f"eth0 of {name} does not come up")
+            time.sleep(0.01)
 
     def ip(self, *arguments):
         self.run("ip", *arguments)

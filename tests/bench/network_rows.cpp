@@ -111,6 +111,7 @@ const std::map<std::string, row>& network_rows() {
       {"tcp_both_ways_10g", tcp_both_ways},
       {"tcp_mixed", tcp_mixed},
       {"tcp_encrypt", tcp_encrypt},
+      {"tcp_encrypt_10g", tcp_encrypt},
   };
   return all;
 }

@@ -309,12 +309,18 @@ ROWS = (
         wire="any",
         seconds=15,
     ),
-    Row(
-        "tcp_encrypt",
-        "MB a second of tensors of 64 MiB to another host, authenticated, as is the default",
-        peers=(PLAIN, ENCRYPTED),
-        targets=(times(0.9, peer=PLAIN),),
-        wire="any",
+    *(
+        Row(
+            "tcp_encrypt" + suffix,
+            f"MB a second of tensors of 64 MiB to another host, authenticated, {speed}",
+            peers=(PLAIN, ENCRYPTED),
+            targets=(times(0.9, peer=PLAIN),),
+            wire=wire,
+        )
+        for suffix, speed, wire in (
+            ("", "as fast as the link goes", "any"),
+            ("_10g", "10 Gbit/s", "10gbit"),
+        )
     ),
     Row(
         "reliability_cost",

@@ -20,9 +20,11 @@ using namespace std::chrono_literals;
 // The stream that has delivered last is read without asking epoll, but for every so many polls.
 constexpr unsigned polls_between_looks = 8;
 constexpr unsigned polls_between_acknowledgements = 1024;
+// Read or written at once, before other streams have their turn: what a small call may have to wait
+// for. Of payloads a chunk takes some 30 us.
 constexpr std::size_t read_at_once = 1024 * 1024;
-// Of one payload stream: enough for the kernel to have something while the next chunk is sealed.
-constexpr std::size_t chunks_at_once = 2;
+constexpr std::size_t read_of_payloads = chunk_size;
+constexpr std::size_t chunks_at_once = 1;
 constexpr std::size_t most_compared = 64;
 
 }  // namespace
@@ -155,7 +157,8 @@ unsigned backend::read(std::uint64_t id) {
   auto outcome = stream::outcome::broken;
   const auto before = static_cast<std::ptrdiff_t>(ready_.size());
   try {
-    outcome = s->receive(*this, read_at_once, n, why);
+    outcome =
+        s->receive(*this, s->kind() == stream_kind::bulk ? read_of_payloads : read_at_once, n, why);
   } catch (const std::exception& e) {
     why = e.what();
     // What it says makes no sense, though it has the secret: a connection more would not help.
@@ -218,12 +221,10 @@ bool backend::pump_bulk(peer& p) {
   p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
   for (const auto& s : std::vector(p.bulk_out)) {
     std::string why;
-    while (!s->blocked() && fill(p, *s)) {
-      if (!s->flush(why)) {
-        take_what_is_left(p);
-        broke(p, s, why);
-        return false;
-      }
+    if (!s->blocked() && fill(p, *s) && !s->flush(why)) {
+      take_what_is_left(p);
+      broke(p, s, why);
+      return false;
     }
     busy = busy || !s->empty();
     if (s->blocked())
@@ -232,7 +233,7 @@ bool backend::pump_bulk(peer& p) {
       more = true;
   }
   p.bulk_busy.store(busy);
-  return more && p.bulk_unsent.load() > 0;
+  return more && (p.bulk_unsent.load() > 0 || busy);
 }
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -17,6 +18,35 @@ namespace {
 constexpr std::size_t most_sealed = 16;
 constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
+// Ciphertexts lie in memory that is used again.
+constexpr std::size_t largest_spare = chunk_size;
+constexpr std::size_t most_spare = 4;
+
+// A few small pieces cost the kernel more than one does that is as large as all of them.
+ssize_t write_pieces(int fd, const std::vector<iovec>& pieces, std::size_t all) {
+  constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  std::array<std::byte, 512> together;
+  if (all <= together.size()) {
+    std::size_t at = 0;
+    for (const auto& one : pieces) {
+      std::memcpy(together.data() + at, one.iov_base, one.iov_len);
+      at += one.iov_len;
+    }
+    return ::send(fd, together.data(), at, flags);
+  }
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces.data());
+  message.msg_iovlen = pieces.size();
+  return ::sendmsg(fd, &message, flags);
+}
+
+ssize_t read_pieces(int fd, std::span<iovec> pieces) {
+  if (pieces.size() == 1) return ::recv(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return ::recvmsg(fd, &message, MSG_DONTWAIT);
+}
 
 std::string system_text(int error) { return std::strerror(error); }
 
@@ -43,7 +73,12 @@ void stream::seal(outgoing_record&& one) {
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
   if (sealing_.encrypts() && bytes > 0) {
-    to.ciphertext = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    if (bytes <= largest_spare && !spare_.empty()) {
+      to.ciphertext = std::move(spare_.back());
+      spare_.pop_back();
+    } else {
+      to.ciphertext = std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, largest_spare));
+    }
   }
   const std::span<const std::byte> data(to.record.data, bytes);
   sealing_.seal(bytes_of(head), data.first(head.size), to.ciphertext.get(), to.tag);
@@ -101,10 +136,7 @@ bool stream::flush(std::string& why) {
       wanted += put(one, skip, pieces_);
       skip = 0;
     }
-    msghdr message{};
-    message.msg_iov = pieces_.data();
-    message.msg_iovlen = pieces_.size();
-    const auto n = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const auto n = write_pieces(fd_.get(), pieces_, wanted);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -116,7 +148,11 @@ bool stream::flush(std::string& why) {
     }
     written_ += static_cast<std::size_t>(n);
     while (!sealed_.empty() && written_ >= sealed_.front().size) {
-      written_ -= sealed_.front().size;
+      auto& sent = sealed_.front();
+      written_ -= sent.size;
+      if (sent.ciphertext && sent.record.head.size + sent.record.head.attached <= largest_spare &&
+          spare_.size() < most_spare)
+        spare_.push_back(std::move(sent.ciphertext));
       sealed_.pop_front();
     }
     if (static_cast<std::size_t>(n) < wanted) {
@@ -198,6 +234,18 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
   }
 }
 
+// How many bytes the buffer lacks of the next record, or of its head if that has not come; of an
+// attached body's tag and what follows it, since the body has a place of its own.
+std::size_t stream::missing() const noexcept {
+  const auto overhead = opening_.overhead();
+  const auto here = end_ - begin_;
+  if (in_attached_) return overhead + sizeof(record_head) + overhead - here;
+  if (here < sizeof(record_head)) return sizeof(record_head) + overhead - here;
+  record_head head;
+  std::memcpy(&head, buffer_.get() + begin_, sizeof head);
+  return sizeof head + head.size + overhead - here;
+}
+
 stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& count,
                                 std::string& why) {
   for (std::size_t taken = 0; taken < most;) {
@@ -209,19 +257,19 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
       begin_ = 0;
     }
     iovec into[2];
-    int n_into = 0;
+    std::size_t n_into = 0;
     std::size_t room = 0;
     if (in_attached_ && attached_here_ < attached_size_) {  // the buffer is empty then
       into[n_into++] = {attached_ + attached_here_, attached_size_ - attached_here_};
       room += attached_size_ - attached_here_;
     }
     const auto direct = room;
-    into[n_into++] = {buffer_.get() + end_, buffer_size - end_};
-    room += buffer_size - end_;
-    msghdr message{};
-    message.msg_iov = into;
-    message.msg_iovlen = static_cast<std::size_t>(n_into);
-    const auto n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    // Of a chunk, its tag and the next head alone: what follows them is received into its place.
+    auto beside = buffer_size - end_;
+    if (kind_ == stream_kind::bulk) beside = std::min(beside, missing());
+    into[n_into++] = {buffer_.get() + end_, beside};
+    room += beside;
+    const auto n = read_pieces(fd_.get(), std::span(into, n_into));
     if (n == 0) return outcome::ended;
     if (n < 0) {
       if (errno == EINTR) continue;

@@ -91,6 +91,7 @@ private:
   void seal(outgoing_record&& one);
   std::size_t put(const sealed_record& one, std::size_t skip, std::vector<iovec>& out) const;
   bool parse(record_sink& to, unsigned& count, std::string& why);
+  std::size_t missing() const noexcept;
   bool finish_attached(record_sink& to, unsigned& count, std::string& why);
 
   const unique_fd fd_;
@@ -102,6 +103,7 @@ private:
   std::deque<sealed_record> sealed_;
   std::size_t written_ = 0;  // of the first sealed record
   std::vector<iovec> pieces_;
+  std::vector<std::unique_ptr<std::byte[]>> spare_;
   bool blocked_ = false;
 
   const std::unique_ptr<std::byte[]> buffer_;  // its pages are the process's once they are used

@@ -21,7 +21,7 @@ SECONDS = 5
 
 def rates(both_ways):
     server = os.environ["BENCH_SERVER"]
-    command = ["iperf3", "-c", server, "-J", "-t", str(SECONDS), "-O", "1"]
+    command = ["iperf3", "-c", server, "-J", "-t", str(SECONDS), "-O", "1", "-P", "2"]
     deadline = time.monotonic() + 20
     while True:
         done = subprocess.run(

@@ -124,26 +124,29 @@ def as_client(port, server, test, size, column):
         if client.returncode == 0:
             break
         if time.monotonic() > deadline:  # the server may not listen yet
-            raise SystemExit(f"ucx_perftest: {complaint.strip()}")
+            raise SystemExit(f"ucx_perftest: {complaint.strip() or said.strip()}")
         time.sleep(0.1)
     names, values = [line.split(",") for line in said.splitlines() if "," in line][-2:]
     return float(values[names.index(column)])
 
 
 def measure_between_hosts(row, path):
-    server = os.environ["BENCH_SERVER"]
+    there = os.environ["BENCH_SERVER"]
     sizes = BETWEEN_HOSTS[row]
     if os.environ["RANK"] != "0":
         for i in range(len(sizes)):
-            start(PORT + i, []).communicate(timeout=2 * LIMIT)
+            server = start(PORT + i, [])
+            said, complaint = server.communicate(timeout=2 * LIMIT)
+            if server.returncode != 0:
+                raise SystemExit(f"ucx_perftest: {complaint.strip() or said.strip()}")
         return
     measured = []
     for i, size in enumerate(sizes):
         if row == "tcp_call":
-            half = as_client(PORT + i, server, "ucp_am_lat", size, "50.0_percentile_lat")
+            half = as_client(PORT + i, there, "ucp_am_lat", size, "50.0_percentile_lat")
             measured.append({"bytes": None, "unit": "us", "value": 2 * half})
         else:
-            one = as_client(PORT + i, server, "ucp_am_bw", size, "overall_lat")
+            one = as_client(PORT + i, there, "ucp_am_bw", size, "overall_lat")
             measured.append({"bytes": size, "unit": "MB/s", "value": size / one})
     write(path, row, 2, measured)
 
