@@ -22,22 +22,6 @@ std::int64_t a_quarter(std::uint64_t window) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(window / 4));
 }
 
-// Messages up to this size need no room in bytes, but only in messages: a call without a tensor
-// does not wait for the large ones that fill the window.
-std::int64_t largest_small(const flow_window& window) {
-  return static_cast<std::int64_t>(std::min<std::uint64_t>(4096, window.bytes / 64));
-}
-
-bool take_small(peer& to, std::int64_t bytes, const flow_window& window) noexcept {
-  if (bytes > largest_small(window)) return false;
-  if (to.out.messages.fetch_sub(1) > 0) {
-    to.out.bytes.fetch_sub(bytes);
-    return true;
-  }
-  to.out.messages.fetch_add(1);
-  return false;
-}
-
 fault too_much(const peer& to, const flow_window& window) {
   fault why;
   why.code = errc::overloaded;
@@ -87,7 +71,6 @@ void flow_control::wake(const peer* whom) noexcept {
 }
 
 void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& how) {
-  if (take_small(to, bytes, window_)) return;
   // Who found it full may have made others find it full for a moment.
   if (to.out.waiting.load() > 0) wake(&to);
   // What may not block, a timer's message say, goes, and later ones wait for it.
@@ -128,8 +111,7 @@ void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& 
 bool flow_control::enter(waiter& me, std::int64_t bytes) {
   me.at->out.waiting.fetch_add(1);  // before it looks, so that whoever makes room sees it
   const std::lock_guard lock(mutex_);
-  const bool room =
-      me.at->live() && !closed_ && (try_take(*me.at, bytes) || take_small(*me.at, bytes, window_));
+  const bool room = me.at->live() && !closed_ && try_take(*me.at, bytes);
   if (!room && me.at->live() && !closed_) {
     waiters_.push_back(&me);
     return false;

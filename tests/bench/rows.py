@@ -308,6 +308,7 @@ ROWS = (
         targets=(at_most(10, "10 times"),),
         wire="any",
         seconds=15,
+        by_name=True,
     ),
     *(
         Row(
