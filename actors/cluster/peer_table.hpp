@@ -21,7 +21,8 @@ namespace troupe {
 struct outgoing_window {
   std::atomic<std::int64_t> messages{0};
   std::atomic<std::int64_t> bytes{0};
-  std::atomic<int> waiting{0};  ///< senders that wait for credit
+  std::atomic<std::int64_t> reserve{0};  ///< bytes, of small messages alone, beyond these
+  std::atomic<int> waiting{0};           ///< senders that wait for credit
 };
 
 /// How much of a node's messages has been taken up here.

@@ -43,7 +43,9 @@ flow_control::flow_control(peer_table& peers, engine& driver, sender& out,
       self_(self),
       unlimited_(window.messages == 0 || window.bytes == 0),
       tell_messages_(a_quarter(window.messages)),
-      tell_bytes_(a_quarter(window.bytes)) {}
+      tell_bytes_(a_quarter(window.bytes)),
+      reserve_(a_quarter(window.bytes)),
+      largest_small_(static_cast<std::int64_t>(std::min<std::uint64_t>(4096, window.bytes / 64))) {}
 
 void flow_control::open(peer& to) noexcept {
   {
@@ -52,6 +54,7 @@ void flow_control::open(peer& to) noexcept {
   }
   to.out.messages.store(window_.messages);
   to.out.bytes.store(static_cast<std::int64_t>(window_.bytes));
+  to.out.reserve.store(reserve_);
 }
 
 // ---- The sender's half
@@ -60,6 +63,8 @@ void flow_control::open(peer& to) noexcept {
 void flow_control::add(peer& to, std::int64_t messages, std::int64_t bytes) noexcept {
   to.out.messages.fetch_add(messages);
   to.out.bytes.fetch_add(bytes);
+  if (const auto now = to.out.reserve.fetch_add(bytes) + bytes; now > reserve_)
+    to.out.reserve.fetch_sub(now - reserve_);
   if (to.out.waiting.load() > 0) wake(&to);
 }
 
@@ -70,7 +75,25 @@ void flow_control::wake(const peer* whom) noexcept {
     if (!whom || one->at == whom) engine_.finish(one->woken);
 }
 
+// A small message goes though large ones fill the window, so that calls do not wait for tensors:
+// out of a reserve of a quarter of the window, to which grants give back. What goes out of it
+// counts against the window as well, so that a receiver never has more before it than a window, a
+// quarter, and one message.
+bool flow_control::take_small(peer& to, std::int64_t bytes) noexcept {
+  if (bytes > largest_small_) return false;
+  if (to.out.messages.fetch_sub(1) > 0) {
+    if (to.out.reserve.fetch_sub(bytes) > 0) {
+      to.out.bytes.fetch_sub(bytes);
+      return true;
+    }
+    to.out.reserve.fetch_add(bytes);
+  }
+  to.out.messages.fetch_add(1);
+  return false;
+}
+
 void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& how) {
+  if (take_small(to, bytes)) return;
   // Who found it full may have made others find it full for a moment.
   if (to.out.waiting.load() > 0) wake(&to);
   // What may not block, a timer's message say, goes, and later ones wait for it.
@@ -111,7 +134,8 @@ void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& 
 bool flow_control::enter(waiter& me, std::int64_t bytes) {
   me.at->out.waiting.fetch_add(1);  // before it looks, so that whoever makes room sees it
   const std::lock_guard lock(mutex_);
-  const bool room = me.at->live() && !closed_ && try_take(*me.at, bytes);
+  const bool room =
+      me.at->live() && !closed_ && (try_take(*me.at, bytes) || take_small(*me.at, bytes));
   if (!room && me.at->live() && !closed_) {
     waiters_.push_back(&me);
     return false;

@@ -94,6 +94,7 @@ private:
   }
 
   void add(peer& to, std::int64_t messages, std::int64_t bytes) noexcept;
+  bool take_small(peer& to, std::int64_t bytes) noexcept;
   void wait_for_room(peer& to, std::int64_t bytes, const send_wait& how);
   bool enter(waiter& me, std::int64_t bytes);
   void leave(waiter& me) noexcept;
@@ -110,6 +111,8 @@ private:
   const bool unlimited_;
   const std::int64_t tell_messages_;
   const std::int64_t tell_bytes_;
+  const std::int64_t reserve_;
+  const std::int64_t largest_small_;
 
   std::mutex mutex_;
   std::deque<waiter*> waiters_;               // the oldest first
