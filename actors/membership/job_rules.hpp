@@ -5,7 +5,7 @@
 #include <string>
 
 #include "troupe/actors/messaging/window.hpp"
-#include "troupe/transport/tcp/stream_protection.hpp"
+#include "troupe/transport/auth/stream_protection.hpp"
 
 namespace troupe {
 

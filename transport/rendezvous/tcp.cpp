@@ -75,7 +75,7 @@ secret_source source_of(const rendezvous_config& config) {
 bool is_served(const rendezvous_config& config, const std::vector<socket_address>& addresses,
                time_point deadline) {
   try {
-    return static_cast<bool>(try_connect(addresses, source_of(config)(), deadline).fd);
+    return static_cast<bool>(try_connect(addresses, source_of(config)(), deadline).link.fd);
   } catch (const store_error&) {
     return false;  // the process that listens there has published no secret: it is not this job
   }

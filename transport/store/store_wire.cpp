@@ -98,14 +98,6 @@ store::bytes encode(const store_reply& reply) {
   return flatten(message);
 }
 
-store::bytes with_length(const store::bytes& message) {
-  const auto length = static_cast<std::uint32_t>(message.size());
-  store::bytes out(sizeof length + message.size());
-  std::memcpy(out.data(), &length, sizeof length);
-  std::ranges::copy(message, out.begin() + sizeof length);
-  return out;
-}
-
 store_request decode_store_request(std::span<const std::byte> bytes) {
   constexpr const char* what = "a request to the store";
   return read_message<schema::StoreRequest>(bytes, what, [](auto root) {

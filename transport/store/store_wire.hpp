@@ -65,9 +65,6 @@ inline constexpr std::size_t max_store_message =
 store::bytes encode(const store_request& request);
 store::bytes encode(const store_reply& reply);
 
-/// A message as sent over a connection: its length in 4 bytes, and itself.
-store::bytes with_length(const store::bytes& message);
-
 /// Reads what `encode` wrote. Throws decode_error for anything else and for keys and values beyond
 /// the store's limits; takes no more memory than a few times `bytes`.
 store_request decode_store_request(std::span<const std::byte> bytes);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/auth/record_cipher.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 
 namespace troupe::transport::tcp {
@@ -31,7 +32,7 @@ struct stream_claim {
 
 /// Keys of one connection, for the records of each direction.
 struct stream_keys {
-  using key = std::array<std::byte, 32>;
+  using key = record_cipher::key;
   key from_dialer{};
   key from_listener{};
 };

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/transport/auth/record_cipher.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
-#include "troupe/transport/tcp/record.hpp"
 #include "troupe/transport/tcp/wire.hpp"
 
 namespace troupe::transport::tcp {

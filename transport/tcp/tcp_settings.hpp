@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "troupe/transport/tcp/stream_protection.hpp"
+#include "troupe/transport/auth/stream_protection.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 
 namespace troupe::transport {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/tcp/stream_protection.hpp"
+#include "troupe/transport/auth/stream_protection.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe::transport {

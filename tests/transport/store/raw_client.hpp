@@ -10,7 +10,7 @@
 
 #include "tests/transport/store/store_fixture.hpp"
 #include "troupe/transport/store/store_wire.hpp"
-#include "troupe/transport/store/tcp/store_handshake.hpp"
+#include "troupe/transport/store/tcp/store_channel.hpp"
 
 // A client of a store that says what it likes.
 namespace troupe::transport::test {
@@ -34,7 +34,8 @@ inline bool ended(int fd, std::chrono::milliseconds limit) {
 }
 
 /// Proves the secret on a connection that has said nothing yet.
-inline void prove(const served_store& s, int fd) {
+inline store_link prove(const served_store& s, unique_fd on) {
+  const int fd = on.get();
   store_handshake handshake(s.secret);
   store_handshake::challenge challenge;
   store_handshake::answer answer;
@@ -42,31 +43,30 @@ inline void prove(const served_store& s, int fd) {
   EXPECT_EQ(read_all(fd, challenge, deadline_after(wait_limit)), io_result::done);
   EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
   EXPECT_EQ(write_all(fd, answer, deadline_after(wait_limit)), io_result::done);
+  return {std::move(on),
+          std::make_unique<store_channel>(handshake.session(), store_channel::side::client)};
 }
 
 /// A connection that has proven the secret and can send what it likes.
-inline unique_fd connect_proven(served_store& s) {
-  auto fd = connect_raw(s.where());
-  prove(s, fd.get());
-  return fd;
-}
+inline store_link connect_proven(served_store& s) { return prove(s, connect_raw(s.where())); }
 
 /// Sends `body` as a request.
-inline void write_request(int fd, const store::bytes& body) {
-  const auto length = static_cast<std::uint32_t>(body.size());
-  EXPECT_EQ(write_all(fd, std::as_bytes(std::span(&length, 1)), deadline_after(wait_limit)),
+inline void write_request(const store_link& on, const store::bytes& body) {
+  EXPECT_EQ(write_all(on.fd.get(), on.channel->seal(body), deadline_after(wait_limit)),
             io_result::done);
-  EXPECT_EQ(write_all(fd, body, deadline_after(wait_limit)), io_result::done);
 }
 
 /// The answer to what has been sent.
-inline store_reply read_reply(int fd) {
+inline store_reply read_reply(const store_link& on) {
+  const int fd = on.fd.get();
   std::uint32_t length = 0;
   const auto limit = deadline_after(wait_limit);
   EXPECT_EQ(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), limit), io_result::done);
-  store::bytes body(length);
+  store::bytes body(length + store_channel::tag_size);
   EXPECT_EQ(read_all(fd, body, limit), io_result::done);
-  return decode_store_reply(body);
+  const auto reply = on.channel->open(body);
+  EXPECT_TRUE(reply);
+  return decode_store_reply(reply.value_or(std::span<const std::byte>()));
 }
 
 }  // namespace troupe::transport::test

@@ -39,12 +39,12 @@ protected:
   }
 
   // Connections that all ask for `request`.
-  std::vector<unique_fd> waiting_for(const store_request& request) {
-    std::vector<unique_fd> out(crowd);
+  std::vector<store_link> waiting_for(const store_request& request) {
+    std::vector<store_link> out(crowd);
     const auto bytes = encode(request);
     for_each_client([&](std::size_t i) {
       out[i] = connect_proven(served_);
-      write_request(out[i].get(), bytes);
+      write_request(out[i], bytes);
     });
     return out;
   }
@@ -81,7 +81,7 @@ TEST_F(store_crowd, waits_for_one_key) {
   auto client = served_.client();
   EXPECT_EQ(client->add("n", 1), 1);  // they do not block others
   client->set("go", "now");
-  for (const auto& one : all) ASSERT_EQ(to_text(read_reply(one.get()).value), "now");
+  for (const auto& one : all) ASSERT_EQ(to_text(read_reply(one).value), "now");
 }
 
 TEST_F(store_crowd, waits_for_values_of_one_queue) {
@@ -89,7 +89,7 @@ TEST_F(store_crowd, waits_for_values_of_one_queue) {
   auto client = served_.client();
   for (std::size_t i = 0; i < crowd; ++i) client->queue_push("queue", std::to_string(i));
   std::set<std::string> taken;
-  for (const auto& one : all) taken.insert(to_text(read_reply(one.get()).value));
+  for (const auto& one : all) taken.insert(to_text(read_reply(one).value));
   EXPECT_EQ(taken.size(), crowd);
 }
 

@@ -182,23 +182,56 @@ TEST(tcp_store, a_client_that_sends_garbage_is_dropped) {
   served_store s;
   auto good = s.client();
   auto no_request = connect_proven(s);
-  write_request(no_request.get(), to_bytes("this is no request, though it is long enough"));
-  EXPECT_TRUE(ended(no_request.get(), wait_limit));
+  write_request(no_request, to_bytes("this is no request, though it is long enough"));
+  EXPECT_TRUE(ended(no_request.fd.get(), wait_limit));
   auto no_length = connect_proven(s);
   const std::uint32_t huge = 0xffffffff;
-  write_all(no_length.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(wait_limit));
-  EXPECT_TRUE(ended(no_length.get(), wait_limit));
+  write_all(no_length.fd.get(), std::as_bytes(std::span(&huge, 1)), deadline_after(wait_limit));
+  EXPECT_TRUE(ended(no_length.fd.get(), wait_limit));
   EXPECT_EQ(s.server.count().garbled, 2u);
   EXPECT_EQ(good->add("n", 1), 1);
+}
+
+// Somebody on the way, who has let the proofs pass.
+TEST(tcp_store, altered_and_repeated_requests_end_a_connection) {
+  served_store s;
+  auto good = s.client();
+  const auto request =
+      encode(store_request{.what = store_request::op::add, .keys = {"n"}, .delta = 1});
+  std::uint64_t garbled = 0;
+  for (const std::size_t at : {std::size_t{5}, request.size(), request.size() + 8}) {
+    auto altered = connect_proven(s);
+    auto sealed = altered.channel->seal(request);
+    sealed.at(at) ^= std::byte{1};
+    write_all(altered.fd.get(), sealed, deadline_after(wait_limit));
+    EXPECT_TRUE(ended(altered.fd.get(), wait_limit)) << at;
+    EXPECT_EQ(s.server.count().garbled, ++garbled);
+  }
+  auto repeated = connect_proven(s);
+  const auto sealed = repeated.channel->seal(request);
+  write_all(repeated.fd.get(), sealed, deadline_after(wait_limit));
+  EXPECT_EQ(read_reply(repeated).number, 1);
+  write_all(repeated.fd.get(), sealed, deadline_after(wait_limit));
+  EXPECT_TRUE(ended(repeated.fd.get(), wait_limit));
+  EXPECT_EQ(good->add("n", 1), 2);
+}
+
+TEST(tcp_store, what_is_stored_cannot_be_read_on_the_way) {
+  served_store s;
+  auto client = connect_proven(s);
+  const std::string secret = "nobody else shall read this";
+  const auto sealed = client.channel->seal(encode(
+      store_request{.what = store_request::op::set, .keys = {"k"}, .value = to_bytes(secret)}));
+  EXPECT_EQ(to_text(sealed).find(secret), std::string::npos);
 }
 
 TEST(tcp_store, a_client_that_stalls_in_a_request_is_dropped) {
   served_store s({.stall_time = 2s});
   auto stalled = connect_proven(s);
   const std::uint32_t length = 1000;
-  write_all(stalled.get(), std::as_bytes(std::span(&length, 1)), deadline_after(wait_limit));
+  write_all(stalled.fd.get(), std::as_bytes(std::span(&length, 1)), deadline_after(wait_limit));
   EXPECT_EQ(s.client()->add("n", 1), 1);
-  EXPECT_TRUE(ended(stalled.get(), wait_limit));
+  EXPECT_TRUE(ended(stalled.fd.get(), wait_limit));
 }
 
 TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
@@ -208,10 +241,10 @@ TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
   client->set("large", large);
   // Ask for it eight times over and never read.
   const auto request = encode(store_request{.what = store_request::op::get, .keys = {"large"}});
-  std::vector<unique_fd> greedy;
+  std::vector<store_link> greedy;
   for (int i = 0; i < 8; ++i) {
     greedy.push_back(connect_proven(s));
-    write_request(greedy.back().get(), request);
+    write_request(greedy.back(), request);
   }
   EXPECT_EQ(client->get("large", wait_limit), large);  // as soon as the greedy ones are dropped
   EXPECT_EQ(client->add("n", 1), 1);
@@ -247,14 +280,14 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_waited_for_another) 
   auto gone = connect_proven(s);
   const store_request pop{
       .what = store_request::op::queue_pop, .keys = {"q"}, .timeout = wait_limit};
-  write_request(gone.get(), encode(pop));
+  write_request(gone, encode(pop));
   auto stays = connect_proven(s);
-  write_request(stays.get(), encode(pop));
+  write_request(stays, encode(pop));
   ASSERT_TRUE(eventually([&] { return s.server.count().clients == 3; }));
-  gone = unique_fd();
+  gone = store_link();
   ASSERT_TRUE(eventually([&] { return s.server.count().clients == 2; }));
   client->queue_push("q", "1");
-  EXPECT_EQ(to_text(read_reply(stays.get()).value), "1");
+  EXPECT_EQ(to_text(read_reply(stays).value), "1");
 }
 
 // The same for one who goes when it has been woken and before it is served. The server is kept busy
@@ -271,20 +304,20 @@ TEST(tcp_store, a_value_of_a_queue_is_not_lost_with_one_who_was_woken) {
     auto busy = connect_proven(s);
     auto giver = connect_proven(s);
     auto goes = connect_proven(s);
-    write_request(goes.get(), pop);
+    write_request(goes, pop);
     auto stays = connect_proven(s);
-    write_request(stays.get(), pop);
+    write_request(stays, pop);
     s.client()->add("n", 1);
-    write_request(busy.get(), get);
-    write_request(giver.get(), push);
-    shutdown(goes.get(), SHUT_WR);
-    read_reply(busy.get());
+    write_request(busy, get);
+    write_request(giver, push);
+    shutdown(goes.fd.get(), SHUT_WR);
+    read_reply(busy);
     std::uint32_t length = 0;
-    const auto end = read_all(goes.get(), std::as_writable_bytes(std::span(&length, 1)),
+    const auto end = read_all(goes.fd.get(), std::as_writable_bytes(std::span(&length, 1)),
                               deadline_after(wait_limit));
     if (end == io_result::done) continue;  // it was quicker
     ASSERT_EQ(end, io_result::closed);
-    ASSERT_EQ(to_text(read_reply(stays.get()).value), "1") << i;
+    ASSERT_EQ(to_text(read_reply(stays).value), "1") << i;
   }
 }
 
@@ -308,7 +341,7 @@ TEST(tcp_store, a_server_without_descriptors_takes_clients_again_when_there_are_
   std::this_thread::sleep_for(200ms);  // it has noticed, most likely
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
   ASSERT_TRUE(connecting);
-  prove(s, late.get());  // though none has left
+  const auto proven = prove(s, std::move(late));  // though none has left
   EXPECT_EQ(client->add("n", 1), 2);
 }
 
@@ -316,8 +349,8 @@ TEST(tcp_store, a_client_that_dies_while_it_waits_is_forgotten) {
   served_store s;
   {
     auto fd = connect_proven(s);
-    write_request(fd.get(), encode(store_request{
-                                .what = store_request::op::get, .keys = {"k"}, .timeout = 60s}));
+    write_request(
+        fd, encode(store_request{.what = store_request::op::get, .keys = {"k"}, .timeout = 60s}));
     ASSERT_TRUE(eventually([&] { return s.server.count().clients == 1; }));
   }
   EXPECT_TRUE(eventually([&] { return s.server.count().clients == 0; }));

@@ -12,6 +12,9 @@ constexpr std::array<std::uint8_t, store_handshake::magic_size> magic = {
 
 constexpr std::uint8_t server_role = 1;
 constexpr std::uint8_t client_role = 2;
+// Of the keys.
+constexpr std::uint8_t from_client_role = 3;
+constexpr std::uint8_t from_server_role = 4;
 
 template <class Out, class... Parts>
 void join(Out& out, const Parts&... parts) {
@@ -63,6 +66,10 @@ bool store_handshake::admit(std::span<const std::byte, sizeof(answer)> in) const
   answer theirs;
   std::copy_n(in.data(), theirs.size(), theirs.data());
   return key_.verify(transcript(client_role), theirs);
+}
+
+store_handshake::keys store_handshake::session() const {
+  return {key_.sign(transcript(from_client_role)), key_.sign(transcript(from_server_role))};
 }
 
 store_handshake::transcribed store_handshake::transcript(std::uint8_t role) const {

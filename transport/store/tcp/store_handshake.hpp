@@ -6,6 +6,7 @@
 #include <span>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/auth/record_cipher.hpp"
 
 namespace troupe::transport {
 
@@ -20,13 +21,13 @@ namespace troupe::transport {
 ///
 /// A proof is the MAC, under a key of this protocol alone, of the role of its sender, the version
 /// and both nonces: it cannot be replayed (fresh nonces) nor reflected (the roles differ). What
-/// follows on the connection is neither encrypted nor authenticated again: an attacker who can
-/// rewrite packets of the job's own network is not kept out.
+/// follows on the connection is encrypted, under keys that are MACs of the same
+/// (store_channel.hpp): whoever relays the handshake can neither read nor alter it.
 class store_handshake {
 public:
   static constexpr std::size_t nonce_size = 32;
   static constexpr std::size_t magic_size = 8;
-  static constexpr std::uint8_t version = 2;
+  static constexpr std::uint8_t version = 3;
 
   using nonce = std::array<std::byte, nonce_size>;
   using greeting = std::array<std::byte, magic_size + nonce_size>;
@@ -50,6 +51,13 @@ public:
 
   /// Server: whether the client's proof is right.
   bool admit(std::span<const std::byte, sizeof(answer)> in) const;
+
+  /// Of this connection, once the other side's proof was right.
+  struct keys {
+    record_cipher::key from_client;
+    record_cipher::key from_server;
+  };
+  keys session() const;
 
 private:
   using transcribed = std::array<std::byte, 2 + 2 * nonce_size>;

@@ -41,8 +41,8 @@ tcp_store::tcp_store(endpoint where, const secret_source& secret, time_point dea
     : where_(std::move(where)) {
   auto made = connect_until(where_, addresses_, secret, deadline);
   secret_ = made.secret;
-  idle_.push_back(std::move(made.fd));
-  local_ = local_address(idle_.back().get());
+  idle_.push_back(std::move(made.link));
+  local_ = local_address(idle_.back().fd.get());
 }
 
 tcp_store::tcp_store(tcp_store& original)
@@ -63,42 +63,46 @@ std::shared_ptr<store> tcp_store::make_clone() {
   return std::shared_ptr<store>(new tcp_store(*this));
 }
 
-unique_fd tcp_store::take_connection(time_point deadline) {
+store_link tcp_store::take_connection(time_point deadline) {
   {
     std::lock_guard lock(mutex_);
     if (closed_)
       throw store_error(fmt::format("the store at {} was closed by this rank", to_string(where_)));
     while (!idle_.empty()) {
-      auto fd = std::move(idle_.back());
+      auto link = std::move(idle_.back());
       idle_.pop_back();
-      if (!has_ended(fd.get())) return fd;
+      if (!has_ended(link.fd.get())) return link;
     }
   }
   const auto limit = std::min(deadline, deadline_after(reconnect_limit));
   auto result = try_connect(addresses_, secret_, limit);
   // Many strangers may have pushed us out: try again while there is time.
-  while (!result.fd && std::chrono::steady_clock::now() < limit &&
+  while (!result.link.fd && std::chrono::steady_clock::now() < limit &&
          result.reason != std::strerror(ECONNREFUSED)) {
     std::this_thread::sleep_for(std::min(reconnect_pause, time_left(limit)));
     result = try_connect(addresses_, secret_, limit);
   }
-  if (!result.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
-  return std::move(result.fd);
+  if (!result.link.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
+  return std::move(result.link);
 }
 
-store_reply tcp_store::exchange(int fd, const store_request& request, time_point deadline) {
+store_reply tcp_store::exchange(store_link& link, const store_request& request,
+                                time_point deadline) {
+  const int fd = link.fd.get();
   const auto check = [&](io_result r) {
     if (r == io_result::closed) lost(where_, "ended the connection");
     if (r == io_result::timed_out) lost(where_, "does not answer");
   };
-  check(write_all(fd, with_length(encode(request)), deadline));
+  check(write_all(fd, link.channel->seal(encode(request)), deadline));
   std::uint32_t length = 0;
   check(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), deadline));
   if (length == 0 || length > max_store_message)
     throw decode_error("a reply of the store has a wrong length");
-  bytes in(length);
+  bytes in(length + store_channel::tag_size);
   check(read_all(fd, in, deadline));
-  return decode_store_reply(in);
+  const auto reply = link.channel->open(in);
+  if (!reply) throw decode_error("a reply of the store was altered on the way");
+  return decode_store_reply(*reply);
 }
 
 // Returns the answer, which may be that something is missing.
@@ -110,12 +114,12 @@ store_reply tcp_store::ask(const store_request& request, milliseconds timeout) {
     timeout = std::min(timeout, milliseconds::max() / 2);
     deadline = std::min(deadline_after(timeout + response_limit_), not_after_);
   }
-  auto fd = take_connection(deadline);
-  auto reply = exchange(fd.get(), request, deadline);
+  auto link = take_connection(deadline);
+  auto reply = exchange(link, request, deadline);
   {
     // Only a connection whose answer has been read can be used again; an exception closes it.
     std::lock_guard lock(mutex_);
-    if (idle_.size() < most_idle && !closed_) idle_.push_back(std::move(fd));
+    if (idle_.size() < most_idle && !closed_) idle_.push_back(std::move(link));
   }
   if (reply.what == kind::failed) throw store_error(to_text(reply.value));
   return reply;

@@ -78,10 +78,10 @@ private:
   std::vector<std::string> keys_with(const std::string& prefix) override;
   std::shared_ptr<store> make_clone() override;
   explicit tcp_store(tcp_store& original);
-  unique_fd take_connection(time_point deadline);
+  store_link take_connection(time_point deadline);
   store_reply ask(const store_request& request, milliseconds timeout);
   store_reply call(const store_request& request, milliseconds timeout = milliseconds{0});
-  store_reply exchange(int fd, const store_request& request, time_point deadline);
+  store_reply exchange(store_link& link, const store_request& request, time_point deadline);
 
   [[noreturn]] void timed_out(milliseconds timeout, std::span<const std::string> missing) const;
 
@@ -90,7 +90,7 @@ private:
   std::vector<socket_address> addresses_;
   socket_address local_;
   std::mutex mutex_;
-  std::vector<unique_fd> idle_;
+  std::vector<store_link> idle_;
   bool closed_ = false;
   milliseconds response_limit_ = default_response_limit;
   time_point not_after_ = time_point::max();

@@ -25,8 +25,10 @@ constexpr milliseconds attempt_limit{3'000};
 // same port.
 constexpr milliseconds lasting_limit{2'000};
 
-// Returns why it failed; empty if it succeeded.
-std::string shake_hands(int fd, const job_secret& secret, time_point deadline, bool& lasting) {
+// Returns why it failed; empty if it succeeded: `link` has a channel then.
+std::string shake_hands(store_link& link, const job_secret& secret, time_point deadline,
+                        bool& lasting) {
+  const int fd = link.fd.get();
   store_handshake handshake(secret);
   const auto greeting = handshake.greet();
   store_handshake::challenge challenge;
@@ -52,6 +54,7 @@ std::string shake_hands(int fd, const job_secret& secret, time_point deadline, b
              "TROUPE_JOB_SECRET is not the same on every rank";
   }
   if (const auto r = write_all(fd, answer, deadline); r != io_result::done) return said(r);
+  link.channel = std::make_unique<store_channel>(handshake.session(), store_channel::side::client);
   return {};
 }
 
@@ -77,8 +80,9 @@ attempt try_connect(const std::vector<socket_address>& addresses, const job_secr
       continue;
     }
     bool lasting = false;
-    auto reason = shake_hands(result.fd.get(), secret, deadline, lasting);
-    if (reason.empty()) return {std::move(result.fd), {}, false};
+    store_link link{std::move(result.fd), nullptr};
+    auto reason = shake_hands(link, secret, deadline, lasting);
+    if (reason.empty()) return {std::move(link), {}, false};
     out.reason = std::move(reason);
     out.lasting = out.lasting || lasting;
   }
@@ -100,7 +104,7 @@ proven_connection connect_until(const endpoint& where, std::vector<socket_addres
       if (addresses.empty()) addresses = resolve(where, deadline);
       const auto key = secret();
       auto result = try_connect(addresses, key, std::min(deadline, now + attempt_limit));
-      if (result.fd) return {std::move(result.fd), key};
+      if (result.link.fd) return {std::move(result.link), key};
       reason = std::move(result.reason);
       give_up_at = result.lasting ? std::min(give_up_at, now + lasting_limit) : time_point::max();
     } catch (const store_error& e) {

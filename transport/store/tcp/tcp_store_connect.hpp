@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/store/tcp/store_channel.hpp"
 #include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {
 
 /// How one attempt to reach a store ended.
 struct attempt {
-  unique_fd fd;          ///< connected and authenticated, or nothing
+  store_link link;       ///< connected and authenticated, or without a descriptor
   std::string reason;    ///< why not, for example "Connection refused"
   bool lasting = false;  ///< a server answers, but not that of this job: unlikely to change
 };
@@ -25,7 +26,7 @@ using secret_source = std::function<job_secret()>;
 
 /// A connection, and the secret with which it was made.
 struct proven_connection {
-  unique_fd fd;
+  store_link link;
   job_secret secret;
 };
 

@@ -6,6 +6,7 @@
 
 #include "troupe/transport/store/store.hpp"
 #include "troupe/transport/store/store_wire.hpp"
+#include "troupe/transport/store/tcp/store_channel.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
 #include "troupe/transport/system/socket.hpp"
 
@@ -29,6 +30,8 @@ public:
   /// Reads; `complete` when all of it is in `input`.
   progress receive();
   std::span<const std::byte> input() const { return {in_.data(), have_}; }
+  /// The same, to be decrypted in place.
+  std::span<std::byte> sealed_input() { return {in_.data(), have_}; }
 
   /// Starts to write `output`: stage `replying`.
   void reply(store::bytes output);
@@ -43,6 +46,7 @@ public:
   const unique_fd fd;
   const socket_address peer;
   store_handshake handshake;
+  std::optional<store_channel> channel;  ///< once it has proved itself
   stage at = stage::greeting;
   store_request request;
   std::optional<time_point> timer;  ///< when the server checks it again

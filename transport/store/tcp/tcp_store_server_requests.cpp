@@ -61,7 +61,8 @@ bool tcp_store_server::impl::take_proof(connection& c) {
   if (clients_ >= limits_.clients) return refuse(c.id, "was one client too many"), false;
   strangers_.erase(c.id);
   set_timer(c, std::nullopt);
-  c.expect(stage::length, sizeof(std::uint32_t));
+  c.channel.emplace(c.handshake.session(), store_channel::side::server);
+  c.expect(stage::length, store_channel::length_size);
   client_count_.has_clients(++clients_);
   return true;
 }
@@ -70,13 +71,15 @@ bool tcp_store_server::impl::take_length(connection& c) {
   std::uint32_t length = 0;
   std::memcpy(&length, c.input().data(), sizeof length);
   if (length == 0 || length > max_store_message) return garbled(c, "a request of a wrong length");
-  c.expect(stage::body, length);
+  c.expect(stage::body, length + store_channel::tag_size);
   return true;
 }
 
 bool tcp_store_server::impl::take_request(connection& c) {
+  const auto request = c.channel->open(c.sealed_input());
+  if (!request) return garbled(c, "what is not what its client has sent");
   try {
-    c.request = decode_store_request(c.input());
+    c.request = decode_store_request(*request);
   } catch (const decode_error& e) {
     return garbled(c, e.what());
   }
@@ -101,7 +104,7 @@ bool tcp_store_server::impl::serve(connection& c, bool last_chance) {
                    : waiters_.answer(c.id, c.request, last_chance || !c.timer);
   if (!reply) return true;
   set_timer(c, std::nullopt);
-  auto out = with_length(encode(*reply));
+  auto out = c.channel->seal(encode(*reply));
   queued_ += out.size();
   c.request = {};
   c.reply(std::move(out));
@@ -141,7 +144,7 @@ bool tcp_store_server::impl::send_reply(connection& c) {
   if (result == progress::closed) return drop(c.id), false;
   if (result == progress::complete) {
     set_timer(c, std::nullopt);
-    c.expect(stage::length, sizeof(std::uint32_t));
+    c.expect(stage::length, store_channel::length_size);
   } else if (!c.timer || c.output_left() != before) {
     set_timer(c, deadline_after(limits_.stall_time));
   }

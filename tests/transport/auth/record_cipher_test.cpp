@@ -1,5 +1,5 @@
 // Records can be read at their place in their stream alone.
-#include "troupe/transport/tcp/record.hpp"
+#include "troupe/transport/auth/record_cipher.hpp"
 
 #include <gtest/gtest.h>
 #include <sodium.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::transport::tcp::test {
+namespace troupe::transport::test {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -19,8 +19,8 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return out;
 }
 
-stream_keys::key some_key(int seed) {
-  stream_keys::key out;
+record_cipher::key some_key(int seed) {
+  record_cipher::key out;
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(seed + 3 * i);
   return out;
 }
@@ -36,8 +36,8 @@ sealed seal(record_cipher& by, const std::string& head, const std::string& body)
   return out;
 }
 
-class tcp_records : public testing::TestWithParam<stream_protection> {};
-INSTANTIATE_TEST_SUITE_P(that_are, tcp_records,
+class records : public testing::TestWithParam<stream_protection> {};
+INSTANTIATE_TEST_SUITE_P(that_are, records,
                          testing::Values(stream_protection::authenticate,
                                          stream_protection::encrypt),
                          [](const auto& info) {
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(that_are, tcp_records,
                                                                            : "authenticated";
                          });
 
-TEST_P(tcp_records, open_in_order) {
+TEST_P(records, open_in_order) {
   record_cipher ours(GetParam(), some_key(1)), theirs(GetParam(), some_key(1));
   for (const auto* text : {"", "one", "a little more of it, longer than a block", "x"}) {
     auto one = seal(ours, "head", text);
@@ -55,7 +55,7 @@ TEST_P(tcp_records, open_in_order) {
 }
 
 // Whichever library does it: the sizes at which they change are among these.
-TEST_P(tcp_records, of_every_size_are_what_the_standard_says) {
+TEST_P(records, of_every_size_are_what_the_standard_says) {
   const bool encrypts = GetParam() == stream_protection::encrypt;
   const auto key = some_key(1);
   record_cipher ours(GetParam(), key), theirs(GetParam(), key);
@@ -85,7 +85,7 @@ TEST_P(tcp_records, of_every_size_are_what_the_standard_says) {
   }
 }
 
-TEST_P(tcp_records, hide_their_body_if_asked_to) {
+TEST_P(records, hide_their_body_if_asked_to) {
   record_cipher ours(GetParam(), some_key(1));
   const std::string text(100, 'a');
   const auto one = seal(ours, "head", text);
@@ -94,7 +94,7 @@ TEST_P(tcp_records, hide_their_body_if_asked_to) {
   EXPECT_NE(one.tag, two.tag) << "the number of a record is in its tag";
 }
 
-TEST_P(tcp_records, do_not_open_when_anything_was_altered) {
+TEST_P(records, do_not_open_when_anything_was_altered) {
   for (int what = 0; what < 3; ++what) {
     record_cipher ours(GetParam(), some_key(1)), theirs(GetParam(), some_key(1));
     auto one = seal(ours, "head", "body");
@@ -103,7 +103,7 @@ TEST_P(tcp_records, do_not_open_when_anything_was_altered) {
   }
 }
 
-TEST_P(tcp_records, do_not_open_twice_or_out_of_order_or_with_another_key) {
+TEST_P(records, do_not_open_twice_or_out_of_order_or_with_another_key) {
   record_cipher ours(GetParam(), some_key(1));
   const auto first = seal(ours, "h", "first"), second = seal(ours, "h", "second");
   const auto opens = [](record_cipher& by, sealed one) {
@@ -118,7 +118,7 @@ TEST_P(tcp_records, do_not_open_twice_or_out_of_order_or_with_another_key) {
   EXPECT_FALSE(opens(other, first));
 }
 
-TEST(tcp_records_without_protection, cost_no_byte) {
+TEST(records_without_protection, cost_no_byte) {
   record_cipher ours(stream_protection::off, some_key(1));
   EXPECT_EQ(ours.overhead(), 0u);
   auto one = seal(ours, "head", "body");
@@ -127,4 +127,4 @@ TEST(tcp_records_without_protection, cost_no_byte) {
 }
 
 }  // namespace
-}  // namespace troupe::transport::tcp::test
+}  // namespace troupe::transport::test

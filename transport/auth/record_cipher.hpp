@@ -6,11 +6,11 @@
 #include <memory>
 #include <span>
 
-#include "troupe/transport/tcp/handshake.hpp"
+#include "troupe/transport/auth/stream_protection.hpp"
 
 struct evp_cipher_ctx_st;
 
-namespace troupe::transport::tcp {
+namespace troupe::transport {
 
 /// Protects the records of one direction of a connection. A record is a head, which anybody may
 /// read, and a body, which is encrypted if the protection says so; its tag authenticates both, and
@@ -23,9 +23,10 @@ class record_cipher {
 public:
   static constexpr std::size_t tag_size = 16;
   using tag = std::array<std::byte, tag_size>;
+  using key = std::array<std::byte, 32>;
 
   /// Throws transport_error if the library cannot be used.
-  record_cipher(stream_protection how, const stream_keys::key& key);
+  record_cipher(stream_protection how, const key& k);
   ~record_cipher();
   record_cipher(const record_cipher&) = delete;
   record_cipher& operator=(const record_cipher&) = delete;
@@ -60,9 +61,9 @@ private:
   const stream_protection how_;
   std::unique_ptr<evp_cipher_ctx_st, free_context> context_;  // null: off
   std::unique_ptr<small_cipher, free_small> small_;           // null: off, or not on this machine
-  stream_keys::key key_;
+  key key_;
   std::uint64_t number_ = 0;
   bool keyed_ = false;
 };
 
-}  // namespace troupe::transport::tcp
+}  // namespace troupe::transport

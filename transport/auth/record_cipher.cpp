@@ -1,4 +1,4 @@
-#include "troupe/transport/tcp/record.hpp"
+#include "troupe/transport/auth/record_cipher.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -9,7 +9,7 @@
 
 #include "troupe/messages/base/error.hpp"
 
-namespace troupe::transport::tcp {
+namespace troupe::transport {
 
 namespace {
 
@@ -53,8 +53,7 @@ void record_cipher::free_context::operator()(evp_cipher_ctx_st* one) const noexc
   EVP_CIPHER_CTX_free(one);
 }
 
-record_cipher::record_cipher(stream_protection how, const stream_keys::key& key)
-    : how_(how), key_(key) {
+record_cipher::record_cipher(stream_protection how, const key& k) : how_(how), key_(k) {
   if (how == stream_protection::off) return;
   context_.reset(EVP_CIPHER_CTX_new());
   need(context_ != nullptr);
@@ -149,4 +148,4 @@ bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> b
   return EVP_CipherFinal_ex(context_.get(), none, &written) == 1;  // compares in constant time
 }
 
-}  // namespace troupe::transport::tcp
+}  // namespace troupe::transport
