@@ -53,7 +53,11 @@ public:
         make(fmt::format("ip -n {} link set eth{} up", space(n), i));
       }
     }
-    for (unsigned n = 0; n < count_ && problem_.empty(); ++n) heal(n);
+    try {
+      for (unsigned n = 0; n < count_ && problem_.empty(); ++n) heal(n);
+    } catch (const std::runtime_error& e) {
+      problem_ = e.what();
+    }
   }
 
   ~hosts() {

@@ -24,8 +24,9 @@ void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std
                               std::size_t open = 0) {
   auto who = "for a node with " + std::to_string(peers) + " peers";
   if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
-  const auto whole =
-      transport::descriptors_of_node(peers + newcomers, network_settings(options).bulk_streams);
+  const auto network = network_settings(options);
+  const auto streams = std::max<std::size_t>(network.bulk_streams, network.interfaces.size());
+  const auto whole = transport::descriptors_of_node(peers + newcomers, streams);
   transport::need_descriptors(whole - std::min(whole, open), who);
 }
 
@@ -90,6 +91,12 @@ transport::ucx_kind kind_of(backend wanted) {
   }
 }
 
+std::string network_names(const std::vector<std::string>& interfaces) {
+  std::string out;
+  for (const auto& one : interfaces) out += (out.empty() ? "" : ",") + one;
+  return out;
+}
+
 // `place` says who is where; `here_alone`: nobody comes from another host.
 std::unique_ptr<transport::transport> make_own(transport::ucx_options place, bool here_alone,
                                                const transport::job_secret& secret,
@@ -99,12 +106,13 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   tcp.secret = secret.subkey("transport tcp");
   tcp.keepalive = options.keepalive;
   tcp.limit = options.keepalive * 5 / 2;
-  if (here_alone && tcp.interfaces.empty()) tcp.interfaces = {"lo"};
+  const bool interfaces_named = !tcp.interfaces.empty();
+  if (here_alone && !interfaces_named) tcp.interfaces = {"lo"};
   if (options.transport == backend::tcp)
     return transport::make_tcp_transport(std::move(tcp), parts, parts);
   auto& ucx = place;
   ucx.trusted_network = trusts_network(options);
-  if (!options.net_devices.empty()) ucx.net_devices = options.net_devices;
+  if (interfaces_named) ucx.net_devices = network_names(tcp.interfaces);
   ucx.keepalive = options.keepalive;
   ucx.tcp_limit = options.keepalive * 5 / 2;
   const auto proof = secret.subkey("transport").sign({});

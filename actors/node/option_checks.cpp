@@ -50,6 +50,11 @@ void check_transport(const rpc_options& options) {
         "rpc_options::transport_options are for the transport that rpc_options::transport_name "
         "names, which is empty");
   if (name.empty() || transport::find_transport(name)) return;
+  if (name == "tcp" || name == "ucx" || name == "ucx_tcp")
+    refuse("transport_name", "'" + name + "'",
+           "a transport that this program has registered; Troupe's own is rpc_options::transport = "
+           "backend::" +
+               name);
   std::string known;
   for (const auto& one : transport::transport_names()) known += (known.empty() ? "" : ", ") + one;
   refuse("transport_name", "'" + name + "'",

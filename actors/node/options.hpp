@@ -46,10 +46,11 @@ struct rpc_options {
   bool trusted_network = false;
   /// Network interfaces to use between hosts: "eth0,eth1". The n-th of one node speaks to the n-th
   /// of another, so all nodes name the same number; streams of large tensors use one after the
-  /// other. Empty: TROUPE_INTERFACES, or all that there are.
+  /// other. Empty: TROUPE_INTERFACES, or all but the loopback interface, which nodes of one host
+  /// use.
   std::string net_devices{};
-  /// The TCP port that this node listens on, or a range of which it takes one: "40000-40100".
-  /// Empty: TROUPE_PORTS, or any.
+  /// The TCP port that this node listens on, or a range of which it takes one for each of its
+  /// addresses: "40000-40100". Empty: TROUPE_PORTS, or any.
   std::string ports{};
   /// What protects the bytes between hosts, the same on all nodes. Empty: TROUPE_ENCRYPTION ("off",
   /// "authenticate", "encrypt"), or `authenticate`.

@@ -37,7 +37,7 @@ std::string within_host(const std::vector<ucx_device>& all) {
         return each.kind == ucx_device::type::shared_memory && each.transport != "sysv";
       },
       [](const ucx_device& each) { return each.transport; });
-  return shared.empty() ? "TCP on the loopback interface, since there is no shared memory" : shared;
+  return shared.empty() ? "nothing, since there is no shared memory" : shared;
 }
 
 // What a job here would listen on, and how that is protected.

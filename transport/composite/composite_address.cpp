@@ -49,8 +49,10 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
   std::memcpy(&h, bytes.data(), sizeof h);
   if (h.magic != magic || h.version != version)
     throw decode_error(
-        "this is no address of a node that may have others on other hosts; all nodes of a job meet "
-        "at one address (MASTER_ADDR), and one that is no loopback address if some are elsewhere");
+        "this is the address of a node that takes all others to be on its host: a job that meets "
+        "at "
+        "a loopback address has no nodes of other hosts, and none that join it later if its "
+        "founders are in several process namespaces");
   if (h.ucx_size > address::limit || h.tcp_size > address::limit ||
       bytes.size() != sizeof h + h.ucx_size + h.tcp_size)
     throw decode_error("an address whose lengths do not fit its size");

@@ -43,6 +43,7 @@ std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 // UCX listens on no TCP port: what it may use between hosts is RDMA.
 ucx_options choose_kind(ucx_options ucx, std::string& why_no_rdma) {
   ucx.one_host = false;
+  ucx.net_devices.clear();  // those of RDMA have other names than interfaces
   if (!ucx.trusted_network) {
     why_no_rdma = "the network is not called trusted, which RDMA needs";
   } else if (std::ranges::none_of(find_ucx_devices(), &ucx_device::is_rdma)) {
@@ -100,7 +101,8 @@ public:
     auto* known = peers_.find(rank);
     // One that has been lost may come back on another host.
     auto* const before = known ? known->by.load() : nullptr;
-    if (before && before != &by) before->close_peer(rank, true);
+    if (before && before != &by && reaches(*before, rank))
+      throw transport_error(rank_name(rank) + " is connected already; close it first");
     // Before it can send: whoever takes its messages may answer. If it cannot be added, `by` says
     // that it never was.
     if (!known) {
@@ -111,7 +113,12 @@ public:
     } else {
       known->by.store(&by, std::memory_order_release);
     }
-    by.add_peer(rank, why.empty() ? where.ucx : where.tcp);
+    try {
+      by.add_peer(rank, why.empty() ? where.ucx : where.tcp);
+    } catch (...) {
+      if (before) known->by.store(before, std::memory_order_release);
+      throw;
+    }
     known->why_not_ucx = std::move(why);
     if (&by == tcp_.get() && rank != rank_) say_once(*known);
   }
@@ -178,6 +185,10 @@ public:
   }
 
 private:
+  static bool reaches(const transport& by, rank_t rank) {
+    return std::ranges::any_of(by.routes(), [&](const route& one) { return one.peer == rank; });
+  }
+
   // Empty: the peer is reached through UCX.
   std::string why_not_ucx(rank_t rank, const composite::address& where) const {
     if (!ucx_) return "UCX cannot start here: " + why_no_ucx_;

@@ -152,7 +152,8 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
   for (std::size_t i = 0; i < head.places; ++i) {
     wire_place one;
     std::memcpy(&one, said.data() + sizeof head + i * sizeof one, sizeof one);
-    if ((one.family != 4 && one.family != 6) || one.interface >= std::max(1u, head.interfaces))
+    if ((one.family != 4 && one.family != 6) ||
+        one.interface >= (head.interfaces > 0 ? head.interfaces : address::most_places))
       throw decode_error("this TCP address is malformed");
     out.places.push_back({from_wire(one), static_cast<std::uint8_t>(one.interface)});
   }
@@ -204,6 +205,13 @@ std::vector<local_place> local_places(const std::vector<std::string>& interfaces
   out = collect([](const ifaddrs& one) { return !(one.ifa_flags & IFF_LOOPBACK); });
   if (out.empty()) out = collect([](const ifaddrs&) { return true; });
   if (out.empty()) throw transport_error("this host has no network interface with an address");
+  std::vector<std::string> names;
+  for (auto& one : out) {
+    const auto at = std::ranges::find(names, one.interface);
+    one.at.interface = static_cast<std::uint8_t>(
+        std::min<std::ptrdiff_t>(at - names.begin(), address::most_places - 1));
+    if (at == names.end()) names.push_back(one.interface);
+  }
   return out;
 }
 

@@ -14,7 +14,7 @@ namespace troupe::transport::tcp {
 /// Where a node listens.
 struct place {
   socket_address where;
-  std::uint8_t interface = 0;  ///< counted from 0, in the order in which they were named
+  std::uint8_t interface = 0;  ///< its number on its host; of named ones, in the order of the names
 };
 
 /// Where a node listens: a place for each of its interfaces' addresses.

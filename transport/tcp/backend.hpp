@@ -76,6 +76,7 @@ private:
   void call(peer& p, steady::duration in);
   void dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt);
   unsigned bulk_streams() const noexcept;
+  std::vector<std::size_t> order_of(const peer& p, unsigned index, bool bulk) const;
   const socket_address* source_for(const place& to, const peer& p) const;
   unsigned accept_all(int listener);
   bool drop_oldest_stranger();
@@ -94,6 +95,7 @@ private:
   void drop_streams(peer& p, bool says_leave);
   void linger(std::shared_ptr<stream> s);
   void broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why);
+  bool leave_interface(peer& p);
   void lose(peer& p, peer_loss why);
   void close(peer& p, bool force);
   void attend_by(steady::time_point due);

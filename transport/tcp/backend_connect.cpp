@@ -44,7 +44,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   p.open = false;
   p.wants_write = false;
   p.lanes = fmt::format("tcp/{} to {}, {} streams for payloads of {} KiB and more", interface,
-                        to_string(where), options_.bulk_streams, options_.bulk_threshold / 1024);
+                        to_string(where), bulk_streams(), options_.bulk_threshold / 1024);
   record_head head;
   head.kind = record_kind::resume;
   head.expected = p.parts.expected();
@@ -60,7 +60,6 @@ void backend::resumed(peer& p, std::uint64_t expected) {
   if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
   p.unacknowledged.acknowledge(expected);
   p.ever_open = true;
-  p.place = (p.place + p.attempts) % p.where.places.size();
   p.refusals = p.attempts = 0;
   p.dial_at = steady::time_point::max();
   p.trouble.clear();
@@ -127,13 +126,27 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
     return lose(p, {loss_kind::broken, "its connections break one after the other: " + why});
   const auto now = steady::now();
   p.trouble = why;
-  // TCP has waited for an answer for 4/5 of the limit already.
-  p.out_since = timed_out ? now - options_.limit * 4 / 5 : now;
+  // TCP has waited for an answer for 4/5 of the limit already; another interface has all of it.
+  p.out_since = timed_out && !leave_interface(p) ? now - options_.limit * 4 / 5 : now;
   p.refusals = 0;
   p.dial_at = now + (options_.rank > p.rank ? 0ms : 20ms) + 10ms * p.flaps;
   if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
   attend_by(p.dial_at);
   log().debug("rank {}: the connection to rank {} broke: {}", options_.rank, p.rank, why);
+}
+
+// From now on it is called at the first place of another interface. False: it has none.
+bool backend::leave_interface(peer& p) {
+  const auto order = order_of(p, 0, false);
+  const auto interface = [&](std::size_t n) {
+    return p.where.places[order[n % order.size()]].interface;
+  };
+  for (std::size_t further = 1; further < order.size(); ++further)
+    if (interface(p.place + further) != interface(p.place)) {
+      p.place = (p.place + further) % order.size();
+      return true;
+    }
+  return false;
 }
 
 void backend::lose(peer& p, peer_loss why) {
@@ -152,6 +165,8 @@ void backend::lose(peer& p, peer_loss why) {
 // This node has closed the connection.
 void backend::close(peer& p, bool force) {
   if (p.status == peer::state::gone) return;
+  // One that was never connected hears of it when it calls.
+  if (p.rank == options_.rank || (!p.wanted && !p.messages)) return lose(p, {});
   const bool done = [&] {
     const std::lock_guard lock(p.mutex);
     return p.messages && p.open && p.messages->empty() && p.bulk_unsent == 0 && !p.bulk_busy &&
@@ -159,11 +174,7 @@ void backend::close(peer& p, bool force) {
   }();
   const auto now = steady::now();
   if (!force && !done && now < p.close_at) {
-    if (p.close_at == steady::time_point::max()) {
-      p.close_at = now + time_to_close;
-      // One that was never connected is called, so that it knows.
-      if (!p.wanted.exchange(true)) call(p, 0ms);
-    }
+    if (p.close_at == steady::time_point::max()) p.close_at = now + time_to_close;
     if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
     attend_at_ = now + 1ms;  // what it waits for is rarely long in coming
     return;

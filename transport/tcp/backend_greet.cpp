@@ -81,13 +81,17 @@ const socket_address* backend::source_for(const place& to, const peer& p) const 
   return nullptr;
 }
 
+std::vector<std::size_t> backend::order_of(const peer& p, unsigned index, bool bulk) const {
+  return order_of_places(p.where, options_.interfaces.size(), places_,
+                         bulk ? index : std::size_t{options_.rank} + p.rank);
+}
+
 // `attempt`: how many places were tried before. Streams for large payloads go where the messages
 // go, or, where interfaces are named, to one after the other.
 void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt) {
   const bool bulk = kind == stream_kind::bulk;
   const bool named = !options_.interfaces.empty() && p.where.interfaces > 0;
-  const auto order = order_of_places(p.where, options_.interfaces.size(), places_,
-                                     bulk ? index : std::size_t{options_.rank} + p.rank);
+  const auto order = order_of(p, index, bulk);
   const auto start = bulk && named ? 0 : p.place;
   const auto& to = p.where.places[order[(start + attempt) % order.size()]];
   const auto open = [&] {
@@ -304,8 +308,9 @@ void backend::failed(std::uint64_t id, greeting& one) {
   ++p->attempts;
   if (p->trouble.empty()) p->trouble = why;
   if (p->messages || p->status == peer::state::gone) return;
-  p->refusals = refused(error) ? p->refusals + 1 : 0;
-  if (p->refusals >= most_refusals * p->where.places.size()) {
+  // Its other places may not be reachable from here at all.
+  if (refused(error)) ++p->refusals;
+  if (p->refusals > 0 && p->attempts >= most_refusals * p->where.places.size()) {
     return lose(*p, {loss_kind::broken, "its host refuses connections: " + p->trouble});
   }
   // Its places are tried one after the other, and again a while later.
@@ -322,10 +327,14 @@ void backend::proven(std::uint64_t id, greeting& one) {
   auto* const p = one.dials() ? one.to() : peers_.find(one.claim().from);
   const bool dialed = one.dials();
   const bool right = p && p->where.id == (dialed ? one.claim().to_id : one.claim().from_id);
+  const auto attempt = one.attempt;
   unwatch(id, one.fd());
   auto s = one.make_stream();
   end(0, one);
-  if (dialed && s->kind() == stream_kind::messages) p->dialing = false;
+  if (dialed && s->kind() == stream_kind::messages) {
+    p->dialing = false;
+    p->place = (p->place + attempt) % p->where.places.size();
+  }
   if (dialed && s->kind() == stream_kind::bulk) --p->bulk_dials;
   if (!right || (s->kind() == stream_kind::bulk && !p->messages)) return;
   if (p->status == peer::state::gone) {

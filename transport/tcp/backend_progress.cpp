@@ -233,7 +233,8 @@ bool backend::pump_bulk(peer& p) {
       more = true;
   }
   p.bulk_busy.store(busy);
-  return more && (p.bulk_unsent.load() > 0 || busy);
+  // What is blocked goes on when it can be written.
+  return more && p.bulk_unsent.load() > 0;
 }
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:

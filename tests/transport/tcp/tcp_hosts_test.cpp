@@ -61,11 +61,14 @@ TEST_F(tcp_hosts, four_nodes_connect_only_to_those_they_speak_to) {
   EXPECT_EQ(at(1).lost[0].first, 3u);
 }
 
-TEST_F(tcp_hosts, a_close_is_known_to_one_that_was_never_spoken_to) {
+TEST_F(tcp_hosts, a_close_is_known_to_one_that_was_never_spoken_to_when_it_speaks) {
   make_hosts(3);
   if (IsSkipped()) return;
   make_nodes(3);
   net(1).close_peer(2, false);
+  pass_for(100ms);
+  EXPECT_TRUE(at(2).lost.empty());
+  net(2).send(1, 0, patterned_frame(8, 1));
   ASSERT_TRUE(until([&] { return at(2).lost.size() == 1; }));
   EXPECT_EQ(at(2).lost[0].first, 1u);
   EXPECT_EQ(at(2).lost[0].second.kind, loss_kind::left);
