@@ -11,6 +11,7 @@
 
 #include "troupe/transport/auth/record_cipher.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
+#include "troupe/transport/tcp/handshake.hpp"
 #include "troupe/transport/tcp/wire.hpp"
 
 namespace troupe::transport::tcp {
