@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <initializer_list>
 #include <thread>
 
 #include "tests/bench/bench_rows.hpp"
@@ -45,28 +46,26 @@ std::vector<measurement> tcp_call(const node& here) {
   return {times_of(call_times([&] { here.rpc_sync<&nothing>(peer); }))};
 }
 
-std::vector<measurement> tcp_stream(const node& here) {
+// The same for tensors of each size; `call` sends one.
+template <class Call>
+std::vector<measurement> streams(std::initializer_list<std::size_t> sizes, Call&& call) {
   std::vector<measurement> measured;
-  for (const auto size : {mib, 16 * mib, 256 * mib, gib}) {
+  for (const auto size : sizes) {
     const auto tensor = tensor_of(size);
-    measured.push_back({"MB/s",
-                        stream(
-                            size, [&] { return here.rpc_async<&take>(peer, tensor); }, 2),
-                        size});
+    const auto send = [&] { return call(tensor); };
+    measured.push_back({"MB/s", stream(size, send, 2), size});
   }
   return measured;
 }
 
+std::vector<measurement> tcp_stream(const node& here) {
+  return streams({mib, 16 * mib, 256 * mib, gib},
+                 [&](const at::Tensor& x) { return here.rpc_async<&take>(peer, x); });
+}
+
 std::vector<measurement> tcp_both_ways(const node& here) {
-  std::vector<measurement> measured;
-  for (const auto size : {mib, 16 * mib, 256 * mib}) {
-    const auto tensor = tensor_of(size);
-    measured.push_back({"MB/s",
-                        stream(
-                            size, [&] { return here.rpc_async<&echo>(peer, tensor); }, 2),
-                        size});
-  }
-  return measured;
+  return streams({mib, 16 * mib, 256 * mib},
+                 [&](const at::Tensor& x) { return here.rpc_async<&echo>(peer, x); });
 }
 
 // The 99th percentile of small calls beside a stream of large tensors, in median times of an idle
