@@ -1,5 +1,7 @@
 #include "troupe/actors/node/node_transport.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -91,12 +93,6 @@ transport::ucx_kind kind_of(backend wanted) {
   }
 }
 
-std::string network_names(const std::vector<std::string>& interfaces) {
-  std::string out;
-  for (const auto& one : interfaces) out += (out.empty() ? "" : ",") + one;
-  return out;
-}
-
 // `place` says who is where; `here_alone`: nobody comes from another host.
 std::unique_ptr<transport::transport> make_own(transport::ucx_options place, bool here_alone,
                                                const transport::job_secret& secret,
@@ -112,7 +108,7 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
     return transport::make_tcp_transport(std::move(tcp), parts, parts);
   auto& ucx = place;
   ucx.trusted_network = trusts_network(options);
-  if (interfaces_named) ucx.net_devices = network_names(tcp.interfaces);
+  if (interfaces_named) ucx.net_devices = fmt::format("{}", fmt::join(tcp.interfaces, ","));
   ucx.keepalive = options.keepalive;
   ucx.tcp_limit = options.keepalive * 5 / 2;
   const auto proof = secret.subkey("transport").sign({});

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/auth/signed_bytes.hpp"
 
 namespace troupe::transport::composite {
 
@@ -35,33 +36,26 @@ std::vector<std::byte> encode(const address& a, const job_secret& secret) {
   std::memcpy(out.data(), &h, sizeof h);
   out.insert(out.end(), a.ucx.begin(), a.ucx.end());
   out.insert(out.end(), a.tcp.begin(), a.tcp.end());
-  const auto proof = key_of(secret).sign(out);
-  out.insert(out.end(), proof.begin(), proof.end());
+  append_proof(out, key_of(secret));
   return out;
 }
 
 address decode(std::span<const std::byte> bytes, const job_secret& secret) {
-  constexpr std::size_t proof_size = std::tuple_size_v<job_secret::mac>;
   head h;
   if (bytes.size() < sizeof h + proof_size) throw decode_error("an address is too short");
-  const auto all = bytes;
-  bytes = bytes.first(bytes.size() - proof_size);
   std::memcpy(&h, bytes.data(), sizeof h);
   if (h.magic != magic || h.version != version)
     throw decode_error(
         "this is the address of a node that takes all others to be on its host: a job that meets "
-        "at "
-        "a loopback address has no nodes of other hosts, and none that join it later if its "
+        "at a loopback address has no nodes of other hosts, and none that join it later if its "
         "founders are in several process namespaces");
+  const auto covered = proven(bytes, key_of(secret));
+  if (!covered) throw decode_error("an address that is damaged or from another job");
   if (h.ucx_size > address::limit || h.tcp_size > address::limit ||
-      bytes.size() != sizeof h + h.ucx_size + h.tcp_size)
+      covered->size() != sizeof h + h.ucx_size + h.tcp_size)
     throw decode_error("an address whose lengths do not fit its size");
-  job_secret::mac proof;
-  std::memcpy(proof.data(), all.data() + bytes.size(), proof_size);
-  if (!key_of(secret).verify(bytes, proof))
-    throw decode_error("an address that is damaged or from another job");
-  const auto ucx = bytes.subspan(sizeof h, h.ucx_size);
-  const auto tcp = bytes.subspan(sizeof h + h.ucx_size);
+  const auto ucx = covered->subspan(sizeof h, h.ucx_size);
+  const auto tcp = covered->subspan(sizeof h + h.ucx_size);
   return {{ucx.begin(), ucx.end()}, {tcp.begin(), tcp.end()}};
 }
 

@@ -85,8 +85,7 @@ public:
       peers_.insert_or_assign(rank, peer{key, there, 0, {}});
       added_.push_back(key);
     }
-    if (!there->watch(inbox_))
-      inbox_->put(one({key, leave_notice{"it left the loopback network"}}));
+    if (!there->watch(inbox_)) inbox_->put(one({key, leave_notice{}}));
     wake();
   }
 
@@ -185,7 +184,7 @@ private:
     return events;
   }
 
-  void send_leave_notice(inbox& to) const { to.put(one({key_, leave_notice{"it left"}})); }
+  void send_leave_notice(inbox& to) const { to.put(one({key_, leave_notice{}})); }
 
   inbound& from(const node_key& key) { return inbound_.try_emplace(key, key.rank).first->second; }
 
@@ -225,7 +224,7 @@ private:
       } else if (auto* payload = std::get_if<payload_event>(&e.what)) {
         in.parts.payload(payload->sequence, payload->index, copy(payload->payload), out);
       } else {
-        end(e.from, in, {loss_kind::left, std::get<leave_notice>(e.what).reason});
+        end(e.from, in, {loss_kind::left, "it closed the connection"});
       }
     } catch (const std::exception& failure) {
       end(e.from, in, {loss_kind::broken, failure.what()});

@@ -56,9 +56,7 @@ struct payload_event {
   }
 };
 
-struct leave_notice {
-  std::string reason;
-};
+struct leave_notice {};
 
 struct event {
   node_key from;

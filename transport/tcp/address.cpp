@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/auth/signed_bytes.hpp"
 
 namespace troupe::transport::tcp {
 
@@ -121,20 +122,17 @@ std::vector<std::byte> encode(const address& a, const job_secret& secret) {
     const auto one = to_wire(a.places[i]);
     std::memcpy(out.data() + sizeof head + i * sizeof one, &one, sizeof one);
   }
-  const auto proof = key_of(secret).sign(out);
-  out.insert(out.end(), proof.begin(), proof.end());
+  append_proof(out, key_of(secret));
   return out;
 }
 
 address decode(std::span<const std::byte> bytes, const job_secret& secret) {
-  constexpr std::size_t proof_size = std::tuple_size_v<job_secret::mac>;
   if (bytes.size() < sizeof(wire_address) + proof_size)
     throw decode_error("this is no TCP address of a node: it is too short");
-  const auto said = bytes.first(bytes.size() - proof_size);
-  job_secret::mac proof;
-  std::memcpy(proof.data(), bytes.data() + said.size(), proof_size);
-  if (!key_of(secret).verify(said, proof))
+  const auto covered = proven(bytes, key_of(secret));
+  if (!covered)
     throw decode_error("this is no TCP address of a node of this job, or it is damaged");
+  const auto said = *covered;
   wire_address head;
   std::memcpy(&head, said.data(), sizeof head);
   if (head.magic != magic || head.version != version)

@@ -27,6 +27,20 @@ constexpr std::size_t read_of_payloads = chunk_size;
 constexpr std::size_t chunks_at_once = 1;
 constexpr std::size_t most_compared = 64;
 
+// The payload that the next chunk is of. Every second one is of that with the least left to send:
+// so a small payload does not wait for all of a large one, and a large one goes on whatever else
+// comes. Under the peer's bulk mutex.
+std::deque<bulk_payload>::iterator next_payload(peer& p) {
+  p.smallest_next = !p.smallest_next;
+  if (p.smallest_next || p.bulk.size() == 1) return p.bulk.begin();
+  const auto left = [](const bulk_payload& one) {
+    return one.message->payloads[one.index].size - one.next;
+  };
+  const auto some = std::min<std::size_t>(p.bulk.size(), most_compared);
+  return std::ranges::min_element(p.bulk.begin(),
+                                  p.bulk.begin() + static_cast<std::ptrdiff_t>(some), {}, left);
+}
+
 }  // namespace
 
 unsigned backend::progress() {
@@ -169,10 +183,10 @@ unsigned backend::read(std::uint64_t id) {
   if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
   if (n > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
   if (p.left) {
-    lose(p, {loss_kind::left, "it has left"});
+    lose(p, {loss_kind::left, "it closed the connection"});
     return n + 1;
   }
-  if (outcome == stream::outcome::ended) why = "it has closed the connection";
+  if (outcome == stream::outcome::ended) why = "it closed the connection";
   if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
     if (s->kind() == stream_kind::bulk) take_what_is_left(p);
     broke(p, s, why);
@@ -235,20 +249,6 @@ bool backend::pump_bulk(peer& p) {
   p.bulk_busy.store(busy);
   // What is blocked goes on when it can be written.
   return more && p.bulk_unsent.load() > 0;
-}
-
-// The payload that the next chunk is of. Every second one is of that with the least left to send:
-// so a small payload does not wait for all of a large one, and a large one goes on whatever else
-// comes. Under the peer's bulk mutex.
-static std::deque<bulk_payload>::iterator next_payload(peer& p) {
-  p.smallest_next = !p.smallest_next;
-  if (p.smallest_next || p.bulk.size() == 1) return p.bulk.begin();
-  const auto left = [](const bulk_payload& one) {
-    return one.message->payloads[one.index].size - one.next;
-  };
-  const auto some = std::min<std::size_t>(p.bulk.size(), most_compared);
-  return std::ranges::min_element(p.bulk.begin(),
-                                  p.bulk.begin() + static_cast<std::ptrdiff_t>(some), {}, left);
 }
 
 // Adds the next chunks to a stream. False: there is none, and it has sent all.

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "troupe/transport/auth/signed_bytes.hpp"
+
+namespace troupe::transport {
+
+TEST(signed_bytes, are_proven_by_the_same_key_alone) {
+  const job_secret key;
+  const std::vector<std::byte> said(100, std::byte{7});
+  auto bytes = said;
+  append_proof(bytes, key);
+  ASSERT_EQ(bytes.size(), said.size() + proof_size);
+  const auto covered = proven(bytes, key);
+  ASSERT_TRUE(covered);
+  EXPECT_TRUE(std::ranges::equal(*covered, said));
+  EXPECT_FALSE(proven(bytes, job_secret()));
+}
+
+TEST(signed_bytes, are_refused_when_any_bit_has_changed) {
+  const job_secret key;
+  std::vector<std::byte> bytes(5, std::byte{1});
+  append_proof(bytes, key);
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    auto other = bytes;
+    other[bit / 8] ^= std::byte(1 << bit % 8);
+    EXPECT_FALSE(proven(other, key)) << "bit " << bit;
+  }
+}
+
+TEST(signed_bytes, are_refused_at_any_other_length) {
+  const job_secret key;
+  std::vector<std::byte> bytes;
+  append_proof(bytes, key);
+  ASSERT_TRUE(proven(bytes, key));  // nothing, proven
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(proven(std::span(bytes).first(size), key)) << size;
+  bytes.push_back({});
+  EXPECT_FALSE(proven(bytes, key));
+}
+
+}  // namespace troupe::transport
