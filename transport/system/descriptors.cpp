@@ -45,7 +45,8 @@ void raise_descriptor_limit() noexcept {
 
 std::size_t descriptors_of_node(std::size_t peers, std::size_t streams) noexcept {
   const auto of_ucx = std::size_t{5};
-  const auto of_tcp = 1 + 2 * streams;  // one for messages, and the streams of both directions
+  // One for messages, one for the process on this host, and the streams of both directions.
+  const auto of_tcp = 2 + 2 * streams;
   return 34 + std::max(of_ucx, of_tcp) * peers;
 }
 

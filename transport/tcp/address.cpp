@@ -20,7 +20,7 @@ namespace troupe::transport::tcp {
 namespace {
 
 constexpr std::uint32_t magic = 0x61707254;  // "Trpa"
-constexpr std::uint16_t version = 2;
+constexpr std::uint16_t version = 3;
 
 struct wire_place {
   std::uint16_t family;  // 4 or 6
@@ -37,8 +37,9 @@ struct wire_address {
   std::uint32_t rank;
   std::uint32_t interfaces;
   nonce id;
+  process_identity process;
 };
-static_assert(sizeof(wire_place) == 24 && sizeof(wire_address) == 32);
+static_assert(sizeof(wire_place) == 24 && sizeof(wire_address) == 80);
 
 wire_place to_wire(const place& one) {
   const auto& from = one.where;
@@ -114,7 +115,8 @@ std::vector<std::byte> encode(const address& a, const job_secret& secret) {
                           static_cast<std::uint8_t>(a.places.size()),
                           a.rank,
                           a.interfaces,
-                          a.id};
+                          a.id,
+                          a.process};
   const std::size_t size = sizeof head + a.places.size() * sizeof(wire_place);
   std::vector<std::byte> out(size);
   std::memcpy(out.data(), &head, sizeof head);
@@ -146,7 +148,8 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
               head.id,
               static_cast<stream_protection>(head.protection),
               static_cast<std::uint8_t>(head.interfaces),
-              {}};
+              {},
+              head.process};
   for (std::size_t i = 0; i < head.places; ++i) {
     wire_place one;
     std::memcpy(&one, said.data() + sizeof head + i * sizeof one, sizeof one);

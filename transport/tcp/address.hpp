@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/transport/system/process.hpp"
 #include "troupe/transport/system/socket.hpp"
 #include "troupe/transport/tcp/handshake.hpp"
 
@@ -24,6 +25,7 @@ struct address {
   stream_protection protection = stream_protection::off;
   std::uint8_t interfaces = 0;  ///< that were named; 0: all are used, in no order
   std::vector<place> places;
+  process_identity process{};
 
   /// The most places that one node may have.
   static constexpr std::size_t most_places = 64;

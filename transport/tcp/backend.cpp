@@ -35,6 +35,7 @@ backend::backend(tcp_options options, sink& to, payload_pool& pool)
     : options_(std::move(options)),
       sink_(to),
       pool_(pool),
+      process_(this_process()),
       epoll_(need(epoll_create1(EPOLL_CLOEXEC), "an epoll descriptor")),
       wake_(need(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an event descriptor")),
       timer_(need(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "a timer")) {
@@ -95,7 +96,8 @@ std::vector<std::byte> backend::address() const {
                    id_,
                    options_.protection,
                    static_cast<std::uint8_t>(options_.interfaces.size()),
-                   {}};
+                   {},
+                   process_};
   for (const auto& one : places_) out.places.push_back(one.at);
   return encode(out, options_.secret);
 }
@@ -133,7 +135,14 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
       throw transport_error(rank_name(rank) +
                             " was lost and cannot be added again with the same address");
   }
+  unique_fd process;
+  try {
+    process = process_of(where, rank);
+  } catch (const error& e) {
+    throw transport_error(who + e.fault().text);
+  }
   auto made = std::make_unique<peer>(rank, std::move(where));
+  made->process = std::move(process);
   made->wanted = rank != options_.rank && std::min(rank, options_.rank) < options_.eager_below;
   auto* const added = made.get();
   peers_.set(std::move(made));

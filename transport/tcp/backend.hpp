@@ -52,7 +52,7 @@ private:
 
   /// What epoll reports something of, by number.
   struct target {
-    enum class kind : std::uint8_t { wake, timer, listener, greeting, stream, lingering };
+    enum class kind : std::uint8_t { wake, timer, listener, greeting, stream, lingering, process };
     kind what;
     int fd = -1;
     greeting* greets = nullptr;
@@ -97,6 +97,8 @@ private:
   void broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why);
   bool leave_interface(peer& p);
   void lose(peer& p, peer_loss why);
+  unique_fd process_of(const tcp::address& there, rank_t rank) const;
+  void process_ended(peer& p);
   void close(peer& p, bool force);
   void attend_by(steady::time_point due);
   unsigned attend(steady::time_point now);
@@ -129,6 +131,7 @@ private:
   sink& sink_;
   payload_pool& pool_;
   nonce id_;
+  const process_identity process_;
   const unique_fd epoll_;
   const unique_fd wake_;
   const unique_fd timer_;

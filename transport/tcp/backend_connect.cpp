@@ -160,6 +160,27 @@ void backend::lose(peer& p, peer_loss why) {
   }
   drop_streams(p, true);
   p.unacknowledged.clear();
+  if (!p.process) return;
+  unwatch(p.process_watch, p.process.get());
+  p.process.reset();
+}
+
+// On one host the end of a process is certain, and known at once. One on another host may be alive
+// though its host refuses connections.
+unique_fd backend::process_of(const tcp::address& there, rank_t rank) const {
+  if (there.process == process_ || !apart(process_, there.process).empty()) return unique_fd();
+  std::string why;
+  unique_fd out(watch_process(there.process, why));
+  if (!out)
+    log().warn("rank {}: the end of rank {} is noticed by its connections alone: {}", options_.rank,
+               rank, why);
+  return out;
+}
+
+// The kernel has closed its connections before: what it has sent lies here.
+void backend::process_ended(peer& p) {
+  take_what_is_left(p);
+  lose(p, {loss_kind::ended, "its process has ended"});
 }
 
 // This node has closed the connection.

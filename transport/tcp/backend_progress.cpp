@@ -71,6 +71,9 @@ unsigned backend::carry_out_orders() {
     switch (one.what) {
       case order::kind::added: {
         if (p.rank == options_.rank) break;  // see take_own
+        if (p.process)
+          p.process_watch =
+              watch({.what = target::kind::process, .fd = p.process.get(), .of = &p}, EPOLLIN);
         // One of the two calls; the other one does too if it is not called soon.
         if (p.wanted) call(p, options_.rank > p.rank ? 0ms : 50ms);
         std::vector<greeting*> waiting;
@@ -117,6 +120,10 @@ unsigned backend::poll() {
         ++n;
         break;
       }
+      case target::kind::process:
+        process_ended(*at->second.of);
+        ++n;
+        break;
       case target::kind::lingering: {
         std::array<std::byte, 4096> dropped;
         ssize_t got = 0;

@@ -84,6 +84,8 @@ struct peer {
   // ---- Of the progressing thread.
   reassembly parts;
   std::unordered_map<payload_key, arriving_payload, payload_key_hash> arriving;
+  unique_fd process;                ///< of a peer on this host: readable once that has ended
+  std::uint64_t process_watch = 0;  ///< its number in the epoll set
   std::vector<std::shared_ptr<stream>> bulk_in;
   std::vector<std::shared_ptr<stream>> bulk_out;
   unsigned bulk_dials = 0;  ///< being connected

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "troupe/transport/system/process.hpp"
 #include "troupe/transport/transport.hpp"
-#include "troupe/transport/ucx/process.hpp"
 #include "troupe/transport/ucx/proof.hpp"
 
 namespace troupe::transport::ucx {

@@ -30,7 +30,7 @@ std::string ucx_apart(const ucx_options& here, std::span<const std::byte> own,
   try {
     const auto there = ucx::decode(other, here.key);
     if (ucx::uses_network(here) && !there.network.empty()) return {};
-    return ucx::apart(ucx::decode(own, here.key).process, there.process);
+    return troupe::transport::apart(ucx::decode(own, here.key).process, there.process);
   } catch (const decode_error& e) {
     throw transport_error(e.fault().text);
   }

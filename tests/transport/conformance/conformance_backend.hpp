@@ -75,7 +75,8 @@ inline bool is_tcp(backend b) {
 }
 
 inline tcp_options tcp_options_of(backend b, rank_t rank) {
-  static const job_secret secret;
+  // That of all processes of a test.
+  static const auto secret = job_secret::from_hex(std::string(64, '7'));
   tcp_options o;
   o.rank = rank;
   o.secret = secret;
@@ -99,27 +100,31 @@ inline virtual_network_options virtual_options_of(backend b) {
   return o;
 }
 
-/// Nodes of one job in this process.
+/// Nodes of one job.
 class job {
 public:
   explicit job(backend b) : backend_(b) {}
 
   std::unique_ptr<node> make(rank_t rank) {
     auto n = std::make_unique<node>();
+    begin(*n, rank);
+    return n;
+  }
+
+  void begin(node& n, rank_t rank) {
     if (backend_ == backend::loopback)
-      n->net = make_loopback_transport(network_, rank, n->received, n->pool);
+      n.net = make_loopback_transport(network_, rank, n.received, n.pool);
     else if (backend_ == backend::virtual_clean || backend_ == backend::virtual_bad)
-      n->net = make_locked_transport(mutex_, [&] {
-        return make_virtual_transport(virtual_network_, rank, n->received, n->pool);
+      n.net = make_locked_transport(mutex_, [&] {
+        return make_virtual_transport(virtual_network_, rank, n.received, n.pool);
       });
     else if (backend_ == backend::composite)
-      n->net = make_composite_transport(options_of(backend_, rank), tcp_options_of(backend_, rank),
-                                        n->received, n->pool);
+      n.net = make_composite_transport(options_of(backend_, rank), tcp_options_of(backend_, rank),
+                                       n.received, n.pool);
     else if (is_tcp(backend_))
-      n->net = make_tcp_transport(tcp_options_of(backend_, rank), n->received, n->pool);
+      n.net = make_tcp_transport(tcp_options_of(backend_, rank), n.received, n.pool);
     else
-      n->net = make_ucx_transport(options_of(backend_, rank), n->received, n->pool);
-    return n;
+      n.net = make_ucx_transport(options_of(backend_, rank), n.received, n.pool);
   }
 
 private:

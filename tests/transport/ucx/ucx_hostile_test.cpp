@@ -317,7 +317,7 @@ TEST(ucx_address, damaged_and_foreign_ones_are_refused) {
   ucx::address a;
   a.rank = 3;
   a.id = ucx::make_nonce();
-  a.process = ucx::this_process();
+  a.process = this_process();
   a.any.resize(200, std::byte{1});
   a.network.resize(100, std::byte{2});
   const auto bytes = ucx::encode(a, key);

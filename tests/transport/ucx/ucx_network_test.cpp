@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tests/transport/conformance/conformance_backend.hpp"
-#include "tests/transport/ucx/ucx_child.hpp"
+#include "tests/transport/conformance/peer_process.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::transport::test {

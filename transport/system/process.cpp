@@ -1,4 +1,4 @@
-#include "troupe/transport/ucx/process.hpp"
+#include "troupe/transport/system/process.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 
-namespace troupe::transport::ucx {
+namespace troupe::transport {
 
 namespace {
 
@@ -115,4 +115,4 @@ int watch_process(const process_identity& who, std::string& why) {
   return fd;
 }
 
-}  // namespace troupe::transport::ucx
+}  // namespace troupe::transport

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace troupe::transport::ucx {
+namespace troupe::transport {
 
-/// Identifies a process and its host; decides whether two nodes share memory and can watch each
+/// Identifies a process and its host; decides whether two nodes can share memory and watch each
 /// other.
 struct process_identity {
   std::array<std::byte, 16> boot_id{};  ///< of the running kernel
@@ -33,4 +33,4 @@ std::string apart(const process_identity& a, const process_identity& b);
 /// process may open no more descriptors.
 int watch_process(const process_identity& who, std::string& why);
 
-}  // namespace troupe::transport::ucx
+}  // namespace troupe::transport

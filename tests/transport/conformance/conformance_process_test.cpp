@@ -1,26 +1,22 @@
-// The UCX transport between processes, and what happens when one of them dies.
+// Transports between processes, and what happens when one of them dies.
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/transport/conformance/conformance_backend.hpp"
-#include "tests/transport/ucx/ucx_child.hpp"
+#include "tests/transport/conformance/peer_process.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/system/descriptors.hpp"
-#include "troupe/transport/ucx/process.hpp"
 
 namespace troupe::transport::test {
 namespace {
 
 using namespace std::chrono_literals;
 
-class ucx_processes : public testing::TestWithParam<backend> {
+class processes : public testing::TestWithParam<backend> {
 protected:
   // The time a loss may take: milliseconds, plus what a loaded machine adds.
   static constexpr std::chrono::seconds limit{100};
@@ -28,7 +24,7 @@ protected:
   void start(const std::string& mode) {
     other = std::make_unique<child>(GetParam(), mode);
     const auto address = other->address();
-    a.net = make_ucx_transport(options_of(GetParam(), 0), a.received, a.pool);
+    job(GetParam()).begin(a, 0);
     a->add_peer(1, address);
     other->send_address(a->address());
   }
@@ -56,11 +52,12 @@ protected:
   std::unique_ptr<child> other;
   node a;
 };
-INSTANTIATE_TEST_SUITE_P(each, ucx_processes,
-                         testing::Values(backend::ucx, backend::ucx_cma, backend::ucx_tcp),
+INSTANTIATE_TEST_SUITE_P(each, processes,
+                         testing::Values(backend::ucx, backend::ucx_cma, backend::ucx_tcp,
+                                         backend::tcp),
                          backend_name);
 
-TEST_P(ucx_processes, bytes_go_there_and_back) {
+TEST_P(processes, bytes_go_there_and_back) {
   start("echo");
   for (const std::size_t size :
        {0ul, 1ul, 8192ul, 8193ul, 65536ul, 1ul << 20, (1ul << 20) + 1, 4ul << 20, 64ul << 20}) {
@@ -75,13 +72,13 @@ TEST_P(ucx_processes, bytes_go_there_and_back) {
     EXPECT_TRUE(has_pattern(m.payloads[0].data.get(), size, size));
   }
   const auto lanes = a->routes().at(0).lanes;
-  if (GetParam() == backend::ucx_tcp)
-    EXPECT_EQ(lanes, "tcp/lo");
+  if (GetParam() == backend::ucx_tcp || GetParam() == backend::tcp)
+    EXPECT_TRUE(lanes.starts_with("tcp/lo")) << lanes;
   else
     EXPECT_EQ(lanes.find("tcp"), lanes.npos) << lanes;
 }
 
-TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
+TEST_P(processes, an_orderly_end_is_a_loss) {
   start("echo");
   exchange_one();
   other->end_input();
@@ -93,7 +90,7 @@ TEST_P(ucx_processes, an_orderly_end_is_a_loss) {
 
 // The first sign of either is that UCX cannot open the peer's memory; it says so on standard
 // output.
-class ucx_host_peers : public ucx_processes {
+class peers_on_one_host : public processes {
 protected:
   void SetUp() override { testing::internal::CaptureStdout(); }
 
@@ -113,10 +110,11 @@ protected:
     EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   }
 };
-INSTANTIATE_TEST_SUITE_P(each, ucx_host_peers, testing::Values(backend::ucx, backend::ucx_cma),
+INSTANTIATE_TEST_SUITE_P(each, peers_on_one_host,
+                         testing::Values(backend::ucx, backend::ucx_cma, backend::tcp),
                          backend_name);
 
-TEST_P(ucx_host_peers, that_are_killed_are_told_as_ended) {
+TEST_P(peers_on_one_host, that_are_killed_are_told_as_ended) {
   start("echo");
   exchange_one();
   other->kill(SIGKILL);
@@ -124,7 +122,7 @@ TEST_P(ucx_host_peers, that_are_killed_are_told_as_ended) {
   expect_told(loss_kind::ended, "its process has ended");
 }
 
-TEST_P(ucx_host_peers, that_leave_are_told_as_having_left) {
+TEST_P(peers_on_one_host, that_leave_are_told_as_having_left) {
   start("echo");
   exchange_one();
   other->end_input();
@@ -133,14 +131,14 @@ TEST_P(ucx_host_peers, that_leave_are_told_as_having_left) {
   expect_told(loss_kind::left, "it closed the connection");
 }
 
-TEST_P(ucx_processes, a_kill_is_noticed_while_polling) {
+TEST_P(processes, a_kill_is_noticed_while_polling) {
   start("echo");
   exchange_one();
   other->kill(SIGKILL);
   expect_lost();
 }
 
-TEST_P(ucx_processes, a_kill_is_noticed_while_asleep) {
+TEST_P(processes, a_kill_is_noticed_while_asleep) {
   start("echo");
   exchange_one();
   const pid_t victim = other->pid();
@@ -157,19 +155,19 @@ TEST_P(ucx_processes, a_kill_is_noticed_while_asleep) {
   expect_lost();
 }
 
-TEST_P(ucx_processes, a_kill_before_anything_was_said_is_noticed) {
+TEST_P(processes, a_kill_before_anything_was_said_is_noticed) {
   start("echo");
   other->kill(SIGKILL);
   expect_lost();
 }
 
-TEST_P(ucx_processes, an_exit_without_a_word_is_noticed) {
+TEST_P(processes, an_exit_without_a_word_is_noticed) {
   start("leave");
   exchange_one();
   expect_lost();
 }
 
-TEST_P(ucx_processes, a_kill_lets_pending_payloads_go) {
+TEST_P(processes, a_kill_lets_pending_payloads_go) {
   start("stall");
   exchange_one();
   auto bytes = std::make_shared<std::vector<std::byte>>(64 << 20);
@@ -187,7 +185,7 @@ TEST_P(ucx_processes, a_kill_lets_pending_payloads_go) {
   EXPECT_EQ(bytes.use_count(), 1);
 }
 
-TEST_P(ucx_processes, a_kill_in_the_middle_of_a_payload_is_noticed) {
+TEST_P(processes, a_kill_in_the_middle_of_a_payload_is_noticed) {
   start("push");
   ASSERT_TRUE(run([&] { return a.received.messages.size() >= 2; }));
   other->kill(SIGKILL);
@@ -199,7 +197,7 @@ TEST_P(ucx_processes, a_kill_in_the_middle_of_a_payload_is_noticed) {
   EXPECT_EQ(a.pool.out(), 0);
 }
 
-TEST_P(ucx_processes, a_stopped_process_is_no_dead_one) {
+TEST_P(processes, a_stopped_process_is_no_dead_one) {
   start("echo");
   exchange_one();
   other->stop();
@@ -210,7 +208,7 @@ TEST_P(ucx_processes, a_stopped_process_is_no_dead_one) {
   expect_lost();
 }
 
-TEST_P(ucx_processes, a_stopped_process_can_be_closed) {
+TEST_P(processes, a_stopped_process_can_be_closed) {
   start("stall");
   exchange_one();
   other->stop();
@@ -228,29 +226,29 @@ TEST_P(ucx_processes, a_stopped_process_can_be_closed) {
   other->kill(SIGKILL);
 }
 
-TEST_P(ucx_processes, what_has_not_arrived_is_not_delivered_over_a_network) {
+TEST_P(processes, what_has_not_arrived_is_not_delivered_over_a_network) {
   start("echo");
   exchange_one();
   other->stop();
   a->send(1, 0, patterned_frame(8, 1));
   EXPECT_TRUE(run([&] { return a->idle(); }));
-  EXPECT_EQ(a->delivered(), GetParam() != backend::ucx_tcp);
+  EXPECT_EQ(a->delivered(), GetParam() != backend::ucx_tcp && GetParam() != backend::tcp);
   other->go_on();
   EXPECT_TRUE(run([&] { return a->delivered(); }));
 }
 
-TEST_P(ucx_processes, the_address_of_a_dead_process_is_refused) {
+TEST_P(processes, the_address_of_a_dead_process_is_refused) {
   other = std::make_unique<child>(GetParam(), "echo");
   const auto address = other->address();
   other->kill(SIGKILL);
-  a.net = make_ucx_transport(options_of(GetParam(), 0), a.received, a.pool);
+  job(GetParam()).begin(a, 0);
   EXPECT_THROW(a->add_peer(1, address), transport_error);
 }
 
-TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
+TEST_P(processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
   start("tear");
   node c;
-  c.net = make_ucx_transport(options_of(GetParam(), 2), c.received, c.pool);
+  job(GetParam()).begin(c, 2);
   c->add_peer(0, a->address());
   a->add_peer(2, c->address());
   c->send(0, 0, patterned_frame(8, 1));
@@ -261,37 +259,6 @@ TEST_P(ucx_processes, one_that_dies_in_the_middle_of_a_copy_holds_nobody_up) {
   a.received.messages.clear();
   c->send(0, 0, patterned_frame(8, 2));
   EXPECT_TRUE(run_until([&] { return !a.received.messages.empty(); }, limit, a, c));
-}
-
-TEST(ucx_process_watch, tells_want_of_descriptors_from_an_end) {
-  const auto self = ucx::this_process();
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  auto few = before;
-  few.rlim_cur = 128;
-  if (few.rlim_max < 128 || descriptors().open > 100)
-    GTEST_SKIP() << "descriptors cannot be counted down from 128 here";
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<std::ifstream> used;
-  while (descriptors().open < 127 && used.size() < 128) used.emplace_back("/dev/null");
-  // One is enough for the watch, and none is left for a look at the process.
-  std::vector<std::string> said;
-  for (int left : {1, 0}) {
-    if (left == 0) used.emplace_back("/dev/null");
-    std::string why;
-    try {
-      ucx::watch_process(self, why);
-      said.push_back("watched");
-    } catch (const error& e) {
-      said.push_back(e.what());
-    }
-  }
-  setrlimit(RLIMIT_NOFILE, &before);
-  for (const auto& text : said) {
-    EXPECT_NE(text.find("Too many open files"), text.npos) << text;
-    EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
-    EXPECT_EQ(text.find("ended"), text.npos) << text;
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The other process of ucx_process_test: ucx_peer_program KIND MODE. It is rank 1, writes its
+// The other process of tests of transports: peer_program BACKEND MODE. It is rank 1, writes its
 // address in hexadecimal, reads rank 0's, and then
 //   echo   sends everything back until its input ends, or says when it lost its peer, and ends
 //   stall  answers one message and makes no progress any more
@@ -16,7 +16,7 @@
 #include <string>
 
 #include "tests/transport/conformance/conformance_backend.hpp"
-#include "tests/transport/ucx/ucx_child.hpp"
+#include "tests/transport/conformance/peer_process.hpp"
 
 namespace {
 
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string mode = argv[2];
   node n;
-  n.net = make_ucx_transport(options_of(backend_named(argv[1]), 1), n.received, n.pool);
+  job(backend_named(argv[1])).begin(n, 1);
   std::cout << to_hex(n->address()) << std::endl;
   std::string line;
   if (!std::getline(std::cin, line)) return 2;

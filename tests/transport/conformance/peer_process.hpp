@@ -40,13 +40,13 @@ inline std::vector<std::byte> from_hex(const std::string& text) {
 }
 
 inline backend backend_named(const std::string& name) {
-  for (const auto b : {backend::loopback, backend::ucx, backend::ucx_cma,
-                       backend::ucx_shared_memory, backend::ucx_tcp, backend::ucx_between_hosts})
+  for (const auto b : {backend::ucx, backend::ucx_cma, backend::ucx_shared_memory, backend::ucx_tcp,
+                       backend::ucx_between_hosts, backend::tcp})
     if (name == name_of(b)) return b;
   throw std::runtime_error("no backend is called " + name);
 }
 
-/// A process that runs ucx_peer_program. Killed when this is destroyed.
+/// A process that runs peer_program. Killed when this is destroyed.
 class child {
 public:
   /// `through`: a command that starts the program given to it, and becomes it.
@@ -60,7 +60,7 @@ public:
     posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
     std::vector<std::string> words = std::move(through);
-    words.push_back(std::string(TROUPE_TEST_PROGRAM_DIR) + "/ucx_peer_program");
+    words.push_back(std::string(TROUPE_TEST_PROGRAM_DIR) + "/peer_program");
     words.push_back(name_of(b));
     words.push_back(mode);
     std::vector<char*> arguments;

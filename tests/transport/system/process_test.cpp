@@ -1,0 +1,47 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/system/process.hpp"
+
+namespace troupe::transport::test {
+namespace {
+
+TEST(watched_process, tells_want_of_descriptors_from_an_end) {
+  const auto self = this_process();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  auto few = before;
+  few.rlim_cur = 128;
+  if (few.rlim_max < 128 || descriptors().open > 100)
+    GTEST_SKIP() << "descriptors cannot be counted down from 128 here";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::ifstream> used;
+  while (descriptors().open < 127 && used.size() < 128) used.emplace_back("/dev/null");
+  // One is enough for the watch, and none is left for a look at the process.
+  std::vector<std::string> said;
+  for (int left : {1, 0}) {
+    if (left == 0) used.emplace_back("/dev/null");
+    std::string why;
+    try {
+      watch_process(self, why);
+      said.push_back("watched");
+    } catch (const error& e) {
+      said.push_back(e.what());
+    }
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  for (const auto& text : said) {
+    EXPECT_NE(text.find("Too many open files"), text.npos) << text;
+    EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
+    EXPECT_EQ(text.find("ended"), text.npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::transport::test
