@@ -1,6 +1,9 @@
 #include "troupe/transport/system/process.hpp"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sodium.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,33 +47,31 @@ std::optional<std::uint64_t> start_time(std::uint32_t pid) {
   return std::strtoull(text.c_str() + at + 1, nullptr, 10);
 }
 
-std::array<std::byte, 16> boot_id() {
-  const std::string text = read_file("/proc/sys/kernel/random/boot_id");
-  std::array<std::byte, 16> id{};
-  std::size_t digits = 0;
-  for (const char c : text) {
-    int value = 0;
-    if (c >= '0' && c <= '9')
-      value = c - '0';
-    else if (c >= 'a' && c <= 'f')
-      value = c - 'a' + 10;
-    else
-      continue;
-    if (digits == 32) break;
-    auto& byte = id[digits / 2];
-    byte = static_cast<std::byte>(std::to_integer<int>(byte) << 4 | value);
-    ++digits;
-  }
-  if (digits != 32)
+// Clones of one virtual machine share the boot id, so the name tells as well.
+std::array<std::byte, 16> this_host() {
+  const std::string boot = read_file("/proc/sys/kernel/random/boot_id");
+  if (boot.empty())
     throw transport_error("cannot read /proc/sys/kernel/random/boot_id; is /proc mounted?");
-  return id;
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), HOST_NAME_MAX);
+  const auto all = boot + name.data();
+  if (sodium_init() < 0) throw transport_error("libsodium cannot be initialised");
+  std::array<std::byte, 16> out;
+  crypto_generichash(reinterpret_cast<unsigned char*>(out.data()), out.size(),
+                     reinterpret_cast<const unsigned char*>(all.data()), all.size(), nullptr, 0);
+  return out;
+}
+
+bool is_readable(int fd) {
+  pollfd one{fd, POLLIN, 0};
+  return poll(&one, 1, 0) > 0;
 }
 
 }  // namespace
 
 process_identity this_process() {
   process_identity p;
-  p.boot_id = boot_id();
+  p.host = this_host();
   p.net_namespace = inode("/proc/self/ns/net");
   p.pid_namespace = inode("/proc/self/ns/pid");
   p.pid = static_cast<std::uint32_t>(getpid());
@@ -81,7 +82,7 @@ process_identity this_process() {
 }
 
 std::string apart(const process_identity& a, const process_identity& b) {
-  if (a.boot_id != b.boot_id) return "another host";
+  if (a.host != b.host) return "another host";
   // Its wake-up socket would not be found, and it would sleep for ever.
   if (a.net_namespace != b.net_namespace) return "another network namespace of this host";
   // Its end could not be noticed.
@@ -107,6 +108,11 @@ int watch_process(const process_identity& who, std::string& why) {
     close(fd);
     throw transport_error("process " + std::to_string(who.pid) + " cannot be looked at: " + reason +
                           descriptor_shortage());
+  }
+  if (!started && !is_readable(fd)) {
+    close(fd);
+    why = "/proc/" + std::to_string(who.pid) + "/stat cannot be read";
+    return -1;
   }
   if (!started || *started != who.start_time) {
     close(fd);

@@ -10,8 +10,8 @@ namespace troupe::transport {
 /// Identifies a process and its host; decides whether two nodes can share memory and watch each
 /// other.
 struct process_identity {
-  std::array<std::byte, 16> boot_id{};  ///< of the running kernel
-  std::uint64_t net_namespace = 0;      ///< inodes of the namespaces
+  std::array<std::byte, 16> host{};  ///< a hash of the running kernel's boot id and the host's name
+  std::uint64_t net_namespace = 0;   ///< inodes of the namespaces
   std::uint64_t pid_namespace = 0;
   std::uint64_t start_time = 0;  ///< clock ticks since boot
   std::uint32_t pid = 0;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe::transport {
@@ -27,6 +28,16 @@ unique_fd need(int fd, const char* what) {
   return unique_fd(fd);
 }
 
+// Where /proc does not say it, no process is watched: the identity is that of no process.
+process_identity identity_if_known() {
+  try {
+    return this_process();
+  } catch (const transport_error& e) {
+    log().info("which processes are on this host cannot be told: {}", e.fault().text);
+    return {};
+  }
+}
+
 std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
@@ -35,7 +46,7 @@ backend::backend(tcp_options options, sink& to, payload_pool& pool)
     : options_(std::move(options)),
       sink_(to),
       pool_(pool),
-      process_(this_process()),
+      process_(identity_if_known()),
       epoll_(need(epoll_create1(EPOLL_CLOEXEC), "an epoll descriptor")),
       wake_(need(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "an event descriptor")),
       timer_(need(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "a timer")) {

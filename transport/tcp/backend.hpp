@@ -19,6 +19,8 @@ namespace troupe::transport::tcp {
 /// How long a node is waited for that listens and has not been told of this one yet.
 inline constexpr std::chrono::seconds patience{30};
 
+inline peer_loss it_left() { return {loss_kind::left, "it closed the connection"}; }
+
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
 /// hand it work through `orders_`.
 class backend final : public transport, private record_sink {
@@ -98,7 +100,9 @@ private:
   bool leave_interface(peer& p);
   void lose(peer& p, peer_loss why);
   unique_fd process_of(const tcp::address& there, rank_t rank) const;
+  void watch_process_of(peer& p);
   void process_ended(peer& p);
+  void warn_of_no_watch(rank_t rank, const std::string& why) const;
   void close(peer& p, bool force);
   void attend_by(steady::time_point due);
   unsigned attend(steady::time_point now);
@@ -109,7 +113,10 @@ private:
   // backend_progress.cpp
   unsigned carry_out_orders();
   unsigned poll();
-  unsigned read(std::uint64_t id);
+  unsigned glance();
+  unsigned read(std::uint64_t id, std::size_t most);
+  stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
+                               std::string& why);
   void take_what_is_left(peer& p);
   unsigned pump_bulk();
   bool pump_bulk(peer& p);
@@ -157,7 +164,10 @@ private:
   std::vector<peer*> owing_;
   std::vector<incoming_message> ready_;
   std::vector<std::pair<rank_t, peer_loss>> lost_;
-  std::uint64_t hot_ = 0;  // the stream that has delivered last
+  std::uint64_t hot_ = 0;       // the stream that has delivered last
+  unsigned payload_turn_ = 0;   // whose payloads are read next
+  unsigned peer_turn_ = 0;      // to whom payloads are sent next
+  bool more_payloads_ = false;  // epoll has told of more than were read
   unsigned polls_ = 0;
   bool owing_much_ = false;
   steady::time_point attend_at_ = steady::time_point::max();

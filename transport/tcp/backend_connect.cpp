@@ -116,6 +116,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   const bool known =
       of_messages || std::ranges::count(p.bulk_in, s) + std::ranges::count(p.bulk_out, s) > 0;
   if (!known) return;  // of a connection that has been replaced
+  if (p.left) return lose(p, it_left());
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
   // Somebody on the way who spoils every connection must not keep this going for ever.
@@ -158,29 +159,47 @@ void backend::lose(peer& p, peer_loss why) {
     if (p.reason.empty()) p.reason = why.text;
     if (heard) lost_.emplace_back(p.rank, std::move(why));
   }
+  if (p.process) unwatch(p.process_watch, p.process.get());
+  p.process.reset();
   drop_streams(p, true);
   p.unacknowledged.clear();
-  if (!p.process) return;
-  unwatch(p.process_watch, p.process.get());
-  p.process.reset();
 }
 
 // On one host the end of a process is certain, and known at once. One on another host may be alive
 // though its host refuses connections.
 unique_fd backend::process_of(const tcp::address& there, rank_t rank) const {
   if (there.process == process_ || !apart(process_, there.process).empty()) return unique_fd();
+  unique_fd out;
   std::string why;
-  unique_fd out(watch_process(there.process, why));
-  if (!out)
-    log().warn("rank {}: the end of rank {} is noticed by its connections alone: {}", options_.rank,
-               rank, why);
+  try {
+    out = unique_fd(watch_process(there.process, why));
+  } catch (const transport_error& e) {  // no descriptor is left
+    why = e.fault().text;
+  }
+  if (!out) warn_of_no_watch(rank, why);
   return out;
 }
 
-// The kernel has closed its connections before: what it has sent lies here.
+void backend::watch_process_of(peer& p) {
+  if (!p.process) return;
+  try {
+    p.process_watch =
+        watch({.what = target::kind::process, .fd = p.process.get(), .of = &p}, EPOLLIN);
+  } catch (const error& e) {
+    p.process.reset();
+    warn_of_no_watch(p.rank, e.fault().text);
+  }
+}
+
+void backend::warn_of_no_watch(rank_t rank, const std::string& why) const {
+  log().warn("rank {}: the end of rank {} is noticed by its connections alone: {}", options_.rank,
+             rank, why);
+}
+
+// The kernel has closed its connections before: what it has sent lies here, or was never taken.
 void backend::process_ended(peer& p) {
   take_what_is_left(p);
-  lose(p, {loss_kind::ended, "its process has ended"});
+  lose(p, p.left ? it_left() : peer_loss{loss_kind::ended, "its process has ended"});
 }
 
 // This node has closed the connection.

@@ -1,4 +1,5 @@
 // What the progressing thread does: orders of others, polling, large payloads, acknowledgements.
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -23,8 +24,10 @@ constexpr unsigned polls_between_acknowledgements = 1024;
 // Read or written at once, before other streams have their turn: what a small call may have to wait
 // for. Of payloads a chunk takes some 30 us.
 constexpr std::size_t read_at_once = 1024 * 1024;
-constexpr std::size_t read_of_payloads = chunk_size;
 constexpr std::size_t chunks_at_once = 1;
+// Then all else has its turn.
+constexpr unsigned payload_reads_at_once = 2;
+constexpr unsigned payload_peers_at_once = 2;
 constexpr std::size_t most_compared = 64;
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:
@@ -47,8 +50,9 @@ unsigned backend::progress() {
   unsigned n = 0;
   ++polls_;
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
-  if (hot_ != 0 && polls_ % polls_between_looks != 0)
-    n += read(hot_);
+  const bool payloads = more_payloads_ || !bulk_peers_.empty();
+  if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
+    n += read(hot_, read_at_once);
   else
     n += poll();
   if (any_own_.load(std::memory_order_acquire)) n += take_own();
@@ -71,9 +75,7 @@ unsigned backend::carry_out_orders() {
     switch (one.what) {
       case order::kind::added: {
         if (p.rank == options_.rank) break;  // see take_own
-        if (p.process)
-          p.process_watch =
-              watch({.what = target::kind::process, .fd = p.process.get(), .of = &p}, EPOLLIN);
+        watch_process_of(p);
         // One of the two calls; the other one does too if it is not called soon.
         if (p.wanted) call(p, options_.rank > p.rank ? 0ms : 50ms);
         std::vector<greeting*> waiting;
@@ -88,7 +90,7 @@ unsigned backend::carry_out_orders() {
       case order::kind::close: close(p, false); break;
       case order::kind::force_close: close(p, true); break;
       case order::kind::broke:
-        if (p.messages == one.which) take_what_is_left(p);
+        take_what_is_left(p);
         broke(p, one.which, one.why);
         break;
     }
@@ -96,8 +98,16 @@ unsigned backend::carry_out_orders() {
   return static_cast<unsigned>(orders.size());
 }
 
+// Between chunks: a small call of the peer that was heard last waits for no more than one.
+unsigned backend::glance() {
+  const auto n = hot_ != 0 ? read(hot_, chunk_size) : 0;
+  return n + deliver();
+}
+
 unsigned backend::poll() {
   std::array<epoll_event, 32> events;
+  std::array<std::uint64_t, 32> payloads;  // streams that have some
+  std::size_t n_payloads = 0;
   const int found = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   unsigned n = 0;
   for (int i = 0; i < found; ++i) {
@@ -155,65 +165,87 @@ unsigned backend::poll() {
           ++n;
         }
         if (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
-          n += read(id);
-          if (s->kind() == stream_kind::messages && targets_.contains(id)) hot_ = id;
+          if (s->kind() == stream_kind::bulk) {
+            payloads[n_payloads++] = id;
+            break;
+          }
+          n += read(id, read_at_once);
+          if (targets_.contains(id)) hot_ = id;
         }
         break;
       }
     }
   }
+  // One after the other, since epoll tells of them in the same order each time.
+  more_payloads_ = n_payloads > payload_reads_at_once;
+  for (unsigned i = 0; i < std::min<std::size_t>(n_payloads, payload_reads_at_once); ++i) {
+    const auto id = payloads[payload_turn_++ % n_payloads];
+    n += read(id, chunk_size);
+    n += glance();
+  }
   return n;
 }
 
 // Reads what a stream has.
-unsigned backend::read(std::uint64_t id) {
+unsigned backend::read(std::uint64_t id, std::size_t most) {
   const auto at = targets_.find(id);
   if (at == targets_.end()) return 0;
   const auto s = at->second.flows;
   auto& p = *at->second.of;
-  reading_ = &p;
-  from_ = s.get();
   unsigned n = 0;
   std::string why;
-  auto outcome = stream::outcome::broken;
-  const auto before = static_cast<std::ptrdiff_t>(ready_.size());
-  try {
-    outcome =
-        s->receive(*this, s->kind() == stream_kind::bulk ? read_of_payloads : read_at_once, n, why);
-  } catch (const std::exception& e) {
-    why = e.what();
-    // What it says makes no sense, though it has the secret: a connection more would not help.
-    lose(p, {loss_kind::broken, "it sends what is malformed: " + why});
-    return n + 1;
-  }
-  // This node has closed the connection: nothing more of it is delivered.
-  if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
-  if (n > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
-  if (p.left) {
-    lose(p, {loss_kind::left, "it closed the connection"});
-    return n + 1;
-  }
-  if (outcome == stream::outcome::ended) why = "it closed the connection";
+  const auto outcome = receive_from(p, *s, most, n, why);
   if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
-    if (s->kind() == stream_kind::bulk) take_what_is_left(p);
+    take_what_is_left(p);
     broke(p, s, why);
     return n + 1;
+  }
+  if (p.left) {
+    take_what_is_left(p);
+    lose(p, it_left());
   }
   return n;
 }
 
-// Before its connection is ended: what it has sent already, its leave perhaps.
+// A peer that sends what makes no sense is lost: though it has the secret, another connection would
+// not help.
+stream::outcome backend::receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
+                                      std::string& why) {
+  reading_ = &p;
+  from_ = &s;
+  const auto before = static_cast<std::ptrdiff_t>(ready_.size());
+  auto outcome = stream::outcome::drained;
+  try {
+    outcome = s.receive(*this, most, count, why);
+  } catch (const std::exception& e) {
+    lose(p, {loss_kind::broken, fmt::format("it sends what is malformed: {}", e.what())});
+    ++count;
+  }
+  // This node has closed the connection: nothing more of it is delivered.
+  if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
+  if (count > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
+  if (outcome == stream::outcome::ended) why = "it closed the connection";
+  return outcome;
+}
+
+// Before its connections are ended: what of its messages and payloads has come, its leave perhaps.
+// No more than the kernel keeps.
 void backend::take_what_is_left(peer& p) {
-  constexpr int most_reads = 16;
-  const auto messages = p.messages;
-  for (int i = 0; messages && p.messages == messages && i < most_reads; ++i)
-    if (read(messages->id) == 0) return;
+  const auto take = [&](stream& s, std::size_t most, int times) {
+    auto outcome = stream::outcome::more;
+    for (int i = 0; i < times && outcome == stream::outcome::more && p.messages; ++i) {
+      unsigned n = 0;
+      std::string why;
+      outcome = receive_from(p, s, most, n, why);
+    }
+  };
+  if (const auto messages = p.messages) take(*messages, read_at_once, 16);
+  for (const auto& s : std::vector(p.bulk_in)) take(*s, chunk_size, 256);
 }
 
 // ---- Large payloads
 
 unsigned backend::pump_bulk() {
-  unsigned n = 0;
   if (any_bulk_.exchange(false)) {
     bulk_peers_.clear();
     const std::lock_guard lock(mutex_);
@@ -221,10 +253,12 @@ unsigned backend::pump_bulk() {
       if (p->status != peer::state::gone && (p->bulk_unsent.load() > 0 || p->bulk_busy.load()))
         bulk_peers_.push_back(p.get());
   }
-  std::erase_if(bulk_peers_, [&](peer* p) {
-    n += 1;
-    return !pump_bulk(*p);
-  });
+  unsigned n = 0;
+  for (; n < payload_peers_at_once && !bulk_peers_.empty(); ++n) {
+    const auto nth = peer_turn_++ % bulk_peers_.size();
+    const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
+    if (!pump_bulk(**at)) bulk_peers_.erase(at);
+  }
   return n;
 }
 
@@ -247,6 +281,8 @@ bool backend::pump_bulk(peer& p) {
       broke(p, s, why);
       return false;
     }
+    glance();
+    if (!p.messages) return false;  // it has broken meanwhile
     busy = busy || !s->empty();
     if (s->blocked())
       rewatch(s->id, s->fd(), EPOLLIN | EPOLLOUT);

@@ -248,6 +248,7 @@ std::size_t stream::missing() const noexcept {
 
 stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& count,
                                 std::string& why) {
+  if (forged_) return outcome::broken;
   for (std::size_t taken = 0; taken < most;) {
     if (begin_ == end_) {
       begin_ = end_ = 0;
@@ -282,7 +283,10 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
     const auto placed = std::min(got, direct);
     attached_here_ += placed;
     end_ += got - placed;
-    if (!parse(to, count, why)) return outcome::broken;
+    if (!parse(to, count, why)) {
+      forged_ = true;
+      return outcome::broken;
+    }
     if (got < room) return outcome::drained;
   }
   return outcome::more;

@@ -39,8 +39,8 @@ struct tcp_options {
   /// lost; until then broken connections are made again.
   std::chrono::milliseconds limit{2500};
   /// Two nodes of which one has a lower rank than this are connected once they know each other;
-  /// others when one of them sends to the other. The end of a peer is noticed on a connection, or
-  /// when one is made.
+  /// others when one of them sends to the other. The end of a peer on another host is noticed on a
+  /// connection, or when one is made.
   rank_t eager_below = 1;
   /// Why TCP is used, for `routes()`.
   std::string reason = "TCP was asked for";

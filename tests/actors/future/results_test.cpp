@@ -110,12 +110,9 @@ protected:
 };
 
 std::string result_name(const testing::TestParamInfo<std::tuple<network, int>>& info) {
-  return std::string(std::get<0>(info.param) == network::loopback ? "loopback" : "ucx") +
-         (std::get<1>(info.param) == 0 ? "_here" : "_there");
+  return name_of(std::get<0>(info.param)) + (std::get<1>(info.param) == 0 ? "_here" : "_there");
 }
-INSTANTIATE_TEST_SUITE_P(networks, results,
-                         testing::Combine(testing::Values(network::loopback, network::ucx),
-                                          testing::Values(0, 1)),
+INSTANTIATE_TEST_SUITE_P(networks, results, testing::Combine(all_networks(), testing::Values(0, 1)),
                          result_name);
 
 TEST_P(results, may_be_values) { EXPECT_EQ(request(to_, value{4}).get(), 5); }

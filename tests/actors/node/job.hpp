@@ -33,7 +33,7 @@ inline bool eventually(const std::function<bool()>& condition) {
 }
 
 /// What carries the messages of a job in this process.
-enum class network { loopback, ucx };
+enum class network { loopback, ucx, tcp };
 
 class temporary_folder {
 public:
@@ -56,6 +56,7 @@ private:
 inline std::vector<node> make_nodes(network kind, const std::vector<std::string>& names,
                                     rpc_options options = {}) {
   if (kind == network::loopback) return local_nodes(names, options);
+  if (kind == network::tcp) options.transport = backend::tcp;
   const temporary_folder folder;
   options.init_method = "file://" + (folder.path() / "meet").string();
   options.world_size = static_cast<std::uint32_t>(names.size());
@@ -90,15 +91,21 @@ protected:
   }
 };
 
-inline std::string network_name(const testing::TestParamInfo<network>& info) {
-  return info.param == network::loopback ? "loopback" : "ucx";
+inline std::string name_of(network one) {
+  return one == network::loopback ? "loopback" : one == network::ucx ? "ucx" : "tcp";
 }
 
-#define TROUPE_ON_NETWORKS(suite)                                                       \
-  INSTANTIATE_TEST_SUITE_P(                                                             \
-      networks, suite,                                                                  \
-      testing::Values(::troupe::test::network::loopback, ::troupe::test::network::ucx), \
-      ::troupe::test::network_name)
+inline std::string network_name(const testing::TestParamInfo<network>& info) {
+  return name_of(info.param);
+}
+
+inline auto all_networks() {
+  return testing::Values(network::loopback, network::ucx, network::tcp);
+}
+
+#define TROUPE_ON_NETWORKS(suite)                                           \
+  INSTANTIATE_TEST_SUITE_P(networks, suite, ::troupe::test::all_networks(), \
+                           ::troupe::test::network_name)
 
 /// Keeps handlers waiting until it is opened, and counts them.
 class door {

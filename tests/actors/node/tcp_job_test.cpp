@@ -22,9 +22,8 @@ at::Tensor doubled(at::Tensor x) { return x * 2; }
 
 TEST_P(tcp_job, calls_functions_and_sends_tensors) {
   rpc_options options;
-  options.transport = backend::tcp;
   options.encryption = GetParam();
-  auto nodes = make_nodes(network::ucx, {"a", "b", "c"}, options);
+  auto nodes = make_nodes(network::tcp, {"a", "b", "c"}, options);
   for (const auto& from : nodes)
     for (const auto* to : {"a", "b", "c"}) EXPECT_EQ(from.rpc_sync<&plus_one>(to, 41), 42);
   for (const std::int64_t size : {0, 10, 10'000, 1'000'000}) {
@@ -41,9 +40,7 @@ TEST_P(tcp_job, calls_functions_and_sends_tensors) {
 }
 
 TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
-  rpc_options options;
-  options.transport = backend::tcp;
-  auto nodes = make_nodes(network::ucx, {"a", "b"}, options);
+  auto nodes = make_nodes(network::tcp, {"a", "b"});
   EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("b", 1), 2);
   nodes[1].shutdown(false);
   EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("b", 1, timeout(patience)), peer_lost);
@@ -52,9 +49,7 @@ TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
 
 // Neither has ever called the other: they are not connected.
 TEST(tcp_job_ends, a_node_that_goes_is_noticed_by_those_who_never_called_it) {
-  rpc_options options;
-  options.transport = backend::tcp;
-  auto nodes = make_nodes(network::ucx, {"a", "b", "c"}, options);
+  auto nodes = make_nodes(network::tcp, {"a", "b", "c"});
   nodes[2].shutdown(false);
   EXPECT_THROW(nodes[1].rpc_sync<&plus_one>("c", 1, timeout(patience)), peer_lost);
   nodes[1].shutdown(false);
@@ -63,10 +58,9 @@ TEST(tcp_job_ends, a_node_that_goes_is_noticed_by_those_who_never_called_it) {
 
 TEST(tcp_job_options, are_checked_for_all_ranks) {
   rpc_options options;
-  options.transport = backend::tcp;
   options.ports = "a few";
   EXPECT_THAT(fault_of<error>([&] {
-                make_nodes(network::ucx, {"a", "b"}, options);
+                make_nodes(network::tcp, {"a", "b"}, options);
               }).text,
               testing::HasSubstr("rpc_options::ports is 'a few'"));
 }

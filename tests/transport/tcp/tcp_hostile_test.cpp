@@ -4,7 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <deque>
 #include <random>
 #include <thread>
 
@@ -109,6 +112,75 @@ TEST_F(tcp_hostile, silent_connections_neither_pile_up_nor_hinder_a_member) {
     char any;
     EXPECT_LE(::recv(one.get(), &any, 1, MSG_DONTWAIT), 0);
   }
+}
+
+// Strangers that come as fast as they can: each third of them is silent, says what makes no sense,
+// or begins to say what a member would.
+class flood {
+public:
+  static constexpr std::size_t most_held = 2'000;
+
+  flood(const socket_address& where, unsigned many)
+      : thread_([this, where, many](const std::stop_token& stop) {
+          const std::vector<std::byte> garbage(300, std::byte{0x5a});
+          std::deque<unique_fd> held;
+          for (; made_ < many && !stop.stop_requested(); ++made_) {
+            held.push_back(
+                std::move(connect_to(where, std::chrono::steady_clock::now() + limit).fd));
+            const std::size_t says = made_ % 3 == 0   ? 0
+                                     : made_ % 3 == 1 ? garbage.size()
+                                                      : sizeof(tcp::handshake::hello) - 1;
+            ::send(held.back().get(), garbage.data(), says, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (held.size() > most_held) held.pop_front();
+            held_ = held.size();
+          }
+          over_ = true;
+          while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
+        }) {}
+
+  unsigned made() const { return made_; }
+  std::size_t held() const { return held_; }  // descriptors of its own
+  bool over() const { return over_; }
+
+private:
+  std::atomic<unsigned> made_{0};
+  std::atomic<std::size_t> held_{0};
+  std::atomic<bool> over_{false};
+  std::jthread thread_;
+};
+
+TEST_F(tcp_hostile, ten_thousand_connections_hinder_no_member) {
+  constexpr unsigned many = 10'000;
+  raise_descriptor_limit();
+  if (descriptors().limit < flood::most_held + 1'000)
+    GTEST_SKIP() << "this process may have " << descriptors().limit << " descriptors";
+  auto a = make(options_of(0)), b = make(options_of(1)), c = make(options_of(2));
+  connect(*a, *b);
+  ASSERT_TRUE(exchange(*a, *b));
+  const auto before = descriptors().open;
+  const auto counted = (*a)->count().strangers;
+  std::size_t most = 0;
+  bool joined = false;
+  flood strangers(tcp::decode((*a)->address(), secret).places.at(0).where, many);
+  for (unsigned n = 0; !strangers.over(); ++n) {
+    ASSERT_TRUE(exchange(*a, *b));
+    if (n % 64 == 0 && strangers.held() == flood::most_held)
+      most = std::max(most, descriptors().open - flood::most_held);
+    if (joined || strangers.made() < many / 4) continue;
+    joined = true;  // one more comes in the middle of it
+    (*a)->add_peer(2, (*c)->address());
+    (*c)->add_peer(0, (*a)->address());
+    (*c)->send(0, 0, patterned_frame(8, 3));
+    a->received.messages.clear();
+    ASSERT_TRUE(run_until([&] { return !a->received.messages.empty(); }, limit, *a, *c));
+    EXPECT_FALSE(strangers.over()) << "it came when all was over";
+  }
+  EXPECT_TRUE(joined);
+  EXPECT_GT(most, 0u);
+  EXPECT_LT(most, before + 350) << "the node's share";
+  EXPECT_TRUE(run_until([&] { return (*a)->count().strangers >= counted + many; }, limit, *a));
+  EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty() && c->received.lost.empty());
+  EXPECT_TRUE(exchange(*a, *b));
 }
 
 TEST_F(tcp_hostile, another_job_is_refused) {
