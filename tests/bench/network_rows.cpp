@@ -30,7 +30,8 @@ double stream(std::size_t size, Call&& call, double seconds) {
     }
     calls.push_back(call());
   };
-  for (std::size_t i = 0; i < outstanding; ++i) next();  // memory that is used again from now on
+  // Until all memory that is needed at once has been used: it is used again from now on.
+  for (std::size_t i = 0; i < 3 * outstanding; ++i) next();
   const auto start = clock::now();
   std::size_t sent = 0;
   while (sent < 2 || seconds_since(start) < seconds) {
