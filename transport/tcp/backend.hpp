@@ -113,7 +113,8 @@ private:
   // backend_progress.cpp
   unsigned carry_out_orders();
   unsigned poll();
-  unsigned glance();
+  bool glance();
+  unsigned read_payloads();
   unsigned read(std::uint64_t id, std::size_t most);
   stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
                                std::string& why);
@@ -164,10 +165,11 @@ private:
   std::vector<peer*> owing_;
   std::vector<incoming_message> ready_;
   std::vector<std::pair<rank_t, peer_loss>> lost_;
-  std::uint64_t hot_ = 0;       // the stream that has delivered last
-  unsigned payload_turn_ = 0;   // whose payloads are read next
-  unsigned peer_turn_ = 0;      // to whom payloads are sent next
-  bool more_payloads_ = false;  // epoll has told of more than were read
+  std::uint64_t hot_ = 0;                // the stream that has delivered last
+  unsigned payload_turn_ = 0;            // whose payloads are read next
+  unsigned peer_turn_ = 0;               // to whom payloads are sent next
+  std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has told last
+  bool put_off_ = false;                 // payloads wait for the next turn
   unsigned polls_ = 0;
   bool owing_much_ = false;
   steady::time_point attend_at_ = steady::time_point::max();

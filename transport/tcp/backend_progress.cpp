@@ -25,10 +25,8 @@ constexpr unsigned polls_between_acknowledgements = 1024;
 // Read or written at once, before other streams have their turn: what a small call may have to wait
 // for. Of payloads a chunk takes some 30 us.
 constexpr std::size_t read_at_once = 1024 * 1024;
-constexpr std::size_t chunks_at_once = 1;
-// Then all else has its turn.
-constexpr unsigned payload_reads_at_once = 2;
-constexpr unsigned payload_peers_at_once = 2;
+// Read and sent before all else has its turn.
+constexpr unsigned chunks_at_once = 2;
 constexpr std::size_t most_compared = 64;
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:
@@ -51,13 +49,21 @@ unsigned backend::progress() {
   unsigned n = 0;
   ++polls_;
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
-  const bool payloads = more_payloads_ || !bulk_peers_.empty();
+  const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
   if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
     n += read(hot_, read_at_once);
   else
     n += poll();
   if (any_own_.load(std::memory_order_acquire)) n += take_own();
-  if (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()) n += pump_bulk();
+  const auto delivered = deliver();
+  n += delivered;
+  // Whoever waits for what has come goes on before the next chunk of a payload, but payloads have
+  // every second turn.
+  put_off_ = delivered > 0 && !put_off_;
+  if (!put_off_) {
+    n += read_payloads();
+    if (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()) n += pump_bulk();
+  }
   if (polls_ % 16 == 0 || n > 0) n += attend(steady::now());
   if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
     n += acknowledge(polls_ % polls_between_acknowledgements == 0);
@@ -99,19 +105,30 @@ unsigned backend::carry_out_orders() {
   return static_cast<unsigned>(orders.size());
 }
 
-// Between chunks: a small call of the peer that was heard last waits for no more than one. Where
-// there are fewer cores than busy threads, whoever waits for that call runs now.
-unsigned backend::glance() {
-  auto n = hot_ != 0 ? read(hot_, chunk_size) : 0;
-  n += deliver();
+// After a chunk: has something come, of the peer that was heard last? Where there are fewer cores
+// than busy threads, others run now.
+bool backend::glance() {
   sched_yield();
+  if (hot_ != 0) read(hot_, chunk_size);
+  return deliver() > 0;
+}
+
+// One after the other, since epoll tells of them in the same order each time.
+unsigned backend::read_payloads() {
+  unsigned n = 0;
+  for (unsigned i = 0; i < chunks_at_once && !payloads_.empty(); ++i) {
+    const auto at = payloads_.begin() + payload_turn_++ % static_cast<unsigned>(payloads_.size());
+    const auto id = *at;
+    payloads_.erase(at);
+    n += 1 + read(id, chunk_size);
+    if (glance()) break;
+  }
   return n;
 }
 
 unsigned backend::poll() {
   std::array<epoll_event, 32> events;
-  std::array<std::uint64_t, 32> payloads;  // streams that have some
-  std::size_t n_payloads = 0;
+  payloads_.clear();
   const int found = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   unsigned n = 0;
   for (int i = 0; i < found; ++i) {
@@ -170,7 +187,7 @@ unsigned backend::poll() {
         }
         if (event.events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
           if (s->kind() == stream_kind::bulk) {
-            payloads[n_payloads++] = id;
+            payloads_.push_back(id);
             break;
           }
           n += read(id, read_at_once);
@@ -179,13 +196,6 @@ unsigned backend::poll() {
         break;
       }
     }
-  }
-  // One after the other, since epoll tells of them in the same order each time.
-  more_payloads_ = n_payloads > payload_reads_at_once;
-  for (unsigned i = 0; i < std::min<std::size_t>(n_payloads, payload_reads_at_once); ++i) {
-    const auto id = payloads[payload_turn_++ % n_payloads];
-    n += read(id, chunk_size);
-    n += glance();
   }
   return n;
 }
@@ -258,50 +268,56 @@ unsigned backend::pump_bulk() {
         bulk_peers_.push_back(p.get());
   }
   unsigned n = 0;
-  for (; n < payload_peers_at_once && !bulk_peers_.empty(); ++n) {
+  while (n < chunks_at_once && !bulk_peers_.empty()) {
     const auto nth = peer_turn_++ % bulk_peers_.size();
     const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
     if (!pump_bulk(**at)) bulk_peers_.erase(at);
+    ++n;
+    if (glance()) break;
   }
   return n;
 }
 
-// False: there is nothing to do for it until something changes.
+// Sends a chunk over the next of a peer's streams that takes one. False: there is nothing to do for
+// it until something changes.
 bool backend::pump_bulk(peer& p) {
   if (p.status == peer::state::gone || !p.messages || !p.open ||
       (p.bulk_unsent.load() == 0 && !p.bulk_busy.load()))
     return false;
-  if (p.bulk_out.empty()) {
+  const auto streams = p.bulk_out.size();
+  if (streams == 0) {
     if (p.bulk_dials == 0)
       for (unsigned i = 0; i < bulk_streams() && p.messages; ++i) dial(p, stream_kind::bulk, i, 0);
     return false;
   }
-  bool more = false, busy = false;
   p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
-  for (const auto& s : std::vector(p.bulk_out)) {
-    std::string why;
-    if (!s->blocked() && fill(p, *s) && !s->flush(why)) {
-      take_what_is_left(p);
-      broke(p, s, why);
-      return false;
+  bool sent = false, more = false, busy = false;
+  for (std::size_t i = 0, first = p.bulk_turn; i < streams; ++i) {
+    const auto nth = (first + i) % streams;
+    const auto s = p.bulk_out[nth];
+    if (!sent && !s->blocked() && fill(p, *s)) {
+      sent = true;
+      p.bulk_turn = nth + 1;
+      std::string why;
+      if (!s->flush(why)) {
+        take_what_is_left(p);
+        broke(p, s, why);
+        return false;
+      }
+      if (s->blocked()) rewatch(s->id, s->fd(), EPOLLIN | EPOLLOUT);
     }
-    glance();
-    if (!p.messages) return false;  // it has broken meanwhile
     busy = busy || !s->empty();
-    if (s->blocked())
-      rewatch(s->id, s->fd(), EPOLLIN | EPOLLOUT);
-    else
-      more = true;
+    more = more || !s->blocked();
   }
   p.bulk_busy.store(busy);
   // What is blocked goes on when it can be written.
   return more && p.bulk_unsent.load() > 0;
 }
 
-// Adds the next chunks to a stream. False: there is none, and it has sent all.
+// Adds the next chunk to a stream, if it has sent all. False: there is none.
 bool backend::fill(peer& p, stream& s) {
   const std::lock_guard lock(p.bulk_mutex);
-  while (s.unsent() < chunks_at_once && !p.bulk.empty()) {
+  if (s.empty() && !p.bulk.empty()) {
     const auto next = next_payload(p);
     const auto& payload = next->message->payloads[next->index];
     const auto size = std::min(chunk_size, payload.size - next->next);
@@ -316,11 +332,12 @@ bool backend::fill(peer& p, stream& s) {
     head.device = payload.place.device;
     s.add({head, payload.data + next->next, next->message});
     next->next += size;
-    if (next->next < payload.size) continue;
-    p.bulk_unsent.fetch_sub(1);
-    p.bulk.erase(next);
+    if (next->next == payload.size) {
+      p.bulk_unsent.fetch_sub(1);
+      p.bulk.erase(next);
+    }
   }
-  return s.unsent() > 0;
+  return !s.empty();
 }
 
 // ---- Acknowledgements

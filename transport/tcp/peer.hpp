@@ -88,8 +88,9 @@ struct peer {
   std::uint64_t process_watch = 0;  ///< its number in the epoll set
   std::vector<std::shared_ptr<stream>> bulk_in;
   std::vector<std::shared_ptr<stream>> bulk_out;
-  unsigned bulk_dials = 0;  ///< being connected
-  frame large_envelope;     ///< being received
+  std::size_t bulk_turn = 0;  ///< the stream of `bulk_out` that the next chunk goes to
+  unsigned bulk_dials = 0;    ///< being connected
+  frame large_envelope;       ///< being received
   std::uint64_t owed_messages = 0, owed_bytes = 0;
   bool owing = false;    ///< is in backend::owing_
   bool dialing = false;  ///< a connection for messages is being made

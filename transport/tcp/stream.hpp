@@ -64,8 +64,6 @@ public:
 
   /// Has all that was added gone to the kernel?
   bool empty() const noexcept { return waiting_.empty() && sealed_.empty(); }
-  /// Records that have not gone to the kernel.
-  std::size_t unsent() const noexcept { return waiting_.size() + sealed_.size(); }
   /// The kernel takes no more at present.
   bool blocked() const noexcept { return blocked_; }
   void writable() noexcept { blocked_ = false; }
