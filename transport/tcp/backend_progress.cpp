@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr unsigned polls_between_looks = 8;
 constexpr unsigned polls_between_acknowledgements = 1024;
 // Read or written at once, before other streams have their turn: what a small call may have to wait
-// for. Of payloads a chunk takes some 30 us.
+// for. A chunk of a payload takes some 20 us.
 constexpr std::size_t read_at_once = 1024 * 1024;
 // Read and sent before all else has its turn.
 constexpr unsigned chunks_at_once = 2;

@@ -44,6 +44,6 @@ inline constexpr std::uint64_t most_owed_bytes = 1024 * 1024;
 
 /// Bytes of a chunk, but for the last of a payload: they fit into a core's cache, where they are
 /// authenticated.
-inline constexpr std::size_t chunk_size = 64 * 1024;
+inline constexpr std::size_t chunk_size = 32 * 1024;
 
 }  // namespace troupe::transport::tcp
