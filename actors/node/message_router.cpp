@@ -31,14 +31,17 @@ void message_router::add_unchecked(control_channel channel, unchecked_handler ta
 void message_router::dispatch(transport::incoming_message&& message, engine_unit& unit) {
   const bool only_a_look = message.from == self_.rank && message.envelope.empty();
   if (early_.empty()) {
-    if (!only_a_look) route(std::move(message), unit, true);
+    if (!only_a_look) route(std::move(message), epoch_.load(), unit, true);
     return;
   }
   // What has come too early is first in line. None of it runs here, since the network could go to
   // another thread meanwhile.
   if (!only_a_look) early_.push_back(std::move(message));
+  // All by one epoch: were it to change in between, later messages of a sender would pass earlier
+  // ones, which have been put back.
+  const auto epoch = epoch_.load();
   auto waiting = std::exchange(early_, {});
-  for (auto& one : waiting) route(std::move(one), unit, false);
+  for (auto& one : waiting) route(std::move(one), epoch, unit, false);
 }
 
 void message_router::set_epoch(std::uint32_t epoch) {
@@ -67,8 +70,8 @@ private:
 
 }  // namespace
 
-void message_router::route(transport::incoming_message&& message, engine_unit& unit,
-                           bool may_run_inline) {
+void message_router::route(transport::incoming_message&& message, std::uint32_t epoch,
+                           engine_unit& unit, bool may_run_inline) {
   const auto rank = message.from;
   std::size_t size = message.envelope.size();
   for (const auto& payload : message.payloads) size += payload.size;
@@ -76,7 +79,7 @@ void message_router::route(transport::incoming_message&& message, engine_unit& u
   try {
     opened_envelope opened(std::move(message.envelope), std::move(message.payloads));
     opens = true;
-    route_opened(opened, rank, size, unit, may_run_inline);
+    route_opened(opened, rank, size, epoch, unit, may_run_inline);
   } catch (...) {
     // Its sender has counted it, and a shutdown would wait for it for ever. It is taken for a
     // program's message: the runtimes' own are too plain to be damaged.
@@ -88,13 +91,13 @@ void message_router::route(transport::incoming_message&& message, engine_unit& u
 
 // Hot path, at the callee.
 void message_router::route_opened(opened_envelope& message, transport::rank_t rank,
-                                  std::size_t size, engine_unit& unit, bool may_run_inline) {
+                                  std::size_t size, std::uint32_t epoch, engine_unit& unit,
+                                  bool may_run_inline) {
   const auto& header = message.header();
   if (header.job != self_.job) throw decode_error("a message of another job");
   const bool control = header.kind == envelope_kind::control;
   if (control && header.target < unchecked_.size() && unchecked_[header.target])
     return unchecked_[header.target](message, rank);
-  const auto epoch = epoch_.load();
   if (header.epoch > epoch) {
     // No member is further ahead: a step needs all to be ready, who have applied the one before.
     if (header.epoch > epoch + 1) throw decode_error("a message of an epoch far ahead");

@@ -49,9 +49,10 @@ public:
   void set_epoch(std::uint32_t epoch);
 
 private:
-  void route(transport::incoming_message&& message, engine_unit& unit, bool may_run_inline);
+  void route(transport::incoming_message&& message, std::uint32_t epoch, engine_unit& unit,
+             bool may_run_inline);
   void route_opened(opened_envelope& message, transport::rank_t rank, std::size_t size,
-                    engine_unit& unit, bool may_run_inline);
+                    std::uint32_t epoch, engine_unit& unit, bool may_run_inline);
   void give_to_channel(opened_envelope& message, peer& from, engine_unit& unit);
   void turn_away(const opened_envelope& message, peer& from) noexcept;
 

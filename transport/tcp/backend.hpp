@@ -114,7 +114,7 @@ private:
   unsigned carry_out_orders();
   unsigned poll();
   bool glance();
-  unsigned read_payloads();
+  bool read_payloads();
   unsigned read(std::uint64_t id, std::size_t most);
   stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
                                std::string& why);

@@ -116,6 +116,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   const bool known =
       of_messages || std::ranges::count(p.bulk_in, s) + std::ranges::count(p.bulk_out, s) > 0;
   if (!known) return;  // of a connection that has been replaced
+  take_what_is_left(p);
   if (p.left) return lose(p, it_left());
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
@@ -196,7 +197,8 @@ void backend::warn_of_no_watch(rank_t rank, const std::string& why) const {
              rank, why);
 }
 
-// The kernel has closed its connections before: what it has sent lies here, or was never taken.
+// The kernel has closed its connections before. What it has sent lies here, but for what found no
+// room: nobody answers for that any more.
 void backend::process_ended(peer& p) {
   take_what_is_left(p);
   lose(p, p.left ? it_left() : peer_loss{loss_kind::ended, "its process has ended"});

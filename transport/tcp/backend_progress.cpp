@@ -61,8 +61,11 @@ unsigned backend::progress() {
   // every second turn.
   put_off_ = delivered > 0 && !put_off_;
   if (!put_off_) {
-    n += read_payloads();
-    if (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()) n += pump_bulk();
+    n += payloads_.empty() ? 0 : 1;
+    if (read_payloads() && (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()))
+      n += pump_bulk();
+    // Where there are fewer cores than busy threads, others run between chunks.
+    if (payloads || !payloads_.empty()) sched_yield();
   }
   if (polls_ % 16 == 0 || n > 0) n += attend(steady::now());
   if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
@@ -96,34 +99,26 @@ unsigned backend::carry_out_orders() {
       case order::kind::call: call(p, 0ms); break;
       case order::kind::close: close(p, false); break;
       case order::kind::force_close: close(p, true); break;
-      case order::kind::broke:
-        take_what_is_left(p);
-        broke(p, one.which, one.why);
-        break;
+      case order::kind::broke: broke(p, one.which, one.why); break;
     }
   }
   return static_cast<unsigned>(orders.size());
 }
 
-// After a chunk: has something come, of the peer that was heard last? Where there are fewer cores
-// than busy threads, others run now.
+// After a chunk: has something come, of the peer that was heard last?
 bool backend::glance() {
-  sched_yield();
   if (hot_ != 0) read(hot_, chunk_size);
   return deliver() > 0;
 }
 
-// One after the other, since epoll tells of them in the same order each time.
-unsigned backend::read_payloads() {
-  unsigned n = 0;
-  for (unsigned i = 0; i < chunks_at_once && !payloads_.empty(); ++i) {
-    const auto at = payloads_.begin() + payload_turn_++ % static_cast<unsigned>(payloads_.size());
-    const auto id = *at;
-    payloads_.erase(at);
-    n += 1 + read(id, chunk_size);
-    if (glance()) break;
+// In turns, since epoll tells of them in the same order each time. False: something has come that
+// somebody may wait for.
+bool backend::read_payloads() {
+  for (unsigned i = 0; i < chunks_at_once && i < payloads_.size(); ++i) {
+    read(payloads_[payload_turn_++ % payloads_.size()], chunk_size);
+    if (glance()) return false;
   }
-  return n;
+  return true;
 }
 
 unsigned backend::poll() {
@@ -210,7 +205,6 @@ unsigned backend::read(std::uint64_t id, std::size_t most) {
   std::string why;
   const auto outcome = receive_from(p, *s, most, n, why);
   if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
-    take_what_is_left(p);
     broke(p, s, why);
     return n + 1;
   }
@@ -243,7 +237,7 @@ stream::outcome backend::receive_from(peer& p, stream& s, std::size_t most, unsi
 }
 
 // Before its connections are ended: what of its messages and payloads has come, its leave perhaps.
-// No more than the kernel keeps.
+// So much and no more: it may go on sending.
 void backend::take_what_is_left(peer& p) {
   const auto take = [&](stream& s, std::size_t most, int times) {
     auto outcome = stream::outcome::more;
@@ -291,7 +285,7 @@ bool backend::pump_bulk(peer& p) {
     return false;
   }
   p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
-  bool sent = false, more = false, busy = false;
+  bool sent = false, more = false, busy = false, rest = false;
   for (std::size_t i = 0, first = p.bulk_turn; i < streams; ++i) {
     const auto nth = (first + i) % streams;
     const auto s = p.bulk_out[nth];
@@ -300,7 +294,6 @@ bool backend::pump_bulk(peer& p) {
       p.bulk_turn = nth + 1;
       std::string why;
       if (!s->flush(why)) {
-        take_what_is_left(p);
         broke(p, s, why);
         return false;
       }
@@ -308,13 +301,14 @@ bool backend::pump_bulk(peer& p) {
     }
     busy = busy || !s->empty();
     more = more || !s->blocked();
+    rest = rest || (!s->blocked() && !s->empty());  // it has become writable
   }
   p.bulk_busy.store(busy);
   // What is blocked goes on when it can be written.
-  return more && p.bulk_unsent.load() > 0;
+  return rest || (more && p.bulk_unsent.load() > 0);
 }
 
-// Adds the next chunk to a stream, if it has sent all. False: there is none.
+// Adds the next chunk to a stream, if it has sent all. False: it has nothing to send.
 bool backend::fill(peer& p, stream& s) {
   const std::lock_guard lock(p.bulk_mutex);
   if (s.empty() && !p.bulk.empty()) {

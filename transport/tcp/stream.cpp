@@ -248,7 +248,10 @@ std::size_t stream::missing() const noexcept {
 
 stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& count,
                                 std::string& why) {
-  if (forged_) return outcome::broken;
+  if (forged_) {
+    why = "what it sends is not what it has sealed";
+    return outcome::broken;
+  }
   for (std::size_t taken = 0; taken < most;) {
     if (begin_ == end_) {
       begin_ = end_ = 0;
