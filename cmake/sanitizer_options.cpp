@@ -32,7 +32,7 @@ extern "C" int __lsan_is_turned_off() { return getpid() != started_as; }
 #elif defined(TROUPE_SANITIZE_thread)
 
 extern "C" const char* __tsan_default_options() {
-  return "second_deadlock_stack=1:ignore_noninstrumented_modules=1";
+  return "second_deadlock_stack=1:ignore_noninstrumented_modules=1:allocator_may_return_null=1";
 }
 
 extern "C" const char* __tsan_default_suppressions() {

@@ -4,10 +4,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/node/rank_functions.hpp"
+#include "tests/actors/remote/counter.hpp"
 #include "tests/free_port.hpp"
 #include "tests/rank_process.hpp"
 
@@ -131,6 +134,28 @@ TEST_P(joining, three_come_and_one_leaves) {
   EXPECT_EQ(nodes.back().rank(), 2u);
   ASSERT_TRUE(all_see(nodes, 6));
   call_all_pairs(nodes);
+  shut_down(nodes);
+}
+
+// What is sent right after a change waits at a receiver that has yet to apply it.
+TEST_P(joining, the_order_of_messages_is_kept_while_nodes_come_and_go) {
+  std::vector<node> nodes{found()};
+  nodes.push_back(join("a"));
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> senders;
+  for (int i = 0; i < 4; ++i)
+    senders.emplace_back([&, from = i % 2] {
+      const auto sums = nodes[from].spawn_on<count_from>(1 - from, 0);
+      for (int sum = 300; !done; sum += 300) {
+        for (int i = 0; i < 300; ++i) troupe::send(sums, note{1});
+        if (request(sums, total{}, timeout(patience)).get() != sum) ++wrong;
+      }
+    });
+  for (int i = 0; i < 12; ++i) join("b").leave(patience);
+  done = true;
+  for (auto& one : senders) one.join();
+  EXPECT_EQ(wrong, 0);
   shut_down(nodes);
 }
 
