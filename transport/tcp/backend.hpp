@@ -113,6 +113,7 @@ private:
   // backend_progress.cpp
   unsigned carry_out_orders();
   unsigned poll();
+  void let_others_run();
   bool glance();
   bool read_payloads();
   unsigned read(std::uint64_t id, std::size_t most);
@@ -172,6 +173,7 @@ private:
   bool put_off_ = false;                 // payloads wait for the next turn
   unsigned polls_ = 0;
   bool owing_much_ = false;
+  steady::time_point yields_at_{};  // not before
   steady::time_point attend_at_ = steady::time_point::max();
   steady::time_point listen_again_at_ = steady::time_point::max();  // descriptors are scarce
   peer* reading_ = nullptr;  // whose stream hands records over

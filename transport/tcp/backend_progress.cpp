@@ -64,8 +64,7 @@ unsigned backend::progress() {
     n += payloads_.empty() ? 0 : 1;
     if (read_payloads() && (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()))
       n += pump_bulk();
-    // Where there are fewer cores than busy threads, others run between chunks.
-    if (payloads || !payloads_.empty()) sched_yield();
+    if (payloads || !payloads_.empty()) let_others_run();
   }
   if (polls_ % 16 == 0 || n > 0) n += attend(steady::now());
   if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
@@ -103,6 +102,17 @@ unsigned backend::carry_out_orders() {
     }
   }
   return static_cast<unsigned>(orders.size());
+}
+
+// Between chunks, where there are fewer cores than busy threads: whoever waits for a message goes
+// on at once. Where that costs a turn of a thread that never waits, it is rarely done.
+void backend::let_others_run() {
+  constexpr auto brief = 200us;
+  constexpr auto rarely = 50ms;
+  const auto before = steady::now();
+  if (before < yields_at_) return;
+  sched_yield();
+  if (const auto after = steady::now(); after - before > brief) yields_at_ = after + rarely;
 }
 
 // After a chunk: has something come, of the peer that was heard last?
