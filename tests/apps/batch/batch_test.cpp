@@ -18,6 +18,7 @@ namespace {
 
 using namespace batch;
 using namespace std::chrono_literals;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 void shut_down(std::vector<troupe::node>& nodes) {
@@ -218,7 +219,10 @@ TEST(batch, goes_on_without_a_rank_that_is_lost) {
   const auto result = compare_servers(nodes[0], opts, line);
   killer.join();
   EXPECT_FALSE(result.complete());
-  EXPECT_THAT(out.str(), HasSubstr("\nwithout trainer 1, 3: "));
+  // One of the two that were there may have come to its end before.
+  EXPECT_THAT(out.str(),
+              AnyOf(HasSubstr("\nwithout trainer 1, 3: "), HasSubstr("\nwithout trainer 1: "),
+                    HasSubstr("\nwithout trainer 3: ")));
   EXPECT_THAT(out.str(), HasSubstr("not to be compared"));
   EXPECT_EQ(result.batched.passes, 1500);  // the others have come to their end
   EXPECT_EQ(result.one_by_one.calls, 4 * 1500);
