@@ -9,32 +9,16 @@
 
 #include "troupe/messages/base/error.hpp"
 
-#ifdef __SANITIZE_THREAD__
-extern "C" void __tsan_acquire(void*);
-extern "C" void __tsan_release(void*);
-#endif
-
 namespace troupe::transport::tcp {
 
 namespace {
-
-// To the thread sanitizer, the two ends of a connection within one process have nothing to do with
-// one another. It is told that what was sent goes before what is received, of connections whose
-// number is the same.
-#ifdef __SANITIZE_THREAD__
-char connections[256];
-void goes_before(std::uint8_t connection) { __tsan_release(&connections[connection]); }
-void comes_after(std::uint8_t connection) { __tsan_acquire(&connections[connection]); }
-#else
-void goes_before(std::uint8_t) {}
-void comes_after(std::uint8_t) {}
-#endif
 
 // Written with one system call: enough to make its price small, little enough that a call which has
 // just been added is not long in coming.
 constexpr std::size_t most_sealed = 16;
 constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
+constexpr auto not_sealed = "what it sends is not what it has sealed";
 // Ciphertexts lie in memory that is used again.
 constexpr std::size_t largest_spare = chunk_size;
 constexpr std::size_t most_spare = 4;
@@ -77,7 +61,6 @@ stream::stream(unique_fd fd, stream_kind kind, role as, stream_protection how,
                const stream_keys& keys)
     : fd_(std::move(fd)),
       kind_(kind),
-      number_(std::to_integer<std::uint8_t>(keys.from_dialer[0])),
       sealing_(how, as == role::dialer ? keys.from_dialer : keys.from_listener),
       opening_(how, as == role::dialer ? keys.from_listener : keys.from_dialer),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_size)) {}
@@ -154,7 +137,6 @@ bool stream::flush(std::string& why) {
       wanted += put(one, skip, pieces_);
       skip = 0;
     }
-    goes_before(number_);
     const auto n = write_pieces(fd_.get(), pieces_, wanted);
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -198,7 +180,7 @@ bool stream::finish_attached(record_sink& to, unsigned& count, std::string& why)
   begin_ += overhead;
   in_attached_ = false;
   if (!opening_.open({}, {attached_, attached_size_}, given)) {
-    why = "what it sends is not what it has sealed";
+    why = not_sealed;
     return false;
   }
   ++count;
@@ -232,7 +214,7 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
     record_cipher::tag given{};
     std::memcpy(given.data(), body.data() + body.size(), overhead);
     if (!opening_.open(bytes_of(head), body, given)) {
-      why = "what it sends is not what it has sealed";
+      why = not_sealed;
       return false;
     }
     begin_ += whole;
@@ -268,7 +250,7 @@ std::size_t stream::missing() const noexcept {
 stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& count,
                                 std::string& why) {
   if (forged_) {
-    why = "what it sends is not what it has sealed";
+    why = not_sealed;
     return outcome::broken;
   }
   for (std::size_t taken = 0; taken < most;) {
@@ -300,7 +282,6 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
       why = system_text(errno);
       return outcome::broken;
     }
-    comes_after(number_);
     const auto got = static_cast<std::size_t>(n);
     taken += got;
     const auto placed = std::min(got, direct);

@@ -95,7 +95,6 @@ private:
 
   const unique_fd fd_;
   const stream_kind kind_;
-  const std::uint8_t number_;  // for the thread sanitizer: the same at both ends
   record_cipher sealing_;
   record_cipher opening_;
 
