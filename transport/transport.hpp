@@ -51,6 +51,8 @@ struct peer_loss {
   std::string text;  ///< for people: "its process has ended"
 };
 
+inline peer_loss peer_left() { return {loss_kind::left, "it closed the connection"}; }
+
 /// Receives what arrives at a transport. Called only while `progress` runs, on its thread. An
 /// implementation only queues; it never calls back into the transport.
 class sink {

@@ -20,13 +20,9 @@ fault peer::loss() const {
 
 incarnation incarnation_of(const peer& one) noexcept { return {one.rank(), one.incarnation}; }
 
-peer_table::~peer_table() {
-  for (auto& c : chunks_) delete c.load();
-}
-
 peer& peer_table::find(const destination& who) const {
   if (const auto* rank = std::get_if<std::int64_t>(&who.value())) {
-    if (*rank >= 0 && *rank <= std::int64_t{chunk_size * chunks})
+    if (*rank >= 0 && *rank < std::int64_t{transport::rank_slots<peer>::most})
       if (auto* found = find(static_cast<transport::rank_t>(*rank))) return *found;
     const std::lock_guard lock(mutex_);
     throw unknown_worker("could not find destination: rank " + std::to_string(*rank) +
@@ -42,19 +38,16 @@ peer& peer_table::find(const destination& who) const {
 
 peer& peer_table::add(std::unique_ptr<peer> member, const std::vector<std::string>& aliases) {
   const auto rank = member->rank();
-  if (rank >= chunk_size * chunks)
+  if (rank >= transport::rank_slots<peer>::most)
     throw invalid_argument("rank " + std::to_string(rank) + " is too large");
   const std::lock_guard lock(mutex_);
-  auto& slot = chunks_[rank / chunk_size];
-  auto* c = slot.load();
-  if (!c) slot.store(c = new chunk{}, std::memory_order_release);
   peer& added = *member;
   all_.push_back(std::move(member));
   by_name_[added.info.name] = &added;
   for (const auto& name : aliases) by_name_[name] = &added;
   live_[rank] = &added;
   list_ = nullptr;
-  (*c)[rank % chunk_size].store(&added, std::memory_order_release);
+  latest_.set(rank, &added);
   return added;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <caf/node_id.hpp>
 #include <map>
@@ -12,6 +11,7 @@
 #include "troupe/actors/cluster/device_directory.hpp"
 #include "troupe/actors/cluster/worker_info.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/delivery/rank_slots.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe {
@@ -84,24 +84,12 @@ private:
       cause_;  // written before the release store of `state_`, and read after an acquire load
 };
 
-/// The nodes of the job by rank and by name, as they come and go. Looking a rank up takes no lock:
-/// chunks and entries are published by release stores and never freed before the table.
+/// The nodes of the job by rank and by name, as they come and go. Looking a rank up takes no lock;
+/// entries are never freed before the table.
 class peer_table {
 public:
-  static constexpr std::size_t chunk_size = 1024;
-  static constexpr std::size_t chunks = 1024;
-
-  peer_table() = default;
-  ~peer_table();
-  peer_table(const peer_table&) = delete;
-  peer_table& operator=(const peer_table&) = delete;
-
   /// The latest incarnation at `rank`, in any state; nullptr: there never was one.
-  peer* find(transport::rank_t rank) const noexcept {
-    if (rank >= chunk_size * chunks) return nullptr;
-    const chunk* c = chunks_[rank / chunk_size].load(std::memory_order_acquire);
-    return c ? (*c)[rank % chunk_size].load(std::memory_order_acquire) : nullptr;
-  }
+  peer* find(transport::rank_t rank) const noexcept { return latest_.find(rank); }
 
   /// The same, of that incarnation and no other.
   peer* find(transport::rank_t rank, std::uint64_t incarnation) const noexcept {
@@ -134,9 +122,7 @@ public:
   std::string name_of(transport::rank_t rank) const;
 
 private:
-  using chunk = std::array<std::atomic<peer*>, chunk_size>;
-
-  std::array<std::atomic<chunk*>, chunks> chunks_{};
+  transport::rank_slots<peer> latest_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<peer>> all_;
   std::size_t departed_ = 0;  // entries made by `departed`

@@ -9,8 +9,8 @@ void append_proof(std::vector<std::byte>& bytes, const job_secret& key) {
   bytes.insert(bytes.end(), proof.begin(), proof.end());
 }
 
-std::optional<std::span<const std::byte>> proven(std::span<const std::byte> bytes,
-                                                 const job_secret& key) noexcept {
+std::optional<std::span<const std::byte>> strip_proof(std::span<const std::byte> bytes,
+                                                      const job_secret& key) noexcept {
   if (bytes.size() < proof_size) return {};
   const auto covered = bytes.first(bytes.size() - proof_size);
   job_secret::mac proof;

@@ -18,7 +18,7 @@ void append_proof(std::vector<std::byte>& bytes, const job_secret& key);
 
 /// What the proof at the end of `bytes` covers; nothing if `key` has not made that proof, or there
 /// is none.
-std::optional<std::span<const std::byte>> proven(std::span<const std::byte> bytes,
-                                                 const job_secret& key) noexcept;
+std::optional<std::span<const std::byte>> strip_proof(std::span<const std::byte> bytes,
+                                                      const job_secret& key) noexcept;
 
 }  // namespace troupe::transport

@@ -49,7 +49,7 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
         "this is the address of a node that takes all others to be on its host: a job that meets "
         "at a loopback address has no nodes of other hosts, and none that join it later if its "
         "founders are in several process namespaces");
-  const auto covered = proven(bytes, key_of(secret));
+  const auto covered = strip_proof(bytes, key_of(secret));
   if (!covered) throw decode_error("an address that is damaged or from another job");
   if (h.ucx_size > address::limit || h.tcp_size > address::limit ||
       covered->size() != sizeof h + h.ucx_size + h.tcp_size)

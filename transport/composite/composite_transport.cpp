@@ -87,7 +87,7 @@ public:
   }
 
   void add_peer(rank_t rank, std::span<const std::byte> bytes) override {
-    if (rank >= peer_table::chunk_size * peer_table::chunks)
+    if (rank >= peer_table::most)
       throw transport_error("cannot connect to " + rank_name(rank) + ": the rank is too large");
     composite::address where;
     try {

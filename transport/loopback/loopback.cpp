@@ -224,7 +224,7 @@ private:
       } else if (auto* payload = std::get_if<payload_event>(&e.what)) {
         in.parts.payload(payload->sequence, payload->index, copy(payload->payload), out);
       } else {
-        end(e.from, in, {loss_kind::left, "it closed the connection"});
+        end(e.from, in, peer_left());
       }
     } catch (const std::exception& failure) {
       end(e.from, in, {loss_kind::broken, failure.what()});

@@ -115,8 +115,7 @@ std::vector<std::byte> backend::address() const {
 
 void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   const auto who = "cannot connect to " + rank_name(rank) + ": ";
-  if (rank >= peer_table::chunk_size * peer_table::chunks)
-    throw transport_error(who + "the rank is too large");
+  if (rank >= peer_table::most) throw transport_error(who + "the rank is too large");
   tcp::address where;
   try {
     where = decode(bytes, options_.secret);

@@ -19,8 +19,6 @@ namespace troupe::transport::tcp {
 /// How long a node is waited for that listens and has not been told of this one yet.
 inline constexpr std::chrono::seconds patience{30};
 
-inline peer_loss it_left() { return {loss_kind::left, "it closed the connection"}; }
-
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
 /// hand it work through `orders_`.
 class backend final : public transport, private record_sink {
@@ -113,19 +111,21 @@ private:
   // backend_progress.cpp
   unsigned carry_out_orders();
   unsigned poll();
-  void let_others_run();
-  bool glance();
-  bool read_payloads();
   unsigned read(std::uint64_t id, std::size_t most);
   stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
                                std::string& why);
   void take_what_is_left(peer& p);
-  unsigned pump_bulk();
-  bool pump_bulk(peer& p);
-  bool fill(peer& p, stream& s);
   unsigned acknowledge(bool all);
   unsigned take_own();
   unsigned deliver();
+
+  // backend_payloads.cpp
+  void let_others_run();
+  bool glance();
+  bool read_payloads();
+  unsigned pump_bulk();
+  bool pump_bulk(peer& p);
+  bool fill(peer& p, stream& s);
 
   // record_sink, backend_receive.cpp
   void on_record(const record_head& head, std::span<const std::byte> body) override;

@@ -117,7 +117,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
       of_messages || std::ranges::count(p.bulk_in, s) + std::ranges::count(p.bulk_out, s) > 0;
   if (!known) return;  // of a connection that has been replaced
   take_what_is_left(p);
-  if (p.left) return lose(p, it_left());
+  if (p.left) return lose(p, peer_left());
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
   // Somebody on the way who spoils every connection must not keep this going for ever.
@@ -201,7 +201,7 @@ void backend::warn_of_no_watch(rank_t rank, const std::string& why) const {
 // room: nobody answers for that any more.
 void backend::process_ended(peer& p) {
   take_what_is_left(p);
-  lose(p, p.left ? it_left() : peer_loss{loss_kind::ended, "its process has ended"});
+  lose(p, p.left ? peer_left() : peer_loss{loss_kind::ended, "its process has ended"});
 }
 
 // This node has closed the connection.

@@ -40,7 +40,7 @@ greeting::outcome greeting::read(std::size_t wanted) {
     } else if (n == 0) {
       gone_ = true;
       return fail(here_ == 0 && step_ == step::awaits_hello ? "it has said nothing"
-                                                            : "it closed the connection");
+                                                            : peer_left().text);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return outcome::waits;
     } else if (errno != EINTR) {
@@ -91,7 +91,7 @@ greeting::outcome greeting::advance() {
       const auto n = ::recv(fd_.get(), &any, 1, MSG_DONTWAIT | MSG_PEEK);
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return outcome::waits;
-      return fail(n > 0 ? "it speaks out of turn" : "it closed the connection");
+      return fail(n > 0 ? "it speaks out of turn" : peer_left().text);
     }
     case step::awaits_answer: {
       if (const auto done = read(sizeof(handshake::answer)); done != outcome::proven) return done;

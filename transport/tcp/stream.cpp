@@ -249,8 +249,8 @@ std::size_t stream::missing() const noexcept {
 
 stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& count,
                                 std::string& why) {
-  if (forged_) {
-    why = not_sealed;
+  if (!malformed_.empty()) {
+    why = malformed_;
     return outcome::broken;
   }
   for (std::size_t taken = 0; taken < most;) {
@@ -288,7 +288,7 @@ stream::outcome stream::receive(record_sink& to, std::size_t most, unsigned& cou
     attached_here_ += placed;
     end_ += got - placed;
     if (!parse(to, count, why)) {
-      forged_ = true;
+      malformed_ = why;
       return outcome::broken;
     }
     if (got < room) return outcome::drained;

@@ -111,7 +111,7 @@ private:
   std::byte* attached_ = nullptr;
   std::size_t attached_size_ = 0, attached_here_ = 0;
   bool in_attached_ = false;
-  bool forged_ = false;  // something has come that the other end has not sealed: no more is read
+  std::string malformed_;  // what has come that makes no sense; no more is read
 };
 
 }  // namespace troupe::transport::tcp

@@ -133,8 +133,7 @@ std::vector<std::byte> backend::address() const {
 
 void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   const std::string who = rank_name(rank);
-  if (rank >= peer_table::chunk_size * peer_table::chunks)
-    throw invalid_argument(who + " is too large for the UCX transport");
+  if (rank >= peer_table::most) throw invalid_argument(who + " is too large for the UCX transport");
   ucx::address there;
   try {
     there = decode(bytes, options_.key);

@@ -109,7 +109,7 @@ unsigned backend::take_leave_notices() {
   if (turns == most_turns) return 0;  // `something_to_do` has it tried again
   const auto leave_notices = std::exchange(leave_notices_, {});
   for (const auto& c : leave_notices)
-    if (!c->over) trouble_with(c, {loss_kind::left, "it closed the connection"});
+    if (!c->over) trouble_with(c, peer_left());
   return static_cast<unsigned>(leave_notices.size());
 }
 

@@ -6,6 +6,7 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/thread_sanitizer.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -69,6 +70,7 @@ ucs_status_t backend::from_known(void* on, const void* header, std::size_t heade
   const auto* c = b.known(sender_of(h).from, sender_of(h).token);
   if (!c) return b.stranger();
   if ((*c)->over) return UCS_OK;
+  after_receipt((*c)->rank, b.options_.rank);
   ++b.events_;
   try {
     return take(b, *c, h);
@@ -277,6 +279,7 @@ ucs_status_t backend::on_leave_notice(void* on, const void* header, std::size_t 
   std::memcpy(&h, header, sizeof h);
   // Both sides may close at once, so a notice that comes too late is not from a stranger.
   if (const auto* c = b.known(h.from, h.token); c && !(*c)->over) {
+    after_receipt(h.from, b.options_.rank);
     ++b.events_;
     b.leave_notices_.push_back(*c);
   }

@@ -5,6 +5,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/ucx/backend.hpp"
 #include "troupe/transport/ucx/send_header.hpp"
+#include "troupe/transport/ucx/thread_sanitizer.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -48,6 +49,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                            " payloads, not " + std::to_string(payloads.size()));
   const use_of use(*p, peer::one_message + peer::one_sender);
   if (p->status.load() != peer::state::live) throw_lost(*p);
+  before_send(options_.rank, rank);
   if (p->net)
     return send_over_network(*p, {use.sequence(), order, std::move(envelope), std::move(payloads)});
 
@@ -222,6 +224,7 @@ bool backend::finish(peer& p, send_slot* slot, ucs_status_ptr_t result) {
 
 void backend::send_leave_notice(peer& p) {
   if (!p.ep) return;
+  before_send(p.owner->options_.rank, p.rank);
   send_header(p.ep, am_leave_notice, leave_notice_header{p.token, p.owner->options_.rank, 0});
 }
 
@@ -249,7 +252,7 @@ void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_
 
 // The transport at the other end of `p`, in this process, has ended. Any thread.
 void backend::has_left(peer& p) {
-  trouble_with(p, {loss_kind::left, "it closed the connection"});
+  trouble_with(p, peer_left());
   wake();
 }
 

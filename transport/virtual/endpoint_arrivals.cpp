@@ -7,12 +7,6 @@
 
 namespace troupe::transport::virtual_net {
 
-namespace {
-
-peer_loss it_left() { return {loss_kind::left, "it closed the connection"}; }
-
-}  // namespace
-
 bool endpoint::knows(const node_key& who) const {
   if (connections_.contains(who.id)) return true;
   const auto at = peers_.find(who.rank);
@@ -73,7 +67,7 @@ void endpoint::erase(connection& c) {
 
 datagram_event endpoint::take(const datagram& d) {
   if (d.kind == datagram_kind::leave_notice || d.kind == datagram_kind::reset) {
-    end(d.from, it_left());
+    end(d.from, peer_left());
     if (d.kind == datagram_kind::leave_notice) net_.reset(key_, d.from);
     return datagram_event::delivered;
   }

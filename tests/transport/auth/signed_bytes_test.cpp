@@ -13,10 +13,10 @@ TEST(signed_bytes, are_proven_by_the_same_key_alone) {
   auto bytes = said;
   append_proof(bytes, key);
   ASSERT_EQ(bytes.size(), said.size() + proof_size);
-  const auto covered = proven(bytes, key);
+  const auto covered = strip_proof(bytes, key);
   ASSERT_TRUE(covered);
   EXPECT_TRUE(std::ranges::equal(*covered, said));
-  EXPECT_FALSE(proven(bytes, job_secret()));
+  EXPECT_FALSE(strip_proof(bytes, job_secret()));
 }
 
 TEST(signed_bytes, are_refused_when_any_bit_has_changed) {
@@ -26,7 +26,7 @@ TEST(signed_bytes, are_refused_when_any_bit_has_changed) {
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     auto other = bytes;
     other[bit / 8] ^= std::byte(1 << bit % 8);
-    EXPECT_FALSE(proven(other, key)) << "bit " << bit;
+    EXPECT_FALSE(strip_proof(other, key)) << "bit " << bit;
   }
 }
 
@@ -34,11 +34,11 @@ TEST(signed_bytes, are_refused_at_any_other_length) {
   const job_secret key;
   std::vector<std::byte> bytes;
   append_proof(bytes, key);
-  ASSERT_TRUE(proven(bytes, key));  // nothing, proven
+  ASSERT_TRUE(strip_proof(bytes, key));  // nothing, proven
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_FALSE(proven(std::span(bytes).first(size), key)) << size;
+    EXPECT_FALSE(strip_proof(std::span(bytes).first(size), key)) << size;
   bytes.push_back({});
-  EXPECT_FALSE(proven(bytes, key));
+  EXPECT_FALSE(strip_proof(bytes, key));
 }
 
 }  // namespace troupe::transport
