@@ -85,7 +85,7 @@ void membership_model::close(std::size_t at, std::size_t other) {
   mine.closed = true;
   mine.in.clear();
   auto& theirs = end_of(other, at);
-  if (!theirs.loss) theirs.loss = peer_left();
+  if (!theirs.loss) theirs.loss = transport::peer_left();
 }
 
 void membership_model::finish(model_node& node, bool crashed) {
