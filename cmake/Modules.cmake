@@ -47,24 +47,30 @@ function(troupe_unity target)
   endif()
 endfunction()
 
+# troupe_unity_by_folder(TARGET SOURCES...): the same within each folder, so that a program links no more of TARGET
+# than the folders that it uses.
+function(troupe_unity_by_folder target)
+  troupe_unity(${target})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(MAKE_C_IDENTIFIER "count_${folder}" count)
+    if(NOT DEFINED ${count})
+      set(${count} 0)
+    endif()
+    math(EXPR group "${${count}} / 12")
+    math(EXPR ${count} "${${count}} + 1")
+    file(RELATIVE_PATH folder "${CMAKE_CURRENT_SOURCE_DIR}" "${folder}")
+    string(MAKE_C_IDENTIFIER "${folder}_${group}" group)
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endfunction()
+
 macro(_troupe_default_precompile)
   if(NOT arg_PRECOMPILE)
     set(arg_PRECOMPILE base)
   endif()
 endmacro()
-
-# Headers of the tests are included as "tests/...".
-add_library(troupe_test_includes INTERFACE)
-target_include_directories(troupe_test_includes INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
-
-# Settings of the tests. What they instantiate is compiled once and run a few times, and a failure names its
-# line by itself. g++ 12 sees more overruns in std::string with these (the bugs named above).
-add_library(troupe_test_settings INTERFACE)
-target_link_libraries(troupe_test_settings INTERFACE troupe_test_includes)
-file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/include")
-file(CREATE_LINK "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_BINARY_DIR}/tests/include/tests" SYMBOLIC)
-target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>"
-                                                      "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow>")
 
 # _troupe_library(TARGET NAME): others see TARGET as troupe::NAME, and it is installed (Install.cmake).
 function(_troupe_library target name)
@@ -74,15 +80,15 @@ function(_troupe_library target name)
   set_property(GLOBAL APPEND PROPERTY TROUPE_LIBRARIES ${target})
 endfunction()
 
-# troupe_module(NAME [ONE_BY_ONE] [PRECOMPILE headers] [PROGRAMS_ONLY sources...] [DEPENDS targets...]): the library
+# troupe_module(NAME [BY_FOLDER] [PRECOMPILE headers] [PROGRAMS_ONLY sources...] [DEPENDS targets...]): the library
 # troupe_NAME (troupe::NAME to users) of a module's sources, which other modules link by that name; static, or shared
 # with BUILD_SHARED_LIBS. A module that has only headers is an interface library.
-# ONE_BY_ONE: no troupe_unity, so that a program links no more of it than it uses.
+# BY_FOLDER: troupe_unity_by_folder.
 # PROGRAMS_ONLY: sources that are linked into each program that uses the module, and into no shared library.
 # PRECOMPILE, here and below: what Precompiled.cmake has, base (tests: base, troupe or torch) or none; base if
 # left out.
 function(troupe_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ONE_BY_ONE" "PRECOMPILE" "DEPENDS;PROGRAMS_ONLY")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "BY_FOLDER" "PRECOMPILE" "DEPENDS;PROGRAMS_ONLY")
   _troupe_default_precompile()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   list(TRANSFORM arg_PROGRAMS_ONLY PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
@@ -98,7 +104,9 @@ function(troupe_module name)
   if(sources)
     add_library(troupe_${name} ${sources})
     troupe_precompile(troupe_${name} ${arg_PRECOMPILE})
-    if(NOT arg_ONE_BY_ONE)
+    if(arg_BY_FOLDER)
+      troupe_unity_by_folder(troupe_${name} ${sources})
+    else()
       troupe_unity(troupe_${name})
     endif()
     set(scope PUBLIC)
@@ -173,87 +181,4 @@ function(troupe_program name folder)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/apps")
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_PROGRAMS ${name})
   endif()
-endfunction()
-
-# troupe_test(MODULE FOLDER [PRECOMPILE headers] [BASE_ONLY regex] [DEPENDS targets...]): the tests of a folder.
-# Tests whose names match BASE_ONLY have base precompiled.
-#   *_test.cpp      a GoogleTest program each, which is a test of CTest, labelled with the module
-#     *_timing_test.cpp  the same, run while no other test runs, labelled "timing" too
-#     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
-#   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
-#   other *.cpp     a library that all of them link
-# Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
-function(troupe_test module folder)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE;BASE_ONLY" "DEPENDS")
-  _troupe_default_precompile()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
-  set(out "${PROJECT_BINARY_DIR}/tests/${module}")
-
-  add_library(troupe_test_${module}_base INTERFACE)
-  target_link_libraries(troupe_test_${module}_base INTERFACE troupe_settings troupe_test_settings ${arg_DEPENDS})
-  target_compile_definitions(
-    troupe_test_${module}_base
-    INTERFACE "TROUPE_TEST_PROGRAM_DIR=\"${out}\"" "TROUPE_TEST_SOURCE_DIR=\"${folder}\""
-              "TROUPE_APPS_DIR=\"${PROJECT_BINARY_DIR}/apps\"")
-
-  set(helpers ${sources})
-  list(FILTER helpers EXCLUDE REGEX "_(test|program)\\.cpp$")
-  set(base troupe_test_${module}_base GTest::gtest GTest::gmock)
-  if(helpers)
-    add_library(troupe_test_${module} STATIC ${helpers})
-    target_link_libraries(troupe_test_${module} PUBLIC ${base})
-    troupe_precompile(troupe_test_${module} ${arg_PRECOMPILE}_tests)
-    troupe_unity(troupe_test_${module})
-    list(APPEND base troupe_test_${module})
-  endif()
-
-  set(programs ${sources})
-  list(FILTER programs INCLUDE REGEX "_program\\.cpp$")
-  set(program_targets "")
-  foreach(source IN LISTS programs)
-    get_filename_component(name "${source}" NAME_WE)
-    add_executable(${name} "${source}")
-    target_link_libraries(${name} PRIVATE ${base} troupe_sanitizer)
-    troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
-    list(APPEND program_targets ${name})
-  endforeach()
-  list(FILTER sources INCLUDE REGEX "_test\\.cpp$")
-  foreach(source IN LISTS sources)
-    get_filename_component(name "${source}" NAME_WE)
-    add_executable(${name} "${source}")
-    target_link_libraries(${name} PRIVATE ${base} GTest::gtest_main troupe_sanitizer)
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
-    if(arg_BASE_ONLY AND name MATCHES "${arg_BASE_ONLY}")
-      troupe_precompile(${name} base_tests)
-    else()
-      troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
-    endif()
-    if(program_targets)
-      add_dependencies(${name} ${program_targets})
-    endif()
-    set(labels ${module})
-    set(timeout 600)
-    set(serial OFF)
-    if(name MATCHES "_timing_test$")
-      list(APPEND labels timing)
-      set(serial ON)
-    elseif(name MATCHES "_soak_test$")
-      list(APPEND labels soak)
-      set(timeout 100000)
-      set(serial ON)
-    endif()
-    math(EXPR timeout "${timeout} * ${TROUPE_TEST_TIMEOUT_FACTOR}")
-    # Tests run beside one another: more threads for one operation would only wait for a core.
-    set(environment "OMP_NUM_THREADS=1")
-    if(TROUPE_SANITIZE)
-      list(APPEND environment "UCX_MEM_EVENTS=n")
-    endif()
-    # A program, not a case: each would load libtorch anew, which takes longer than most cases do.
-    # cmake/test_times.py reads the results.
-    add_test(NAME ${module}.${name} COMMAND ${name})
-    list(APPEND environment "GTEST_OUTPUT=xml:${out}/results/${name}.xml")
-    set_tests_properties(${module}.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial}
-                                                    ENVIRONMENT "${environment}")
-  endforeach()
 endfunction()

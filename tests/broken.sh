@@ -23,7 +23,7 @@ for patch in "${patches[@]}"; do
   cmake --preset release > "$copy/log" 2>&1
   for test in $(sed -n 's/^Caught by: //p' "$root/$patch"); do
     cmake --build --preset release --target "$test" >> "$copy/log" 2>&1 || { tail -20 "$copy/log"; exit 2; }
-    program=$(find build/release/tests -name "$test" -type f -perm -u+x)
+    program=$(find build/release/tests -name "$test" ! -type d -perm -u+x)
     status=0
     timeout 300 "$program" --gtest_fail_fast > "$copy/out" 2>&1 || status=$?
     if ((status == 0)); then

@@ -17,6 +17,9 @@ namespace troupe::transport {
 /// A node's place in its job, 0 to world size - 1.
 using rank_t = std::uint32_t;
 
+/// For people.
+inline std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
+
 using troupe::incoming_payload;
 using troupe::memory_place;
 using troupe::outgoing_payload;
@@ -43,7 +46,7 @@ public:
 enum class loss_kind : std::uint8_t {
   ended,   ///< its process has ended, for certain
   left,    ///< it has closed the connection, or was destroyed
-  broken,  ///< it cannot be reached, or sends what is malformed; it may be alive
+  broken,  ///< it cannot be reached, or has sent malformed data; it may be alive
 };
 
 struct peer_loss {

@@ -112,10 +112,10 @@ void check_devices(const std::vector<std::string>& devices, const device_directo
                              describe_gpus(here.gpus) + " in this process");
 }
 
-node_devices read_device_options(const std::vector<std::string>& devices,
-                                 const std::map<std::string, device_map>& maps,
-                                 const device_directory& here) {
-  node_devices out;
+device_options read_device_options(const std::vector<std::string>& devices,
+                                   const std::map<std::string, device_map>& maps,
+                                   const device_directory& here) {
+  device_options out;
   out.gpus = here.gpus;
   for (const auto& text : devices)
     if (const auto place = parse(text, "rpc_options::devices");

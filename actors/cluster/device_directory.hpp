@@ -26,12 +26,12 @@ struct device_directory {
 };
 
 /// What a node announces of its devices to the others.
-struct node_devices {
+struct device_options {
   std::uint8_t gpus = 0;             ///< cuda:0 and so on
   std::vector<memory_place> usable;  ///< GPUs that calls may use; empty: all
   std::map<std::string, std::vector<device_route::entry>> maps;  ///< by a callee's name
 
-  friend bool operator==(const node_devices&, const node_devices&) = default;
+  friend bool operator==(const device_options&, const device_options&) = default;
 };
 
 /// Checks `rpc_options::devices`. Throws invalid_argument if one of them is no device, or not among
@@ -40,15 +40,15 @@ void check_devices(const std::vector<std::string>& devices, const device_directo
 
 /// Reads `rpc_options::devices` and `rpc_options::device_maps` (by callee) of a node that has the
 /// devices `here`. Throws invalid_argument if something in them is no device.
-node_devices read_device_options(const std::vector<std::string>& devices,
-                                 const std::map<std::string, device_map>& maps,
-                                 const device_directory& here);
+device_options read_device_options(const std::vector<std::string>& devices,
+                                   const std::map<std::string, device_map>& maps,
+                                   const device_directory& here);
 
 /// A member of the job, and what it has announced of its devices.
 struct device_owner {
   transport::rank_t rank = 0;
   std::vector<std::string> names;
-  node_devices devices;
+  device_options devices;
 };
 
 /// What is wrong with the maps of `giver` on its own side: devices that it does not have, or must

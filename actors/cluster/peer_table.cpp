@@ -43,11 +43,11 @@ peer& peer_table::add(std::unique_ptr<peer> member, const std::vector<std::strin
   const std::lock_guard lock(mutex_);
   peer& added = *member;
   all_.push_back(std::move(member));
+  latest_.set(rank, &added);
   by_name_[added.info.name] = &added;
   for (const auto& name : aliases) by_name_[name] = &added;
   live_[rank] = &added;
   list_ = nullptr;
-  latest_.set(rank, &added);
   return added;
 }
 
@@ -55,6 +55,7 @@ bool peer_table::fence(peer& member, const std::string& cause) {
   const std::lock_guard lock(mutex_);
   if (member.state_.load() != peer::standing::live) return false;
   member.cause_ = cause;
+  // Publishes `cause_` to whoever finds it not live, see `loss`.
   member.state_.store(peer::standing::fenced, std::memory_order_release);
   return true;
 }
@@ -89,6 +90,7 @@ peer& peer_table::departed(transport::rank_t rank, std::uint64_t incarnation) {
                                         incarnation, caf::node_id{}));
   peer& gone = *all_.back();
   gone.cause_ = "an earlier incarnation of rank " + std::to_string(rank) + " is gone";
+  // As in `fence`.
   gone.state_.store(peer::standing::gone, std::memory_order_release);
   return gone;
 }

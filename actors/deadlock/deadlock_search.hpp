@@ -23,7 +23,7 @@ namespace deadlock {
 /// handler in each circle fails, or the calls that get no thread, with errc::deadlock. (Compare
 /// Chandy, Misra, Haas: "Distributed deadlock detection", 1983, section 4; here the node that
 /// searches collects the graph, and an answer may overtake the question about it, since a question
-/// names its request.) Nodes are told apart by incarnation: a message of one, or to one, means
+/// names its request.) Nodes are identified by incarnation: a message of one, or to one, means
 /// nothing for the next one at its rank. Nothing is sent or recorded before a handler has waited
 /// for 20 ms. Thread-safe.
 class search final : public detail::wait_observer {
@@ -75,6 +75,7 @@ private:
   const incarnation self_;
   held_waits waits_;
 
+  // Taken before that of the waits, and those that sending takes.
   std::mutex mutex_;
   stage stage_ = stage::none;
   std::uint64_t serial_ = 0;  // of the present search

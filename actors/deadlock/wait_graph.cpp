@@ -173,8 +173,8 @@ std::vector<wait_graph::remedy> wait_graph::remedies(
   for (const auto& here : waiting) {
     const auto& one = *find(here);
     auto text = fmt::format(
-        "no thread is left on {}, whose max_threads is {}: all are held by handlers that wait, and "
-        "in the end for this, which {}. Let functions that call others on be coroutines (a "
+        "no thread is left on {}, whose max_threads is {}: waiting handlers hold all of them, and "
+        "need this to run, which {}. Let functions that call others on be coroutines (a "
         "troupe::task that uses co_await holds no thread), or give rpc_options a larger "
         "max_threads (if it is larger, the system gave that node no more threads)",
         name_of(full.rank), most, "was asked for by " + chain_to(here));

@@ -125,7 +125,7 @@ auto when_all(const future<T>& first, const future<U>& second, const future<Rest
 /// invalid_argument if `futures` is empty.
 template <class T>
 future<std::size_t> when_any(const std::vector<future<T>>& futures) {
-  if (futures.empty()) throw invalid_argument("when_any of no futures");
+  if (futures.empty()) throw invalid_argument("when_any needs at least one future");
   auto out = std::make_shared<detail::future_state<std::size_t>>(futures.front().state().driver());
   for (std::size_t i = 0; i < futures.size(); ++i)
     futures[i].state().when_ready(detail::make_continuation([out, i] { out->set_value(i); }));

@@ -190,7 +190,7 @@ template <class T>
 T future<T>::get_for(std::chrono::nanoseconds limit) const {
   if (!wait_for(limit)) {
     fault f;
-    f.text = "no value after the limit of the wait";
+    f.text = "no value within the limit of the wait";
     f.limit = std::chrono::duration_cast<std::chrono::milliseconds>(limit);
     throw rpc_timeout(std::move(f));
   }

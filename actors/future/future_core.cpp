@@ -159,6 +159,8 @@ void future_core::when_ready_at_once(caf::resumable* next) {
 }
 
 void future_core::add(std::unique_ptr<link> mine) {
+  // Release: `publish` and `prune` acquire the entry. Acquire, also of an exchange that fails: with
+  // `closed` comes the outcome, which `run` needs.
   mine->next = next_.load(std::memory_order_acquire);
   while (mine->next != &closed) {
     if (next_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel)) {
@@ -196,7 +198,9 @@ void future_core::abandoned() {
 }
 
 // Takes the list out, drops the items that are not wanted any more, and puts the rest back below
-// what has come meanwhile. One that is abandoned at this moment is left to the next time.
+// what has come meanwhile. One that is abandoned at this moment is left to the next time. The
+// exchanges acquire the entries of others, and with `closed` the outcome; they release to `publish`
+// the entries that are put back.
 void future_core::prune() {
   auto* all = next_.load(std::memory_order_acquire);
   do {

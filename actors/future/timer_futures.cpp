@@ -10,6 +10,7 @@ future<void> sleepers::add(const std::shared_ptr<engine>& driver, clock::time_po
     const std::lock_guard guard(mutex_);
     if (!ended_) {
       waiting_.emplace(until, made);
+      // The engine's timer lock is taken after this one; `run_due` is called without it.
       if (until != never) driver->set_timer(until);
       return future<void>(std::move(made));
     }

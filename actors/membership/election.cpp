@@ -1,4 +1,8 @@
-// The election of a new leader when the leader is lost, if the job's options permit it.
+// The election of a new leader when the leader is lost, if the job's options permit it. Terms and
+// sets that always have a member in common are Paxos's ballots and quorums (Lamport, "The part-time
+// parliament", 1998); the rule for halves is not. All remaining members are ready before a commit,
+// so a follower need not report what it has prepared. docs/membership.md has the proof, and the
+// steps, under "Losing the leader".
 #include <algorithm>
 #include <limits>
 
@@ -14,6 +18,7 @@ std::string membership::cause_of_loss(rank_t rank) const {
   return place == lost_.end() ? "it was fenced" : place->second.text;
 }
 
+// M7: the job ends for this node, or an election begins (M10).
 void membership::leader_lost() {
   deposed_ = leader_;
   const auto cause = cause_of_loss(leader_);
@@ -26,7 +31,7 @@ void membership::leader_lost() {
   }
 }
 
-// The lowest rank that can be reached from here is to stand.
+// Step 1, SEEK: the lowest rank that can be reached from here is to stand.
 void membership::look_for_leader() {
   pledged_ = false;
   sought_ = self_;
@@ -41,6 +46,7 @@ void membership::look_for_leader() {
   tell(sought_, membership_messages::seek{term_});
 }
 
+// Step 1, CANDIDATE: in a term above all that this node knows of (M10).
 void membership::stand() {
   seen_term_ = std::max(seen_term_, term_);
   if (seen_term_ == std::numeric_limits<std::uint32_t>::max())
@@ -51,7 +57,7 @@ void membership::stand() {
   term_ = ++seen_term_;
   heard_leader_ = awake_;
   followers_ = {self_};
-  charges_.clear();
+  suspicions_.clear();
   // A leader may have admitted them and been lost before it welcomed them.
   for (const auto& who : last_joined_) client_.welcome(who, view_);
   for (const auto rank : peers(true)) canvass(rank);
@@ -62,6 +68,7 @@ void membership::canvass(rank_t rank) {
   tell(rank, membership_messages::candidate{term_, deposed_, ended_.contains(deposed_)});
 }
 
+// Step 2, FOLLOW.
 void membership::pledge(rank_t candidate, std::uint32_t term) {
   role_ = role::member;
   term_ = term;
@@ -73,6 +80,7 @@ void membership::pledge(rank_t candidate, std::uint32_t term) {
   tell(candidate, message);
 }
 
+// Step 1, at the node that is asked to stand: it does once it has lost the leader itself.
 void membership::take(rank_t from, const membership_messages::seek& message) {
   if (!options_.elects) return;
   seen_term_ = std::max(seen_term_, message.term);
@@ -82,7 +90,7 @@ void membership::take(rank_t from, const membership_messages::seek& message) {
   switch (role_) {
     case role::leader:
       // It can never follow this leader.
-      if (message.term >= term_) accuse(from, who->incarnation, {strayed.kind, strayed.cause});
+      if (message.term >= term_) suspect(from, who->incarnation, {strayed.kind, strayed.cause});
       break;
     case role::candidate:
       if (message.term >= term_)
@@ -97,13 +105,14 @@ void membership::take(rank_t from, const membership_messages::seek& message) {
   }
 }
 
+// Step 2, at a node that is asked to follow.
 void membership::take(rank_t from, const membership_messages::candidate& message) {
   if (!options_.elects) return;
   seen_term_ = std::max(seen_term_, message.term);
   const auto* who = peer(from);
   const membership_messages::suspect strayed{from, who->incarnation, loss_kind::broken,
                                              "it has lost the leader"};
-  if (role_ == role::leader) return accuse(from, who->incarnation, {strayed.kind, strayed.cause});
+  if (role_ == role::leader) return suspect(from, who->incarnation, {strayed.kind, strayed.cause});
   if (message.ended && view_.members.contains(message.deposed) && message.deposed != self_) {
     ended_.insert(message.deposed);
     // The transport of this node will find out too; nothing else can happen.
@@ -133,28 +142,29 @@ void membership::take(rank_t from, const membership_messages::candidate& message
     tell(from, membership_messages::seek{term_});
 }
 
+// Steps 2 and 3, at the candidate, which may lead already.
 void membership::take(rank_t from, const membership_messages::follow& message) {
   if (message.term != term_ || leader_ != self_) return;
   if (role_ == role::leader) {
     for (const auto& lost : message.lost) take(from, lost);
   } else if (role_ == role::candidate) {
-    record_charges(from, message.lost);
+    record_suspicions(from, message.lost);
     if (view_.members.contains(from)) followers_.insert(from);
     count_followers();
   }
 }
 
-void membership::record_charges(rank_t accuser,
-                                const std::vector<membership_messages::suspect>& lost) {
+void membership::record_suspicions(rank_t by,
+                                   const std::vector<membership_messages::suspect>& lost) {
   for (const auto& what : lost) {
     const auto* who = peer(what.rank);
     if (!who || who->incarnation != what.incarnation) continue;
     if (what.kind == loss_kind::ended) ended_.insert(what.rank);
-    charges_.try_emplace(what.rank, accusation{accuser, what});
+    suspicions_.try_emplace(what.rank, suspicion{by, what});
   }
 }
 
-// M12.
+// Steps 3 and 4, M12: a deciding set has followed, or none can any more.
 void membership::count_followers() {
   std::set<rank_t> following, possible;
   for (const auto& [rank, who] : view_.members) {
@@ -182,6 +192,7 @@ bool membership::decides(const std::set<rank_t>& present) const {
   });
 }
 
+// Step 3.
 void membership::win() {
   role_ = role::leader;
   pledged_ = false;
@@ -190,17 +201,18 @@ void membership::win() {
   for (auto& [rank, when] : heard_) when = awake_;
   for (const auto rank : peers(false)) {
     const auto loss = loss_of(rank);
-    charge(rank, loss.incarnation, {loss.kind, loss.cause});
+    add_suspect(rank, loss.incarnation, {loss.kind, loss.cause});
   }
-  for (const auto& [rank, x] : charges_)
-    if (!removed(x.accuser)) charge(rank, x.what.incarnation, {x.what.kind, x.what.cause});
-  charges_.clear();
+  for (const auto& [rank, x] : suspicions_)
+    if (!removed(x.by)) add_suspect(rank, x.what.incarnation, {x.what.kind, x.what.cause});
+  suspicions_.clear();
   if (prepared_)
     propose();
   else
     start_step();
 }
 
+// M13, in an election: the node that is waited for hangs.
 void membership::tick_election() {
   if (awake_ - heard_leader_ < options_.hang_limit) return;
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.hang_limit);

@@ -10,6 +10,7 @@ namespace troupe {
 
 using transport::loss_kind;
 
+// M4.
 void membership::take(rank_t from, const membership_messages::ready& message) {
   if (role_ != role::leader || !prepared_ || message.term != term_ || !awaited(from)) return;
   if (message.epoch != prepared_->step.epoch || message.attempt != prepared_->attempt) return;
@@ -19,15 +20,16 @@ void membership::take(rank_t from, const membership_messages::ready& message) {
 
 void membership::take(rank_t from, const membership_messages::suspect& message) {
   if (role_ == role::leader) {
-    // M6: the first accusation wins; accusations of nodes that are being removed are ignored.
+    // M6: the first suspicion wins; suspicions of nodes that are being removed are ignored.
     if (!removed(from) && !leaves(message.rank))
-      accuse(message.rank, message.incarnation,
-             {message.kind, message.cause + " (as " + name_of(from) + " has found)"});
+      suspect(message.rank, message.incarnation,
+              {message.kind, message.cause + " (as " + name_of(from) + " has found)"});
   } else if (role_ == role::candidate) {
-    record_charges(from, {message});
+    record_suspicions(from, {message});
   }
 }
 
+// M8: the step that removes it may be the next one.
 void membership::take(rank_t from, const membership_messages::leave&) {
   if (role_ != role::leader || removed(from) || !view_.members.contains(from)) return;
   for (const auto& change : waiting_)
@@ -49,18 +51,19 @@ bool membership::leaves(rank_t rank) const {
 
 // Is it removed by the step in hand or the next one?
 bool membership::removed(rank_t rank) const {
-  return accused_.contains(rank) || (prepared_ && prepared_->step.removal_of(rank));
+  return suspects_.contains(rank) || (prepared_ && prepared_->step.removal_of(rank));
 }
 
 // Must it be ready before a commit? Nodes that leave as well, as long as they can be reached.
 bool membership::awaited(rank_t rank) const {
-  return rank != self_ && view_.members.contains(rank) && !accused_.contains(rank) &&
+  return rank != self_ && view_.members.contains(rank) && !suspects_.contains(rank) &&
          reachable(rank);
 }
 
 // Fences a suspect and enters it for removal by the step in hand, or the next one. True: something
 // has changed.
-bool membership::charge(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why) {
+bool membership::add_suspect(rank_t rank, std::uint64_t incarnation,
+                             const transport::peer_loss& why) {
   const auto* who = peer(rank);
   if (!who || rank == self_ || who->incarnation != incarnation) return false;
   if (why.kind == loss_kind::ended) ended_.insert(rank);
@@ -72,15 +75,15 @@ bool membership::charge(rank_t rank, std::uint64_t incarnation, const transport:
   fence(gone, cause);
   // One that is being removed already is just not waited for any more.
   if (removed(rank)) return true;
-  accused_[rank] = cause;
+  suspects_[rank] = cause;
   std::erase_if(waiting_, [&](const auto& x) { return x.removes() && x.who.rank == rank; });
   if (prepared_ && !inherited_)
     prepared_->step.changes.push_back({membership_change::kind::died, std::move(gone), cause});
   return true;
 }
 
-void membership::accuse(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why) {
-  if (!charge(rank, incarnation, why)) return;
+void membership::suspect(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why) {
+  if (!add_suspect(rank, incarnation, why)) return;
   if (prepared_)
     propose();
   else
@@ -117,7 +120,7 @@ std::string membership::refusal_of(const join_request& request, errc& code) cons
            std::to_string(request.name.size());
   if (request.address.size() > max_member_address)
     return "the address of '" + request.name + "' has " + std::to_string(request.address.size()) +
-           " bytes: " + std::to_string(max_member_address) + " is the most";
+           " bytes; the most is " + std::to_string(max_member_address);
   code = errc::rendezvous_error;
   for (const auto& [rank, who] : view_.members) {
     if (removed(rank)) continue;
@@ -125,11 +128,11 @@ std::string membership::refusal_of(const join_request& request, errc& code) cons
     if (share_worker_name(who.name, request.name))
       return describe(who) + " is alive: nobody else can have its name";
   }
-  auto newcomers = waiting_;
+  auto joiners = waiting_;
   if (prepared_)
     for (const auto& change : prepared_->step.changes)
-      if (!removed(change.who.rank)) newcomers.push_back(change);
-  for (const auto& change : newcomers) {
+      if (!removed(change.who.rank)) joiners.push_back(change);
+  for (const auto& change : joiners) {
     if (change.removes()) continue;
     if (request.rank == change.who.rank)
       return describe(change.who) + " is about to have this rank";
@@ -177,7 +180,7 @@ std::optional<fault> membership::leave(clock::time_point now) {
   if (role_ == role::ended) {
     fault why;
     why.code = errc::peer_lost;
-    why.text = "the job has ended for " + name_of(self_) + ", which can leave it no more";
+    why.text = "the job has ended for " + name_of(self_) + ", which can no longer leave it";
     return why;
   }
   if (leaving_) return {};
@@ -205,7 +208,7 @@ void membership::leave_last() {
 void membership::start_step() {
   if (role_ != role::leader || prepared_) return;
   membership_step step{view_.epoch + 1, term_, self_, {}};
-  for (const auto& [rank, cause] : accused_) {
+  for (const auto& [rank, cause] : suspects_) {
     auto who = view_.members.at(rank);
     who.address.clear();
     step.changes.push_back({membership_change::kind::died, std::move(who), cause});
@@ -245,7 +248,7 @@ void membership::propose() {
     }
   }
   membership_messages::prepare message{term_, prepared_->attempt, prepared_->step, {}};
-  for (const auto& [rank, cause] : accused_)
+  for (const auto& [rank, cause] : suspects_)
     if (!prepared_->step.removal_of(rank) && peer(rank)) {
       auto who = *peer(rank);
       who.address.clear();
@@ -258,6 +261,7 @@ void membership::propose() {
   commit_if_ready();
 }
 
+// M4, M5: COMMIT once all are ready for the last attempt; joiners are members from here on.
 void membership::commit_if_ready() {
   std::set<rank_t> told;
   for (const auto& [rank, who] : view_.members)
@@ -272,14 +276,15 @@ void membership::commit_if_ready() {
     if (change.removes()) continue;
     const auto rank = change.who.rank;
     const auto* death = step.removal_of(rank);
-    if (!death && !accused_.contains(rank))
+    if (!death && !suspects_.contains(rank))
       client_.welcome(change.who, view_);
     else
-      refuse(change.who, death ? death->cause : accused_.at(rank));
+      refuse(change.who, death ? death->cause : suspects_.at(rank));
   }
   start_step();
 }
 
+// M5; M8: whoever leaves gets its LEAVE_NOTICE after the commit.
 void membership::announce_commit(const membership_step& step, const std::set<rank_t>& told) {
   for (const auto rank : told)
     if (!step.removal_of(rank))
@@ -307,7 +312,7 @@ void membership::tick_leader() {
       tell(rank, membership_messages::ping{term_});
   }
   bool news = false;
-  for (const auto& who : silent) news = charge(who.rank, who.incarnation, hung) || news;
+  for (const auto& who : silent) news = add_suspect(who.rank, who.incarnation, hung) || news;
   if (!news) return;
   if (prepared_)
     propose();

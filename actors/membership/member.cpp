@@ -4,6 +4,7 @@
 
 namespace troupe {
 
+// M4, M5: fences and connects, as PREPARE asks, and answers READY. Applies nothing of this step.
 void membership::take(rank_t from, const membership_messages::prepare& message) {
   if (role_ == role::leader) return;
   if (message.term < term_) {
@@ -34,6 +35,7 @@ void membership::take(rank_t from, const membership_messages::prepare& message) 
   tell(from, membership_messages::ready{message.term, step.epoch, message.attempt});
 }
 
+// M5.
 void membership::take(rank_t from, const membership_messages::commit& message) {
   if (from != leader_ || message.term != term_ || role_ != role::member) return;
   if (prepared_ && prepared_->term == message.term && prepared_->step.epoch == message.epoch &&
@@ -41,11 +43,13 @@ void membership::take(rank_t from, const membership_messages::commit& message) {
     apply_prepared();
 }
 
+// M13.
 void membership::take(rank_t from, const membership_messages::ping& message) {
   if (from == leader_ && message.term == term_ && role_ == role::member)
     tell(from, membership_messages::pong{});
 }
 
+// M8.
 void membership::take(rank_t from, const membership_messages::leave_notice&) {
   if (from != leader_ || !leaving_ || role_ != role::member) return;
   role_ = role::ended;
@@ -84,6 +88,7 @@ membership_messages::suspect membership::loss_of(rank_t rank) const {
   return {rank, incarnation, place->second.kind, place->second.text};
 }
 
+// M6: the leader is notified; the loss of the leader, or of who shall stand, is for an election.
 void membership::member_lost(rank_t rank) {
   if (role_ == role::seeking) {
     if (rank == sought_) look_for_leader();
@@ -94,6 +99,7 @@ void membership::member_lost(rank_t rank) {
   }
 }
 
+// M13: nothing has come from the leader.
 void membership::tick_member() {
   if (awake_ - heard_leader_ < options_.hang_limit) return;
   const auto* who = peer(leader_);

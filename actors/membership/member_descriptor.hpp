@@ -13,7 +13,7 @@
 namespace troupe::detail {
 
 struct member_descriptor {
-  node_devices devices;
+  device_options devices;
   std::vector<std::byte> address;  ///< its transport's
   job_rules rules{};               ///< the job's, according to its own options
 };

@@ -50,7 +50,7 @@ void membership::lost(rank_t rank, std::uint64_t incarnation, const transport::p
   lost_[rank] = {why.kind, cut_cause(why.text)};
   if (why.kind == transport::loss_kind::ended) ended_.insert(rank);
   switch (role_) {
-    case role::leader: accuse(rank, incarnation, lost_[rank]); break;
+    case role::leader: suspect(rank, incarnation, lost_[rank]); break;
     case role::candidate: count_followers(); break;
     default: member_lost(rank);
   }
@@ -104,7 +104,7 @@ void membership::fence_suspects(const std::vector<membership_change>& suspects) 
 }
 
 // Does what a step asks of the nodes that remain. An attempt that replaces another leader's may
-// lack newcomers of that one: these are fenced, and forgotten.
+// lack joiners of that one: these are fenced, and forgotten.
 void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t attempt) {
   const auto before = std::exchange(prepared_, prepared{std::move(step), term, attempt});
   const auto& now = prepared_->step;
@@ -147,8 +147,8 @@ void membership::apply_prepared() {
   view_.apply(step);
   const auto is_gone = [&](rank_t rank) { return !view_.members.contains(rank); };
   std::erase_if(lost_, [&](const auto& x) { return is_gone(x.first); });
-  std::erase_if(accused_, [&](const auto& x) { return is_gone(x.first); });
-  std::erase_if(charges_, [&](const auto& x) { return is_gone(x.first); });
+  std::erase_if(suspects_, [&](const auto& x) { return is_gone(x.first); });
+  std::erase_if(suspicions_, [&](const auto& x) { return is_gone(x.first); });
   std::erase_if(heard_, [&](const auto& x) { return is_gone(x.first); });
   std::erase_if(fenced_, is_gone);
   std::erase_if(ended_, is_gone);

@@ -24,7 +24,7 @@ struct membership_options {
   bool elects = false;
 };
 
-/// The request of a newcomer that wants to be a member.
+/// The request of a joiner that wants to be a member.
 struct join_request {
   std::optional<transport::rank_t> rank;  ///< none: any
   std::string name;
@@ -118,8 +118,8 @@ private:
   bool leaves(rank_t rank) const;
   bool removed(rank_t rank) const;
   bool awaited(rank_t rank) const;
-  bool charge(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
-  void accuse(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
+  bool add_suspect(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
+  void suspect(rank_t rank, std::uint64_t incarnation, const transport::peer_loss& why);
   bool drop_joiner(rank_t rank, std::uint64_t incarnation, const std::string& cause);
   void refuse(const member& who, const std::string& cause);
   std::string refusal_of(const join_request& request, errc& code) const;
@@ -140,7 +140,7 @@ private:
   void stand();
   void canvass(rank_t rank);
   void pledge(rank_t candidate, std::uint32_t term);
-  void record_charges(rank_t accuser, const std::vector<membership_messages::suspect>& lost);
+  void record_suspicions(rank_t by, const std::vector<membership_messages::suspect>& lost);
   void count_followers();
   void win();
   std::string cause_of_loss(rank_t rank) const;
@@ -160,7 +160,7 @@ private:
   std::optional<prepared> prepared_;
   std::map<rank_t, transport::peer_loss> lost_;  // peers without a connection, not fenced
   std::set<rank_t> fenced_;                      // peers, until a step removes them
-  // Newcomers fenced because another leader's attempt did not admit them any more.
+  // Joiners fenced because another leader's attempt did not admit them any more.
   std::set<std::pair<rank_t, std::uint64_t>> dropped_;
   std::set<rank_t> ended_;           // members whose process has ended, for certain
   std::vector<member> last_joined_;  // by the last step
@@ -168,7 +168,7 @@ private:
   // Of the leader.
   bool inherited_ = false;  // prepared_ is another leader's, and is completed unchanged
   std::set<rank_t> ready_;
-  std::map<rank_t, std::string> accused_;   // members that die in this step or the next; the causes
+  std::map<rank_t, std::string> suspects_;  // members that die in this step or the next; the causes
   std::vector<membership_change> waiting_;  // for the next step
   std::map<rank_t, std::uint64_t> given_;   // the last incarnations that it has promised to joiners
 
@@ -177,11 +177,11 @@ private:
   rank_t deposed_ = 0;           // the leader that was lost last
   rank_t sought_ = 0;            // the node that this one expects to stand
   std::set<rank_t> followers_;
-  struct accusation {
-    rank_t accuser;
+  struct suspicion {
+    rank_t by;
     membership_messages::suspect what;
   };
-  std::map<rank_t, accusation> charges_;  // taken up once this node leads
+  std::map<rank_t, suspicion> suspicions_;  // taken up once this node leads
 
   // Time during which this node was awake (M14).
   const duration interval_;

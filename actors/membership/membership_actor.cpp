@@ -114,7 +114,6 @@ void membership_actor::leave(std::function<void(const fault*)> then) {
 }
 
 // ---- membership_callbacks
-// ----------------------------------------------------------------------
 
 void membership_actor::send(transport::rank_t to, const membership_message& message) {
   node_.send_membership_message(to, message);

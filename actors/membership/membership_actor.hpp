@@ -36,7 +36,7 @@ public:
 };
 
 /// The outcome of a request to join: called once, on a thread of the node, with the view in which
-/// the newcomer is a member, or with the reason why it is not.
+/// the joiner is a member, or with the reason why it is not.
 using join_callback = std::function<void(const membership_view*, const fault&)>;
 
 /// Runs a node's membership in an actor: messages of other nodes, losses and time come in as the

@@ -22,7 +22,7 @@ public:
   /// was never connected.
   virtual void fence(const member& who, const fault& why) = 0;
 
-  /// Connects to a newcomer. If that fails, `membership::lost` has to be called afterwards.
+  /// Connects to a joiner. If that fails, `membership::lost` has to be called afterwards.
   virtual void connect(const member& who) = 0;
 
   /// The changes of one epoch are in force: releases the resources of removed members, notifies

@@ -24,7 +24,7 @@ void write_message(encoder& out, const membership_message& message);
 /// membership ignores those that do not.
 membership_message read_message(decoder& in);
 
-/// A view, for a newcomer. Throws as above.
+/// A view, for a joiner. Throws as above.
 void write_view(encoder& out, const membership_view& view);
 membership_view read_view(decoder& in);
 

@@ -21,6 +21,8 @@ std::size_t active_calls::place_of(const active_call& call) noexcept {
 std::shared_ptr<detail::future_core> active_calls::cancel(const active_call& call) {
   const std::lock_guard guard(mutex_);
   auto* recent = recent_.load(std::memory_order_relaxed);
+  // Pairs with the loads in `remembers` and `cancelled`: publishes the empty table. A mark
+  // publishes nothing but itself: all else is under the lock.
   if (!recent) recent_.store(recent = new marks{}, std::memory_order_release);
   (*recent)[place_of(call)].store(mark_of(call), std::memory_order_release);
   const auto place = waiting_.find(call);

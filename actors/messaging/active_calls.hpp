@@ -30,7 +30,7 @@ public:
   active_calls& operator=(const active_calls&) = delete;
 
   /// Its caller has given it up. Returns where its answer is to come from; nullptr when that is not
-  /// known, or has been told before.
+  /// known, or has been returned before.
   std::shared_ptr<detail::future_core> cancel(const active_call& call);
 
   /// Has one that begins now been cancelled? Hot path: one load while nothing ever was.

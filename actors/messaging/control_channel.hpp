@@ -6,7 +6,8 @@
 namespace troupe {
 
 /// The protocol that a control message belongs to: its envelope's target. Each has a handler in the
-/// node's message_router, where a new protocol registers its own.
+/// node's message_router. Protocols above node/ take a number here and register by
+/// node/node_protocol.hpp.
 enum control_channel : std::uint64_t {
   handles_channel = 0,     ///< handles of actors, watching them, windows: remote_actors
   shutdown_channel = 1,    ///< termination_detection
@@ -14,6 +15,7 @@ enum control_channel : std::uint64_t {
   rref_channel = 3,        ///< remote references: rref_table
   calls_channel = 4,       ///< cancelled calls, profiles of calls: rpc_agent
   deadlock_channel = 5,    ///< deadlock::search
+  first_free_channel = 6,  ///< this one and those after it
 };
 
 /// Channels are numbers below this.

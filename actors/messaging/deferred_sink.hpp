@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// Who hears from a node's transport, which is made before the node: to belong to a job it must say
-/// where it can be reached. Nothing is heard before `attach`, since nobody calls `progress`; a
-/// transport that goes ahead by itself gets transport_error.
+/// The sink of a node's transport until the node exists. The transport comes first: the rendezvous
+/// needs its address. Nothing arrives before `attach`, since nobody calls `progress`; a transport
+/// that goes ahead by itself gets transport_error.
 class deferred_sink final : public transport::sink, public transport::payload_pool {
 public:
   void attach(transport::sink& to, transport::payload_pool& pool) noexcept {

@@ -26,7 +26,7 @@ fault too_much(const peer& to, const flow_window& window) {
   fault why;
   why.code = errc::overloaded;
   why.node = to.info.name;
-  why.text = to.info.name + " has not taken up what it was sent: its window of " +
+  why.text = to.info.name + " has not taken up its messages: its window of " +
              std::to_string(window.messages) + " messages and " + std::to_string(window.bytes) +
              " bytes is full";
   return why;
@@ -58,7 +58,6 @@ void flow_control::open(peer& to) noexcept {
 }
 
 // ---- The sender's half
-// ------------------------------------------------------------------------------
 
 void flow_control::add(peer& to, std::int64_t messages, std::int64_t bytes) noexcept {
   to.out.messages.fetch_add(messages);
@@ -130,7 +129,7 @@ void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& 
   }
 }
 
-// True: there is room after all. Otherwise `me` hears when there may be.
+// True: there is room after all. Otherwise `me` is woken when there may be.
 bool flow_control::enter(waiter& me, std::int64_t bytes) {
   me.at->out.waiting.fetch_add(1);  // before it looks, so that whoever makes room sees it
   const std::lock_guard lock(mutex_);
@@ -161,11 +160,10 @@ void flow_control::give_up(peer* whom) noexcept {
 }
 
 // ---- The receiver's half
-// ----------------------------------------------------------------------------
 
 void flow_control::tell(peer& from) noexcept {
   if (!from.live()) return;  // its next incarnation has sent none of it
-  // Each of them is told once, by whoever says so first.
+  // Each of them is reported once, by the thread that claims it first.
   const auto claim = [](std::atomic<std::int64_t>& told, std::int64_t now) {
     auto before = told.load();
     while (before < now && !told.compare_exchange_weak(before, now)) {
@@ -192,8 +190,8 @@ void flow_control::deliver(peer& from, note what, std::uint64_t first,
       // Handlers wait for one another, but others go on here: it is slow, and no deadlock.
       if (const auto taken = from.in.messages.load(); from.in.at_relief.exchange(taken) != taken)
         return;
-      log().debug("handlers here and on {} wait for each other's windows: its own grows",
-                  from.info.name);
+      log().debug("handlers here and on {} wait for each other's windows; enlarging that of {}",
+                  from.info.name, from.info.name);
       out_.send_note(from.rank(), note::grant, std::max<std::uint64_t>(1, window_.messages / 2),
                      std::max<std::uint64_t>(1, window_.bytes / 2));
       return;
@@ -201,7 +199,6 @@ void flow_control::deliver(peer& from, note what, std::uint64_t first,
 }
 
 // ---- Circles
-// ----------------------------------------------------------------------------------------
 
 void flow_control::send_probe(peer& to) noexcept {
   std::uint64_t serial = 0;

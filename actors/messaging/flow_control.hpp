@@ -19,19 +19,21 @@ struct send_wait {
 };
 
 /// Keeps a slow receiver from being flooded: what has been sent to a node and not been taken up
-/// there, by an actor or a function, has room in a window of messages and bytes. Who sends more
-/// waits. Messages for actors and calls count; answers and what the runtimes say to each other do
-/// not, so they always pass. A message passes when there is any room left, however large it is.
+/// there, by an actor or a function, has room in a window of messages and bytes. A sender without
+/// credit waits. Messages for actors and calls count; answers and the runtimes' own messages do
+/// not, so they always pass. A message passes when there is any room left, however large it is. The
+/// receiver returns credit as it takes messages up, in few notes (Kung, Blackwell, Chapman:
+/// "Credit-based flow control for ATM networks", SIGCOMM 1994).
 ///
 /// Handlers of two nodes that flood one another could wait for each other for ever. So a node whose
 /// handler waits for long sends a probe after the nodes whose window, or whose answer to a call,
-/// its handlers wait for; a probe that comes back has gone round a circle, and the node that was
+/// its handlers wait for; a probe that comes back has travelled a cycle, and the node that was
 /// waited for first, if it has taken nothing up since it was last asked to, makes its window larger
 /// (Chandy, Misra, Haas: "Distributed deadlock detection", 1983; Parks: "Bounded scheduling of
 /// process networks", 1995, for the remedy). Thread-safe.
 class flow_control {
 public:
-  /// What the halves of two nodes say to each other.
+  /// Messages between the halves of two nodes.
   enum class note : std::uint8_t { grant, probe, relieve };
   struct sender {
     virtual ~sender() = default;

@@ -50,7 +50,7 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
   const bool counted = counts_at_shutdown(header);
   header.job = self_.job;
   header.incarnation = self_.incarnation;
-  // Before it looks whether the receiver lives: its next incarnation tells by the epoch that this
+  // Before it looks whether the receiver lives: its next incarnation sees from the epoch that this
   // was not meant for it.
   header.epoch = epoch();
   if (counted && !to.live()) throw peer_lost(to.loss());
@@ -66,6 +66,8 @@ void outbox::send(peer& to, std::uint64_t order, envelope_header header, message
       header.kind == envelope_kind::call || header.kind == envelope_kind::actor_message;
   const auto size = windowed ? size_of(sealed) : 0;
   if (windowed) flow_.take(to, size, how);
+  // Before it goes: its arrival orders this before the receiver's count. Relaxed would do, here and
+  // below.
   if (counted) to.counted_sent.fetch_add(1, std::memory_order_acq_rel);
   try {
     std::optional<engine::network_work> work;

@@ -90,6 +90,7 @@ public:
   gate& entrance() noexcept { return entrance_; }
 
   /// The epoch of the membership that this node has applied.
+  // A pair: whoever reads an epoch finds those fenced who have gone by it (`send` looks next).
   std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
 

@@ -47,7 +47,7 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
   auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
   auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
-    // Only here: whatever is wrong with the maps, which are about others, these hear of it.
+    // Only here, so that the others, whom the maps concern, get the error too.
     auto devices = detail::read_device_options(options.devices, options.device_maps, here);
     net = detail::founders_transport(known, options, *parts);
     return detail::write_descriptor(

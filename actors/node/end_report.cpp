@@ -17,7 +17,7 @@ std::string count_of(std::size_t count, const std::string& one) {
 std::string text_of_leaks(const std::vector<rref_leak>& leaks, std::size_t most) {
   std::string out =
       leaks.front().holder + " still has " + count_of(leaks.size(), "rref") +
-      " at the shutdown: drop them before, or the values stay for as long as their owners";
+      " at the shutdown: drop them before it; otherwise the values live until their owners end";
   for (std::size_t i = 0; i < std::min(most, leaks.size()); ++i) {
     const auto& one = leaks[i];
     out += "; Leaking RRef " + one.text + ", held by " + one.holder +
@@ -30,12 +30,14 @@ std::string text_of_leaks(const std::vector<rref_leak>& leaks, std::size_t most)
 
 std::string text_of_loss(const std::string& here, const peer& lost, bool replaced) {
   const auto& name = lost.info.name;
+  const auto unanswered = lost.losses.requests.load();
   return here + ": " +
          (replaced ? "an earlier " + name + " was lost"
-                   : "the shutdown is without " + name + ", which was lost") +
-         " with whatever it still had to do; calls and requests of this node to it that had no "
-         "answer: " +
-         std::to_string(lost.losses.requests.load()) + "; " + lost.loss().text;
+                   : "shut down without " + name + ", which was lost") +
+         "; its remaining work is lost; " +
+         (unanswered == 1 ? "1 call or request to it was"
+                          : std::to_string(unanswered) + " calls and requests to it were") +
+         " unanswered; " + lost.loss().text;
 }
 
 std::exception_ptr broken_promises(const std::vector<const peer*>& gone) {

@@ -6,6 +6,7 @@
 #include "troupe/actors/membership/message_codec.hpp"
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/node/message_router.hpp"
+#include "troupe/actors/node/node_protocol.hpp"
 #include "troupe/actors/node/termination.hpp"
 #include "troupe/actors/remote/actor_system_host.hpp"
 #include "troupe/actors/remote/node_lifecycle.hpp"
@@ -40,12 +41,13 @@ void member_control::add_peer(peer_table& peers, flow_control& flow, const node_
     // It cannot be connected to either, and is lost in a moment.
     log().warn("the descriptor of member {} cannot be read: {}", who.name, e.what());
   }
-  auto& added = peers.add(
-      std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
-                             actor_system_host::id_of(self.job, who.incarnation, who.rank),
-                             detail::devices_between(own_devices, owner)),
-      names);
-  flow.open(added);
+  auto added = std::make_unique<peer>(worker_info{names.front(), who.rank}, who.incarnation,
+                                      actor_system_host::id_of(self.job, who.incarnation, who.rank),
+                                      detail::devices_between(own_devices, owner));
+  // First: whoever finds it in the table finds its window open, since nobody wakes those who wait
+  // for a window to open.
+  flow.open(*added);
+  peers.add(std::move(added), names);
 }
 
 // A member that has died since is lost like any other, a moment later.
@@ -71,7 +73,7 @@ void member_control::serve_joins(std::shared_ptr<transport::store> keys, const s
 }
 
 void member_control::deliver(opened_envelope& message, transport::rank_t from) {
-  // Some of those that have agreed to end may go before others have heard that they may.
+  // Some of those that have agreed to end may go before others know that they may.
   if (node_.termination.decided()) return;
   decoder in(message.body(), nullptr, nullptr);
   membership_.receive(from, message.header().incarnation, read_message(in));
@@ -111,7 +113,7 @@ void member_control::fence(const member& who, const fault& why) noexcept {
 void member_control::fence(peer& whom, const std::string& cause) {
   if (!node_.peers.fence(whom, cause)) return;
   node_.actors->flow()->give_up(&whom);
-  // Before those who wait hear of it: they may go on to the shutdown.
+  // Before those that wait get the error: they may go on to the shutdown.
   const bool shutting_down = waits_for_the_end_;
   whom.losses.lost = true;
   const auto failed = node_.actors->fail_requests(whom);
@@ -124,12 +126,14 @@ void member_control::fence(peer& whom, const std::string& cause) {
 
 // What it held is released, and those who watch it are notified.
 void member_control::evict(peer& whom) {
-  if (node_.peers.evict(whom)) node_.actors->evict(whom);
+  if (!node_.peers.evict(whom)) return;
+  node_.actors->evict(whom);
+  node_.protocols.evict(whom);
 }
 
 void member_control::apply(const std::vector<membership_change>& changes,
                            const membership_view& view) noexcept {
-  // Before a newcomer can be found: whoever finds it must not speak of an epoch before it came.
+  // Before a joiner can be found: whoever finds it must not speak of an epoch before it came.
   node_.actors->out().set_epoch(view.epoch);
   for (const auto& change : changes) {
     if (!change.removes()) {
@@ -179,16 +183,15 @@ void member_control::job_ended(const fault& why) noexcept {
   node_.termination.leader_lost();
 }
 
-// What is wrong with the rules or the device maps between a newcomer and the members, on either
-// side.
+// What is wrong with the rules or the device maps between a joiner and the members, on either side.
 std::string member_control::problem_of(const join_request& request) const {
-  const member newcomer{request.rank.value_or(0), 0, request.name, request.address};
+  const member joiner{request.rank.value_or(0), 0, request.name, request.address};
   const member us{identity_.rank, 0, own_name(), {}};
-  if (auto problem = detail::rules_problem(describe(us), rules_, describe(newcomer),
+  if (auto problem = detail::rules_problem(describe(us), rules_, describe(joiner),
                                            detail::read_descriptor(request.address).rules);
       !problem.empty())
     return problem;
-  const auto owner = detail::owner_of(newcomer);
+  const auto owner = detail::owner_of(joiner);
   if (auto problem = detail::own_device_problem(owner); !problem.empty()) return problem;
   for (const auto* one : node_.peers.all()) {
     if (!one->live()) continue;
@@ -216,13 +219,13 @@ void member_control::admit(join_request&& request, join_callback&& then) {
   membership_.admit(std::move(request), std::move(then));
 }
 
-// Ranks that nobody has had are given once, whatever becomes of those who ask for them.
+// Ranks that nobody has had are given once, whatever becomes of those that ask for them.
 std::uint32_t member_control::reserve_rank(std::optional<std::uint32_t> wanted) {
   node_.life.check_open();
   if (wanted) {
     if (node_.peers.find(*wanted)) return *wanted;
     throw rendezvous_error("rank " + std::to_string(*wanted) +
-                           " was never in this job: who names no rank gets the next");
+                           " was never in this job; omit the rank to get the next free one");
   }
   while (node_.peers.find(next_rank_)) ++next_rank_;
   return next_rank_++;

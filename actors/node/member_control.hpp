@@ -23,9 +23,13 @@ class node_lifecycle;
 class remote_actors;
 class termination_detection;
 
+namespace detail {
+class protocol_table;
+}
+
 /// A node's part in who belongs to the job: runs the membership, and does what it decides. Members
 /// are added, fenced (nothing of them is taken any more, and nobody waits for them) and evicted
-/// (what they held here is released). Lets newcomers in where it is asked to. Thread-safe.
+/// (what they held here is released). Lets joiners in where it is asked to. Thread-safe.
 class member_control final : private membership_actions, private transport::join_handler {
 public:
   /// The parts of the node that members concern.
@@ -36,6 +40,7 @@ public:
     std::shared_ptr<remote_actors> actors;
     message_router& router;
     termination_detection& termination;
+    detail::protocol_table& protocols;
   };
 
   member_control(const node_identity& self, const membership_view& start,
@@ -48,12 +53,12 @@ public:
                        const detail::device_owner& own_devices, const member& who);
 
   /// Connects to the others at the `start`, and decides from now on. Throws transport_error, when a
-  /// founder cannot be reached; members that a newcomer cannot reach are in the result.
+  /// founder cannot be reached; members that a joiner cannot reach are in the result.
   using unreachable = std::vector<std::pair<transport::rank_t, std::string>>;
   unreachable connect(transport::transport& net, const membership_view& start);
   void open(caf::actor_system& system) { membership_.open(system); }
 
-  /// Lets newcomers in that ask the job's store; on rank 0 of a job that admits some.
+  /// Lets joiners in that ask the job's store; on rank 0 of a job that admits some.
   void serve_joins(std::shared_ptr<transport::store> keys, const std::string& job);
 
   /// A connection is lost. On the leading thread.
@@ -62,7 +67,7 @@ public:
   /// A message of the membership channel. Throws decode_error.
   void deliver(opened_envelope& message, transport::rank_t from);
 
-  /// Lets a newcomer in; on the leader's node.
+  /// Lets a joiner in; on the leader's node.
   void admit(join_request&& request, join_callback&& then);
   transport::rank_t leader() const noexcept { return leader_; }
 
@@ -111,7 +116,7 @@ private:
   membership_actor membership_;
   transport::transport* net_ = nullptr;
   std::unique_ptr<transport::join_service> joins_;
-  transport::rank_t next_rank_ = 0;  // for a newcomer; the join service's
+  transport::rank_t next_rank_ = 0;  // for a joiner; the join service's
 
   std::atomic<transport::rank_t> leader_;
   std::atomic<bool> parting_{false};            // this node has left the job

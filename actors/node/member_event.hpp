@@ -8,7 +8,7 @@ namespace troupe {
 /// What has become of a member of the job.
 enum class member_change : std::uint8_t { joined, left, died };
 
-/// A change in who belongs to the job. Every node hears of the same changes in the same order.
+/// A change in who belongs to the job. Every node gets the same changes in the same order.
 struct member_event {
   std::uint32_t epoch = 0;  ///< that began with it
   member_change what = member_change::died;
@@ -18,7 +18,7 @@ struct member_event {
 };
 TROUPE_MESSAGE_EXTERN(member_event, epoch, what, who, incarnation, cause)
 
-/// An actor that hears of them.
+/// An actor that gets them.
 using member_watcher = actor<accepts<member_event>>;
 
 }  // namespace troupe

@@ -59,6 +59,8 @@ class taken_in_at_end {
 public:
   explicit taken_in_at_end(peer* from) noexcept : from_(from) {}
   ~taken_in_at_end() {
+    // Pairs with the look of `come_to_rest`: what this message has had counted as sent is seen
+    // there too. Nothing needs the acquire half.
     if (from_) from_->counted_received.fetch_add(1, std::memory_order_acq_rel);
   }
   taken_in_at_end(const taken_in_at_end&) = delete;

@@ -34,7 +34,7 @@ public:
     for (const auto& worker : *all_)
       if (worker.id == rank) return worker;
     throw unknown_worker("could not find destination: rank " + std::to_string(rank) +
-                         " is no member of the job");
+                         " is not a member of the job");
   }
 
   /// All but this node.
@@ -119,7 +119,7 @@ public:
     return rpc_async<F{}>(to, args...);
   }
 
-  // Whatever else stands there does not compile, and is told why not.
+  // Anything else does not compile; the error says why.
   template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
   auto rpc_sync(const destination&, const F&, const Args&...) const {
     return detail::uncallable<F>();
@@ -310,19 +310,19 @@ public:
     (std::make_index_sequence<sizeof...(Args) - detail::option_count<Args...>>());
   }
 
-  /// Ends this node. Graceful: blocks until all nodes have come here and nothing is left to be done
-  /// anywhere, within `limit` (0: without one; rpc_timeout when it passes, and the node ends all
-  /// the same). Nodes that were lost are not waited for: the log names them, and if calls of the
-  /// program, other than those with a `retry`, were lost with one, or left by it, while this waited
-  /// for them, it throws peer_lost when all the rest is done and the node has ended; or else
+  /// Ends this node. Graceful: blocks until all nodes have called `shutdown` and no work remains,
+  /// within `limit` (0: without one; rpc_timeout when it passes, and the node ends all the same).
+  /// Nodes that were lost are not waited for: the log names them, and if calls of the program,
+  /// other than those with a `retry`, were lost with one, or left by it, while this waited for
+  /// them, it throws peer_lost when all the rest is done and the node has ended; or else
   /// leaked_rref_error, if rpc_options::on_leaked_rref asks for that. Otherwise at once: calls
   /// under way fail, here and at their callers.
   void shutdown(bool graceful = true, std::chrono::milliseconds limit = {}) const;
 
   /// Leaves the job, which goes on: waits until what this node has asked for is answered and the
-  /// others have been told, within `limit` (0: without one), and ends the node. Others find its
-  /// actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node ends all the
-  /// same), and invalid_argument on the leader's node, which can only leave last.
+  /// other nodes have been notified, within `limit` (0: without one), and ends the node. Others
+  /// find its actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node ends
+  /// all the same), and invalid_argument on the leader's node, which can only leave last.
   void leave(std::chrono::milliseconds limit = {}) const;
 
   /// A future that is ready after so long, for which no thread waits: `co_await` it. Fails with
@@ -377,7 +377,7 @@ node node_of(const std::shared_ptr<rpc_agent>& agent);
 
 /// Joins the job and returns this process's node, once all nodes are there. Several nodes may live
 /// in one process. Throws rendezvous_error, transport_error, invalid_argument; the other founders
-/// hear why this one does not come, for which it looks for them for three seconds at most.
+/// get the reason; notifying them takes at most 3 s.
 node init_rpc(const rpc_options& options = {});
 
 /// The node whose handler or function the caller runs in; it does not keep the node alive. Throws

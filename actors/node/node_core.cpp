@@ -60,16 +60,18 @@ node_core::node_core(const node_identity& identity, const membership_view& start
   termination_->members_changed(start.leader);
   router_ =
       std::make_unique<message_router>(identity_, start.epoch, *peers_, *engine_, actors_, *agent_);
+  protocols_ = std::make_unique<detail::protocol_table>(*this);
   membership_options rules;
   rules.hang_limit = options.hang_limit;
   rules.elects = options.on_leader_loss == leader_loss::elect;
-  members_ = std::make_unique<member_control>(
-      identity_, start, rules, detail::rules_of(options),
-      member_control::parts{*peers_, life_, *engine_, actors_, *router_, *termination_});
+  members_ =
+      std::make_unique<member_control>(identity_, start, rules, detail::rules_of(options),
+                                       member_control::parts{*peers_, life_, *engine_, actors_,
+                                                             *router_, *termination_, *protocols_});
   add_channels();
 }
 
-// The protocols of the runtime; a new one adds a line.
+// The protocols of the runtime, and those that are registered.
 void node_core::add_channels() {
   const auto body_of = [](const auto& give) {
     return [give](opened_envelope& message, peer& from, engine_unit&) {
@@ -92,6 +94,7 @@ void node_core::add_channels() {
                body_of([this](decoder& in, peer& from) { agent_->deliver_control(in, from); }));
   router_->add(deadlock_channel,
                body_of([this](decoder& in, peer& from) { deadlocks_->deliver(from, in); }));
+  protocols_->attach(*router_);
 }
 
 std::shared_ptr<node_core> node_core::make(const node_identity& self, const membership_view& start,

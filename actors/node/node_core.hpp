@@ -13,6 +13,7 @@
 #include "troupe/actors/node/debug_info.hpp"
 #include "troupe/actors/node/member_control.hpp"
 #include "troupe/actors/node/message_router.hpp"
+#include "troupe/actors/node/node_protocol.hpp"
 #include "troupe/actors/node/options.hpp"
 #include "troupe/actors/node/termination.hpp"
 #include "troupe/actors/operators/permission.hpp"
@@ -59,6 +60,7 @@ public:
   deadlock::search& deadlocks() noexcept { return *deadlocks_; }
   member_control& members() noexcept { return *members_; }
   peer_table& peers() noexcept { return *peers_; }
+  const detail::protocol_table& protocols() const noexcept { return *protocols_; }
 
   /// The members of the job, by rank.
   std::shared_ptr<const std::vector<worker_info>> workers() const {
@@ -133,6 +135,7 @@ private:
       nullptr;  // owned by actors_, since references may outlive their node
   std::unique_ptr<actor_spawner> spawner_;
   std::unique_ptr<termination_detection> termination_;
+  std::unique_ptr<detail::protocol_table> protocols_;
   std::unique_ptr<message_router> router_;
   std::unique_ptr<member_control> members_;
   std::unique_ptr<deferred_sink> parts_;  // between the transport and the rest

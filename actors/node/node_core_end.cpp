@@ -86,8 +86,8 @@ std::exception_ptr node_core::come_to_rest(std::chrono::milliseconds limit) {
   return nullptr;
 }
 
-// The job has come to rest without those that were lost. Whoever has got an error of that, or was
-// told by `watch_members`, knows; but a program that only waits here would take it for a success.
+// The job has come to rest without those that were lost. A program that has got an error of that,
+// or a notice of `watch_members`, knows; one that only waits here would take it for a success.
 // Returns what to throw: calls that this shutdown had promised to wait for will never be done.
 std::exception_ptr node_core::report_losses() const {
   constexpr std::size_t most = 10;
@@ -99,7 +99,7 @@ std::exception_ptr node_core::report_losses() const {
       log().warn(detail::text_of_loss(self().name, *one, peers_->find(one->rank()) != one));
   }
   if (lost > most)
-    log().warn("{}: the shutdown is without {} others, which were lost", self().name, lost - most);
+    log().warn("{}: shut down without {} other nodes, which were lost", self().name, lost - most);
   return in_debt.empty() ? nullptr : detail::broken_promises(in_debt);
 }
 
@@ -137,6 +137,7 @@ void node_core::close(bool together) {
   why.node = self().name;
   why.text = "the node has been shut down";
   actors_->fail_pending(why);
+  protocols_->close();
   agent_->close(why);
   engine_->end_waits();
   life_.uses().close();
@@ -205,7 +206,8 @@ void node_core::destroy(node_core* core) noexcept {
   try {
     *last = std::jthread([core, before = std::move(*last)] { delete core; });
   } catch (const std::system_error& e) {
-    log().error("{}: the node stays, since no thread can end it: {}", core->self().name, e.what());
+    log().error("{}: cannot end the node: no thread could be created: {}", core->self().name,
+                e.what());
   }
 }
 

@@ -19,16 +19,16 @@ namespace troupe::detail {
 namespace {
 
 // Members that may join later are reckoned with when shared memory and descriptors are divided.
-constexpr unsigned likely_newcomers = 8;
+constexpr unsigned likely_joiners = 8;
 
 // `open`: those of them that are open already.
-void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t newcomers,
+void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t joiners,
                               std::size_t open = 0) {
   auto who = "for a node with " + std::to_string(peers) + " peers";
-  if (newcomers > 0) who += " and room for " + std::to_string(newcomers) + " newcomers";
+  if (joiners > 0) who += " and room for " + std::to_string(joiners) + " joiners";
   const auto network = network_settings(options);
   const auto streams = std::max<std::size_t>(network.bulk_streams, network.interfaces.size());
-  const auto whole = transport::descriptors_of_node(peers + newcomers, streams);
+  const auto whole = transport::descriptors_of_node(peers + joiners, streams);
   transport::need_descriptors(whole - std::min(whole, open), who);
 }
 
@@ -76,7 +76,7 @@ transport::ucx_options founders_place(const transport::pre_roster& known,
   ucx.one_host = here_alone && all_see_one_another(known);
   if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
   const auto& self = known.members.at(known.rank);
-  ucx.host_peers = options.admits_newcomers ? likely_newcomers : 0;
+  ucx.host_peers = options.admits_newcomers ? likely_joiners : 0;
   for (const auto& other : known.members) {
     if (other.rank == known.rank || other.host_id != self.host_id) continue;
     ++ucx.host_peers;
@@ -142,7 +142,7 @@ std::unique_ptr<transport::transport> founders_transport(const transport::pre_ro
   if (options.transport == backend::ucx || options.transport == backend::ucx_tcp)
     check_hosts(known, options);
   need_descriptors_of_node(options, known.world_size - 1,
-                           options.admits_newcomers ? likely_newcomers : 0);
+                           options.admits_newcomers ? likely_joiners : 0);
   return make_own(founders_place(known, options, here_alone), here_alone, known.secret, options,
                   parts);
 }
@@ -156,7 +156,7 @@ std::unique_ptr<transport::transport> joiners_transport(transport::rank_t rank,
   transport::ucx_options place;
   place.rank = rank;
   place.one_host = one_host;
-  place.host_peers = likely_newcomers;
+  place.host_peers = likely_joiners;
   need_descriptors_of_node(options, 1, 0);  // how many more there are is not known yet
   const auto before = transport::descriptors().open;
   auto net = make_own(std::move(place), one_host, secret, options, parts);

@@ -6,7 +6,7 @@
 namespace troupe {
 
 /// Checks what can be known to be wrong before a node meets others. Throws invalid_argument, which
-/// names the option and what it may be. The other founders hear of it from `init_rpc`.
+/// names the option and what it may be. The other founders get it from `init_rpc`.
 void check_options(const rpc_options& options);
 
 namespace detail {

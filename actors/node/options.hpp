@@ -39,10 +39,10 @@ struct rpc_options {
   /// (<troupe/transport.hpp>).
   std::string transport_name{};
   transport::transport_options transport_options{};  ///< for that one's factory
-  /// Nobody but this job's nodes and those who may do everything in its name can reach the network,
-  /// and on its hosts the ports of other users. UCX's own protocol lets whoever connects to a node
-  /// write anywhere in it; without this, or TROUPE_TRUSTED_NETWORK=1, it is not used between hosts:
-  /// no RDMA, and no port of UCX is open. TCP needs no trust.
+  /// Only this job, and users trusted with everything it can do, can reach the network and its
+  /// hosts' ports. UCX's own protocol lets any process that connects to a node write anywhere in
+  /// it; without this, or TROUPE_TRUSTED_NETWORK=1, it is not used between hosts: no RDMA, and no
+  /// port of UCX is open. TCP needs no trust.
   bool trusted_network = false;
   /// Network interfaces to use between hosts: "eth0,eth1". The n-th of one node speaks to the n-th
   /// of another, so all nodes name the same number; streams of large tensors use one after the
@@ -75,9 +75,9 @@ struct rpc_options {
   /// long as it leads the job. Founders that are all on one host listen on the network then, too,
   /// unless they meet at a loopback address.
   bool admits_newcomers = false;
-  /// Joins a job that runs already, and admits newcomers. Finds it as its founders do. `rank` is
-  /// that of a member who has gone, to come back in its place; empty: a new one, whatever the
-  /// environment says. `world_size` says nothing.
+  /// Joins a job that runs already, and admits joiners. Finds it as its founders do. `rank` is that
+  /// of a member that has gone, to come back in its place; empty: a new one, whatever the
+  /// environment says. `world_size` is ignored.
   bool joins_running = false;
   /// On which device of a callee tensors on a device of this node arrive, by any of the callee's
   /// names. Tensors on a GPU go nowhere without; those in host memory arrive in host memory.

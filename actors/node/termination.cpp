@@ -24,6 +24,7 @@ termination_detection::termination_detection(outbox& out, engine& driver, peer_t
 void termination_detection::wait(const std::function<report()>& look, clock::time_point deadline) {
   auto pause = std::chrono::microseconds(200);
   for (;;) {
+    // This node's part in a wave: it reports, and the leader judges when it has all reports.
     std::shared_ptr<completion> verdict = std::make_shared<completion>();
     verdict->made_here();  // a thread that still serves others does it better than this one
     std::uint64_t round = 0;
@@ -64,6 +65,7 @@ bool termination_detection::have_all_left() const {
   return true;
 }
 
+// After the verdict. The leader goes last, so that all get it.
 void termination_detection::leave(clock::time_point deadline) {
   if (!is_leader()) {
     post(out_, peers_, leader_, message::leave);
@@ -108,7 +110,8 @@ void termination_detection::take_report(transport::rank_t from, std::uint64_t ro
   judge();
 }
 
-// When all members have reported, they hear whether all is done.
+// When all members have reported, they are notified whether all is done: whether all are idle, the
+// sums are equal, and the wave before has found the same numbers (the four counters).
 void termination_detection::judge() {
   bool quiet = false;
   std::map<transport::rank_t, round_report> reports;
@@ -143,7 +146,7 @@ void termination_detection::judge() {
     if (sent != received)
       last_look_ += "; " + std::to_string(sent) + " messages were sent and " +
                     std::to_string(received) + " taken in";
-    if (quiet) decided_ = true;  // before anybody can hear it and go
+    if (quiet) decided_ = true;  // before any node can get the verdict and go
   }
   for (const auto& [rank, r] : reports) {
     if (rank == out_.self().rank)

@@ -71,6 +71,7 @@ private:
   engine& engine_;
   peer_table& peers_;
   std::atomic<transport::rank_t> leader_{0};
+  // Taken before the lock of the peer_table.
   mutable std::mutex mutex_;
 
   // Of every node.

@@ -69,7 +69,7 @@ std::vector<c10::OperatorHandle> overloads_of(const std::string& base) {
   const auto near = known ? nearest(text, others, longest_name)
                           : nearest(name.name, others, 1 + name.name.size() / 6);
   throw unknown_function("there is no operator " + in_quotes(text) +
-                         (near.empty() ? "" : "; near names are " + near));
+                         (near.empty() ? "" : "; similar names are " + near));
 }
 
 void describe_types(std::ostream& out, const op_arguments& given) {

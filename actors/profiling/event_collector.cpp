@@ -125,8 +125,8 @@ std::vector<profile_event> event_collector::close() {
     left_out = std::exchange(left_out_, 0);
   }
   if (left_out > 0)
-    log().warn("a profile has its first {} events and leaves out {}: profile less at a time", most_,
-               left_out);
+    log().warn("a profile keeps its first {} events and drops {}; profile for a shorter time",
+               most_, left_out);
   // An outer range comes before its inner ones, which have ended, and were added, earlier.
   std::stable_sort(out.begin(), out.end(), [](const profile_event& a, const profile_event& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.duration_ns > b.duration_ns;

@@ -25,7 +25,7 @@ struct profile_event {
   std::int64_t start_ns = 0;     ///< since 1970, by the clock of the node whose profile this is
   std::int64_t duration_ns = 0;  ///< 0 or more
   std::int64_t number = -1;      ///< of a call, the same on both sides; -1: none
-  bool remote = false;           ///< told by another node, for a call of this profile
+  bool remote = false;           ///< reported by another node, for a call of this profile
   bool async = false;            ///< begins on `thread`, and ends on any: a call's
   /// Of each input, empty for what is no tensor. Empty unless the profile has shapes.
   std::vector<std::vector<std::int64_t>> shapes{};

@@ -44,7 +44,7 @@ inline constexpr bool names_question<Question, caf::typed_mpi<Questions, Answers
                   "answers<Question, Answer>, or returns one where that is accepts<Message>");     \
     static_assert(troupe::detail::names_question<In, Ys...>,                                       \
                   "a handler takes a message that its actor's interface does not name, or "        \
-                  "another one takes already");                                                    \
+                  "that another handler takes already");                                           \
   };
 TROUPE_HANDLER(0)
 TROUPE_HANDLER(1)

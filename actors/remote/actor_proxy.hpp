@@ -64,7 +64,7 @@ private:
 };
 
 /// The sender of one request from another node, as its receiver sees it: takes the answer, once.
-/// Dropped without one, it tells the asker. Everything else goes to the sender's `actor_proxy`.
+/// Dropped without one, it notifies the asker. Everything else goes to the sender's `actor_proxy`.
 class reply_address final : public caf::actor_proxy, public deadlock::requester {
 public:
   /// `place`: of the request in an autograd context, to which the answer belongs as well.

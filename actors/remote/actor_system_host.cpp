@@ -27,7 +27,6 @@ public:
 namespace troupe {
 
 // ---- The clock
-// --------------------------------------------------------------------------------------
 
 template <class F>
 void node_clock::locked(time_point t, F&& change) {
@@ -94,7 +93,6 @@ void node_clock::cancel_all() {
 }
 
 // ---- The scheduler
-// ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -172,7 +170,6 @@ private:
 }  // namespace
 
 // ---- The system
-// -------------------------------------------------------------------------------------
 
 struct actor_system_host::config : caf::actor_system_config {
   config(std::shared_ptr<engine> engine_of_node, node_clock& clock, const node_identity& self)
@@ -263,8 +260,8 @@ actor_system_host::~actor_system_host() {
     return;
   }
   log().warn(
-      "a thread of the program that has used node.system() still lives, so CAF's system is left "
-      "behind until it ends");
+      "a thread of the program that has used node.system() still lives, so CAF's actor system is "
+      "kept until that thread ends");
   end.detach();
 }
 

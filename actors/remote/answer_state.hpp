@@ -83,7 +83,7 @@ public:
   remote_answer_state(remote_actors& actors, peer& from, std::string_view asked)
       : answer_state<T>(driver_of(actors)), question_to_peer(actors, from, asked) {}
 
-  /// Names the node. Only what waits here ends: an actor that was asked is not told.
+  /// Names the node. Only what waits here ends: an actor that was asked is not notified.
   void cancel() override {
     fault why;
     why.text = "the answer is not wanted any more";

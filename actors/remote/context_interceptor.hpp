@@ -40,10 +40,10 @@ public:
   /// It has not been sent.
   virtual void forget(const message_tag& where) noexcept = 0;
 
-  /// A message has come, a call or request (which may be the first that this node hears of the
-  /// context) or an answer. Its tensors that require gradients become results of what `from` has
-  /// recorded; their gradients go the other way than they have (see
-  /// call_options::uses_reply_route). Throws unknown_context.
+  /// A message has come, a call or request (perhaps the first of its context on this node) or an
+  /// answer. Its tensors that require gradients become results of what `from` has recorded; their
+  /// gradients go the other way than they have (see call_options::uses_reply_route). Throws
+  /// unknown_context.
   virtual void receive(const message_tag& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;
 

@@ -22,7 +22,7 @@ void handle_scope::write_reference(encoder& out, const std::shared_ptr<detail::r
 }
 
 rref_id handle_scope::lend(const std::shared_ptr<detail::rref_core>& one) {
-  if (!one) throw invalid_argument("an rref to nothing is given where its value is wanted");
+  if (!one) throw invalid_argument("an empty rref was passed where its value is needed");
   references_.push_back(owner_.references().lend(one));
   return owner_.references().id_of(*one);
 }

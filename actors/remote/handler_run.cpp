@@ -10,7 +10,7 @@
 
 namespace troupe::detail {
 
-kept_thread::~kept_thread() {
+torch_thread_state_scope::~torch_thread_state_scope() {
   set_current_actor(actor_);
   set_current_node(node_);
 }
@@ -36,7 +36,7 @@ caf::resumable::resume_result resume_item(caf::resumable& item, caf::execution_u
 }
 
 void run_between_waits(node_context& node, function_ref<void()> body) {
-  const kept_thread kept;
+  const torch_thread_state_scope kept;
   const deadlock::held_waits::interruption busy;
   // What runs here while the thread waits belongs to the thread's own profile.
   auto* const profile = collecting::turn_to(nullptr);

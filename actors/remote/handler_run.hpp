@@ -17,12 +17,12 @@ namespace troupe::detail {
 
 /// While it lives, the calling thread is as clean as a new one; afterwards it is what it was
 /// before: libtorch's state, the node, actor and call that it works for, and its `wait_all`.
-class kept_thread {
+class torch_thread_state_scope {
 public:
-  kept_thread() noexcept = default;
-  ~kept_thread();
-  kept_thread(const kept_thread&) = delete;
-  kept_thread& operator=(const kept_thread&) = delete;
+  torch_thread_state_scope() noexcept = default;
+  ~torch_thread_state_scope();
+  torch_thread_state_scope(const torch_thread_state_scope&) = delete;
+  torch_thread_state_scope& operator=(const torch_thread_state_scope&) = delete;
 
 private:
   const kept_torch_state torch_;

@@ -37,7 +37,7 @@ void inline_run::run() {
   const foreign_run_scope here(*node_.driver());  // until what is left of it is in the queue
   caf::resumable::resume_result left;
   {
-    const kept_thread kept;
+    const torch_thread_state_scope kept;
     set_current_node(&node_);
     const actor_turn turn(*static_cast<caf::scheduled_actor*>(job));
     left = job->resume(this, most_messages);

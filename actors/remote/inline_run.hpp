@@ -10,12 +10,12 @@
 
 namespace troupe::detail {
 
-/// The calling thread, lent to one actor of its node: what the actor is told runs here and now,
+/// The calling thread, lent to one actor of its node: the actor handles its message here and now,
 /// unless another thread runs it already. Saves a hop, and the wake-up that goes with it. The actor
 /// finds a clean thread, and the caller its own again.
 class inline_run final : public caf::execution_unit {
 public:
-  /// Tells `actor` that, and lets it run until it has no mail. False: the node has ended.
+  /// Sends `what` to `actor`, and runs it until it has no messages. False: the node has ended.
   static bool tell(remote_node& node, const caf::strong_actor_ptr& actor,
                    caf::mailbox_element_ptr what);
 

@@ -72,9 +72,9 @@ void lost_gradients::tell(const node_contexts& contexts, kind which, const peer&
         "tensor";
   } else {
     advice = fmt::format(
-        "{} is asked for outside of the autograd contexts that are open on {}. Have the thread "
-        "join one with troupe::autograd::within(context); if it is to have no part in them, say so "
-        "with troupe::autograd::within(0), or detach the tensor",
+        "{} is requested outside of the autograd contexts that are open on {}. Let the thread "
+        "join one with troupe::autograd::within(context); if it shall not take part in any, say "
+        "so with troupe::autograd::within(0), or detach the tensor",
         what, why.node);
   }
   why.text = fmt::format(

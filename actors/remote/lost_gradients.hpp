@@ -34,13 +34,14 @@ public:
   void check_request(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
-  /// The same of a message that nobody answers. Returns whether that is seen to: the loss is told,
-  /// there is none, or it is meant; else the receiver has to look, in whose contexts it may be.
+  /// The same of a message that nobody answers. Returns whether nothing is left to do: the loss is
+  /// reported, there is none, or it is meant; else the receiver has to look, in whose contexts it
+  /// may be.
   bool check_message(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
-  /// A message has come that nobody answers, from a node that has not seen to it. Only warns:
-  /// nobody would hear of an error.
+  /// A message has come that nobody answers, from a node that has left the check to this one. Only
+  /// warns: nobody would get an error.
   void check_arrival(const node_contexts& contexts, const peer& from, opened_envelope& message,
                      const caf::message& content);
 

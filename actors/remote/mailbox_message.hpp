@@ -96,7 +96,7 @@ private:
 
 /// While it lives, the actor that the thread runs is at one message: whatever that belongs to, or
 /// has left behind, the next one begins without. The first of a turn finds the thread clean. An
-/// answer is heard where the actor has `asked`.
+/// answer arrives in the context in which the actor has `asked`.
 class message_scope {
 public:
   message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept;
@@ -111,7 +111,7 @@ private:
 };
 
 /// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.
-/// nullptr: it is not for the actor, since this process was forked, and who asks has been told.
+/// nullptr: it is not for the actor, since this process was forked; the requester has the error.
 caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what);
 
 /// `sender` asks in the thread's context. If it is the actor that the thread runs, that remembers.

@@ -63,7 +63,6 @@ std::size_t remote_actors::proxies() const {
 }
 
 // ---- Requests
-// ---------------------------------------------------------------------------------------
 
 std::uint64_t remote_actors::expect(pending_request&& pending) {
   forked::check();
@@ -92,7 +91,6 @@ void remote_actors::answer(pending_request&& request, fault&& why, caf::executio
 }
 
 // ---- Ends
-// -------------------------------------------------------------------------------------------
 
 lost_requests remote_actors::fail_requests(const peer& whom) {
   const auto why = whom.loss();

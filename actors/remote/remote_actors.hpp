@@ -35,17 +35,15 @@ struct messaging_rules {
 /// Actors across nodes: what leaves through a handle, what arrives for an actor, and who lives how
 /// long.
 ///
-/// A handle of an actor elsewhere is a `actor_proxy`, made when the handle arrives. It sends on
+/// A handle of an actor elsewhere is an `actor_proxy`, made when the handle arrives. It sends on
 /// the caller's thread. The rules of life and death:
 /// 1. An actor lives while a handle of it exists on any node (grants, see export_table).
-/// 2. A node that passes on a handle of a third node's actor keeps its own until the receiver is
-/// known
-///    to the owner (claim, confirm).
-/// 3. Who monitors or links to a remote actor hears of its end exactly once, also when it has ended
-///    before, its node is lost, or no handle of it is left here.
-/// 4. Every request through a handle is answered exactly once: by the actor, by its end, by a
-/// handler
-///    that drops it, or by the loss of the node.
+/// 2. A node that passes on a handle of a third node's actor keeps its own until the receiver
+///    is known to the owner (claim, confirm).
+/// 3. A monitor or link is notified of the actor's end exactly once, also when the actor has
+///    ended before, its node is lost, or no handle of it is left here.
+/// 4. Every request through a handle is answered exactly once: by the actor, by its end, by
+///    a handler that drops it, or by the loss of the node.
 class remote_actors final : public std::enable_shared_from_this<remote_actors>,
                             public proxy_owner,
                             public handle_owner,
@@ -78,13 +76,13 @@ public:
   /// Fails the requests that still wait; afterwards nobody here holds anything of another node.
   void fail_pending(const fault& why);
 
-  /// Asks an actor of another node what `write` puts into the body, for the sink of `pending` to
-  /// hear. Returns the request's id; 0: it has failed. Hot path.
+  /// Asks an actor of another node what `write` puts into the body; the answer goes to the sink of
+  /// `pending`. Returns the request's id; 0: it has failed. Hot path.
   std::uint64_t request(const actor_proxy& target, function_ref<void(encoder&)> write,
                         pending_request pending) noexcept;
 
-  /// Tells an actor of another node what `write` puts into the body. `wait`: for room in its
-  /// window, and nobody hears whether it could be sent; else throws overloaded_error and the like.
+  /// Sends an actor of another node what `write` puts into the body. `wait`: waits for room in its
+  /// window, and does not report whether it was sent; else throws overloaded_error and the like.
   /// Throws invalid_argument, too; see lost_gradients.
   void send_message(const actor_proxy& target, std::string_view message, bool urgent, bool wait,
                     function_ref<void(encoder&)> write);

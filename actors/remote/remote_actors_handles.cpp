@@ -46,6 +46,7 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
     remote = proxy ? dynamic_cast<actor_proxy*>(proxy->get()) : nullptr;
     if (!remote) throw encode_error("this kind of actor handle cannot be sent");
   }
+  // Kept until the owner knows the receiver, by its claim.
   std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
   {
     std::lock_guard guard(mutex_);
@@ -99,10 +100,12 @@ caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
       auto* home = peers_.find(owner, incarnation);
       if (!home) home = &peers_.departed(owner, incarnation);
       if (owner == self && home->incarnation == incarnation && home->live()) {
+        // It is this node's own: no claim is needed.
         auto actor = exports_->find(id);
         send_control(from, control::unpin, pin);
         return actor ? actor : ended_here(id);
       }
+      // The owner grants when it gets the claim, and has `from` drop its pin.
       auto proxy = proxy_of(*home, id, true);
       send_control(*home, control::claim, id, from.rank(), pin);
       return proxy;
@@ -111,7 +114,7 @@ caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
   throw decode_error("a handle of unknown form");
 }
 
-// What stands for an actor of this node that is no more: whoever asks it hears so.
+// Stands for an actor of this node that has ended: requests to it fail with that.
 caf::strong_actor_ptr remote_actors::ended_here(caf::actor_id id) {
   fault why;
   why.code = errc::actor_down;

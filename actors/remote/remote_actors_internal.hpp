@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-/// What nodes tell each other about actors, on the handles_channel. First in the body.
+/// Messages between nodes about actors, on the handles_channel. First in the body.
 enum class control : std::uint8_t {
-  watch,    // id: tell me when it ends
+  watch,    // id: notify me when it ends
   down,     // id, reason: it has ended
   release,  // id, count: I have dropped so many handles
   claim,    // id, holder, pin: I have a handle of yours from `holder`

@@ -169,12 +169,14 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
       if (proxy) static_cast<actor_proxy*>(proxy->get())->kill_proxy(unit, std::move(reason));
       break;
     }
+    // All grants of a proxy whose last copy has gone.
     case control::release: {
       auto id = in.get<caf::actor_id>();
       auto count = in.get<std::uint32_t>();
       exports_->release(id, from.rank(), std::min(count, max_release));
       break;
     }
+    // The owner grants, and has the node that passed the handle on drop its pin.
     case control::claim: {
       auto id = in.get<caf::actor_id>();
       auto holder = in.get<transport::rank_t>();

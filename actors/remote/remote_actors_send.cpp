@@ -8,7 +8,7 @@ namespace troupe {
 
 namespace {
 
-// Of a message, whose sender does not hear it.
+// For a message, whose sender gets no error.
 void say_unsent(const actor_proxy& target, const fault& why) {
   if (why.code != errc::peer_lost && why.code != errc::not_initialized)
     log().error("a message to actor {} on {} was not sent: {}", target.id(),
@@ -17,7 +17,7 @@ void say_unsent(const actor_proxy& target, const fault& why) {
 
 }  // namespace
 
-// Hot path of a call through a handle. Who asks, if anybody, hears of what goes wrong.
+// Hot path of a call through a handle. Errors go to the requester, if there is one.
 template <class Write>
 std::uint64_t remote_actors::post(const actor_proxy& target, pending_request&& pending,
                                   std::string_view message, const Write& write) noexcept {
@@ -42,7 +42,7 @@ std::uint64_t remote_actors::post(const actor_proxy& target, pending_request&& p
     else if (!out.in_context())
       lost_.check_request(contexts_, to, message, out.tensors());
     pending.peer = to.rank();
-    // Nobody would hear that a mere message was not sent.
+    // Of a message without an answer nobody would get an error.
     send_wait how{!asks || (pending.wait && senders_wait_), never, pending.limit};
     if (asks) {
       if (pending.limit.count() > 0)
@@ -74,7 +74,7 @@ void remote_actors::forward(actor_proxy& target, caf::mailbox_element_ptr what) 
     pending.mid = element.mid;
   }
   const auto& sender = pending.sender ? pending.sender : element.sender;
-  // Which is looked up only where it may be told.
+  // The name is looked up only where an error may need it.
   std::string_view message;
   if (detail::lost_gradients::possible(contexts_)) {
     message = name_of(element);
@@ -145,7 +145,7 @@ void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
     out.finish(header);
     out.send(order, header);
   } catch (const troupe::peer_lost&) {
-    // Nobody is left to hear it.
+    // Nobody is left to get it.
   } catch (...) {
     auto why = unreadable();
     if (why.node.empty()) why.node = own_name();

@@ -11,8 +11,8 @@ namespace troupe::detail {
 
 namespace {
 
-// The context in which the calling thread asks an actor of that node. 0 also where the node has
-// never heard of the thread's: it is another one of this process.
+// The context in which the calling thread asks an actor of that node. 0 also if the node does not
+// know the thread's: it is another one of this process.
 std::uint64_t context_at(const remote_actors& actors) {
   const auto context = current_context();
   if (context == 0) return 0;

@@ -222,9 +222,8 @@ void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
 /// not. Belongs to the autograd context of the thread, as calls do: the handler works in it.
 template <class Handle, class... Ts>
 auto request(const Handle& receiver, Ts&&... message) {
-  static_assert(detail::is_handle<Handle>,
-                "who is asked is an actor's handle, as spawn returns it");
-  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
+  static_assert(detail::is_handle<Handle>, "request takes an actor handle, as returned by spawn");
+  static_assert(!detail::asks_for_retry<Ts...>, "retry applies only to calls of functions");
   const auto how = detail::options_in(message...);
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -236,15 +235,15 @@ auto request(const Handle& receiver, Ts&&... message) {
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }
 
-/// Tells an actor, wherever it is, from any thread. Nobody hears whether it takes the message; what
-/// it answers is dropped. Waits for room in the window of the actor's node when that is full; with
-/// `no_wait` behind the message it throws overloaded_error instead. A `priority` may follow as
-/// well. Belongs to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument
-/// for a handle that names no actor.
+/// Sends to an actor, wherever it is, from any thread. Delivery is not reported, and an answer is
+/// dropped. Waits for room in the window of the actor's node when that is full; with `no_wait`
+/// behind the message it throws overloaded_error instead. A `priority` may follow as well. Belongs
+/// to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument for a handle
+/// that names no actor.
 template <class Handle, class... Ts>
 auto send(const Handle& receiver, Ts&&... message) {
-  static_assert(detail::is_handle<Handle>, "who is told is an actor's handle, as spawn returns it");
-  static_assert(!detail::asks_for_retry<Ts...>, "only calls of functions are made again");
+  static_assert(detail::is_handle<Handle>, "send takes an actor handle, as returned by spawn");
+  static_assert(!detail::asks_for_retry<Ts...>, "retry applies only to calls of functions");
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     detail::tell(receiver, detail::options_in(message...),

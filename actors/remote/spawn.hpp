@@ -103,7 +103,7 @@ struct behavior_check {
   }
   static_assert(fits(),
                 "the arguments do not fit the behaviour function's parameters, which are values or "
-                "const references behind the pointer to the actor");
+                "const references after the pointer to the actor");
 
   static constexpr bool ok = known && returns_behavior() && fits();
 };
@@ -118,15 +118,15 @@ template <class T, class... Args>
 struct actor_class_check {
   static constexpr bool ok = std::is_constructible_v<T, caf::actor_config&, Args...>;
   static_assert(ok,
-                "the actor class has no constructor for these arguments, behind the "
-                "caf::actor_config& with which it begins");
+                "the actor class has no constructor for these arguments, after a "
+                "caf::actor_config&");
 };
 
-/// Stands for an actor that is asked for in a way that is none.
+/// Result of an invalid spawn: its use does not compile.
 template <class F>
 struct unspawnable {
   static_assert(!std::is_same_v<F, F>,
-                "spawn_on has the behaviour function as a template argument: "
+                "spawn_on takes the behaviour function as a template argument: "
                 "spawn_on<&serve>(\"worker1\", arguments...)");
 };
 
@@ -155,7 +155,7 @@ template <class T, class... Args>
 auto spawn_class(actor_spawner& spawner, Args... args) {
   static_assert(!std::is_final_v<T>,
                 "an actor class must not be final: Troupe derives from it, so that its exceptions "
-                "are answered and it works in the autograd context of who asks");
+                "are answered and it works in the requester's autograd context");
   using handle = caf::infer_handle_from_class_t<T>;
   (void)interface_registration<handle>::done;
   return spawner.spawn([&](caf::actor_system& system) -> handle {

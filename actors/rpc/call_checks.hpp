@@ -60,7 +60,7 @@ struct arguments_check {
   static constexpr std::size_t given = sizeof...(Given) - option_count<Given...>;
   static constexpr bool in_order = options_are_last<Given...>();
 
-  static_assert(in_order, "timeout, priority, no_wait and retry stand behind a call's arguments");
+  static_assert(in_order, "timeout, priority, no_wait and retry must follow the call's arguments");
   static_assert(given >= wanted,
                 "the call has too few arguments for the function: those that may be left out are "
                 "named by TROUPE_DEFAULTS(&f, values...)");
@@ -95,7 +95,9 @@ inline constexpr bool lends_alike<future<rref<T>>, Parameter> = lends_alike<rref
 template <std::size_t Place, class Given, class Parameter>
 struct loan_check {
   static constexpr bool ok = lends_alike<Given, Parameter>;
-  static_assert(ok, "of a function by name an rref of just the parameter's type may be lent");
+  static_assert(ok,
+                "an rref passed to a function called by name must have exactly the parameter's "
+                "type");
 };
 
 /// The same for a function by name.
@@ -120,9 +122,9 @@ struct named_arguments_check {
 template <class Target, class Object, class... Given>
 struct call_check {
   static constexpr bool has_object = Target::template takes_object<Object>();
-  static_assert(
-      has_object || !Target::is_member,
-      "the rref's value is of another class than the member function, and points to none");
+  static_assert(has_object || !Target::is_member,
+                "the member function belongs neither to the class of the rref's value nor to what "
+                "it points to");
   static_assert(has_object || Target::is_member,
                 "a function that is called on an rref takes the value first, as a T&");
 
@@ -145,7 +147,7 @@ struct call_check {
 template <class T, class... Given>
 struct construction_check {
   static constexpr bool in_order = options_are_last<Given...>();
-  static_assert(in_order, "timeout, priority, no_wait and retry stand behind a call's arguments");
+  static_assert(in_order, "timeout, priority, no_wait and retry must follow the call's arguments");
 
   template <std::size_t... I>
   static constexpr bool constructs(std::index_sequence<I...>) {
@@ -172,7 +174,7 @@ concept no_literal = !std::is_convertible_v<const Name&, const char*>;
 template <class Name>
 struct unnamable {
   static_assert(!std::is_same_v<Name, Name>,
-                "the name of a function, behind the callee, is a literal: "
+                "the name of a function, after the callee, must be a string literal: "
                 "rpc_sync<int(int)>(\"worker1\", \"square\", 7)");
 };
 
@@ -201,8 +203,8 @@ struct uncallable {
                 "a lambda that another node calls captures nothing: what it needs are arguments of "
                 "the call");
   static_assert(pointer || generic || captures,
-                "a call names a function as a template argument, rpc_sync<&f>(\"worker1\", x), or "
-                "has a lambda or the name of an operator behind the callee");
+                "a call takes a function as a template argument, rpc_sync<&f>(\"worker1\", x), or "
+                "a lambda or the name of an operator after the callee");
 };
 
 }  // namespace detail

@@ -7,20 +7,20 @@
 
 namespace troupe {
 
-/// What the calling thread has been asked for.
+/// The call that the calling thread serves.
 struct call_info {
   worker_info from;  ///< the node that asks; of an actor's message within a node, that node
   /// The function, as errors name it; in an operator, its name without the overload; of a message,
   /// its type.
   std::string function;
   std::uint64_t actor = 0;  ///< the id of the actor whose handler this is; 0: a function's call
-  /// When who asks gives it up, by this node's clock: its limit, counted from the arrival here. A
-  /// tick of the system (at most 10 ms) early, and as late as the message was under way. Empty:
-  /// there is no limit, or one of more than seven weeks.
+  /// The caller's deadline, by this node's clock: its limit, counted from the arrival here. A tick
+  /// of the system (at most 10 ms) early, and as late as the message was under way. Empty: there is
+  /// no limit, or one of more than seven weeks.
   std::optional<clock::time_point> deadline{};
   bool cancelled = false;  ///< the caller has given up the call; never so of an actor's message
 
-  /// How long who asks will still wait, at least 0; empty without a limit.
+  /// Time left until the deadline, at least 0; empty without a limit.
   std::optional<std::chrono::nanoseconds> time_left() const;
 };
 

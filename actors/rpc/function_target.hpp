@@ -47,8 +47,7 @@ struct function_target {
       return false;
   }
 
-  /// Has it a parameter, other than that for the value, by which it would tell its caller
-  /// something?
+  /// Has it an output parameter, other than that for the value?
   template <class Object>
   static constexpr bool has_output_parameter() {
     return []<class... Args>(std::type_identity<std::tuple<Args...>>) {

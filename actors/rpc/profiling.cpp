@@ -25,8 +25,8 @@ std::int64_t shift_of(std::int64_t began, std::int64_t ended, std::int64_t first
   return least <= 0 && most >= 0 ? 0 : least + (most - least) / 2;
 }
 
-// Puts what a callee tells, of which the first is the whole, into the time of the call. It may have
-// told anything: afterwards all of it lies in there.
+// Moves a callee's events, of which the first is the whole, into the time of the call. They may be
+// anything: afterwards all of them lie in there.
 void put_into(std::vector<profile_event>& events, std::int64_t began, std::int64_t ended) noexcept {
   constexpr auto latest = std::int64_t{1} << 62, most_bytes = std::int64_t{1} << 42;
   const auto& whole = events.front();

@@ -101,7 +101,7 @@ void reply_token::send_profile(remote_actors& owner) noexcept {
       });
   } catch (const troupe::peer_lost&) {
   } catch (const std::exception& e) {  // there is too much of it, say: the answer matters more
-    log().warn("what was recorded of a call for {} is lost: {}", to_->info.name, e.what());
+    log().warn("could not send {} the profile of its call: {}", to_->info.name, e.what());
   }
 }
 
@@ -111,7 +111,7 @@ void reply_token::send_failure(remote_actors& owner, std::exception_ptr why, boo
   if (!pass) return;
   try {
     auto told = describe(std::move(why), owner.own_name(), std::string(function_));
-    // Nobody needs to hear what everybody knows: the caller is lost, or does not want it any more.
+    // Not logged what everybody knows: the caller is lost, or does not want the answer any more.
     const bool expected = (told.code == errc::peer_lost && told.node == to_->info.name) ||
                           told.code == errc::cancelled;
     // An error of this node says more exactly what has failed: of operators, which one.

@@ -56,7 +56,7 @@ public:
   void fail(std::exception_ptr why) noexcept;
 
   /// The same for a call whose result stays, in `created` (nullptr: it does not). `unread`: see
-  /// fail_unread. What a user of the value hears is the same everywhere, on its owner too.
+  /// fail_unread. Users of the value get the same error everywhere, on its owner too.
   void fail(std::exception_ptr why, detail::future_core* created, bool unread) noexcept;
 
   /// The call cannot be read here: the caller takes back what is in its arguments.
@@ -80,7 +80,7 @@ public:
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;
 
-  /// What the caller will be told of it. Pre: not answered yet.
+  /// The error as the caller will get it. Pre: not answered yet.
   fault described(std::exception_ptr why) const;
 
 private:

@@ -17,7 +17,7 @@ constexpr std::chrono::nanoseconds longest_pause = std::chrono::minutes(1);
 retry_plan::retry_plan(const retry& how, rpc_agent& agent, destination to,
                        std::string_view function)
     : how_(how), agent_(agent.weak_from_this()), to_(std::move(to)), function_(function) {
-  if (how.attempts < 1) throw invalid_argument("a call needs one attempt or more");
+  if (how.attempts < 1) throw invalid_argument("a call needs at least one attempt");
   if (how.first_pause.count() < 0)
     throw invalid_argument("a pause between attempts must be non-negative");
   if (!(how.factor >= 1 && std::isfinite(how.factor)))

@@ -103,7 +103,7 @@ std::uint64_t rpc_agent::send_call(peer& to, std::uint64_t hash, std::string_vie
     actors().lost().check_request(actors().contexts(), to, name, message.tensors());
   if (sink == detail::no_reply_sink()) {
     if (message.handles().holds_any())
-      throw invalid_argument("what nobody waits for can carry no handles and no references");
+      throw invalid_argument("a one-way call cannot carry handles or references");
     message.send(0, header, {how.wait && actors().senders_wait(), never, {}, how.exceeds_window});
     return 0;
   }

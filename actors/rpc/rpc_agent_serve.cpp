@@ -89,8 +89,8 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
   reply.due(deadline);
   if (!function) {
     fault why;
-    why.text = self().name + " has no function that the caller means (hash " +
-               std::to_string(header.target) + "): do both run the same program?";
+    why.text = self().name + " has no function with hash " + std::to_string(header.target) +
+               "; do caller and callee run the same program?";
     why.node = self().name;
     reply.fail_unread(std::make_exception_ptr(unknown_function(std::move(why))));
     return;

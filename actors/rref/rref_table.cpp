@@ -39,7 +39,6 @@ caf::strong_actor_ptr rref_table::actor(const rref_id& id,
 peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
 
 // ---- References that are here
-// ---------------------------------------------------------------------------------------
 
 void rref_table::enter(rref_core& one) noexcept {
   const std::lock_guard lock(mutex_);
@@ -102,7 +101,6 @@ void rref_table::release(rref_core& one) noexcept {
 }
 
 // ---- Values of this node
-// ---------------------------------------------------------------------------------------
 
 value_cell rref_table::create(std::uint64_t number, const value_type& type, const peer& creator) {
   drops_->retry(creator);
@@ -135,7 +133,6 @@ void rref_table::destroy(owner_table::dropped&& what) noexcept {
 }
 
 // ---- References on their way
-// ---------------------------------------------------------------------------------------
 
 void rref_table::check_sendable(const rref_core& reference) const {
   if (&reference.table() != this)
@@ -161,6 +158,7 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
     return written;
   }
   check_sendable(*reference);
+  // A grant of the owner (rule 2); or a pin, until the receiver has claimed its use (rule 3).
   const bool grants = &reference->owner() == &self() && reference->ready();
   written.id = reference->id();
   {
@@ -227,7 +225,6 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
 }
 
 // ---- Ends
-// ---------------------------------------------------------------------------------------
 
 void rref_table::evict(const peer& whom) {
   for (auto& one : owned_->evict(whom)) destroy(std::move(one));
@@ -264,6 +261,7 @@ void rref_table::close(const fault& why) {
     pins.swap(pins_);
     unconfirmed.swap(claims_);
     for (auto* one = first_; one; one = one->next_)
+      // In the order of locks that `rref_core::local` names.
       if (auto value = one->give_up_own())
         own.push_back({std::move(value), one->type().runs_user_code});
   }

@@ -62,10 +62,9 @@ struct rref_counts {
 ///     more messages under way than they acknowledge; what waits meanwhile takes little memory.
 ///     What could not be sent waits as well, and is tried again.
 /// 12. A value that a node makes for itself (make_rref) belongs to the use, and is in no table
-/// while
-///     no other node has a reference: the owner enters it with the first grant, and it is removed
-///     with the last. A call that names or lends it enters it for as long as the use lives. Its
-///     number has arrived when it is made, so that it cannot be taken for one that is to come.
+///     while no other node has a reference: the owner enters it with the first grant, and it is
+///     removed with the last. A call that names or lends it enters it for as long as the use lives.
+///     Its number has arrived when it is made, so that it cannot be taken for one that is to come.
 ///
 /// Messages between two tables arrive in the order in which they are sent. Thread-safe.
 class rref_table final : public reference_protocol, private rref_registry {

@@ -42,6 +42,7 @@ std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
   return core;
 }
 
+// Rule 3: the owner knows the receiver, whose reference may outlive this one.
 void rref_table::unpin(std::uint64_t pin, const peer& receiver) {
   std::shared_ptr<rref_core> last;  // dropped outside of the lock
   const std::lock_guard lock(mutex_);
@@ -51,6 +52,7 @@ void rref_table::unpin(std::uint64_t pin, const peer& receiver) {
   }
 }
 
+// Rules 2 to 4: asks the owner to know this use. `settle` ends it, and the pin of the `parent`.
 void rref_table::claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin) {
   auto& owner = what->owner();
   claimed one{what, &parent, pin};
@@ -88,6 +90,7 @@ rref_table::claimed rref_table::take_claim(std::uint64_t use, const peer& owner)
   return one;
 }
 
+// The owner has answered, or is lost: the parent need not keep its own any longer (rule 3).
 void rref_table::settle(claimed&& one, std::exception_ptr denied) {
   actors_.out().try_send_control(*one.parent, rref_channel, rref_message::unpin, one.pin);
   if (denied)
@@ -99,6 +102,7 @@ void rref_table::settle(claimed&& one, std::exception_ptr denied) {
 void rref_table::deliver(decoder& in, peer& from) {
   drops_->retry(from);
   switch (in.get<rref_message>()) {
+    // Rule 2: torch's fork request, whose confirmation is the answer.
     case rref_message::claim: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
@@ -106,12 +110,14 @@ void rref_table::deliver(decoder& in, peer& from) {
       actors_.out().try_send_control(from, rref_channel, rref_message::confirm, use, known);
       return;
     }
+    // Rule 9: the callee of a loan holds the value itself.
     case rref_message::hold: {
       const auto id = in.get<rref_id>();
       const auto use = in.get<std::uint64_t>();
       if (owns(id)) (void)owned_->hold(id, from, use);
       return;
     }
+    // Rule 4: the program may see the reference now, or its message fails.
     case rref_message::confirm: {
       const auto use = in.get<std::uint64_t>();
       const auto known = in.get<bool>();
@@ -123,11 +129,14 @@ void rref_table::deliver(decoder& in, peer& from) {
                                          to_string(id) + " exists no more on " + from.info.name)));
       return;
     }
+    // Rule 3.
     case rref_message::unpin: return unpin(in.get<std::uint64_t>(), from);
+    // Rules 1 and 5.
     case rref_message::drop:
       return drops_->take(in, from, [&](const rref_id& id, std::uint64_t use) {
         destroy(owned_->drop(id, from, use));
       });
+    // Rule 8.
     case rref_message::abandon: {
       const auto number = in.get<std::uint64_t>();
       owned_->abandon(
@@ -135,6 +144,7 @@ void rref_table::deliver(decoder& in, peer& from) {
           to_exception(to_fault(in.get<caf::error>())));
       return;
     }
+    // Rule 11.
     case rref_message::dropped: return drops_->acknowledged(from, in.get<std::uint32_t>());
   }
   throw decode_error("a message about references of unknown kind");

@@ -77,8 +77,8 @@ class dispatcher {
 public:
   virtual ~dispatcher() = default;
 
-  /// Takes one message apart. Actors that get mail from it are enqueued with `unit` as host; a call
-  /// is run by `engine::run_handler` or queued. On the leading thread; never runs user code
+  /// Takes one message apart. Actors that get messages from it are enqueued with `unit` as host; a
+  /// call is run by `engine::run_handler` or queued. On the leading thread; never runs user code
   /// otherwise.
   virtual void dispatch(transport::incoming_message&& message, engine_unit& unit) = 0;
 

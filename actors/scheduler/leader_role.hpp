@@ -13,7 +13,8 @@ namespace troupe {
 /// holder, and what the holder is doing. In any state but `leading` the role may be taken away: the
 /// former holder finds out when its `resume` fails. All operations are sequentially consistent: a
 /// thread publishes work (in a queue, say) and then looks at the word; the holder writes the word
-/// and then looks for work. In one total order, at least one of the two sees the other.
+/// and then looks for work. In one total order, at least one of the two sees the other. A change of
+/// hands also publishes what the leader alone uses: the inbox, and the state of `progress`.
 class leader_role {
 public:
   enum state : std::uint64_t {

@@ -21,11 +21,13 @@ public:
   opened_context(const opened_context&) = delete;
   opened_context& operator=(const opened_context&) = delete;
 
+  // Pairs with `renew`: whoever reads an id finds that context in the node's table.
   std::uint64_t id() const noexcept { return id_.load(std::memory_order_acquire); }
 
   /// Another context takes its place, also for threads that work for it already.
   void renew(std::uint64_t id) noexcept { id_.store(id, std::memory_order_release); }
 
+  // Publishes nothing else, since `before_` is under the lock. Relaxed would do.
   void end() noexcept { over_.store(true, std::memory_order_release); }
   bool over() const noexcept { return over_.load(std::memory_order_acquire); }
 

@@ -9,9 +9,9 @@
 
 namespace troupe {
 
-/// Work that any thread of a node may take: actors with mail, calls, continuations. One queue for
-/// all threads, so that nothing starves behind a handler that blocks. First in, first out; urgent
-/// items before all others.
+/// Work that any thread of a node may take: actors with messages, calls, continuations. One queue
+/// for all threads, so that nothing starves behind a handler that blocks. First in, first out;
+/// urgent items before all others.
 class run_queue {
 public:
   /// Takes over one reference to `item`.
@@ -56,6 +56,8 @@ public:
     return out;
   }
 
+  // Sequentially consistent, as leader_role is: who pushes counts the item and then looks for a
+  // thread; a thread says that it sleeps and then looks here. One of the two sees the other.
   bool empty() const noexcept { return size_.load(std::memory_order_seq_cst) == 0; }
 
 private:

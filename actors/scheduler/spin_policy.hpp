@@ -7,10 +7,12 @@
 namespace troupe {
 
 /// Decides how long a leader polls before it sleeps, from how long recent waits for the network
-/// took: adaptive spinning, like glibc's adaptive mutexes (PTHREAD_MUTEX_ADAPTIVE_NP). Several
-/// brief waits in a row are a reason to poll for longer; a few messages at once, as an idle node
-/// gets now and then, are not. A longer wait halves the count, a far longer one resets it. Used by
-/// any thread that leads; of two waits that are added at the same moment one may be lost.
+/// took: adaptive spinning, like glibc's adaptive mutexes (PTHREAD_MUTEX_ADAPTIVE_NP); that recent
+/// waits predict the next one is the idea of Karlin, Li, Manasse and Owicki, "Empirical studies of
+/// competitive spinning for a shared-memory multiprocessor", SOSP 1991. Several brief waits in a
+/// row are a reason to poll for longer; a few messages at once, as an idle node gets now and then,
+/// are not. A longer wait halves the count, a far longer one resets it. Used by any thread that
+/// leads; of two waits that are added at the same moment one may be lost.
 class spin_policy {
 public:
   /// Waits shorter than `brief` are worth polling for.

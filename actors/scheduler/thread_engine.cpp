@@ -43,6 +43,7 @@ void thread_engine::deliver_locally(transport::incoming_message&& message) {
   {
     std::lock_guard guard(local_mutex_);
     local_.push_back(std::move(message));
+    // Before `wake_network` looks at the role; `sleep_in_network` does both the other way round.
     have_local_.store(true, std::memory_order_seq_cst);
   }
   wake_network();
@@ -135,12 +136,14 @@ void thread_engine::thread_main() {
       self.may_block = true;
       run(item, unit);
       self.may_block = false;
-      running_.fetch_sub(1, std::memory_order_release);
+      running_.fetch_sub(1, std::memory_order_release);  // see `quiet`
     } else {
       if (std::exchange(occupied, false)) occupied_.fetch_sub(1);
       if (!timers_watched_.exchange(true)) {
         unit.key_ = be_timer_thread(unit);
         occupied = unit.key_ != 0;
+        // Before `ensure_timer_thread` looks who is parked; `park` counts itself and then looks at
+        // this: one of the two sees the other. The next timer thread gets `glanced_at_` with it.
         timers_watched_.store(false, std::memory_order_seq_cst);
       } else if (!park()) {
         self = {};
@@ -193,7 +196,7 @@ void thread_engine::run_what_is_left(engine_unit& unit) {
     } else {
       dropped_.push(item);
     }
-    running_.fetch_sub(1, std::memory_order_release);
+    running_.fetch_sub(1, std::memory_order_release);  // see `quiet`
   }
 }
 
@@ -215,14 +218,17 @@ caf::resumable* thread_engine::take_item() {
 
 void thread_engine::take_queued(const std::function<bool(caf::resumable&)>& is,
                                 const std::function<void(caf::resumable&)>& use) {
+  // As in `take_item`.
   running_.fetch_add(1, std::memory_order_seq_cst);
   for (auto* item : queue_.take(is)) {
     use(*item);
     intrusive_ptr_release(item);
   }
-  running_.fetch_sub(1, std::memory_order_release);
+  running_.fetch_sub(1, std::memory_order_release);  // see `quiet`
 }
 
+// Looks at the number twice: an item may be taken out of the queue in between. Each decrement
+// releases to these looks: what has ended has queued, sent and counted all that it had to.
 bool thread_engine::quiet() const noexcept {
   const int own = is_own_thread() ? 1 : 0;
   return running_.load() == own && !have_items() && !have_local_.load() && running_.load() == own;

@@ -23,6 +23,7 @@ int milliseconds_until(clock::time_point deadline) {
 // Hot path: no lock and no system call while there is traffic.
 unsigned thread_engine::poll(engine_unit& unit) {
   unsigned events = net_->progress();
+  // Here a hint: `local_mutex_` publishes the messages.
   if (have_local_.load(std::memory_order_seq_cst)) {
     std::lock_guard guard(local_mutex_);
     for (auto& message : local_) inbox_.push_back({std::move(message), nullptr});
@@ -102,6 +103,8 @@ void thread_engine::hand_back(engine_unit& unit) {
 
 // No thread leads: wakes a waiter to do so, or else, a little later, the timer thread.
 void thread_engine::find_leader() {
+  // The role was freed before. `park_waiter` counts itself and then looks at the role: one of the
+  // two sees the other.
   if (waiter_count_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard guard(waiters_mutex_);
     if (!waiters_.empty()) {
@@ -150,7 +153,7 @@ void thread_engine::begin_handler(engine_unit& unit) {
 void thread_engine::end_handler(engine_unit& unit) {
   if (forked::from_nodes()) forked::end_handler("a handler");
   self.may_block = false;
-  running_.fetch_sub(1, std::memory_order_release);
+  running_.fetch_sub(1, std::memory_order_release);  // see `quiet`
   if (unit.key_ != 0) resume_after_handler(unit);
 }
 

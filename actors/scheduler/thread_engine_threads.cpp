@@ -50,7 +50,7 @@ void thread_engine::spawn() {
     if (short_of_threads_.exchange(true)) return;
     const auto count = threads_.size();
     guard.unlock();
-    log().warn("a node goes on with {} threads: no more can be made: {}", count, e.what());
+    log().warn("cannot create another thread; continuing with {}: {}", count, e.what());
   }
 }
 
@@ -91,6 +91,8 @@ void thread_engine::stop(const std::function<void(caf::resumable*)>& drop) {
 }
 
 bool thread_engine::wake_parked() {
+  // After the work was put down. `park` counts itself and then looks for work: one of the two sees
+  // the other.
   if (parked_count_.load(std::memory_order_seq_cst) == 0) return false;
   std::unique_lock guard(threads_mutex_);
   if (parked_.empty()) return false;

@@ -65,6 +65,8 @@ void thread_engine::arm_takeover() {
 }
 
 void thread_engine::arm_takeover(int patience) {
+  // Who begins a handler has written the role before. `on_takeover_timer` clears this and then
+  // looks at the role: one of the two sees the other, so that no handler goes unwatched.
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
@@ -93,7 +95,10 @@ void thread_engine::put_off_takeover(clock::time_point now) {
 
 void thread_engine::set_timer(clock::time_point when) {
   auto ticks = when.time_since_epoch().count();
-  if (ticks >= next_timer_.load(std::memory_order_acquire)) return;
+  // What is due was put down before, under a lock that `run_timers` takes after the old time is
+  // forgotten: either it finds that, or this load finds another time. The membership's `due_` has
+  // no lock, so all four accesses are sequentially consistent.
+  if (ticks >= next_timer_.load(std::memory_order_seq_cst)) return;
   if (forked::from_nodes()) return;  // the timer is the parent's
   std::lock_guard guard(timer_mutex_);
   if (ticks >= next_timer_.load(std::memory_order_relaxed)) return;
@@ -174,7 +179,8 @@ void thread_engine::on_deadline_timer() {
   drain(deadline_timer_);
   {
     std::lock_guard guard(timer_mutex_);
-    next_timer_.store(never.time_since_epoch().count(), std::memory_order_release);
+    // Before `run_timers` looks, see `set_timer`.
+    next_timer_.store(never.time_since_epoch().count(), std::memory_order_seq_cst);
   }
   auto next = client_.run_timers(clock::now());
   if (next != never) set_timer(next);

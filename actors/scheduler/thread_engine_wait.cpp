@@ -159,6 +159,7 @@ void thread_engine::park_waiter(completion& what, clock::time_point deadline) {
   {
     std::lock_guard guard(waiters_mutex_);
     waiters_.push_back(&what);
+    // Before it looks at the role, see `find_leader`.
     waiter_count_.fetch_add(1, std::memory_order_seq_cst);
   }
   // A thread that frees the role from now on wakes a waiter. Was it freed before?

@@ -157,8 +157,8 @@ void virtual_engine::turn() {
     self = before;
     return;
   }
-  const bool mail = network_ready() || !local_.empty() || !inbox_.empty() || !lost_.empty();
-  if (has_items() && (!mail || world_.random().chance(0.5))) {
+  const bool arrivals = network_ready() || !local_.empty() || !inbox_.empty() || !lost_.empty();
+  if (has_items() && (!arrivals || world_.random().chance(0.5))) {
     run(take_item(4));  // real threads would take them up in about this order
   } else {
     poll();

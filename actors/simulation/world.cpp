@@ -62,7 +62,6 @@ void world::slow(transport::rank_t rank, double times) {
 void world::spawn(std::function<void()> body) { starting_.push_back(std::move(body)); }
 
 // ---- The baton
-// --------------------------------------------------------------------------------------
 
 void world::baton::release() noexcept {
   held_.store(1, std::memory_order_release);  // the next holder sees all that this one has done
@@ -117,7 +116,6 @@ bool world::block(completion& what, clock::time_point deadline, simulated_node* 
 }
 
 // ---- Steps
-// ------------------------------------------------------------------------------------------
 
 bool world::may_resume(const blocked& one) const {
   if (one.in && one.in->paused_until_ > now_) return false;
@@ -201,13 +199,12 @@ void world::report_deadlock(strand& me) {
 }
 
 // ---- Engines
-// ----------------------------------------------------------------------------------------
 
 void world::enter(simulated_node& one) {
   one.id_ = ++last_id_;
   by_id_[one.id_] = &one;
   by_rank_[one.rank_] = &one;
-  one.network_ready_ = true;  // it may have mail already
+  one.network_ready_ = true;  // it may have messages already
   activate(one);
 }
 

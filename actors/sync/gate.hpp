@@ -22,6 +22,7 @@ public:
       gate_.inside_.fetch_add(1, std::memory_order_seq_cst);
       open_ = !gate_.closed_.load(std::memory_order_seq_cst) && !forked::from_nodes();
     }
+    // Pairs with `empty`: what was done inside comes before what the closer does next.
     ~pass() { gate_.inside_.fetch_sub(1, std::memory_order_release); }
     pass(const pass&) = delete;
     pass& operator=(const pass&) = delete;
@@ -32,6 +33,7 @@ public:
     bool open_;
   };
 
+  // A look alone: only a pass is admitted or refused for certain.
   bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
 
   /// No thread is admitted from now on.

@@ -74,7 +74,7 @@ void write_event(std::ostream& out, const profile_event& one, std::int64_t start
 }  // namespace
 
 std::chrono::nanoseconds clock_ahead(const node& here, const destination& there, int samples) {
-  if (samples < 1) throw invalid_argument("clock_ahead takes one sample at least");
+  if (samples < 1) throw invalid_argument("clock_ahead takes at least one sample");
   std::int64_t quickest = INT64_MAX, ahead = 0;
   for (int i = 0; i < samples; ++i) {
     const auto before = detail::profile_time();

@@ -21,7 +21,7 @@ std::string verdict(const comparison& result) {
   const auto& [batched, alone] = std::tie(result.batched, result.one_by_one);
   std::string text =
       fmt::format("batched {:.1f} s, one by one {:.1f} s: ", batched.seconds, alone.seconds);
-  if (!result.complete()) return text + "not to be compared, since some have not come to their end";
+  if (!result.complete()) return text + "not comparable: some did not finish";
   const double times = result.times_faster();
   if (times >= 1) return text + fmt::format("{:.1f} times faster", times);
   return text + fmt::format("{:.1f} times slower", 1 / times);

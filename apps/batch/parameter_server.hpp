@@ -42,7 +42,7 @@ private:
   void add(const tensors& gradients);
   void step();
 
-  std::mutex mutex_;  // of the model and the optimizer
+  std::mutex mutex_;  // of the model and the optimizer; taken after that of `collector_`
   network model_;
   torch::optim::Adam optimizer_;
   std::int64_t added_ = 0;  // gradients since the last step

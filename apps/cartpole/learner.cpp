@@ -29,7 +29,8 @@ struct learner::parts {
       : gamma(chosen.gamma),
         network(common::make_generator(chosen.seed)),
         optimizer(network.parameters(), torch::optim::AdamOptions(chosen.learning_rate)) {
-    if (chosen.observers == 0) throw troupe::invalid_argument("an agent needs an observer or more");
+    if (chosen.observers == 0)
+      throw troupe::invalid_argument("an agent needs at least one observer");
     numpy_random seeds(chosen.seed);
     for (std::size_t i = 0; i < chosen.observers; ++i) trajectories.emplace_back(seeds.next());
   }

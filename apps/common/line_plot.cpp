@@ -74,7 +74,7 @@ public:
     return (std::log(clamped) - std::log(first_)) / (std::log(last_) - std::log(first_));
   }
 
-  // Labelled. Powers of ten are all that is told apart where there are many.
+  // Labelled. Only powers of ten where there are many.
   std::vector<double> marks(int most) const {
     auto out = log_ ? powers(most) : std::vector<double>();
     std::erase_if(out, [this](double x) { return x < first_ || x > last_; });

@@ -82,8 +82,7 @@ std::string rdma(const std::vector<ucx_device>& all, bool trusted) {
 
 std::string open_ports() {
   return "rank 0's store, and, in a job that may have ranks on several hosts, a port of TCP for "
-         "each "
-         "rank; both hear only who proves to know the job's secret";
+         "each rank; both accept only peers that prove knowledge of the job's secret";
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace parameter_server {
 
 batches::batches(digits all, std::int64_t size, at::Generator generator)
     : all_(std::move(all)), size_(size), generator_(std::move(generator)) {
-  if (size < 1) throw troupe::invalid_argument("a batch has a digit or more");
+  if (size < 1) throw troupe::invalid_argument("a batch has at least one digit");
 }
 
 digits batches::next() {

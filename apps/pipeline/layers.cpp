@@ -107,7 +107,7 @@ std::vector<std::unique_ptr<const layer>> make_layers(const network_shape& shape
   if (shape.width < norm_group || shape.width % norm_group != 0)
     throw troupe::invalid_argument(
         fmt::format("a width is a multiple of {}, and not {}", norm_group, shape.width));
-  if (shape.blocks < 1) throw troupe::invalid_argument("a network has a block or more");
+  if (shape.blocks < 1) throw troupe::invalid_argument("a network has at least one block");
   std::vector<std::unique_ptr<const layer>> out;
   out.push_back(std::make_unique<first_layer>(shape.width));
   for (std::int64_t i = 0; i < shape.blocks; ++i)

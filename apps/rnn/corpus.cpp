@@ -45,7 +45,7 @@ numbers most_frequent(const std::vector<std::vector<std::string>>& lines, std::i
 }  // namespace
 
 corpus make_corpus(const std::vector<std::vector<std::string>>& lines, std::int64_t vocabulary) {
-  if (vocabulary < 2) throw troupe::invalid_argument("a vocabulary has two words or more");
+  if (vocabulary < 2) throw troupe::invalid_argument("a vocabulary has at least two words");
   if (lines.size() < cycle)
     throw troupe::invalid_argument(
         fmt::format("a text of {} lines is too short: {} are needed, of which some are held out",

@@ -153,7 +153,7 @@ void supervisor::reap() {
   }
   children_left_ = !(pid < 0 && errno == ECHILD);
   if (!failed.empty()) report(failed);
-  // A shell's background processes ignore SIGINT: they too must be asked in a way that they hear.
+  // A shell's background processes ignore SIGINT: they must get another signal too.
   if (running() == 0 && children_left_ && stage_ <= stage::ending && asked_by_ != SIGTERM &&
       stage_ != stage::lingering)
     enter(stage::lingering, linger_time);

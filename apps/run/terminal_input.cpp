@@ -41,7 +41,7 @@ void terminal_input::stop() {
 void terminal_input::add_to(std::vector<pollfd>& waits) const {
   if (our_end_ < 0) return;
   if (typed_.empty()) waits.push_back({STDIN_FILENO, POLLIN, 0});
-  // Without events asked for, poll still tells that rank 0 no longer reads.
+  // Without events asked for, poll still reports that rank 0 no longer reads.
   waits.push_back({our_end_, static_cast<short>(typed_.empty() ? 0 : POLLOUT), 0});
 }
 

@@ -21,16 +21,15 @@ namespace troupe::autograd {
 ///
 /// Different from the engine:
 /// - Nodes from which no edge leads on, other than those of leaves, are called first.
-/// - Nor do these wait for gradients of weights. While one is left, a product with weights that
-/// takes
-///   long (addmm, mm, convolution, of 2^22 multiplications or more for the weights' gradient) is
-///   called for the gradients that lead on, and later for those of its weights and bias: once
-///   nothing else is ready, or before something else adds to them (split_policy). Both are new
-///   nodes like it, so a profiler sees two, with this thread as that of the forward call. What
-///   waits keeps at most 256 MiB alive. A product is called once, as it is, if the node or what it
-///   has saved has hooks, with create_graph, in anomaly mode, and where sums could be made in
-///   another order otherwise: if more than what was made right before lies between it and weights
-///   that others add to, too.
+/// - Nor do these wait for gradients of weights. While one is left, a long product with weights
+///   (addmm, mm, convolution, of 2^22 multiplications or more for the weights' gradient) is called
+///   for the gradients that lead on, and later for those of its weights and bias: once nothing
+///   else is ready, or before something else adds to them (split_policy). Both are new nodes like
+///   it, so a profiler sees two, with this thread as that of the forward call. What waits keeps at
+///   most 256 MiB alive. A product is called once, as it is, if the node or what it has saved has
+///   hooks, with create_graph, in anomaly mode, and where sums could be made in another order
+///   otherwise: if more than what was made right before lies between it and weights that others
+///   add to, too.
 /// - Hooks that are to run after a leaf's .grad has been written (register_post_accumulate_grad_
 ///   hook) fail the pass that comes to the leaf: no .grad is written.
 /// - No node sees the pass. Engine::queue_callback throws, and the error says to use

@@ -29,6 +29,7 @@ public:
         }
         continue;
       }
+      // Relaxed: the key was claimed before the entry that has been acquired above.
       if (slot.key.load(std::memory_order_relaxed) == (key | claimed)) return present;
     }
     return nullptr;
@@ -38,6 +39,8 @@ public:
   const Entry* find(std::uint64_t key) const noexcept {
     for (std::size_t i = 0; i < Capacity; ++i) {
       const auto& slot = slots_[(key + i) & (Capacity - 1)];
+      // The key publishes nothing. The load of `entry` pairs with the exchange in `insert`: it gets
+      // what the entry points to, or nullptr if the writer has only claimed the slot.
       auto have = slot.key.load(std::memory_order_acquire);
       if (have == 0) return nullptr;
       if (have == (key | claimed)) return slot.entry.load(std::memory_order_acquire);

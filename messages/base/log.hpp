@@ -14,8 +14,8 @@ namespace troupe {
 /// for hot paths.
 spdlog::logger& log();
 
-/// Lines say from now on which rank of a job the process is: the latest node that has joined one.
-/// Thread-safe.
+/// Sets the rank and name in the prefix of later lines; the node that has joined a job last is
+/// named. Thread-safe.
 void log_as(std::uint32_t rank, std::string_view name);
 
 /// The format of the runtime's own logger: time, the process's node if it has one, and the level,

@@ -9,7 +9,7 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t longest_name = 127;
-constexpr std::size_t longest_text = 255;
+constexpr std::size_t longest_shown = 255;
 
 std::string problem_of_one(std::string_view name) {
   if (name.empty()) return "must be non-empty";
@@ -38,9 +38,9 @@ std::string worker_name_problem(std::string_view text) {
   auto names = worker_names(text);
   for (const auto& name : names)
     if (auto problem = problem_of_one(name); !problem.empty()) return problem;
-  if (text.size() > longest_text)
-    return fmt::format("and its aliases must have {} characters at most, but have {}", longest_text,
-                       text.size());
+  if (text.size() > longest_shown)
+    return fmt::format("and its aliases must have {} characters at most, but have {}",
+                       longest_shown, text.size());
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
     return fmt::format("'{}' is given twice", *twice);

@@ -48,7 +48,7 @@ public:
   template <class T>
   T get() {
     static_assert(std::is_default_constructible_v<T>,
-                  "what is received is made first and filled then: give the type a constructor "
+                  "a received value is made first and then filled: give the type a constructor "
                   "without arguments");
     T x{};
     get_into(x);
@@ -68,7 +68,7 @@ public:
   /// Throws unless everything has been read.
   void expect_end() const {
     if (at_ != end_)
-      throw decode_error(std::to_string(remaining()) + " bytes too many behind a message's body");
+      throw decode_error(std::to_string(remaining()) + " bytes too many after a message's body");
   }
 
   // CAF's inspector protocol.

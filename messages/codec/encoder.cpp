@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void throw_not_in_message() {
   throw encode_error(
       "an rref can only be written into a call or message between nodes, where its owner learns of "
-      "it: write its value elsewhere, which to_here gets");
+      "it; elsewhere, write its value (to_here)");
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void encoder::put_reference(const std::shared_ptr<detail::rref_core>& x) {
 
 void encoder::put_message(const caf::message& x) {
   if (x.size() > detail::max_elements)
-    throw encode_error("a message of " + std::to_string(x.size()) + " elements: 64 is the most");
+    throw encode_error("a message of " + std::to_string(x.size()) + " elements; the most is 64");
   put(static_cast<std::uint8_t>(x.size()));
   for (std::size_t i = 0; i < x.size(); ++i) {
     const auto* entry = find_type(x.type(i));

@@ -6,9 +6,8 @@ namespace troupe {
 
 void handle_translator::write_reference(encoder&, const std::shared_ptr<detail::rref_core>&) {
   throw encode_error(
-      "an rref can only be written into a call or message between nodes: write its value "
-      "elsewhere, "
-      "which to_here gets");
+      "an rref can only be written into a call or message between nodes; elsewhere, write its "
+      "value (to_here)");
 }
 
 std::shared_ptr<detail::rref_core> handle_translator::read_reference(decoder&, std::uint64_t,

@@ -30,7 +30,7 @@ struct description {
   std::string_view what;
 };
 
-description take_apart(std::string_view one) {
+description split_description(std::string_view one) {
   const auto end = std::min(one.find(behind_name), one.size());
   return {one.substr(0, end), one.substr(std::min(end + 1, one.size()))};
 }
@@ -44,7 +44,7 @@ std::string_view without_blanks(std::string_view text) {
 std::string readable(std::string_view structure) {
   std::string out;
   for (const auto line : split(structure, type_structure::separator)) {
-    const auto one = take_apart(line);
+    const auto one = split_description(line);
     if (!out.empty()) out += "; ";
     out.append(one.name).append(" is ").append(one.what);
   }
@@ -89,14 +89,14 @@ std::string difference(std::string_view there, std::string_view on_there, std::s
   std::string out;
   std::size_t found = 0;
   for (const auto line : theirs) {
-    const auto their = take_apart(line);
+    const auto their = split_description(line);
     const auto place = std::find_if(ours.begin(), ours.end(), [&](std::string_view one) {
-      return take_apart(one).name == their.name;
+      return split_description(one).name == their.name;
     });
     if (place == ours.end() || *place == line || ++found > most_types) continue;
     if (!out.empty()) out += "; ";
     out.append(their.name).append(" is ").append(their.what).append(" on ").append(on_there);
-    out.append(" and ").append(take_apart(*place).what).append(" on ").append(on_here);
+    out.append(" and ").append(split_description(*place).what).append(" on ").append(on_here);
   }
   if (found > most_types) out += "; and " + std::to_string(found - most_types) + " more types";
   return out;

@@ -40,10 +40,11 @@ bool add_type(const type_entry& entry) {
   if (present->name != entry.name)
     throw internal_error("the message types " + std::string(present->name) + " and " +
                          std::string(entry.name) + " have one hash: rename one of them");
-  // Nameless namespaces of two files are told apart by the compiler, but have one name.
+  // Nameless namespaces of two files differ for the compiler, but have one name.
   if (*present->type != *entry.type)
     throw internal_error("two message types are named " + std::string(entry.name) +
                          ": rename one of them");
+  // Pairs with the load in `find_type`: publishes the entry.
   if (entry.number != 0)
     all().by_number[entry.number].store(&entry, std::memory_order_release);
   else

@@ -64,7 +64,7 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
     if (in.getLanding() > 0) {
       any_landing = true;
       if (in.getLanding() > gpu_count())
-        bad_storage(i, "it shall be on cuda:" + std::to_string(in.getLanding() - 1) +
+        bad_storage(i, "it should be on cuda:" + std::to_string(in.getLanding() - 1) +
                            ", and this process can use " + std::to_string(gpu_count()) + " GPUs");
     }
     std::uint64_t arrived = 0;

@@ -122,7 +122,7 @@ struct optimizer_client::requested_step {
   std::weak_ptr<node_core> node;
 
   // Once all have replied: the step's error, or null. Rates that were lost count as lost before
-  // anybody hears of the error.
+  // anybody gets the error.
   std::exception_ptr finish() {
     auto sent = std::move(rates);
     std::exception_ptr first, unknown;
@@ -142,7 +142,7 @@ struct optimizer_client::requested_step {
     if (unknown && !takes_part(node, context)) return unknown;
     if (unknown && needs_all_gradients)
       return std::make_exception_ptr(invalid_argument(
-          fmt::format("no parameter on {} has a gradient in the context, which has not come there",
+          fmt::format("no parameter on {} has a gradient: the context has not reached that node",
                       *without_context(unknown))));
     if (stepped > 0) return nullptr;
     return std::make_exception_ptr(invalid_argument(

@@ -76,7 +76,7 @@ public:
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw invalid_argument(
-        fmt::format("{} is no state of a distributed optimizer: {}", path_, why));
+        fmt::format("{} is not the state of a distributed optimizer: {}", path_, why));
   }
   std::uintmax_t left() const noexcept { return left_; }
 

@@ -87,19 +87,19 @@ void request_of_nothing(const oracle& o) { troupe::request(o); }
 // error: this actor does not know such a message:
 void telling_of_an_unknown_message(const clerk& c) { troupe::send(c, unknown{}); }
 
-// error: who is asked is an actor's handle, as spawn returns it
+// error: request takes an actor handle, as returned by spawn
 void request_to_a_number() { troupe::request(7, question{1}); }
 
-// error: who is asked is an actor's handle, as spawn returns it
+// error: request takes an actor handle, as returned by spawn
 void request_to_a_pointer(oracle::pointer self) { troupe::request(self, question{1}); }
 
-// error: who is told is an actor's handle, as spawn returns it
+// error: send takes an actor handle, as returned by spawn
 void telling_a_node(const troupe::node& node) { troupe::send(node, question{1}); }
 
-// error: only calls of functions are made again
+// error: retry applies only to calls of functions
 void request_with_a_retry(const oracle& o) { troupe::request(o, question{1}, troupe::retry(3)); }
 
-// error: only calls of functions are made again
+// error: retry applies only to calls of functions
 void telling_with_a_retry(const oracle& o) { troupe::send(o, question{1}, troupe::retry(3)); }
 
 // error: a handler returns another type than its actor's interface says, answers<Question, Answer>,
@@ -118,8 +118,8 @@ clerk::behavior_type second_handler_with_a_result() {
   return {[](const question&) { return 1; }, [](const note&) { return 1; }};
 }
 
-// error: a handler takes a message that its actor's interface does not name, or another one takes
-// already
+// error: a handler takes a message that its actor's interface does not name, or that another
+// handler takes already
 oracle::behavior_type handler_of_an_unknown_message() {
   return {[](const unknown&) { return 1; }};
 }
@@ -147,7 +147,7 @@ void spawning_a_lambda_of_any(const troupe::node& node) {
 void spawning_any_function(const troupe::node& node) { node.spawn(square, 2); }
 
 // error: the arguments do not fit the behaviour function's parameters, which are values or const
-// references behind the pointer to the actor
+// references after the pointer to the actor
 void too_few_arguments_of_a_behaviour(const troupe::node& node) { node.spawn(with_number); }
 
 // error: the arguments do not fit the behaviour function's parameters,
@@ -159,8 +159,7 @@ void text_for_a_number(const troupe::node& node) { node.spawn(with_number, std::
 // error: the arguments do not fit the behaviour function's parameters,
 void output_of_a_behaviour(const troupe::node& node, double x) { node.spawn(with_output, x); }
 
-// error: the actor class has no constructor for these arguments, behind the caf::actor_config& with
-// which it begins
+// error: the actor class has no constructor for these arguments, after a caf::actor_config&
 void too_few_arguments_of_a_class(const troupe::node& node) { node.spawn<seer>(); }
 
 // error: the actor class has no constructor for these arguments,
@@ -170,7 +169,7 @@ void text_for_a_number_of_a_class(const troupe::node& node) { node.spawn<seer>("
 void too_many_arguments_of_a_class_there(const troupe::node& node) { node.spawn_on<seer>(1, 2, 3); }
 
 // error: an actor class must not be final: Troupe derives from it, so that its exceptions are
-// answered and it works in the autograd context of who asks
+// answered and it works in the requester's autograd context
 void final_class(const troupe::node& node) { node.spawn<last_seer>(); }
 
 // error: a behaviour function returns its actor's behavior_type
@@ -188,11 +187,11 @@ void number_for_a_text_there(const troupe::node& node) { node.spawn_on<with_text
 // also: to type 'troupe::name_the_overload_with_static_cast'
 void overloaded_behaviour_there(const troupe::node& node) { node.spawn_on<overloaded>(1, 2); }
 
-// error: spawn_on has the behaviour function as a template argument: spawn_on<&serve>("worker1",
+// error: spawn_on takes the behaviour function as a template argument: spawn_on<&serve>("worker1",
 // arguments...)
 void behaviour_among_the_arguments(const troupe::node& node) { node.spawn_on(1, with_text, "x"); }
 
-// error: spawn_on has the behaviour function as a template argument:
+// error: spawn_on takes the behaviour function as a template argument:
 void lambda_there(const troupe::node& node, int x) {
   node.spawn_on(1, [x] { return with_text(std::to_string(x)); });
 }

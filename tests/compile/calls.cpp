@@ -132,8 +132,8 @@ void lambda_of_any(const troupe::node& node) {
       1, [](auto x) { return x; }, 2);
 }
 
-// error: a call names a function as a template argument, rpc_sync<&f>("worker1", x), or has a
-// lambda or the name of an operator behind the callee
+// error: a call takes a function as a template argument, rpc_sync<&f>("worker1", x), or a lambda or
+// the name of an operator after the callee
 void nothing_to_call(const troupe::node& node) { node.rpc_sync(1, 7); }
 
 // error: the function has an output parameter, a reference that is not const, and the caller would
@@ -192,12 +192,12 @@ void rref_of_another_type(const troupe::node& node, troupe::rref<model> text) {
   node.rpc_sync<tripled>(1, text);
 }
 
-// error: timeout, priority, no_wait and retry stand behind a call's arguments
+// error: timeout, priority, no_wait and retry must follow the call's arguments
 void option_in_front(const troupe::node& node) {
   node.rpc_sync<half>(1, troupe::timeout(1s), 2.0, true);
 }
 
-// error: timeout, priority, no_wait and retry stand behind a call's arguments
+// error: timeout, priority, no_wait and retry must follow the call's arguments
 void option_in_front_of_a_constructor(const troupe::node& node) {
   node.remote<std::string>(1, troupe::timeout(1s), 3, 'x');
 }
@@ -233,13 +233,13 @@ void text_for_a_number_by_name(const troupe::node& node) {
   node.rpc_async<double(float)>(1, "half", "x");
 }
 
-// error: of a function by name an rref of just the parameter's type may be lent
+// error: an rref passed to a function called by name must have exactly the parameter's type
 void rref_of_another_number_by_name(const troupe::node& node, troupe::rref<float> x) {
   node.rpc_async<long(long)>(1, "square", x);
 }
 
-// error: the name of a function, behind the callee, is a literal: rpc_sync<int(int)>("worker1",
-// "square", 7)
+// error: the name of a function, after the callee, must be a string literal:
+// rpc_sync<int(int)>("worker1", "square", 7)
 void name_that_is_no_literal(const troupe::node& node, std::string name) {
   node.rpc_sync<int(int)>(1, name, 7);
 }
@@ -275,7 +275,8 @@ void text_for_a_number_of_a_member(const troupe::rref<model>& r) {
   r.rpc_async<&model::loss>(at::Tensor(), "x");
 }
 
-// error: the rref's value is of another class than the member function, and points to none
+// error: the member function belongs neither to the class of the rref's value nor to what it points
+// to
 void member_of_another_class(const troupe::rref<model>& r) { r.rpc_sync<&other::step>(2); }
 
 // error: a function that is called on an rref takes the value first, as a T&

@@ -60,7 +60,7 @@ void futures(const troupe::node& node, const std::vector<troupe::future<int>>& a
 // error: this type cannot be sent:
 TROUPE_MESSAGE_CODE(holder)
 
-// error: what is received is made first and filled then: give the type a constructor without
+// error: a received value is made first and then filled: give the type a constructor without
 // arguments
 struct made_of_one {
   explicit made_of_one(int x) : x(x) {}

@@ -32,13 +32,13 @@ struct peer {
   peer(rank_t rank_) : rank(rank_) {}
 
   const rank_t rank;
+  // Publishes nothing: both transports are as old as this one, and `peers_` publishes the peer.
+  // Relaxed would do.
   std::atomic<transport*> by{nullptr};
   std::string why_not_ucx;  // under the mutex of the transport
 };
 
 using peer_table = rank_table<peer>;
-
-std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
 
 // UCX listens on no TCP port: what it may use between hosts is RDMA.
 ucx_options choose_kind(ucx_options ucx, std::string& why_no_rdma) {
@@ -111,6 +111,7 @@ public:
       known->by = &by;
       peers_.set(std::move(made));
     } else {
+      // Pairs with the loads in `send` and `close_peer`.
       known->by.store(&by, std::memory_order_release);
     }
     try {
@@ -222,7 +223,8 @@ private:
   std::unique_ptr<transport> ucx_;  // null: it cannot start
   std::vector<std::byte> ucx_address_;
   std::unique_ptr<transport> tcp_;
-  mutable std::mutex mutex_;  // of adding peers, and reading all
+  // Of adding peers, and reading all. Taken before the locks of the two transports.
+  mutable std::mutex mutex_;
   peer_table peers_;
   bool said_ = false;
 

@@ -33,6 +33,8 @@ public:
 
   /// Pre: `rank < most`.
   void set(rank_t rank, T* what) {
+    // Two releases, which the loads in `find` acquire: the empty chunk, then all that was done to
+    // `what` before.
     auto& slot = chunks_[rank / chunk_size];
     chunk* c = slot.load();
     if (!c) {

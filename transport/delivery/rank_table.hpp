@@ -17,8 +17,8 @@ public:
 
   /// Pre: `rank < most`.
   void set(std::unique_ptr<Peer> p) {
-    slots_.set(p->rank, p.get());
     all_.push_back(std::move(p));
+    slots_.set(all_.back()->rank, all_.back().get());
   }
 
   const std::vector<std::unique_ptr<Peer>>& all() const noexcept { return all_; }

@@ -17,8 +17,6 @@ namespace {
 
 using namespace loopback;
 
-std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
-
 }  // namespace
 
 struct loopback_network::state {
@@ -62,7 +60,7 @@ public:
     const std::string who = rank_name(rank);
     node_key key;
     if (address.size() != sizeof key)
-      throw transport_error("cannot connect to " + who + ": this is no loopback address");
+      throw transport_error("cannot connect to " + who + ": this is not a loopback address");
     std::memcpy(&key, address.data(), sizeof key);
     if (key.magic != key_.magic || key.rank != rank)
       throw transport_error("cannot connect to " + who + ": this is not its loopback address");
@@ -277,6 +275,7 @@ private:
   const std::shared_ptr<std::atomic<std::size_t>> pending_ =
       std::make_shared<std::atomic<std::size_t>>(0);
 
+  // Taken before that of another node's inbox, under which nothing is locked.
   mutable std::mutex mutex_;
   std::unordered_map<rank_t, peer> peers_;
   std::vector<node_key> added_;

@@ -93,6 +93,8 @@ public:
   }
 
   void take(std::vector<event>& into) {
+    // A hint, to poll without the lock: `mutex_` publishes the events, and `arm` looks at these
+    // under it. Relaxed would do.
     if (!something_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
     into.swap(events_);

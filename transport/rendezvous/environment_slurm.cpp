@@ -33,7 +33,7 @@ public:
 
 private:
   [[noreturn]] void fail(const char* why) const {
-    throw rendezvous_error(fmt::format("'{}' is no node list of Slurm: {}", list_, why));
+    throw rendezvous_error(fmt::format("'{}' is not a node list of Slurm: {}", list_, why));
   }
 
   char read_character() {

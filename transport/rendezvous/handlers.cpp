@@ -43,20 +43,20 @@ bool is_scheme(std::string_view text) {
 
 void register_rendezvous_handler(const std::string& scheme, rendezvous_handler handler) {
   if (!is_scheme(scheme))
-    throw invalid_argument(fmt::format(
-        "'{}' is no scheme of URLs: it must be lower case letters, digits, '+', '-' and "
-        "'.', with a letter first",
-        scheme));
+    throw invalid_argument(
+        fmt::format("'{}' is not a URL scheme: it must be lower case letters, digits, '+', '-' and "
+                    "'.', with a letter first",
+                    scheme));
   if (scheme == "env" || scheme == "tcp" || scheme == "file")
     throw invalid_argument(
-        fmt::format("jobs meet at {}:// without a handler; take another scheme", scheme));
+        fmt::format("jobs meet at {}:// without a handler; choose another scheme", scheme));
   if (!handler)
     throw invalid_argument(fmt::format("the handler of {}:// is an empty function", scheme));
   auto& table = handler_table::here();
   std::lock_guard lock(table.mutex);
   if (!table.by_scheme.emplace(scheme, std::move(handler)).second)
     throw invalid_argument(fmt::format(
-        "{}:// has a handler already; unregister_rendezvous_handler takes it away", scheme));
+        "{}:// has a handler already; unregister_rendezvous_handler removes it", scheme));
 }
 
 bool unregister_rendezvous_handler(const std::string& scheme) {

@@ -25,7 +25,7 @@ std::uint16_t read_port(const std::string& method, std::string_view text) {
   std::uint16_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    fail_method(method, fmt::format("'{}' is no port", text));
+    fail_method(method, fmt::format("'{}' is not a port", text));
   return out;
 }
 
@@ -141,11 +141,10 @@ void choose_agreement(bool method, bool one_host, rendezvous_config& config) {
     throw rendezvous_error(fmt::format(
         "job '{}' may span several hosts (rank 0 is at {}), but no secret was given, and "
         "without one anyone could join: set TROUPE_JOB_SECRET to the same 64 hex digits on every "
-        "rank (openssl rand -hex 32; mpirun -x TROUPE_JOB_SECRET hands it on, srun does by "
-        "itself), "
-        "or TROUPE_JOB_SECRET_FILE to a file with them that only you can read; or, if all ranks "
-        "run "
-        "on this host, set LOCAL_WORLD_SIZE to WORLD_SIZE or MASTER_ADDR to 127.0.0.1",
+        "rank (openssl rand -hex 32; mpirun -x TROUPE_JOB_SECRET passes it on, srun does by "
+        "itself), or TROUPE_JOB_SECRET_FILE to a file with them that only you can read; or, if "
+        "all ranks run on this host, set LOCAL_WORLD_SIZE to WORLD_SIZE or MASTER_ADDR to "
+        "127.0.0.1",
         config.job, to_string(config.master)));
   }
 }
@@ -154,8 +153,7 @@ void check_port(const rendezvous_config& config) {
   if (config.how == rendezvous_config::way::tcp && config.master.port == 0)
     throw rendezvous_error(
         "port 0 lets rank 0 choose any free port, which the other ranks cannot know: set "
-        "MASTER_PORT "
-        "or tcp://HOST:PORT to a number from 1 to 65535");
+        "MASTER_PORT or tcp://HOST:PORT to a number from 1 to 65535");
 }
 
 void check_place(const rendezvous_config& config) {

@@ -69,7 +69,8 @@ void file_store::take_up(store_request&& change) {
     case op::queue_push: return state_.queue_push(change.keys[0], std::move(change.value));
     case op::queue_pop: return (void)state_.queue_pop(change.keys[0]);
     case op::delete_key: return (void)state_.erase(change.keys[0]);
-    default: throw store_error("the store's file " + path_.string() + " has a record of no change");
+    default:
+      throw store_error("the store's file " + path_.string() + " has a record of unknown kind");
   }
 }
 

@@ -84,6 +84,7 @@ private:
 
   const std::filesystem::path path_;
   const std::optional<job_secret> given_;  // the secret that the caller gave
+  // Taken before the lock of the file.
   std::mutex mutex_;
   std::unique_ptr<file_store_log> log_;  // null once closed
   store_state state_;

@@ -63,7 +63,7 @@ file_store_log::file_store_log(std::filesystem::path path, const std::optional<j
 bool file_store_log::try_open() {
   struct stat ours {};
   if (fstat(fd_.get(), &ours) != 0) fail_errno("cannot be examined");
-  if (!S_ISREG(ours.st_mode)) fail("is no regular file");
+  if (!S_ISREG(ours.st_mode)) fail("is not a regular file");
   if (ours.st_uid != geteuid())
     fail(fmt::format("belongs to user {}, not to this one", ours.st_uid));
   if (!given_ && (ours.st_mode & 077) != 0)
@@ -78,7 +78,7 @@ bool file_store_log::try_open() {
   read_at(0, std::as_writable_bytes(std::span(begin)).first(std::min(size, sizeof begin)));
   // A process that died while it wrote the header leaves part of it.
   if (std::memcmp(begin, magic, std::min(size, sizeof magic - 1)) != 0)
-    fail("exists and is no file of a store; it is left alone: choose another path");
+    fail("exists and is not a store's file; it is left alone: choose another path");
 
   if (lock(alive_range, F_WRLCK)) start_afresh();
   if (!lock(alive_range, F_RDLCK)) fail_errno("cannot be locked");

@@ -55,8 +55,8 @@ void need_descriptors(std::size_t more, const std::string& for_what) {
   if (now.open + more <= now.limit) return;
   throw transport_error(fmt::format(
       "this process may have {} file descriptors, of which {} are open, and needs {} more {}; "
-      "raise "
-      "the limit (ulimit -n {} before the start, hard limit included; LimitNOFILE= of a service)",
+      "raise the limit (ulimit -n {} before the start, hard limit included; LimitNOFILE= of a "
+      "service)",
       now.limit, now.open, more, for_what, now.open + more));
 }
 

@@ -14,7 +14,7 @@ std::string not_private(int fd, mode_t type) {
   struct stat s {};
   if (fstat(fd, &s) != 0) return std::strerror(errno);
   if ((s.st_mode & S_IFMT) != type)
-    return type == S_IFDIR ? "it is no folder" : "it is no regular file";
+    return type == S_IFDIR ? "it is not a folder" : "it is not a regular file";
   if (s.st_uid != geteuid())
     return fmt::format("it belongs to user {}, not to user {}", s.st_uid, geteuid());
   if ((s.st_mode & 077) != 0)
@@ -33,7 +33,7 @@ private_folder private_folder::open(const std::filesystem::path& path, bool make
   if (!try_open() && errno == ENOENT && make)
     if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) try_open();
   if (!out.fd) {
-    out.why = errno == ENOTDIR || errno == ELOOP ? "it is no folder" : std::strerror(errno);
+    out.why = errno == ENOTDIR || errno == ELOOP ? "it is not a folder" : std::strerror(errno);
     return out;
   }
   out.why = not_private(out.fd.get(), S_IFDIR);

@@ -106,7 +106,7 @@ int watch_process(const process_identity& who, std::string& why) {
   if (!started && (errno == EMFILE || errno == ENFILE)) {
     const std::string reason = std::strerror(errno);
     close(fd);
-    throw transport_error("process " + std::to_string(who.pid) + " cannot be looked at: " + reason +
+    throw transport_error("process " + std::to_string(who.pid) + " cannot be examined: " + reason +
                           descriptor_shortage());
   }
   if (!started && !is_readable(fd)) {

@@ -130,10 +130,10 @@ std::vector<std::byte> encode(const address& a, const job_secret& secret) {
 
 address decode(std::span<const std::byte> bytes, const job_secret& secret) {
   if (bytes.size() < sizeof(wire_address) + proof_size)
-    throw decode_error("this is no TCP address of a node: it is too short");
+    throw decode_error("this is not a TCP address of a node: it is too short");
   const auto covered = strip_proof(bytes, key_of(secret));
   if (!covered)
-    throw decode_error("this is no TCP address of a node of this job, or it is damaged");
+    throw decode_error("this is not a TCP address of a node of this job, or it is damaged");
   const auto said = *covered;
   wire_address head;
   std::memcpy(&head, said.data(), sizeof head);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -16,8 +18,15 @@
 
 namespace troupe::transport::tcp {
 
-/// How long a node is waited for that listens and has not been told of this one yet.
+/// How long a node is waited for that listens and does not know this one yet.
 inline constexpr std::chrono::seconds patience{30};
+
+/// How soon the kernel ends a connection to a host that is silent.
+inline tcp_probes probes(const tcp_options& options) {
+  const auto interval = std::max(std::chrono::seconds(1),
+                                 std::chrono::floor<std::chrono::seconds>(options.keepalive));
+  return {interval, interval, 3, options.limit * 4 / 5};
+}
 
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
 /// hand it work through `orders_`.
@@ -63,21 +72,24 @@ private:
 
   // backend.cpp
   void listen();
-  bool transmit(peer& p, const retransmit_queue::message& m);
-  bool flush(peer& p);
   void tell(order&& one);
   template <class Idle>
   bool all_peers(Idle&& is_so) const;
 
-  // backend_greet.cpp
+  // backend_send.cpp
+  bool transmit(peer& p, const retransmit_queue::message& m);
+  bool flush(peer& p);
+
+  // backend_dial.cpp
   std::uint64_t watch(target&& one, std::uint32_t events);
   void unwatch(std::uint64_t id, int fd);
   void rewatch(std::uint64_t id, int fd, std::uint32_t events);
-  void call(peer& p, steady::duration in);
   void dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt);
   unsigned bulk_streams() const noexcept;
   std::vector<std::size_t> order_of(const peer& p, unsigned index, bool bulk) const;
   const socket_address* source_for(const place& to, const peer& p) const;
+
+  // backend_greet.cpp
   unsigned accept_all(int listener);
   bool drop_oldest_stranger();
   void act_on(std::uint64_t id, greeting& one, greeting::outcome what);
@@ -90,6 +102,7 @@ private:
   void count_stranger(greeting& one, bool counts);
 
   // backend_connect.cpp
+  void call(peer& p, steady::duration in);
   void adopt(peer& p, std::shared_ptr<stream> s);
   void resumed(peer& p, std::uint64_t expected);
   void drop_streams(peer& p, bool says_leave);
@@ -148,10 +161,13 @@ private:
   std::vector<local_place> places_;
 
   peer_table peers_;
-  // Taken in this order: of writing to `peers_`; of a peer; of its bulk; of `orders_`.
+  // Taken in this order: of writing to `peers_`; of a peer; of its bulk; of `orders_`. That of a
+  // retransmit_queue comes last.
   mutable std::mutex mutex_;
   std::mutex orders_mutex_;
   std::vector<order> orders_;
+  // Hints for the progressing thread. Each is set after what it announces is there, and cleared
+  // before the thread looks at that, or under its lock.
   std::atomic<bool> any_orders_{false};
   std::atomic<bool> any_bulk_{false};
   std::atomic<bool> any_own_{false};  // messages to this node itself
@@ -169,8 +185,9 @@ private:
   std::uint64_t hot_ = 0;                // the stream that has delivered last
   unsigned payload_turn_ = 0;            // whose payloads are read next
   unsigned peer_turn_ = 0;               // to whom payloads are sent next
-  std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has told last
+  std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has reported last
   bool put_off_ = false;                 // payloads wait for the next turn
+  bool sending_put_off_ = false;         // those to be sent do
   unsigned polls_ = 0;
   bool owing_much_ = false;
   steady::time_point yields_at_{};  // not before

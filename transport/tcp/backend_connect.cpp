@@ -45,6 +45,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   p.wants_write = false;
   p.lanes = fmt::format("tcp/{} to {}, {} streams for payloads of {} KiB and more", interface,
                         to_string(where), bulk_streams(), options_.bulk_threshold / 1024);
+  // The first record of each end: what has arrived here is not sent again.
   record_head head;
   head.kind = record_kind::resume;
   head.expected = p.parts.expected();
@@ -54,11 +55,16 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   flush(p);
 }
 
+// The other end's first record: the rest goes out again, and then senders write themselves.
 void backend::resumed(peer& p, std::uint64_t expected) {
-  const std::lock_guard lock(p.mutex);
-  if (p.open) throw decode_error("it resumes twice");
-  if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
+  {
+    const std::lock_guard lock(p.mutex);
+    if (p.open) throw decode_error("it resumes twice");
+    if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
+  }
+  // Without the lock: it may drop tensors, and their memory may be the program's, which may send.
   p.unacknowledged.acknowledge(expected);
+  const std::lock_guard lock(p.mutex);
   p.ever_open = true;
   p.refusals = p.attempts = 0;
   p.dial_at = steady::time_point::max();
@@ -207,7 +213,7 @@ void backend::process_ended(peer& p) {
 // This node has closed the connection.
 void backend::close(peer& p, bool force) {
   if (p.status == peer::state::gone) return;
-  // One that was never connected hears of it when it calls.
+  // One that was never connected finds out when it calls.
   if (p.rank == options_.rank || (!p.wanted && !p.messages)) return lose(p, {});
   const bool done = [&] {
     const std::lock_guard lock(p.mutex);
@@ -236,8 +242,8 @@ void backend::call(peer& p, steady::duration in) {
 
 // ---- Time
 
-// One that listens and has not answered yet may have yet to be told of this node; and many nodes
-// may call it at once while a job begins.
+// One that listens and has not answered yet may not know this node yet; and many nodes may call it
+// at once while a job begins.
 std::chrono::milliseconds backend::time_out_of_reach(const peer& p) const {
   if (p.ever_open) return options_.limit;
   const bool listens = std::ranges::any_of(

@@ -1,4 +1,4 @@
-// How connections are made: calls, those of others, and the handshakes of both.
+// Handshakes: connections of others are accepted, and both ends prove themselves.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -21,122 +21,15 @@ using namespace std::chrono_literals;
 constexpr std::size_t most_strangers = 256;  // the oldest goes for a new one
 constexpr std::size_t most_parked = 1024;
 constexpr auto time_to_prove = 3s;
-constexpr auto time_to_connect = 1s;
 constexpr auto time_parked = 60s;  // a member calls again
 constexpr auto time_without_listening = 100ms;
 constexpr unsigned most_refusals = 5;
 constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
 constexpr unsigned accepts_at_once = 16;
 
-tcp_probes probes(const tcp_options& options) {
-  const auto interval = std::max(1s, std::chrono::floor<std::chrono::seconds>(options.keepalive));
-  return {interval, interval, 3, options.limit * 4 / 5};
-}
-
 bool refused(int error) { return error == ECONNREFUSED; }
 
 }  // namespace
-
-// ---- The epoll set
-
-std::uint64_t backend::watch(target&& one, std::uint32_t events) {
-  const auto id = ++last_target_;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = id;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one.fd, &event) != 0)
-    throw transport_error(fmt::format("epoll takes no descriptor: {}", std::strerror(errno)));
-  targets_.emplace(id, std::move(one));
-  return id;
-}
-
-void backend::rewatch(std::uint64_t id, int fd, std::uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = id;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
-}
-
-void backend::unwatch(std::uint64_t id, int fd) {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  targets_.erase(id);
-  if (hot_ == id) hot_ = 0;
-}
-
-// ---- Handshakes
-
-// To a peer: one for each interface at least.
-unsigned backend::bulk_streams() const noexcept {
-  return std::max({1u, options_.bulk_streams, static_cast<unsigned>(options_.interfaces.size())});
-}
-
-// The address to connect from, where interfaces are named: that of the interface which `to` belongs
-// to.
-const socket_address* backend::source_for(const place& to, const peer& p) const {
-  if (options_.interfaces.empty() || p.where.interfaces == 0) return nullptr;
-  for (const auto& one : places_)
-    if (one.at.interface == to.interface &&
-        one.at.where.storage.ss_family == to.where.storage.ss_family)
-      return &one.at.where;
-  return nullptr;
-}
-
-std::vector<std::size_t> backend::order_of(const peer& p, unsigned index, bool bulk) const {
-  return order_of_places(p.where, options_.interfaces.size(), places_,
-                         bulk ? index : std::size_t{options_.rank} + p.rank);
-}
-
-// `attempt`: how many places were tried before. Streams for large payloads go where the messages
-// go, or, where interfaces are named, to one after the other.
-void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt) {
-  const bool bulk = kind == stream_kind::bulk;
-  const bool named = !options_.interfaces.empty() && p.where.interfaces > 0;
-  const auto order = order_of(p, index, bulk);
-  const auto start = bulk && named ? 0 : p.place;
-  const auto& to = p.where.places[order[(start + attempt) % order.size()]];
-  const auto open = [&] {
-    return ::socket(to.where.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  };
-  int made_fd = open();
-  while (made_fd < 0 && (errno == EMFILE || errno == ENFILE) && drop_oldest_stranger())
-    made_fd = open();
-  unique_fd fd(made_fd);
-  const auto now = steady::now();
-  int error = fd ? 0 : errno;
-  if (fd) {
-    set_tcp_options(fd.get(), probes(options_));
-    if (const auto* from = source_for(to, p)) {
-      auto source = *from;
-      source.set_port(0);
-      const int later = 1;  // the kernel picks the port when it connects
-      setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &later, sizeof later);
-      if (::bind(fd.get(), source.get(), source.length) != 0) error = errno;
-    }
-    if (error == 0 && ::connect(fd.get(), to.where.get(), to.where.length) != 0 &&
-        errno != EINPROGRESS)
-      error = errno;
-  }
-  const stream_claim claim{options_.rank, p.rank, id_, p.where.id, kind, options_.protection};
-  const int number = fd.get();
-  auto made = std::make_unique<greeting>(options_.secret, std::move(fd), claim, p);
-  made->due = now + time_to_connect;
-  made->index = index;
-  made->attempt = attempt;
-  if (kind == stream_kind::messages)
-    p.dialing = true;
-  else
-    ++p.bulk_dials;
-  auto& one = *made;
-  one.place = greetings_.insert(greetings_.end(), std::move(made));
-  if (error != 0) {  // at once, as over the loopback interface
-    one.set_failed(error);
-    failed(0, one);
-    return;
-  }
-  attend_by(one.due);
-  one.id =
-      watch({.what = target::kind::greeting, .fd = number, .greets = &one}, EPOLLIN | EPOLLOUT);
-}
 
 unsigned backend::accept_all(int listener) {
   unsigned n = 0;
@@ -216,7 +109,8 @@ void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
   }
 }
 
-// Somebody with the job's secret wants a connection.
+// Listener, after message 1: somebody with the job's secret wants a connection, or its hello is a
+// replay.
 void backend::greeted(std::uint64_t id, greeting& one) {
   const auto& claim = one.claim();
   if (one.at() == greeting::step::parked) {
@@ -225,7 +119,7 @@ void backend::greeted(std::uint64_t id, greeting& one) {
     count_stranger(one, true);
   }
   if (claim.to != options_.rank || claim.to_id != id_ || claim.from == options_.rank) {
-    one.refuse("it wants another node than this one");
+    one.refuse("it asks for another node");
     return failed(id, one);
   }
   if (claim.protection != options_.protection) {
@@ -237,7 +131,7 @@ void backend::greeted(std::uint64_t id, greeting& one) {
     std::size_t parked = 0;
     for (const auto& other : greetings_) parked += other->at() == greeting::step::parked;
     if (claim.kind == stream_kind::bulk || parked >= most_parked) {
-      one.refuse("it is no node that this one has been told of");
+      one.refuse("it is a node that this one does not know");
       return failed(id, one);
     }
     one.park();
@@ -323,6 +217,8 @@ void backend::failed(std::uint64_t id, greeting& one) {
   attend_by(p->dial_at);
 }
 
+// The handshake has ended well. A connection for messages takes the place of the one before
+// (`adopt`); one for large payloads is added to the others.
 void backend::proven(std::uint64_t id, greeting& one) {
   auto* const p = one.dials() ? one.to() : peers_.find(one.claim().from);
   const bool dialed = one.dials();

@@ -47,13 +47,13 @@ void backend::let_others_run() {
   if (const auto after = steady::now(); after - before > brief) yields_at_ = after + rarely;
 }
 
-// After a chunk: has something come, of the peer that was heard last?
+// After a chunk: has something come from the peer that has sent last?
 bool backend::glance() {
   if (hot_ != 0) read(hot_, chunk_size);
   return deliver() > 0;
 }
 
-// In turns, since epoll tells of them in the same order each time. False: something has come that
+// In turns, since epoll reports them in the same order each time. False: something has come that
 // somebody may wait for.
 bool backend::read_payloads() {
   for (unsigned i = 0; i < chunks_at_once && i < payloads_.size(); ++i) {

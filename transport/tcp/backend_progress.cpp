@@ -39,11 +39,12 @@ unsigned backend::progress() {
   const auto delivered = deliver();
   n += delivered;
   // Whoever waits for what has come goes on before the next chunk of a payload, but payloads have
-  // every second turn.
+  // every second turn, and so have those to be sent beside those that come.
   put_off_ = delivered > 0 && !put_off_;
   if (!put_off_) {
     n += payloads_.empty() ? 0 : 1;
-    if (read_payloads() && (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()))
+    sending_put_off_ = !read_payloads() && !sending_put_off_;
+    if (!sending_put_off_ && (any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty()))
       n += pump_bulk();
     if (payloads || !payloads_.empty()) let_others_run();
   }
@@ -190,18 +191,19 @@ stream::outcome backend::receive_from(peer& p, stream& s, std::size_t most, unsi
   try {
     outcome = s.receive(*this, most, count, why);
   } catch (const std::exception& e) {
-    lose(p, {loss_kind::broken, fmt::format("it sends what is malformed: {}", e.what())});
+    lose(p, {loss_kind::broken, fmt::format("it sent a malformed record: {}", e.what())});
     ++count;
   }
   // This node has closed the connection: nothing more of it is delivered.
   if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
+  // For `transmit`: the next message that goes there says so.
   if (count > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
   if (outcome == stream::outcome::ended) why = peer_left().text;
   return outcome;
 }
 
 // Before its connections are ended: what of its messages and payloads has come, its leave perhaps.
-// So much and no more: it may go on sending.
+// So much and no more (8 MiB of each stream of payloads): it may go on sending.
 void backend::take_what_is_left(peer& p) {
   const auto take = [&](stream& s, std::size_t most, int times) {
     auto outcome = stream::outcome::more;
@@ -224,6 +226,7 @@ unsigned backend::acknowledge(bool all) {
     if (!all && p->owed_messages < most_owed_messages && p->owed_bytes < most_owed_bytes)
       return false;
     const auto expected = p->parts.expected();
+    // Before the lock: a message that is sent after it says no less than `told`.
     p->expected.store(expected, std::memory_order_release);
     const std::lock_guard lock(p->mutex);
     if (p->messages && p->open && expected > p->told.load(std::memory_order_relaxed)) {
@@ -244,6 +247,7 @@ unsigned backend::acknowledge(bool all) {
 
 // Messages of this node to itself need no connection: payloads are copied, as they would be.
 unsigned backend::take_own() {
+  // Relaxed, and before the look: see `send`.
   any_own_.store(false, std::memory_order_relaxed);
   auto& p = *peers_.find(options_.rank);
   unsigned n = 0;
@@ -282,6 +286,8 @@ unsigned backend::deliver() {
 
 bool backend::arm() {
   acknowledge(true);
+  // Orders that come after this look bring a wake. For messages to this node and bulk payloads
+  // `send` returns true, and its caller sees to it that `progress` is called.
   if (any_orders_.load(std::memory_order_acquire) || any_own_.load() ||
       any_bulk_.load(std::memory_order_acquire) || !bulk_peers_.empty() || !ready_.empty() ||
       !lost_.empty())

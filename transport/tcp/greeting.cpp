@@ -66,27 +66,30 @@ greeting::outcome greeting::advance() {
       const auto here = local_address(fd_.get());
       if (here.port() == there.port() && here.has_host_of(there))
         return fail(std::strerror(ECONNREFUSED), ECONNREFUSED);
+      // Message 1 of the handshake (handshake.hpp).
       if (!send(proof_.greet(claim_))) return fail("the connection broke at once");
       step_ = step::awaits_challenge;
       [[fallthrough]];
     }
     case step::awaits_challenge: {
+      // Message 2; the answer to it is message 3, the last.
       if (const auto done = read(sizeof(handshake::challenge)); done != outcome::proven)
         return done;
       handshake::answer answer;
       if (!proof_.meet(std::span(in_).first<sizeof(handshake::challenge)>(), answer))
-        return fail("who listens there has not proved that it has the job's secret");
+        return fail("the listener has not proved knowledge of the job's secret");
       if (!send(answer)) return fail("the connection broke at once");
       return outcome::proven;
     }
     case step::awaits_hello: {
+      // Message 1. It may be a replay: nothing is fresh before message 3.
       if (const auto done = read(sizeof(handshake::hello)); done != outcome::proven) return done;
       const auto claim = proof_.read(in_);
-      if (!claim) return fail("it has not proved that it has the job's secret");
+      if (!claim) return fail("it has not proved knowledge of the job's secret");
       claim_ = *claim;
       return outcome::greeted;
     }
-    case step::parked: {  // only its end can be heard
+    case step::parked: {  // only its end can be noticed
       std::byte any;
       const auto n = ::recv(fd_.get(), &any, 1, MSG_DONTWAIT | MSG_PEEK);
       if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -94,15 +97,17 @@ greeting::outcome greeting::advance() {
       return fail(n > 0 ? "it speaks out of turn" : peer_left().text);
     }
     case step::awaits_answer: {
+      // Message 3: now both ends have proved themselves.
       if (const auto done = read(sizeof(handshake::answer)); done != outcome::proven) return done;
       if (!proof_.admit(std::span(in_).first<sizeof(handshake::answer)>()))
-        return fail("it has not proved that it has the job's secret");
+        return fail("it has not proved knowledge of the job's secret");
       return outcome::proven;
     }
   }
   return fail("unreachable");
 }
 
+// Message 2.
 greeting::outcome greeting::respond() {
   if (!send(proof_.respond())) return fail("the connection broke at once");
   step_ = step::awaits_answer;

@@ -11,8 +11,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "claims are little-endian as they lie");
 
-constexpr std::uint32_t magic = 0x54707254;  // "TrpT"
-constexpr std::uint16_t version = 1;
+constexpr std::uint32_t claim_magic = 0x54707254;  // "TrpT"
+constexpr std::uint16_t claim_version = 1;
 
 // A claim as it is sent.
 struct wire_claim {
@@ -56,8 +56,8 @@ job_secret::mac handshake::prove(std::uint8_t role, std::size_t said) const {
 }
 
 handshake::hello handshake::greet(const stream_claim& claims) {
-  wire_claim wire{magic,
-                  version,
+  wire_claim wire{claim_magic,
+                  claim_version,
                   static_cast<std::uint8_t>(claims.kind),
                   static_cast<std::uint8_t>(claims.protection),
                   claims.from,
@@ -79,7 +79,7 @@ std::optional<stream_claim> handshake::read(std::span<const std::byte, sizeof(he
   if (!same(in.subspan(greeted), prove(dialer_greets, greeted))) return std::nullopt;
   wire_claim wire;
   std::memcpy(&wire, said_.data(), sizeof wire);
-  if (wire.magic != magic || wire.version != version) return std::nullopt;
+  if (wire.magic != claim_magic || wire.version != claim_version) return std::nullopt;
   if (wire.kind > static_cast<std::uint8_t>(stream_kind::bulk)) return std::nullopt;
   if (wire.protection > static_cast<std::uint8_t>(stream_protection::encrypt)) return std::nullopt;
   return stream_claim{wire.from,

@@ -77,7 +77,9 @@ struct peer {
   std::atomic<std::size_t> bulk_unsent{0};  ///< payloads in `bulk`
   std::atomic<bool> bulk_busy{false};  ///< bulk streams have chunks that the kernel has not taken
 
-  /// All of its messages below have arrived, and it was told of those below `told`.
+  /// All of its messages below have arrived; those below `told` are acknowledged to it.
+  // Written by the progressing thread, and `told` under `mutex`. They publish nothing but
+  // themselves: an older number acknowledges less. Relaxed would do.
   std::atomic<std::uint64_t> expected{0};
   std::atomic<std::uint64_t> told{0};
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t most_sealed = 16;
 constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
-constexpr auto not_sealed = "what it sends is not what it has sealed";
+constexpr auto not_sealed = "a record was altered on the way";
 // Ciphertexts lie in memory that is used again.
 constexpr std::size_t largest_spare = chunk_size;
 constexpr std::size_t most_spare = 4;

@@ -58,7 +58,7 @@ address decode(std::span<const std::byte> bytes, const job_key& key) {
   if (bytes.size() < sizeof h + sizeof(proof))
     throw decode_error("a UCX address of " + std::to_string(bytes.size()) + " bytes is too short");
   std::memcpy(&h, bytes.data(), sizeof h);
-  if (h.magic != magic) throw decode_error("these bytes are no UCX address of Troupe");
+  if (h.magic != magic) throw decode_error("these bytes are not a UCX address of Troupe");
   if (h.version != wire_version)
     throw decode_error("a UCX address of version " + std::to_string(h.version) +
                        "; this node speaks version " + std::to_string(wire_version));

@@ -43,8 +43,6 @@ namespace {
 // How long the destructor may take. Over TCP a peer must make progress to agree to the close.
 constexpr std::chrono::milliseconds longest_shutdown{200};
 
-std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
-
 [[noreturn]] void throw_apart(const ucx_options& here, rank_t rank, const peer& p) {
   std::string why;
   if (here.kind == ucx_kind::shared_memory)
@@ -56,9 +54,8 @@ std::string rank_name(rank_t rank) { return "rank " + std::to_string(rank); }
   else
     why =
         "UCX's protocol lets any process that reaches its port write into this one, so it is used "
-        "only "
-        "where rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 says, on every node, that "
-        "no one else can reach the network";
+        "only where rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 says, on every node, "
+        "that no one else can reach the network";
   throw transport_error("cannot connect to " + rank_name(rank) + ": it is in " + p.place +
                         ", and there is no network for the two: " + why);
 }
@@ -156,11 +153,13 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   if (const auto status = send_hello(p); status != UCS_OK) {
     orders_.push_back({&p, false, true});
     any_orders_.store(true, std::memory_order_release);
+    wake();
     throw transport_error(
         with_descriptor_shortage("cannot connect to " + who + ": " + ucs_status_string(status)));
   }
   describe_lanes(p);
   if (p.own_worker) send_worker_address(p);
+  // Publishes what was set above: senders use nothing of the peer before.
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
   any_orders_.store(true, std::memory_order_release);
@@ -238,66 +237,6 @@ ucs_status_t backend::open_endpoint(peer& p, receive_worker& from,
 ucs_status_t backend::send_hello(peer& p) {
   return send_header(p.ep, am_hello,
                      make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
-}
-
-void backend::describe_lanes(peer& p) {
-  const lanes l = lanes_of(p.ep);
-  p.lanes = l.text;
-  // Where a piece does not fit into one place of the queue, UCX would cut it again: better to read
-  // it.
-  const bool reads = options_.bulk == ucx_bulk::cma ||
-                     (options_.bulk == ucx_bulk::automatic && l.cma && p.shape.bytes < chunk_size);
-  if (l.shared_memory && !reads) p.copy_limit = std::min(options_.copy_limit, longest_chunked);
-  p.can_read = l.cma && options_.bulk == ucx_bulk::automatic;
-  std::string slow;
-  if (p.shared && l.shared_memory && p.id != id_) slow = make_peer_receive_worker(p);
-  if (p.shared && !l.shared_memory)
-    slow = "shared memory cannot be used";
-  else if (p.shared && options_.bulk != ucx_bulk::copies && !l.cma)
-    slow = "process_vm_readv is not permitted, so large payloads are copied twice";
-  else if (!p.shared && p.same_host)
-    p.place += ", TCP asked for";
-  if (!slow.empty()) {
-    p.place += ", but " + slow;
-    log().warn("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
-  } else {
-    log().debug("{} is reached by {}: {}", rank_name(p.rank), p.lanes, p.place);
-  }
-}
-
-namespace {
-
-std::string slow_copies(const peer& p) {
-  if (!p.can_read || !p.copies.slow()) return "";
-  return ", but its core shares no cache with this one: copies reach " +
-         std::to_string(p.copies.speed()).substr(0, 3) + " GB/s, so cma takes " +
-         std::to_string(copy_speed::smallest >> 10) + " KiB and more";
-}
-
-}  // namespace
-
-std::vector<route> backend::routes() const {
-  std::vector<route> result;
-  const std::lock_guard lock(mutex_);
-  for (const auto& p : peers_.all())
-    if (p->status.load() == peer::state::live)
-      result.push_back({p->rank, "ucx", p->lanes, p->place + slow_copies(*p)});
-  return result;
-}
-
-counters backend::count() const {
-  counters c;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& p : peers_.all()) {
-      c.messages_sent += p->gate.load(std::memory_order_relaxed) / peer::one_message;
-      c.bytes_sent += p->bytes_sent.load(std::memory_order_relaxed);
-    }
-  }
-  c.messages_received = messages_received_.load(std::memory_order_relaxed);
-  c.bytes_received = bytes_received_.load(std::memory_order_relaxed);
-  c.strangers = strangers_.load(std::memory_order_relaxed);
-  return c;
 }
 
 bool backend::delivered() const {

@@ -44,6 +44,8 @@ public:
   bool arm() override;
   void wake() override;
   bool idle() const override {
+    // Two moments: a peer that is connected again may pass from one count to the other between
+    // them. `delivered` looks at what is kept as well.
     return sends_.idle() && unlinked_count_.load(std::memory_order_acquire) == 0;
   }
   bool delivered() const override;
@@ -202,7 +204,9 @@ private:
   std::vector<std::unique_ptr<peer>> failed_;  // that could not be connected
   pending_sends sends_;
 
-  mutable std::mutex mutex_;  // of `orders_` and of writing to `peers_`
+  // Of `orders_` and of writing to `peers_`. Taken before UCX's locks and those of `watch_`, of
+  // same_process_peers, of a peer's reason and of what it keeps.
+  mutable std::mutex mutex_;
   std::vector<order> orders_;
   std::atomic<bool> any_orders_{false};
   std::mutex trouble_mutex_;  // taken inside UCX's callbacks; held for no call

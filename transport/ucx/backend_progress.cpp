@@ -24,7 +24,8 @@ constexpr std::chrono::seconds longest_close{1};
 
 }  // namespace
 
-// The hot path: UCX, then the sink; all else is behind a flag.
+// The hot path: UCX, then the sink; all else is behind a flag. Flags that other threads set are
+// hints: the lock of what they announce publishes it, and relaxed would do.
 unsigned backend::progress() {
   unsigned n = 0;
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
@@ -63,6 +64,7 @@ unsigned backend::poll_workers() {
 }
 
 bool backend::something_to_do() const {
+  // What other threads add after this look comes with a wake, see `arm`.
   return any_orders_.load(std::memory_order_acquire) ||
          any_troubles_.load(std::memory_order_acquire) || !ready_.empty() || !updated_.empty() ||
          !leave_notices_.empty() || look_;
@@ -110,6 +112,7 @@ unsigned backend::carry_out_orders() {
   {
     const std::lock_guard lock(mutex_);
     orders.swap(orders_);
+    // Under the lock under which it is set: it is true while there are some.
     any_orders_.store(false, std::memory_order_release);
   }
   for (const order& o : orders) {
@@ -178,6 +181,7 @@ unsigned backend::attend_to_troubles() {
   {
     const std::lock_guard lock(trouble_mutex_);
     troubles.swap(troubles_);
+    // As in `carry_out_orders`.
     any_troubles_.store(false, std::memory_order_release);
   }
   for (trouble& t : troubles) {
@@ -228,6 +232,7 @@ unsigned backend::finish_closing() {
   unsigned n = 0;
   std::erase_if(closing_, [&](const closing& one) {
     peer& p = *one.whom;
+    // Pairs with the release in `pending_sends::unlink`: at 0 UCX has let go of the sends.
     const bool busy =
         p.pending.load(std::memory_order_acquire) > 0 || (p.net && p.net->now != link::phase::up);
     if (busy && link::clock::now() < one.until) return false;
@@ -246,6 +251,7 @@ void backend::close_endpoint(peer& p, bool force) {
   p.status.store(peer::state::gone);
   watch_.remove(&p);
   forget(p);
+  // Who enters from now on sees that the peer is gone (see `peer::gate`); others leave soon.
   while (p.gate.load() % peer::one_message != 0) sched_yield();
   release_endpoint(p, force);
   if (p.own_worker) retiring_.push_back(&p);

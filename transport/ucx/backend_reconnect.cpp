@@ -64,6 +64,8 @@ void backend::reconnect(peer& p, std::uint64_t number, const std::string& why) {
     log().info("connecting to rank {} again: {}", p.rank, why);
     if (l.now == link::phase::up) {
       unlinked_.push_back(&p);
+      // Before `release_endpoint` ends the sends of the connection: their decrements publish this
+      // to `idle`.
       unlinked_count_.fetch_add(1, std::memory_order_release);
     }
     l.now = link::phase::calling;
@@ -72,6 +74,8 @@ void backend::reconnect(peer& p, std::uint64_t number, const std::string& why) {
     const std::lock_guard lock(l.mutex);
     l.open = false;
   }
+  // Pairs with the release in `send_over_network`: those who found the link open do not use the
+  // endpoint any more.
   while (l.users.load(std::memory_order_acquire) != 0) sched_yield();
   l.number.store(number);  // before the sends of the old connection end
   release_endpoint(p, true);
@@ -152,6 +156,7 @@ unsigned backend::attend_to_links() {
   const auto done = std::erase_if(unlinked_, [](const peer* p) {
     return p->status.load() == peer::state::gone || p->net->now == link::phase::up;
   });
+  // After `resend`, whose sends count in `sends_`: pairs with the look of `idle`.
   unlinked_count_.fetch_sub(done, std::memory_order_release);
   return n;
 }

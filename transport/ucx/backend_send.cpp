@@ -14,7 +14,7 @@ namespace {
 [[noreturn]] void throw_lost(const peer& p) {
   fault f;
   const auto reason = p.reason();
-  f.text = "rank " + std::to_string(p.rank) + " is lost: " +
+  f.text = rank_name(p.rank) + " is lost: " +
            (reason.empty() ? "it has left or ended, or cannot be reached any more" : reason);
   throw troupe::peer_lost(std::move(f));
 }
@@ -43,7 +43,7 @@ ucp_request_param_t how_to_send(send_slot* slot, unsigned protocol,
 bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                    std::vector<outgoing_payload>&& payloads) {
   peer* p = peers_.find(rank);
-  if (!p) throw transport_error("rank " + std::to_string(rank) + " was never added");
+  if (!p) throw transport_error(rank_name(rank) + " was never added");
   if (payloads.size() > max_payloads)
     throw invalid_argument("a message can have " + std::to_string(max_payloads) +
                            " payloads, not " + std::to_string(payloads.size()));
@@ -161,6 +161,7 @@ bool backend::send_over_network(peer& p, sent_message&& m) {
     const std::lock_guard lock(l.mutex);
     l.unacknowledged.keep(kept);
     if (!l.open) return true;  // goes out with the next connection
+    // Relaxed: `reconnect` shuts the link under this lock before it looks at the users.
     l.users.fetch_add(1, std::memory_order_relaxed);
   }
   const bool more = transmit(p, kept);
@@ -244,6 +245,7 @@ void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_
     trouble_with(p, broken(what, status), true);
     return;
   }
+  // The trouble is put down before its flag, a hint (see `progress`); the same in `trouble_with`.
   if (number != p.net->number.load()) return;  // it was closed for a new one
   const std::lock_guard lock(trouble_mutex_);
   troubles_.push_back({&p, nullptr, broken(what, status), number, true});

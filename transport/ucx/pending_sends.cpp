@@ -36,6 +36,8 @@ send_slot* pending_sends::begin(peer& to) {
   send_slot* slot = cache.count > 0 ? cache.spare[--cache.count] : new send_slot;
   slot->owner = this;
   slot->to = &to;
+  // Relaxed: `reconnect` changes it while no sender is inside, and the lock under which the link
+  // opens again publishes it.
   if (to.net) slot->connection = to.net->number.load(std::memory_order_relaxed);
   return slot;
 }
@@ -58,6 +60,8 @@ void pending_sends::wait(send_slot* slot) noexcept {
       slot->next = waiting_;
       if (waiting_) waiting_->previous = slot;
       waiting_ = slot;
+      // Under the lock, as in `unlink`, so that no decrement comes first. These publish nothing:
+      // relaxed would do.
       count_.fetch_add(1, std::memory_order_release);
       slot->to->pending.fetch_add(1, std::memory_order_release);
       return;
@@ -76,6 +80,7 @@ void pending_sends::callback(void* request, ucs_status_t status, void* user_data
       self.unlink(slot);
       slot->next = self.finished_;
       self.finished_ = slot;
+      // A hint, see `release`.
       self.any_finished_.store(true, std::memory_order_release);
     }
     slot->finished = true;
@@ -87,11 +92,15 @@ void pending_sends::unlink(send_slot* slot) noexcept {
   (slot->previous ? slot->previous->next : waiting_) = slot->next;
   if (slot->next) slot->next->previous = slot->previous;
   slot->previous = slot->next = nullptr;
+  // Pair with the acquires of `idle` and `finish_closing`, which take no lock: who reads 0 there
+  // knows that UCX has let go of the sends.
   count_.fetch_sub(1, std::memory_order_release);
   slot->to->pending.fetch_sub(1, std::memory_order_release);
 }
 
 unsigned pending_sends::release() {
+  // A hint, to poll without the lock, which publishes the list. Relaxed would do: what this look
+  // misses, the next poll finds.
   if (!any_finished_.load(std::memory_order_acquire)) return 0;
   send_slot* slot;
   {

@@ -14,9 +14,7 @@ preparation prepare(ucx_options options) {
   if (options.kind == ucx_kind::tcp && !options.trusted_network)
     throw transport_error(
         "transport 'ucx_tcp' is refused: UCX's TCP port lets any process that can connect to it "
-        "write "
-        "anywhere "
-        "in this process, without the job's secret. Transport 'tcp' needs no "
+        "write anywhere in this process, without the job's secret. Transport 'tcp' needs no "
         "trust. If no one else can reach the network (on one host: no other user is "
         "there), set rpc_options::trusted_network or TROUPE_TRUSTED_NETWORK=1 on every node");
   preparation made{std::move(options), 0};
@@ -30,7 +28,7 @@ preparation prepare(ucx_options options) {
     const auto need = describe_need(room, o.host_peers, queue_shapes.back());
     if (!uses_network(o) || o.kind == ucx_kind::rdma)
       throw transport_error("there is too little shared memory: " + need);
-    log().warn("this host's nodes talk over TCP, for want of shared memory: {}", need);
+    log().warn("this host's nodes use TCP: too little shared memory; {}", need);
     o.kind = ucx_kind::tcp;
     return made;
   }

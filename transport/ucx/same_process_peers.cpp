@@ -53,6 +53,8 @@ void end(const nonce& id) {
   const std::lock_guard lock(t.mutex);
   t.alive.erase(id);
   const auto [first, last] = t.watchers.equal_range(id);
+  // Under the lock: after `unwatch` none is called any more. They lock only what is held for no
+  // call, and wake their transport.
   for (auto one = first; one != last; ++one) one->second.ended();
   t.watchers.erase(first, last);
 }

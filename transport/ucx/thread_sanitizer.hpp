@@ -12,7 +12,9 @@ extern "C" void __tsan_release(void* at);
 namespace troupe::transport::ucx {
 
 /// For ThreadSanitizer, which does not see what goes through UCX's shared memory: what a thread has
-/// done before it sends comes before what is done after the receipt. Nothing in other builds.
+/// done before it sends comes before what is done after the receipt. A receipt counts for all that
+/// this pair of ranks has sent so far, in any job of the process: races among these stay unseen.
+/// Nothing in other builds.
 #ifdef TROUPE_SANITIZE_thread
 
 inline void* order_between(rank_t from, rank_t to) {

@@ -46,5 +46,5 @@ __attribute__((section(".preinit_array"),
 
 }  // namespace
 
-// The symbol that the linker is told to look for.
+// The symbol that the linker looks for.
 extern "C" const char troupe_loads_ucx_elsewhere = 0;

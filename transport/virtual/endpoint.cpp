@@ -29,8 +29,6 @@ address_record address_of(const node_key& key, std::uint64_t salt) {
   return record;
 }
 
-std::string name(rank_t rank) { return "rank " + std::to_string(rank); }
-
 }  // namespace
 
 endpoint::endpoint(std::shared_ptr<virtual_network> network, fabric& net, rank_t rank, sink& to,
@@ -53,7 +51,7 @@ std::vector<std::byte> endpoint::address() const {
 }
 
 void endpoint::add_peer(rank_t rank, std::span<const std::byte> address) {
-  const std::string cannot = "cannot connect to " + name(rank) + ": this is not its address";
+  const std::string cannot = "cannot connect to " + rank_name(rank) + ": this is not its address";
   address_record given;
   if (address.size() != sizeof given) throw transport_error(cannot);
   std::memcpy(&given, address.data(), sizeof given);
@@ -65,9 +63,10 @@ void endpoint::add_peer(rank_t rank, std::span<const std::byte> address) {
   peer& p = peers_[rank];
   const auto undelivered = [&](const loss& l) { return l.who.rank == rank; };
   if (p.id != 0 && (!p.lost || std::ranges::any_of(losses_, undelivered)))
-    throw transport_error(name(rank) + " is connected already; close it first");
+    throw transport_error(rank_name(rank) + " is connected already; close it first");
   if (who.id <= p.id)
-    throw transport_error(name(rank) + " was lost and cannot be added again with the same address");
+    throw transport_error(rank_name(rank) +
+                          " was lost and cannot be added again with the same address");
   p = {who.id, nullptr, nullptr};
   changing([&] { admit(who, p); });
   if (!net_.lives(who.id)) net_.report_gone(key_, who);
@@ -80,9 +79,9 @@ bool endpoint::send(rank_t rank, std::uint64_t order, frame&& envelope,
                            " payloads, not " + std::to_string(payloads.size()));
   if (crashed_) return false;
   const auto at = peers_.find(rank);
-  if (at == peers_.end()) throw transport_error(name(rank) + " was never added");
+  if (at == peers_.end()) throw transport_error(rank_name(rank) + " was never added");
   peer& p = at->second;
-  if (p.lost) throw peer_lost(name(rank) + " is lost: " + p.lost->text);
+  if (p.lost) throw peer_lost(rank_name(rank) + " is lost: " + p.lost->text);
   std::uint64_t bytes = envelope.size();
   for (const auto& payload : payloads) {
     if (payload.place.where != memory_place::kind::host)

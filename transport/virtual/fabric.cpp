@@ -32,7 +32,7 @@ const attached_node* fabric::find(rank_t rank) const {
 
 node_key fabric::enter(attached_node& node, rank_t rank) {
   if (!ranks_.try_emplace(rank, &node).second)
-    throw invalid_argument("rank " + std::to_string(rank) + " is on this virtual network already");
+    throw invalid_argument(rank_name(rank) + " is on this virtual network already");
   const node_key key{rank, next_id_++};
   live_.emplace(key.id, &node);
   down_.erase(rank);

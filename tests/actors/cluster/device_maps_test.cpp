@@ -79,11 +79,11 @@ TEST_F(device_maps, lead_host_memory_to_a_gpu_and_answers_back) {
     for (int again = 0; again < 5; ++again) {
       const auto why = fault_of<decode_error>([&] { nodes[0].rpc_sync<&twice>("b", x); });
       EXPECT_EQ(why.node, "b");
-      EXPECT_THAT(why.text, HasSubstr("shall be on cuda:1"));
+      EXPECT_THAT(why.text, HasSubstr("should be on cuda:1"));
     }
     // c has it in host memory, and its answer goes the other way.
     const auto why = fault_of<decode_error>([&] { nodes[0].rpc_sync<&twice>("c", x); });
-    EXPECT_THAT(why.text, HasSubstr("shall be on cuda:0"));
+    EXPECT_THAT(why.text, HasSubstr("should be on cuda:0"));
     EXPECT_EQ(nodes[0].rpc_sync<&device_of>("c", x), "cpu");
     EXPECT_TRUE(nodes[2].rpc_sync<&twice>("a", x).equal(2 * x));
     EXPECT_TRUE(nodes[1].rpc_sync<&twice>("a", x).equal(2 * x));
@@ -117,7 +117,7 @@ TEST_F(device_maps, are_named_at_once_when_a_gpu_has_none) {
   shut_down(nodes);
 }
 
-TEST_F(device_maps, of_newcomers_and_for_them_are_checked_at_the_door) {
+TEST_F(device_maps, of_joiners_and_for_them_are_checked_at_the_door) {
   // No node is called "late" yet, but one may join.
   auto nodes = start({{"a", 1, {{"late", {{"cuda:0", "cuda:1"}}}}}, {"b", 1}}, true);
   const auto refusal = [&](const given& what) {

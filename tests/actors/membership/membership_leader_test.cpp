@@ -50,7 +50,7 @@ TEST(membership_leader, asks_anew_when_another_is_lost_meanwhile) {  // M4
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0 -4.0"));
 }
 
-TEST(membership_leader, takes_the_first_accusation_of_a_pair) {  // M6
+TEST(membership_leader, takes_the_first_suspicion_of_a_pair) {  // M6
   one_node leader(0, 4);
   leader.hear(1, membership_messages::suspect{2, 0, loss_kind::broken, "cut"});
   leader.hear(2, membership_messages::suspect{1, 0, loss_kind::broken, "cut"});
@@ -63,7 +63,7 @@ TEST(membership_leader, takes_the_first_accusation_of_a_pair) {  // M6
   EXPECT_EQ(told[0].second.cause, "cut (as rank 1 ('n1') has found)");
 }
 
-TEST(membership_leader, ignores_accusations_of_strangers_itself_and_other_incarnations) {  // M6
+TEST(membership_leader, ignores_suspicions_of_strangers_itself_and_other_incarnations) {  // M6
   one_node leader(0, 3);
   leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, ""});
   leader.hear(1, membership_messages::suspect{0, 0, loss_kind::broken, ""});
@@ -113,7 +113,7 @@ TEST(membership_leader, leaves_last) {  // M8
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 1.0", "apply 6: -1.0", "left"));
 }
 
-TEST(membership_leader, welcomes_a_newcomer_when_all_are_connected_to_it) {  // M5
+TEST(membership_leader, welcomes_a_joiner_when_all_are_connected_to_it) {  // M5
   one_node leader(0, 3);
   const auto answer = leader.admit("new");
   ASSERT_TRUE(std::holds_alternative<member>(answer));
@@ -132,7 +132,7 @@ TEST(membership_leader, welcomes_a_newcomer_when_all_are_connected_to_it) {  // 
   EXPECT_EQ(leader.part.view().epoch, 7u);
 }
 
-TEST(membership_leader, refuses_a_newcomer_that_is_lost_on_the_way) {
+TEST(membership_leader, refuses_a_joiner_that_is_lost_on_the_way) {
   one_node leader(0, 2);
   leader.admit("new");
   leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, "cannot be reached"});

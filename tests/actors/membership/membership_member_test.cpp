@@ -32,7 +32,7 @@ TEST(membership_member, fences_at_once_and_applies_at_the_commit) {  // M3, M5
   EXPECT_EQ(node.part.view().members.size(), 2u);
 }
 
-TEST(membership_member, connects_to_newcomers_once) {
+TEST(membership_member, connects_to_joiners_once) {
   one_node node(1, 3);
   node.prepare({arrival_of(3, 1)});
   node.prepare({arrival_of(3, 1), removal_of(2)}, 2);
@@ -43,7 +43,7 @@ TEST(membership_member, connects_to_newcomers_once) {
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.1"));
 }
 
-TEST(membership_member, accuses_whom_it_has_lost_unless_fenced) {  // M6
+TEST(membership_member, suspects_whom_it_has_lost_unless_fenced) {  // M6
   one_node node(1, 4);
   node.lose(2, loss_kind::left);
   EXPECT_EQ(
@@ -254,9 +254,9 @@ TEST(membership_election, never_connects_again_to_whom_it_has_fenced) {  // M3
   node.out.forget();
   node.hear(1, membership_messages::prepare{2, 2, {6, 0, 0, {arrival_of(7, 1)}}, {}});
   EXPECT_THAT(node.out.events(), IsEmpty());
-  const auto accused = node.out.all<membership_messages::suspect>();
-  ASSERT_FALSE(accused.empty());
-  EXPECT_EQ(accused.back().second.rank, 7u);
+  const auto suspects = node.out.all<membership_messages::suspect>();
+  ASSERT_FALSE(suspects.empty());
+  EXPECT_EQ(suspects.back().second.rank, 7u);
 }
 
 TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
@@ -265,11 +265,11 @@ TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
   node.prepare({removal_of(2)});
   node.out.forget();
   node.hear(1, membership_messages::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
-  const auto accused = node.out.all<membership_messages::suspect>();
-  ASSERT_EQ(accused.size(), 2u);
-  EXPECT_EQ(accused[0], (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken,
-                                                                    "it was fenced before"}}));
-  EXPECT_EQ(accused[1],
+  const auto suspects = node.out.all<membership_messages::suspect>();
+  ASSERT_EQ(suspects.size(), 2u);
+  EXPECT_EQ(suspects[0], (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken,
+                                                                     "it was fenced before"}}));
+  EXPECT_EQ(suspects[1],
             (std::pair{1u, membership_messages::suspect{4, 0, loss_kind::left, "gone"}}));
   EXPECT_TRUE(std::holds_alternative<membership_messages::ready>(node.out.sent.back().second));
 }

@@ -168,7 +168,6 @@ TEST_P(windows, may_be_left_open) {
 TROUPE_ON_NETWORKS(windows);
 
 // ---- Circles
-// ----------------------------------------------------------------------------------------
 
 using reader = actor<accepts<note>>;
 

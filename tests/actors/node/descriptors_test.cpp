@@ -141,16 +141,16 @@ TEST_F(few_descriptors, are_told_by_every_rank) {
   }
 }
 
-TEST_F(few_descriptors, are_too_few_for_a_founder_who_must_have_room_for_newcomers) {
+TEST_F(few_descriptors, are_too_few_for_a_founder_who_must_have_room_for_joiners) {
   const auto founder = start(60, "0", "1", "dynamic");
   EXPECT_TRUE(eventually([&] { return founder->ended(); }));
   EXPECT_EQ(founder->exit_code(), 1);
-  EXPECT_THAT(said_by("0"), HasSubstr("for a node with 0 peers and room for 8 newcomers; raise"));
+  EXPECT_THAT(said_by("0"), HasSubstr("for a node with 0 peers and room for 8 joiners; raise"));
 }
 
 // It has enough to ask, and to learn how many there are.
-TEST_F(few_descriptors, are_told_by_a_newcomer_to_many) {
-  const auto newcomer = start(48, "4", "4", "comes");
+TEST_F(few_descriptors, are_told_by_a_joiner_to_many) {
+  const auto joiner = start(48, "4", "4", "comes");
   std::vector<std::unique_ptr<rank_process>> others;
   for (const std::string rank : {"1", "2", "3"})
     others.push_back(std::make_unique<rank_process>(
@@ -161,8 +161,8 @@ TEST_F(few_descriptors, are_told_by_a_newcomer_to_many) {
   options.init_method = "file://" + at("meet");
   options.admits_newcomers = true;
   const auto node = init_rpc(options);
-  EXPECT_TRUE(eventually([&] { return newcomer->ended(); }));
-  EXPECT_EQ(newcomer->exit_code(), 1);
+  EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
+  EXPECT_EQ(joiner->exit_code(), 1);
   EXPECT_THAT(said_by("4"), HasSubstr("this process may have 48 file descriptors, of which"));
   EXPECT_THAT(said_by("4"), HasSubstr("for a node with 4 peers; raise the limit (ulimit -n "));
   // Nobody else minds.

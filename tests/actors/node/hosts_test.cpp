@@ -77,18 +77,18 @@ TEST_F(job_on_hosts, calls_and_sends_tensors_and_notices_an_end) {
   EXPECT_TRUE(far->ended_well());
 }
 
-TEST_F(job_on_hosts, admits_newcomers_of_the_other_host) {
+TEST_F(job_on_hosts, admits_joiners_of_the_other_host) {
   auto options = founder();
   options.world_size = 1;
   options.admits_newcomers = true;
   const auto node = init_rpc(options);
-  const auto newcomer = start(1, "0", "comes");
+  const auto joiner = start(1, "0", "comes");
   EXPECT_TRUE(eventually([&] { return node.workers().size() == 2; }));
   EXPECT_EQ(node.rpc_sync<&plus_one>(1, 41), 42);
   EXPECT_EQ(route_to(node, 1).backend, "tcp");
   node.shutdown(true, patience);
-  EXPECT_TRUE(eventually([&] { return newcomer->ended(); }));
-  EXPECT_TRUE(newcomer->ended_well());
+  EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
+  EXPECT_TRUE(joiner->ended_well());
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ protected:
     return init_rpc(options);
   }
 
-  rpc_options newcomer(const std::string& name) {
+  rpc_options joiner(const std::string& name) {
     rpc_options options;
     options.init_method = method_;
     options.name = name;
@@ -77,7 +77,7 @@ protected:
     return options;
   }
 
-  node join(const std::string& name) { return init_rpc(newcomer(name)); }
+  node join(const std::string& name) { return init_rpc(joiner(name)); }
 
   std::string refusal(const rpc_options& options) {
     return fault_of<rendezvous_error>([&] { init_rpc(options); }).text;
@@ -128,7 +128,7 @@ TEST_P(joining, three_come_and_one_leaves) {
   // Its name is free again, its rank is another's if nobody asks for it.
   nodes.push_back(join("b"));
   EXPECT_EQ(nodes.back().rank(), 4u);
-  auto again = newcomer("d");
+  auto again = joiner("d");
   again.rank = 2;
   nodes.push_back(init_rpc(again));
   EXPECT_EQ(nodes.back().rank(), 2u);
@@ -176,7 +176,7 @@ TEST_P(joining, several_come_at_once) {
   shut_down(nodes);
 }
 
-TEST_P(joining, actors_and_their_handles_are_for_newcomers_too) {
+TEST_P(joining, actors_and_their_handles_are_for_joiners_too) {
   std::vector<node> nodes{found(), join("a")};
   const auto there = nodes[0].spawn_on<count_from>("a", 10);
   nodes.push_back(join("b"));
@@ -188,14 +188,14 @@ TEST_P(joining, actors_and_their_handles_are_for_newcomers_too) {
 
 TEST_P(joining, is_refused_with_a_name_or_a_rank_that_is_taken) {
   std::vector<node> nodes{found(), join("a")};
-  EXPECT_THAT(refusal(newcomer("a")), testing::HasSubstr("rank 1 ('a') is alive: nobody else can "
-                                                         "have its name"));
-  auto taken = newcomer("b");
+  EXPECT_THAT(refusal(joiner("a")), testing::HasSubstr("rank 1 ('a') is alive: nobody else can "
+                                                       "have its name"));
+  auto taken = joiner("b");
   taken.rank = 1;
   EXPECT_THAT(refusal(taken), testing::HasSubstr("nobody else can have its rank"));
   taken.rank = 12;
   EXPECT_THAT(refusal(taken), testing::HasSubstr("rank 12 was never in this job"));
-  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(newcomer("b!")); }).text,
+  EXPECT_THAT(fault_of<invalid_argument>([&] { init_rpc(joiner("b!")); }).text,
               testing::HasSubstr("must match"));
   EXPECT_EQ(nodes[0].epoch(), 1u);
   nodes.push_back(join("b"));
@@ -205,7 +205,7 @@ TEST_P(joining, is_refused_with_a_name_or_a_rank_that_is_taken) {
 
 TEST_P(joining, is_refused_by_a_job_with_fixed_members) {
   const auto fixed = found(false);
-  EXPECT_THAT(refusal(newcomer("late")),
+  EXPECT_THAT(refusal(joiner("late")),
               testing::HasSubstr("RPC group mixes statically and dynamically initialized members "
                                  "which is not supported."));
   fixed.shutdown(true, patience);
@@ -214,7 +214,7 @@ TEST_P(joining, is_refused_by_a_job_with_fixed_members) {
 TEST_P(joining, is_refused_without_the_jobs_secret) {
   const auto founder = found();
   setenv("TROUPE_JOB_SECRET", std::string(64, 'a').c_str(), 1);
-  auto stranger = newcomer("stranger");
+  auto stranger = joiner("stranger");
   stranger.init_timeout = patience;
   const auto why = refusal(stranger);
   unsetenv("TROUPE_JOB_SECRET");
@@ -224,7 +224,7 @@ TEST_P(joining, is_refused_without_the_jobs_secret) {
 }
 
 TEST_P(joining, waits_for_a_job_and_says_so_in_the_end) {
-  auto lonely = newcomer("lonely");
+  auto lonely = joiner("lonely");
   lonely.init_timeout = 300ms;
   EXPECT_THAT(refusal(lonely), testing::AnyOf(testing::HasSubstr("has waited 0.3 s for a job"),
                                               testing::HasSubstr("cannot reach the store")));
@@ -250,7 +250,7 @@ TEST_P(joining, ends_with_the_job) {
 }
 
 // Founders that may have others on other hosts need a secret from outside; one that is alone leaves
-// its own on this host, and a newcomer knows this host by any of its addresses.
+// its own on this host, and a joiner knows this host by any of its addresses.
 TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
   std::string outer;
   ifaddrs* first = nullptr;
@@ -278,7 +278,7 @@ TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
   shut_down(nodes);
 }
 
-// One that is alone listens on this host, and has a port that newcomers can know.
+// One that is alone listens on this host, and has a port that joiners can know.
 TEST(joining_by_the_environment, finds_a_founder_alone_that_was_told_no_address) {
   for (const char* name : {"MASTER_ADDR", "RANK", "WORLD_SIZE"}) unsetenv(name);
   setenv("MASTER_PORT", std::to_string(free_port()).c_str(), 1);

@@ -205,7 +205,7 @@ TEST_P(rules, are_told_to_all_founders) {
   for (auto& one : coming) EXPECT_THAT(one.get(), HasSubstr(GetParam().text));
 }
 
-TEST_P(rules, are_told_to_a_newcomer_who_is_not_let_in) {
+TEST_P(rules, are_told_to_a_joiner_who_is_not_let_in) {
   const auto founder = init_rpc(options(0, true));
   auto mine = options(0, true);
   mine.rank.reset();

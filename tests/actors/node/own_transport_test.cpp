@@ -161,12 +161,12 @@ TEST(own_transport, that_throws_what_it_likes_does_not_end_the_membership) {
   options.admits_newcomers = true;
   auto first = join(0, options), second = join(1, options);
   std::vector<node> nodes{first.get(), second.get()};
-  auto newcomer = options;
-  newcomer.init_method = "own-transport-test://";
-  newcomer.joins_running = true;
-  newcomer.name = "newcomer";
-  newcomer.init_timeout = patience;
-  EXPECT_THROW(init_rpc(newcomer), error);
+  auto joiner = options;
+  joiner.init_method = "own-transport-test://";
+  joiner.joins_running = true;
+  joiner.name = "joiner";
+  joiner.init_timeout = patience;
+  EXPECT_THROW(init_rpc(joiner), error);
   // The founders still hear of losses.
   nodes[1].shutdown(false);
   EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("worker1", 1, timeout(patience)), peer_lost);

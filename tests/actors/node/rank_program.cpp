@@ -1,6 +1,6 @@
 // A rank of a job that a test leads: rank_program RANK WORLD_SIZE FILE
 // [HANG_LIMIT_MS|dynamic|joins|comes|tcp|ucx|ucx_tcp]. "dynamic": a founder of a job that admits
-// newcomers, "joins": one that comes back, "comes": a new one, whatever RANK is, "tcp", "ucx",
+// joiners, "joins": one that comes back, "comes": a new one, whatever RANK is, "tcp", "ucx",
 // "ucx_tcp": over these. Serves until the job ends; exits with 3 when the job has shut it out.
 
 #include <cstdio>

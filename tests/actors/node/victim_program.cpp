@@ -1,5 +1,5 @@
 // A rank that others may try to misuse: victim_program RANK METHOD FOLDER HOW, of two ranks that
-// send tensors to each other until FOLDER/end is there. HOW: default, dynamic (admits newcomers) or
+// send tensors to each other until FOLDER/end is there. HOW: default, dynamic (admits joiners) or
 // tcp, ucx_tcp (over UCX's TCP, on a network said to be trusted). What nobody has any business with
 // is at the address in FOLDER/RANK. Exits with 4 when that has changed.
 

@@ -334,9 +334,9 @@ TEST_P(operators, that_there_are_not_are_named_with_near_ones) {
   auto why = fault_of<unknown_function>([&] { nodes[0].rpc_async("ps", "aten::matmull", x, x); });
   EXPECT_EQ(why.node, "ps");
   EXPECT_EQ(why.function, "aten::matmull");
-  EXPECT_THAT(why.text, HasSubstr("near names are aten::matmul"));
+  EXPECT_THAT(why.text, HasSubstr("similar names are aten::matmul"));
   why = fault_of<unknown_function>([&] { nodes[0].rpc_async("ps", "aten::add.Tensr", x, x); });
-  EXPECT_THAT(why.text, HasSubstr("near names are aten::add.Tensor, "));
+  EXPECT_THAT(why.text, HasSubstr("similar names are aten::add.Tensor, "));
   EXPECT_EQ(std::count(why.text.begin(), why.text.end(), ','), 2);
   why = fault_of<unknown_function>([&] { nodes[0].rpc_async("ps", "aten::qqqqqqqqqqqqq", x); });
   EXPECT_THAT(why.text, Not(HasSubstr("near")));

@@ -30,8 +30,6 @@ using counter = actor<answers<add, int>, answers<total, int>, answers<where, std
 
 inline std::atomic<int> living_counters{0};
 
-namespace detail {
-
 inline counter::behavior_type counting(counter::pointer self, int* sum) {
   return {
       [sum](const add& x) { return *sum += x.amount; },
@@ -42,8 +40,6 @@ inline counter::behavior_type counting(counter::pointer self, int* sum) {
   };
 }
 
-}  // namespace detail
-
 /// A counter as a class. Throws std::domain_error for a start below 0. The living are counted.
 class counter_actor : public counter::base {
 public:
@@ -53,7 +49,7 @@ public:
   }
   ~counter_actor() override { --living_counters; }
 
-  counter::behavior_type make_behavior() override { return detail::counting(this, &sum_); }
+  counter::behavior_type make_behavior() override { return counting(this, &sum_); }
 
 private:
   int sum_;
@@ -69,7 +65,7 @@ inline counter::behavior_type count_from(counter::pointer self, int start) {
   auto state = std::make_shared<place>(start);
   auto* sum = &state->sum;
   self->attach_functor([state](const caf::error&) {});
-  return detail::counting(self, sum);
+  return counting(self, sum);
 }
 
 }  // namespace troupe::test

@@ -179,7 +179,6 @@ TEST_P(spawning, after_the_shutdown_is_refused) {
 }
 
 // ---- Calling actors like modules
-// ---------------------------------------------------------------------------------------
 
 struct scale {
   at::Tensor x;

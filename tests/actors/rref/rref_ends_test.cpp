@@ -10,7 +10,6 @@ class rrefs : public on_networks {};
 TROUPE_ON_NETWORKS(rrefs);
 
 // ---- Failures: rule 8
-// ---------------------------------------------------------------------------------------
 
 TEST_P(rrefs, a_creation_that_fails_says_why_wherever_the_reference_is_used) {
   auto nodes = start({"a", "b", "c"});
@@ -211,7 +210,6 @@ TEST_P(rrefs, that_were_never_asked_for_say_so) {
 }
 
 // ---- What others share, and what ends
-// ---------------------------------------------------------------------------------------
 
 std::unique_ptr<promise<at::Tensor>> round_promise;
 future<at::Tensor> round_result;

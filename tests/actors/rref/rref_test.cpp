@@ -95,7 +95,6 @@ TEST_P(rrefs, a_node_refers_to_values_of_its_own) {
 }
 
 // ---- Sharing: rules 2, 3 and 4
-// ---------------------------------------------------------------------------------------
 
 struct parcel {
   std::vector<rref<int>> all;
@@ -298,7 +297,6 @@ TEST_P(rrefs, end_the_actor_that_owns_their_value) {
 }
 
 // ---- What it costs, what it says
-// ---------------------------------------------------------------------------------------
 
 TEST_P(rrefs, whoever_orchestrates_moves_no_tensor) {
   auto nodes = start({"p0", "p1", "p2", "p3"});

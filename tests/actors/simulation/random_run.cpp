@@ -57,7 +57,6 @@ void random_run::check_end() {
 }
 
 // ---- What nodes do
-// ----------------------------------------------------------------------------------
 
 void random_run::play(place& one) {
   auto* at = &static_cast<my_place&>(one);
@@ -138,7 +137,6 @@ void random_run::play(place& one) {
 }
 
 // ---- What must be
-// -----------------------------------------------------------------------------------
 
 void random_run::check_calls() {
   for (const auto& one : places_) {

@@ -210,24 +210,28 @@ std::jthread end_during_work(const troupe::node& whom) {
 }
 
 TEST(batch, goes_on_without_a_rank_that_is_lost) {
-  auto nodes = troupe::local_nodes({"server", "first", "second"});
-  std::ostringstream out;
-  common::status_line line(out, false);
   auto opts = small_job(job_kind::server, 4);
   opts.rounds = 1500;
-  auto killer = end_during_work(nodes[2]);
-  const auto result = compare_servers(nodes[0], opts, line);
-  killer.join();
-  EXPECT_FALSE(result.complete());
-  // One of the two that were there may have come to its end before.
-  EXPECT_THAT(out.str(),
-              AnyOf(HasSubstr("\nwithout trainer 1, 3: "), HasSubstr("\nwithout trainer 1: "),
-                    HasSubstr("\nwithout trainer 3: ")));
-  EXPECT_THAT(out.str(), HasSubstr("not to be compared"));
-  EXPECT_EQ(result.batched.passes, 1500);  // the others have come to their end
-  EXPECT_EQ(result.one_by_one.calls, 4 * 1500);
-  nodes.pop_back();
-  shut_down(nodes);
+  for (bool lost_in_time = false; !lost_in_time;) {  // a busy machine may be too late for it
+    auto nodes = troupe::local_nodes({"server", "first", "second"});
+    std::ostringstream out;
+    common::status_line line(out, false);
+    auto killer = end_during_work(nodes[2]);
+    const auto result = compare_servers(nodes[0], opts, line);
+    killer.join();
+    nodes.pop_back();
+    shut_down(nodes);
+    lost_in_time = !result.batched.failures.empty();
+    if (!lost_in_time) continue;
+    EXPECT_FALSE(result.complete());
+    // One of the two that were there may have come to its end before.
+    EXPECT_THAT(out.str(),
+                AnyOf(HasSubstr("\nwithout trainer 1, 3: "), HasSubstr("\nwithout trainer 1: "),
+                      HasSubstr("\nwithout trainer 3: ")));
+    EXPECT_THAT(out.str(), HasSubstr("not comparable"));
+    EXPECT_EQ(result.batched.passes, 1500);  // the others have come to their end
+    EXPECT_EQ(result.one_by_one.calls, 4 * 1500);
+  }
 }
 
 TEST(batch, ends_when_nobody_is_left) {
@@ -258,7 +262,7 @@ TEST(comparison, says_what_was_measured) {
   std::swap(result.batched, result.one_by_one);
   EXPECT_EQ(verdict(result), "batched 9.8 s, one by one 3.1 s: 3.2 times slower");
   result.batched.failures.push_back("3: lost");
-  EXPECT_THAT(verdict(result), HasSubstr("not to be compared"));
+  EXPECT_THAT(verdict(result), HasSubstr("not comparable"));
 }
 
 TEST(comparison, json_has_its_numbers) {

@@ -136,9 +136,8 @@ using asker =
 asker::behavior_type asks_for_contexts(asker::pointer self, asker other) {
   const auto looked = std::make_shared<contexts_seen>();
   return {
-      // Its own, that of the actor it requests from, its own again in the answer, and that of a
-      // message
-      // without an answer.
+      // Its own, that of the actor it requests from, its own again in the answer, and that of
+      // a message without an answer.
       [=](whose) -> caf::result<contexts_seen> {
         auto promise = self->make_response_promise<contexts_seen>();
         const auto mine = autograd::current_context();

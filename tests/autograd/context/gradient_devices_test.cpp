@@ -45,7 +45,7 @@ TEST_F(gradient_devices, of_arguments_are_those_that_they_came_from) {
       nodes[0].rpc_sync<&sum_and_back>("b", context.id(), std::vector{x});
       FAIL() << "a has that GPU";
     } catch (const error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("shall be on cuda:0"));
+      EXPECT_THAT(e.what(), HasSubstr("should be on cuda:0"));
     }
   }
   {  // no map leads there
@@ -66,7 +66,7 @@ TEST_F(gradient_devices, of_answers_are_those_that_they_came_from) {
       context.backward({y.sum()});
       FAIL() << "b has that GPU";
     } catch (const error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("shall be on cuda:1"));
+      EXPECT_THAT(e.what(), HasSubstr("should be on cuda:1"));
     }
   }
   shut_down(nodes);

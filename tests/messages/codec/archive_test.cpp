@@ -219,7 +219,7 @@ TEST(archive, says_what_is_wrong) {
   EXPECT_EQ(complaint(std::uint32_t{}, encode(std::uint8_t{1})),
             "a message ends early: 4 bytes wanted, 1 left");
   EXPECT_EQ(complaint(std::uint8_t{}, encode(std::uint32_t{1})),
-            "3 bytes too many behind a message's body");
+            "3 bytes too many after a message's body");
   EXPECT_EQ(complaint(std::string(), encode(std::uint64_t{1} << 60)),
             "a container claims 1152921504606846976 elements with 0 bytes left");
   EXPECT_EQ(complaint(std::variant<bool, int>(), encode(std::uint8_t{7})),

@@ -134,7 +134,7 @@ TEST(device_route_of_a_table, to_a_gpu_that_is_not_there_is_a_decode_error) {
         ADD_FAILURE() << "nothing was thrown";
       } catch (const decode_error& e) {
         EXPECT_THAT(e.what(), AllOf(HasSubstr("Storage 0"),
-                                    HasSubstr("shall be on cuda:" + std::to_string(number))));
+                                    HasSubstr("should be on cuda:" + std::to_string(number))));
       }
   }
 }

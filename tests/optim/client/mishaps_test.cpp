@@ -142,7 +142,7 @@ TEST_P(mishaps, a_single_missing_gradient_is_one_if_asked) {
     const context without_c(nodes[0]);
     pass_over(without_c, {there[0], there[1]});
     EXPECT_EQ(fault_of<invalid_argument>([&] { optimizer.step(without_c); }).text,
-              "no parameter on c has a gradient in the context, which has not come there");
+              "no parameter on c has a gradient: the context has not reached that node");
     const context whole(nodes[0]);
     pass_over(whole, there);
     optimizer.step(whole);

@@ -235,13 +235,14 @@ TEST_F(state_files, come_back_as_they_were) {
 
 TEST_F(state_files, are_refused_when_they_are_cut_or_spoilt) {
   for (std::size_t size = 0; size < good_.size(); size += size < 400 ? 1 : 97)
-    EXPECT_THAT(refusal(good_.substr(0, size)), testing::HasSubstr("is no state of a distributed"))
+    EXPECT_THAT(refusal(good_.substr(0, size)),
+                testing::HasSubstr("is not the state of a distributed"))
         << size;
   EXPECT_THAT(refusal(good_ + "x"), testing::HasSubstr("more after its end"));
   for (std::size_t i = 0; i < good_.size(); i += i < 400 ? 1 : 97) {
     auto spoilt = good_;
     spoilt[i] = static_cast<char>(spoilt[i] ^ 0x10);
-    EXPECT_THAT(refusal(spoilt), testing::HasSubstr("is no state of a distributed")) << i;
+    EXPECT_THAT(refusal(spoilt), testing::HasSubstr("is not the state of a distributed")) << i;
   }
   auto damaged = good_;
   damaged.back() = static_cast<char>(damaged.back() ^ 1);

@@ -64,7 +64,7 @@ TEST(job_secret, is_read_from_a_file_that_nobody_else_can_read) {
   EXPECT_CONTAINS(refusal(), "must be 64 hex digits");
   std::filesystem::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_CONTAINS(refusal(), "it is no regular file");  // and opening it did not wait for a writer
+  EXPECT_CONTAINS(refusal(), "it is not a regular file");  // opening it did not wait for a writer
 }
 
 TEST(job_secret, proves_messages) {

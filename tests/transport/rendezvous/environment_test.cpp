@@ -246,7 +246,7 @@ TEST(slurm_hosts, refuses_what_is_no_list) {
   for (const char* bad :
        {"", ",", "a,", ",a", "a,,b", "node[", "node[]", "node[1", "node[1-]", "node[3-1]",
         "node[1;2]", "node]", "no de", "node[[1]]", "a[1-2", "a[1234567890]", "a\nb"})
-    EXPECT_NE(refusal([&] { slurm_hosts(bad); }).find("is no node list of Slurm"),
+    EXPECT_NE(refusal([&] { slurm_hosts(bad); }).find("is not a node list of Slurm"),
               std::string::npos)
         << bad;
 }

@@ -82,7 +82,7 @@ TEST(handlers, may_give_out_the_ranks) {
   close_all(outcomes);
 }
 
-TEST(handlers, are_asked_for_newcomers_too) {
+TEST(handlers, are_asked_for_joiners_too) {
   const auto place = std::make_shared<hash_store>();
   std::optional<bool> joiner;
   const scheme mine("memory", [&](const rendezvous_request& request) {
@@ -175,7 +175,7 @@ TEST(handlers, have_one_scheme_each) {
   const auto handler = [](const rendezvous_request&) { return rendezvous_answer{}; };
   for (const auto* wrong : {"", "Memory", "1st", "a b", "a/b", "a:"})
     EXPECT_CONTAINS(text_of<invalid_argument>([&] { register_rendezvous_handler(wrong, handler); }),
-                    "is no scheme of URLs");
+                    "is not a URL scheme");
   for (const auto* taken : {"env", "tcp", "file"})
     EXPECT_CONTAINS(text_of<invalid_argument>([&] { register_rendezvous_handler(taken, handler); }),
                     "without a handler");

@@ -295,7 +295,7 @@ TEST(rendezvous_failure, a_method_that_cannot_be_is_named) {
       {"http://x", "this kind is unknown"},
       {"tcp://host", "there is no port"},
       {"tcp://:1", "there is no host"},
-      {"tcp://host:99999", "'99999' is no port"},
+      {"tcp://host:99999", "'99999' is not a port"},
       {"tcp://[::1]", "there is no [HOST]:PORT"},
       {"file://relative", "there is no absolute path"},
       {"file:///folder/", "there is no absolute path"},

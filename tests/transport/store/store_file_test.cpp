@@ -89,7 +89,7 @@ TEST_F(file_store_test, a_live_job_of_another_secret_is_told) {
 
 TEST_F(file_store_test, a_file_that_is_no_store_is_left_alone) {
   std::ofstream(path) << "the only copy of my results";
-  EXPECT_CONTAINS(text_of<store_error>([&] { open(); }), "is no file of a store; it is left alone");
+  EXPECT_CONTAINS(text_of<store_error>([&] { open(); }), "is not a store's file; it is left alone");
   std::string content;
   std::getline(std::ifstream(path), content);
   EXPECT_EQ(content, "the only copy of my results");

@@ -87,5 +87,38 @@ TEST(tcp_stall, no_stream_is_forgotten_that_can_be_written_again) {
   }
 }
 
+// Each turn of the node that reads brings it a whole message.
+TEST(tcp_stall, payloads_are_sent_however_many_come) {
+  const job_secret secret;
+  node a, b;
+  a.net = make_tcp_transport(options_of(0, secret), a.received, a.pool);
+  b.net = make_tcp_transport(options_of(1, secret), b.received, b.pool);
+  a->add_peer(1, b->address());
+  b->add_peer(0, a->address());
+  const auto send = [](node& from, rank_t to, std::size_t size) {
+    std::vector<outgoing_payload> payloads;
+    payloads.push_back(patterned_payload(size, 1));
+    from->send(to, 1, patterned_frame(8, 1), std::move(payloads));
+  };
+  std::size_t sent = 0;
+  const auto flood = [&] {
+    while (sent < b.received.messages.size() + 16) {
+      send(a, 1, 65'536);
+      ++sent;
+    }
+    for (int i = 0; i < 4; ++i) a->progress();  // what comes is read faster than it goes
+    b->progress();
+  };
+  send(b, 0, 65'536);
+  const auto turns = [&](std::size_t messages, int most) {
+    int n = 0;
+    for (; n < most && a.received.messages.size() < messages; ++n) flood();
+    return n;
+  };
+  ASSERT_LT(turns(1, 1'000'000), 1'000'000);  // connected
+  for (int i = 0; i < 8; ++i) send(b, 0, 1 << 20);
+  EXPECT_LT(turns(9, 20'000), 20'000);
+}
+
 }  // namespace
 }  // namespace troupe::transport::test

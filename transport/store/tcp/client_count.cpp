@@ -32,7 +32,7 @@ void client_count::has_clients(std::uint64_t now) {
 }
 
 void client_count::garbled(const socket_address& who, const std::string& why) {
-  log().warn("the store dropped {}, which sent what is no request: {}", to_string(who), why);
+  log().warn("the store dropped {}, which sent a malformed request: {}", to_string(who), why);
   std::lock_guard lock(mutex_);
   ++counts_.garbled;
 }

@@ -70,14 +70,14 @@ bool tcp_store_server::impl::take_proof(connection& c) {
 bool tcp_store_server::impl::take_length(connection& c) {
   std::uint32_t length = 0;
   std::memcpy(&length, c.input().data(), sizeof length);
-  if (length == 0 || length > max_store_message) return garbled(c, "a request of a wrong length");
+  if (length == 0 || length > max_store_message) return garbled(c, "its length is wrong");
   c.expect(stage::body, length + store_channel::tag_size);
   return true;
 }
 
 bool tcp_store_server::impl::take_request(connection& c) {
   const auto request = c.channel->open(c.sealed_input());
-  if (!request) return garbled(c, "what is not what its client has sent");
+  if (!request) return garbled(c, "it was altered on the way");
   try {
     c.request = decode_store_request(*request);
   } catch (const decode_error& e) {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "tests/actors/node/job.hpp"
-#include "tests/actors/rpc/profiling_testing.hpp"
+#include "tests/actors/telemetry/profiling_testing.hpp"
 #include "troupe/actors/messaging/call_control.hpp"
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/node/node_core.hpp"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/transport/store/raw_client.hpp"
+#include "tests/transport/store/tcp/raw_client.hpp"
 
 namespace troupe::transport::test {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/transport/store/raw_client.hpp"
+#include "tests/transport/store/tcp/raw_client.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/store/tcp/store_handshake.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/remote/counter.hpp"
-#include "tests/actors/rpc/profiling_testing.hpp"
+#include "tests/actors/telemetry/profiling_testing.hpp"
 
 namespace troupe::test {
 namespace {

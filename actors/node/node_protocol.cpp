@@ -1,0 +1,82 @@
+#include "troupe/actors/node/node_protocol.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <utility>
+
+#include "troupe/actors/node/message_router.hpp"
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/codec/decoder.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
+
+namespace troupe::detail {
+
+namespace {
+
+struct registry {
+  std::mutex mutex;
+  std::map<control_channel, protocol_maker> makers;
+};
+
+// Never destroyed: a library that registers a protocol may outlive static variables.
+registry& registered() {
+  static auto* const one = new registry;
+  return *one;
+}
+
+}  // namespace
+
+void register_protocol(control_channel channel, protocol_maker make) {
+  if (channel < first_free_channel || channel >= max_control_channels)
+    throw invalid_argument(
+        fmt::format("control channel {} cannot be registered: those from {} to {} can",
+                    static_cast<std::uint64_t>(channel),
+                    static_cast<std::uint64_t>(first_free_channel), max_control_channels - 1));
+  if (!make) throw invalid_argument("a protocol without a maker");
+  auto& all = registered();
+  const std::lock_guard lock(all.mutex);
+  if (!all.makers.try_emplace(channel, std::move(make)).second)
+    throw invalid_argument(fmt::format("control channel {} has a protocol already",
+                                       static_cast<std::uint64_t>(channel)));
+}
+
+void unregister_protocol(control_channel channel) {
+  auto& all = registered();
+  const std::lock_guard lock(all.mutex);
+  all.makers.erase(channel);
+}
+
+protocol_table::protocol_table(node_core& node) {
+  const auto makers = [] {
+    auto& all = registered();
+    const std::lock_guard lock(all.mutex);
+    return all.makers;
+  }();
+  for (const auto& [channel, make] : makers) all_.emplace(channel, make(node));
+}
+
+protocol_table::~protocol_table() = default;
+
+node_protocol* protocol_table::find(control_channel channel) const noexcept {
+  const auto at = all_.find(channel);
+  return at == all_.end() ? nullptr : at->second.get();
+}
+
+void protocol_table::attach(message_router& router) {
+  for (const auto& [channel, one] : all_)
+    router.add(channel, [to = one.get()](opened_envelope& message, peer& from, engine_unit&) {
+      decoder in(message.body(), nullptr, nullptr);
+      to->deliver(in, from);
+    });
+}
+
+void protocol_table::evict(const peer& whom) noexcept {
+  for (const auto& [channel, one] : all_) one->evict(whom);
+}
+
+void protocol_table::close() noexcept {
+  for (const auto& [channel, one] : all_) one->close();
+}
+
+}  // namespace troupe::detail

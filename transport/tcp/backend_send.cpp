@@ -1,0 +1,108 @@
+// Sending, on any thread: small messages are written at once, large payloads are queued for the
+// progressing thread.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <string>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/tcp/backend.hpp"
+
+namespace troupe::transport::tcp {
+
+bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
+                   std::vector<outgoing_payload>&& payloads) {
+  if (payloads.size() > max_payloads)
+    throw invalid_argument(
+        fmt::format("a message can have {} payloads, not {}", max_payloads, payloads.size()));
+  for (const auto& one : payloads)
+    if (one.place.where != memory_place::kind::host)
+      throw transport_error("the TCP transport carries host memory only");
+  if (envelope.size() > UINT32_MAX)
+    throw invalid_argument("an envelope of 4 GiB or more cannot be sent");
+  auto* const p = peers_.find(rank);
+  if (!p) throw transport_error(rank_name(rank) + " was never added");
+  std::uint64_t bytes = envelope.size();
+  for (const auto& one : payloads) bytes += one.size;
+  bool more = true;
+  {
+    const std::lock_guard lock(p->mutex);
+    if (p->status != peer::state::live) throw peer_lost(rank_name(rank) + " is lost: " + p->reason);
+    auto m = std::make_shared<sent_message>();
+    m->sequence = p->next_sequence++;
+    m->order = order;
+    m->envelope = std::move(envelope);
+    m->payloads = std::move(payloads);
+    const retransmit_queue::message kept = std::move(m);
+    p->unacknowledged.keep(kept);
+    // After `keep`; `take_own` clears it and then looks. What that look misses, sets it again: the
+    // lock of `unacknowledged` orders the two.
+    if (rank == options_.rank) any_own_.store(true, std::memory_order_release);
+    if (p->open) {
+      more = transmit(*p, kept);
+      more = flush(*p) || more;
+    } else if (rank != options_.rank && !p->wanted.exchange(true)) {
+      tell({p, order::kind::call});
+    }
+  }
+  messages_sent_.fetch_add(1, std::memory_order_relaxed);
+  bytes_sent_.fetch_add(bytes, std::memory_order_relaxed);
+  return more;
+}
+
+// Adds a message to the connection, and its large payloads to the queue for the bulk streams. True:
+// there are some. Under the peer's mutex.
+bool backend::transmit(peer& p, const retransmit_queue::message& m) {
+  const auto put = [&](record_head head, const std::byte* data, std::size_t size) {
+    (size <= largest_body ? head.size : head.attached) = static_cast<std::uint32_t>(size);
+    p.messages->add({head, data, m});
+  };
+  record_head head;
+  head.kind = record_kind::message;
+  head.sequence = m->sequence;
+  head.order = m->order;
+  head.expected = p.expected.load(std::memory_order_acquire);  // see peer.hpp
+  head.count = static_cast<std::uint32_t>(m->payloads.size());
+  p.told.store(head.expected, std::memory_order_relaxed);
+  put(head, m->envelope.data(), m->envelope.size());
+  bool bulk = false;
+  for (std::uint32_t i = 0; i < m->payloads.size(); ++i) {
+    const auto& one = m->payloads[i];
+    if (one.size >= options_.bulk_threshold && one.size > 0) {
+      const std::lock_guard lock(p.bulk_mutex);
+      p.bulk.push_back({m, i, 0});
+      p.bulk_unsent.fetch_add(1);
+      bulk = true;
+      continue;
+    }
+    record_head part;
+    part.kind = record_kind::payload;
+    part.sequence = m->sequence;
+    part.order = one.size;
+    part.count = i;
+    part.place = static_cast<std::uint8_t>(one.place.where);
+    part.device = one.place.device;
+    put(part, one.data, one.size);
+  }
+  // Pairs with the exchange in `pump_bulk`: the payloads are in `bulk_unsent` by now.
+  if (bulk) any_bulk_.store(true, std::memory_order_release);
+  return bulk;
+}
+
+// Writes what is to be written. True: not all of it went. Under the peer's mutex.
+bool backend::flush(peer& p) {
+  std::string why;
+  if (!p.messages->flush(why)) {
+    tell({&p, order::kind::broke, p.messages, std::move(why)});
+    p.open = false;
+    return true;
+  }
+  if (p.messages->empty()) return false;
+  if (!p.wants_write) {
+    p.wants_write = true;
+    rewatch(p.messages->id, p.messages->fd(), EPOLLIN | EPOLLOUT);
+  }
+  return true;
+}
+
+}  // namespace troupe::transport::tcp
