@@ -120,7 +120,7 @@ TEST_P(operator_references, stand_for_values_in_calls) {
     const auto nothing =
         fault_of<invalid_argument>([&] { from.rpc_sync("b", "aten::neg", rref<at::Tensor>()); });
     EXPECT_EQ(nothing.function, "aten::neg");
-    EXPECT_THAT(nothing.text, HasSubstr("an rref to nothing"));
+    EXPECT_THAT(nothing.text, HasSubstr("an empty rref was passed"));
   }
   expect_nothing_left(nodes);
   shut_down(nodes);

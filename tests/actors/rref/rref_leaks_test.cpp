@@ -7,8 +7,8 @@
 namespace troupe::test {
 namespace {
 
-class rrefs : public on_networks {};
-TROUPE_ON_NETWORKS(rrefs);
+class leaked_rrefs : public on_networks {};
+TROUPE_ON_NETWORKS(leaked_rrefs);
 
 // What each node's shutdown says of references; empty: nothing.
 std::vector<std::string> leaks_of(std::vector<node>& nodes) {
@@ -36,7 +36,7 @@ rpc_options strict() {
   return options;
 }
 
-TEST_P(rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_asked_for) {
+TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_asked_for) {
   auto nodes = start({"a", "b", "c"}, strict());
   const auto number = nodes[0].remote<&plus>("b", 1, 2);
   const auto tensor = nodes[0].remote<&ones>("c", 3);
@@ -64,7 +64,7 @@ TEST_P(rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_asked_f
   EXPECT_THROW(nodes[0].rpc_sync<&plus>("b", 1, 2), not_initialized);  // it has ended all the same
 }
 
-TEST_P(rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {
+TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {
   auto nodes = start({"a", "b"});
   std::vector<rref<int>> left;
   for (int i = 0; i < 5; ++i) left.push_back(nodes[0].remote<&plus>("b", i, 2));
@@ -84,7 +84,7 @@ TEST_P(rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {
 }
 
 // References inside of values, which go with those, and what calls have held.
-TEST_P(rrefs, that_go_on_their_own_as_a_job_ends_are_no_leaks) {
+TEST_P(leaked_rrefs, that_go_on_their_own_as_a_job_ends_are_no_leaks) {
   for (int i = 0; i < 3; ++i) {
     auto nodes = start({"a", "b", "c"}, strict());
     const auto& a = nodes[0];

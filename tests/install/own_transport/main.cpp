@@ -181,7 +181,7 @@ int main() {
     try {
       auto second = other.get();
       const auto y = first.value().rpc_sync<&doubled>(1, at::ones({1000, 1000}));
-      std::cout << "over " << first->routes().at(1).backend << ": " << y.sum().item<double>()
+      std::cout << "over " << first->routes().at(0).backend << ": " << y.sum().item<double>()
                 << std::endl;
       auto end = std::async(std::launch::async, [&] { second.shutdown(); });
       first->shutdown();
