@@ -1,5 +1,5 @@
 # The headers that take longest to read are read once: `base` has the standard library's, CAF's and
-# libtorch's tensor. Tests are compiled with other options, one by one, and have the same with GoogleTest;
+# libtorch's tensor. Tests are compiled with other options and have the same with GoogleTest;
 # `troupe_tests` has what programs on Troupe include as well, `torch_tests` libtorch's modules and autograd too.
 # More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
 # anew in each source that uses it (1 s for base, 5 for torch_tests, 4 more for torch/torch.h).

@@ -53,7 +53,14 @@ protocol_table::protocol_table(node_core& node) {
     const std::lock_guard lock(all.mutex);
     return all.makers;
   }();
-  for (const auto& [channel, make] : makers) all_.emplace(channel, make(node));
+  for (const auto& [channel, make] : makers) {
+    auto made = make(node);
+    if (!made)
+      throw invalid_argument(
+          fmt::format("the maker of the protocol of control channel {} has made none",
+                      static_cast<std::uint64_t>(channel)));
+    all_.emplace(channel, std::move(made));
+  }
 }
 
 protocol_table::~protocol_table() = default;

@@ -36,9 +36,9 @@ public:
 using protocol_maker = std::function<std::unique_ptr<node_protocol>(node_core&)>;
 
 /// Every node that is made from now on has what `make` makes; it lives as long as the node's parts
-/// and is made before the node is open. All nodes of a job have to agree on the channel. Throws
-/// invalid_argument if the channel is the runtime's own, taken, or beyond max_control_channels.
-/// Thread-safe.
+/// and is made before the node is open, when `node_core::members` is not there yet. All nodes of a
+/// job have to agree on the channel. Throws invalid_argument if the channel is the runtime's own,
+/// taken, or beyond max_control_channels. Thread-safe.
 void register_protocol(control_channel channel, protocol_maker make);
 
 /// Nodes that are made from now on do without it. Thread-safe.

@@ -227,8 +227,9 @@ void thread_engine::take_queued(const std::function<bool(caf::resumable&)>& is,
   running_.fetch_sub(1, std::memory_order_release);  // see `quiet`
 }
 
-// Looks at the number twice: an item may be taken out of the queue in between. Each decrement
-// releases to these looks: what has ended has queued, sent and counted all that it had to.
+// Looks at the number twice: an item may be taken out of the queue in between. Each decrement that
+// ends a run releases to these looks: what has ended has queued, sent and counted all that it had
+// to.
 bool thread_engine::quiet() const noexcept {
   const int own = is_own_thread() ? 1 : 0;
   return running_.load() == own && !have_items() && !have_local_.load() && running_.load() == own;

@@ -156,7 +156,7 @@ unsigned backend::attend_to_links() {
   const auto done = std::erase_if(unlinked_, [](const peer* p) {
     return p->status.load() == peer::state::gone || p->net->now == link::phase::up;
   });
-  // After `resend`, whose sends count in `sends_`: pairs with the look of `idle`.
+  // After `resend`, whose sends count in `sends_`.
   unlinked_count_.fetch_sub(done, std::memory_order_release);
   return n;
 }

@@ -157,7 +157,7 @@ public:
   }
 
 private:
-  // A handler's thread has been told of it through UCX, into which the thread sanitizer cannot see.
+  // Of the door: handlers look for it while a test opens the next one.
   static std::mutex& mutex() {
     static std::mutex one;
     return one;

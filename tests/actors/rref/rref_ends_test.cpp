@@ -6,12 +6,12 @@
 namespace troupe::test {
 namespace {
 
-class rrefs : public on_networks {};
-TROUPE_ON_NETWORKS(rrefs);
+class rref_ends : public on_networks {};
+TROUPE_ON_NETWORKS(rref_ends);
 
 // ---- Failures: rule 8
 
-TEST_P(rrefs, a_creation_that_fails_says_why_wherever_the_reference_is_used) {
+TEST_P(rref_ends, a_creation_that_fails_says_why_wherever_the_reference_is_used) {
   auto nodes = start({"a", "b", "c"});
   {
     const auto r = nodes[0].remote<&refuse>("b", std::string("too far"));
@@ -62,7 +62,7 @@ int made_late(int x) {
   return x;
 }
 
-TEST_P(rrefs, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetched) {
+TEST_P(rref_ends, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetched) {
   auto nodes = start({"a", "b", "c"});
   for (const char* where : {"b", "a"}) {
     const shared_door door;
@@ -91,7 +91,7 @@ TEST_P(rrefs, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetch
 
 future<void> created_there(rref<int> r) { return r.created(); }
 
-TEST_P(rrefs, tell_when_their_value_has_been_made) {
+TEST_P(rref_ends, tell_when_their_value_has_been_made) {
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
   for (const char* where : {"b", "a"}) {
@@ -138,7 +138,7 @@ TEST_P(rrefs, tell_when_their_value_has_been_made) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, that_are_waited_for_fail_as_soon_as_the_limit_of_their_creation_has_passed) {
+TEST_P(rref_ends, that_are_waited_for_fail_as_soon_as_the_limit_of_their_creation_has_passed) {
   auto nodes = start({"a", "b"});
   for (const char* where : {"b", "a"}) {
     const shared_door door;  // closed: the value is not made meanwhile
@@ -171,7 +171,7 @@ future<int> never_there() {
   return nobody_keeps_it.get_future();
 }
 
-TEST_P(rrefs, whose_creation_has_failed_are_asked_for_no_longer) {
+TEST_P(rref_ends, whose_creation_has_failed_are_asked_for_no_longer) {
   auto nodes = start({"a", "b"});
   {
     const auto r = nodes[0].remote<&never_there>("b", timeout(100ms));
@@ -194,7 +194,7 @@ TEST_P(rrefs, whose_creation_has_failed_are_asked_for_no_longer) {
   shut_down(nodes);  // waits for no answer that nobody wants
 }
 
-TEST_P(rrefs, that_were_never_asked_for_say_so) {
+TEST_P(rref_ends, that_were_never_asked_for_say_so) {
   auto nodes = start({"a", "b"});
   auto& here = nodes[0].core();
   future<void> made;
@@ -216,7 +216,7 @@ future<at::Tensor> round_result;
 future<at::Tensor> one_for_all() { return round_result; }
 future<int> read_of(rref<int> r) { return r.to_here_async(); }
 
-TEST_P(rrefs, a_future_that_others_have_too_keeps_its_value) {
+TEST_P(rref_ends, a_future_that_others_have_too_keeps_its_value) {
   auto nodes = start({"a", "b"});
   round_promise = std::make_unique<promise<at::Tensor>>();
   round_result = round_promise->get_future();
@@ -235,7 +235,7 @@ TEST_P(rrefs, a_future_that_others_have_too_keeps_its_value) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, giving_up_a_read_leaves_the_value_alone) {
+TEST_P(rref_ends, giving_up_a_read_leaves_the_value_alone) {
   auto nodes = start({"a", "b"});
   {
     const auto here = nodes[0].remote<&slow>("a", 100);
@@ -252,7 +252,7 @@ TEST_P(rrefs, giving_up_a_read_leaves_the_value_alone) {
 
 int refuse_always(model&, const std::string& text) { throw std::out_of_range(text); }
 
-TEST_P(rrefs, are_let_go_by_the_futures_of_calls_that_have_ended) {
+TEST_P(rref_ends, are_let_go_by_the_futures_of_calls_that_have_ended) {
   auto nodes = start({"a", "b"});
   {
     auto m = nodes[0].remote<model>("b", 3);
@@ -287,7 +287,7 @@ void run_until_cancelled(rref<int>) {
 }
 void run_until_cancelled_by_value(int) { run_until_cancelled({}); }
 
-TEST_P(rrefs, calls_that_take_references_can_be_cancelled) {
+TEST_P(rref_ends, calls_that_take_references_can_be_cancelled) {
   auto nodes = start({"a", "b", "c"});
   begun = told = 0;
   {
@@ -303,7 +303,7 @@ TEST_P(rrefs, calls_that_take_references_can_be_cancelled) {
 }
 
 // Rule 9.
-TEST_P(rrefs, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answered) {
+TEST_P(rref_ends, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_answered) {
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
   {
@@ -336,7 +336,7 @@ int when_open(int x) {
   return x;
 }
 
-TEST_P(rrefs, a_lender_that_ends_ends_no_creation_that_others_know_of) {
+TEST_P(rref_ends, a_lender_that_ends_ends_no_creation_that_others_know_of) {
   rpc_options narrow;
   narrow.window.messages = 2;
   narrow.max_threads = 4;
@@ -372,7 +372,7 @@ TEST_P(rrefs, a_lender_that_ends_ends_no_creation_that_others_know_of) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
+TEST_P(rref_ends, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
   rpc_options hasty;
   hasty.rpc_timeout = 50ms;
   auto nodes = start({"a", "b", "c"}, hasty);
@@ -394,7 +394,7 @@ TEST_P(rrefs, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, creations_that_time_out_say_so_and_nothing_else) {
+TEST_P(rref_ends, creations_that_time_out_say_so_and_nothing_else) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 300; ++i) {
     const auto r = nodes[0].remote<&slow>(i % 2 == 0 ? "a" : "b", 1, timeout(1ms));
@@ -407,7 +407,7 @@ TEST_P(rrefs, creations_that_time_out_say_so_and_nothing_else) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, that_are_lent_come_from_where_they_are) {
+TEST_P(rref_ends, that_are_lent_come_from_where_they_are) {
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
   {
@@ -437,7 +437,7 @@ typename Inspector::result_type inspect(Inspector& f, riddle& r) {
 }
 void solve(riddle, rref<int>, rref<int>) {}
 
-TEST_P(rrefs, behind_an_argument_that_cannot_be_read_are_given_back) {
+TEST_P(rref_ends, behind_an_argument_that_cannot_be_read_are_given_back) {
   auto nodes = start({"a", "b", "c"});
   {
     const auto mine = nodes[0].make_rref(1);
@@ -452,7 +452,7 @@ TEST_P(rrefs, behind_an_argument_that_cannot_be_read_are_given_back) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, of_nothing_are_refused_and_leave_no_hole) {
+TEST_P(rref_ends, of_nothing_are_refused_and_leave_no_hole) {
   auto nodes = start({"a", "b"});
   {
     EXPECT_THROW(nodes[0].remote<&plus>("b", future<int>(), 1), invalid_argument);
@@ -476,7 +476,7 @@ task<> wait_for_value(rref<int> r) {
 }
 void begin_to_wait(rref<int> r) { (void)wait_for_value(std::move(r)); }
 
-TEST_P(rrefs, end_with_their_owner_and_so_does_what_waits_for_them) {
+TEST_P(rref_ends, end_with_their_owner_and_so_does_what_waits_for_them) {
   auto nodes = start({"a", "b"});
   const auto mine = nodes[0].make_rref(3);
   {

@@ -18,6 +18,7 @@
 #include <troupe/troupe.hpp>
 
 using troupe::transport::peer_loss;
+using troupe::transport::rank_name;
 using troupe::transport::rank_t;
 
 class box_transport final : public troupe::transport::transport {
@@ -39,14 +40,20 @@ public:
   void add_peer(rank_t peer, std::span<const std::byte>) override {
     const std::lock_guard lock(mutex_);
     peers_.insert(peer);
+    lost_.erase(peer);
     signal();  // something of it may have come before
   }
 
   bool send(rank_t peer, std::uint64_t, troupe::frame&& envelope,
             std::vector<troupe::transport::outgoing_payload>&& payloads) override {
     const std::lock_guard lock(mutex_);
-    if (!peers_.contains(peer)) throw troupe::peer_lost("rank " + std::to_string(peer) + " left");
+    if (!peers_.contains(peer)) {
+      if (lost_.contains(peer)) throw troupe::peer_lost(rank_name(peer) + " is lost");
+      throw troupe::transport_error(rank_name(peer) + " was never added");
+    }
     ++counted_.messages_sent;
+    counted_.bytes_sent += envelope.size();
+    for (const auto& payload : payloads) counted_.bytes_sent += payload.size;
     put(peer, {rank_, std::move(envelope), std::move(payloads), {}});
     return false;
   }
@@ -62,11 +69,13 @@ public:
           ++at;  // until it is added
           continue;
         }
-        if (at->lost) peers_.erase(at->from);
+        if (at->lost)
+          lose(at->from);
+        else
+          count_arrival(*at);
         taken.push_back(std::move(*at));
         at = box_.erase(at);
       }
-      counted_.messages_received += taken.size();
     }
     for (auto& one : taken) {
       if (one.lost) {
@@ -96,7 +105,10 @@ public:
 
   void close_peer(rank_t peer, bool) override {
     const std::lock_guard lock(mutex_);
-    if (peers_.erase(peer) > 0) put(peer, {rank_, {}, {}, troupe::transport::peer_left()});
+    if (!peers_.contains(peer)) return;
+    lose(peer);
+    std::erase_if(box_, [&](const item& one) { return one.from == peer; });
+    put(peer, {rank_, {}, {}, troupe::transport::peer_left()});
   }
 
   std::vector<troupe::transport::route> routes() const override {
@@ -118,6 +130,15 @@ private:
     std::optional<peer_loss> lost;
   };
 
+  void lose(rank_t peer) {
+    peers_.erase(peer);
+    lost_.insert(peer);
+  }
+  void count_arrival(const item& one) {
+    ++counted_.messages_received;
+    counted_.bytes_received += one.envelope.size();
+    for (const auto& payload : one.payloads) counted_.bytes_received += payload.size;
+  }
   void signal() const {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
@@ -137,7 +158,7 @@ private:
   troupe::transport::sink& to_;
   troupe::transport::payload_pool& pool_;
   const int event_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  std::set<rank_t> peers_;
+  std::set<rank_t> peers_, lost_;
   std::deque<item> box_;
   troupe::transport::counters counted_;
 };

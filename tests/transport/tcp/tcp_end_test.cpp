@@ -42,7 +42,7 @@ TEST(tcp_end, what_has_come_before_a_leave_is_delivered) {
     };
     send_one();
     ASSERT_TRUE(run_until([&] { return b.received.messages.size() == sent && a->delivered(); }, 20s,
-                          a, b));  // all streams are there
+                          a, b));  // connected
     for (int i = 0; i < 2; ++i) send_one();
     ASSERT_TRUE(run_until([&] { return a->idle(); }, 20s, a));  // `b` has read nothing
     a.net.reset();
