@@ -7,22 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "tests/transport/conformance/conformance_node.hpp"
-#include "troupe/transport/tcp/tcp_transport.hpp"
+#include "tests/transport/tcp/tcp_pair.hpp"
 
 namespace troupe::transport::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-tcp_options options_of(rank_t rank, const job_secret& secret) {
-  tcp_options o;
-  o.rank = rank;
-  o.secret = secret;
-  o.interfaces = {"lo"};
-  o.bulk_threshold = 1024;  // so that a payload is one chunk
-  return o;
-}
 
 // Until it would sleep: an engine calls it again when its descriptor is readable.
 void progress_until_it_sleeps(node& one) {
@@ -40,18 +30,10 @@ bool is_awake(node& one) {
 // Both streams are filled, the second one by the last of all payloads; then the other node reads
 // everything, so that both can be written again at once and there is nothing else to send.
 TEST(tcp_stall, no_stream_is_forgotten_that_can_be_written_again) {
-  const job_secret secret;
-  node a, b;
-  a.net = make_tcp_transport(options_of(0, secret), a.received, a.pool);
-  b.net = make_tcp_transport(options_of(1, secret), b.received, b.pool);
-  a->add_peer(1, b->address());
-  b->add_peer(0, a->address());
+  tcp_pair both;
+  auto& [a, b] = both;
   std::uint64_t sent = 0;
-  const auto send_one = [&] {
-    std::vector<outgoing_payload> payloads;
-    payloads.push_back(patterned_payload(20'000, ++sent));
-    a->send(1, 1, patterned_frame(8, sent), std::move(payloads));
-  };
+  const auto send_one = [&] { send_payload(a, 1, 20'000, ++sent); };  // one chunk
   const auto take_all = [&](int round) {
     const auto end = std::chrono::steady_clock::now() + 20s;
     while (b.received.messages.size() < sent && std::chrono::steady_clock::now() < end) {
@@ -89,34 +71,25 @@ TEST(tcp_stall, no_stream_is_forgotten_that_can_be_written_again) {
 
 // Each turn of the node that reads brings it a whole message.
 TEST(tcp_stall, payloads_are_sent_in_turns_with_those_that_come) {
-  const job_secret secret;
-  node a, b;
-  a.net = make_tcp_transport(options_of(0, secret), a.received, a.pool);
-  b.net = make_tcp_transport(options_of(1, secret), b.received, b.pool);
-  a->add_peer(1, b->address());
-  b->add_peer(0, a->address());
-  const auto send = [](node& from, rank_t to, std::size_t size) {
-    std::vector<outgoing_payload> payloads;
-    payloads.push_back(patterned_payload(size, 1));
-    from->send(to, 1, patterned_frame(8, 1), std::move(payloads));
-  };
+  tcp_pair both;
+  auto& [a, b] = both;
   std::size_t sent = 0;
   const auto flood = [&] {
     while (sent < b.received.messages.size() + 64) {
-      send(a, 1, 65'536);
+      send_payload(a, 1, 65'536, 1);
       ++sent;
     }
     for (int i = 0; i < 8; ++i) a->progress();  // what comes is read faster than it goes
     b->progress();
   };
-  send(b, 0, 65'536);
+  send_payload(b, 0, 65'536, 1);
   const auto turns = [&](std::size_t messages, int most) {
     int n = 0;
     for (; n < most && a.received.messages.size() < messages; ++n) flood();
     return n;
   };
   ASSERT_LT(turns(1, 1'000'000), 1'000'000);  // connected
-  for (int i = 0; i < 8; ++i) send(b, 0, 1 << 20);
+  for (int i = 0; i < 8; ++i) send_payload(b, 0, 1 << 20, 1);
   // 32 chunks each, of which no one waits for more than two turns.
   EXPECT_LT(turns(9, 20'000), 8 * 32 * 2);
 }
