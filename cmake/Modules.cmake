@@ -85,7 +85,7 @@ endfunction()
 # with BUILD_SHARED_LIBS. A module that has only headers is an interface library.
 # BY_FOLDER: troupe_unity_by_folder.
 # PROGRAMS_ONLY: sources that are linked into each program that uses the module, and into no shared library.
-# PRECOMPILE, here and below: what Precompiled.cmake has, base (tests: base, troupe or torch) or none; base if
+# PRECOMPILE, here and below: what Precompiled.cmake has, base or torch (tests: base, troupe or torch) or none; base if
 # left out.
 function(troupe_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "BY_FOLDER" "PRECOMPILE" "DEPENDS;PROGRAMS_ONLY")
@@ -154,7 +154,8 @@ function(troupe_schemas name folder)
 endfunction()
 
 # troupe_program(NAME FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
-# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well. All of
+# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well; main.cpp is short, and
+# has base at most. All of
 # them find the project's version in TROUPE_VERSION.
 function(troupe_program name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE" "DEPENDS")
@@ -177,6 +178,9 @@ function(troupe_program name folder)
     add_executable(${name} ${mains})
     target_link_libraries(${name} PRIVATE troupe_settings troupe_sanitizer ${arg_DEPENDS})
     target_compile_definitions(${name} PRIVATE "${version}")
+    if(NOT arg_PRECOMPILE STREQUAL "none")
+      set(arg_PRECOMPILE base)
+    endif()
     troupe_precompile(${name} ${arg_PRECOMPILE})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/apps")
     set_property(GLOBAL APPEND PROPERTY TROUPE_APP_PROGRAMS ${name})

@@ -1,6 +1,6 @@
 # The headers that take longest to read are read once: `base` has the standard library's, CAF's and
-# libtorch's tensor. Tests are compiled with other options and have the same with GoogleTest;
-# `troupe_tests` has what programs on Troupe include as well, `torch_tests` libtorch's modules and autograd too.
+# libtorch's tensor, `torch` libtorch's modules and autograd too. Tests are compiled with other options and have the
+# same with GoogleTest; `troupe_tests` has what programs on Troupe include as well, `torch_tests` all of that.
 # More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
 # anew in each source that uses it (1 s for base, 5 for torch_tests, 4 more for torch/torch.h).
 
@@ -44,12 +44,15 @@ function(_troupe_precompiled name)
                                                            Threads::Threads)
   target_precompile_headers(troupe_precompiled_${name} PRIVATE ${ARGN})
 endfunction()
+set(_torch <torch/csrc/autograd/engine.h> <torch/nn/module.h>)
 _troupe_precompiled(base ${_base})
+_troupe_precompiled(torch ${_base} ${_torch})
 if(TROUPE_TESTS)
   set(_tests <gmock/gmock.h> <gtest/gtest.h>)
   _troupe_precompiled(base_tests ${_base} ${_tests})
   _troupe_precompiled(troupe_tests ${_base} <troupe/troupe.hpp> ${_tests})
-  _troupe_precompiled(torch_tests ${_base} <torch/csrc/autograd/engine.h> <torch/nn/module.h> <troupe/autograd.hpp> <troupe/optim.hpp> <troupe/troupe.hpp> ${_tests})
+  _troupe_precompiled(torch_tests ${_base} ${_torch} <troupe/autograd.hpp> <troupe/optim.hpp> <troupe/troupe.hpp>
+                      ${_tests})
   foreach(name IN ITEMS base troupe torch)
     target_link_libraries(troupe_precompiled_${name}_tests PRIVATE troupe_test_settings GTest::gtest GTest::gmock)
   endforeach()

@@ -5,25 +5,26 @@ add_library(troupe_test_includes INTERFACE)
 target_include_directories(troupe_test_includes INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
 
 # Settings of the tests. What they instantiate is compiled once and run a few times, and a failure names its
-# line by itself. g++ 12 sees more overruns in std::string with these (the bugs named in Modules.cmake).
+# line by itself; -Og takes three quarters of the time of -O1. g++ 12 sees more overruns in std::string with these (the
+# bugs named in Modules.cmake).
 add_library(troupe_test_settings INTERFACE)
 target_link_libraries(troupe_test_settings INTERFACE troupe_test_includes)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/include")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_BINARY_DIR}/tests/include/tests" SYMBOLIC)
-target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-O1;-g0>"
+target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-Og;-g0>"
                                                       "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow>")
 
-# Tests of one folder are compiled together and are one program: what a precompiled header leaves to each source that
-# uses it (5 s with libtorch's), GoogleTest's templates and those of calls take half of the time of a test that is
-# compiled alone. Each test is still a program of its own to CTest and to people: a link to the common one, which
-# runs the tests of the source that it is called after (tests/joined_main.cpp).
+# Tests of one folder, and of small folders, are compiled together and are one program: what a precompiled header leaves
+# to each source that uses it (5 s with libtorch's), GoogleTest's templates and those of calls take half of the time of
+# a test that is compiled alone. Each test is still a program of its own to CTest and to people: a link to the common
+# one, which runs the tests of the source that it is called after (tests/joined_main.cpp).
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_library(troupe_joined_main STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/joined_main.cpp")
 target_link_libraries(troupe_joined_main PRIVATE troupe_settings GTest::gtest)
 
-# _troupe_test_batches(OUT SOURCES LINES ALONE BASE_ONLY): lists of sources, joined by "|", of one folder each and
-# about LINES lines; with TROUPE_UNITY=OFF one source each.
+# _troupe_test_batches(OUT SOURCES LINES ALONE BASE_ONLY): lists of sources, joined by "|", of LINES lines at most. A
+# folder begins a new one unless less than half of LINES would be left alone. With TROUPE_UNITY=OFF one source each.
 function(_troupe_test_batches out sources lines alone base_only)
   if(NOT lines)
     set(lines 900)
@@ -50,14 +51,16 @@ function(_troupe_test_batches out sources lines alone base_only)
     get_filename_component(name "${source}" NAME_WE)
     file(STRINGS "${source}" text)
     list(LENGTH text length)
-    set(key "${folder}")
+    set(key "")
     if(NOT TROUPE_UNITY OR name MATCHES "_soak_test$" OR (alone AND name MATCHES "${alone}"))
       set(key "${source}")
     elseif(base_only AND name MATCHES "${base_only}")
       string(APPEND key " base")
     endif()
     math(EXPR sum "${batch_lines} + ${length}")
-    if(batch AND (NOT key STREQUAL batch_key OR sum GREATER lines))
+    math(EXPR twice "2 * ${batch_lines}")
+    if(batch AND (NOT key STREQUAL batch_key OR sum GREATER lines
+                  OR (NOT folder STREQUAL batch_folder AND twice GREATER lines)))
       list(APPEND batches "${batch}")
       set(batch "")
       set(sum ${length})
@@ -67,6 +70,7 @@ function(_troupe_test_batches out sources lines alone base_only)
     endif()
     string(APPEND batch "${source}")
     set(batch_key "${key}")
+    set(batch_folder "${folder}")
     set(batch_lines ${sum})
   endforeach()
   if(batch)
@@ -110,7 +114,7 @@ endfunction()
 #   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
 #   other *.cpp     a library that all of them link
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
-# Tests of one folder are compiled together some LINES at once, but for those that match ALONE.
+# Tests are compiled together some LINES at once, but for those that match ALONE.
 function(troupe_test module folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE;BASE_ONLY;ALONE;LINES" "DEPENDS")
   _troupe_default_precompile()
@@ -150,7 +154,7 @@ function(troupe_test module folder)
   _troupe_test_batches(batches "${sources}" "${arg_LINES}" "${arg_ALONE}" "${arg_BASE_ONLY}")
   foreach(batch IN LISTS batches)
     string(REPLACE "|" ";" batch "${batch}")
-    # Numbers are a folder's own: a new test moves few.
+    # Called after the folder of the first; numbers are a folder's own: a new test moves few.
     list(GET batch 0 first)
     get_filename_component(name "${first}" DIRECTORY)
     file(RELATIVE_PATH name "${folder}" "${name}")

@@ -6,6 +6,7 @@
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/rpc/rpc_agent.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/codec/decoder.hpp"
 
 namespace troupe {
 
@@ -22,6 +23,14 @@ message_router::message_router(const node_identity& self, std::uint32_t joined, 
 
 void message_router::add(control_channel channel, handler take) {
   channels_.at(channel) = std::move(take);
+}
+
+void message_router::add_body(control_channel channel,
+                              std::function<void(decoder& in, peer& from)> take) {
+  add(channel, [take = std::move(take)](opened_envelope& message, peer& from, engine_unit&) {
+    decoder in(message.body(), nullptr, nullptr);
+    take(in, from);
+  });
 }
 
 void message_router::add_unchecked(control_channel channel, unchecked_handler take) {

@@ -37,6 +37,8 @@ public:
 
   /// Registers a protocol. Before the node is open.
   void add(control_channel channel, handler take);
+  /// One that reads the body alone, which has neither tensors nor handles.
+  void add_body(control_channel channel, std::function<void(decoder& in, peer& from)> take);
   void add_unchecked(control_channel channel, unchecked_handler take);
 
   /// Hot path.

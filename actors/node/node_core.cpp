@@ -73,27 +73,19 @@ node_core::node_core(const node_identity& identity, const membership_view& start
 
 // The protocols of the runtime, and those that are registered.
 void node_core::add_channels() {
-  const auto body_of = [](const auto& give) {
-    return [give](opened_envelope& message, peer& from, engine_unit&) {
-      decoder in(message.body(), nullptr, nullptr);
-      give(in, from);
-    };
-  };
   router_->add_unchecked(membership_channel, [this](opened_envelope& message, auto from) {
     members_->deliver(message, from);
   });
   router_->add(handles_channel, [this](opened_envelope& message, peer& from, engine_unit& unit) {
     actors_->deliver(message, from, {}, &unit);
   });
-  router_->add(shutdown_channel, body_of([this](decoder& in, peer& from) {
-                 termination_->deliver(in, from.rank());
-               }));
-  router_->add(rref_channel,
-               body_of([this](decoder& in, peer& from) { rrefs_->deliver(in, from); }));
-  router_->add(calls_channel,
-               body_of([this](decoder& in, peer& from) { agent_->deliver_control(in, from); }));
-  router_->add(deadlock_channel,
-               body_of([this](decoder& in, peer& from) { deadlocks_->deliver(from, in); }));
+  router_->add_body(shutdown_channel,
+                    [this](decoder& in, peer& from) { termination_->deliver(in, from.rank()); });
+  router_->add_body(rref_channel, [this](decoder& in, peer& from) { rrefs_->deliver(in, from); });
+  router_->add_body(calls_channel,
+                    [this](decoder& in, peer& from) { agent_->deliver_control(in, from); });
+  router_->add_body(deadlock_channel,
+                    [this](decoder& in, peer& from) { deadlocks_->deliver(from, in); });
   protocols_->attach(*router_);
 }
 

@@ -2,27 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <mutex>
 #include <utility>
 
 #include "troupe/actors/node/message_router.hpp"
 #include "troupe/messages/base/error.hpp"
-#include "troupe/messages/codec/decoder.hpp"
-#include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/messages/base/registry.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-struct registry {
-  std::mutex mutex;
-  std::map<control_channel, protocol_maker> makers;
-};
-
-// Never destroyed: a library that registers a protocol may outlive static variables.
-registry& registered() {
-  static auto* const one = new registry;
-  return *one;
+// The makers of this process, by channel.
+auto& makers() {
+  static auto* const all = new registry<control_channel, protocol_maker>;
+  return *all;
 }
 
 }  // namespace
@@ -34,26 +27,15 @@ void register_protocol(control_channel channel, protocol_maker make) {
                     static_cast<std::uint64_t>(channel),
                     static_cast<std::uint64_t>(first_free_channel), max_control_channels - 1));
   if (!make) throw invalid_argument("a protocol without a maker");
-  auto& all = registered();
-  const std::lock_guard lock(all.mutex);
-  if (!all.makers.try_emplace(channel, std::move(make)).second)
+  if (!makers().add(channel, std::move(make)))
     throw invalid_argument(fmt::format("control channel {} has a protocol already",
                                        static_cast<std::uint64_t>(channel)));
 }
 
-void unregister_protocol(control_channel channel) {
-  auto& all = registered();
-  const std::lock_guard lock(all.mutex);
-  all.makers.erase(channel);
-}
+void unregister_protocol(control_channel channel) { makers().remove(channel); }
 
 protocol_table::protocol_table(node_core& node) {
-  const auto makers = [] {
-    auto& all = registered();
-    const std::lock_guard lock(all.mutex);
-    return all.makers;
-  }();
-  for (const auto& [channel, make] : makers) {
+  for (const auto& [channel, make] : makers().all()) {
     auto made = make(node);
     if (!made)
       throw invalid_argument(
@@ -72,10 +54,7 @@ node_protocol* protocol_table::find(control_channel channel) const noexcept {
 
 void protocol_table::attach(message_router& router) {
   for (const auto& [channel, one] : all_)
-    router.add(channel, [to = one.get()](opened_envelope& message, peer& from, engine_unit&) {
-      decoder in(message.body(), nullptr, nullptr);
-      to->deliver(in, from);
-    });
+    router.add_body(channel, [to = one.get()](decoder& in, peer& from) { to->deliver(in, from); });
 }
 
 void protocol_table::evict(const peer& whom) noexcept {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/registry.hpp"
 
 namespace troupe::transport {
 
@@ -17,17 +17,11 @@ namespace {
 // As in `route::backend`.
 constexpr std::array<std::string_view, 5> built_in{"ucx", "ucx_tcp", "tcp", "loopback", "virtual"};
 
-// The factories of this process.
-struct factory_table {
-  std::mutex mutex;
-  std::map<std::string, transport_factory> by_name;
-
-  // Never destroyed: threads may look things up while the process ends.
-  static factory_table& here() {
-    static auto* one = new factory_table;
-    return *one;
-  }
-};
+// The factories of this process, by name.
+auto& factories() {
+  static auto* const all = new registry<std::string, transport_factory>;
+  return *all;
+}
 
 bool is_name(std::string_view text) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -50,40 +44,16 @@ void register_transport(const std::string& name, transport_factory factory) {
   if (!factory)
     throw invalid_argument(
         fmt::format("the factory of the transport '{}' is an empty function", name));
-  auto& table = factory_table::here();
-  const std::lock_guard lock(table.mutex);
-  if (!table.by_name.emplace(name, std::move(factory)).second)
+  if (!factories().add(name, std::move(factory)))
     throw invalid_argument(fmt::format(
         "the transport '{}' is registered already; unregister_transport removes it", name));
 }
 
-bool unregister_transport(const std::string& name) {
-  if (std::ranges::count(built_in, name) > 0) return false;
-  transport_factory removed;  // destroyed without the lock: it may run code of the program
-  auto& table = factory_table::here();
-  const std::lock_guard lock(table.mutex);
-  const auto found = table.by_name.find(name);
-  if (found == table.by_name.end()) return false;
-  removed = std::move(found->second);
-  table.by_name.erase(found);
-  return true;
-}
+bool unregister_transport(const std::string& name) { return factories().remove(name); }
 
-transport_factory find_transport(const std::string& name) {
-  auto& table = factory_table::here();
-  const std::lock_guard lock(table.mutex);
-  const auto found = table.by_name.find(name);
-  return found == table.by_name.end() ? transport_factory() : found->second;
-}
+transport_factory find_transport(const std::string& name) { return factories().find(name); }
 
-std::vector<std::string> transport_names() {
-  std::vector<std::string> out;
-  auto& table = factory_table::here();
-  const std::lock_guard lock(table.mutex);
-  out.reserve(table.by_name.size());
-  for (const auto& [name, factory] : table.by_name) out.push_back(name);
-  return out;
-}
+std::vector<std::string> transport_names() { return factories().keys(); }
 
 std::unique_ptr<transport> make_transport(const std::string& name,
                                           const transport_request& request) {

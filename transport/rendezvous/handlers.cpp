@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <string_view>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/registry.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/rendezvous/method_url.hpp"
 
@@ -15,22 +14,11 @@ namespace troupe::transport {
 
 namespace {
 
-// The handlers of this process.
-struct handler_table {
-  std::mutex mutex;
-  std::map<std::string, rendezvous_handler> by_scheme;
-
-  static handler_table& here() {
-    static handler_table one;
-    return one;
-  }
-
-  rendezvous_handler find(const std::string& scheme) {
-    std::lock_guard lock(mutex);
-    const auto found = by_scheme.find(scheme);
-    return found == by_scheme.end() ? rendezvous_handler() : found->second;
-  }
-};
+// The handlers of this process, by scheme.
+auto& handlers() {
+  static auto* const all = new registry<std::string, rendezvous_handler>;
+  return *all;
+}
 
 bool is_scheme(std::string_view text) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -52,26 +40,20 @@ void register_rendezvous_handler(const std::string& scheme, rendezvous_handler h
         fmt::format("jobs meet at {}:// without a handler; choose another scheme", scheme));
   if (!handler)
     throw invalid_argument(fmt::format("the handler of {}:// is an empty function", scheme));
-  auto& table = handler_table::here();
-  std::lock_guard lock(table.mutex);
-  if (!table.by_scheme.emplace(scheme, std::move(handler)).second)
+  if (!handlers().add(scheme, std::move(handler)))
     throw invalid_argument(fmt::format(
         "{}:// has a handler already; unregister_rendezvous_handler removes it", scheme));
 }
 
-bool unregister_rendezvous_handler(const std::string& scheme) {
-  auto& table = handler_table::here();
-  std::lock_guard lock(table.mutex);
-  return table.by_scheme.erase(scheme) > 0;
-}
+bool unregister_rendezvous_handler(const std::string& scheme) { return handlers().remove(scheme); }
 
 bool has_rendezvous_handler(const std::string& init_method) {
-  return static_cast<bool>(handler_table::here().find(split_method(init_method).scheme));
+  return static_cast<bool>(handlers().find(split_method(init_method).scheme));
 }
 
 std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool joiner) {
   auto url = split_method(options.init_method);
-  const auto handler = handler_table::here().find(url.scheme);
+  const auto handler = handlers().find(url.scheme);
   // A timeout that is not positive is reported first, elsewhere.
   if (!handler || options.timeout <= std::chrono::milliseconds{0}) return nullptr;
   take_ranks(url, options);

@@ -25,7 +25,7 @@ TEST_P(rrefs, a_result_stays_where_it_is_made_and_is_fetched) {
     EXPECT_TRUE(eventually([&] { return r.confirmed_by_owner(); }));
     EXPECT_EQ(nodes[1].debug_info().owner_rrefs, 1u);
     EXPECT_EQ(nodes[0].debug_info().user_rrefs, 1u);
-    const auto t = nodes[0].remote<&add>(1, at::ones({3}), at::ones({3}));
+    const auto t = nodes[0].remote<&sum>(1, at::ones({3}), at::ones({3}));
     EXPECT_TRUE(t.to_here().equal(at::full({3}, 2.0)));
     nodes[0].remote<&nothing>("b", 1).to_here();
   }
@@ -310,8 +310,8 @@ TEST_P(rrefs, whoever_orchestrates_moves_no_tensor) {
     const auto before = bytes(p0);
     const auto ra = p0.remote<&ones>("p1", size);
     const auto rb = p0.remote<&ones>("p2", size);
-    const auto rc = p0.remote<&add>("p3", ra, rb);
-    const auto rd = p0.remote<&add>("p3", rc, rc);
+    const auto rc = p0.remote<&sum>("p3", ra, rb);
+    const auto rd = p0.remote<&sum>("p3", rc, rc);
     EXPECT_EQ(p0.rpc_sync<&sum_of_tensor>("p3", rd), 4.0 * size);
     EXPECT_LT(bytes(p0) - before, 20'000u);
     // The values went straight to p3, one float tensor of each.
