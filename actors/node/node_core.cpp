@@ -1,5 +1,6 @@
 #include "troupe/actors/node/node_core.hpp"
 
+#include "troupe/actors/contexts/context_interceptor.hpp"
 #include "troupe/actors/deadlock/deadlock_search.hpp"
 #include "troupe/actors/membership/member_descriptor.hpp"
 #include "troupe/actors/messaging/active_calls.hpp"
@@ -7,7 +8,6 @@
 #include "troupe/actors/messaging/window_credit.hpp"
 #include "troupe/actors/node/option_checks.hpp"
 #include "troupe/actors/remote/actor_system_host.hpp"
-#include "troupe/actors/remote/context_interceptor.hpp"
 #include "troupe/actors/remote/handler_run.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/rref/rref_table.hpp"

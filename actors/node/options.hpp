@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "troupe/actors/cluster/device_map.hpp"
+#include "troupe/actors/contexts/lost_gradient.hpp"
 #include "troupe/actors/membership/job_rules.hpp"
 #include "troupe/actors/messaging/window.hpp"
-#include "troupe/actors/remote/lost_gradient.hpp"
 #include "troupe/transport/transport_options.hpp"
 
 namespace troupe {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/contexts/context_interceptor.hpp"
 #include "troupe/actors/deadlock/requester.hpp"
-#include "troupe/actors/remote/context_interceptor.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/remote/node_lifecycle.hpp"
+#include "troupe/actors/scheduler/node_lifecycle.hpp"
 #include "troupe/actors/sync/futex.hpp"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 #include "troupe/actors/remote/answer_state.hpp"
 
-#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/remote/handle_scope.hpp"
 
 namespace troupe::detail {

@@ -6,12 +6,12 @@
 #include <memory>
 #include <unordered_map>
 
+#include "troupe/actors/contexts/lost_gradients.hpp"
+#include "troupe/actors/contexts/node_contexts.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
 #include "troupe/actors/messaging/request_table.hpp"
 #include "troupe/actors/remote/actor_proxy.hpp"
 #include "troupe/actors/remote/export_table.hpp"
-#include "troupe/actors/remote/lost_gradients.hpp"
-#include "troupe/actors/remote/node_contexts.hpp"
 #include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/sync/gate.hpp"
 #include "troupe/messages/base/function_ref.hpp"

@@ -2,8 +2,8 @@
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 
+#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/messaging/window_credit.hpp"
-#include "troupe/actors/remote/context_header.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "troupe/actors/remote/context_interceptor.hpp"
+#include "troupe/actors/contexts/context_interceptor.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/function_ref.hpp"

@@ -6,12 +6,12 @@
 #include "troupe/actors/messaging/no_reply_sink.hpp"
 #include "troupe/actors/messaging/request_table.hpp"
 #include "troupe/actors/profiling/profile_event.hpp"
-#include "troupe/actors/remote/node_lifecycle.hpp"
 #include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/profiling.hpp"
+#include "troupe/actors/scheduler/node_lifecycle.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
 #include "troupe/messages/base/random.hpp"
 

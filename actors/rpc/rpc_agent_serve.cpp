@@ -2,11 +2,11 @@
 
 #include <optional>
 
+#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/deadlock/held_waits.hpp"
 #include "troupe/actors/deadlock/queued_call.hpp"
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
-#include "troupe/actors/remote/context_header.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/profiling.hpp"

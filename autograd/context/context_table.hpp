@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "troupe/actors/remote/context_interceptor.hpp"
+#include "troupe/actors/contexts/context_interceptor.hpp"
 #include "troupe/autograd/context/participant.hpp"
 
 namespace troupe::autograd::detail {

@@ -1,6 +1,6 @@
 // Tensors that require gradients and cross without being recorded, while a context is open.
 
-#include "troupe/actors/remote/lost_gradients.hpp"
+#include "troupe/actors/contexts/lost_gradients.hpp"
 
 #include <torch/types.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/actors/remote/lost_gradient.hpp"
+#include "troupe/actors/contexts/lost_gradient.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/remote/node_lifecycle.hpp"
+#include "troupe/actors/scheduler/node_lifecycle.hpp"
 
 namespace troupe {
 

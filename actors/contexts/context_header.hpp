@@ -1,7 +1,7 @@
 #pragma once
 
+#include "troupe/actors/contexts/node_contexts.hpp"
 #include "troupe/actors/messaging/outbox.hpp"
-#include "troupe/actors/remote/node_contexts.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe {

@@ -1,4 +1,4 @@
-#include "troupe/actors/remote/lost_gradients.hpp"
+#include "troupe/actors/contexts/lost_gradients.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "troupe/actors/remote/context_interceptor.hpp"
-#include "troupe/actors/remote/node_contexts.hpp"
+#include "troupe/actors/contexts/context_interceptor.hpp"
+#include "troupe/actors/contexts/node_contexts.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/codec/type_registration.hpp"

@@ -1,9 +1,9 @@
-#include "troupe/actors/remote/context_header.hpp"
+#include "troupe/actors/contexts/context_header.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include "troupe/actors/remote/node_contexts.hpp"
+#include "troupe/actors/contexts/node_contexts.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 
 namespace troupe::detail {

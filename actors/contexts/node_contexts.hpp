@@ -4,7 +4,7 @@
 #include <string>
 
 #include "troupe/actors/cluster/peer_table.hpp"
-#include "troupe/actors/remote/context_interceptor.hpp"
+#include "troupe/actors/contexts/context_interceptor.hpp"
 
 namespace troupe::detail {
 
