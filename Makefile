@@ -16,6 +16,9 @@ help: ## This list
 
 setup: ## Install what is missing: Debian packages by apt, wheels into .deps/site
 	@cmake/setup.sh
+ifeq ($(PRESET),clang)
+	@bash -euc '. cmake/versions.env; . cmake/setup_common.sh; need_programs "clang++-$$CLANG_VERSION:clang-$$CLANG_VERSION"'
+endif
 
 $(BUILD)/build.ninja: CMakePresets.json | setup
 	@cmake --preset $(PRESET)

@@ -32,7 +32,7 @@ struct context_options {
 
 /// A distributed autograd context. While it is open on a thread, the tensors that require gradients
 /// and go from node to node in calls, requests to actors, answers and values of rrefs are recorded,
-/// on every node that the calls reach; a backward pass follows them home. Gradients are kept in the
+/// on every node that the calls reach; a backward pass follows them back. Gradients are kept in the
 /// context, on the node that has the leaf, and never in `.grad`.
 ///
 /// It belongs to the thread or coroutine that opens it, and goes along with its calls and requests.

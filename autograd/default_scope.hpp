@@ -20,7 +20,7 @@ public:
 
   explicit default_scope(const node& here) : here_(here) {}
 
-  /// Of the context that is open now.
+  /// The id of the context that is open now.
   std::uint64_t id() const { return current()->id(); }
 
   /// Runs a pass in `context`, and ends the context with it unless the graph is kept: see

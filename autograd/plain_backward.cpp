@@ -29,7 +29,7 @@ std::shared_ptr<recv_rpc_backward> received_by_default(const at::Tensor& root) {
   if (!one) return nullptr;
   for (const auto& each : found)
     if (each->context() != one->context())
-      throw invalid_argument("the graph comes to tensors of two autograd contexts, " +
+      throw invalid_argument("the graph reaches tensors of two autograd contexts, " +
                              std::to_string(one->context()) + " and " +
                              std::to_string(each->context()) + " (from " + each->from().name +
                              "): detach those that were received before the last backward pass, or "

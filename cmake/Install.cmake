@@ -1,7 +1,8 @@
 # `cmake --install`, find_package(Troupe), pkg-config and the Debian package.
 #   bin/                       troupe-run, troupe, and the examples as troupe-NAME
-#   include/troupe/*.hpp       public headers
-#   include/troupe/MODULE/     what these include; the folder says that it is internal. No *_internal.hpp.
+#   include/troupe/*.hpp       public headers: <troupe/x.hpp>
+#   include/troupe/MODULE/     all others but *_internal.hpp, since public ones need many of them; what lies in folders
+#                              below include/troupe/ is internal
 #   lib/, lib/cmake/Troupe/, lib/pkgconfig/troupe.pc
 #   lib/troupe/examples/       the examples themselves
 #   lib/troupe/site/           the wheels: a link to those of the build; without it share/troupe/install_wheels.sh

@@ -36,8 +36,8 @@ endif()
 
 # troupe_unity(TARGET): several of TARGET's sources are compiled as one (CMake's UNITY_BUILD). What they share,
 # libtorch's and CAF's inline code above all, is compiled once for each batch: a third of the time. Names in the
-# unnamed namespaces of one folder must differ; -DTROUPE_UNITY=OFF, which `make debug` has, shows what a source
-# forgets to include.
+# unnamed namespaces of one target (of one folder in messages and transport) must differ; -DTROUPE_UNITY=OFF, which
+# `make debug` has, shows what a source forgets to include of ours.
 option(TROUPE_UNITY "Compile several sources as one" ON)
 function(troupe_unity target)
   if(TROUPE_UNITY)

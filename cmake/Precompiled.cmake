@@ -4,7 +4,7 @@
 # More in them does not pay: g++ instantiates what the inline functions of a precompiled header need
 # anew in each source that uses it (1 s for base, 5 for torch_tests, 4 more for torch/torch.h).
 
-option(TROUPE_PRECOMPILE "Read the large headers once (1.75 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_PRECOMPILE "Read the large headers once (2.4 GB on the disk); OFF finds missing includes" ${PROJECT_IS_TOP_LEVEL})
 
 if(NOT TROUPE_PRECOMPILE)
   function(troupe_precompile target)

@@ -43,7 +43,7 @@ def main() -> None:
     output, *paths = map(pathlib.Path, sys.argv[1:])
     tests = {path: path.read_text() for path in paths}
     if wrong := list(complaints(tests)):
-        sys.exit("\n".join(wrong + ["rename it, or list the test in ALONE (tests/CMakeLists.txt)"]))
+        sys.exit("\n".join(wrong + ["rename it, or list the test in `alone` (tests/CMakeLists.txt)"]))
     includes = [line for text in tests.values() for line in INCLUDE.findall(text)]
     parts = ["\n".join(dict.fromkeys(includes)), *(joined(path, text) for path, text in tests.items())]
     output.parent.mkdir(parents=True, exist_ok=True)

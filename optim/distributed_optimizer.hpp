@@ -51,7 +51,7 @@ public:
   /// Steps all shards at once with the gradients that the context (or the context of that id) has
   /// on their nodes, and returns when all have replied. A parameter without a gradient stays as it
   /// is, and so do all parameters of a node that takes no part in the context. If a shard fails,
-  /// the others have stepped all the same. Throws, once all have replied, the first error in the
+  /// the others have still stepped. Throws, once all have replied, the first error in the
   /// order of `owners()`: unknown_context if this node takes no part in the context either, or it
   /// has ended; invalid_argument, with node and parameter, for a gradient of another shape or
   /// dtype, or, if the settings need all gradients, for a missing one (with the node alone, if the

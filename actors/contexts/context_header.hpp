@@ -11,7 +11,7 @@ class opened_envelope;
 namespace detail {
 
 /// A call, request or answer that is being written, in its context if it has one: `text` gets the
-/// place in it first, then the message's own words. What is recorded is forgotten unless it is
+/// place in it first, then the message's own content. What is recorded is forgotten unless it is
 /// `sent`. Outside of a context it costs a comparison.
 class context_header {
 public:
@@ -21,8 +21,8 @@ public:
       : contexts_(contexts), to_(to), text_(text) {
     if (context != 0) begin(context, of_tensors, false);
   }
-  /// Of the answer to what was `asked`: tensors are recorded if those of the question were, or
-  /// could have been, whatever the thread does that brings it.
+  /// For the answer to `asked`: tensors are recorded if those of the question were, or could have
+  /// been, whatever the grad mode of the thread that answers.
   context_header(const node_contexts& contexts, const message_tag& asked, peer& to,
                  message_builder& text)
       : contexts_(contexts), to_(to), text_(text) {

@@ -71,7 +71,7 @@ search::remedies search::ask_on() {
       if (node == self_) {
         graph_.add(self_, questions, waits_.look_at(questions));
       } else if (!can_tell(node)) {
-        // Lost, or never there: requests to it will fail. The rest may still be a circle.
+        // Lost, or never there: requests to it will fail. The rest may still be a cycle.
         report open;
         open.outlooks.resize(questions.size());
         graph_.add(node, questions, open);

@@ -20,7 +20,7 @@ namespace deadlock {
 /// may still happen is no deadlock. Otherwise the node asks all nodes in it once more, whether all
 /// those handlers wait as they did. If they do, there was a moment, between the two rounds, at
 /// which all of them waited for each other, and a state like that is stable: then the wait of one
-/// handler in each circle fails, or the calls that get no thread, with errc::deadlock. (Compare
+/// handler in each cycle fails, or the calls that get no thread, with errc::deadlock. (Compare
 /// Chandy, Misra, Haas: "Distributed deadlock detection", 1983, section 4; here the node that
 /// searches collects the graph, and an answer may overtake the question about it, since a question
 /// names its request.) Nodes are identified by incarnation: a message of one, or to one, means

@@ -108,7 +108,7 @@ std::vector<wait_graph::remedy> wait_graph::remedies(
     return std::nullopt;
   };
   std::vector<remedy> out;
-  // Handlers in a circle: the wait of the first of them fails.
+  // Handlers in a cycle: the wait of the first of them fails.
   std::set<place> seen;
   for (const auto& start : stuck_) {
     std::set<place> path;

@@ -9,6 +9,7 @@
 
 #include "troupe/actors/future/future_core.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/last_owner.hpp"
 
 namespace troupe {
 
@@ -48,7 +49,7 @@ public:
     if constexpr (!std::is_void_v<T>) {
       // A value that cannot be copied is taken from all copies.
       if constexpr (std::is_copy_constructible_v<T>)
-        if (state_.use_count() > 1) return *state_->value();
+        if (!is_last_owner(state_)) return *state_->value();
       return std::move(*state_->value());
     }
   }

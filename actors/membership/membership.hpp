@@ -84,7 +84,7 @@ private:
     std::uint32_t attempt = 0;
   };
 
-  // Of every node: membership.cpp.
+  // Used on every node: membership.cpp.
   const member* peer(rank_t rank) const;
   bool reachable(rank_t rank) const;
   std::vector<rank_t> peers(bool reached) const;
@@ -98,7 +98,7 @@ private:
   std::string name_of(rank_t rank) const;
   void advance(clock::time_point now);
 
-  // Of a member: member.cpp.
+  // Used by members: member.cpp.
   void take(rank_t from, const membership_messages::prepare& message);
   void take(rank_t from, const membership_messages::commit& message);
   void take(rank_t from, const membership_messages::ping& message);
@@ -110,7 +110,7 @@ private:
   void member_lost(rank_t rank);
   void tick_member();
 
-  // Of the leader: leader.cpp.
+  // Used while leading: leader.cpp.
   void take(rank_t from, const membership_messages::ready& message);
   void take(rank_t from, const membership_messages::suspect& message);
   void take(rank_t from, const membership_messages::leave& message);
@@ -131,7 +131,7 @@ private:
   void announce_commit(const membership_step& step, const std::set<rank_t>& told);
   void tick_leader();
 
-  // Of an election: election.cpp.
+  // Used in an election: election.cpp.
   void take(rank_t from, const membership_messages::seek& message);
   void take(rank_t from, const membership_messages::candidate& message);
   void take(rank_t from, const membership_messages::follow& message);
@@ -165,14 +165,14 @@ private:
   std::set<rank_t> ended_;           // members whose process has ended, for certain
   std::vector<member> last_joined_;  // by the last step
 
-  // Of the leader.
+  // Used while leading.
   bool inherited_ = false;  // prepared_ is another leader's, and is completed unchanged
   std::set<rank_t> ready_;
   std::map<rank_t, std::string> suspects_;  // members that die in this step or the next; the causes
   std::vector<membership_change> waiting_;  // for the next step
   std::map<rank_t, std::uint64_t> given_;   // the last incarnations that it has promised to joiners
 
-  // Of an election.
+  // Used in an election.
   std::uint32_t seen_term_ = 0;  // the highest in any message
   rank_t deposed_ = 0;           // the leader that was lost last
   rank_t sought_ = 0;            // the node that this one expects to stand

@@ -19,9 +19,9 @@ class future_core;
 /// What a node knows of the calls that it serves, for their callers to cancel. A call that answers
 /// at once leaves no trace here. Thread-safe.
 ///
-/// Of cancelled calls the latest 4,096 of a caller are remembered, a few less when many callers
-/// cancel, in room that is fixed: so a call that has yet to begin, or has not come yet, is found,
-/// and what comes after the end or was never asked for does no harm.
+/// Remembers a caller's last 4,096 cancelled calls, slightly fewer when many callers cancel, in a
+/// table of fixed size. So a cancellation that overtakes its call is found, and a late or stray one
+/// has no effect.
 class active_calls {
 public:
   active_calls() = default;

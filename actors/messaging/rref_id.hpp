@@ -33,14 +33,14 @@ std::string to_string(const rref_id& id);
 
 namespace detail {
 
-class rref_core;
+class rref_use;
 
 /// What a message that may not have been sent has given away.
 struct written_reference {
   rref_id id;
-  std::uint64_t use = 0;              ///< granted by the owner
-  std::uint64_t pin = 0;              ///< kept by another one
-  std::shared_ptr<rref_core> lent{};  ///< kept until the call has been answered
+  std::uint64_t use = 0;             ///< granted by the owner
+  std::uint64_t pin = 0;             ///< kept by another one
+  std::shared_ptr<rref_use> lent{};  ///< kept until the call has been answered
 };
 
 }  // namespace detail

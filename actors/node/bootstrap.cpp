@@ -102,8 +102,8 @@ std::shared_ptr<node_core> join_running(const rpc_options& options,
   }
   const auto self = view.members.find(mine.rank);
   if (self == view.members.end())
-    throw rendezvous_error("the job has let rank " + std::to_string(mine.rank) +
-                           " in, but does not name it among its members");
+    throw rendezvous_error("the job admitted rank " + std::to_string(mine.rank) +
+                           ", but its list of members lacks it");
   detail::check_descriptors(view, mine.rank, true);
   // Better than to lose members one by one.
   detail::need_descriptors_of(options, view.members.size() - 1, open);

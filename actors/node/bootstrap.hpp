@@ -11,8 +11,8 @@ namespace troupe {
 
 class node_core;
 
-/// Brings a node into its job. Blocks until the whole job is there, or has let this node in. Throws
-/// rendezvous_error, transport_error and the like.
+/// Brings a node into its job. Blocks until the whole job is there, or has admitted this node.
+/// Throws rendezvous_error, transport_error and the like.
 std::shared_ptr<node_core> join_job(
     const rpc_options& options,
     const detail::device_directory& here = detail::device_directory::here());

@@ -12,12 +12,12 @@ struct rref_leak;
 
 namespace detail {
 
-// What a graceful shutdown says of what has gone wrong meanwhile.
+// What a graceful shutdown reports of errors meanwhile.
 
-/// Of the rrefs that one node still has, the first `most` of which are named. Pre: there are some.
+/// The text about the rrefs that one node still has; names the first `most`. Pre: there are some.
 std::string text_of_leaks(const std::vector<rref_leak>& leaks, std::size_t most);
 
-/// Of a peer of `here` that was lost; `replaced`: its rank has come back since.
+/// The text about a peer of `here` that was lost; `replaced`: its rank has come back since.
 std::string text_of_loss(const std::string& here, const peer& lost, bool replaced);
 
 /// peer_lost, for the calls to `gone` that the shutdown has waited for. Pre: there are some, and

@@ -212,7 +212,7 @@ void member_control::admit(join_request&& request, join_callback&& then) {
     why.text = "the descriptor of '" + request.name + "' cannot be read: " + e.fault().text;
   }
   if (!why.text.empty()) {
-    log().warn("{} does not let '{}' in: {}", own_name(), request.name, why.text);
+    log().warn("{} refused to admit '{}': {}", own_name(), request.name, why.text);
     then(nullptr, why);
     return;
   }

@@ -28,8 +28,8 @@ class protocol_table;
 }
 
 /// A node's part in who belongs to the job: runs the membership, and does what it decides. Members
-/// are added, fenced (nothing of them is taken any more, and nobody waits for them) and evicted
-/// (what they held here is released). Lets joiners in where it is asked to. Thread-safe.
+/// are added, fenced (their messages are dropped, and nobody waits for them) and evicted (what they
+/// held here is released). Admits joiners where it is asked to. Thread-safe.
 class member_control final : private membership_actions, private transport::join_handler {
 public:
   /// The parts of the node that members concern.
@@ -76,14 +76,15 @@ public:
   clock::time_point run_timer(clock::time_point now) { return membership_.run_timer(now); }
 
   /// Leaves the running job; the others go on. Throws what the membership says against it, or
-  /// rpc_timeout. False: the limit has passed, and nobody has answered.
+  /// rpc_timeout. False: the limit passed without an answer.
   bool leave(clock::time_point deadline);
 
   /// The program waits for the job's end from now on: calls that peers owe are promised to it.
   void wait_for_the_end() noexcept { waits_for_the_end_ = true; }
 
-  /// Lets nobody in and decides nothing any more.
+  /// Admits no more joiners.
   void stop_joins() { joins_.reset(); }
+  /// Decides nothing any more.
   void close() { membership_.close(); }
   /// When no thread of the node is left.
   void abandon() { membership_.abandon(); }

@@ -18,17 +18,15 @@ namespace troupe {
 class remote_actors;
 class rpc_agent;
 
-/// Takes messages apart as they arrive, and gives each to what it is for: calls to the rpc_agent,
-/// what actors send to remote_actors, control messages to the handler of their channel. A message
-/// of an epoch to come waits until this node has applied the change of members that it follows.
-/// On the thread that leads, but for `set_epoch`.
+/// Routes incoming messages: calls to the rpc_agent, messages of actors to remote_actors, control
+/// messages to the handler of their channel. A message of a later epoch waits until this node has
+/// applied the change of members that it follows. On the leading thread, except for `set_epoch`.
 class message_router {
 public:
-  /// What a channel's messages are given to. May throw: the message is dropped, and the log says
-  /// so.
+  /// Handles one channel's messages. If it throws, the message is dropped and logged.
   using handler = std::function<void(opened_envelope& message, peer& from, engine_unit& unit)>;
-  /// The same of a channel whose messages are taken of any rank, whatever its epoch: its handler
-  /// checks who sends.
+  /// The same for a channel that takes messages from any rank, whatever its epoch: its handler
+  /// checks the sender.
   using unchecked_handler = std::function<void(opened_envelope& message, transport::rank_t from)>;
 
   /// `joined`: the epoch in which this node has come.

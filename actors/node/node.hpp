@@ -57,9 +57,9 @@ struct function_label {
 };
 
 /// A member of a job: calls functions of other nodes, makes actors here and there. Copies are the
-/// same node. Thread-safe. The last copy that goes without `shutdown` ends the node at once. In one
-/// of the node's own handlers or continuations another thread does so, while the handler goes on;
-/// the process does not end before both are done.
+/// same node. Thread-safe. If the last copy is dropped without `shutdown`, the node ends at once;
+/// in one of its own handlers or continuations another thread ends it, and the process waits for
+/// both.
 class node {
 public:
   explicit node(std::shared_ptr<node_core> core) : core_(std::move(core)) {}
@@ -311,7 +311,7 @@ public:
   }
 
   /// Ends this node. Graceful: blocks until all nodes have called `shutdown` and no work remains,
-  /// within `limit` (0: without one; rpc_timeout when it passes, and the node ends all the same).
+  /// within `limit` (0: without one; rpc_timeout when it passes, and the node still ends).
   /// Nodes that were lost are not waited for: the log names them, and if calls of the program,
   /// other than those with a `retry`, were lost with one, or left by it, while this waited for
   /// them, it throws peer_lost when all the rest is done and the node has ended; or else
@@ -321,21 +321,21 @@ public:
 
   /// Leaves the job, which goes on: waits until what this node has asked for is answered and the
   /// other nodes have been notified, within `limit` (0: without one), and ends the node. Others
-  /// find its actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node ends
-  /// all the same), and invalid_argument on the leader's node, which can only leave last.
+  /// find its actors ended, and calls to it fail with peer_lost. Throws rpc_timeout (the node
+  /// still ends), and invalid_argument on the leader's node, which can only leave last.
   void leave(std::chrono::milliseconds limit = {}) const;
 
-  /// A future that is ready after so long, for which no thread waits: `co_await` it. Fails with
-  /// not_initialized when the node ends before.
+  /// Ready after `time`; no thread waits for it. Fails with not_initialized if the node ends
+  /// before.
   future<void> sleep_for(std::chrono::nanoseconds time) const { return agent().sleep_for(time); }
 
-  /// Does this node belong to its job: neither shut down nor shut out, and the job goes on?
+  /// Is this node a member: neither shut down nor fenced, and the job still runs?
   bool in_job() const;
 
   /// The epoch of the membership: grows each time that nodes join, leave or die.
   std::uint32_t epoch() const;
 
-  /// From now on `watcher` gets each change in who belongs to the job.
+  /// Notifies `watcher` of each change of the membership from now on.
   void watch_members(const member_watcher& watcher) const;
 
   /// For calls made from now on that name no limit; 0: none.
@@ -361,7 +361,7 @@ public:
 private:
   const worker_info& self() const;
 
-  // Of a node that is open. Throw not_initialized.
+  // For an open node. Throw not_initialized.
   rpc_agent& agent() const;
   actor_spawner& spawner() const;
 
@@ -384,8 +384,8 @@ node init_rpc(const rpc_options& options = {});
 /// not_initialized elsewhere: threads of the program take a copy of what `init_rpc` has returned.
 node this_node();
 
-/// Of this node: `co_await troupe::sleep_for(10ms)` in a coroutine that began in a handler. Throws
-/// not_initialized elsewhere.
+/// node::sleep_for of this_node(): `co_await troupe::sleep_for(10ms)` in a coroutine that began in
+/// a handler. Throws not_initialized elsewhere.
 inline future<void> sleep_for(std::chrono::nanoseconds time) { return this_node().sleep_for(time); }
 
 /// Nodes that live in this process alone, on a network without a wire; for tests and for trying

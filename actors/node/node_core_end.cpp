@@ -104,7 +104,7 @@ std::exception_ptr node_core::report_losses() const {
 }
 
 // All is done, and no word about references is under way, so whatever refers to something now is a
-// variable of the program that has outlived its use, or a circle.
+// variable of the program that has outlived its use, or a cycle.
 std::exception_ptr node_core::find_leaks() const {
   // What was lent to calls that were not answered in time is none of the program's.
   for (const auto& one : requests_->take_late()) {
@@ -178,7 +178,7 @@ void node_core::leave(std::chrono::milliseconds limit) {
   why.code = errc::rpc_timeout;
   why.node = self().name;
   why.limit = limit;
-  why.text = "the job did not let " + self().name + " go within the limit";
+  why.text = "the job did not confirm within the limit that " + self().name + " may leave";
   throw rpc_timeout(std::move(why));
 }
 

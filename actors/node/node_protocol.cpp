@@ -26,7 +26,9 @@ void register_protocol(control_channel channel, protocol_maker make) {
         fmt::format("control channel {} cannot be registered: those from {} to {} can",
                     static_cast<std::uint64_t>(channel),
                     static_cast<std::uint64_t>(first_free_channel), max_control_channels - 1));
-  if (!make) throw invalid_argument("a protocol without a maker");
+  if (!make)
+    throw invalid_argument(fmt::format("the protocol of control channel {} is an empty function",
+                                       static_cast<std::uint64_t>(channel)));
   if (!makers().add(channel, std::move(make)))
     throw invalid_argument(fmt::format("control channel {} has a protocol already",
                                        static_cast<std::uint64_t>(channel)));
@@ -39,7 +41,7 @@ protocol_table::protocol_table(node_core& node) {
     auto made = make(node);
     if (!made)
       throw invalid_argument(
-          fmt::format("the maker of the protocol of control channel {} has made none",
+          fmt::format("the maker of the protocol of control channel {} returned none",
                       static_cast<std::uint64_t>(channel)));
     all_.emplace(channel, std::move(made));
   }

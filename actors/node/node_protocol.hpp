@@ -15,7 +15,7 @@ class peer;
 
 namespace detail {
 
-/// One node's end of a control protocol that stands above node/: process groups, supervision. It
+/// One node's end of a control protocol that is above node/: process groups, supervision. It
 /// sends by `node_core::actors().out().send_control`.
 class node_protocol {
 public:
@@ -25,23 +25,23 @@ public:
   /// throws goes to the log, and the message is dropped.
   virtual void deliver(decoder& body, peer& from) = 0;
 
-  /// `whom` has left or is lost: nothing of it comes any more. Any thread, once for each.
+  /// `whom` has left or is lost: no message of it follows. Called once for each, by any thread.
   virtual void evict(const peer& whom) noexcept = 0;
 
-  /// The node ends: whoever waits for something gets an error now. Messages may come until this is
+  /// The node ends: all that waits for something gets an error now. Messages may come until this is
   /// destroyed.
   virtual void close() noexcept = 0;
 };
 
 using protocol_maker = std::function<std::unique_ptr<node_protocol>(node_core&)>;
 
-/// Every node that is made from now on has what `make` makes; it lives as long as the node's parts
+/// Every node created from now on gets what `make` returns; it lives as long as the node's parts
 /// and is made before the node is open, when `node_core::members` is not there yet. All nodes of a
 /// job have to agree on the channel. Throws invalid_argument if the channel is the runtime's own,
 /// taken, or beyond max_control_channels. Thread-safe.
 void register_protocol(control_channel channel, protocol_maker make);
 
-/// Nodes that are made from now on do without it. Thread-safe.
+/// Nodes created from now on do not get it. Thread-safe.
 void unregister_protocol(control_channel channel);
 
 /// The registered protocols of one node.

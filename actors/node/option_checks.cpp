@@ -79,11 +79,11 @@ void check_options(const rpc_options& options) {
   check_place(options);
   if (options.rpc_timeout.count() < 0)
     throw invalid_argument("RPC Timeout must be non-negative: rpc_options::rpc_timeout is " +
-                           std::to_string(options.rpc_timeout.count()) + " ms (0: for ever)");
+                           std::to_string(options.rpc_timeout.count()) + " ms (0: no limit)");
   check_time("init_timeout", options.init_timeout, milliseconds{1}, "from 1 ms to 365 days");
   check_time("keepalive", options.keepalive, milliseconds{1}, "from 1 ms to 365 days");
   check_time("hang_limit", options.hang_limit, milliseconds{0},
-             "from 1 ms to 365 days, or 0 for a node that may be silent for ever");
+             "from 1 ms to 365 days, or 0 for no limit");
   if (options.max_threads == 0)
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
   check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},

@@ -32,8 +32,8 @@ struct rpc_options {
   std::optional<std::uint32_t> world_size{};  ///< empty: WORLD_SIZE and what MPI or Slurm set
   /// Or tcp://host:port, file:///path, or of a scheme that has a handler (<troupe/store.hpp>).
   std::string init_method = "env://";
-  std::chrono::milliseconds init_timeout{60'000};  ///< for all to come together, or to be let in
-  std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: for ever
+  std::chrono::milliseconds init_timeout{60'000};  ///< to meet, or to be admitted
+  std::chrono::milliseconds rpc_timeout{60'000};   ///< of calls that name none; 0: no limit
   backend transport = backend::automatic;          ///< the same on all nodes
   /// In place of `transport`, the same on all nodes: a transport that the program has registered
   /// (<troupe/transport.hpp>).
@@ -58,20 +58,20 @@ struct rpc_options {
   std::string job{};     ///< empty: the launcher's
   flow_window window{};  ///< of each other node towards this one; the same on all nodes
   when_full overload = when_full::wait;  ///< what a call does when the receiver's window is full
-  /// Between hosts: how often a silent connection is looked after. It counts as lost after two and
-  /// a half times as long; on one host a process's end is noticed at once.
+  /// Between hosts: how often a silent connection is checked. It counts as lost after two and a
+  /// half times as long; on one host a process's end is noticed at once.
   std::chrono::milliseconds keepalive{1'000};
-  /// How long a node may be silent, though its process and connection live, before it is taken for
-  /// hung and shut out; 0: for ever. The same on all nodes.
+  /// How long a node may be silent, though its process and connection live, before it counts as
+  /// hung and is fenced; 0: no limit. The same on all nodes.
   std::chrono::milliseconds hang_limit{60'000};
   /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
   unsigned max_threads = 1024;
-  /// A thread that was made since all others were held ends when nothing has needed it for so long.
+  /// A thread made because all others were blocked ends after it has been idle for this long.
   std::chrono::milliseconds thread_idle_limit{10'000};
   leader_loss on_leader_loss = leader_loss::end;  ///< the same on all nodes
   lost_gradient on_lost_gradient = lost_gradient::warn;
   leaked_rref on_leaked_rref = leaked_rref::ignore;
-  /// Others may join the job while it runs; the same on all founders. Rank 0 lets them in, for as
+  /// Others may join the job while it runs; the same on all founders. Rank 0 admits them, for as
   /// long as it leads the job. Founders that are all on one host listen on the network then, too,
   /// unless they meet at a loopback address.
   bool admits_newcomers = false;
@@ -80,7 +80,7 @@ struct rpc_options {
   /// environment says. `world_size` is ignored.
   bool joins_running = false;
   /// On which device of a callee tensors on a device of this node arrive, by any of the callee's
-  /// names. Tensors on a GPU go nowhere without; those in host memory arrive in host memory.
+  /// names. Without a map a tensor on a GPU cannot be sent; host memory arrives in host memory.
   std::map<std::string, device_map> device_maps{};
   /// GPUs of this node that calls may use; empty: all.
   std::vector<std::string> devices{};

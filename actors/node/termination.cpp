@@ -122,7 +122,7 @@ void termination_detection::judge() {
     for (const auto& member : *peers_.live()) {
       const bool live = peers_.find(member.id)->live();
       if (live && !reports_.contains(member.id)) return;
-      agreed = agreed && live;  // what others count of one that is shut out has no other side
+      agreed = agreed && live;  // the counts with a fenced node lack its side
     }
     reports.swap(reports_);
     std::uint64_t sent = 0, received = 0;

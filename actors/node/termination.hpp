@@ -74,14 +74,14 @@ private:
   // Taken before the lock of the peer_table.
   mutable std::mutex mutex_;
 
-  // Of every node.
+  // Used on every node.
   std::shared_ptr<completion> verdict_;
   std::uint64_t round_ = 0;
   bool quiet_ = false;
   std::atomic<bool> decided_{false};
   bool leader_lost_ = false;
 
-  // Of the leader.
+  // Used while leading.
   std::map<transport::rank_t, round_report> reports_;  // since the last verdict
   std::optional<std::map<transport::rank_t, report>> previous_;
   std::string last_look_;  // what the last round lacked, for people

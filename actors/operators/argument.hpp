@@ -72,7 +72,7 @@ public:
 
   struct lending {
     std::uint8_t type;  ///< its place in `lent_to_operators`
-    std::shared_ptr<rref_core> from;
+    std::shared_ptr<rref_use> from;
   };
 
   /// nullptr: the value is there.

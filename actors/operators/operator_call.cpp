@@ -84,7 +84,7 @@ future<op_result> call_now(rpc_agent& agent, const destination& to, const op_req
   return future<op_result>(std::move(state));
 }
 
-void create_now(rpc_agent& agent, const std::shared_ptr<rref_core>& made, const op_request& what,
+void create_now(rpc_agent& agent, const std::shared_ptr<rref_use>& made, const op_request& what,
                 const call_options& how, std::uint64_t kind) {
   try {
     agent.call(made->owner(), kind, made->maker(), made, how,
@@ -117,9 +117,9 @@ future<op_result> call_operator(rpc_agent& agent, const destination& to, op_requ
   return future<op_result>(out);
 }
 
-std::shared_ptr<rref_core> create_by_operator(rpc_agent& agent, const destination& to,
-                                              op_request&& what, const call_options& how,
-                                              std::uint64_t kind, const value_type& type) {
+std::shared_ptr<rref_use> create_by_operator(rpc_agent& agent, const destination& to,
+                                             op_request&& what, const call_options& how,
+                                             std::uint64_t kind, const value_type& type) {
   auto& owner = agent.find(to);
   check_name(what.name, owner.info.name);
   auto awaited = awaited_in(what);

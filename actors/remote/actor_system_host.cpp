@@ -125,9 +125,9 @@ public:
   node_scheduler(caf::actor_system& system, engine& driver, node_clock& clock, completion& stopped)
       : abstract_coordinator(system), engine_(driver), clock_(clock), stopped_(stopped) {}
 
-  void enqueue(caf::resumable* job) override {
+  void enqueue(caf::resumable* item) override {
     if (forked::from_nodes()) return;  // nobody is there who could run it
-    if (!engine_.push_if_open(job)) cleanup_and_release(job);
+    if (!engine_.push_if_open(item)) cleanup_and_release(item);
   }
 
   caf::actor_clock& clock() noexcept override { return clock_; }

@@ -1,6 +1,6 @@
 #include "troupe/actors/remote/answer_state.hpp"
 
-#include "troupe/actors/contexts/context_header.hpp"
+#include "troupe/actors/remote/incoming_message.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
@@ -39,17 +39,16 @@ question question_to_peer::identity() const noexcept {
 void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
                                   function_ref<void(decoder&, handle_scope&)> read) const noexcept {
   try {
-    handle_scope handles(actors_, peer_);
-    decoder in(message.body(), message.tensors(), &handles);
+    incoming_message in(actors_, actors_.contexts(), message, peer_);
     try {
-      (void)receive_tag(actors_.contexts(), message, in, peer_);
+      in.check_context();
       if (watched_) actors_.lost().check_answer(actors_.contexts(), peer_, name_asked_, message);
     } catch (const decode_error&) {
       throw;
     } catch (const error&) {
       answer.set_exception(std::current_exception());
     }
-    read(in, handles);  // also of what is refused: references and handles may be in it
+    read(in.body(), in.handles());  // also of what is refused: references and handles may be in it
   } catch (...) {
     answer.set_exception(std::current_exception());
   }

@@ -17,18 +17,18 @@ void handle_scope::take_back() noexcept {
   for (const auto& one : references_) owner_.references().take_back(one, peer_);
 }
 
-void handle_scope::write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& one) {
+void handle_scope::write_reference(encoder& out, const std::shared_ptr<detail::rref_use>& one) {
   references_.push_back(owner_.references().write(out, one, peer_));
 }
 
-rref_id handle_scope::lend(const std::shared_ptr<detail::rref_core>& one) {
+rref_id handle_scope::lend(const std::shared_ptr<detail::rref_use>& one) {
   if (!one) throw invalid_argument("an empty rref was passed where its value is needed");
   references_.push_back(owner_.references().lend(one));
   return owner_.references().id_of(*one);
 }
 
-std::shared_ptr<detail::rref_core> handle_scope::read_reference(decoder& in, std::uint64_t type,
-                                                                std::string_view type_name) {
+std::shared_ptr<detail::rref_use> handle_scope::read_reference(decoder& in, std::uint64_t type,
+                                                               std::string_view type_name) {
   return owner_.references().read(in, peer_, type, type_name, claims_);
 }
 

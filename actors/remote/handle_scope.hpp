@@ -57,13 +57,13 @@ public:
   }
   node_names nodes() const override;
   caf::strong_actor_ptr read(decoder& in) override { return owner_.read_handle(in, peer_); }
-  void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& one) override;
-  std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
-                                                    std::string_view type_name) override;
+  void write_reference(encoder& out, const std::shared_ptr<detail::rref_use>& one) override;
+  std::shared_ptr<detail::rref_use> read_reference(decoder& in, std::uint64_t type,
+                                                   std::string_view type_name) override;
 
   /// For a call that wants only the value of a reference: it is kept here until the call has been
   /// answered. Throws invalid_argument, encode_error, and what has become of the reference.
-  rref_id lend(const std::shared_ptr<detail::rref_core>& one);
+  rref_id lend(const std::shared_ptr<detail::rref_use>& one);
 
   /// The message is on its way.
   void sent() noexcept {

@@ -23,30 +23,30 @@ bool inline_run::tell(remote_node& node, const caf::strong_actor_ptr& actor,
   });
 }
 
-void inline_run::exec_later(caf::resumable* job) {
-  if (job_ || job->subtype() != caf::resumable::scheduled_actor)
-    node_.driver()->push(job);
+void inline_run::exec_later(caf::resumable* item) {
+  if (item_ || item->subtype() != caf::resumable::scheduled_actor)
+    node_.driver()->push(item);
   else
-    job_ = job;
+    item_ = item;
 }
 
 void inline_run::run() {
   constexpr std::size_t most_messages = 64;
-  auto* job = std::exchange(job_, nullptr);
-  if (!job) return;
+  auto* item = std::exchange(item_, nullptr);
+  if (!item) return;
   const foreign_run_scope here(*node_.driver());  // until what is left of it is in the queue
   caf::resumable::resume_result left;
   {
     const torch_thread_state_scope kept;
     set_current_node(&node_);
-    const actor_turn turn(*static_cast<caf::scheduled_actor*>(job));
-    left = job->resume(this, most_messages);
+    const actor_turn turn(*static_cast<caf::scheduled_actor*>(item));
+    left = item->resume(this, most_messages);
   }
   if (left == caf::resumable::resume_later)
-    node_.driver()->push(job);
+    node_.driver()->push(item);
   else if (left != caf::resumable::shutdown_execution_unit)
-    intrusive_ptr_release(job);
-  if (auto* next = std::exchange(job_, nullptr)) node_.driver()->push(next);
+    intrusive_ptr_release(item);
+  if (auto* next = std::exchange(item_, nullptr)) node_.driver()->push(next);
 }
 
 void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {

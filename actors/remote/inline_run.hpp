@@ -20,14 +20,14 @@ public:
                    caf::mailbox_element_ptr what);
 
   /// Takes the first actor that gets work from this thread; others go to the node's threads.
-  void exec_later(caf::resumable* job) override;
+  void exec_later(caf::resumable* item) override;
 
 private:
   explicit inline_run(remote_node& node) : node_(node) {}
   void run();
 
   remote_node& node_;
-  caf::resumable* job_ = nullptr;
+  caf::resumable* item_ = nullptr;
 };
 
 /// What `request` does, on the calling thread if possible: then the future is ready. For actors of

@@ -16,7 +16,7 @@ struct fault;
 namespace detail {
 
 class future_core;
-class rref_core;
+class rref_use;
 
 /// What messages need of a node's references to values of other nodes; rref_table implements it.
 /// Thread-safe.
@@ -27,20 +27,19 @@ public:
   virtual ~reference_protocol() = default;
 
   /// Writes a reference for `to`. Throws why it cannot be used, encode_error.
-  virtual written_reference write(encoder& out, const std::shared_ptr<rref_core>& one,
-                                  peer& to) = 0;
+  virtual written_reference write(encoder& out, const std::shared_ptr<rref_use>& one, peer& to) = 0;
 
   /// Keeps a reference for a call that wants only its value. Throws like `write`.
-  virtual written_reference lend(const std::shared_ptr<rref_core>& one) = 0;
-  virtual rref_id id_of(const rref_core& one) const noexcept = 0;
+  virtual written_reference lend(const std::shared_ptr<rref_use>& one) = 0;
+  virtual rref_id id_of(const rref_use& one) const noexcept = 0;
 
   /// What was written was not sent, or not read.
   virtual void take_back(const written_reference& written, const peer& to) noexcept = 0;
 
   /// Reads a reference that `from` has sent; `unconfirmed` gets it, if its owner has yet to confirm
   /// it. Throws decode_error.
-  virtual std::shared_ptr<rref_core> read(decoder& in, peer& from, std::uint64_t type,
-                                          std::string_view type_name, claims& unconfirmed) = 0;
+  virtual std::shared_ptr<rref_use> read(decoder& in, peer& from, std::uint64_t type,
+                                         std::string_view type_name, claims& unconfirmed) = 0;
 
   /// A message of another node's table. Throws decode_error.
   virtual void deliver(decoder& in, peer& from) = 0;

@@ -2,8 +2,8 @@
 #include <caf/actor_config.hpp>
 #include <caf/make_actor.hpp>
 
-#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/messaging/window_credit.hpp"
+#include "troupe/actors/remote/incoming_message.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
@@ -42,18 +42,10 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, windo
                                      caf::execution_unit* unit) {
   const auto& header = message.header();
   try {
-    handle_scope handles(*this, from);
-    decoder in(message.body(), message.tensors(), &handles);
-    detail::message_tag place;
-    std::exception_ptr ended;
-    try {
-      place = detail::receive_tag(contexts_, message, in, from);
-    } catch (const unknown_context&) {
-      ended = std::current_exception();
-    }
-    auto content = in.get<caf::message>();  // also of what is refused: handles may be in it
-    in.expect_end();
-    if (ended) std::rethrow_exception(ended);
+    detail::incoming_message in(*this, contexts_, message, from);
+    auto content = in.body().get<caf::message>();
+    in.finish();
+    const auto& place = in.tag();
     auto target = exports_->find(header.target);
     if (!target) {
       fault why;
@@ -110,17 +102,9 @@ void remote_actors::deliver_answer(opened_envelope& message, peer& from,
   } else {
     caf::message content;
     try {
-      handle_scope handles(*this, from);
-      decoder in(message.body(), message.tensors(), &handles);
-      std::exception_ptr ended;
-      try {
-        (void)detail::receive_tag(contexts_, message, in, from);
-      } catch (const unknown_context&) {
-        ended = std::current_exception();
-      }
-      content = in.get<caf::message>();
-      in.expect_end();
-      if (ended) std::rethrow_exception(ended);
+      detail::incoming_message in(*this, contexts_, message, from);
+      content = in.body().get<caf::message>();
+      in.finish();
       if (request.watched) lost_.check_answer(contexts_, from, request.function, message);
     } catch (...) {
       answer(std::move(request), unreadable(), unit);

@@ -163,7 +163,7 @@ auto spawn_class(actor_spawner& spawner, Args... args) {
   });
 }
 
-/// Of the node whose handler the calling thread runs. Pre: it runs one.
+/// The spawner of the node whose handler the calling thread runs. Pre: it runs one.
 actor_spawner& current_spawner() noexcept;
 
 // What a node calls on another one to make an actor there.

@@ -4,8 +4,8 @@
 #include "troupe/actors/future/combinators.hpp"
 #include "troupe/actors/messaging/call_options.hpp"
 
-/// Says that a function may run twice for one call, as `retry` wants it: TROUPE_IDEMPOTENT(&f), or
-/// of an overloaded one, TROUPE_IDEMPOTENT(static_cast<int (*)(int)>(&f)). Stands outside of all
+/// Says that a function may run twice for one call, as `retry` requires: TROUPE_IDEMPOTENT(&f), or
+/// of an overloaded one, TROUPE_IDEMPOTENT(static_cast<int (*)(int)>(&f)). Goes outside of all
 /// namespaces, before calls with a `retry`.
 #define TROUPE_IDEMPOTENT(...) \
   template <>                  \

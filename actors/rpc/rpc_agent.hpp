@@ -60,7 +60,8 @@ public:
   rpc_agent(const rpc_agent&) = delete;
   rpc_agent& operator=(const rpc_agent&) = delete;
 
-  /// Those who hold the agent hold `node`, of which it is a part. Once, before the node is open.
+  /// `node` owns this agent; `shared_from_this` shares ownership of `node`. Called once, before the
+  /// node is open.
   void belongs_to(const std::shared_ptr<void>& node);
   std::shared_ptr<rpc_agent> shared_from_this() const { return self_of_.lock(); }
   std::weak_ptr<rpc_agent> weak_from_this() const noexcept { return self_of_; }

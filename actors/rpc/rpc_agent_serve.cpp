@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/deadlock/held_waits.hpp"
 #include "troupe/actors/deadlock/queued_call.hpp"
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
+#include "troupe/actors/remote/incoming_message.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/profiling.hpp"
@@ -104,17 +104,15 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
   const active_call call{&from, header.request};
   const deadlock::running_call runs(from, header.request, name);
   try {
-    handle_scope handles(actors(), from);
-    decoder in(message.body(), message.tensors(), &handles);
-    try {
-      reply.in_context(detail::receive_tag(actors().contexts(), message, in, from));
-    } catch (const unknown_context&) {
-      function->skip(in);
-      throw;
+    detail::incoming_message in(actors(), actors().contexts(), message, from);
+    if (in.context_has_ended()) {
+      function->skip(in.body());
+      in.check_context();
     }
+    reply.in_context(in.tag());
     const detail::call_context_scope now(reply.context());
     if (served().remembers(call)) {
-      function->skip(in);
+      function->skip(in.body());
       throw cancelled_error("cancelled before it began");
     }
     const auto profile = detail::profile_of_call(header, self(), from.info, name);
@@ -125,7 +123,7 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     }
     const detail::callee_range range(name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));
-    function->invoke(in, handles, std::move(reply));
+    function->invoke(in.body(), in.handles(), std::move(reply));
   } catch (...) {
     reply.fail(std::current_exception());
   }

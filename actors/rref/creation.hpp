@@ -20,7 +20,7 @@ struct constructor_target {
 /// Asks the owner of `core` to create its value by the function of that hash and name. `core` gets
 /// the outcome.
 template <class Wire, class... Args>
-void send_creation(rpc_agent& agent, const std::shared_ptr<rref_core>& core, std::uint64_t hash,
+void send_creation(rpc_agent& agent, const std::shared_ptr<rref_use>& core, std::uint64_t hash,
                    std::string_view name, const Args&... args) {
   try {
     agent.call(core->owner(), hash, name, core, options_in(args...),
@@ -37,7 +37,7 @@ void send_creation(rpc_agent& agent, const std::shared_ptr<rref_core>& core, std
 
 /// The same by `Target`, on `Object`, once the values of futures are there.
 template <class Target, class Object, class... Args>
-void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_core>& core,
+void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
                       const Args&... args) {
   using parameters = typename Target::template parameters<Object>;
   if constexpr ((is_future<Args> || ...)) {
@@ -61,8 +61,8 @@ void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_core>& core,
 /// A reference to the value that `Target` will create on `owner`, called on the value of `object`
 /// unless that is null. Errors are thrown where the reference is used.
 template <class Target, class Object, class... Args>
-std::shared_ptr<rref_core> create(rpc_agent& agent, peer& owner, const std::source_location& site,
-                                  std::shared_ptr<rref_core> object, const Args&... args) {
+std::shared_ptr<rref_use> create(rpc_agent& agent, peer& owner, const std::source_location& site,
+                                 std::shared_ptr<rref_use> object, const Args&... args) {
   check_no_retry<Args...>();
   using answer = typename answer_of<std::remove_cvref_t<typename Target::result>>::type;
   auto core = agent.rrefs().expect(owner, value_type::of<answer>(), site);
@@ -73,7 +73,7 @@ std::shared_ptr<rref_core> create(rpc_agent& agent, peer& owner, const std::sour
 
 /// Like `send_creation_by`, by a function that the owner's program has registered as `name`.
 template <class Signature, class... Args>
-void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_core>& core,
+void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
                            std::string_view name, const Args&... args) {
   using named = named_function<Signature>;
   if constexpr ((is_future<Args> || ...)) {
@@ -94,9 +94,9 @@ void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_core>& c
 
 /// A reference to the value that the function `name` of the owner's program will create there.
 template <class Signature, class... Args>
-std::shared_ptr<rref_core> create_by_name(rpc_agent& agent, peer& owner,
-                                          const std::source_location& site, std::string_view name,
-                                          const Args&... args) {
+std::shared_ptr<rref_use> create_by_name(rpc_agent& agent, peer& owner,
+                                         const std::source_location& site, std::string_view name,
+                                         const Args&... args) {
   check_no_retry<Args...>();
   using answer = typename named_function<Signature>::answer;
   auto core = agent.rrefs().expect(owner, value_type::of<answer>(), site);
@@ -106,8 +106,8 @@ std::shared_ptr<rref_core> create_by_name(rpc_agent& agent, peer& owner,
 
 /// A reference to a T that is made here, of `args`. Throws what its constructor throws.
 template <class T, class... Args>
-std::shared_ptr<rref_core> own_value(rpc_agent& agent, const std::source_location& site,
-                                     Args&&... args) {
+std::shared_ptr<rref_use> own_value(rpc_agent& agent, const std::source_location& site,
+                                    Args&&... args) {
   auto state = std::make_shared<value_state<T>>(agent.driver());
   state->set_value(std::forward<Args>(args)...);
   if (state->failure()) std::rethrow_exception(state->failure());

@@ -75,7 +75,7 @@ const bool await_value<T>::registered = add_function(function_entry_of<await_val
 template <class T>
 std::shared_ptr<future_state<T>> fetch_value(rpc_agent& agent, peer& owner, const rref_id& id,
                                              const call_options& how,
-                                             std::shared_ptr<rref_core> kept) {
+                                             std::shared_ptr<rref_use> kept) {
   using call = fetch<T>;
   (void)call::registered;
   auto state = std::make_shared<call_state<T>>(agent, owner, call::name, how, std::move(kept));
@@ -88,7 +88,7 @@ std::shared_ptr<future_state<T>> fetch_value(rpc_agent& agent, peer& owner, cons
 /// answer.
 template <class T>
 future<void> await_creation(rpc_agent& agent, peer& owner, const rref_id& id,
-                            std::shared_ptr<rref_core> kept) {
+                            std::shared_ptr<rref_use> kept) {
   using call = await_value<T>;
   (void)call::registered;
   call_options how;

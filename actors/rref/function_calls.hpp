@@ -3,7 +3,7 @@
 #include "troupe/actors/rpc/retry.hpp"
 #include "troupe/actors/rref/defaults.hpp"
 #include "troupe/actors/rref/named_function.hpp"
-#include "troupe/actors/rref/rref_core.hpp"
+#include "troupe/actors/rref/rref_use.hpp"
 
 // Calls of functions whose results come back, with arguments that may be rrefs and futures: what
 // `node` and `rref` share. The functions that begin a call return its future. If the call is wrong,
@@ -127,7 +127,7 @@ auto begin_named_call(rpc_agent& agent, const destination& to, std::string_view 
 
 /// A call of F on the value of `core`, a T. The use is kept until the answer.
 template <auto F, class T, class... Args>
-auto begin_call_on(const std::shared_ptr<rref_core>& core, const Args&... args) {
+auto begin_call_on(const std::shared_ptr<rref_use>& core, const Args&... args) {
   using target = target_for<F, T, Args...>;
   using parameters = typename target::template parameters<T>;
   using answer = typename answer_of<std::remove_cvref_t<typename target::result>>::type;

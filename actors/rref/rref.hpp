@@ -37,7 +37,7 @@ public:
   using is_remote_reference = void;
 
   rref() = default;
-  explicit rref(std::shared_ptr<detail::rref_core> core) : core_(std::move(core)) {}
+  explicit rref(std::shared_ptr<detail::rref_use> core) : core_(std::move(core)) {}
 
   /// Does it refer to anything?
   explicit operator bool() const noexcept { return core_ != nullptr; }
@@ -212,7 +212,7 @@ public:
     return future<answer>(std::move(state)).get();
   }
 
-  const std::shared_ptr<detail::rref_core>& core() const noexcept { return core_; }
+  const std::shared_ptr<detail::rref_use>& core() const noexcept { return core_; }
 
   /// The state of the value, or of its copy.
   std::shared_ptr<detail::future_state<T>> value_state(const call_options& how) const {
@@ -232,7 +232,7 @@ public:
   }
 
 private:
-  detail::rref_core& checked() const {
+  detail::rref_use& checked() const {
     if (!core_) throw invalid_argument("this rref refers to nothing");
     return *core_;
   }
@@ -242,7 +242,7 @@ private:
         core_->local(detail::value_type::of<T>()));
   }
 
-  std::shared_ptr<detail::rref_core> core_;
+  std::shared_ptr<detail::rref_use> core_;
 };
 
 }  // namespace troupe

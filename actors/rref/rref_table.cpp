@@ -40,7 +40,7 @@ peer& rref_table::self() const { return *actors_.peers().find(identity_.rank); }
 
 // ---- References that are here
 
-void rref_table::enter(rref_core& one) noexcept {
+void rref_table::enter(rref_use& one) noexcept {
   const std::lock_guard lock(mutex_);
   one.next_ = first_;
   if (first_) first_->before_ = &one;
@@ -48,27 +48,26 @@ void rref_table::enter(rref_core& one) noexcept {
   ++used_;
 }
 
-void rref_table::leave(rref_core& one) noexcept {
+void rref_table::leave(rref_use& one) noexcept {
   const std::lock_guard lock(mutex_);
   (one.before_ ? one.before_->next_ : first_) = one.next_;
   if (one.next_) one.next_->before_ = one.before_;
   --used_;
 }
 
-std::shared_ptr<rref_core> rref_table::make(peer& owner, const rref_id& id, const value_type& type,
-                                            rref_core::origin how, std::uint64_t use,
-                                            const std::source_location& site) {
+std::shared_ptr<rref_use> rref_table::make(peer& owner, const rref_id& id, const value_type& type,
+                                           rref_use::origin how, std::uint64_t use,
+                                           const std::source_location& site) {
   // The table lives as long as `actors_`, which a reference keeps: references may outlive the node.
   std::shared_ptr<rref_registry> here(actors_.shared_from_this(),
                                       static_cast<rref_registry*>(this));
-  auto made =
-      std::make_shared<rref_core>(std::move(here), actors_, owner, id, type, how, use, site);
+  auto made = std::make_shared<rref_use>(std::move(here), actors_, owner, id, type, how, use, site);
   enter(*made);
   return made;
 }
 
-std::shared_ptr<rref_core> rref_table::own(value_cell value, const value_type& type,
-                                           const std::source_location& site) {
+std::shared_ptr<rref_use> rref_table::own(value_cell value, const value_type& type,
+                                          const std::source_location& site) {
   auto& here = self();
   auto core = expect(here, type, site);
   core->hold_own(std::move(value));  // before `reserve`: `close` takes it from the use
@@ -77,18 +76,18 @@ std::shared_ptr<rref_core> rref_table::own(value_cell value, const value_type& t
   return core;
 }
 
-std::shared_ptr<rref_core> rref_table::expect(peer& owner, const value_type& type,
-                                              const std::source_location& site) {
+std::shared_ptr<rref_use> rref_table::expect(peer& owner, const value_type& type,
+                                             const std::source_location& site) {
   rref_id id{identity_.rank, owner.rank(), identity_.incarnation, owner.incarnation, 0};
   {
     const std::lock_guard lock(mutex_);
     id.number = ++last_number_[&owner];
   }
-  return make(owner, id, type, rref_core::origin::creation, 0, site);
+  return make(owner, id, type, rref_use::origin::creation, 0, site);
 }
 
 // The last copy of a reference goes.
-void rref_table::release(rref_core& one) noexcept {
+void rref_table::release(rref_use& one) noexcept {
   leave(one);
   if (&one.owner() != &self()) return drops_->add(one.owner(), one.id(), one.use());
   destroy(owned_->drop(one.id(), self(), one.use()));
@@ -120,7 +119,7 @@ value_cell rref_table::find(const rref_id& id, const value_type& type) {
   return owned_->find(id, type);
 }
 
-void rref_table::publish(const rref_core& one) {
+void rref_table::publish(const rref_use& one) {
   if (auto mine = one.own()) owned_->own(one.id(), std::move(mine), one.type(), self(), 0);
 }
 
@@ -134,14 +133,14 @@ void rref_table::destroy(owner_table::dropped&& what) noexcept {
 
 // ---- References on their way
 
-void rref_table::check_sendable(const rref_core& reference) const {
+void rref_table::check_sendable(const rref_use& reference) const {
   if (&reference.table() != this)
     throw encode_error("an rref of another node of this process cannot be sent from " + own_name() +
                        ": rrefs travel in messages only");
   reference.check();
 }
 
-written_reference rref_table::lend(const std::shared_ptr<rref_core>& reference) {
+written_reference rref_table::lend(const std::shared_ptr<rref_use>& reference) {
   check_sendable(*reference);
   reference->publish();
   written_reference written;
@@ -150,7 +149,7 @@ written_reference rref_table::lend(const std::shared_ptr<rref_core>& reference) 
   return written;
 }
 
-written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_core>& reference,
+written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_use>& reference,
                                     peer& to) {
   written_reference written;
   if (!reference) {
@@ -164,7 +163,7 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
   {
     const std::lock_guard lock(mutex_);
     if (grants)
-      written.use = ++last_grant_ | rref_core::by_owner;
+      written.use = ++last_grant_ | rref_use::by_owner;
     else
       pins_.emplace(written.pin = ++last_pin_, pinned{reference, &to});
   }
@@ -177,7 +176,7 @@ written_reference rref_table::write(encoder& out, const std::shared_ptr<rref_cor
 }
 
 // One more holder of a value of this node (rule 12).
-void rref_table::grant(const rref_core& one, const peer& to, std::uint64_t use) {
+void rref_table::grant(const rref_use& one, const peer& to, std::uint64_t use) {
   if (auto mine = one.own())
     owned_->own(one.id(), std::move(mine), one.type(), to, use);
   else
@@ -194,8 +193,8 @@ std::uint64_t rref_table::next_use() {
   return ++last_use_;
 }
 
-std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64_t type,
-                                            std::string_view type_name, claims& unconfirmed) {
+std::shared_ptr<rref_use> rref_table::read(decoder& in, peer& from, std::uint64_t type,
+                                           std::string_view type_name, claims& unconfirmed) {
   const auto form = in.get<reference_form>();
   if (form == reference_form::null) return nullptr;
   if (form > reference_form::passed_on) throw decode_error("a reference of unknown form");
@@ -209,12 +208,12 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
   value_type known;
   known.hash = its_type;
   known.name = type_name;
-  std::shared_ptr<rref_core> core;
+  std::shared_ptr<rref_use> core;
   if (form == reference_form::granted) {
-    core = make(owner, id, known, rref_core::origin::grant, number, {});
+    core = make(owner, id, known, rref_use::origin::grant, number, {});
     core->set_value();
   } else {
-    core = make(owner, id, known, rref_core::origin::claim, next_use(), {});
+    core = make(owner, id, known, rref_use::origin::claim, next_use(), {});
     claim(core, from, number);
   }
   // Only now: a use that was granted must be dropped, and a pin must be removed.
@@ -229,7 +228,7 @@ std::shared_ptr<rref_core> rref_table::read(decoder& in, peer& from, std::uint64
 void rref_table::evict(const peer& whom) {
   for (auto& one : owned_->evict(whom)) destroy(std::move(one));
   drops_->evict(whom);
-  std::vector<std::shared_ptr<rref_core>> unpinned;
+  std::vector<std::shared_ptr<rref_use>> unpinned;
   std::vector<claimed> lost;
   {
     const std::lock_guard lock(mutex_);
@@ -261,7 +260,7 @@ void rref_table::close(const fault& why) {
     pins.swap(pins_);
     unconfirmed.swap(claims_);
     for (auto* one = first_; one; one = one->next_)
-      // In the order of locks that `rref_core::local` names.
+      // In the order of locks that `rref_use::local` names.
       if (auto value = one->give_up_own())
         own.push_back({std::move(value), one->type().runs_user_code});
   }

@@ -8,8 +8,8 @@
 
 #include "troupe/actors/messaging/node_identity.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
-#include "troupe/actors/rref/rref_core.hpp"
 #include "troupe/actors/rref/rref_leak.hpp"
+#include "troupe/actors/rref/rref_use.hpp"
 
 namespace troupe {
 
@@ -82,12 +82,12 @@ public:
   const std::string& own_name() const noexcept override;
 
   /// A reference to a value of this node's own. Throws not_initialized.
-  std::shared_ptr<rref_core> own(value_cell value, const value_type& type,
-                                 const std::source_location& site);
+  std::shared_ptr<rref_use> own(value_cell value, const value_type& type,
+                                const std::source_location& site);
 
   /// A reference to a value that `owner` is about to be asked to create: the sink of that call.
-  std::shared_ptr<rref_core> expect(peer& owner, const value_type& type,
-                                    const std::source_location& site);
+  std::shared_ptr<rref_use> expect(peer& owner, const value_type& type,
+                                   const std::source_location& site);
 
   /// A creation has arrived from `creator`; see owner_table.
   value_cell create(std::uint64_t number, const value_type& type, const peer& creator);
@@ -99,7 +99,7 @@ public:
 
   /// A use of another node's value, of which the owner is notified without an answer: it holds the
   /// value if that still exists by then.
-  std::shared_ptr<rref_core> hold(peer& owner, const rref_id& id, const value_type& type);
+  std::shared_ptr<rref_use> hold(peer& owner, const rref_id& id, const value_type& type);
 
   /// The node that owns it, or did. Throws decode_error when too many that never were are named.
   peer& owner_of(const rref_id& id) const;
@@ -112,13 +112,13 @@ public:
                               const std::function<caf::strong_actor_ptr()>& make);
 
   // reference_protocol
-  written_reference write(encoder& out, const std::shared_ptr<rref_core>& reference,
+  written_reference write(encoder& out, const std::shared_ptr<rref_use>& reference,
                           peer& to) override;
-  written_reference lend(const std::shared_ptr<rref_core>& reference) override;
-  rref_id id_of(const rref_core& one) const noexcept override { return one.id(); }
+  written_reference lend(const std::shared_ptr<rref_use>& reference) override;
+  rref_id id_of(const rref_use& one) const noexcept override { return one.id(); }
   void take_back(const written_reference& written, const peer& to) noexcept override;
-  std::shared_ptr<rref_core> read(decoder& in, peer& from, std::uint64_t type,
-                                  std::string_view type_name, claims& unconfirmed) override;
+  std::shared_ptr<rref_use> read(decoder& in, peer& from, std::uint64_t type,
+                                 std::string_view type_name, claims& unconfirmed) override;
   void deliver(decoder& in, peer& from) override;
   void evict(const peer& whom) override;
   void close(const fault& why) override;
@@ -130,32 +130,32 @@ public:
   std::vector<rref_leak> list() const;
 
 private:
-  friend class rref_core;
+  friend class rref_use;
 
   struct pinned {
-    std::shared_ptr<rref_core> what;
+    std::shared_ptr<rref_use> what;
     const peer* receiver;
   };
   struct claimed {
-    std::shared_ptr<rref_core> what{};
+    std::shared_ptr<rref_use> what{};
     peer* parent = nullptr;
     std::uint64_t pin = 0;
   };
 
   // rref_registry
-  void publish(const rref_core& one) override;
-  void release(rref_core& one) noexcept override;
-  void creation_failed(const rref_core& one, const fault& why) noexcept override;
+  void publish(const rref_use& one) override;
+  void release(rref_use& one) noexcept override;
+  void creation_failed(const rref_use& one, const fault& why) noexcept override;
 
-  void check_sendable(const rref_core& reference) const;
-  void grant(const rref_core& one, const peer& to, std::uint64_t use);
+  void check_sendable(const rref_use& reference) const;
+  void grant(const rref_use& one, const peer& to, std::uint64_t use);
   bool send(peer& to, message_builder& message) noexcept;
-  std::shared_ptr<rref_core> make(peer& owner, const rref_id& id, const value_type& type,
-                                  rref_core::origin how, std::uint64_t use,
-                                  const std::source_location& site);
-  void enter(rref_core& one) noexcept;
-  void leave(rref_core& one) noexcept;
-  void claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin);
+  std::shared_ptr<rref_use> make(peer& owner, const rref_id& id, const value_type& type,
+                                 rref_use::origin how, std::uint64_t use,
+                                 const std::source_location& site);
+  void enter(rref_use& one) noexcept;
+  void leave(rref_use& one) noexcept;
+  void claim(const std::shared_ptr<rref_use>& what, peer& parent, std::uint64_t pin);
   void settle(claimed&& one, std::exception_ptr denied);
   claimed take_claim(std::uint64_t use, const peer& owner);
   std::uint64_t next_use();
@@ -171,7 +171,7 @@ private:
 
   mutable std::mutex mutex_;
   bool closed_ = false;
-  rref_core* first_ = nullptr;
+  rref_use* first_ = nullptr;
   std::size_t used_ = 0;
   std::uint64_t last_use_ = 0;
   std::uint64_t last_grant_ = 0;
@@ -181,9 +181,7 @@ private:
   std::unordered_map<std::uint64_t, claimed> claims_;  // by use
 };
 
-inline rref_table& rref_core::table() const noexcept {
-  return static_cast<rref_table&>(*registry_);
-}
+inline rref_table& rref_use::table() const noexcept { return static_cast<rref_table&>(*registry_); }
 
 /// The table of a node, which its remote_actors hold.
 inline rref_table& table_of(const handle_owner& owner) noexcept {

@@ -26,7 +26,7 @@ bool rref_table::send(peer& to, message_builder& message) noexcept {
 }
 
 // The creation has failed, perhaps before it has reached the owner (rule 8).
-void rref_table::creation_failed(const rref_core& one, const fault& why) noexcept {
+void rref_table::creation_failed(const rref_use& one, const fault& why) noexcept {
   if (&one.owner() == &self())
     owned_->abandon(one.id(), self(), to_exception(why));
   else
@@ -34,9 +34,8 @@ void rref_table::creation_failed(const rref_core& one, const fault& why) noexcep
                                    one.id().number, to_caf(why));
 }
 
-std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
-                                            const value_type& type) {
-  auto core = make(owner, id, type, rref_core::origin::grant, next_use(), {});
+std::shared_ptr<rref_use> rref_table::hold(peer& owner, const rref_id& id, const value_type& type) {
+  auto core = make(owner, id, type, rref_use::origin::grant, next_use(), {});
   core->set_value();
   actors_.out().try_send_control(owner, rref_channel, rref_message::hold, id, core->use());
   return core;
@@ -44,7 +43,7 @@ std::shared_ptr<rref_core> rref_table::hold(peer& owner, const rref_id& id,
 
 // Rule 3: the owner knows the receiver, whose reference may outlive this one.
 void rref_table::unpin(std::uint64_t pin, const peer& receiver) {
-  std::shared_ptr<rref_core> last;  // dropped outside of the lock
+  std::shared_ptr<rref_use> last;  // dropped outside of the lock
   const std::lock_guard lock(mutex_);
   if (auto place = pins_.find(pin); place != pins_.end() && place->second.receiver == &receiver) {
     last = std::move(place->second.what);
@@ -53,7 +52,7 @@ void rref_table::unpin(std::uint64_t pin, const peer& receiver) {
 }
 
 // Rules 2 to 4: asks the owner to know this use. `settle` ends it, and the pin of the `parent`.
-void rref_table::claim(const std::shared_ptr<rref_core>& what, peer& parent, std::uint64_t pin) {
+void rref_table::claim(const std::shared_ptr<rref_use>& what, peer& parent, std::uint64_t pin) {
   auto& owner = what->owner();
   claimed one{what, &parent, pin};
   if (&owner == &self()) {

@@ -127,7 +127,7 @@ private:
   void rate_takeover() noexcept;
   void on_deadline_timer();
   void arm_takeover();
-  void arm_takeover(int patience);
+  void arm_takeover(int factor);
   void set_takeover(clock::time_point now, clock::duration span);
   void put_off_takeover(clock::time_point now);
   void summon_runner();
@@ -198,8 +198,8 @@ private:
   int wake_ = -1;
   std::atomic<bool> takeover_armed_{false};
   std::atomic<clock::rep> takeover_due_{0};
-  std::atomic<int> takeover_patience_{1};  // times `options_.takeover`
-  std::atomic<int> least_patience_{1};     // as it has learned
+  std::atomic<int> takeover_factor_{1};    // times `options_.takeover`
+  std::atomic<int> least_factor_{1};       // as it has learned
   std::atomic<clock::rep> taken_over_{0};  // when, from a handler that still runs; 0: none
   std::atomic<bool> second_look_{false};
   leader_role::snapshot glanced_at_ = 0;  // the timer thread's: how it last left the role

@@ -15,7 +15,7 @@ namespace troupe {
 
 namespace {
 
-constexpr int most_patience = 16;  // times `takeover`
+constexpr int most_factor = 16;  // times `takeover`
 
 void check(int result, const char* what) {
   if (result < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -61,16 +61,16 @@ void thread_engine::wake_timer_thread() {
 }
 
 void thread_engine::arm_takeover() {
-  arm_takeover(takeover_patience_.load(std::memory_order_relaxed));
+  arm_takeover(takeover_factor_.load(std::memory_order_relaxed));
 }
 
-void thread_engine::arm_takeover(int patience) {
+void thread_engine::arm_takeover(int factor) {
   // Who begins a handler has written the role before. `on_takeover_timer` clears this and then
   // looks at the role: one of the two sees the other, so that no handler goes unwatched.
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);
-  set_takeover(clock::now(), options_.takeover * patience);
+  set_takeover(clock::now(), options_.takeover * factor);
 }
 
 void thread_engine::set_takeover(clock::time_point now, clock::duration span) {
@@ -86,11 +86,11 @@ void thread_engine::set_takeover(clock::time_point now, clock::duration span) {
 void thread_engine::put_off_takeover(clock::time_point now) {
   if (!placement_.crowded() || !takeover_armed_.load(std::memory_order_relaxed)) return;
   const auto due = clock::duration(takeover_due_.load(std::memory_order_relaxed));
-  const auto span = options_.takeover * takeover_patience_.load(std::memory_order_relaxed);
+  const auto span = options_.takeover * takeover_factor_.load(std::memory_order_relaxed);
   if (due - now.time_since_epoch() > span / 4) return;
   second_look_ = false;
   look_less_often();
-  set_takeover(now, options_.takeover * takeover_patience_.load(std::memory_order_relaxed));
+  set_takeover(now, options_.takeover * takeover_factor_.load(std::memory_order_relaxed));
 }
 
 void thread_engine::set_timer(clock::time_point when) {
@@ -129,8 +129,8 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
     free = leader_role::state_of(seen) == leader_role::free;
   }
   if (free || (in_handler && same)) {
-    takeover_patience_.store(least_patience_.load(std::memory_order_relaxed),
-                             std::memory_order_relaxed);
+    takeover_factor_.store(least_factor_.load(std::memory_order_relaxed),
+                           std::memory_order_relaxed);
     second_look_ = false;
     if (occupy()) {
       const auto key = role_.take(seen, leader_role::network_thread);
@@ -142,7 +142,7 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
     }
     // Handlers hold all other threads: one of those that wait shall lead; if all compute, this
     // thread looks at the network now and then.
-    takeover_patience_.store(most_patience, std::memory_order_relaxed);
+    takeover_factor_.store(most_factor, std::memory_order_relaxed);
     look_at_network(unit, seen);
     return 0;
   }
@@ -150,7 +150,7 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
   // may be a long one, so look at it once more soon.
   second_look_ = in_handler && !second_look_;
   if (second_look_) {
-    arm_takeover(least_patience_.load(std::memory_order_relaxed));
+    arm_takeover(least_factor_.load(std::memory_order_relaxed));
   } else {
     look_less_often();
     if (in_handler) arm_takeover();
@@ -159,8 +159,8 @@ leader_role::snapshot thread_engine::on_takeover_timer(engine_unit& unit) {
 }
 
 void thread_engine::look_less_often() noexcept {
-  takeover_patience_.store(std::min(2 * takeover_patience_.load(), most_patience),
-                           std::memory_order_relaxed);
+  takeover_factor_.store(std::min(2 * takeover_factor_.load(), most_factor),
+                         std::memory_order_relaxed);
 }
 
 // A handler has ended that had lost the network. If that was a takeover, was it worth it? A hop to
@@ -169,10 +169,9 @@ void thread_engine::rate_takeover() noexcept {
   const auto taken = taken_over_.exchange(0, std::memory_order_relaxed);
   if (taken == 0) return;
   const auto since = clock::now().time_since_epoch() - clock::duration(taken);
-  const bool in_vain = since < options_.takeover * most_patience;
-  const auto least = least_patience_.load(std::memory_order_relaxed);
-  least_patience_.store(in_vain ? std::min(2 * least, most_patience) : 1,
-                        std::memory_order_relaxed);
+  const bool in_vain = since < options_.takeover * most_factor;
+  const auto least = least_factor_.load(std::memory_order_relaxed);
+  least_factor_.store(in_vain ? std::min(2 * least, most_factor) : 1, std::memory_order_relaxed);
 }
 
 void thread_engine::on_deadline_timer() {

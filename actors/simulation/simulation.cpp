@@ -86,7 +86,7 @@ node simulation::join(const std::string& name, std::optional<std::uint32_t> rank
       leader = core(one->members().leader());
       break;
     }
-  if (!leader) throw rendezvous_error("the simulation has no node that could let another one in");
+  if (!leader) throw rendezvous_error("no node of the simulation can admit another one");
   const auto place = rank ? *rank : nodes_.rbegin()->first + 1;
   auto parts = std::make_unique<deferred_sink>();
   auto net = transport::make_virtual_transport(network_, place, *parts, *parts);

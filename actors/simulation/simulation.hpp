@@ -19,7 +19,7 @@ struct simulation_options {
   /// Its `seed` and `self_driven` are ignored: the simulation sets them.
   transport::virtual_network_options network{};
   std::chrono::nanoseconds service{1'000};  ///< a step takes a node up to this long
-  /// Of virtual time. Nothing happens after it: a wait of the first thread that would go on for
+  /// In virtual time. Nothing happens after it: a wait of the first thread that would go on for
   /// longer throws deadlock_error.
   clock::duration limit = std::chrono::hours(1);
   rpc_options node{};  ///< of each node

@@ -17,7 +17,7 @@ profile::~profile() = default;
 
 std::vector<profile_event> profile::stop() {
   if (std::this_thread::get_id() != thread_)
-    throw invalid_argument("a profile ends on the thread that has made it");
+    throw invalid_argument("a profile must end on the thread that began it");
   here_ = nullptr;
   return events_->close();
 }

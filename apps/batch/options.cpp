@@ -14,8 +14,8 @@ constexpr const char* footer = R"(Examples:
   build/apps/troupe-run -n 3 build/apps/batch agent --observers 16
 
 Rank 0 serves; trainers or observers take turns on the other ranks. The same calls are served twice,
-in batches and one by one, and the times compared. The exit code is 0 when all have come to their
-end, 2 for a wrong command line, and 1 for any other failure.)";
+in batches and one by one, and the times are compared. The exit code is 0 if all finished, 2 for a
+wrong command line, and 1 for any other failure.)";
 
 // What tells one job from the other.
 struct job_description {
@@ -23,6 +23,7 @@ struct job_description {
   const char* name;
   const char* about;
   const char* members_option;
+  const char* members_about;
   std::size_t members;
   const char* rounds_option;
   const char* rounds_about;
@@ -32,16 +33,15 @@ struct job_description {
 
 constexpr job_description jobs[] = {
     {job_kind::server, "server",
-     "A parameter server: one optimizer step for the gradients of all trainers", "--trainers", 8,
-     "--rounds", "Gradients that each trainer sends", 100, 1024},
+     "A parameter server: one optimizer step for the gradients of all trainers", "--trainers",
+     "Number of trainers, in total", 8, "--rounds", "Gradients that each trainer sends", 100, 1024},
     {job_kind::agent, "agent", "An agent: one forward pass for the states of all observers",
-     "--observers", 16, "--steps", "Steps that each observer takes", 200, 4096}};
+     "--observers", "Number of observers, in total", 16, "--steps",
+     "Steps that each observer takes", 200, 4096}};
 
 void add_job(CLI::App& app, const job_description& job, options& opts) {
   auto* command = app.add_subcommand(job.name, job.about);
-  command
-      ->add_option(job.members_option, opts.members,
-                   "How many there are, on all ranks but 0 together")
+  command->add_option(job.members_option, opts.members, job.members_about)
       ->check(whole_number<std::size_t>(1, 4096))
       ->default_str(std::to_string(job.members));
   command->add_option(job.rounds_option, opts.rounds, job.rounds_about)

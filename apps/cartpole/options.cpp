@@ -28,9 +28,10 @@ void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--gamma", opts.gamma, "Discount of later rewards")
       ->check(require<double>("a number from 0 to 1", [](double g) { return g >= 0 && g <= 1; }))
       ->capture_default_str();
-  app.add_option("--episodes", opts.episodes, "Stop after so many episodes (default: no limit)")
+  app.add_option("--episodes", opts.episodes, "Stop after this many episodes (default: no limit)")
       ->check(whole_number(1));
-  app.add_option("--max-seconds", opts.max_seconds, "Stop after so long (default: no limit)")
+  app.add_option("--max-seconds", opts.max_seconds,
+                 "Stop after this many seconds (default: no limit)")
       ->check(common::positive_number());
   app.add_flag("--local", opts.local, "Run agent and observers in this process, without a network");
 }

@@ -12,8 +12,8 @@ struct options {
   std::size_t observers = 0;  ///< 0: every rank but the agent's, or 1 with `local`
   double gamma = 0.99;
   int log_interval = 10;   ///< rounds between two lines of progress
-  int episodes = 0;        ///< stop after so many rounds; 0: never
-  double max_seconds = 0;  ///< stop after so long; 0: never
+  int episodes = 0;        ///< stop after this many rounds; 0: never
+  double max_seconds = 0;  ///< stop after this many seconds; 0: never
   std::string plot;        ///< where the reward curve goes, as SVG; empty: nowhere
   std::string json;        ///< where the run's numbers go; empty: nowhere
   bool local = false;      ///< agent and observers in this process, by plain calls

@@ -43,7 +43,7 @@ void add_failure(std::vector<std::string>& failures, std::uint32_t member, const
 }
 
 void throw_nobody_left(const std::vector<std::string>& failures) {
-  throw troupe::peer_lost("nobody is left; " + failures.front());
+  throw troupe::peer_lost("no member has finished; " + failures.front());
 }
 
 }  // namespace common

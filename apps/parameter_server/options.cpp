@@ -14,13 +14,13 @@ constexpr const char* footer = R"(Examples:
   build/apps/troupe-run -n 3 build/apps/parameter_server
   build/apps/parameter_server --local --seed 3
 
-Rank 0 has the parameters and the digits; trainers take turns on the other ranks, each with its share
-of the digits. The exit code is 0 when all have come to their end, 2 for a wrong command line, and 1
+Rank 0 has the parameters and the digits; trainers take turns on the other ranks, each with its
+share of the digits. The exit code is 0 if all trainers finished, 2 for a wrong command line, and 1
 for any other failure.)";
 
 void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--trainers", opts.trainers,
-                 "How many there are (default: one on each other rank)")
+                 "Number of trainers (default: one on each other rank)")
       ->check(whole_number<std::size_t>(1, 1024));
   app.add_option("--epochs", opts.chosen.epochs, "Epochs")
       ->check(whole_number(1))

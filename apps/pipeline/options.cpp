@@ -17,8 +17,8 @@ constexpr const char* footer = R"(Examples:
   build/apps/troupe-run -n 4 build/apps/pipeline --micro-batches 4,16 --blocks 24
   build/apps/pipeline --local --steps 230
 
-Rank 0 has the digits and the loss; each other rank has a stage of the network. The exit code is 0 when
-all losses are those of one process, 2 for a wrong command line, and 1 for any other failure.)";
+Rank 0 has the digits and the loss; each other rank has a stage of the network. The exit code is 0
+if all losses are those of one process, 2 for a wrong command line, and 1 for any other failure.)";
 
 void add_network_options(CLI::App& app, hyperparameters& chosen) {
   app.add_option("--blocks", chosen.blocks, "Residual blocks, of two convolutions each")

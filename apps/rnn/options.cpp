@@ -16,8 +16,8 @@ constexpr const char* footer = R"(Examples:
   build/apps/rnn --local --text book.txt
 
 Rank 0 reads the text, has the LSTM and trains; the embedding table is on rank 1, the decoder on the
-last rank. The exit code is 0 when the training has come to its end, 2 for a wrong command line, and 1
-for any other failure.)";
+last rank. The exit code is 0 if the training finished, 2 for a wrong command line, and 1 for any
+other failure.)";
 
 void add_model_options(CLI::App& app, hyperparameters& chosen) {
   const auto size = whole_number<std::int64_t>(1, 1 << 20);
@@ -48,7 +48,7 @@ void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--epochs", chosen.epochs, "Epochs")
       ->check(whole_number(1))
       ->capture_default_str();
-  app.add_option("--max-steps", opts.max_steps, "End the training after so many steps")
+  app.add_option("--max-steps", opts.max_steps, "End the training after this many steps")
       ->check(whole_number<std::int64_t>(1));
   app.add_option("--batch-size", chosen.batch_size,
                  "Batch size: parts of the text that are read side by side")

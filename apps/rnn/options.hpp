@@ -10,7 +10,7 @@ namespace rnn {
 /// What the command line asks for.
 struct options {
   hyperparameters chosen;
-  std::int64_t max_steps = 0;  ///< after so many the training ends; 0: after the epochs
+  std::int64_t max_steps = 0;  ///< the training ends after this many; 0: after the epochs
   std::string text;            ///< the file that is learnt from
   double limit = 60;           ///< seconds for which a rank may be silent
   std::string json;            ///< where the run's numbers go; empty: nowhere

@@ -21,9 +21,10 @@ Each rank finds in its environment: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SI
 MASTER_PORT, TROUPE_JOB_ID, TROUPE_JOB_SECRET, OMP_NUM_THREADS and MKL_NUM_THREADS (cores over
 ranks, unless already set or given by --threads). Unless already set, or --plain-memory is given,
 also THP_MEM_ALLOC_ENABLE=1, with which libtorch puts large tensors on huge pages, which travel
-faster, and MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_, with which libc keeps
-what tensors below 32 MiB have left for the next ones: new pages cost more than most operations. A
-rank may then hold some hundred MiB that it does not use, and more where many threads make tensors.
+faster, and MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_ and MALLOC_TOP_PAD_, with which libc
+keeps the memory of freed tensors below 32 MiB for later ones: new pages cost more than most
+operations. A rank may then hold some hundred MiB that it does not use, and more where many threads
+make tensors.
 Rank 0 reads standard input, the others nothing.
 
 A job of several machines needs one secret on all of them: 64 hexadecimal digits, made for example
@@ -65,7 +66,7 @@ void add_job_options(CLI::App& app, run_options& options) {
                  "job is on this machine alone)")
       ->type_name("FILE");
   app.add_option("--job-id", options.job_id,
-                 "Name of the job, without blanks, for its messages (default: made up)")
+                 "Name of the job, without blanks, for its messages (default: generated)")
       ->type_name("NAME");
 }
 
@@ -77,7 +78,7 @@ void add_running_options(CLI::App& app, run_options& options, double& grace) {
   app.add_flag_callback(
       "--plain-memory", [&options] { options.keeps_memory = false; },
       "Leave memory to libc's and libtorch's defaults");
-  app.add_option("--grace", grace, "Time between SIGTERM and SIGKILL, as in 5s, 500ms or 2m")
+  app.add_option("--grace", grace, "Time between SIGTERM and SIGKILL, for example 5s, 500ms or 2m")
       ->transform(CLI::AsNumberWithUnit(
                       std::map<std::string, double>{{"ms", 1e-3}, {"s", 1.0}, {"m", 60.0}},
                       CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME")

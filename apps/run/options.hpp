@@ -17,7 +17,7 @@ struct run_options {
   int node_rank = 0;        ///< which of them this one is
   std::string rendezvous;   ///< tcp://host:port, or empty: this machine and a free port
   std::string secret_file;  ///< empty: from the environment, or a fresh one
-  std::string job_id;       ///< empty: made up
+  std::string job_id;       ///< empty: generated
   std::optional<int> threads;
   bool keeps_memory = true;  ///< ranks keep freed memory, and large tensors on huge pages
   std::chrono::milliseconds grace{5000};

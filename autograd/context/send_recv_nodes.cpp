@@ -24,7 +24,7 @@ remote_gradient_sink::scope::~scope() { sink_here = before_; }
 remote_gradient_sink& remote_gradient_sink::current(const worker_info& wanted_for) {
   if (sink_here) return *sink_here;
   throw invalid_argument(
-      "a backward pass of libtorch's own has come to a tensor from " + wanted_for.name +
+      "a backward pass of libtorch's own has reached a tensor from " + wanted_for.name +
       ", where it ends: use troupe::autograd::context::backward, or the root's "
       "own backward() in a troupe::autograd::default_context that is open around "
       "the calls and the pass");

@@ -36,7 +36,7 @@ std::size_t pass_runner::add_send(backward_plan& to, std::uint64_t number,
                                   const backward_plan::visitor& reached) const {
   const auto send = part_->find_send(number);
   if (!send)
-    throw invalid_argument("the backward pass wants the gradients of message " +
+    throw invalid_argument("the backward pass needs the gradients of message " +
                            std::to_string(number) + " of " + node_.self().name +
                            ", which was not recorded there");
   return to.add({send, {}}, reached);

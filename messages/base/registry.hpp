@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -8,48 +9,64 @@
 namespace troupe {
 
 /// What programs and libraries register in this process by a key: factories, handlers. `Value` is
-/// a std::function. Any thread; neither copies nor destructors of values run other code under the
-/// lock. Make one with `new` and keep it: libraries that register may outlive static variables.
+/// a std::function. Any thread; values are copied and destroyed without the lock, since both may
+/// run code that registers something. Make one with `new` and keep it: libraries that register may
+/// outlive static variables.
 template <typename Key, typename Value>
 class registry {
 public:
   /// False if `key` is taken; it keeps what it has.
   bool add(const Key& key, Value value) {
+    auto held = std::make_shared<const Value>(std::move(value));
     const std::lock_guard lock(mutex_);
-    return all_.try_emplace(key, std::move(value)).second;
+    return all_.try_emplace(key, std::move(held)).second;
   }
 
   /// False if `key` has nothing.
   bool remove(const Key& key) {
-    typename std::map<Key, Value>::node_type removed;  // destroyed after the lock is let go
+    typename table::node_type removed;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
     removed = all_.extract(key);
     return !removed.empty();
   }
 
-  /// A copy, to be called without the lock; empty if `key` has nothing.
+  /// A copy; empty if `key` has nothing.
   Value find(const Key& key) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = all_.find(key);
-    return found == all_.end() ? Value() : found->second;
+    const auto found = held(key);
+    return found ? *found : Value();
   }
 
+  bool contains(const Key& key) const { return held(key) != nullptr; }
+
   std::map<Key, Value> all() const {
-    const std::lock_guard lock(mutex_);
-    return all_;
+    const auto now = snapshot();
+    std::map<Key, Value> out;
+    for (const auto& [key, value] : now) out.emplace(key, *value);
+    return out;
   }
 
   std::vector<Key> keys() const {
     std::vector<Key> out;
-    const std::lock_guard lock(mutex_);
-    out.reserve(all_.size());
-    for (const auto& [key, value] : all_) out.push_back(key);
+    for (const auto& [key, value] : snapshot()) out.push_back(key);
     return out;
   }
 
 private:
+  using table = std::map<Key, std::shared_ptr<const Value>>;
+
+  std::shared_ptr<const Value> held(const Key& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(key);
+    return found == all_.end() ? nullptr : found->second;
+  }
+
+  table snapshot() const {
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
+
   mutable std::mutex mutex_;
-  std::map<Key, Value> all_;
+  table all_;
 };
 
 }  // namespace troupe

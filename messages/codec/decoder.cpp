@@ -23,8 +23,8 @@ caf::strong_actor_ptr decoder::get_handle() {
   return handles_->read(*this);
 }
 
-std::shared_ptr<detail::rref_core> decoder::get_reference(std::uint64_t type,
-                                                          std::string_view name) {
+std::shared_ptr<detail::rref_use> decoder::get_reference(std::uint64_t type,
+                                                         std::string_view name) {
   if (!handles_) throw decode_error("an rref cannot be read outside of a node");
   return handles_->read_reference(*this, type, name);
 }

@@ -19,7 +19,7 @@ namespace troupe {
 class handle_translator;
 
 namespace detail {
-class rref_core;
+class rref_use;
 }
 class tensor_reader;
 
@@ -115,7 +115,7 @@ private:
   void get_range(T& xs);
   void get_tensor(at::Tensor& x);
   caf::strong_actor_ptr get_handle();
-  std::shared_ptr<detail::rref_core> get_reference(std::uint64_t type, std::string_view name);
+  std::shared_ptr<detail::rref_use> get_reference(std::uint64_t type, std::string_view name);
   void get_message(caf::message& x);
   void get_error(caf::error& x);
 

@@ -28,7 +28,7 @@ void encoder::put_handle(const caf::strong_actor_ptr& x) {
   handles_->write(*this, x);
 }
 
-void encoder::put_reference(const std::shared_ptr<detail::rref_core>& x) {
+void encoder::put_reference(const std::shared_ptr<detail::rref_use>& x) {
   if (!handles_) throw_not_in_message();
   handles_->write_reference(*this, x);
 }

@@ -17,7 +17,7 @@ namespace troupe {
 class handle_translator;
 
 namespace detail {
-class rref_core;
+class rref_use;
 }
 class tensor_writer;
 
@@ -90,7 +90,7 @@ private:
   void put_range(const T& xs);
   void put_tensor(const at::Tensor& x);
   void put_handle(const caf::strong_actor_ptr& x);
-  void put_reference(const std::shared_ptr<detail::rref_core>& x);
+  void put_reference(const std::shared_ptr<detail::rref_use>& x);
   void put_message(const caf::message& x);
   void put_error(const caf::error& x);
 

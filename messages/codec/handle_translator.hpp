@@ -11,7 +11,7 @@ namespace troupe {
 namespace detail {
 
 /// What an `rref` refers by; implemented by actors/rref.
-class rref_core;
+class rref_use;
 
 }  // namespace detail
 
@@ -39,11 +39,11 @@ public:
   virtual caf::strong_actor_ptr read(decoder& in) = 0;
 
   /// `reference` may be null. Throws encode_error, or the error of a reference that has failed.
-  virtual void write_reference(encoder& out, const std::shared_ptr<detail::rref_core>& reference);
+  virtual void write_reference(encoder& out, const std::shared_ptr<detail::rref_use>& reference);
 
   /// Reads a reference to a value of the type of that hash and name. Throws decode_error.
-  virtual std::shared_ptr<detail::rref_core> read_reference(decoder& in, std::uint64_t type,
-                                                            std::string_view type_name);
+  virtual std::shared_ptr<detail::rref_use> read_reference(decoder& in, std::uint64_t type,
+                                                           std::string_view type_name);
 };
 
 }  // namespace troupe

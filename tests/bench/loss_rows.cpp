@@ -1,4 +1,4 @@
-// How long it takes until a caller hears that the node it waits for is gone.
+// How long until a caller gets the error that its callee is gone.
 
 #include <unistd.h>
 

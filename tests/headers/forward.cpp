@@ -8,10 +8,11 @@ template <class T>
 struct named_before {
   using type = T;
 };
-using all_named = named_before<void(
-    node&, rpc_options&, call_options&, worker_info&, future<int>&, promise<int>&, task<int>&,
-    rref<int>&, error&, fault&, simulation&, transport::store&, transport::transport&,
-    autograd::context&, distributed_optimizer<int>*, remote_module<int>*)>;
+using all_named =
+    named_before<void(node&, rpc_options&, call_options&, worker_info&, member_event&, debug_info&,
+                      actor_stub<int>*, future<int>&, promise<int>&, task<int>&, rref<int>&, error&,
+                      fault&, simulation&, transport::store&, transport::transport&,
+                      autograd::context&, distributed_optimizer<int>*, remote_module<int>*)>;
 
 }  // namespace troupe
 
@@ -31,8 +32,8 @@ template <class... T>
 constexpr bool complete = ((sizeof(T) > 0) && ...);
 
 static_assert(
-    complete<node, rpc_options, call_options, worker_info, future<int>, promise<int>, task<int>,
-             rref<int>, error, fault, simulation, transport::store, transport::transport,
-             autograd::context, distributed_optimizer<torch::optim::SGD>>);
+    complete<node, rpc_options, call_options, worker_info, member_event, debug_info, future<int>,
+             promise<int>, task<int>, rref<int>, error, fault, simulation, transport::store,
+             transport::transport, autograd::context, distributed_optimizer<torch::optim::SGD>>);
 
 }  // namespace troupe

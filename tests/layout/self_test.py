@@ -7,13 +7,14 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
-from check_layout import check, circles, read_order, unit_of
+from check_layout import check, cycles, read_order, unit_of
 
 ORDER = """# the lowest first
 messages/base
-messages  # what is not in a folder of its own
+messages  # a comment
 
 transport
+transport/ucx
 actors/node
 actors
 actors/include
@@ -38,12 +39,12 @@ class LayoutTest(unittest.TestCase):
 
     def test_reads_the_order_without_comments(self):
         self.assertEqual(list(read_order(self.root / "order.txt")),
-                         ["messages/base", "messages", "transport", "actors/node", "actors", "actors/include"])
+                         ["messages/base", "messages", "transport", "transport/ucx", "actors/node", "actors", "actors/include"])
 
     def test_includes_may_go_down_and_aside(self):
         self.write("messages/base/error.hpp")
         self.write("messages/base/log.hpp", "messages/base/error.hpp")
-        self.write("transport/ucx/peer.hpp", "messages/base/log.hpp")  # a folder of transport
+        self.write("transport/ucx/peer.hpp", "messages/base/log.hpp")
         self.write("actors/node/node.hpp", "transport/ucx/peer.hpp")
         self.assertEqual(self.breaches(), [])
 
@@ -72,6 +73,17 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(self.breaches(),
                          ["optim/client/optimizer.hpp: its folder is not in tests/layout/order.txt"])
 
+    def test_a_new_folder_of_a_listed_one_is_a_breach(self):
+        self.write("transport/memory/pool.hpp")
+        self.assertEqual(self.breaches(),
+                         ["transport/memory/pool.hpp: its folder is not in tests/layout/order.txt"])
+
+    def test_an_include_that_is_not_named_from_the_root_is_a_breach(self):
+        (self.root / "transport").mkdir()
+        (self.root / "transport/a.hpp").write_text('#include "b.hpp"\n', encoding="utf-8")
+        self.assertEqual(self.breaches(),
+                         ['transport/a.hpp: includes "b.hpp", which is not named from the root: "troupe/..."'])
+
     def test_a_header_that_is_missing_is_a_breach(self):
         self.write("messages/base/error.hpp", "messages/base/gone.hpp")
         self.assertEqual(len(self.breaches()), 1)
@@ -81,18 +93,18 @@ class LayoutTest(unittest.TestCase):
         self.write("messages/base/error.hpp", "messages/schema/error.capnp.h")
         self.assertEqual(self.breaches(), [])
 
-    def test_a_circle_of_headers_is_a_breach(self):
+    def test_a_cycle_of_headers_is_a_breach(self):
         self.write("transport/a.hpp", "transport/b.hpp")
         self.write("transport/b.hpp", "transport/c.hpp")
         self.write("transport/c.hpp", "transport/a.hpp")
-        self.assertEqual(self.breaches(), ["circle: transport/a transport/b transport/c"])
+        self.assertEqual(self.breaches(), ["cycle: transport/a transport/b transport/c"])
 
-    def test_a_circle_by_way_of_sources_is_a_breach(self):
+    def test_a_cycle_by_way_of_sources_is_a_breach(self):
         self.write("transport/a.hpp")
         self.write("transport/b.hpp")
         self.write("transport/a.cpp", "transport/a.hpp", "transport/b.hpp")
         self.write("transport/b_send.cpp", "transport/b.hpp", "transport/a.hpp")  # a part of b
-        self.assertEqual(self.breaches(), ["circle: transport/a transport/b"])
+        self.assertEqual(self.breaches(), ["cycle: transport/a transport/b"])
 
     def test_an_internal_header_belongs_to_its_unit(self):
         headers = {"transport/peer.hpp", "transport/peer_internal.hpp", "transport/lane_internal.hpp"}
@@ -102,10 +114,10 @@ class LayoutTest(unittest.TestCase):
         self.write("transport/peer_internal.hpp", "transport/peer.hpp")
         self.write("transport/peer.cpp", "transport/peer_internal.hpp")
         self.assertEqual(self.breaches(), [])
-        # Seen as one, the unit and another are a circle.
+        # Seen as one, the unit and another are a cycle.
         self.write("transport/other.hpp", "transport/peer.hpp")
         self.write("transport/peer_internal.hpp", "transport/other.hpp")
-        self.assertEqual(self.breaches(), ["circle: transport/other transport/peer"])
+        self.assertEqual(self.breaches(), ["cycle: transport/other transport/peer"])
 
     def test_a_source_belongs_to_the_longest_name(self):
         headers = {"t/store.hpp", "t/store_server.hpp"}
@@ -114,10 +126,10 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(unit_of("t/storage.cpp", headers), "t/storage")
         self.assertEqual(unit_of("t/store_server.hpp", headers), "t/store_server")
 
-    def test_finds_circles_of_their_own(self):
-        self.assertEqual(circles({"a": {"b"}, "b": {"a"}, "c": {"d", "a"}, "d": {"c"}, "e": {"a"}}),
+    def test_finds_cycles_of_their_own(self):
+        self.assertEqual(cycles({"a": {"b"}, "b": {"a"}, "c": {"d", "a"}, "d": {"c"}, "e": {"a"}}),
                          [["a", "b"], ["c", "d"]])
-        self.assertEqual(circles({"a": {"b"}, "b": set()}), [])
+        self.assertEqual(cycles({"a": {"b"}, "b": set()}), [])
 
 
 if __name__ == "__main__":

@@ -223,12 +223,12 @@ private:
   std::unique_ptr<transport> ucx_;  // null: it cannot start
   std::vector<std::byte> ucx_address_;
   std::unique_ptr<transport> tcp_;
-  // Of adding peers, and reading all. Taken before the locks of the two transports.
+  // Guards adding peers, and reading all. Taken before the locks of the two transports.
   mutable std::mutex mutex_;
   peer_table peers_;
   bool said_ = false;
 
-  // Of the progressing thread.
+  // Used by the progressing thread only.
   unsigned polls_ = 0;
   unsigned tcp_turns_ = 0;  // polls in which TCP has its turn
 };

@@ -282,7 +282,7 @@ private:
   std::vector<node_key> closed_;
   counters counters_;
 
-  // Of the progressing thread.
+  // Used by the progressing thread only.
   std::map<node_key, inbound> inbound_;
   std::vector<event> taken_;
   std::vector<incoming_message> ready_;

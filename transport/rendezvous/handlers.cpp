@@ -48,7 +48,7 @@ void register_rendezvous_handler(const std::string& scheme, rendezvous_handler h
 bool unregister_rendezvous_handler(const std::string& scheme) { return handlers().remove(scheme); }
 
 bool has_rendezvous_handler(const std::string& init_method) {
-  return static_cast<bool>(handlers().find(split_method(init_method).scheme));
+  return handlers().contains(split_method(init_method).scheme);
 }
 
 std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool joiner) {
@@ -75,7 +75,7 @@ std::shared_ptr<store> ask_rendezvous_handler(rendezvous_options& options, bool 
                          .joins_running = joiner,
                          .timeout = options.timeout});
   if (!answer.place)
-    throw rendezvous_error(fmt::format("the handler of {}:// has given no store for '{}'",
+    throw rendezvous_error(fmt::format("the handler of {}:// returned no store for '{}'",
                                        url.scheme, options.init_method));
   if (answer.rank && !joiner) options.rank = answer.rank;
   if (answer.world_size && !joiner) options.world_size = answer.world_size;

@@ -128,8 +128,7 @@ private:
 
   [[noreturn]] void timed_out(const char* what) const {
     throw rendezvous_error(fmt::format(
-        "{} has waited {:.6g} s {}, in vain: rank 0 of job '{}' must be alive, be a member and "
-        "lead the job",
+        "{} has waited {:.6g} s {}: rank 0 of job '{}' must be alive, be a member and lead the job",
         me(), static_cast<double>(options_.timeout.count()) / 1000, what, config_.job));
   }
 

@@ -60,7 +60,7 @@ public:
     while (flock(folder_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) throw store_error(std::strerror(errno));
       if (std::chrono::steady_clock::now() > deadline)
-        throw store_error("another process keeps it locked");
+        throw store_error("another process has locked it");
       std::this_thread::sleep_for(1ms);
     }
   }
@@ -108,7 +108,7 @@ unique_fd write_secret(int folder, const job_secret& secret) {
   const auto text = std::string(first_line) + secret.hex();
   if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
       pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw store_error(fmt::format("a file cannot be made in it: {}", std::strerror(errno)));
+    throw store_error(fmt::format("cannot create a file in it: {}", std::strerror(errno)));
   return file;
 }
 

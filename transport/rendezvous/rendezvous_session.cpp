@@ -67,17 +67,17 @@ void log_secret(const rendezvous_config& config, const rendezvous_place& place, 
     log().info("job '{}': the secret is the one in {}", config.job, config.secret->whence);
   else if (config.agree == agreement::folder && place.published)
     log().info(
-        "job '{}': no secret was given; rank 0 has made one, which user {} alone can "
+        "job '{}': no secret was given; rank 0 created one, which user {} alone can "
         "read, in {}",
         config.job, geteuid(), place.published->path().string());
   else if (config.agree == agreement::folder)
     log().info(
-        "job '{}': no secret was given; it is the one that rank 0 has made, and left for "
-        "user {} on this host",
+        "job '{}': no secret was given; it is the one that rank 0 created for user {} "
+        "on this host",
         config.job, geteuid());
   else if (config.agree == agreement::file)
     log().log(one_host ? spdlog::level::info : spdlog::level::warn,
-              "job '{}': no secret was given; the first rank has made one, which user {} "
+              "job '{}': no secret was given; the first rank created one, which user {} "
               "alone can read, in {}{}",
               config.job, geteuid(), config.path.string(),
               one_host ? ""
@@ -85,14 +85,11 @@ void log_secret(const rendezvous_config& config, const rendezvous_place& place, 
                          "TROUPE_JOB_SECRET to the same 64 hex digits on every rank");
   else if (config.agree == agreement::own_store)
     log().info(
-        "job '{}': no secret was given; the first rank has made one, which lies in the "
-        "store that the program has given",
+        "job '{}': no secret was given; the first rank created one, which is kept in the "
+        "program's store",
         config.job);
   else
-    log().debug(
-        "job '{}': no secret was given; it has one of its own, which is "
-        "stored nowhere",
-        config.job);
+    log().debug("job '{}': no secret was given; this single rank uses a random one", config.job);
 }
 
 rendezvous_session::rendezvous_session(rendezvous_place place, std::uint64_t generation,

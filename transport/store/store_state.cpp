@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/last_owner.hpp"
 
 namespace troupe::transport {
 
@@ -81,7 +82,7 @@ void store_state::append(const std::string& key, std::span<const std::byte> byte
                     "that a value can have",
                     bytes.size(), now->size(), key, max_store_value));
   check_room(key, 0, bytes.size(), 0);
-  if (now.use_count() > 1) now = std::make_shared<store::bytes>(*now);  // a reader has it
+  if (!is_last_owner(now)) now = std::make_shared<store::bytes>(*now);  // a reader has it
   now->insert(now->end(), bytes.begin(), bytes.end());
   used_ += bytes.size();
 }

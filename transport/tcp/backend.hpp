@@ -19,7 +19,7 @@
 namespace troupe::transport::tcp {
 
 /// How long a node is waited for that listens and does not know this one yet.
-inline constexpr std::chrono::seconds patience{30};
+inline constexpr std::chrono::seconds greeting_timeout{30};
 
 /// How soon the kernel ends a connection to a host that is silent.
 inline tcp_probes probes(const tcp_options& options) {
@@ -172,7 +172,7 @@ private:
   std::atomic<bool> any_bulk_{false};
   std::atomic<bool> any_own_{false};  // messages to this node itself
 
-  // Of the progressing thread.
+  // Used by the progressing thread only.
   std::unordered_map<std::uint64_t, target> targets_;
   std::uint64_t last_target_ = 0;
   std::list<std::unique_ptr<greeting>> greetings_;  // the oldest first

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 constexpr auto time_to_close = 1s;
 constexpr auto time_to_linger = 1s;
 constexpr unsigned most_flaps = 20;
-constexpr auto patience_to_connect = 10s;
+constexpr auto connect_timeout = 10s;
 
 }  // namespace
 
@@ -248,7 +248,7 @@ std::chrono::milliseconds backend::time_out_of_reach(const peer& p) const {
   if (p.ever_open) return options_.limit;
   const bool listens = std::ranges::any_of(
       greetings_, [&](const auto& one) { return one->to() == &p && one->said_hello; });
-  return std::max<std::chrono::milliseconds>(listens ? patience : patience_to_connect,
+  return std::max<std::chrono::milliseconds>(listens ? greeting_timeout : connect_timeout,
                                              options_.limit);
 }
 

@@ -42,7 +42,7 @@ unsigned backend::accept_all(int listener) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE) return n;
       if (drop_oldest_stranger()) continue;
-      // Nobody is let in until there may be descriptors again, and nothing spins.
+      // No connection is accepted until there may be descriptors again, and nothing spins.
       for (auto& [id, one] : targets_)
         if (one.what == target::kind::listener) rewatch(id, one.fd, 0);
       listen_again_at_ = steady::now() + time_without_listening;
@@ -98,8 +98,9 @@ void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
       if (one.dials() && one.at() == greeting::step::awaits_challenge && !one.said_hello) {
         one.said_hello = true;
         one.said_at = steady::now();
-        one.due = steady::now() + (one.to()->ever_open ? std::chrono::nanoseconds(options_.limit)
-                                                       : std::chrono::nanoseconds(patience));
+        one.due =
+            steady::now() + (one.to()->ever_open ? std::chrono::nanoseconds(options_.limit)
+                                                 : std::chrono::nanoseconds(greeting_timeout));
         rewatch(id, one.fd(), EPOLLIN);
       }
       return;

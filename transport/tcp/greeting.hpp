@@ -11,8 +11,8 @@
 
 namespace troupe::transport::tcp {
 
-/// A connection whose ends have not proved themselves yet, as this end sees it. Of the progressing
-/// thread.
+/// A connection whose ends have not proved themselves yet, as this end sees it. Used by
+/// the progressing thread only.
 class greeting {
 public:
   enum class step : std::uint8_t {

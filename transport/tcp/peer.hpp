@@ -83,7 +83,7 @@ struct peer {
   std::atomic<std::uint64_t> expected{0};
   std::atomic<std::uint64_t> told{0};
 
-  // ---- Of the progressing thread.
+  // ---- Used by the progressing thread only.
   reassembly parts;
   std::unordered_map<payload_key, arriving_payload, payload_key_hash> arriving;
   unique_fd process;                ///< of a peer on this host: readable once that has ended

@@ -204,7 +204,7 @@ private:
   std::vector<std::unique_ptr<peer>> failed_;  // that could not be connected
   pending_sends sends_;
 
-  // Of `orders_` and of writing to `peers_`. Taken before UCX's locks and those of `watch_`, of
+  // Guards `orders_` and writes to `peers_`. Taken before UCX's locks and those of `watch_`, of
   // same_process_peers, of a peer's reason and of what it keeps.
   mutable std::mutex mutex_;
   std::vector<order> orders_;
@@ -214,7 +214,7 @@ private:
   std::atomic<bool> any_troubles_{false};
   std::atomic<std::size_t> unlinked_count_{0};
 
-  // Of the progressing thread.
+  // Used by the progressing thread only.
   std::vector<std::shared_ptr<connection>> connections_;  // by rank; null: none
   std::vector<std::shared_ptr<connection>> waiting_;      // known by their hello, not yet added
   std::vector<incoming_message> ready_;

@@ -31,7 +31,7 @@ struct link {
   std::atomic<unsigned> users{0};        ///< threads that use the endpoint now
   std::atomic<std::uint64_t> number{0};  ///< of the connection; both ends count alike
 
-  // Of the progressing thread.
+  // Used by the progressing thread only.
   phase now = phase::up;
   std::uint64_t next = 0;           ///< to be sent again
   clock::time_point last_activity;  ///< when the peer last gave a sign of life

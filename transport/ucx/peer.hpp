@@ -41,7 +41,7 @@ struct peer {
   bool can_read = false;                ///< by CMA, where copies are slow
   copy_speed copies;
   queue_shape shape = common_shape;  ///< of the queues that the two have for each other
-  bool admitted = false;             ///< of the progressing thread: what it sends is delivered
+  bool admitted = false;             ///< its messages are delivered (progressing thread only)
   std::unique_ptr<link> net;         ///< null where an endpoint ends only with its process
   /// All its messages below `expected` have arrived, and it has been sent an acknowledgement of
   /// those below `acknowledgement_sent`. Both stay 0 for a peer that wants no acknowledgements.

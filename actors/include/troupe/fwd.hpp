@@ -9,6 +9,8 @@ class node;
 struct rpc_options;
 struct call_options;
 struct worker_info;
+struct member_event;
+struct debug_info;
 
 template <class T>
 class future;
@@ -18,6 +20,8 @@ template <class T>
 class task;
 template <class T>
 class rref;
+template <class Interface>
+class actor_stub;
 
 class error;
 struct fault;

@@ -61,28 +61,28 @@ void talk(party& a, party& b) {
 clock::time_point much_later() { return clock::now() + 1h; }
 
 // `count` pairs of handlers, each of which waits for the other.
-void add_circles(handlers& all, party& a, party& b, std::uint64_t count) {
+void add_cycles(handlers& all, party& a, party& b, std::uint64_t count) {
   for (std::uint64_t i = 1; i <= count; ++i) {
     all.add(a.looks.waits(), a.of_other, i, question{here, there, i, 0});
     all.add(b.looks.waits(), b.of_other, i, question{there, here, i, 0});
   }
 }
 
-TEST(deadlock_search, ends_a_circle) {
+TEST(deadlock_search, ends_a_cycle) {
   party a(here, there), b(there, here);
   handlers all;
-  add_circles(all, a, b, 1);
+  add_cycles(all, a, b, 1);
   a.looks.run_timer(much_later());
   talk(a, b);
   EXPECT_EQ(all.failed(), 1u);
 }
 
 // Each message is read by get_list, which takes no longer one.
-TEST(deadlock_search, ends_more_circles_than_a_message_may_list) {
+TEST(deadlock_search, ends_more_cycles_than_a_message_may_list) {
   constexpr std::uint64_t many = 2 * most_in_message + 1;
   party a(here, there), b(there, here);
   handlers all;
-  add_circles(all, a, b, many);
+  add_cycles(all, a, b, many);
   a.looks.run_timer(much_later());
   talk(a, b);
   EXPECT_EQ(all.failed(), many);
@@ -91,7 +91,7 @@ TEST(deadlock_search, ends_more_circles_than_a_message_may_list) {
 TEST(deadlock_search, takes_no_message_for_the_incarnation_before) {
   party a(here, there), b(there, here), again({1, 8}, here);
   handlers all;
-  add_circles(all, a, b, 1);
+  add_cycles(all, a, b, 1);
   all.add(again.looks.waits(), again.of_other, 1, question{{1, 8}, here, 1, 0});
   a.looks.run_timer(much_later());
   const auto asked = a.take();
@@ -112,7 +112,7 @@ TEST(deadlock_search, takes_no_answer_of_another_incarnation_than_it_has_asked) 
   party a(here, there), b(there, here);
   const auto again = make_peer({1, 8});
   handlers all;
-  add_circles(all, a, b, 1);
+  add_cycles(all, a, b, 1);
   a.looks.run_timer(much_later());
   for (const auto& asked : a.take()) b.take_message(b.of_other, asked);
   const auto told = b.take();
@@ -138,11 +138,11 @@ TEST(deadlock_search, says_nothing_to_the_incarnation_after) {
   EXPECT_THAT(a.said, IsEmpty());
 }
 
-// A node that is gone does not answer: that must not hide the circle.
-TEST(deadlock_search, ends_a_circle_beside_a_wait_for_a_lost_node) {
+// A node that is gone does not answer: that must not hide the cycle.
+TEST(deadlock_search, ends_a_cycle_beside_a_wait_for_a_lost_node) {
   party a(here, there), b(there, here);
   handlers all;
-  add_circles(all, a, b, 1);
+  add_cycles(all, a, b, 1);
   all.add(a.looks.waits(), a.of_other, 2, question{here, there_before, 2, 0});
   all.add(b.looks.waits(), b.of_other, 2, question{there, {99, 1}, 2, 0});
   a.looks.run_timer(much_later());

@@ -75,7 +75,7 @@ TEST(wait_graph, a_chain_to_what_may_happen_is_free) {
   EXPECT_THAT(all.look_from(0).find_stuck(), IsEmpty());
 }
 
-TEST(wait_graph, a_circle_is_stuck_and_so_is_who_waits_for_it) {
+TEST(wait_graph, a_cycle_is_stuck_and_so_is_who_waits_for_it) {
   job all;
   all.hold(0, waits(1, asks(0, 1, 10)));
   all.hold(1, waits(2, asks(1, 0, 20)));
@@ -180,7 +180,7 @@ TEST(wait_graph, asks_no_more_at_once_than_a_message_may_list_and_the_rest_later
 }
 
 // Part of them would count as free: a handler does whose question has not been asked.
-TEST(wait_graph, a_circle_of_more_handlers_than_a_message_may_list_is_stuck) {
+TEST(wait_graph, a_cycle_of_more_handlers_than_a_message_may_list_is_stuck) {
   constexpr std::uint64_t many = 2 * most_in_message + 1;
   job all;
   for (std::uint64_t i = 1; i <= many; ++i) {

@@ -63,7 +63,7 @@ void membership_model::check_end() {
     }
   }
   for (const auto& node : nodes_)
-    if (node->now == model_node::state::waiting) fail("an joiner waits for ever");
+    if (node->now == model_node::state::waiting) fail("a joiner waits for ever");
 }
 
 }  // namespace troupe::membership_testing

@@ -36,7 +36,7 @@ TEST(membership_model, keeps_its_rules_whatever_happens) {
   }
   std::cout << all.steps << " steps: " << all.deaths << " deaths, " << all.joins << " joins, "
             << all.leaves << " leaves; " << all.elections << " elections, " << all.fenced
-            << " heard that they were fenced\n";
+            << " learned that they were fenced\n";
   if (std::getenv("TROUPE_MEMBERSHIP_SEEDS")) return;
   // The programs are worth something.
   for (const auto count : {all.steps, all.deaths, all.joins, all.leaves, all.elections, all.fenced})

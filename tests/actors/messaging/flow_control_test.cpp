@@ -235,11 +235,11 @@ TEST(a_full_window, ends_with_the_node_that_is_waited_for) {
   EXPECT_FALSE(calling.ready());
   cluster.crash(1);
   EXPECT_THROW(calling.get(), peer_lost);
-  EXPECT_TRUE(sending.wait_for(1s));  // who only tells hears nothing of it
+  EXPECT_TRUE(sending.wait_for(1s));  // a sender without a request gets no error
   EXPECT_EQ(sent, 100);
 }
 
-// Two that push at each other's slow readers, from handlers, are slow; no circle stands still.
+// Two that push at each other's slow readers, from handlers, are slow; no cycle stands still.
 TEST(a_full_window, does_not_grow_while_its_messages_are_taken_up) {
   simulation_options options{.seed = 3};
   options.node.window = {64, 1 << 20};
@@ -295,9 +295,9 @@ TEST(a_full_window, of_a_handler_that_waits_for_the_sender_s_answer_grows) {
   EXPECT_TRUE(cluster.wait_until([&] { return request(reader, total{}).get() == 500; }, 10s));
 }
 
-class circles : public testing::TestWithParam<int> {};
+class cycles : public testing::TestWithParam<int> {};
 
-TEST_P(circles, of_handlers_that_flood_one_another_are_found) {
+TEST_P(cycles, of_handlers_that_flood_one_another_are_found) {
   const auto size = static_cast<std::size_t>(GetParam());
   simulation_options options{.seed = size};
   options.node.window = {16, 1 << 20};
@@ -312,7 +312,7 @@ TEST_P(circles, of_handlers_that_flood_one_another_are_found) {
     EXPECT_TRUE(cluster.wait_until([&] { return request(one, total{}).get() == 1'000; }, 60s));
 }
 
-TEST_P(circles, are_found_by_threads_too) {
+TEST_P(cycles, are_found_by_threads_too) {
   rpc_options options;
   options.window = {16, 1 << 20};
   std::vector<std::string> names;
@@ -329,7 +329,7 @@ TEST_P(circles, are_found_by_threads_too) {
   shut_down(nodes);
 }
 
-INSTANTIATE_TEST_SUITE_P(sizes, circles, testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(sizes, cycles, testing::Values(2, 3, 5));
 
 }  // namespace
 

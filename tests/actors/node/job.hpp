@@ -157,7 +157,7 @@ public:
   }
 
 private:
-  // Of the door: handlers look for it while a test opens the next one.
+  // Guards the slot: handlers read it while a test opens the next door.
   static std::mutex& mutex() {
     static std::mutex one;
     return one;

@@ -18,7 +18,7 @@ namespace troupe::test {
 
 namespace {
 
-/// What a node's watcher has heard.
+/// The changes that a node's watcher has been notified of.
 class history {
 public:
   explicit history(const node& whose) { whose.watch_members(whose.spawn(listen, heard_)); }
@@ -235,7 +235,7 @@ TEST_P(joining, waits_for_a_job_and_says_so_in_the_end) {
   shut_down(nodes);
 }
 
-// A node that still has its door open waits for nobody at its end: it would for five seconds. A
+// A node that still admits joiners waits for nobody at its end: it would for five seconds. A
 // machine may stand still for as long, but not each time.
 TEST_P(joining, ends_with_the_job) {
   int slow = 0;

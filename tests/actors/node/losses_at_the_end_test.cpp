@@ -68,11 +68,11 @@ TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhe
   EXPECT_THAT(why.text,
               HasSubstr("worker1 was lost before it had answered a call that this shutdown waited "
                         "for: rank 1 ('worker1') is not in the job any more"));
-  // Whose calls were a handler's, for somebody who heard of it.
+  // Calls of a handler, whose caller got the error.
   EXPECT_NO_THROW(third.get());
   EXPECT_THROW(call.get(), peer_lost);
   EXPECT_THROW(of_a_handler.get(), peer_lost);
-  EXPECT_THROW(nodes[0].rpc_sync<&answer_never>(2), not_initialized);  // it has ended all the same
+  EXPECT_THROW(nodes[0].rpc_sync<&answer_never>(2), not_initialized);  // it has still ended
   EXPECT_EQ(lines.with("worker0: shut down without worker1, which was lost"), 1);
   EXPECT_EQ(lines.with("worker2: shut down without worker1, which was lost"), 1);
   EXPECT_EQ(lines.with("; 1 call or request to it was unanswered; "), 2);

@@ -83,8 +83,8 @@ clock::duration end_of_rank_0() {
   return took;
 }
 
-// Rank 0 keeps the store, and waits for the others' goodbye, five seconds at most, only when all
-// end together. A machine may stand still for as long, but not each time.
+// Rank 0 keeps the store, and waits for the others' leave notices, five seconds at most, only when
+// all end together. A machine may stand still for as long, but not each time.
 TEST(node_end, at_once_is_at_once_also_on_rank_0) {
   int slow = 0;
   while (slow < 5 && end_of_rank_0() > 4s) ++slow;

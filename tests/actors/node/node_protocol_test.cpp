@@ -104,7 +104,7 @@ TEST(protocol_registry, refuses_channels_that_are_not_free) {
               }),
               HasSubstr("control channel 32 cannot be registered"));
   EXPECT_THAT(refusal_of([&] { detail::register_protocol(channel, nullptr); }),
-              HasSubstr("without a maker"));
+              HasSubstr("the protocol of control channel 31 is an empty function"));
   detail::register_protocol(channel, make);
   EXPECT_THAT(refusal_of([&] { detail::register_protocol(channel, make); }),
               HasSubstr("control channel 31 has a protocol already"));

@@ -15,7 +15,7 @@ std::string refusal(const std::function<void(rpc_options&)>& change) {
   rpc_options options;
   change(options);
   const auto why = fault_of<invalid_argument>([&] { check_options(options); }).text;
-  // Whoever makes a node hears of it, before anybody is waited for.
+  // The caller gets the error before the node waits for others.
   EXPECT_EQ(fault_of<invalid_argument>([&] { init_rpc(options); }).text, why);
   EXPECT_EQ(fault_of<invalid_argument>([&] { local_nodes({"a"}, options); }).text, why);
   return why;
@@ -34,7 +34,7 @@ TEST(rpc_options, that_cannot_be_are_named) {
   EXPECT_THAT(refusal([](auto& o) { o.hang_limit = -5ms; }),
               HasSubstr("rpc_options::hang_limit is -5 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.hang_limit = std::chrono::milliseconds::max(); }),
-              HasSubstr("or 0 for a node that may be silent for ever"));
+              HasSubstr("from 1 ms to 365 days, or 0 for no limit"));
   EXPECT_THAT(refusal([](auto& o) { o.thread_idle_limit = 0ms; }),
               HasSubstr("rpc_options::thread_idle_limit is 0 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.transport = static_cast<backend>(7); }),
@@ -96,7 +96,7 @@ TEST(rpc_options, of_devices_that_are_not_there_are_named_before_anybody_is_wait
               HasSubstr("rpc_options::devices: 'gpu:0' is no device"));
 }
 
-// What each founder of three hears when rank 1, which comes last, has options of its own.
+// What each founder of three gets when rank 1, which comes last, has options of its own.
 std::vector<std::string> told_to_founders(const std::function<void(rpc_options&)>& change) {
   const temporary_folder folder;
   const auto path = folder.path() / "meet";
@@ -141,7 +141,7 @@ TEST(rpc_options, of_another_world_or_job_are_told_to_the_other_founders) {
         text, testing::AllOf(HasSubstr("rank 1 ("), HasSubstr("has a world size of 2, but rank ")));
   for (const auto& text : told_to_founders([](auto& o) { o.admits_newcomers = true; }))
     EXPECT_THAT(text, HasSubstr("RPC group mixes statically and dynamically initialized members"));
-  // Who is not even in its own world hears that; the others, that it is another one.
+  // A rank outside its own world gets that error; the others, that its world size differs.
   const auto told = told_to_founders([](auto& o) { o.world_size = 1; });
   EXPECT_THAT(told[0], HasSubstr("has a world size of 1, but rank "));
   EXPECT_THAT(told[1], HasSubstr("has a world size of 1, but rank "));

@@ -120,7 +120,7 @@ TEST(own_transport, must_be_registered) {
 
 namespace net = transport;  // inside of a transport, `transport` is its base class
 
-/// A transport that throws what is no error of Troupe's when it hears of rank 2.
+/// A transport that throws what is no error of Troupe's when rank 2 is added.
 class hasty_transport final : public net::transport {
 public:
   explicit hasty_transport(std::unique_ptr<net::transport> inner) : inner_(std::move(inner)) {}
@@ -167,7 +167,7 @@ TEST(own_transport, that_throws_what_it_likes_does_not_end_the_membership) {
   joiner.name = "joiner";
   joiner.init_timeout = patience;
   EXPECT_THROW(init_rpc(joiner), error);
-  // The founders still hear of losses.
+  // The founders are still notified of losses.
   nodes[1].shutdown(false);
   EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("worker1", 1, timeout(patience)), peer_lost);
   nodes[0].shutdown(false);

@@ -52,7 +52,7 @@ TEST_F(processes, hand_actors_on) {
   const auto third = node_->rpc_sync<&make_counter>("worker2", "worker1", 30);
   EXPECT_EQ(request(third, where{}).get_for(patience), "worker1");
   EXPECT_EQ(node_->rpc_sync<&add_to>("worker1", third, 3), 33);
-  there = counter();  // worker2 may not have heard of it yet
+  there = counter();  // worker2 may not know this yet
   EXPECT_EQ(late.get_for(patience), 20);
   node_->shutdown(true, patience);
   EXPECT_TRUE(all_ended_well());

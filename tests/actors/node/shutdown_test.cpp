@@ -295,7 +295,7 @@ TEST_P(shutting_down, can_be_followed_by_a_new_start_twenty_times) {
   }
 }
 
-// It ends when its node is long gone: those who have asked it hear of that all the same.
+// It ends when its node is long gone: requesters still get the error.
 struct stay {};
 TROUPE_MESSAGE(stay)
 using staying = actor<answers<stay, int>>;

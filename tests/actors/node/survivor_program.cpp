@@ -73,7 +73,7 @@ struct look {};
 TROUPE_MESSAGE(look)
 using watchman = actor<answers<look, std::vector<int>>>;
 
-// Tells how often it has heard of the end of each.
+// Answers how often it was notified of the end of each.
 watchman::behavior_type watch(watchman::pointer self, const std::vector<counter>& whom) {
   auto seen = std::make_shared<std::vector<int>>(whom.size());
   self->set_down_handler([=](const caf::down_msg& m) {
@@ -84,7 +84,7 @@ watchman::behavior_type watch(watchman::pointer self, const std::vector<counter>
   return {[seen](look) { return *seen; }};
 }
 
-// Tells how often it has heard of the death of each rank.
+// Answers how often it was notified of the death of each rank.
 using mourner = actor<answers<look, std::vector<int>>, accepts<member_event>>;
 
 mourner::behavior_type mourn(mourner::pointer, rank_t ranks) {
@@ -167,7 +167,7 @@ private:
     if (told == wanted) return;
     std::string text;
     for (const int n : told) text += " " + std::to_string(n);
-    wrong(std::string(what) + " was heard so often:" + text);
+    wrong(std::string("wrong numbers of ") + what + ":" + text);
   }
 
   // What the victims held is dropped here, and what they owned is referred to by nothing.
@@ -334,7 +334,7 @@ private:
     } catch (const std::exception& e) {
       wrong(std::string("the shutdown failed: ") + e.what());
     }
-    return clock::now() - start < 4s;  // rank 0 waits five seconds for goodbyes
+    return clock::now() - start < 4s;  // rank 0 waits five seconds for leave notices
   }
 
   const node here_;

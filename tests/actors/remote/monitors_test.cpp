@@ -1,4 +1,4 @@
-// Who watches an actor on another node hears of its end: once, with the reason, in any case.
+// A watcher of an actor on another node is notified of its end exactly once, with the reason.
 #include <caf/send.hpp>
 
 #include "tests/actors/node/job.hpp"
@@ -34,7 +34,7 @@ mortal::behavior_type live(mortal::pointer self) {
   };
 }
 
-// What watchers have heard.
+// The ends that watchers have been notified of.
 struct heard {
   std::mutex mutex;
   std::vector<std::pair<caf::actor_addr, caf::error>> ends;
@@ -137,7 +137,7 @@ TEST_P(monitors, that_look_away_hear_nothing) {
   wait_until_set(nodes[0], w);
   caf::anon_send(m, end_well{});
   ASSERT_TRUE(eventually([&] { return told_still->count() == 1; }));
-  // What it could have heard has arrived.
+  // Any notice to it has arrived by now.
   request(f, look_away{m}).get();
   EXPECT_EQ(told->count(), 0u);
 }

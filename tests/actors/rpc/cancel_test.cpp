@@ -1,5 +1,5 @@
 // Calls that their callers give up: what the caller gets, what the callee's coroutines and
-// functions hear.
+// functions see.
 
 #include <malloc.h>
 
@@ -390,7 +390,7 @@ TEST_P(cancelling, reaches_a_coroutine_that_runs_when_it_waits) {
   }
 }
 
-// While the inner one runs, the outer one is told, which waits only afterwards.
+// The outer one is cancelled while the inner one runs; it waits only afterwards.
 TEST_P(cancelling, is_left_by_an_inner_coroutine_that_waits_no_more_to_the_outer) {
   begin();
   std::vector<node> nodes;

@@ -109,7 +109,7 @@ TEST_P(one_way_calls, a_result_that_nobody_wants_leaves_nothing_behind) {
 void take_dwellers(const std::vector<dweller>& some) { runs += static_cast<int>(some.size()); }
 void take_references(const std::vector<rref<int>>& some) { runs += static_cast<int>(some.size()); }
 
-// Who is given a handle is told by the answer that it may keep it.
+// The answer confirms a handle's receiver as a holder.
 TEST_P(one_way_calls, what_holds_handles_is_not_sent) {
   auto nodes = start({"a", "b"});
   auto& b = at(nodes[0], "b");

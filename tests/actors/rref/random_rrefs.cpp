@@ -146,8 +146,8 @@ void random_rrefs::play(place& one) {
     try {
       step(at);
     } catch (const error& e) {
-      // A node that is gone or was shut out, a limit that has passed: all in order.
-      if (e.code() == errc::rref_gone && !bad_day_)
+      // A node that is gone or was fenced, a limit that has passed: all in order.
+      if (e.code() == errc::rref_gone && !faults_injected_)
         wrong(fmt::format("rank {}: {}", at.rank, e.what()));
     }
   }
@@ -240,7 +240,7 @@ void random_rrefs::use(my_place& at, std::size_t which) {
                      : one.object.rpc_sync<&counter_object::number>(timeout(3s));
   } catch (const error& e) {
     const bool expected = (one.fails && e.code() == errc::remote_error) ||
-                          (one.may_expire && e.code() == errc::rpc_timeout) || bad_day_;
+                          (one.may_expire && e.code() == errc::rpc_timeout) || faults_injected_;
     if (!expected) wrong(fmt::format("rank {} cannot use a reference: {}", at.rank, e.what()));
     // Freed early: never, whatever has happened to third nodes.
     if (e.code() == errc::rref_gone && sound(at))
@@ -281,7 +281,7 @@ void random_rrefs::check_uses() {
         if (call.answer.get() != call.expected)
           wrong(fmt::format("{} gave another value", call.expected));
       } catch (const error& e) {
-        const bool expected = call.about.fails || call.about.may_expire || bad_day_;
+        const bool expected = call.about.fails || call.about.may_expire || faults_injected_;
         if (!expected) wrong(fmt::format("a call of rank {} failed: {}", at.rank, e.what()));
       }
     }
@@ -294,7 +294,7 @@ void random_rrefs::check_uses() {
         auto got = gift.answer.get();
         if (got.number || got.object) at.held.push_back(std::move(got));
       } catch (const error& e) {
-        if (!bad_day_ && e.code() != errc::remote_error && e.code() != errc::rpc_timeout)
+        if (!faults_injected_ && e.code() != errc::remote_error && e.code() != errc::rpc_timeout)
           wrong(fmt::format("rank {} was given nothing: {}", at.rank, e.what()));
       }
     }

@@ -61,7 +61,7 @@ TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_
                              HasSubstr(" on c), held by b, received")));
   EXPECT_EQ(said[2], "");
   EXPECT_THROW(number.to_here(), error);
-  EXPECT_THROW(nodes[0].rpc_sync<&plus>("b", 1, 2), not_initialized);  // it has ended all the same
+  EXPECT_THROW(nodes[0].rpc_sync<&plus>("b", 1, 2), not_initialized);  // it has still ended
 }
 
 TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {

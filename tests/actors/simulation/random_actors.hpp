@@ -57,7 +57,7 @@ struct log_of_all {
   std::map<std::uint64_t, int> executed;  // how often each call ran
   std::map<actor_key, home> recorders;
   std::map<way, std::uint64_t> told;   // notes sent, from a node to a recorder
-  std::map<way, std::uint64_t> heard;  // and heard there
+  std::map<way, std::uint64_t> heard;  // and received there
   std::map<std::uint64_t, watch> watches;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<change>> members;
   std::vector<watcher> handles;

@@ -47,7 +47,7 @@ void random_run::check() {
   check_calls();
   check_notes();
   check_members();
-  cluster_->sleep(1ms);  // until those who watch have heard of it
+  cluster_->sleep(1ms);  // until the watchers have been notified
   check_stories();
   check_rest();
 }
@@ -131,7 +131,7 @@ void random_run::play(place& one) {
         }
       }
     } catch (const error&) {
-      // A node that is gone or was shut out, a limit that has passed: all in order.
+      // A node that is gone or was fenced, a limit that has passed: all in order.
     }
   }
 }
@@ -199,15 +199,16 @@ void random_run::check_notes() {
           });
       if (watch.downs <= 1 && (!must || watch.downs == 1)) continue;
       good = false;
-      if (report) wrong(fmt::format("watch {} heard of the end {} times", number, watch.downs));
+      if (report)
+        wrong(fmt::format("watch {} was notified of the end {} times", number, watch.downs));
     }
     return good;
   };
   if (!cluster_->wait_until([&] { return told_once(false); }, 10s)) told_once(true);
 }
 
-// All have heard of the same changes, in the same order. Who is no more may have heard of some
-// changes of its last epoch alone.
+// All nodes were notified of the same changes, in the same order. A node that has ended may have
+// been notified of only some changes of its last epoch.
 void random_run::check_stories() {
   using changes = std::vector<std::string>;
   std::map<std::uint32_t, changes> whole;

@@ -77,7 +77,7 @@ void random_world::enter(node n, std::uint64_t incarnation) {
 
 void random_world::break_things() {
   const auto misfortunes = below(6);
-  bad_day_ = misfortunes > 0;
+  faults_injected_ = misfortunes > 0;
   for (std::uint64_t i = 0; i < misfortunes; ++i) {
     cluster_->sleep(std::chrono::microseconds(below(60'000)));
     auto& victim = *places_[below(places_.size())];
@@ -176,7 +176,7 @@ void random_world::shut_down() {
     } catch (const error& e) {
       // The job may have ended meanwhile, or shut it out, after a fault.
       const bool over = e.code() == errc::peer_lost || e.code() == errc::fenced;
-      if (!over || !bad_day_) wrong(fmt::format("a shutdown failed: {}", e.what()));
+      if (!over || !faults_injected_) wrong(fmt::format("a shutdown failed: {}", e.what()));
     }
   }
 }

@@ -65,7 +65,7 @@ protected:
 
   std::unique_ptr<simulation> cluster_;
   std::vector<std::shared_ptr<place>> places_;  // all nodes that there ever were
-  bool bad_day_ = false;
+  bool faults_injected_ = false;
 
 private:
   void enter(node n, std::uint64_t incarnation);

@@ -35,6 +35,24 @@ TEST(registry, a_key_that_was_removed_is_free) {
   EXPECT_EQ(all.all().at("b")(), 2);
 }
 
+TEST(registry, a_value_may_ask_it_while_it_is_copied) {
+  registry<std::string, function> all;
+  struct asks {
+    registry<std::string, function>* whom;
+    int* found;
+    explicit asks(registry<std::string, function>& r, int& n) : whom(&r), found(&n) {}
+    asks(const asks& x) : whom(x.whom), found(x.found) { *found += whom->contains("one"); }
+    int operator()() const { return 1; }
+  };
+  int found = 0;
+  all.add("one", asks(all, found));
+  found = 0;
+  EXPECT_EQ(all.find("one")(), 1);
+  EXPECT_EQ(found, 1);
+  EXPECT_EQ(all.all().size(), 1u);
+  EXPECT_EQ(found, 2);
+}
+
 TEST(registry, a_value_may_ask_it_while_it_is_destroyed) {
   registry<std::string, function> all;
   bool found = true;

@@ -62,7 +62,7 @@ TEST_P(optimizers, leave_parameters_without_gradients_as_they_are) {
   const distributed_optimizer<SGD> optimizer(there, SGDOptions(1).weight_decay(1));
   const context c(nodes[0]);
   c.backward({nodes[0].rpc_sync<&times>("b", all(1), there[0])});
-  optimizer.step(c);  // c has never heard of the context
+  optimizer.step(c);  // c does not know the context
   expect_equal(nodes[0], there, {all(-1), all(2), all(3)});
   shut_down(nodes);
 }
@@ -208,7 +208,7 @@ TEST_P(optimizers, lbfgs_evaluates_at_the_caller) {
   shut_down(nodes);
 }
 
-// A parameter that is not there for this trainer's context is told of a new rate all the same.
+// A parameter that is not there for this trainer's context still gets a new rate.
 TEST_P(optimizers, tell_new_rates_to_shards_without_gradients) {
   auto nodes = start({"a", "b", "c"});
   const auto there = spread(nodes[0], {"b", "c"}, {all(1), all(1)});

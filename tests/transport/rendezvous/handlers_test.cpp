@@ -162,8 +162,7 @@ TEST(handlers, fail_as_they_like) {
   EXPECT_EQ(meet(c, 1)[0].other_error, "the oracle is silent");
   crowd d(1);
   d.method = "empty://x";
-  EXPECT_CONTAINS(meet(d, 1)[0].error,
-                  "the handler of empty:// has given no store for 'empty://x'");
+  EXPECT_CONTAINS(meet(d, 1)[0].error, "the handler of empty:// returned no store for 'empty://x'");
   crowd e(1);
   e.method = "unknown://x";
   const auto said = meet(e, 1)[0].error;

@@ -116,7 +116,7 @@ TEST_F(join_service_test, joiners_and_rank_0_log_which_secret_it_is) {
   auto other = rendezvous(std::make_shared<hash_store>(), founder, address_by_rank);
   other.close();
   log().sinks().pop_back();
-  EXPECT_CONTAINS(text.str(), "which lies in the store that the program has given");
+  EXPECT_CONTAINS(text.str(), "which is kept in the program's store");
   EXPECT_CONTAINS(text.str(), "the secret is the one in TROUPE_JOB_SECRET");
   EXPECT_EQ(text.str().find(secret.hex()), std::string::npos);
 }

@@ -211,7 +211,7 @@ TEST(rendezvous_failure, another_secret_is_told_to_both_sides) {
   EXPECT_LT(outcomes[1].took, soon_enough);
   EXPECT_CONTAINS(outcomes[0].error, "rank 1 of 2 did not come within 6 s; ");
   EXPECT_CONTAINS(outcomes[0].error,
-                  "did not prove to know the job's secret, the last from 127.0.0.1");
+                  "did not prove knowledge of the job's secret, the last from 127.0.0.1");
 }
 
 TEST(rendezvous_failure, another_secret_in_a_file_is_told) {

@@ -37,6 +37,8 @@ public:
     const auto timeout = std::to_string(timeout_ms);
     const char* arguments[] = {program.c_str(), mode.c_str(), timeout.c_str(), nullptr};
     std::vector<std::string> texts = {"PATH=/usr/bin:/bin"};
+    if (const char* hooks = std::getenv("UCX_MEM_EVENTS"))  // as the sanitizers need it
+      texts.push_back(std::string("UCX_MEM_EVENTS=") + hooks);
     for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);
     std::vector<char*> environment;
     for (auto& t : texts) environment.push_back(t.data());

@@ -1,4 +1,4 @@
-// Who has the job's secret, and nobody else, gets through the handshake.
+// Only a holder of the job's secret passes the handshake.
 #include "troupe/transport/tcp/handshake.hpp"
 
 #include <gtest/gtest.h>

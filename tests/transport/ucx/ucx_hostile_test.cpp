@@ -1,4 +1,4 @@
-// What the UCX transport lets in: members of the job alone, and nothing that makes no sense.
+// What the UCX transport accepts: only members of the job, and only messages that make sense.
 
 #include <gtest/gtest.h>
 #include <ucp/api/ucp.h>

@@ -17,8 +17,9 @@ std::string client_count::refusals() const {
   std::lock_guard lock(mutex_);
   const auto n = counts_.wrong_secret;
   if (n == 0) return {};
-  return fmt::format("{} connection{} did not prove to know the job's secret, the last from {}", n,
-                     n == 1 ? "" : "s", counts_.last_wrong_secret);
+  return fmt::format(
+      "{} connection{} did not prove knowledge of the job's secret, the last from {}", n,
+      n == 1 ? "" : "s", counts_.last_wrong_secret);
 }
 
 void client_count::accepted() {

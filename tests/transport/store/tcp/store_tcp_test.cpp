@@ -40,7 +40,8 @@ TEST(tcp_store, a_wrong_proof_is_counted_and_told_to_whoever_asks) {
             io_result::done);
   EXPECT_TRUE(ended(fd.get(), wait_limit));
   EXPECT_EQ(s.server.count().wrong_secret, 1u);
-  EXPECT_CONTAINS(s.client()->refusals(), "1 connection did not prove to know the job's secret");
+  EXPECT_CONTAINS(s.client()->refusals(),
+                  "1 connection did not prove knowledge of the job's secret");
 }
 
 TEST(tcp_store, a_server_of_something_else_is_recognised) {

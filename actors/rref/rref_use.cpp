@@ -1,4 +1,4 @@
-#include "troupe/actors/rref/rref_core.hpp"
+#include "troupe/actors/rref/rref_use.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace troupe::detail {
 
-rref_core::rref_core(std::shared_ptr<rref_registry> table, remote_actors& actors, peer& owner,
-                     const rref_id& id, const value_type& type, origin how, std::uint64_t use,
-                     std::source_location site)
+rref_use::rref_use(std::shared_ptr<rref_registry> table, remote_actors& actors, peer& owner,
+                   const rref_id& id, const value_type& type, origin how, std::uint64_t use,
+                   std::source_location site)
     : remote_answer_state<void>(actors, owner, "the creation of a value"),
       registry_(std::move(table)),
       owner_(owner),
@@ -23,7 +23,7 @@ rref_core::rref_core(std::shared_ptr<rref_registry> table, remote_actors& actors
       use_(use),
       site_(site) {}
 
-rref_core::~rref_core() {
+rref_use::~rref_use() {
   if (forked::from_nodes()) return;  // the owner knows of the parent's use, not of this copy
   if (origin_ == origin::creation && !ready()) {  // the call was never made
     fault why;
@@ -34,13 +34,13 @@ rref_core::~rref_core() {
   registry_->release(*this);
 }
 
-const worker_info& rref_core::owner_info() const noexcept { return owner_.info; }
+const worker_info& rref_use::owner_info() const noexcept { return owner_.info; }
 
-std::shared_ptr<rpc_agent> rref_core::agent() const { return registry_->agent(); }
+std::shared_ptr<rpc_agent> rref_use::agent() const { return registry_->agent(); }
 
-const std::string& rref_core::node_name() const noexcept { return registry_->own_name(); }
+const std::string& rref_use::node_name() const noexcept { return registry_->own_name(); }
 
-void rref_core::check() const {
+void rref_use::check() const {
   forked::check();
   if (ready() && failure()) std::rethrow_exception(failure());
   if (!owner_.live()) {
@@ -50,12 +50,12 @@ void rref_core::check() const {
   }
 }
 
-value_cell rref_core::local(const value_type& type) const {
+value_cell rref_use::local(const value_type& type) const {
   if (type.hash != type_.hash)
     throw invalid_argument(to_string(id_) + " is a " + std::string(type_.name) + ", not a " +
                            std::string(type.name));
   forked::check();
-  // Locks are taken in this order: of the rref_table, of a rref_core, of the owner_table.
+  // Locks are taken in this order: of the rref_table, of a rref_use, of the owner_table.
   const std::lock_guard lock(mutex_);
   if (!local_) {
     check();
@@ -64,29 +64,29 @@ value_cell rref_core::local(const value_type& type) const {
   return local_;
 }
 
-value_cell rref_core::own() const {
+value_cell rref_use::own() const {
   const std::lock_guard lock(mutex_);
   return own_;
 }
 
-void rref_core::hold_own(value_cell value) {
+void rref_use::hold_own(value_cell value) {
   const std::lock_guard lock(mutex_);
   own_ = std::move(value);
 }
 
-value_cell rref_core::give_up_own() noexcept {
+value_cell rref_use::give_up_own() noexcept {
   const std::lock_guard lock(mutex_);
   return std::exchange(own_, nullptr);
 }
 
-void rref_core::publish() const {
+void rref_use::publish() const {
   if (!is_owner()) return;
   forked::check();  // before it takes locks, which another thread may have held during the fork
   registry_->publish(*this);
 }
 
 // The continuation belongs to this use, and runs while it exists.
-future<void> rref_core::outcome() {
+future<void> rref_use::outcome() {
   auto out = std::make_shared<future_state<void>>(driver());
   when_ready_at_once(make_continuation([this, out] {
     if (failure())
@@ -99,7 +99,7 @@ future<void> rref_core::outcome() {
 
 // `ready` is read again under the lock: `finish` takes the lists under it after the use is ready,
 // so that no future is added too late to be failed.
-void rref_core::add_waiting(const std::shared_ptr<future_core>& waits) {
+void rref_use::add_waiting(const std::shared_ptr<future_core>& waits) {
   if (!creates()) return;
   if (!ready()) {
     const std::lock_guard lock(mutex_);
@@ -120,8 +120,8 @@ void rref_core::add_waiting(const std::shared_ptr<future_core>& waits) {
 }
 
 // Once it is ready: the futures that wait for the value are not needed any more.
-void rref_core::finish(const std::exception_ptr& failure) noexcept {
-  std::shared_ptr<rref_core> object;  // dropped outside of the lock
+void rref_use::finish(const std::exception_ptr& failure) noexcept {
+  std::shared_ptr<rref_use> object;  // dropped outside of the lock
   std::weak_ptr<future_core> first;
   std::vector<std::weak_ptr<future_core>> others;
   {
@@ -138,24 +138,24 @@ void rref_core::finish(const std::exception_ptr& failure) noexcept {
   for (const auto& one : others) fail(one);
 }
 
-std::string rref_core::fork_text() const {
+std::string rref_use::fork_text() const {
   const bool numbered_by_owner = (use_ & by_owner) != 0;
   return "fork_id(created_on=" + std::to_string(numbered_by_owner ? owner_.rank() : self_) +
          ", local_id=" + std::to_string(use_ & ~by_owner) + ')';
 }
 
-std::string rref_core::text() const {
+std::string rref_use::text() const {
   const auto what = '<' + std::string(type_.name) + ">(" + to_string(id_);
   if (is_owner()) return "owner_rref" + what + ')';
   return "user_rref" + what + ", " + fork_text() + " on " + owner_.info.name + ')';
 }
 
-void rref_core::on_value(opened_envelope&) noexcept {
+void rref_use::on_value(opened_envelope&) noexcept {
   set_value();
   finish(nullptr);
 }
 
-void rref_core::on_fault(fault&& why) noexcept {
+void rref_use::on_fault(fault&& why) noexcept {
   auto shown = why;
   if (why.code == errc::rpc_timeout)
     shown.text =

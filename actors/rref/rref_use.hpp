@@ -16,7 +16,7 @@ namespace troupe::detail {
 
 class rref_table;
 
-/// What a rref_core needs of the table of its node, which implements it.
+/// What a rref_use needs of the table of its node, which implements it.
 class rref_registry {
 public:
   /// The calls of the node. Throws not_initialized when it has ended.
@@ -29,13 +29,13 @@ public:
   virtual value_cell find(const rref_id& id, const value_type& type) = 0;
 
   /// A call is about to name `one`, a use of a value of this node. Throws not_initialized.
-  virtual void publish(const rref_core& one) = 0;
+  virtual void publish(const rref_use& one) = 0;
 
   /// The last copy of `one` goes.
-  virtual void release(rref_core& one) noexcept = 0;
+  virtual void release(rref_use& one) noexcept = 0;
 
   /// The value of `one` will never be created.
-  virtual void creation_failed(const rref_core& one, const fault& why) noexcept = 0;
+  virtual void creation_failed(const rref_use& one, const fault& why) noexcept = 0;
 
 protected:
   ~rref_registry() = default;
@@ -45,7 +45,7 @@ protected:
 /// when the owner is known to know of this use, or fails with the reason why it never will. Its end
 /// notifies the owner. It is the sink of the call that creates its value, if it is the creator's.
 /// Thread-safe.
-class rref_core final : public remote_answer_state<void> {
+class rref_use final : public remote_answer_state<void> {
 public:
   /// How the owner learns of it.
   enum class origin : std::uint8_t {
@@ -55,10 +55,10 @@ public:
   };
 
   /// By a rref_table only. `table` keeps that table, and `actors`, alive.
-  rref_core(std::shared_ptr<rref_registry> table, remote_actors& actors, peer& owner,
-            const rref_id& id, const value_type& type, origin how, std::uint64_t use,
-            std::source_location site);
-  ~rref_core() override;
+  rref_use(std::shared_ptr<rref_registry> table, remote_actors& actors, peer& owner,
+           const rref_id& id, const value_type& type, origin how, std::uint64_t use,
+           std::source_location site);
+  ~rref_use() override;
 
   const rref_id& id() const noexcept { return id_; }
   const value_type& type() const noexcept { return type_; }
@@ -109,11 +109,11 @@ public:
   std::string fork_text() const;
 
   /// The value that this one's is made from: kept until it has been made.
-  void keep_object(std::shared_ptr<rref_core> object) {
+  void keep_object(std::shared_ptr<rref_use> object) {
     if (object) object->publish();
     object_ = std::move(object);
   }
-  const std::shared_ptr<rref_core>& object() const noexcept { return object_; }
+  const std::shared_ptr<rref_use>& object() const noexcept { return object_; }
 
   /// An operator of that name makes the value. Before any other thread has this use.
   void made_by(std::string name) { maker_ = std::move(name); }
@@ -145,11 +145,11 @@ private:
   const std::source_location site_;
   std::string maker_;  // empty: no operator
   // In the table's list of the uses that are here; guarded by its mutex.
-  rref_core* next_ = nullptr;
-  rref_core* before_ = nullptr;
+  rref_use* next_ = nullptr;
+  rref_use* before_ = nullptr;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<rref_core> object_;
+  std::shared_ptr<rref_use> object_;
   value_cell own_;                      // made by this node for itself
   mutable value_cell local_;            // once it has been asked for
   std::weak_ptr<future_core> waiting_;  // for the value

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+namespace troupe {
+
+/// Is `one` the only shared_ptr to its object, and was what others did with it done before? Then it
+/// may be changed or moved out. `use_count` alone says the first only (its load is relaxed).
+template <typename T>
+bool is_last_owner(const std::shared_ptr<T>& one) noexcept {
+  if (one.use_count() != 1) return false;
+#ifdef TROUPE_SANITIZE_thread
+  // ThreadSanitizer sees no fences. Dropping a copy acquires as well.
+  const auto again = one;
+#else
+  // Pairs with the decrement of each owner that has gone, which releases.
+  std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+  return true;
+}
+
+}  // namespace troupe
