@@ -175,12 +175,17 @@ std::shared_ptr<shard> optimizer_client::local_shard() const {
   // A step here would make inference tensors.
   if (c10::InferenceMode::is_enabled()) return nullptr;
   forked::check();  // in a child, a request that another thread has begun would never end
-  std::call_once(local_->requested, [&] {
-    const autograd::within none(0);
-    const auto me = here()->self().name;
-    for (const auto& one : shards_)
-      if (one.node == me) local_->found = request(one.actor, get_shard()).get().here;
-  });
+  // No std::call_once: the request may throw, and is then made again by the next step.
+  if (!local_->requested.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(local_->mutex);
+    if (!local_->requested.load(std::memory_order_relaxed)) {
+      const autograd::within none(0);
+      const auto me = here()->self().name;
+      for (const auto& one : shards_)
+        if (one.node == me) local_->found = request(one.actor, get_shard()).get().here;
+      local_->requested.store(true, std::memory_order_release);  // after `found`
+    }
+  }
   return local_->found.lock();
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "troupe/autograd/context.hpp"
@@ -82,8 +84,9 @@ private:
 
   // The shard of this node, if there is one: known after the first request for it.
   struct shard_of_this_node {
-    std::once_flag requested;
-    std::weak_ptr<shard> found;
+    std::mutex mutex;
+    std::atomic<bool> requested{false};
+    std::weak_ptr<shard> found;  // written under `mutex` before `requested` is true
   };
 
   std::shared_ptr<learning_rate_sync> rates_ = std::make_shared<learning_rate_sync>();

@@ -13,8 +13,14 @@ namespace troupe::detail {
 
 namespace {
 
-std::array<std::shared_mutex, 1024>& mutexes() {
-  static std::array<std::shared_mutex, 1024> all;
+#ifdef TROUPE_SANITIZE_thread
+constexpr std::size_t stripes = 32;  // ThreadSanitizer gives up a thread that holds 64 locks
+#else
+constexpr std::size_t stripes = 1024;
+#endif
+
+std::array<std::shared_mutex, stripes>& mutexes() {
+  static std::array<std::shared_mutex, stripes> all;
   return all;
 }
 
