@@ -154,9 +154,8 @@ function(troupe_schemas name folder)
 endfunction()
 
 # troupe_program(NAME FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.
-# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well; main.cpp is short, and
-# has base at most. All of
-# them find the project's version in TROUPE_VERSION.
+# The folder's other sources are the library troupe_app_NAME, which tests/apps links as well. main.cpp is short, and has
+# base precompiled at most. All sources find the project's version in TROUPE_VERSION.
 function(troupe_program name folder)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "PRECOMPILE" "DEPENDS")
   _troupe_default_precompile()

@@ -198,7 +198,7 @@ void flow_control::deliver(peer& from, note what, std::uint64_t first,
   }
 }
 
-// ---- Circles
+// ---- Cycles
 
 void flow_control::send_probe(peer& to) noexcept {
   std::uint64_t serial = 0;

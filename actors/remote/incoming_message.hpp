@@ -10,7 +10,7 @@ namespace troupe::detail {
 /// A call, request, message or answer of `from` that is being read: its body, the handles,
 /// references and tensors in it, and its place in an autograd context, which stands first in the
 /// body. One whose context has ended is read all the same, since handles may be in it, and refused
-/// after that. For one thread; neither an allocation nor a lock.
+/// after that. For one thread; in no context neither an allocation nor a lock.
 class incoming_message {
 public:
   /// Throws decode_error.
@@ -19,7 +19,9 @@ public:
       : handles_(owner, from), body_(message.body(), message.tensors(), &handles_) {
     try {
       tag_ = receive_tag(contexts, message, body_, from);
-    } catch (const unknown_context&) {
+    } catch (const decode_error&) {
+      throw;
+    } catch (const error&) {
       ended_ = std::current_exception();
     }
   }

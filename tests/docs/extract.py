@@ -43,6 +43,9 @@ def check(path: Path, block):
     if program != ("int main(" in block.text):
         raise DocError(f"{path}:{block.line - 1}: what has a main is a program (`program=NAME`), and "
                        "only that")
+    # The compiler would not say so: these headers are precompiled.
+    if program and "troupe::" in block.text and "#include <troupe/" not in block.text:
+        raise DocError(f"{path}:{block.line - 1}: the program uses troupe:: and includes none of its headers")
 
 
 def cpp_blocks(path: Path):

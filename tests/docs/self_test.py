@@ -78,7 +78,8 @@ class DocsTest(unittest.TestCase):
         for fence in ("cpp boddy", "cpp ranks=2", "cpp program=x body", "c++", "cpp body\nint main() {}"):
             with self.assertRaises(DocError, msg=fence):
                 cpp_blocks(self.page(f"```{fence}\n```\n"))
-        for text in ("```cpp\n", "- x\n  ```cpp\n  int x;\n  ```\n", "```cpp program=x\nint x;\n```\n"):
+        for text in ("```cpp\n", "- x\n  ```cpp\n  int x;\n  ```\n", "```cpp program=x\nint x;\n```\n",
+                     "```cpp program=x\nint main() { troupe::node x; }\n```\n"):
             with self.assertRaises(DocError, msg=text):
                 cpp_blocks(self.page(text))
 

@@ -34,7 +34,7 @@ def folder_of(path, order):
 
 
 def is_listed(path, order):
-    """Folders are listed themselves, but for public headers and schemas, whose rows are theirs above."""
+    """Folders are listed themselves, but for public headers, whose row is include/."""
     folder = str(pathlib.PurePosixPath(path).parent)
     return folder in order or ("/include/" in path and folder_of(path, order) is not None)
 

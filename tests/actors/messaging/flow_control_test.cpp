@@ -167,7 +167,7 @@ TEST_P(windows, may_be_left_open) {
 
 TROUPE_ON_NETWORKS(windows);
 
-// ---- Circles
+// ---- Cycles
 
 using reader = actor<accepts<note>>;
 
