@@ -5,14 +5,12 @@ add_library(troupe_test_includes INTERFACE)
 target_include_directories(troupe_test_includes INTERFACE "${PROJECT_BINARY_DIR}/tests/include")
 
 # Settings of the tests. What they instantiate is compiled once and run a few times, and a failure names its
-# line by itself; -Og takes three quarters of the time of -O1. g++ 12 sees more overruns in std::string with these (the
-# bugs named in Modules.cmake).
+# line by itself; -Og takes three quarters of the time of -O1.
 add_library(troupe_test_settings INTERFACE)
 target_link_libraries(troupe_test_settings INTERFACE troupe_test_includes)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/tests/include")
 file(CREATE_LINK "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_BINARY_DIR}/tests/include/tests" SYMBOLIC)
-target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-Og;-g0>"
-                                                      "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overflow>")
+target_compile_options(troupe_test_settings INTERFACE "$<$<CONFIG:Release>:-Og;-g0>")
 
 # Tests of one folder, and of small folders, are compiled together and are one program: what a precompiled header leaves
 # to each source that uses it (5 s with libtorch's), GoogleTest's templates and those of calls take half of the time of
