@@ -11,6 +11,7 @@ earlier ones declare. Compilers name the line of the Markdown file.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -82,6 +83,11 @@ def programs(path: Path):
             yield name, int(block.options.get("ranks", 1)), where(block, path) + block.text
 
 
+def precompiled(source: str):
+    """Which headers a program has precompiled (cmake/Precompiled.cmake): torch costs one that uses less 2 s."""
+    return "torch" if re.search(r"#include <(torch/(nn|optim)|troupe/(autograd|optim))", source) else "troupe"
+
+
 def expected(path: Path, name: str):
     """The lines that the document says a program prints; empty where it does not say."""
     lines = []
@@ -101,7 +107,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, required=True, help="the repository's")
     parser.add_argument("--list", action="store_true",
-                        help="print `snippets ID FILE` and `program NAME RANKS FILE`, a line each")
+                        help="print `snippets ID FILE` and `program NAME RANKS HEADERS FILE`, a line each")
     parser.add_argument("--out", type=Path, help="where the sources go: ID.cpp and NAME.cpp")
     parser.add_argument("files", nargs="+", type=Path)
     args = parser.parse_args()
@@ -113,8 +119,8 @@ def main():
             if args.list:
                 if has_snippets:
                     print("snippets", name, path)
-                for program, ranks, _ in programs(path):
-                    print("program", program, ranks, path)
+                for program, ranks, source in programs(path):
+                    print("program", program, ranks, precompiled(source), path)
             if args.out:
                 if has_snippets:
                     write(args.out / f"{name}.cpp", snippets(path, args.root))

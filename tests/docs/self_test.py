@@ -13,7 +13,7 @@ import docs as site
 from blocks import DocError, read_blocks
 from check_links import broken
 from count_diff import changed_lines, complaint
-from extract import cpp_blocks, expected, programs, snippets
+from extract import cpp_blocks, expected, precompiled, programs, snippets
 from same_program import difference
 from sequence_diagram import DiagramError, svg
 
@@ -54,6 +54,12 @@ class DocsTest(unittest.TestCase):
         path = self.root / "a-page.md"
         path.write_text(text, encoding="utf-8")
         return path
+
+    def test_precompiles_what_a_program_includes(self):
+        for header in ("torch/nn/modules/linear.h", "torch/optim/sgd.h", "troupe/autograd.hpp", "troupe/optim.hpp"):
+            self.assertEqual(precompiled(f"#include <{header}>"), "torch")
+        for header in ("troupe/troupe.hpp", "ATen/ATen.h"):
+            self.assertEqual(precompiled(f"#include <{header}>"), "troupe")
 
     def test_finds_blocks_and_their_lines(self):
         blocks = read_blocks(self.page(PAGE))

@@ -29,12 +29,59 @@ TROUPE_MESSAGE(hold, there)
 struct look {};
 TROUPE_MESSAGE(look)
 
+// In a namespace with a name, which recorded names hold.
+namespace profiled {
+
+inline int take_a_millisecond() {
+  std::this_thread::sleep_for(1ms);
+  return 1;
+}
+
+inline void send_profile(peer& to, std::uint64_t request,
+                         const std::vector<profile_event>& events) {
+  current_node()->actors().out().send_control(to, calls_channel, request, [&](encoder& out) {
+    out.put(call_control::profile);
+    out.put(request);
+    out.put(events);
+  });
+}
+
+inline int tell_nonsense() {
+  auto* const node = current_node();
+  const auto call = current_active_call();
+  constexpr auto least = std::numeric_limits<std::int64_t>::min();
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  std::vector<profile_event> all;
+  for (const auto start : {least, std::int64_t{-1}, std::int64_t{0}, most})
+    for (const auto duration : {most, least, std::int64_t{1}}) {
+      profile_event one;
+      one.name = "\xff \xc3(\n\x1b[31m \xed\xa0\x80 \xf4\x90\x80\x80 \xc3\xa4 \xe2\x82\xac";
+      one.node = ~0u;
+      one.thread = ~std::uint64_t{0};
+      one.start_ns = start;
+      one.duration_ns = duration;
+      one.host_bytes = one.device_bytes = start;
+      all.push_back(one);
+    }
+  // As the first event of a message each is the whole of the call.
+  auto& caller = node->find(call.from->info.id);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::rotate(all.begin(), all.begin() + 1, all.end());
+    send_profile(caller, call.request, all);
+  }
+  send_profile(caller, call.request, {});
+  send_profile(caller, call.request + 1000, all);  // of no call
+  return 7;
+}
+
+}  // namespace profiled
+
 namespace {
 
 class bounds_of_profiles : public on_networks {};
 TROUPE_ON_NETWORKS(bounds_of_profiles);
 
-const std::string here = "troupe::test::{anonymous}::";
+const std::string here = "troupe::test::profiled::";
 
 std::size_t sums_in_a_profile_of(const node& of) {
   profile one(of);
@@ -113,11 +160,6 @@ TEST_P(bounds_of_profiles, end_where_a_handler_of_an_actor_ends) {
 
 // ---- Calls
 
-int take_a_millisecond() {
-  std::this_thread::sleep_for(1ms);
-  return 1;
-}
-
 // The answer comes while the limit passes, on threads of their own.
 TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
   auto nodes = start({"a", "b"});
@@ -126,7 +168,8 @@ TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
   for (int i = 0; i < rounds; ++i) {
     std::vector<future<int>> calls;
     for (int k = 0; k < together; ++k)
-      calls.push_back(nodes[0].rpc_async<&take_a_millisecond>("b", timeout(1ms + k % 3 * 1ms)));
+      calls.push_back(
+          nodes[0].rpc_async<&profiled::take_a_millisecond>("b", timeout(1ms + k % 3 * 1ms)));
     for (const auto& call : calls) {
       try {
         EXPECT_EQ(call.get(), 1);
@@ -141,46 +184,10 @@ TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
 
 // ---- What peers tell
 
-void send_profile(peer& to, std::uint64_t request, const std::vector<profile_event>& events) {
-  current_node()->actors().out().send_control(to, calls_channel, request, [&](encoder& out) {
-    out.put(call_control::profile);
-    out.put(request);
-    out.put(events);
-  });
-}
-
-int tell_nonsense() {
-  auto* const node = current_node();
-  const auto call = current_active_call();
-  constexpr auto least = std::numeric_limits<std::int64_t>::min();
-  constexpr auto most = std::numeric_limits<std::int64_t>::max();
-  std::vector<profile_event> all;
-  for (const auto start : {least, std::int64_t{-1}, std::int64_t{0}, most})
-    for (const auto duration : {most, least, std::int64_t{1}}) {
-      profile_event one;
-      one.name = "\xff \xc3(\n\x1b[31m \xed\xa0\x80 \xf4\x90\x80\x80 \xc3\xa4 \xe2\x82\xac";
-      one.node = ~0u;
-      one.thread = ~std::uint64_t{0};
-      one.start_ns = start;
-      one.duration_ns = duration;
-      one.host_bytes = one.device_bytes = start;
-      all.push_back(one);
-    }
-  // As the first event of a message each is the whole of the call.
-  auto& caller = node->find(call.from->info.id);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    std::rotate(all.begin(), all.begin() + 1, all.end());
-    send_profile(caller, call.request, all);
-  }
-  send_profile(caller, call.request, {});
-  send_profile(caller, call.request + 1000, all);  // of no call
-  return 7;
-}
-
 TEST_P(bounds_of_profiles, hold_what_a_peer_makes_up) {
   auto nodes = start({"a", "b"});
   profile recorded(nodes[0], {.shapes = true, .memory = true});
-  EXPECT_EQ(nodes[0].rpc_sync<&tell_nonsense>("b"), 7);
+  EXPECT_EQ(nodes[0].rpc_sync<&profiled::tell_nonsense>("b"), 7);
   const auto events = recorded.stop();
   const auto call = only(events, "rpc_sync#" + here + "tell_nonsense(a -> b)");
   int told = 0;

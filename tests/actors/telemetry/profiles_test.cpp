@@ -15,36 +15,41 @@
 #include "tests/actors/telemetry/profiling_testing.hpp"
 
 namespace troupe::test {
-namespace {
+// In a namespace with a name, which recorded names hold.
+namespace profiled {
 
-class profiles : public on_networks {};
-TROUPE_ON_NETWORKS(profiles);
-
-at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) { return a + b; }
-at::Tensor product_at(const std::string& there, const at::Tensor& a) {
+inline at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) { return a + b; }
+inline at::Tensor product_at(const std::string& there, const at::Tensor& a) {
   return at::mul(this_node().rpc_sync<&sum_of>(there, a, a), a);
 }
-void add_and_fail(const at::Tensor& a) {
+inline void add_and_fail(const at::Tensor& a) {
   const auto sum = a + a;
   throw std::domain_error("on purpose");
 }
-int many_sums(int count) {
+inline int many_sums(int count) {
   const auto a = at::ones({2});
   for (int i = 0; i < count; ++i) (void)(a + a);
   return count;
 }
 
-const std::string here = "troupe::test::{anonymous}::";
+}  // namespace profiled
+
+namespace {
+
+class profiles : public on_networks {};
+TROUPE_ON_NETWORKS(profiles);
+
+const std::string here = "troupe::test::profiled::";
 
 TEST_P(profiles, of_a_thread_show_what_callees_do) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2, 3});
-  nodes[0].rpc_sync<&sum_of>("b", x, x);  // before it begins
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);  // before it begins
   profile recorded(nodes[0], {.shapes = true, .memory = true});
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
-  std::thread([&] { nodes[0].rpc_sync<&sum_of>("b", x, x); }).join();  // another thread's
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
+  std::thread([&] { nodes[0].rpc_sync<&profiled::sum_of>("b", x, x); }).join();  // another thread's
   const auto events = recorded.stop();
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
   const auto name = "rpc_sync#" + here + "sum_of(a -> b)";
   const auto call = only(events, name);
   EXPECT_EQ(call.node, 0u);
@@ -70,7 +75,7 @@ TEST_P(profiles, of_a_thread_show_what_callees_do) {
 TEST_P(profiles, have_shapes_and_memory_only_if_asked_for) {
   auto nodes = start({"a", "b"});
   profile recorded(nodes[0]);
-  nodes[0].rpc_sync<&sum_of>("b", at::ones({2}), at::ones({2}));
+  nodes[0].rpc_sync<&profiled::sum_of>("b", at::ones({2}), at::ones({2}));
   const auto events = recorded.stop();
   EXPECT_FALSE(named(events, "aten::ones").empty());  // of its own
   EXPECT_FALSE(named(events, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").empty());
@@ -85,10 +90,10 @@ TEST_P(profiles, tell_kinds_of_calls_apart) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2});
   profile recorded(nodes[0]);
-  nodes[0].rpc_async<&sum_of>("b", x, x).get();
-  const auto value = nodes[0].remote<&sum_of>("b", x, x);
+  nodes[0].rpc_async<&profiled::sum_of>("b", x, x).get();
+  const auto value = nodes[0].remote<&profiled::sum_of>("b", x, x);
   ASSERT_TRUE(eventually([&] { return value.confirmed_by_owner(); }));
-  EXPECT_THROW(nodes[0].rpc_sync<&add_and_fail>("b", x), remote_error);
+  EXPECT_THROW(nodes[0].rpc_sync<&profiled::add_and_fail>("b", x), remote_error);
   nodes[0].rpc_sync("b", "aten::mul", x, x);
   const auto events = recorded.stop();
   const auto op = "#remote_op: aten::add";
@@ -102,7 +107,7 @@ TEST_P(profiles, tell_kinds_of_calls_apart) {
 TEST_P(profiles, follow_calls_from_node_to_node) {
   auto nodes = start({"a", "b", "c"});
   profile recorded(nodes[0]);
-  nodes[0].rpc_sync<&product_at>("b", std::string("c"), at::ones({2}));
+  nodes[0].rpc_sync<&profiled::product_at>("b", std::string("c"), at::ones({2}));
   const auto events = recorded.stop();
   const auto outer = "rpc_sync#" + here + "product_at(a -> b)#remote_op: ";
   EXPECT_EQ(only(events, outer + "aten::mul").node, 1u);
@@ -115,11 +120,11 @@ TEST_P(profiles, follow_calls_from_node_to_node) {
 // What a function or an operator takes is fetched first, and it runs later.
 TEST_P(profiles, have_what_waits_for_its_arguments) {
   auto nodes = start({"a", "b", "c"});
-  const auto x = nodes[0].remote<&sum_of>("c", at::ones({2}), at::ones({2}));
+  const auto x = nodes[0].remote<&profiled::sum_of>("c", at::ones({2}), at::ones({2}));
   x.to_here();
   profile recorded(nodes[0]);
   server_process_global_profile process;
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
   nodes[0].rpc_sync("b", "aten::neg", x);
   const auto events = recorded.stop(), served = process.stop();
   EXPECT_EQ(only(events, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").node, 1u);
@@ -133,7 +138,7 @@ TEST_P(profiles, have_what_waits_for_its_arguments) {
 TEST_P(profiles, have_all_of_a_long_call) {
   auto nodes = start({"a", "b"});
   profile recorded(nodes[0]);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(nodes[0].rpc_sync<&many_sums>("b", 500), 500);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(nodes[0].rpc_sync<&profiled::many_sums>("b", 500), 500);
   const auto events = recorded.stop();
   EXPECT_EQ(named(events, "rpc_sync#" + here + "many_sums(a -> b)#remote_op: aten::add").size(),
             5'000u);
@@ -148,7 +153,7 @@ TEST(profile, belongs_to_one_thread_that_has_no_other) {
     std::thread([&] { EXPECT_THROW(one.stop(), invalid_argument); }).join();
   }
   profile two(nodes[0]);
-  EXPECT_EQ(nodes[0].rpc_sync<&many_sums>("a", 3), 3);
+  EXPECT_EQ(nodes[0].rpc_sync<&profiled::many_sums>("a", 3), 3);
   EXPECT_EQ(named(two.stop(), "rpc_sync#" + here + "many_sums(a -> a)#remote_op: aten::add").size(),
             3u);
   shut_down(nodes);
@@ -193,7 +198,7 @@ TEST_P(profiles, of_libtorch_get_what_callees_do) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2, 3});
   begin_legacy();
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
   const auto events = all_of(torch::autograd::profiler::disableProfilerLegacy());
   const auto name = "rpc_sync#" + here + "sum_of(a -> b)";
   const auto* const call = push_of(events, name);
@@ -220,9 +225,9 @@ TEST_P(profiles, of_libtorch_hear_of_an_answer_that_another_thread_takes) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2});
   begin_legacy();
-  const auto call = nodes[0].rpc_async<&sum_of>("b", x, x);
+  const auto call = nodes[0].rpc_async<&profiled::sum_of>("b", x, x);
   EXPECT_TRUE(eventually([&] { return call.ready(); }));  // this thread drives no network
-  const auto late = nodes[0].rpc_async<&many_sums>("b", 1);
+  const auto late = nodes[0].rpc_async<&profiled::many_sums>("b", 1);
   const auto events = all_of(torch::autograd::profiler::disableProfilerLegacy());
   const auto* const push = push_of(events, "rpc_async#" + here + "sum_of(a -> b)");
   ASSERT_TRUE(push);
@@ -242,12 +247,12 @@ TEST_P(profiles, of_a_process_have_what_all_its_nodes_serve) {
   EXPECT_THROW(server_process_global_profile(), invalid_argument);
   std::vector<int> threads{0, 1, 2, 3};
   all_at_once(threads, [&](int) {
-    for (int i = 0; i < 25; ++i) nodes[0].rpc_sync<&sum_of>(i % 2 ? "b" : "c", x, x);
+    for (int i = 0; i < 25; ++i) nodes[0].rpc_sync<&profiled::sum_of>(i % 2 ? "b" : "c", x, x);
   });
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(request(adder, add{1}).get(), i);
   const auto events = recorded.stop();
   EXPECT_TRUE(recorded.stop().empty());
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
   EXPECT_EQ(named(events, "rpc#" + here + "sum_of(a -> b)").size(), 48u);
   EXPECT_EQ(named(events, "rpc#" + here + "sum_of(a -> c)").size(), 52u);
   int of_b = 0;
@@ -268,7 +273,7 @@ TEST_P(profiles, of_a_process_and_of_a_caller_go_together) {
   const auto x = at::ones({2});
   server_process_global_profile process;
   profile mine(nodes[0], {.shapes = true});
-  nodes[0].rpc_sync<&sum_of>("b", x, x);
+  nodes[0].rpc_sync<&profiled::sum_of>("b", x, x);
   const auto own = mine.stop(), served = process.stop();
   EXPECT_FALSE(
       only(own, "rpc_sync#" + here + "sum_of(a -> b)#remote_op: aten::add").shapes.empty());
@@ -282,7 +287,7 @@ TEST_P(profiles, of_a_process_and_of_a_caller_go_together) {
 TEST_P(profiles, of_a_process_ask_no_other_node) {
   auto nodes = start({"a", "b", "c"});
   server_process_global_profile process;
-  nodes[0].rpc_sync<&product_at>("b", std::string("c"), at::ones({2}));
+  nodes[0].rpc_sync<&profiled::product_at>("b", std::string("c"), at::ones({2}));
   const auto events = process.stop();
   EXPECT_EQ(only(events, "aten::add").node, 2u);
   EXPECT_EQ(only(events, "rpc_sync#" + here + "sum_of(b -> c)").node, 1u);
@@ -296,7 +301,7 @@ TEST_P(profiles, of_a_process_ask_no_other_node) {
 TEST_P(profiles, become_one_trace) {
   auto nodes = start({"a", "b"});
   profile mine(nodes[0], {.shapes = true});
-  nodes[0].rpc_sync<&sum_of>(1, at::ones({2}), at::ones({2}));
+  nodes[0].rpc_sync<&profiled::sum_of>(1, at::ones({2}), at::ones({2}));
   profile_event other;
   other.name = "say \"other\"\n";
   other.node = 7;

@@ -7,6 +7,14 @@
 #include "tests/actors/node/job.hpp"
 
 namespace troupe::test {
+// In a namespace with a name, which recorded names hold.
+namespace profiled {
+
+inline at::Tensor add(const at::Tensor& a, const at::Tensor& b) { return a + b; }
+inline int fail(int) { throw std::domain_error("no"); }
+
+}  // namespace profiled
+
 namespace {
 
 class profiling : public on_networks {};
@@ -49,19 +57,16 @@ std::int64_t number_of(const std::string& name) {
   return number;
 }
 
-at::Tensor add(const at::Tensor& a, const at::Tensor& b) { return a + b; }
-int fail(int) { throw std::domain_error("no"); }
-
 TEST_P(profiling, a_call_is_a_range_on_both_sides_with_one_number) {
   auto nodes = start({"a", "b"});
   ranges.clear();
   const auto handle = at::addGlobalCallback(
       at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::USER_SCOPE}));
-  nodes[0].rpc_sync<&add>("b", at::ones({2}), at::ones({2}));
-  EXPECT_THROW(nodes[0].rpc_sync<&fail>("b", 1), remote_error);
-  const auto r = nodes[0].remote<&fail>("b", 1);
+  nodes[0].rpc_sync<&profiled::add>("b", at::ones({2}), at::ones({2}));
+  EXPECT_THROW(nodes[0].rpc_sync<&profiled::fail>("b", 1), remote_error);
+  const auto r = nodes[0].remote<&profiled::fail>("b", 1);
   EXPECT_THROW(r.to_here(), remote_error);
-  const std::string of = "troupe::test::{anonymous}::";
+  const std::string of = "troupe::test::profiled::";
   const auto called = number_of("rpc_sync#" + of + "add(a -> b)");
   EXPECT_EQ(called, number_of("rpc#" + of + "add(a -> b)"));
   const auto failed = number_of("rpc_sync#" + of + "fail(a -> b)");
