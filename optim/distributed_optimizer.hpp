@@ -84,7 +84,7 @@ private:
 
   static future<detail::shard_actor> call_make_shard(const node& here, const destination& owner,
                                                      const detail::shard_plan& plan) {
-    return here.rpc_async<&detail::make_shard<Optimizer>>(owner, plan);
+    return here.rpc_async<&detail::shard_maker<Optimizer>::make_shard>(owner, plan);
   }
 
   static std::vector<std::vector<rref<at::Tensor>>> parameters_of(

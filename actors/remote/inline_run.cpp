@@ -11,14 +11,14 @@
 namespace troupe::detail {
 
 bool inline_run::tell(remote_node& node, const caf::strong_actor_ptr& actor,
-                      caf::mailbox_element_ptr what) {
+                      function_ref<caf::mailbox_element_ptr()> make) {
   struct {
     const caf::strong_actor_ptr& actor;
-    caf::mailbox_element_ptr& what;
+    function_ref<caf::mailbox_element_ptr()> make;
     inline_run here;
-  } all{actor, what, inline_run(node)};
+  } all{actor, make, inline_run(node)};
   return node.driver()->run_if_open([&all] {
-    all.actor->enqueue(std::move(all.what), &all.here);
+    all.actor->enqueue(all.make(), &all.here);
     all.here.run();
   });
 }
@@ -50,10 +50,11 @@ void inline_run::run() {
 }
 
 void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {
-  inline_run::tell(node, actor,
-                   caf::make_mailbox_element(
-                       nullptr, caf::make_message_id(caf::message_priority::high), {},
-                       caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown})));
+  inline_run::tell(node, actor, [] {
+    return caf::make_mailbox_element(
+        nullptr, caf::make_message_id(caf::message_priority::high), {},
+        caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown}));
+  });
 }
 
 }  // namespace troupe::detail

@@ -7,6 +7,7 @@
 #include "troupe/actors/remote/remote_node.hpp"
 #include "troupe/actors/remote/request.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/messages/base/function_ref.hpp"
 
 namespace troupe::detail {
 
@@ -15,9 +16,10 @@ namespace troupe::detail {
 /// finds a clean thread, and the caller its own again.
 class inline_run final : public caf::execution_unit {
 public:
-  /// Sends `what` to `actor`, and runs it until it has no messages. False: the node has ended.
+  /// Sends what `make` makes to `actor`, and runs it until it has no messages. False: the node has
+  /// ended, and nothing was made: the actor's system may be gone.
   static bool tell(remote_node& node, const caf::strong_actor_ptr& actor,
-                   caf::mailbox_element_ptr what);
+                   function_ref<caf::mailbox_element_ptr()> make);
 
   /// Takes the first actor that gets work from this thread; others go to the node's threads.
   void exec_later(caf::resumable* item) override;
@@ -38,12 +40,14 @@ auto request_inline(remote_node& node, const Handle& receiver, Message&& message
   (void)interface_registration<Handle>::done;
   auto target = caf::actor_cast<caf::strong_actor_ptr>(receiver);
   auto state = std::make_shared<future_state<answer>>(node.driver());
-  auto cell = make_answer_cell(*target->home_system, state, taker_of<answer>, local_request(),
-                               type_name<std::decay_t<Message>>());
-  auto question = caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
-                                            message_of(std::forward<Message>(message)));
+  const auto question = [&] {
+    auto cell = make_answer_cell(*target->home_system, state, taker_of<answer>, local_request(),
+                                 type_name<std::decay_t<Message>>());
+    return caf::make_mailbox_element(std::move(cell), caf::message_id(1), {},
+                                     message_of(std::forward<Message>(message)));
+  };
   const call_context_scope nothing(apart());
-  if (!inline_run::tell(node, target, std::move(question)))
+  if (!inline_run::tell(node, target, question))
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));
 }

@@ -17,9 +17,9 @@ constexpr const char* pretty_value() {
   return __PRETTY_FUNCTION__;
 }
 
-// "... [with T = int]" -> "int"
+// "... [with T = int]", as g++ writes it, or "... [T = int]", as clang does -> "int"
 constexpr std::string_view after_equals(std::string_view text) {
-  auto from = text.find(" = ", text.find("[with ")) + 3;
+  const auto from = text.find(" = ", text.find('[')) + 3;
   return text.substr(from, text.size() - from - 1);
 }
 
@@ -36,7 +36,10 @@ constexpr std::string_view type_name() {
 template <auto F>
 constexpr std::string_view function_name() {
   auto name = detail::after_equals(detail::pretty_value<F>());
-  while (!name.empty() && (name.front() == '&' || name.front() == '(')) name.remove_prefix(1);
+  // What is before a name; but clang writes "(anonymous namespace)::f" too.
+  while (!name.empty() && (name.front() == '&' || name.front() == '(') &&
+         !name.starts_with("(anonymous"))
+    name.remove_prefix(1);
   while (!name.empty() && name.back() == ')' && name.find('(') == std::string_view::npos)
     name.remove_suffix(1);
   return name;

@@ -10,9 +10,13 @@ namespace troupe::detail {
 shard_actor make_shard_of(const optimizer_kind& kind, const shard_plan& plan);
 
 /// The same, as a function that can be called on the owner of the parameters.
+// Of a class template: clang writes no arguments of a function template, and functions go by their
+// names.
 template <class Optimizer>
-shard_actor make_shard(const shard_plan& plan) {
-  return make_shard_of(kind_of<Optimizer>, plan);
-}
+struct shard_maker {
+  static shard_actor make_shard(const shard_plan& plan) {
+    return make_shard_of(kind_of<Optimizer>, plan);
+  }
+};
 
 }  // namespace troupe::detail

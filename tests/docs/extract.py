@@ -85,7 +85,7 @@ def programs(path: Path):
 
 def precompiled(source: str):
     """Which headers a program has precompiled (cmake/Precompiled.cmake): torch costs one that uses less 2 s."""
-    return "torch" if re.search(r"#include <(torch/(nn|optim)|troupe/(autograd|optim))", source) else "troupe"
+    return "torch" if re.search(r"#include <(torch/|troupe/(autograd|optim|remote_module))", source) else "troupe"
 
 
 def expected(path: Path, name: str):

@@ -133,9 +133,11 @@ bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> b
     if (!encrypts()) said.add(body);
     const auto text = encrypts() ? body : std::span<std::byte>();
     unsigned char none[1];
+    // Neither is null, though there is nothing in it.
+    auto* const at = text.empty() ? none : raw(text.data());
     return crypto_aead_aes256gcm_decrypt_detached_afternm(
-               text.empty() ? none : raw(text.data()), nullptr, raw(text.data()), text.size(),
-               raw(given.data()), said.bytes.data(), said.size, nonce.data(), &small_->state) == 0;
+               at, nullptr, at, text.size(), raw(given.data()), said.bytes.data(), said.size,
+               nonce.data(), &small_->state) == 0;
   }
   begin(false);
   put(context_.get(), head, nullptr);

@@ -52,7 +52,11 @@ std::vector<void*> process_watch::ended() {
   std::array<epoll_event, 64> events;
   const int n = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
   std::vector<void*> who;
-  for (int i = 0; i < n; ++i) who.push_back(events[static_cast<std::size_t>(i)].data.ptr);
+  for (int i = 0; i < n; ++i) {
+    // A copy: an event is packed, and a reference to what is in it would be misaligned.
+    void* const one = events[static_cast<std::size_t>(i)].data.ptr;
+    who.push_back(one);
+  }
   return who;
 }
 

@@ -14,7 +14,9 @@
 
 namespace {
 
-int working_folder = -1;
+// Volatile: clang takes it for granted that nothing runs before the first constructor, and leaves
+// one out that has nothing to do as long as this is -1.
+volatile int working_folder = -1;
 
 [[noreturn]] TROUPE_EARLY void end_early(const char* why) {
   static constexpr char what[] =

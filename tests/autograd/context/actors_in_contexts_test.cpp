@@ -95,8 +95,10 @@ TEST_P(actors_in_contexts, handlers_work_in_the_asker_s_context_and_in_no_other)
   {
     const std::vector<layer> layers{layer_on(nodes[0], 0), layer_on(nodes[0], 1)};
     // An actor that Troupe has not made has the context of what `request` asks.
+    // (The unit: without arguments CAF follows a null pointer to none.)
     const layer plain = nodes[0].system().spawn(
-        [](layer::pointer self) { return tripling(self, answers_by::value, {}); });
+        [](layer::pointer self, caf::unit_t) { return tripling(self, answers_by::value, {}); },
+        caf::unit);
     for (const auto& one : {layers[0], layers[1], plain}) {
       const auto where = [&] { return troupe::request(one, which_context()); };
       for (int i = 0; i < 20; ++i) {  // some of them in one go

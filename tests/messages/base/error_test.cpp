@@ -68,8 +68,8 @@ TEST(errors, of_a_long_way_stay_short) {
   auto f = describe(std::make_exception_ptr(std::out_of_range("x")), "ps", "load");
   for (int i = 0; i < 10'000; ++i) f = passed_through(f, i % 2 ? "a" : "b", "descend");
   EXPECT_LT(f.via.size(), 3'000u);
-  EXPECT_THAT(f.via, testing::StartsWith("descend on b\ndescend on a\n"));
-  EXPECT_THAT(f.via, testing::EndsWith("\n..."));
+  EXPECT_THAT(f.via, ::testing::StartsWith("descend on b\ndescend on a\n"));
+  EXPECT_THAT(f.via, ::testing::EndsWith("\n..."));
 }
 
 }  // namespace

@@ -62,13 +62,13 @@ TEST(logging, is_the_same_by_a_copy) {
 }
 
 TEST(logging, to_standard_error_is_marked_on_each_line) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log().warn("two\nlines");
   log().flush();
-  std::istringstream lines(testing::internal::GetCapturedStderr());
+  std::istringstream lines(::testing::internal::GetCapturedStderr());
   int marked = 0;
   for (std::string line; std::getline(lines, line); ++marked)
-    EXPECT_THAT(without_times(line), testing::StartsWith("[troupe] ["));
+    EXPECT_THAT(without_times(line), ::testing::StartsWith("[troupe] ["));
   EXPECT_EQ(marked, 2);
 }
 
@@ -79,7 +79,7 @@ TEST(logging, says_when_and_which_rank) {
   sink->set_formatter(make_log_formatter());
   spdlog::logger(std::string("one"), sink).warn("all is well");
   EXPECT_THAT(out.str(),
-              testing::MatchesRegex(
+              ::testing::MatchesRegex(
                   R"(\[[0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+\.[0-9]+\] )"
                   R"(\[troupe\] \[rank 3 worker\\x1b\] \[warning\] all is well[[:space:]])"));
 }
@@ -99,19 +99,19 @@ TEST(logging, says_which_rank_until_the_process_ends) {
         logs_at_the_end = true;
         std::exit(0);
       },
-      testing::ExitedWithCode(0), R"(\[rank 1 a name that needs memory of its own\] .* late)");
+      ::testing::ExitedWithCode(0), R"(\[rank 1 a name that needs memory of its own\] .* late)");
 }
 
 // The level is read when the first line is logged, so each is tried in a process of its own.
 int lines_at(const char* level) {
   setenv("TROUPE_LOG", level, 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log().debug("one");
   log().info("two");
   log().warn("three");
   log().error("four");
   log().flush();
-  const auto text = testing::internal::GetCapturedStderr();
+  const auto text = ::testing::internal::GetCapturedStderr();
   return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
 }
 
@@ -121,7 +121,7 @@ TEST(log_levels, come_from_the_environment) {
                                                 {"warning", 2}, {"error", 1}, {"off", 0},
                                                 {"loud", 4}};  // three, and that it means nothing
   for (const auto& [level, lines] : levels)
-    EXPECT_EXIT(std::exit(lines_at(level)), testing::ExitedWithCode(lines), "") << level;
+    EXPECT_EXIT(std::exit(lines_at(level)), ::testing::ExitedWithCode(lines), "") << level;
 }
 
 }  // namespace

@@ -27,10 +27,10 @@ TEST(registry, a_key_that_was_removed_is_free) {
   registry<std::string, function> all;
   all.add("b", [] { return 1; });
   all.add("a", [] { return 1; });
-  EXPECT_THAT(all.keys(), testing::ElementsAre("a", "b"));
+  EXPECT_THAT(all.keys(), ::testing::ElementsAre("a", "b"));
   EXPECT_TRUE(all.remove("b"));
   EXPECT_FALSE(all.remove("b"));
-  EXPECT_THAT(all.keys(), testing::ElementsAre("a"));
+  EXPECT_THAT(all.keys(), ::testing::ElementsAre("a"));
   EXPECT_TRUE(all.add("b", [] { return 2; }));
   EXPECT_EQ(all.all().at("b")(), 2);
 }

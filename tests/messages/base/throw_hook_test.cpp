@@ -34,7 +34,7 @@ TEST(throw_hook, says_which_way_an_exception_came) {
   const auto f = describe(caught_from(1), "here", "there");
   EXPECT_EQ(f.text, "too far");
   EXPECT_EQ(f.type, "std::out_of_range");
-  EXPECT_THAT(f.trace, testing::HasSubstr("\n")) << f.trace;
+  EXPECT_THAT(f.trace, ::testing::HasSubstr("\n")) << f.trace;
 }
 
 TEST(throw_hook, says_nothing_of_exceptions_that_others_have_followed) {

@@ -86,6 +86,9 @@ TEST(type_name, is_what_the_compiler_writes) {
   EXPECT_EQ(type_name<int>(), "int");
   EXPECT_EQ(type_name<point>(), "troupe::testing::point");
   EXPECT_EQ(function_name<&point::x>(), "troupe::testing::point::x");
+  // As g++ writes it, and as clang does.
+  EXPECT_EQ(detail::after_equals("constexpr const char* f() [with T = int]"), "int");
+  EXPECT_EQ(detail::after_equals("const char *f() [T = int]"), "int");
   // Published test vectors of FNV-1a.
   EXPECT_EQ(hash_name(""), 0xcbf29ce484222325ull);
   EXPECT_EQ(hash_name("a"), 0xaf63dc4c8601ec8cull);

@@ -100,7 +100,7 @@ std::vector<std::byte> by_the_builder(const envelope_header& header,
   root.setRequest(header.request);
   root.setSender(header.sender);
   auto data = root.getBody().initInline(static_cast<unsigned>(body.size()));
-  std::memcpy(data.begin(), body.data(), body.size());
+  if (!body.empty()) std::memcpy(data.begin(), body.data(), body.size());
   const auto flat = capnp::messageToFlatArray(message);
   const auto bytes = std::as_bytes(std::span(flat.asBytes().begin(), flat.asBytes().size()));
   return {bytes.begin(), bytes.end()};

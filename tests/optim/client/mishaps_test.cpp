@@ -84,7 +84,7 @@ TEST_P(mishaps, say_why_they_cannot_be_made) {
   plan.parameters.push_back({0, 0, there[0]});
   plan.defaults = detail::values_of(SGDOptions(1));
   plan.groups = {plan.defaults};
-  EXPECT_THAT(text_of([&] { nodes[0].rpc_sync<&detail::make_shard<SGD>>("c", plan); }),
+  EXPECT_THAT(text_of([&] { nodes[0].rpc_sync<&detail::shard_maker<SGD>::make_shard>("c", plan); }),
               testing::HasSubstr("parameter 0 on c cannot be stepped there: its owner is b"));
   shut_down(nodes);
 }

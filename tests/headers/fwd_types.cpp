@@ -1,20 +1,6 @@
-// What <troupe/fwd.hpp> declares is what the other headers define: a name declared in another
-// namespace, or as another kind, would be incomplete or ambiguous here.
+// What <troupe/fwd.hpp> declares (fwd_names.cpp) is what the other headers define: a name declared
+// in another namespace, or as another kind, would be incomplete or ambiguous here.
 #include <troupe/fwd.hpp>
-
-namespace troupe {
-
-template <class T>
-struct named_before {
-  using type = T;
-};
-using all_named =
-    named_before<void(node&, rpc_options&, call_options&, worker_info&, member_event&, debug_info&,
-                      actor_stub<int>*, future<int>&, promise<int>&, task<int>&, rref<int>&, error&,
-                      fault&, simulation&, transport::store&, transport::transport&,
-                      autograd::context&, distributed_optimizer<int>*, remote_module<int>*)>;
-
-}  // namespace troupe
 
 #include <torch/optim/sgd.h>
 
