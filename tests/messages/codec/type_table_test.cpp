@@ -59,9 +59,9 @@ TEST(type_structure, says_what_types_are_made_of) {
   // Each once, wherever it is.
   EXPECT_EQ((detail::structure<std::map<int, std::vector<point>>, std::optional<point>>::text()),
             detail::structure<point>::text());
-  EXPECT_EQ(
-      detail::structure<tree>::text(),
-      "troupe::testing::tree\t{short int value, std::vector<troupe::testing::tree> children}");
+  EXPECT_EQ(detail::structure<tree>::text(),
+            "troupe::testing::tree\t{" + std::string(type_name<short>()) +
+                " value, std::vector<troupe::testing::tree> children}");
   EXPECT_EQ(detail::structure<inspected>::text(),
             "troupe::testing::inspected\t" + std::to_string(sizeof(inspected)) + " bytes");
 }

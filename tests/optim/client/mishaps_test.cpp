@@ -1,5 +1,6 @@
 // What can go wrong with a distributed optimizer, and what it says then.
 
+#include "tests/autograd/context/no_contexts.hpp"
 #include "tests/optim/client/parameters.hpp"
 
 namespace troupe::test {
@@ -100,6 +101,7 @@ TEST_P(mishaps, say_that_they_do_not_know_a_context) {
     id = c.id();
     c.backward({nodes[0].rpc_sync<&times>("b", all(1), there[0])});
   }
+  expect_no_contexts(nodes);  // its end has come to b
   EXPECT_THROW(optimizer.step(id), unknown_context);
   expect_equal(nodes[0], there, {all(1)});
   const context c(nodes[0]);  // it goes on
