@@ -49,12 +49,15 @@ void inline_run::run() {
   if (auto* next = std::exchange(item_, nullptr)) node_.driver()->push(next);
 }
 
-void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {
-  inline_run::tell(node, actor, [] {
-    return caf::make_mailbox_element(
-        nullptr, caf::make_message_id(caf::message_priority::high), {},
-        caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown}));
+bool notify_inline(remote_node& node, const caf::strong_actor_ptr& actor, caf::message what) {
+  return inline_run::tell(node, actor, [&] {
+    return caf::make_mailbox_element(nullptr, caf::make_message_id(caf::message_priority::high), {},
+                                     std::move(what));
   });
+}
+
+void end_inline(remote_node& node, const caf::strong_actor_ptr& actor) {
+  notify_inline(node, actor, caf::make_message(caf::exit_msg{{}, caf::exit_reason::user_shutdown}));
 }
 
 }  // namespace troupe::detail

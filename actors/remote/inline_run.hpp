@@ -1,6 +1,7 @@
 #pragma once
 
 #include <caf/execution_unit.hpp>
+#include <caf/message.hpp>
 #include <utility>
 
 #include "troupe/actors/remote/answer_cell.hpp"
@@ -51,6 +52,10 @@ auto request_inline(remote_node& node, const Handle& receiver, Message&& message
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));
 }
+
+/// Sends `what` to an actor of `node`, ahead of other messages, on the calling thread if possible.
+/// False: the node has ended.
+bool notify_inline(remote_node& node, const caf::strong_actor_ptr& actor, caf::message what);
 
 /// Ends an actor of `node`, on the calling thread if possible.
 void end_inline(remote_node& node, const caf::strong_actor_ptr& actor);

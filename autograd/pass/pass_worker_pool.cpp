@@ -44,10 +44,8 @@ pass_worker pass_worker_pool::take(std::shared_ptr<participant> part) {
 
 void pass_worker_pool::take_back(pass_worker&& one) noexcept {
   try {
-    const bool open = troupe::detail::inline_run::tell(node_, one.actor, [] {
-      return caf::make_mailbox_element(nullptr, caf::make_message_id(caf::message_priority::high),
-                                       {}, caf::make_message(leave_context{}));
-    });
+    const bool open =
+        troupe::detail::notify_inline(node_, one.actor, caf::make_message(leave_context{}));
     const std::lock_guard lock(mutex_);
     if (open && !closed_ && idle_.size() < most_idle) {
       idle_.push_back(std::move(one));
