@@ -42,8 +42,8 @@ flow_control::flow_control(peer_table& peers, engine& driver, sender& out,
       window_(window),
       self_(self),
       unlimited_(window.messages == 0 || window.bytes == 0),
-      tell_messages_(a_quarter(window.messages)),
-      tell_bytes_(a_quarter(window.bytes)),
+      grant_messages_(a_quarter(window.messages)),
+      grant_bytes_(a_quarter(window.bytes)),
       reserve_(a_quarter(window.bytes)),
       largest_small_(static_cast<std::int64_t>(std::min<std::uint64_t>(4096, window.bytes / 64))) {}
 
@@ -161,7 +161,7 @@ void flow_control::give_up(peer* whom) noexcept {
 
 // ---- The receiver's half
 
-void flow_control::tell(peer& from) noexcept {
+void flow_control::grant(peer& from) noexcept {
   if (!from.live()) return;  // its next incarnation has sent none of it
   // Each of them is reported once, by the thread that claims it first.
   const auto claim = [](std::atomic<std::int64_t>& told, std::int64_t now) {
@@ -173,27 +173,27 @@ void flow_control::tell(peer& from) noexcept {
   const auto messages = claim(from.in.credited_messages, from.in.messages.load());
   const auto bytes = claim(from.in.credited_bytes, from.in.bytes.load());
   if (messages > 0 || bytes > 0)
-    out_.send_note(from.rank(), note::grant, static_cast<std::uint64_t>(messages),
-                   static_cast<std::uint64_t>(bytes));
+    out_.send_signal(from.rank(), signal::grant, static_cast<std::uint64_t>(messages),
+                     static_cast<std::uint64_t>(bytes));
 }
 
-void flow_control::deliver(peer& from, note what, std::uint64_t first,
+void flow_control::deliver(peer& from, signal what, std::uint64_t first,
                            std::uint64_t second) noexcept {
   switch (what) {
-    case note::grant:
+    case signal::grant:
       add(from, static_cast<std::int64_t>(std::min(first, most_messages)),
           static_cast<std::int64_t>(std::min(second, most_bytes)));
       return;
-    case note::probe: return take_probe(static_cast<transport::rank_t>(first), second);
-    case note::relieve:
+    case signal::probe: return take_probe(static_cast<transport::rank_t>(first), second);
+    case signal::relieve:
       if (unlimited_ || !from.live()) return;
       // Handlers wait for one another, but others go on here: it is slow, and no deadlock.
       if (const auto taken = from.in.messages.load(); from.in.at_relief.exchange(taken) != taken)
         return;
       log().debug("handlers here and on {} wait for each other's windows; enlarging that of {}",
                   from.info.name, from.info.name);
-      out_.send_note(from.rank(), note::grant, std::max<std::uint64_t>(1, window_.messages / 2),
-                     std::max<std::uint64_t>(1, window_.bytes / 2));
+      out_.send_signal(from.rank(), signal::grant, std::max<std::uint64_t>(1, window_.messages / 2),
+                       std::max<std::uint64_t>(1, window_.bytes / 2));
       return;
   }
 }
@@ -208,7 +208,7 @@ void flow_control::send_probe(peer& to) noexcept {
     std::erase_if(probes_, [&](const auto& one) { return one.first + 64 < serial; });
     probes_[serial] = to.rank();
   }
-  out_.send_note(to.rank(), note::probe, self_, serial);
+  out_.send_signal(to.rank(), signal::probe, self_, serial);
 }
 
 void flow_control::awaited(const peer& from, bool begins) noexcept {
@@ -246,9 +246,9 @@ void flow_control::take_probe(transport::rank_t initiator, std::uint64_t serial)
   }
   for (const auto rank : next) {
     if (round)
-      out_.send_note(rank, note::relieve, 0, 0);
+      out_.send_signal(rank, signal::relieve, 0, 0);
     else
-      out_.send_note(rank, note::probe, initiator, serial);
+      out_.send_signal(rank, signal::probe, initiator, serial);
   }
 }
 

@@ -22,7 +22,7 @@ struct send_wait {
 /// there, by an actor or a function, has room in a window of messages and bytes. A sender without
 /// credit waits. Messages for actors and calls count; answers and the runtimes' own messages do
 /// not, so they always pass. A message passes when there is any room left, however large it is. The
-/// receiver returns credit as it takes messages up, in few notes (Kung, Blackwell, Chapman:
+/// receiver returns credit as it takes messages up, in few messages (Kung, Blackwell, Chapman:
 /// "Credit-based flow control for ATM networks", SIGCOMM 1994).
 ///
 /// Handlers of two nodes that flood one another could wait for each other for ever. So a node whose
@@ -34,11 +34,11 @@ struct send_wait {
 class flow_control {
 public:
   /// Messages between the halves of two nodes.
-  enum class note : std::uint8_t { grant, probe, relieve };
+  enum class signal : std::uint8_t { grant, probe, relieve };
   struct sender {
     virtual ~sender() = default;
-    virtual void send_note(transport::rank_t to, note what, std::uint64_t first,
-                           std::uint64_t second) noexcept = 0;
+    virtual void send_signal(transport::rank_t to, signal what, std::uint64_t first,
+                             std::uint64_t second) noexcept = 0;
   };
 
   flow_control(peer_table& peers, engine& driver, sender& out, const flow_window& window,
@@ -60,18 +60,18 @@ public:
     if (!unlimited_ && to.rank() != self_) add(to, 1, static_cast<std::int64_t>(bytes));
   }
 
-  /// A message has been taken up. Hot path: two additions; a note once in a while.
+  /// A message has been taken up. Hot path: two additions; a grant once in a while.
   void taken_up(peer& from, std::size_t bytes) noexcept {
     if (unlimited_ || from.rank() == self_) return;
     auto& in = from.in;
     const auto size = static_cast<std::int64_t>(bytes);
     const auto messages_new = in.messages.fetch_add(1) + 1 - in.credited_messages.load();
     const auto bytes_new = in.bytes.fetch_add(size) + size - in.credited_bytes.load();
-    if (messages_new >= tell_messages_ || bytes_new >= tell_bytes_) tell(from);
+    if (messages_new >= grant_messages_ || bytes_new >= grant_bytes_) grant(from);
   }
 
-  /// A note of another node's.
-  void deliver(peer& from, note what, std::uint64_t first, std::uint64_t second) noexcept;
+  /// A signal of another node's.
+  void deliver(peer& from, signal what, std::uint64_t first, std::uint64_t second) noexcept;
 
   /// A handler of this node begins, or ceases, to wait for an answer of `from`.
   void awaited(const peer& from, bool begins) noexcept;
@@ -101,7 +101,7 @@ private:
   bool enter(waiter& me, std::int64_t bytes);
   void leave(waiter& me) noexcept;
   void wake(const peer* whom) noexcept;
-  void tell(peer& from) noexcept;
+  void grant(peer& from) noexcept;
   void send_probe(peer& to) noexcept;
   void take_probe(transport::rank_t initiator, std::uint64_t serial) noexcept;
 
@@ -111,8 +111,8 @@ private:
   const flow_window window_;
   const transport::rank_t self_;
   const bool unlimited_;
-  const std::int64_t tell_messages_;
-  const std::int64_t tell_bytes_;
+  const std::int64_t grant_messages_;
+  const std::int64_t grant_bytes_;
   const std::int64_t reserve_;
   const std::int64_t largest_small_;
 

@@ -139,11 +139,15 @@ event_collector* collecting::here() noexcept {
   return collected.into;
 }
 
-void collecting::leave() noexcept {
+void collecting::let_go() noexcept {
   auto* const into = std::exchange(collected.into, nullptr);
-  if (!into) return;
   std::shared_ptr<event_collector> last;
-  if (into->abandoned_.exchange(true)) last = std::move(into->kept_);
+  if (into && into->abandoned_.exchange(true)) last = std::move(into->kept_);
+}
+
+void collecting::leave() noexcept {
+  if (!collected.into) return;
+  let_go();
   for (auto& callback : collected.callbacks)
     if (callback != at::INVALID_CALLBACK_HANDLE)
       at::removeCallback(std::exchange(callback, at::INVALID_CALLBACK_HANDLE));
@@ -156,6 +160,12 @@ event_collector* collecting::turn_to(event_collector* into) noexcept {
 
 collecting::collecting(std::shared_ptr<event_collector> into)
     : into_(std::move(into)), thread_(&collected), before_(here()) {
+  // A thread may end without having turned to anything else. Libtorch's state of it may be gone by
+  // then.
+  thread_local const struct thread_end {
+    ~thread_end() { let_go(); }
+  } at_end;
+  (void)at_end;
   // Another profiler that is active on this thread would take the meter for its own state.
   if (!before_ && into_->what.memory && !at::hasThreadLocalCallbacks() &&
       !c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE))

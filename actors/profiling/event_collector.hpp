@@ -77,6 +77,9 @@ public:
   static event_collector* turn_to(event_collector* into) noexcept;
 
 private:
+  /// Takes the calling thread's hands off its collector.
+  static void let_go() noexcept;
+
   const std::shared_ptr<event_collector> into_;
   const void* const thread_;
   event_collector* const before_;

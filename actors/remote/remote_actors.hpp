@@ -143,8 +143,8 @@ private:
   void reply_dropped(peer& to, std::uint64_t order, std::uint64_t request) noexcept override;
   caf::strong_actor_ptr proxy_of(peer& owner, caf::actor_id id, bool granted) override;
 
-  void send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
-                 std::uint64_t second) noexcept override;
+  void send_signal(transport::rank_t to, flow_control::signal what, std::uint64_t first,
+                   std::uint64_t second) noexcept override;
 
   // handle_owner
   void write_handle(encoder& out, const caf::strong_actor_ptr& handle, peer& to,

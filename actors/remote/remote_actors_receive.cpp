@@ -176,9 +176,9 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
       break;
     }
     case control::window: {
-      const auto note = in.get<flow_control::note>();
+      const auto what = in.get<flow_control::signal>();
       const auto first = in.get<std::uint64_t>();
-      flow_->deliver(from, note, first, in.get<std::uint64_t>());
+      flow_->deliver(from, what, first, in.get<std::uint64_t>());
       break;
     }
     default: throw decode_error("a control message of unknown kind");

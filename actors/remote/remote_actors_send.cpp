@@ -164,8 +164,8 @@ void remote_actors::reply_dropped(peer& to, std::uint64_t order, std::uint64_t r
   out_.send_fault(to, order, request, why);
 }
 
-void remote_actors::send_note(transport::rank_t to, flow_control::note what, std::uint64_t first,
-                              std::uint64_t second) noexcept {
+void remote_actors::send_signal(transport::rank_t to, flow_control::signal what,
+                                std::uint64_t first, std::uint64_t second) noexcept {
   if (auto* there = peers_.find(to); there && there->live())
     send_control(*there, control::window, what, first, second);
 }

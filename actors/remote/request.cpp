@@ -74,21 +74,27 @@ local_question ask_here(caf::strong_actor_ptr target) {
 void send_here(local_question&& question, std::shared_ptr<future_core> state,
                std::shared_ptr<reply_sink> limited, answer_taker take, std::string_view name,
                const call_options& how, caf::message&& content) {
-  const auto& target = question.target;
-  local_request entry;
-  if (limited) entry = local_request(question.actors, name, how.limit, limited);
-  if (target->node() == target->home_system->node()) state->answered_by(target->id());
-  auto cell =
-      make_answer_cell(*target->home_system, std::move(state), take, std::move(entry), name);
-  const auto id = with_priority(caf::message_id(1), how);
-  if (current_context() != 0 || limited)
-    target->enqueue(
-        make_mailbox_message(std::move(cell), id, std::move(content), context_at(*question.actors),
-                             {}, {nullptr, limited ? deadline_after(how.limit) : never}),
-        nullptr);
-  else
-    target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
-                    nullptr);
+  const auto send = [&] {
+    const auto& target = question.target;
+    local_request entry;
+    if (limited) entry = local_request(question.actors, name, how.limit, limited);
+    if (target->node() == target->home_system->node()) state->answered_by(target->id());
+    auto cell =
+        make_answer_cell(*target->home_system, std::move(state), take, std::move(entry), name);
+    const auto id = with_priority(caf::message_id(1), how);
+    if (current_context() != 0 || limited)
+      target->enqueue(make_mailbox_message(std::move(cell), id, std::move(content),
+                                           context_at(*question.actors), {},
+                                           {nullptr, limited ? deadline_after(how.limit) : never}),
+                      nullptr);
+    else
+      target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
+                      nullptr);
+  };
+  // The actor's system is gone once the node has ended. By reference: fits into the function's own
+  // memory.
+  if (!question.driver->run_if_open([&send] { send(); }))
+    throw not_initialized("the actor's node has been shut down");
 }
 
 void throw_stays_here(const actor_proxy& receiver, std::string_view message) {

@@ -155,7 +155,7 @@ struct local_question {
 local_question ask_here(caf::strong_actor_ptr target);
 
 /// Sends it. `limited`: the same future as the sink of a request that has a limit; else null.
-/// `name` is static text.
+/// `name` is static text. Throws not_initialized if the node has ended since.
 void send_here(local_question&& question, std::shared_ptr<future_core> state,
                std::shared_ptr<reply_sink> limited, answer_taker take, std::string_view name,
                const call_options& how, caf::message&& content);

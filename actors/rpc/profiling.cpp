@@ -64,25 +64,18 @@ public:
 
   void begin(std::string&& name, std::int64_t number) {
     const std::lock_guard lock(mutex_);
-    if (ended_) return;
     name_ = std::move(name);
     range_->before(std::string_view(name_), number);
     range_->_setAsync();
     began_ = profile_time();
+    begun_ = true;
+    if (ended_) let_go();
   }
 
-  // The legacy profiler looks for itself on the thread that ends a range. Others may have gone by
-  // then, and must not be found. Profiles are let go of, though the answer may come much later.
+  // If the call ends before its range has begun, `begin` is still to come.
   void end() noexcept {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(ended_, true)) return;
-    {
-      std::optional<c10::DebugInfoGuard> as_caller;
-      if (legacy_) as_caller.emplace(legacy_);
-      range_.reset();
-    }
-    events_ = nullptr;
-    legacy_ = nullptr;
+    if (!std::exchange(ended_, true) && begun_) let_go();
   }
 
   /// Of what comes after the end nothing is taken.
@@ -100,8 +93,20 @@ public:
   }
 
 private:
+  // The legacy profiler looks for itself on the thread that ends a range. Others may have gone by
+  // then, and must not be found. Profiles are let go of, though the answer may come much later.
+  void let_go() noexcept {
+    {
+      std::optional<c10::DebugInfoGuard> as_caller;
+      if (legacy_) as_caller.emplace(legacy_);
+      range_.reset();
+    }
+    events_ = nullptr;
+    legacy_ = nullptr;
+  }
+
   std::mutex mutex_;
-  bool ended_ = false;
+  bool begun_ = false, ended_ = false;
   std::optional<at::RecordFunction> range_;
   std::optional<profile_options> wanted_;
   std::shared_ptr<event_collector> events_;

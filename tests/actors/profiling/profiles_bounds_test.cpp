@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 
+#include <future>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,9 @@
 #include "troupe/actors/messaging/control_channel.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
+#include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe::test {
@@ -104,6 +107,28 @@ TEST(a_profile, that_ends_on_another_thread_leaves_its_own_alone) {
   shut_down(nodes);
 }
 
+// The thread where collecting began turns to nothing else before it ends.
+TEST(a_profile, is_freed_once_its_thread_has_ended) {
+  for (const bool thread_ends_first : {false, true}) {
+    std::weak_ptr<detail::event_collector> events;
+    std::unique_ptr<detail::collecting> one;
+    std::promise<void> began, may_end;
+    std::thread thread([&] {
+      const auto into = std::make_shared<detail::event_collector>(0u, profile_options{});
+      events = into;
+      one = std::make_unique<detail::collecting>(into);
+      began.set_value();
+      may_end.get_future().wait();
+    });
+    began.get_future().wait();
+    if (!thread_ends_first) one = nullptr;
+    may_end.set_value();
+    thread.join();
+    one = nullptr;
+    EXPECT_TRUE(events.expired()) << thread_ends_first;
+  }
+}
+
 std::atomic<bool> holds{false}, let_go{false};
 void wait_until_let_go() {
   EXPECT_TRUE(eventually([] { return let_go.load(); }));
@@ -179,6 +204,22 @@ TEST_P(bounds_of_profiles, have_each_call_once_whatever_ends_it) {
   }
   EXPECT_EQ(named(recorded.stop(), "rpc_async#" + here + "take_a_millisecond(a -> b)").size(),
             std::size_t{rounds * together});
+  shut_down(nodes);
+}
+
+// The thread that calls may be held up between the two.
+TEST(a_call, that_ends_before_its_range_begins_is_recorded) {
+  auto nodes = local_nodes({"a"});
+  profile recorded(nodes[0]);
+  const auto answer = std::make_shared<detail::answer_state<int>>(nodes[0].core().driver());
+  std::shared_ptr<reply_sink> sink = answer;
+  detail::caller_range range(sink, false);
+  fault late;
+  late.code = errc::rpc_timeout;
+  sink->on_expiry(std::move(late));
+  range.begin("late", "a", "b", 1);
+  EXPECT_TRUE(answer->ready());
+  EXPECT_EQ(named(recorded.stop(), "rpc_async#late(a -> b)").size(), 1u);
   shut_down(nodes);
 }
 

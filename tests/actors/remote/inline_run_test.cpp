@@ -104,6 +104,18 @@ TEST_P(inline_run, is_not_lent_after_the_end) {
   detail::end_inline(*core, caf::actor_cast<caf::strong_actor_ptr>(one));
 }
 
+// The actor's system is gone by then.
+TEST_P(inline_run, a_request_is_not_sent_if_the_node_ends_meanwhile) {
+  auto nodes = start({"a"});
+  const auto one = nodes[0].spawn(&dwell);
+  auto question = detail::ask_here(caf::actor_cast<caf::strong_actor_ptr>(one));
+  nodes[0].shutdown();
+  auto state = std::make_shared<detail::future_state<place>>(question.driver);
+  EXPECT_THROW(detail::send_here(std::move(question), state, nullptr, detail::taker_of<place>,
+                                 "where_am_i", {}, caf::make_message(where_am_i{})),
+               not_initialized);
+}
+
 // ---- Expected calls
 
 std::uint64_t thread_here() { return this_thread(); }
