@@ -71,7 +71,7 @@ public:
 /// The lanes that a peer is reached by, and why.
 struct route {
   rank_t peer = 0;
-  std::string backend;  ///< "ucx", "loopback"
+  std::string backend;  ///< "ucx", "tcp", "loopback", "virtual"
   std::string lanes;    ///< for example "posix/memory for messages, cma/memory for bulk"
   std::string reason;   ///< why these and no better ones
 };

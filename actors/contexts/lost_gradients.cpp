@@ -25,7 +25,7 @@ bool lost_gradients::possible(const node_contexts& contexts) noexcept {
 void lost_gradients::check_request(const node_contexts& contexts, const peer& to,
                                    std::string_view what, const tensor_writer& tensors) {
   if (tensors.empty() || !possible(contexts) || tensors.requiring_grad().empty()) return;
-  tell(contexts, kind::request, to, what);
+  report(contexts, kind::request, to, what);
 }
 
 bool lost_gradients::check_message(const node_contexts& contexts, const peer& to,
@@ -33,7 +33,7 @@ bool lost_gradients::check_message(const node_contexts& contexts, const peer& to
   if (tensors.empty()) return false;
   if (works_apart() || !at::GradMode::is_enabled()) return true;
   if (!possible(contexts)) return false;
-  if (!tensors.requiring_grad().empty()) tell(contexts, kind::message, to, what);
+  if (!tensors.requiring_grad().empty()) report(contexts, kind::message, to, what);
   return true;
 }
 
@@ -44,18 +44,18 @@ void lost_gradients::check_arrival(const node_contexts& contexts, const peer& fr
   auto* tensors = message.tensors();
   if (!tensors || tensors->requiring_grad().empty()) return;
   const auto* type = content.empty() ? nullptr : find_type(content.type(0));
-  tell(contexts, kind::arrival, from, type ? type->name : "an unknown type");
+  report(contexts, kind::arrival, from, type ? type->name : "an unknown type");
 }
 
 void lost_gradients::check_answer(const node_contexts& contexts, const peer& from,
                                   std::string_view what, opened_envelope& answer) {
   auto* tensors = answer.tensors();
   if (answer.header().recorded || !tensors || tensors->requiring_grad().empty()) return;
-  tell(contexts, kind::answer, from, what);
+  report(contexts, kind::answer, from, what);
 }
 
-void lost_gradients::tell(const node_contexts& contexts, kind which, const peer& other,
-                          std::string_view what) {
+void lost_gradients::report(const node_contexts& contexts, kind which, const peer& other,
+                            std::string_view what) {
   fault why;
   why.node = contexts.own_name();
   why.function = what;
@@ -84,7 +84,7 @@ void lost_gradients::tell(const node_contexts& contexts, kind which, const peer&
   if (fails_ && which != kind::arrival) throw invalid_argument(std::move(why));
   {
     const std::lock_guard lock(mutex_);
-    if (told_.size() >= most_told || !told_.emplace(which, what).second) return;
+    if (reported_.size() >= most_reported || !reported_.emplace(which, what).second) return;
   }
   log().warn("{} (said once{})", why.text,
              which == kind::arrival ? "" : "; rpc_options::on_lost_gradient can make it an error");

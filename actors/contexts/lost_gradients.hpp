@@ -52,13 +52,13 @@ public:
 
 private:
   enum class kind : std::uint8_t { request, message, answer, arrival };
-  static constexpr std::size_t most_told = 1024;
+  static constexpr std::size_t most_reported = 1024;
 
-  void tell(const node_contexts& contexts, kind which, const peer& other, std::string_view what);
+  void report(const node_contexts& contexts, kind which, const peer& other, std::string_view what);
 
   const bool fails_;
   std::mutex mutex_;
-  std::set<std::pair<kind, std::string>> told_;
+  std::set<std::pair<kind, std::string>> reported_;
 };
 
 }  // namespace detail

@@ -56,7 +56,7 @@ struct task_outcome {
   std::optional<stored<T>> value;
   std::exception_ptr failure;
 
-  void tell() {
+  void settle() {
     if (failure)
       state->set_exception(std::move(failure));
     else if (!value)
@@ -76,7 +76,7 @@ struct task_end {
   void await_suspend(std::coroutine_handle<Promise> who) const noexcept {
     auto outcome = std::move(who.promise().outcome_);
     who.destroy();
-    outcome.tell();
+    outcome.settle();
   }
   void await_resume() const noexcept {}
 };
@@ -115,7 +115,7 @@ public:
   task_promise_base(const task_promise_base&) = delete;
   task_promise_base& operator=(const task_promise_base&) = delete;
   ~task_promise_base() {
-    if (outcome_.state) outcome_.tell();  // dropped
+    if (outcome_.state) outcome_.settle();  // dropped
   }
 
   task<T> get_return_object() const { return task<T>(future<T>(outcome_.state)); }

@@ -43,7 +43,7 @@ void membership::look_for_leader() {
   if (sought_ == self_) return stand();
   role_ = role::seeking;
   heard_leader_ = awake_;
-  tell(sought_, membership_messages::seek{term_});
+  send(sought_, membership_messages::seek{term_});
 }
 
 // Step 1, CANDIDATE: in a term above all that this node knows of (M10).
@@ -65,7 +65,7 @@ void membership::stand() {
 }
 
 void membership::canvass(rank_t rank) {
-  tell(rank, membership_messages::candidate{term_, deposed_, ended_.contains(deposed_)});
+  send(rank, membership_messages::candidate{term_, deposed_, ended_.contains(deposed_)});
 }
 
 // Step 2, FOLLOW.
@@ -77,7 +77,7 @@ void membership::pledge(rank_t candidate, std::uint32_t term) {
   heard_leader_ = awake_;
   membership_messages::follow message{term, {}};
   for (const auto rank : peers(false)) message.lost.push_back(loss_of(rank));
-  tell(candidate, message);
+  send(candidate, message);
 }
 
 // Step 1, at the node that is asked to stand: it does once it has lost the leader itself.
@@ -99,7 +99,7 @@ void membership::take(rank_t from, const membership_messages::seek& message) {
         canvass(from);
       break;
     case role::member:
-      if (message.term >= term_ && from != leader_) tell(leader_, strayed);
+      if (message.term >= term_ && from != leader_) send(leader_, strayed);
       break;
     default: break;
   }
@@ -127,7 +127,7 @@ void membership::take(rank_t from, const membership_messages::candidate& message
   }
   if (role_ == role::member && !pledged_) {
     // Not both can remain in the job: the leader, if it lives, decides.
-    tell(leader_, strayed);
+    send(leader_, strayed);
     return;
   }
   // M12: of two candidates, the one of the lower rank.
@@ -139,7 +139,7 @@ void membership::take(rank_t from, const membership_messages::candidate& message
   if (message.term > term_)
     pledge(from, message.term);
   else if (from != leader_ || role_ == role::seeking)
-    tell(from, membership_messages::seek{term_});
+    send(from, membership_messages::seek{term_});
 }
 
 // Steps 2 and 3, at the candidate, which may lead already.

@@ -69,7 +69,7 @@ bool membership::add_suspect(rank_t rank, std::uint64_t incarnation,
   if (why.kind == loss_kind::ended) ended_.insert(rank);
   const auto cause = cut_cause(why.text);
   if (fenced_.contains(rank) && removed(rank)) return false;
-  tell(rank, membership_messages::fenced{view_.epoch, cause});
+  send(rank, membership_messages::fenced{view_.epoch, cause});
   member gone = *who;
   gone.address.clear();
   fence(gone, cause);
@@ -186,7 +186,7 @@ std::optional<fault> membership::leave(clock::time_point now) {
   if (leaving_) return {};
   if (role_ != role::leader) {
     leaving_ = true;
-    if (role_ == role::member && !pledged_) tell(leader_, membership_messages::leave{});
+    if (role_ == role::member && !pledged_) send(leader_, membership_messages::leave{});
     return {};
   }
   if (view_.members.size() > 1 || prepared_ || !waiting_.empty()) {
@@ -257,20 +257,20 @@ void membership::propose() {
   std::vector<rank_t> to;
   for (const auto& [rank, who] : view_.members)
     if (awaited(rank)) to.push_back(rank);
-  for (const auto rank : to) tell(rank, message);
+  for (const auto rank : to) send(rank, message);
   commit_if_ready();
 }
 
 // M4, M5: COMMIT once all are ready for the last attempt; joiners are members from here on.
 void membership::commit_if_ready() {
-  std::set<rank_t> told;
+  std::set<rank_t> participants;
   for (const auto& [rank, who] : view_.members)
     if (awaited(rank)) {
       if (!ready_.contains(rank)) return;
-      told.insert(rank);
+      participants.insert(rank);
     }
   const auto step = prepared_->step;
-  announce_commit(step, told);
+  announce_commit(step, participants);
   apply_prepared();
   for (const auto& change : step.changes) {
     if (change.removes()) continue;
@@ -285,13 +285,14 @@ void membership::commit_if_ready() {
 }
 
 // M5; M8: whoever leaves gets its LEAVE_NOTICE after the commit.
-void membership::announce_commit(const membership_step& step, const std::set<rank_t>& told) {
-  for (const auto rank : told)
+void membership::announce_commit(const membership_step& step,
+                                 const std::set<rank_t>& participants) {
+  for (const auto rank : participants)
     if (!step.removal_of(rank))
-      tell(rank, membership_messages::commit{term_, step.epoch, prepared_->attempt});
+      send(rank, membership_messages::commit{term_, step.epoch, prepared_->attempt});
   for (const auto& change : step.changes) {
     if (change.what != membership_change::kind::left) continue;
-    tell(change.who.rank, membership_messages::leave_notice{step.epoch});
+    send(change.who.rank, membership_messages::leave_notice{step.epoch});
     fence(change.who, "it has left");
   }
 }
@@ -309,7 +310,7 @@ void membership::tick_leader() {
     if (awake_ - heard_[rank] >= options_.hang_limit)
       silent.push_back(place->second);
     else
-      tell(rank, membership_messages::ping{term_});
+      send(rank, membership_messages::ping{term_});
   }
   bool news = false;
   for (const auto& who : silent) news = add_suspect(who.rank, who.incarnation, hung) || news;

@@ -8,7 +8,7 @@ namespace troupe {
 void membership::take(rank_t from, const membership_messages::prepare& message) {
   if (role_ == role::leader) return;
   if (message.term < term_) {
-    if (options_.elects) tell(from, membership_messages::seek{term_});
+    if (options_.elects) send(from, membership_messages::seek{term_});
     return;
   }
   const auto& step = message.step;
@@ -32,7 +32,7 @@ void membership::take(rank_t from, const membership_messages::prepare& message) 
     take_up(step, message.term, message.attempt);
   }
   fence_suspects(message.suspects);
-  tell(from, membership_messages::ready{message.term, step.epoch, message.attempt});
+  send(from, membership_messages::ready{message.term, step.epoch, message.attempt});
 }
 
 // M5.
@@ -46,7 +46,7 @@ void membership::take(rank_t from, const membership_messages::commit& message) {
 // M13.
 void membership::take(rank_t from, const membership_messages::ping& message) {
   if (from == leader_ && message.term == term_ && role_ == role::member)
-    tell(from, membership_messages::pong{});
+    send(from, membership_messages::pong{});
 }
 
 // M8.
@@ -70,13 +70,13 @@ void membership::adopt(rank_t leader, std::uint32_t term) {
   term_ = term;
   leader_ = leader;
   heard_leader_ = awake_;
-  for (const auto rank : peers(false)) tell(leader_, loss_of(rank));
+  for (const auto rank : peers(false)) send(leader_, loss_of(rank));
   confirm_leader();
 }
 
 void membership::confirm_leader() {
   pledged_ = false;
-  if (leaving_) tell(leader_, membership_messages::leave{});
+  if (leaving_) send(leader_, membership_messages::leave{});
 }
 
 // Pre: `rank` is a peer.
@@ -95,7 +95,7 @@ void membership::member_lost(rank_t rank) {
   } else if (rank == leader_) {
     leader_lost();
   } else {
-    tell(leader_, loss_of(rank));
+    send(leader_, loss_of(rank));
   }
 }
 

@@ -80,7 +80,7 @@ std::vector<transport::rank_t> membership::peers(bool reached) const {
   return out;
 }
 
-void membership::tell(rank_t to, const membership_message& message) {
+void membership::send(rank_t to, const membership_message& message) {
   if (reachable(to)) client_.send(to, message);
 }
 
@@ -115,7 +115,7 @@ void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t
     for (const auto& change : before->step.changes) {
       const auto& who = change.who;
       if (change.removes() || same(now.joining_of(who.rank), who)) continue;
-      fence(who, "its admission was not completed");
+      fence(who, "its join was not completed");
       fenced_.erase(who.rank);
       lost_.erase(who.rank);
       dropped_.emplace(who.rank, who.incarnation);
@@ -132,7 +132,7 @@ void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t
       }
       // A fenced incarnation stays fenced.
       fenced_.insert(who.rank);
-      tell(leader_, loss_of(who.rank));
+      send(leader_, loss_of(who.rank));
     } else if (change.what == membership_change::kind::died) {
       fence(who, change.cause);
     } else if (role_ != role::leader) {

@@ -88,7 +88,7 @@ private:
   const member* peer(rank_t rank) const;
   bool reachable(rank_t rank) const;
   std::vector<rank_t> peers(bool reached) const;
-  void tell(rank_t to, const membership_message& message);
+  void send(rank_t to, const membership_message& message);
   void fence(const member& who, const std::string& cause);
   void fence_suspects(const std::vector<membership_change>& suspects);
   void take_up(membership_step step, std::uint32_t term, std::uint32_t attempt);
@@ -128,7 +128,7 @@ private:
   void start_step();
   void propose();
   void commit_if_ready();
-  void announce_commit(const membership_step& step, const std::set<rank_t>& told);
+  void announce_commit(const membership_step& step, const std::set<rank_t>& participants);
   void tick_leader();
 
   // Used in an election: election.cpp.

@@ -33,7 +33,7 @@ public:
   /// Leader: `who` has been admitted. The next leader may call it again, which has no effect.
   virtual void welcome(const member& who, const membership_view& view) = 0;
 
-  /// Leader: an admission has failed.
+  /// Leader: a join has failed.
   virtual void refused(const member& who, const fault& why) = 0;
 
   /// This node has left, as it asked. The last call.

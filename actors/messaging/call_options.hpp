@@ -20,12 +20,12 @@ struct timeout {
   std::chrono::milliseconds limit;
 };
 
-/// As the last argument of a call, request or message: when the receiver's window is full, it ends
+/// After the arguments of a call, request or message: when the receiver's window is full, it ends
 /// with overloaded_error instead of waiting for room.
 struct no_wait_t {};
 inline constexpr no_wait_t no_wait;
 
-/// As the last argument of a call, request or message: whether it passes others where they queue at
+/// After the arguments of a call, request or message: whether it passes others where they queue at
 /// the receiver. A call that has to wait for a thread runs before all of normal priority that wait;
 /// a message for an actor passes most of those in its mailbox (after three at most). What runs goes
 /// on, and nothing is faster on its way.
@@ -41,14 +41,14 @@ struct call_options {
   bool uses_reply_route =
       false;           ///< a call's tensors go by the callee's device map, as those of answers do
   bool again = false;  ///< it is one of the attempts of a call with a `retry`
-  bool sync = false;   ///< who calls waits for the answer at once: `rpc_sync`
+  bool sync = false;   ///< the caller waits for the answer at once: `rpc_sync`
 };
 
 struct retry;
 
 namespace detail {
 
-/// As the last argument of a call: it is an `rpc_sync`.
+/// After the arguments of a call: it is an `rpc_sync`.
 struct sync_t {};
 inline constexpr sync_t sync;
 

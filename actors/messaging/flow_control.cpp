@@ -42,8 +42,8 @@ flow_control::flow_control(peer_table& peers, engine& driver, sender& out,
       window_(window),
       self_(self),
       unlimited_(window.messages == 0 || window.bytes == 0),
-      grant_messages_(a_quarter(window.messages)),
-      grant_bytes_(a_quarter(window.bytes)),
+      credit_messages_(a_quarter(window.messages)),
+      credit_bytes_(a_quarter(window.bytes)),
       reserve_(a_quarter(window.bytes)),
       largest_small_(static_cast<std::int64_t>(std::min<std::uint64_t>(4096, window.bytes / 64))) {}
 
@@ -161,26 +161,26 @@ void flow_control::give_up(peer* whom) noexcept {
 
 // ---- The receiver's half
 
-void flow_control::grant(peer& from) noexcept {
+void flow_control::return_credit(peer& from) noexcept {
   if (!from.live()) return;  // its next incarnation has sent none of it
   // Each of them is reported once, by the thread that claims it first.
-  const auto claim = [](std::atomic<std::int64_t>& told, std::int64_t now) {
-    auto before = told.load();
-    while (before < now && !told.compare_exchange_weak(before, now)) {
+  const auto claim = [](std::atomic<std::int64_t>& credited, std::int64_t now) {
+    auto before = credited.load();
+    while (before < now && !credited.compare_exchange_weak(before, now)) {
     }
     return std::max<std::int64_t>(0, now - before);
   };
   const auto messages = claim(from.in.credited_messages, from.in.messages.load());
   const auto bytes = claim(from.in.credited_bytes, from.in.bytes.load());
   if (messages > 0 || bytes > 0)
-    out_.send_signal(from.rank(), signal::grant, static_cast<std::uint64_t>(messages),
+    out_.send_signal(from.rank(), signal::credit, static_cast<std::uint64_t>(messages),
                      static_cast<std::uint64_t>(bytes));
 }
 
 void flow_control::deliver(peer& from, signal what, std::uint64_t first,
                            std::uint64_t second) noexcept {
   switch (what) {
-    case signal::grant:
+    case signal::credit:
       add(from, static_cast<std::int64_t>(std::min(first, most_messages)),
           static_cast<std::int64_t>(std::min(second, most_bytes)));
       return;
@@ -192,7 +192,8 @@ void flow_control::deliver(peer& from, signal what, std::uint64_t first,
         return;
       log().debug("handlers here and on {} wait for each other's windows; enlarging that of {}",
                   from.info.name, from.info.name);
-      out_.send_signal(from.rank(), signal::grant, std::max<std::uint64_t>(1, window_.messages / 2),
+      out_.send_signal(from.rank(), signal::credit,
+                       std::max<std::uint64_t>(1, window_.messages / 2),
                        std::max<std::uint64_t>(1, window_.bytes / 2));
       return;
   }

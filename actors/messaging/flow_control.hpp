@@ -34,7 +34,7 @@ struct send_wait {
 class flow_control {
 public:
   /// Messages between the halves of two nodes.
-  enum class signal : std::uint8_t { grant, probe, relieve };
+  enum class signal : std::uint8_t { credit, probe, relieve };
   struct sender {
     virtual ~sender() = default;
     virtual void send_signal(transport::rank_t to, signal what, std::uint64_t first,
@@ -60,14 +60,14 @@ public:
     if (!unlimited_ && to.rank() != self_) add(to, 1, static_cast<std::int64_t>(bytes));
   }
 
-  /// A message has been taken up. Hot path: two additions; a grant once in a while.
+  /// A message has been taken up. Hot path: two additions; a signal once in a while.
   void taken_up(peer& from, std::size_t bytes) noexcept {
     if (unlimited_ || from.rank() == self_) return;
     auto& in = from.in;
     const auto size = static_cast<std::int64_t>(bytes);
     const auto messages_new = in.messages.fetch_add(1) + 1 - in.credited_messages.load();
     const auto bytes_new = in.bytes.fetch_add(size) + size - in.credited_bytes.load();
-    if (messages_new >= grant_messages_ || bytes_new >= grant_bytes_) grant(from);
+    if (messages_new >= credit_messages_ || bytes_new >= credit_bytes_) return_credit(from);
   }
 
   /// A signal of another node's.
@@ -101,7 +101,7 @@ private:
   bool enter(waiter& me, std::int64_t bytes);
   void leave(waiter& me) noexcept;
   void wake(const peer* whom) noexcept;
-  void grant(peer& from) noexcept;
+  void return_credit(peer& from) noexcept;
   void send_probe(peer& to) noexcept;
   void take_probe(transport::rank_t initiator, std::uint64_t serial) noexcept;
 
@@ -111,8 +111,8 @@ private:
   const flow_window window_;
   const transport::rank_t self_;
   const bool unlimited_;
-  const std::int64_t grant_messages_;
-  const std::int64_t grant_bytes_;
+  const std::int64_t credit_messages_;
+  const std::int64_t credit_bytes_;
   const std::int64_t reserve_;
   const std::int64_t largest_small_;
 

@@ -78,7 +78,7 @@ public:
   bool try_write_control(peer& to, control_channel channel,
                          function_ref<void(encoder&)> write) noexcept;
 
-  /// Tells whoever asked that it failed; `read`: the arguments have been read. Never throws: a lost
+  /// Sends the requester a failure; `read`: the arguments have been read. Never throws: a lost
   /// peer needs no answer.
   void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
                   bool read = true) noexcept;

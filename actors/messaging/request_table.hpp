@@ -57,7 +57,7 @@ public:
   /// Empty when there is none that waits for `peer` (a late, doubled or foreign answer).
   pending_request take(std::uint64_t id, transport::rank_t peer);
 
-  /// Who waits for the answer; null: nobody, or an actor.
+  /// The sink that waits for the answer; null: none does, or an actor.
   std::shared_ptr<reply_sink> sink_of(std::uint64_t id, transport::rank_t peer);
 
   /// Nobody waits for it any more: it stays as a late one. False when there is none that waits.

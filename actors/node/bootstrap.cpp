@@ -38,7 +38,7 @@ transport::rendezvous_options meeting_of(const rpc_options& options) {
   for (const auto& alias : options.aliases) meet.name += ',' + alias;
   meet.timeout = options.init_timeout;
   meet.job = options.job;
-  meet.dynamic = options.admits_newcomers;
+  meet.dynamic = options.admits_joiners;
   return meet;
 }
 
@@ -57,7 +57,7 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
   for (const auto& one : roster.members)
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
   try {
-    detail::check_descriptors(start, roster.rank, options.admits_newcomers);
+    detail::check_descriptors(start, roster.rank, options.admits_joiners);
   } catch (...) {
     roster.close();
     throw;
@@ -74,7 +74,7 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
   });
   log_as(roster.rank, core->self().name);
   core->open(std::move(net), std::move(parts), start);
-  if (options.admits_newcomers && roster.rank == 0)
+  if (options.admits_joiners && roster.rank == 0)
     core->members().serve_joins(roster.session->keys(), roster.job);
   return core;
 }

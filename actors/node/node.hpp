@@ -172,9 +172,9 @@ public:
     return detail::unnamable<Name>();
   }
 
-  /// Calls F on another node (or this one), where the result stays; the reference to it is there at
-  /// once. What goes wrong is thrown where the reference is used. The limit is for the creation.
-  /// Arguments as for `rpc_async`. Throws unknown_worker, not_initialized.
+  /// Calls F on another node (or this one) and leaves the result there. Returns a reference at
+  /// once; errors are thrown where it is used. A `timeout` limits the creation. Arguments as for
+  /// `rpc_async`. Throws unknown_worker, not_initialized.
   template <auto F, class... Args>
   auto remote(const destination& to, const Args&... args) const {
     using target = detail::target_for<F, void, Args...>;

@@ -158,7 +158,7 @@ debug_info node_core::info() const {
   out.threads = threads.threads;
   out.idle_threads = threads.idle;
   out.calls_in_flight = requests_->size();
-  out.calls_served = agent_->served().size();
+  out.calls_served = agent_->active().size();
   out.actors_held = actors_->exports().held();
   out.remote_handles = actors_->proxies();
   out.owner_rrefs = rrefs.owned;

@@ -103,8 +103,8 @@ std::exception_ptr node_core::report_losses() const {
   return in_debt.empty() ? nullptr : detail::broken_promises(in_debt);
 }
 
-// All is done, and no word about references is under way, so whatever refers to something now is a
-// variable of the program that has outlived its use, or a cycle.
+// All is done, and no message about references is in transit, so whatever refers to something now
+// is a variable of the program that has outlived its use, or a cycle.
 std::exception_ptr node_core::find_leaks() const {
   // What was lent to calls that were not answered in time is none of the program's.
   for (const auto& one : requests_->take_late()) {

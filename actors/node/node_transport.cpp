@@ -76,7 +76,7 @@ transport::ucx_options founders_place(const transport::pre_roster& known,
   ucx.one_host = here_alone && all_see_one_another(known);
   if (here_alone && !ucx.one_host) ucx.net_devices = "lo";
   const auto& self = known.members.at(known.rank);
-  ucx.host_peers = options.admits_newcomers ? likely_joiners : 0;
+  ucx.host_peers = options.admits_joiners ? likely_joiners : 0;
   for (const auto& other : known.members) {
     if (other.rank == known.rank || other.host_id != self.host_id) continue;
     ++ucx.host_peers;
@@ -136,13 +136,13 @@ std::unique_ptr<transport::transport> founders_transport(const transport::pre_ro
                                                          const rpc_options& options,
                                                          deferred_sink& parts) {
   const bool here_alone =
-      known.all_on_one_host && (!options.admits_newcomers || known.meets_on_host_alone);
+      known.all_on_one_host && (!options.admits_joiners || known.meets_on_host_alone);
   if (!options.transport_name.empty())
     return make_registered(known.rank, known.world_size, known.secret, here_alone, options, parts);
   if (options.transport == backend::ucx || options.transport == backend::ucx_tcp)
     check_hosts(known, options);
   need_descriptors_of_node(options, known.world_size - 1,
-                           options.admits_newcomers ? likely_joiners : 0);
+                           options.admits_joiners ? likely_joiners : 0);
   return make_own(founders_place(known, options, here_alone), here_alone, known.secret, options,
                   parts);
 }

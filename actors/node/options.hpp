@@ -74,7 +74,7 @@ struct rpc_options {
   /// Others may join the job while it runs; the same on all founders. Rank 0 admits them, for as
   /// long as it leads the job. Founders that are all on one host listen on the network then, too,
   /// unless they meet at a loopback address.
-  bool admits_newcomers = false;
+  bool admits_joiners = false;
   /// Joins a job that runs already, and admits joiners. Finds it as its founders do. `rank` is that
   /// of a member that has gone, to come back in its place; empty: a new one, whatever the
   /// environment says. `world_size` is ignored.

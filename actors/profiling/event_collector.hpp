@@ -57,8 +57,8 @@ private:
 
 /// While it lives, ranges that libtorch records on the calling thread go to a collector; if nested,
 /// to the innermost one. Memory is counted unless another profiler is active on the thread. It ends
-/// early when the thread turns to another handler (`leave`), as it does where a coroutine waits,
-/// and may be destroyed on any thread.
+/// early when the thread ends or turns to another handler (`leave`), as it does where a coroutine
+/// waits, and may be destroyed on any thread.
 class collecting {
 public:
   explicit collecting(std::shared_ptr<event_collector> into);
@@ -77,7 +77,8 @@ public:
   static event_collector* turn_to(event_collector* into) noexcept;
 
 private:
-  /// Takes the calling thread's hands off its collector.
+  /// Detaches the calling thread from its collector. Of nested ones, which end on the thread where
+  /// they began, from the innermost.
   static void let_go() noexcept;
 
   const std::shared_ptr<event_collector> into_;

@@ -141,7 +141,7 @@ public:
 
   /// Asks with the message that is made from the arguments, and waits for the answer. A `timeout`,
   /// a `priority` and `no_wait` may follow. Throws like a request's future; invalid_argument when
-  /// this stands for no actor.
+  /// the stub is empty.
   template <class... Args>
   requires one_question_from<Interface, Args...>
   auto forward(const Args&... args) const { return forward_async(args..., detail::sync).get(); }

@@ -10,7 +10,7 @@
 
 namespace troupe::detail {
 
-bool inline_run::tell(remote_node& node, const caf::strong_actor_ptr& actor,
+bool inline_run::send(remote_node& node, const caf::strong_actor_ptr& actor,
                       function_ref<caf::mailbox_element_ptr()> make) {
   struct {
     const caf::strong_actor_ptr& actor;
@@ -50,7 +50,7 @@ void inline_run::run() {
 }
 
 bool notify_inline(remote_node& node, const caf::strong_actor_ptr& actor, caf::message what) {
-  return inline_run::tell(node, actor, [&] {
+  return inline_run::send(node, actor, [&] {
     return caf::make_mailbox_element(nullptr, caf::make_message_id(caf::message_priority::high), {},
                                      std::move(what));
   });

@@ -19,7 +19,7 @@ class inline_run final : public caf::execution_unit {
 public:
   /// Sends what `make` makes to `actor`, and runs it until it has no messages. False: the node has
   /// ended, and nothing was made: the actor's system may be gone.
-  static bool tell(remote_node& node, const caf::strong_actor_ptr& actor,
+  static bool send(remote_node& node, const caf::strong_actor_ptr& actor,
                    function_ref<caf::mailbox_element_ptr()> make);
 
   /// Takes the first actor that gets work from this thread; others go to the node's threads.
@@ -48,7 +48,7 @@ auto request_inline(remote_node& node, const Handle& receiver, Message&& message
                                      message_of(std::forward<Message>(message)));
   };
   const call_context_scope nothing(apart());
-  if (!inline_run::tell(node, target, question))
+  if (!inline_run::send(node, target, question))
     state->set_exception(std::make_exception_ptr(not_initialized("the node has been shut down")));
   return future<answer>(std::move(state));
 }

@@ -14,7 +14,7 @@ namespace troupe {
 /// What an actor may want to know of a message, beside what is in it.
 struct message_origin {
   const peer* from = nullptr;          ///< null: this node
-  clock::time_point deadline = never;  ///< when who asks gives the request up
+  clock::time_point deadline = never;  ///< when the requester gives up
 };
 
 /// A message in an actor's mailbox that belongs to an autograd context, which is the thread's when
@@ -62,7 +62,7 @@ class profiled_message;
 /// none has no entry; others stay as long as CAF keeps the handler of the answer.
 class asked_contexts {
 public:
-  /// The first time counts: who is asked may delegate the request back.
+  /// The first time counts: the actor that is asked may delegate the request back.
   void note(caf::message_id request, std::uint64_t context);
   std::uint64_t of(caf::message_id answer) const noexcept;
   void forget(caf::message_id answer) noexcept;

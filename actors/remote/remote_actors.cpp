@@ -136,7 +136,7 @@ void remote_actors::evict(const peer& whom) {
     });
   }
   for (auto& proxy : proxies) static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, why);
-  for (auto& watchers : orphans) tell(watchers, why, nullptr);
+  for (auto& watchers : orphans) notify(watchers, why, nullptr);
   exports_->release_all(whom.rank());
   if (auto* records = this->records()) records->evict(whom);
   references_->evict(whom);

@@ -39,7 +39,7 @@ struct messaging_rules {
 /// the caller's thread. The rules of life and death:
 /// 1. An actor lives while a handle of it exists on any node (grants, see export_table).
 /// 2. A node that passes on a handle of a third node's actor keeps its own until the receiver
-///    is known to the owner (claim, confirm).
+///    is known to the owner (claim, unpin).
 /// 3. A monitor or link is notified of the actor's end exactly once, also when the actor has
 ///    ended before, its node is lost, or no handle of it is left here.
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by

@@ -159,7 +159,7 @@ void remote_actors::gone(actor_proxy& proxy) {
     if (watched && !lost) append(orphans_[name], std::move(proxy.attachables_head_));
   }
   if (watched && lost) {
-    tell(proxy.attachables_head_, to_caf(proxy.home().loss()), nullptr);
+    notify(proxy.attachables_head_, to_caf(proxy.home().loss()), nullptr);
     return;
   }
   if (lost) return;

@@ -15,16 +15,16 @@ enum class control : std::uint8_t {
   release,  // id, count: I have dropped so many handles
   claim,    // id, holder, pin: I have a handle of yours from `holder`
   unpin,    // pin: the handle that you passed on has been claimed
-  window,   // note, two numbers: of flow_control
+  window,   // signal, two numbers: of flow_control
 };
 
 /// What went wrong just now, while a message was written or read: one of our errors, or what a
 /// user's type threw.
 inline fault unreadable() { return describe(std::current_exception(), {}, {}); }
 
-/// Tells all in the list that whom they watch has ended.
-inline void tell(const caf::attachable_ptr& watchers, const caf::error& why,
-                 caf::execution_unit* unit) {
+/// Notifies all watchers in the list of the end.
+inline void notify(const caf::attachable_ptr& watchers, const caf::error& why,
+                   caf::execution_unit* unit) {
   for (auto* i = watchers.get(); i; i = i->next.get()) i->actor_exited(why, unit);
 }
 

@@ -123,17 +123,17 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
   switch (in.get<control>()) {
     case control::watch: {
       auto id = in.get<caf::actor_id>();
-      auto tell = [weak = weak_from_this(), id, &from](const caf::error& reason) {
+      auto report = [weak = weak_from_this(), id, &from](const caf::error& reason) {
         if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
       };
       if (auto actor = exports_->find(id)) {
-        actor->get()->attach_functor(tell);
+        actor->get()->attach_functor(report);
       } else {
         fault why;
         why.code = errc::actor_down;
         why.node = own_name();
         why.text = "the actor had ended before";
-        tell(to_caf(why));
+        report(to_caf(why));
       }
       break;
     }
@@ -149,7 +149,7 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
         if (place != proxies_.end()) proxy = caf::actor_cast<caf::strong_actor_ptr>(place->second);
         if (auto left = orphans_.extract(name)) orphans = std::move(left.mapped());
       }
-      tell(orphans, reason, unit);
+      notify(orphans, reason, unit);
       if (proxy) static_cast<actor_proxy*>(proxy->get())->kill_proxy(unit, std::move(reason));
       break;
     }

@@ -91,9 +91,8 @@ void send_here(local_question&& question, std::shared_ptr<future_core> state,
       target->enqueue(caf::make_mailbox_element(std::move(cell), id, {}, std::move(content)),
                       nullptr);
   };
-  // The actor's system is gone once the node has ended. By reference: fits into the function's own
-  // memory.
-  if (!question.driver->run_if_open([&send] { send(); }))
+  // The actor's system is gone once the node has ended. By reference: without an allocation.
+  if (!question.driver->run_if_open(std::ref(send)))
     throw not_initialized("the actor's node has been shut down");
 }
 

@@ -195,7 +195,7 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
 }
 
 template <class Handle, class... Ts>
-void tell(const Handle& receiver, const call_options& how, Ts&&... message) {
+void send_to(const Handle& receiver, const call_options& how, Ts&&... message) {
   // Does not compile when the actor does not know it.
   using known [[maybe_unused]] = answers_to<Handle, Ts...>;
   (void)interface_registration<Handle>::done;
@@ -246,8 +246,8 @@ auto send(const Handle& receiver, Ts&&... message) {
   static_assert(!detail::asks_for_retry<Ts...>, "retry applies only to calls of functions");
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    detail::tell(receiver, detail::options_in(message...),
-                 std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
+    detail::send_to(receiver, detail::options_in(message...),
+                    std::forward<std::tuple_element_t<I, std::tuple<Ts...>>>(std::get<I>(all))...);
   }
   (std::make_index_sequence<sizeof...(Ts) - detail::option_count<Ts...>>());
 }

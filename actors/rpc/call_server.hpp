@@ -11,7 +11,7 @@ namespace troupe {
 /// answered after their node has ended.
 struct call_server {
   const std::shared_ptr<remote_actors> actors;
-  active_calls served;
+  active_calls active;
 };
 
 }  // namespace troupe

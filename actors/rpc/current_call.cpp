@@ -22,7 +22,7 @@ std::optional<std::chrono::nanoseconds> call_info::time_left() const {
 bool call_cancelled() noexcept {
   const auto call = current_active_call();
   const auto* const agent = call ? current_agent() : nullptr;
-  return agent && agent->served().cancelled(call);
+  return agent && agent->active().cancelled(call);
 }
 
 std::optional<call_info> current_call() {

@@ -74,7 +74,7 @@ bool retry_plan::may_go_on(const error& why) const {
          why.code() == errc::overloaded;
 }
 
-std::exception_ptr retry_plan::tell(const std::exception_ptr& failure) const {
+std::exception_ptr retry_plan::described(const std::exception_ptr& failure) const {
   if (made_ < 2) return failure;
   try {
     std::rethrow_exception(failure);

@@ -66,7 +66,7 @@ public:
   bool ends_with(const std::exception_ptr& failure) const;
 
   /// The failure as the caller shall see it: says how many attempts were made.
-  std::exception_ptr tell(const std::exception_ptr& failure) const;
+  std::exception_ptr described(const std::exception_ptr& failure) const;
 
 private:
   bool may_go_on(const error& why) const;
@@ -116,7 +116,7 @@ private:
     if (!call.failure())
       this->be_like(call);
     else if (plan_->ends_with(call.failure()))
-      this->set_exception(plan_->tell(call.failure()));
+      this->set_exception(plan_->described(call.failure()));
   }
 
   void failed(const std::exception_ptr& why) {
@@ -140,7 +140,7 @@ private:
   }
 
   void fail(const std::exception_ptr& why) {
-    this->set_exception(plan_->tell(why));
+    this->set_exception(plan_->described(why));
     done();
   }
 

@@ -8,9 +8,9 @@
 #include "troupe/actors/profiling/profile_event.hpp"
 #include "troupe/actors/remote/outgoing_message.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/actors/rpc/call_ranges.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
-#include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/actors/scheduler/node_lifecycle.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
 #include "troupe/messages/base/random.hpp"
@@ -36,7 +36,7 @@ rpc_agent::rpc_agent(const parts& node, std::chrono::milliseconds limit, std::ui
 
 rpc_agent::~rpc_agent() = default;
 
-active_calls& rpc_agent::served() const noexcept { return server_->served; }
+active_calls& rpc_agent::active() const noexcept { return server_->active; }
 
 void rpc_agent::belongs_to(const std::shared_ptr<void>& node) {
   self_of_ = std::shared_ptr<rpc_agent>(node, this);
@@ -138,7 +138,7 @@ void rpc_agent::deliver_control(decoder& in, peer& from) {
   switch (in.get<call_control>()) {
     case call_control::cancel: {
       // Not here: what is cancelled may run code of the program's.
-      if (auto call = served().cancel({&from, in.get<std::uint64_t>()})) {
+      if (auto call = active().cancel({&from, in.get<std::uint64_t>()})) {
         auto* work =
             make_work_item([call = std::move(call)](caf::execution_unit*) { call->cancel(); });
         if (!driver()->push_if_open(work)) intrusive_ptr_release(work);

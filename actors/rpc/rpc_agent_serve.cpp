@@ -7,9 +7,9 @@
 #include "troupe/actors/messaging/due.hpp"
 #include "troupe/actors/profiling/call_profile.hpp"
 #include "troupe/actors/remote/incoming_message.hpp"
+#include "troupe/actors/rpc/call_ranges.hpp"
 #include "troupe/actors/rpc/call_server.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
-#include "troupe/actors/rpc/profiling.hpp"
 #include "troupe/actors/rpc/reply.hpp"
 #include "troupe/actors/rpc/rpc_agent.hpp"
 
@@ -111,7 +111,7 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     }
     reply.in_context(in.tag());
     const detail::call_context_scope now(reply.context());
-    if (served().remembers(call)) {
+    if (active().remembers(call)) {
       function->skip(in.body());
       throw cancelled_error("cancelled before it began");
     }

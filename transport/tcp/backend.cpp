@@ -154,10 +154,10 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   made->wanted = rank != options_.rank && std::min(rank, options_.rank) < options_.eager_below;
   auto* const added = made.get();
   peers_.set(std::move(made));
-  tell({added, order::kind::added});
+  post({added, order::kind::added});
 }
 
-void backend::tell(order&& one) {
+void backend::post(order&& one) {
   {
     const std::lock_guard lock(orders_mutex_);
     orders_.push_back(std::move(one));
@@ -181,7 +181,7 @@ void backend::close_peer(rank_t rank, bool force) {
     p->status = peer::state::closing;
     if (p->reason.empty()) p->reason = "this node closed the connection";
   }
-  tell({p, force ? order::kind::force_close : order::kind::close});
+  post({p, force ? order::kind::force_close : order::kind::close});
 }
 
 template <class Check>

@@ -72,7 +72,7 @@ private:
 
   // backend.cpp
   void listen();
-  void tell(order&& one);
+  void post(order&& one);
   template <class Idle>
   bool all_peers(Idle&& is_so) const;
 

@@ -50,7 +50,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   head.kind = record_kind::resume;
   head.expected = p.parts.expected();
   p.expected.store(head.expected, std::memory_order_release);
-  p.told.store(head.expected, std::memory_order_relaxed);
+  p.acknowledged.store(head.expected, std::memory_order_relaxed);
   p.messages->add({head, nullptr, nullptr});
   flush(p);
 }

@@ -226,14 +226,14 @@ unsigned backend::acknowledge(bool all) {
     if (!all && p->owed_messages < most_owed_messages && p->owed_bytes < most_owed_bytes)
       return false;
     const auto expected = p->parts.expected();
-    // Before the lock: a message that is sent after it says no less than `told`.
+    // Before the lock: a message that is sent after it says no less than `acknowledged`.
     p->expected.store(expected, std::memory_order_release);
     const std::lock_guard lock(p->mutex);
-    if (p->messages && p->open && expected > p->told.load(std::memory_order_relaxed)) {
+    if (p->messages && p->open && expected > p->acknowledged.load(std::memory_order_relaxed)) {
       record_head head;
       head.kind = record_kind::acknowledgement;
       head.expected = expected;
-      p->told.store(expected, std::memory_order_relaxed);
+      p->acknowledged.store(expected, std::memory_order_relaxed);
       p->messages->add({head, nullptr, nullptr});
       flush(*p);
       ++n;

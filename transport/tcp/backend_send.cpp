@@ -42,7 +42,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
       more = transmit(*p, kept);
       more = flush(*p) || more;
     } else if (rank != options_.rank && !p->wanted.exchange(true)) {
-      tell({p, order::kind::call});
+      post({p, order::kind::call});
     }
   }
   messages_sent_.fetch_add(1, std::memory_order_relaxed);
@@ -63,7 +63,7 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
   head.order = m->order;
   head.expected = p.expected.load(std::memory_order_acquire);  // see peer.hpp
   head.count = static_cast<std::uint32_t>(m->payloads.size());
-  p.told.store(head.expected, std::memory_order_relaxed);
+  p.acknowledged.store(head.expected, std::memory_order_relaxed);
   put(head, m->envelope.data(), m->envelope.size());
   bool bulk = false;
   for (std::uint32_t i = 0; i < m->payloads.size(); ++i) {
@@ -93,7 +93,7 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
 bool backend::flush(peer& p) {
   std::string why;
   if (!p.messages->flush(why)) {
-    tell({&p, order::kind::broke, p.messages, std::move(why)});
+    post({&p, order::kind::broke, p.messages, std::move(why)});
     p.open = false;
     return true;
   }

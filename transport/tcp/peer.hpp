@@ -77,11 +77,11 @@ struct peer {
   std::atomic<std::size_t> bulk_unsent{0};  ///< payloads in `bulk`
   std::atomic<bool> bulk_busy{false};  ///< bulk streams have chunks that the kernel has not taken
 
-  /// All of its messages below have arrived; those below `told` are acknowledged to it.
-  // Written by the progressing thread, and `told` under `mutex`. They publish nothing but
+  /// All of its messages below have arrived; those below `acknowledged` are acknowledged to it.
+  // Written by the progressing thread, and `acknowledged` under `mutex`. They publish nothing but
   // themselves: an older number acknowledges less. Relaxed would do.
   std::atomic<std::uint64_t> expected{0};
-  std::atomic<std::uint64_t> told{0};
+  std::atomic<std::uint64_t> acknowledged{0};
 
   // ---- Used by the progressing thread only.
   reassembly parts;

@@ -55,7 +55,7 @@ struct tcp_options {
 /// payloads by reference, and sent again on a new connection.
 ///
 /// The destructor drops what has not arrived: call `progress` until `delivered()` first. There is
-/// no forward secrecy: who learns the secret later can read what was recorded.
+/// no forward secrecy: an attacker that learns the secret later can read what was recorded.
 std::unique_ptr<transport> make_tcp_transport(tcp_options options, sink& to, payload_pool& pool);
 
 }  // namespace troupe::transport

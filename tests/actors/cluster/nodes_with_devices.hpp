@@ -41,7 +41,7 @@ protected:
       options.rank = static_cast<std::uint32_t>(coming.size());
       options.world_size = static_cast<std::uint32_t>(all.size());
       options.init_method = method_;
-      options.admits_newcomers = dynamic;
+      options.admits_joiners = dynamic;
       coming.push_back(std::async(std::launch::async,
                                   [options, gpus = one.gpus] { return become(options, gpus); }));
     }

@@ -93,7 +93,7 @@ TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
   if (GetParam() == "tcp") options.transport = backend::tcp;
   if (GetParam() == "ucx_tcp") options.transport = backend::ucx_tcp;
   options.trusted_network = GetParam() == "ucx_tcp";
-  options.admits_newcomers = GetParam() == "dynamic";  // both UCX and TCP
+  options.admits_joiners = GetParam() == "dynamic";  // both UCX and TCP
   const auto node = init_rpc(options);
   for (std::uint32_t rank = 1; rank < ranks; ++rank)
     for (int i = 0; i < 10; ++i) {
@@ -159,7 +159,7 @@ TEST_F(few_descriptors, are_told_by_a_joiner_to_many) {
   options.rank = 0;
   options.world_size = 4;
   options.init_method = "file://" + at("meet");
-  options.admits_newcomers = true;
+  options.admits_joiners = true;
   const auto node = init_rpc(options);
   EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
   EXPECT_EQ(joiner->exit_code(), 1);

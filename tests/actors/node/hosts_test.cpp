@@ -80,7 +80,7 @@ TEST_F(job_on_hosts, calls_and_sends_tensors_and_notices_an_end) {
 TEST_F(job_on_hosts, admits_joiners_of_the_other_host) {
   auto options = founder();
   options.world_size = 1;
-  options.admits_newcomers = true;
+  options.admits_joiners = true;
   const auto node = init_rpc(options);
   const auto joiner = start(1, "0", "comes");
   EXPECT_TRUE(eventually([&] { return node.workers().size() == 2; }));

@@ -64,7 +64,7 @@ protected:
     options.init_method = method_;
     options.rank = 0;
     options.world_size = 1;
-    options.admits_newcomers = dynamic;
+    options.admits_joiners = dynamic;
     return init_rpc(options);
   }
 
@@ -269,7 +269,7 @@ TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
   auto founding = options;
   founding.rank = 0;
   founding.world_size = 1;
-  founding.admits_newcomers = true;
+  founding.admits_joiners = true;
   std::vector<node> nodes{init_rpc(founding)};
   options.joins_running = true;
   options.name = "a";
@@ -285,7 +285,7 @@ TEST(joining_by_the_environment, finds_a_founder_alone_that_was_told_no_address)
   rpc_options founding;
   founding.rank = 0;
   founding.world_size = 1;
-  founding.admits_newcomers = true;
+  founding.admits_joiners = true;
   std::vector<node> nodes{init_rpc(founding)};
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   rpc_options options;
@@ -312,7 +312,7 @@ TEST(joining_processes, a_killed_one_comes_back_as_its_next_incarnation) {
   options.rank = 0;
   options.world_size = 3;
   options.init_method = "file://" + file;
-  options.admits_newcomers = true;
+  options.admits_joiners = true;
   const auto node = init_rpc(options);
   const history heard(node);
   const auto old = node.spawn_on<count_from>("worker1", 1);

@@ -139,7 +139,7 @@ TEST(rpc_options, of_another_world_or_job_are_told_to_the_other_founders) {
   for (const auto& text : told_to_founders([](auto& o) { o.world_size = 2; }))
     EXPECT_THAT(
         text, testing::AllOf(HasSubstr("rank 1 ("), HasSubstr("has a world size of 2, but rank ")));
-  for (const auto& text : told_to_founders([](auto& o) { o.admits_newcomers = true; }))
+  for (const auto& text : told_to_founders([](auto& o) { o.admits_joiners = true; }))
     EXPECT_THAT(text, HasSubstr("RPC group mixes statically and dynamically initialized members"));
   // A rank outside its own world gets that error; the others, that its world size differs.
   const auto told = told_to_founders([](auto& o) { o.world_size = 1; });
@@ -161,7 +161,7 @@ protected:
     out.init_method = "file://" + (folder_.path() / "meet").string();
     out.rank = rank;
     out.world_size = dynamic ? 1 : 3;
-    out.admits_newcomers = dynamic;
+    out.admits_joiners = dynamic;
     out.init_timeout = patience;
     return out;
   }

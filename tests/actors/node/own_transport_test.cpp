@@ -158,7 +158,7 @@ TEST(own_transport, that_throws_what_it_likes_does_not_end_the_membership) {
   const meeting_place place;
   rpc_options options;
   options.transport_name = "hasty";
-  options.admits_newcomers = true;
+  options.admits_joiners = true;
   auto first = join(0, options), second = join(1, options);
   std::vector<node> nodes{first.get(), second.get()};
   auto joiner = options;

@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     options.world_size = std::stoi(argv[2]);
     options.init_method = std::string("file://") + argv[3];
     const std::string how = argc > 4 ? argv[4] : "";
-    options.admits_newcomers = how == "dynamic";
+    options.admits_joiners = how == "dynamic";
     options.joins_running = how == "joins" || how == "comes";
     if (how == "comes") options.rank.reset();
     if (how == "tcp") options.transport = troupe::backend::tcp;

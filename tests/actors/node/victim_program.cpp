@@ -62,7 +62,7 @@ int main(int, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = 2;
     options.init_method = argv[2];
-    options.admits_newcomers = how == "dynamic";
+    options.admits_joiners = how == "dynamic";
     if (how == "tcp") options.transport = backend::tcp;
     if (how == "ucx_tcp") {
       options.transport = backend::ucx_tcp;

@@ -18,7 +18,7 @@
 #include "troupe/actors/profiling/event_collector.hpp"
 #include "troupe/actors/remote/answer_state.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
-#include "troupe/actors/rpc/profiling.hpp"
+#include "troupe/actors/rpc/call_ranges.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 
 namespace troupe::test {

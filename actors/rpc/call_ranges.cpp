@@ -1,4 +1,4 @@
-#include "troupe/actors/rpc/profiling.hpp"
+#include "troupe/actors/rpc/call_ranges.hpp"
 
 #include <ATen/record_function.h>
 
@@ -81,7 +81,7 @@ public:
   /// Of what comes after the end nothing is taken.
   void add(std::vector<profile_event>&& events) {
     const std::lock_guard lock(mutex_);
-    if (events.empty() || !wanted_ || ended_) return;
+    if (events.empty() || !wanted_ || !begun_ || ended_) return;
     put_into(events, began_, profile_time());
     for (auto& one : events) {
       one.name = name_ + "#remote_op: " + one.name;
