@@ -148,7 +148,8 @@ public:
   virtual bool push_if_open(caf::resumable* item) = 0;
 
   /// Runs `body` on the calling thread and is not stopped meanwhile. False, and nothing is run, if
-  /// the engine has been stopped. `body` must not wait.
+  /// the engine has been stopped. `body` must not wait for anything but room at a receiver,
+  /// which the end of the node gives up before it stops the engine.
   virtual bool run_if_open(const std::function<void()>& body) = 0;
 
   /// Blocks until `what` is ready or the deadline has passed; true: ready. Drives the network

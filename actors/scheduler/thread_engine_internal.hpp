@@ -20,18 +20,19 @@ public:
     looked_ = false;
   }
 
-  /// After one more empty poll in a row: to sleep when they have gone on for `spin`, and to yield
+  /// After one more empty poll in a row: to sleep when they have gone on for `spin()`, and to yield
   /// the processor after `yield_after`. Looks at the clock once in sixteen polls; where other
   /// threads want the processor, at each after the first two, and yields at once: the thread that
   /// we wait for may be one of them.
-  next one_more(std::chrono::microseconds spin, std::chrono::microseconds yield_after) noexcept {
+  template <class Spin>
+  next one_more(Spin&& spin, std::chrono::microseconds yield_after) {
     pause();
     const bool crowded = placement_.crowded();
     ++count_;
     if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
     now_ = clock::now();
     if (!std::exchange(looked_, true)) since_ = now_;
-    if (now_ - since_ > spin) return next::sleep;
+    if (now_ - since_ > spin()) return next::sleep;
     return crowded || now_ - since_ > yield_after ? next::yield : next::poll;
   }
 

@@ -78,7 +78,7 @@ void thread_engine::lead(engine_unit& unit) {
       continue;
     }
     if (wanted_.load(std::memory_order_relaxed) > 0) break;
-    switch (idle.one_more(spin(), options_.yield_after)) {
+    switch (idle.one_more([this] { return spin(); }, options_.yield_after)) {
       case empty_polls::next::poll: break;
       case empty_polls::next::yield:
         put_off_takeover(idle.now());

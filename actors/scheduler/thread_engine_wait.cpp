@@ -103,7 +103,7 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
       if (++busy % 16 == 0 && deadline != never && clock::now() >= deadline) break;
       continue;
     }
-    const auto next = idle.one_more(spin(), options_.yield_after);
+    const auto next = idle.one_more([this] { return spin(); }, options_.yield_after);
     if (idle.now() >= deadline) break;
     if (next == empty_polls::next::sleep) {
       if (!sleep_in_network(unit, deadline, idle.since())) return;
