@@ -33,7 +33,7 @@ void reply_token::value(function_ref<void(encoder&)> write) noexcept {
   auto owner = std::exchange(owner_, nullptr);
   if (!owner) return;
   if (forked::from_nodes()) end_forked(nullptr);
-  if (later_) owner->served.remove({to_, request_});
+  if (later_) owner->active.remove({to_, request_});
   if (profile_) send_profile(*owner->actors);
   try {
     detail::outgoing_message message(owner->actors->as_sender(), *to_, context_, records_);
@@ -52,7 +52,7 @@ void reply_token::fail(std::exception_ptr why) noexcept {
   auto owner = std::exchange(owner_, nullptr);
   if (!owner) return;
   if (forked::from_nodes()) end_forked(why);
-  if (later_) owner->served.remove({to_, request_});
+  if (later_) owner->active.remove({to_, request_});
   send_failure(*owner->actors, std::move(why));
 }
 
@@ -77,14 +77,14 @@ void reply_token::fail_unread(std::exception_ptr why) noexcept {
 }
 
 std::exception_ptr reply_token::cancelled() const {
-  if (!owner_ || !owner_->served.remembers({to_, request_})) return nullptr;
+  if (!owner_ || !owner_->active.remembers({to_, request_})) return nullptr;
   return std::make_exception_ptr(cancelled_error("cancelled before it began"));
 }
 
 void reply_token::comes_from(const std::shared_ptr<detail::future_core>& source) {
   if (request_ == 0) return;  // which nobody can cancel
   later_ = true;
-  if (!owner_->served.add({to_, request_}, source)) source->cancel();
+  if (!owner_->active.add({to_, request_}, source)) source->cancel();
 }
 
 void reply_token::send_profile(remote_actors& owner) noexcept {

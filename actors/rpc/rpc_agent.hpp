@@ -95,7 +95,7 @@ public:
   const std::shared_ptr<engine>& driver() const noexcept { return node_.driver; }
   remote_actors& actors() const noexcept { return *node_.actors; }
   request_table& requests() const noexcept { return *node_.requests; }
-  active_calls& active_calls() const noexcept;
+  active_calls& active() const noexcept;
   detail::rref_table& rrefs() const noexcept { return *node_.rrefs; }
   const detail::operator_permission& operators() const noexcept { return *node_.operators; }
 
