@@ -222,7 +222,9 @@ private:
         return;
       }
       // The others may know earlier that the job has ended, and go.
-      if (job_ends_ && std::string(e.what()).find("closed the connection") != std::string::npos)
+      const std::string_view why = e.what();
+      if (job_ends_ && (why.find("closed the connection") != why.npos ||
+                        why.find("its process has ended") != why.npos))
         return;
       for (const auto rank : involved)
         if (victims_.contains(rank) && e.node() == "worker" + std::to_string(rank)) return;
