@@ -85,16 +85,31 @@ void record_cipher::begin(bool sealing) {
 
 namespace {
 
-// What is authenticated, in one piece.
-struct small_text {
-  std::array<unsigned char, small_authenticated> bytes;
-  std::size_t size = 0;
-
-  void add(std::span<const std::byte> more) {
-    if (more.empty()) return;
-    std::memcpy(bytes.data() + size, more.data(), more.size());
-    size += more.size();
+// What is authenticated, in one piece: as it lies, or copied.
+class small_text {
+public:
+  small_text(std::span<const std::byte> head, std::span<const std::byte> body) {
+    if (body.empty()) {
+      all_ = head;
+    } else if (head.empty()) {
+      all_ = body;
+    } else if (head.data() + head.size() == body.data()) {
+      all_ = {head.data(), head.size() + body.size()};
+    } else {
+      std::memcpy(copy_.data(), head.data(), head.size());
+      std::memcpy(copy_.data() + head.size(), body.data(), body.size());
+      all_ = std::span(copy_).first(head.size() + body.size());
+    }
   }
+  small_text(const small_text&) = delete;
+  small_text& operator=(const small_text&) = delete;
+
+  const unsigned char* data() const { return raw(all_.data()); }
+  std::size_t size() const { return all_.size(); }
+
+private:
+  std::span<const std::byte> all_;
+  std::array<std::byte, small_authenticated> copy_;
 };
 
 }  // namespace
@@ -104,14 +119,13 @@ void record_cipher::seal(std::span<const std::byte> head, std::span<const std::b
   if (how_ == stream_protection::off) return;
   if (is_small(head.size(), body.size())) {
     const auto nonce = next_nonce();
-    small_text said;
-    said.add(head);
-    if (!encrypts()) said.add(body);
+    const std::span<const std::byte> nothing;
+    const small_text said(head, encrypts() ? nothing : body);
+    const auto plain = encrypts() ? body : nothing;
     unsigned char none[1];
-    const auto plain = encrypts() ? body : std::span<const std::byte>();
     crypto_aead_aes256gcm_encrypt_detached_afternm(
         plain.empty() ? none : raw(sealed), raw(out.data()), nullptr, raw(plain.data()),
-        plain.size(), said.bytes.data(), said.size, nullptr, nonce.data(), &small_->state);
+        plain.size(), said.data(), said.size(), nullptr, nonce.data(), &small_->state);
     return;
   }
   begin(true);
@@ -128,15 +142,13 @@ bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> b
   if (how_ == stream_protection::off) return true;
   if (is_small(head.size(), body.size())) {
     const auto nonce = next_nonce();
-    small_text said;
-    said.add(head);
-    if (!encrypts()) said.add(body);
+    const small_text said(head, encrypts() ? std::span<const std::byte>() : body);
     const auto text = encrypts() ? body : std::span<std::byte>();
     unsigned char none[1];
     // Neither is null, though there is nothing in it.
     auto* const at = text.empty() ? none : raw(text.data());
     return crypto_aead_aes256gcm_decrypt_detached_afternm(
-               at, nullptr, at, text.size(), raw(given.data()), said.bytes.data(), said.size,
+               at, nullptr, at, text.size(), raw(given.data()), said.data(), said.size(),
                nonce.data(), &small_->state) == 0;
   }
   begin(false);

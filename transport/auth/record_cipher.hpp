@@ -18,7 +18,8 @@ namespace troupe::transport {
 /// can be altered, left out, repeated or moved. AES-256-GCM (NIST SP 800-38D), or GMAC, which is
 /// the same without a plaintext: small records by libsodium, which needs 0.1 us for one, others by
 /// OpenSSL, which needs 0.5 us and is two to three times faster with large ones. A key is used for
-/// one direction of one connection, and for 2^64 records at most. For one thread at a time.
+/// one direction of one connection, and for 2^64 records at most. A body that follows its head in
+/// memory is not copied. For one thread at a time.
 class record_cipher {
 public:
   static constexpr std::size_t tag_size = 16;

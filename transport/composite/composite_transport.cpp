@@ -23,8 +23,9 @@ namespace troupe::transport {
 
 namespace {
 
-// TCP is polled by system calls, UCX by reading memory: TCP's turn comes in each poll after it has
-// had something, and in every fourth otherwise. So neither adds much to the other's latency.
+// TCP is polled by system calls, UCX by reading memory. Each has its turn in each poll after it has
+// had something; otherwise TCP in every fourth, and UCX in every fourth while TCP has traffic. So
+// neither adds much to the other's latency.
 constexpr unsigned polls_between_turns = 4;
 constexpr unsigned polls_after_an_event = 256;
 
@@ -133,13 +134,11 @@ public:
   }
 
   unsigned progress() override {
-    unsigned n = ucx_ ? ucx_->progress() : 0;
-    if (tcp_turns_ == 0 && ++polls_ % polls_between_turns != 0) return n;
-    if (tcp_turns_ > 0) --tcp_turns_;
-    if (const auto of_tcp = tcp_->progress(); of_tcp > 0) {
-      n += of_tcp;
-      tcp_turns_ = polls_after_an_event;
-    }
+    const bool all = ++polls_ % polls_between_turns == 0;
+    const bool tcp_has_traffic = tcp_turns_ > 0;
+    unsigned n = 0;
+    if (ucx_ && (all || ucx_turns_ > 0 || !tcp_has_traffic)) n += give_turn(*ucx_, ucx_turns_);
+    if (all || tcp_has_traffic) n += give_turn(*tcp_, tcp_turns_);
     return n;
   }
 
@@ -147,7 +146,7 @@ public:
 
   // After a sleep both have a turn: either may have ended it.
   bool arm() override {
-    tcp_turns_ = std::max(tcp_turns_, 1u);
+    for (auto* turns : {&ucx_turns_, &tcp_turns_}) *turns = std::max(*turns, 1u);
     return (!ucx_ || ucx_->arm()) && tcp_->arm();
   }
 
@@ -186,6 +185,15 @@ public:
   }
 
 private:
+  static unsigned give_turn(transport& one, unsigned& turns) {
+    const auto n = one.progress();
+    if (n > 0)
+      turns = polls_after_an_event;
+    else if (turns > 0)
+      --turns;
+    return n;
+  }
+
   static bool reaches(const transport& by, rank_t rank) {
     return std::ranges::any_of(by.routes(), [&](const route& one) { return one.peer == rank; });
   }
@@ -230,6 +238,7 @@ private:
 
   // Used by the progressing thread only.
   unsigned polls_ = 0;
+  unsigned ucx_turns_ = 0;  // polls in which UCX has its turn though TCP has traffic
   unsigned tcp_turns_ = 0;  // polls in which TCP has its turn
 };
 

@@ -78,7 +78,10 @@ private:
 
   // backend_send.cpp
   bool transmit(peer& p, const retransmit_queue::message& m);
+  record_head head_of(peer& p, const sent_message& m);
+  bool send_small(peer& p, const sent_message& m);
   bool flush(peer& p);
+  bool flushed(peer& p, bool done, std::string&& why);
 
   // backend_dial.cpp
   std::uint64_t watch(target&& one, std::uint32_t events);
@@ -129,6 +132,7 @@ private:
                                std::string& why);
   void take_what_is_left(peer& p);
   unsigned acknowledge(bool all);
+  unsigned take_acknowledgements();
   unsigned take_own();
   unsigned deliver();
 
@@ -146,7 +150,7 @@ private:
   void on_attached(const record_head& head) override;
   arriving_payload& arriving(const record_head& head, std::size_t offset, std::size_t size);
   void arrived(const record_head& head, std::size_t size);
-  void take_acknowledgement(std::uint64_t expected);
+  void note_acknowledgement(std::uint64_t expected);
   void count_arrival(std::size_t bytes);
 
   const tcp_options options_;
@@ -180,6 +184,7 @@ private:
   std::vector<peer*> out_;                          // out of reach, or closing
   std::vector<peer*> bulk_peers_;
   std::vector<peer*> owing_;
+  std::vector<peer*> confirming_;  // whose acknowledgements are noted, and not taken up yet
   std::vector<incoming_message> ready_;
   std::vector<std::pair<rank_t, peer_loss>> lost_;
   std::uint64_t hot_ = 0;                // the stream that has delivered last

@@ -63,7 +63,8 @@ void backend::resumed(peer& p, std::uint64_t expected) {
     if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
   }
   // Without the lock: it may drop tensors, and their memory may be the program's, which may send.
-  p.unacknowledged.acknowledge(expected);
+  p.confirmed = std::max(p.confirmed, expected);
+  p.unacknowledged.acknowledge(p.confirmed);
   const std::lock_guard lock(p.mutex);
   p.ever_open = true;
   p.refusals = p.attempts = 0;
@@ -127,7 +128,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
   // Somebody on the way who spoils every connection must not keep this going for ever.
-  const auto moved = p.unacknowledged.acknowledged() + p.parts.expected();
+  const auto moved = p.confirmed + p.parts.expected();
   p.flaps = moved == p.moved ? p.flaps + 1 : 0;
   p.moved = moved;
   if (p.flaps > most_flaps)

@@ -2,6 +2,7 @@
 // same.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/tcp/backend.hpp"
@@ -23,14 +24,17 @@ void claim_whole(arriving_payload& one) {
 
 }  // namespace
 
-void backend::take_acknowledgement(std::uint64_t expected) {
+// Whoever waits for what came with it goes on first: see take_acknowledgements.
+void backend::note_acknowledgement(std::uint64_t expected) {
   auto& p = *reading_;
-  if (expected <= p.unacknowledged.acknowledged()) return;
-  {
-    const std::lock_guard lock(p.mutex);
-    if (expected > p.next_sequence) throw decode_error("it acknowledges what was never sent");
-  }
-  p.unacknowledged.acknowledge(expected);
+  if (expected <= p.confirmed) return;
+  // A message is counted before it is written. The kernel, which has carried it there and the
+  // acknowledgement back, orders the two.
+  if (expected > p.next_sequence.load(std::memory_order_acquire))
+    throw decode_error("it acknowledges what was never sent");
+  p.confirmed = expected;
+  if (std::exchange(p.confirming, true)) return;
+  confirming_.push_back(&p);
 }
 
 void backend::count_arrival(std::size_t bytes) {
@@ -78,7 +82,7 @@ void backend::on_record(const record_head& head, std::span<const std::byte> body
   switch (head.kind) {
     case record_kind::resume: return resumed(p, head.expected);
     case record_kind::message:
-      take_acknowledgement(head.expected);
+      note_acknowledgement(head.expected);
       count_arrival(body.size());
       p.parts.envelope(head.sequence, head.order, head.count, frame(body), ready_);
       return;
@@ -89,7 +93,7 @@ void backend::on_record(const record_head& head, std::span<const std::byte> body
       if (!body.empty()) std::memcpy(one.payload.data.get(), body.data(), body.size());
       return arrived(head, body.size());
     }
-    case record_kind::acknowledgement: return take_acknowledgement(head.expected);
+    case record_kind::acknowledgement: return note_acknowledgement(head.expected);
     case record_kind::leave: p.left = true; return;
     case record_kind::chunk: break;
   }
@@ -125,7 +129,7 @@ std::byte* backend::place_for(const record_head& head) {
 
 void backend::on_attached(const record_head& head) {
   if (head.kind != record_kind::message) return arrived(head, head.attached);
-  take_acknowledgement(head.expected);
+  note_acknowledgement(head.expected);
   count_arrival(head.attached);
   reading_->parts.envelope(head.sequence, head.order, head.count,
                            std::exchange(reading_->large_envelope, frame()), ready_);

@@ -29,16 +29,24 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     const std::lock_guard lock(p->mutex);
     if (p->status != peer::state::live) throw peer_lost(rank_name(rank) + " is lost: " + p->reason);
     auto m = std::make_shared<sent_message>();
-    m->sequence = p->next_sequence++;
+    m->sequence = p->next_sequence.load(std::memory_order_relaxed);
     m->order = order;
     m->envelope = std::move(envelope);
     m->payloads = std::move(payloads);
     const retransmit_queue::message kept = std::move(m);
+    // Before it is written: see `note_acknowledgement`.
+    p->next_sequence.store(kept->sequence + 1, std::memory_order_release);
+    const bool small =
+        p->open && kept->payloads.empty() && p->messages->takes_small(kept->envelope.size());
+    // On its way before this thread does anything else for it.
+    if (small) more = send_small(*p, *kept);
     p->unacknowledged.keep(kept);
     // After `keep`; `take_own` clears it and then looks. What that look misses, sets it again: the
     // lock of `unacknowledged` orders the two.
     if (rank == options_.rank) any_own_.store(true, std::memory_order_release);
-    if (p->open) {
+    if (small) {
+      // Done.
+    } else if (p->open) {
       more = transmit(*p, kept);
       more = flush(*p) || more;
     } else if (rank != options_.rank && !p->wanted.exchange(true)) {
@@ -50,6 +58,26 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   return more;
 }
 
+// The head of a message, but for the size of its envelope. Under the peer's mutex.
+record_head backend::head_of(peer& p, const sent_message& m) {
+  record_head head;
+  head.kind = record_kind::message;
+  head.sequence = m.sequence;
+  head.order = m.order;
+  head.expected = p.expected.load(std::memory_order_acquire);  // see peer.hpp
+  head.count = static_cast<std::uint32_t>(m.payloads.size());
+  p.acknowledged.store(head.expected, std::memory_order_relaxed);
+  return head;
+}
+
+// Hot path: neither a queue nor memory. True: not all of it went. Under the peer's mutex.
+bool backend::send_small(peer& p, const sent_message& m) {
+  auto head = head_of(p, m);
+  head.size = static_cast<std::uint32_t>(m.envelope.size());
+  std::string why;
+  return flushed(p, p.messages->send_small(head, m.envelope.bytes(), why), std::move(why));
+}
+
 // Adds a message to the connection, and its large payloads to the queue for the bulk streams. True:
 // there are some. Under the peer's mutex.
 bool backend::transmit(peer& p, const retransmit_queue::message& m) {
@@ -57,14 +85,7 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
     (size <= largest_body ? head.size : head.attached) = static_cast<std::uint32_t>(size);
     p.messages->add({head, data, m});
   };
-  record_head head;
-  head.kind = record_kind::message;
-  head.sequence = m->sequence;
-  head.order = m->order;
-  head.expected = p.expected.load(std::memory_order_acquire);  // see peer.hpp
-  head.count = static_cast<std::uint32_t>(m->payloads.size());
-  p.acknowledged.store(head.expected, std::memory_order_relaxed);
-  put(head, m->envelope.data(), m->envelope.size());
+  put(head_of(p, *m), m->envelope.data(), m->envelope.size());
   bool bulk = false;
   for (std::uint32_t i = 0; i < m->payloads.size(); ++i) {
     const auto& one = m->payloads[i];
@@ -92,7 +113,12 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
 // Writes what is to be written. True: not all of it went. Under the peer's mutex.
 bool backend::flush(peer& p) {
   std::string why;
-  if (!p.messages->flush(why)) {
+  return flushed(p, p.messages->flush(why), std::move(why));
+}
+
+// After its messages were written: `done` false, the connection is broken.
+bool backend::flushed(peer& p, bool done, std::string&& why) {
+  if (!done) {
     post({&p, order::kind::broke, p.messages, std::move(why)});
     p.open = false;
     return true;

@@ -59,11 +59,11 @@ struct peer {
 
   // ---- Sending. Under `mutex`, which is held while a message is written, never for bulk.
   std::mutex mutex;
-  std::atomic<state> status{state::live};  ///< written under `mutex`
-  std::string reason;                      ///< why it is not live
-  std::uint64_t next_sequence = 0;         ///< of the next message
-  retransmit_queue unacknowledged;         ///< its messages, in order
-  std::shared_ptr<stream> messages;        ///< null: there is no connection
+  std::atomic<state> status{state::live};       ///< written under `mutex`
+  std::string reason;                           ///< why it is not live
+  std::atomic<std::uint64_t> next_sequence{0};  ///< of the next message; written under `mutex`
+  retransmit_queue unacknowledged;              ///< its messages, in order
+  std::shared_ptr<stream> messages;             ///< null: there is no connection
   /// Senders write themselves: the other side has said what it has. Written under `mutex`.
   std::atomic<bool> open{false};
   std::atomic<bool> wanted{false};  ///< it shall be connected
@@ -90,9 +90,11 @@ struct peer {
   std::uint64_t process_watch = 0;  ///< its number in the epoll set
   std::vector<std::shared_ptr<stream>> bulk_in;
   std::vector<std::shared_ptr<stream>> bulk_out;
-  std::size_t bulk_turn = 0;  ///< the stream of `bulk_out` that the next chunk goes to
-  unsigned bulk_dials = 0;    ///< being connected
-  frame large_envelope;       ///< being received
+  std::size_t bulk_turn = 0;    ///< the stream of `bulk_out` that the next chunk goes to
+  unsigned bulk_dials = 0;      ///< being connected
+  frame large_envelope;         ///< being received
+  std::uint64_t confirmed = 0;  ///< it has all messages below, as it has said
+  bool confirming = false;      ///< is in backend::confirming_
   std::uint64_t owed_messages = 0, owed_bytes = 0;
   bool owing = false;    ///< is in backend::owing_
   bool dialing = false;  ///< a connection for messages is being made

@@ -19,6 +19,7 @@ constexpr std::size_t most_sealed = 16;
 constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
 constexpr auto not_sealed = "a record was altered on the way";
+constexpr auto makes_no_sense = "it sends a malformed record";
 // Ciphertexts lie in memory that is used again.
 constexpr std::size_t largest_spare = chunk_size;
 constexpr std::size_t most_spare = 4;
@@ -164,6 +165,48 @@ bool stream::flush(std::string& why) {
   return true;
 }
 
+// One piece, built and sealed where it is written from: no queue, no memory, one system call.
+bool stream::send_small(const record_head& head, std::span<const std::byte> body,
+                        std::string& why) {
+  std::array<std::byte, sizeof head + most_small + record_cipher::tag_size> wire;
+  auto at = wire.begin();
+  const std::span<const std::byte> head_there(at, sizeof head);
+  at = std::ranges::copy(bytes_of(head), at).out;
+  const std::span<std::byte> body_there(at, body.size());
+  at = std::ranges::copy(body, at).out;
+  record_cipher::tag tag;
+  try {
+    sealing_.seal(head_there, body_there, body_there.data(), tag);
+  } catch (const std::exception& e) {
+    why = e.what();
+    return false;
+  }
+  at = std::copy_n(tag.begin(), sealing_.overhead(), at);
+  const auto size = static_cast<std::size_t>(at - wire.begin());
+  const auto n = ::send(fd_.get(), wire.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n == static_cast<ssize_t>(size)) return true;
+  if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
+    why = system_text(errno);
+    return false;
+  }
+  // The kernel has no room: the rest waits as that of other records does.
+  seal_rest(head, body_there, tag);
+  written_ = n > 0 ? static_cast<std::size_t>(n) : 0;
+  return flush(why);
+}
+
+// Keeps a record that is sealed already, with a body that is not the caller's.
+void stream::seal_rest(const record_head& head, std::span<const std::byte> body,
+                       const record_cipher::tag& tag) {
+  sealed_record rest;
+  rest.record.head = head;
+  rest.tag = tag;
+  rest.ciphertext = std::make_unique_for_overwrite<std::byte[]>(largest_spare);
+  std::ranges::copy(body, rest.ciphertext.get());
+  rest.size = sizeof head + body.size() + sealing_.overhead();
+  sealed_.push_back(std::move(rest));
+}
+
 void stream::say_leave() {
   std::string ignored;
   add({{.kind = record_kind::leave}, nullptr, nullptr});
@@ -205,7 +248,7 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
     if (end_ - begin_ < sizeof head) return true;
     std::memcpy(&head, buffer_.get() + begin_, sizeof head);
     if (head.size > largest_body) {
-      why = "it sends a malformed record";
+      why = makes_no_sense;
       return false;
     }
     const auto whole = sizeof head + head.size + overhead;
@@ -213,7 +256,8 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
     const std::span<std::byte> body(buffer_.get() + begin_ + sizeof head, head.size);
     record_cipher::tag given{};
     std::memcpy(given.data(), body.data() + body.size(), overhead);
-    if (!opening_.open(bytes_of(head), body, given)) {
+    const std::span<const std::byte> head_there(buffer_.get() + begin_, sizeof head);
+    if (!opening_.open(head_there, body, given)) {
       why = not_sealed;
       return false;
     }
@@ -224,7 +268,7 @@ bool stream::parse(record_sink& to, unsigned& count, std::string& why) {
       continue;
     }
     if (head.size != 0) {
-      why = "it sends a malformed record";
+      why = makes_no_sense;
       return false;
     }
     attached_ = to.place_for(head);

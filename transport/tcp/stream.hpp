@@ -59,6 +59,15 @@ public:
   /// Sends what it can. False: the connection is broken; `why` says how.
   bool flush(std::string& why);
 
+  /// Would `send_small` take a record with this body?
+  bool takes_small(std::size_t body) const noexcept {
+    return body <= most_small && !blocked_ && empty();
+  }
+
+  /// Adds a record and flushes, without memory of its own: `body`, of `head.size` bytes, is not
+  /// used after the return. Pre: `takes_small`.
+  bool send_small(const record_head& head, std::span<const std::byte> body, std::string& why);
+
   /// The last word of a connection, as far as it goes at once.
   void say_leave();
 
@@ -78,6 +87,8 @@ public:
   outcome receive(record_sink& to, std::size_t most, unsigned& count, std::string& why);
 
 private:
+  static constexpr std::size_t most_small = 512;
+
   // A record that is being written.
   struct sealed_record {
     outgoing_record record;
@@ -88,6 +99,8 @@ private:
   };
 
   void seal(outgoing_record&& one);
+  void seal_rest(const record_head& head, std::span<const std::byte> body,
+                 const record_cipher::tag& tag);
   std::size_t put(const sealed_record& one, std::size_t skip, std::vector<iovec>& out) const;
   bool parse(record_sink& to, unsigned& count, std::string& why);
   std::size_t missing() const noexcept;

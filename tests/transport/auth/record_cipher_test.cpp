@@ -54,6 +54,24 @@ TEST_P(records, open_in_order) {
   }
 }
 
+// Where head and body lie does not matter.
+TEST_P(records, are_the_same_in_one_piece_and_in_two) {
+  record_cipher ours(GetParam(), some_key(1)), again(GetParam(), some_key(1)),
+      theirs(GetParam(), some_key(1));
+  for (const std::size_t size : {0, 1, 100, 900, 3000}) {
+    const std::string text(size, 'x');
+    auto apart = seal(ours, "head", text);
+    auto together = bytes_of("head" + text);
+    const std::span head = std::span(together).first(4), body = std::span(together).subspan(4);
+    record_cipher::tag tag{};
+    again.seal(head, body, body.data(), tag);
+    EXPECT_EQ(tag, apart.tag);
+    EXPECT_TRUE(std::ranges::equal(body, apart.body));
+    EXPECT_TRUE(theirs.open(head, body, apart.tag));
+    EXPECT_TRUE(std::ranges::equal(body, bytes_of(text)));
+  }
+}
+
 // Whichever library does it: the sizes at which they change are among these.
 TEST_P(records, of_every_size_are_what_the_standard_says) {
   const bool encrypts = GetParam() == stream_protection::encrypt;
