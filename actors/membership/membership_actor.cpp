@@ -11,13 +11,13 @@ namespace troupe {
 namespace {
 
 // CAF takes the arguments out of a message, which must not be empty: hence the unit.
-membership_handle::behavior_type decide(membership_handle::pointer, caf::unit_t) {
+membership_handle::behavior_type decide(membership_handle::pointer, const caf::unit_t&) {
   return {[](const membership_work& work) { work.run(); }};
 }
 
 }  // namespace
 
-membership_actor::membership_actor(membership_view start, transport::rank_t self,
+membership_actor::membership_actor(const membership_view& start, transport::rank_t self,
                                    const membership_options& options, engine& driver,
                                    membership_actions& node)
     : engine_(driver), node_(node), membership_(start, self, options, *this) {

@@ -43,8 +43,8 @@ using join_callback = std::function<void(const membership_view*, const fault&)>;
 /// actor's messages, and are handled one after the other. Public functions are for any thread.
 class membership_actor final : private membership_callbacks {
 public:
-  membership_actor(membership_view start, transport::rank_t self, const membership_options& options,
-                   engine& driver, membership_actions& node);
+  membership_actor(const membership_view& start, transport::rank_t self,
+                   const membership_options& options, engine& driver, membership_actions& node);
 
   /// Makes the actor, which decides from now on.
   void open(caf::actor_system& system);

@@ -137,7 +137,7 @@ auto spawn_function(actor_spawner& spawner, F f, Args... args) {
   (void)interface_registration<handle>::done;
   return spawner.spawn([&](caf::actor_system& system) -> handle {
     // The unit is there because CAF would take arguments out of nothing if there were none.
-    auto begin = [f](impl* self, caf::unit_t, Args... xs) {
+    auto begin = [f](impl* self, const caf::unit_t&, Args... xs) {
       answer_exceptions(self);
       if constexpr (std::is_invocable_v<F, impl*, Args...>)
         return f(self, std::move(xs)...);

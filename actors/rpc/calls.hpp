@@ -219,7 +219,7 @@ void when_given(rpc_agent& agent, Make make, Fail fail, const Given&... given) {
     return std::make_tuple(keep_argument<Parameters, I>(given)...);
   }
   (std::index_sequence_for<Given...>());
-  const auto driver = agent.driver();
+  const auto& driver = agent.driver();
   auto call = [awaited, make = std::move(make), fail = std::move(fail),
                weak = agent.weak_from_this(), kept = std::move(kept), by_program = !in_handler()] {
     try {

@@ -15,7 +15,7 @@ thread_local void* current = nullptr;
 
 }  // namespace
 
-world::world(options how, std::shared_ptr<transport::virtual_network> network)
+world::world(const options& how, std::shared_ptr<transport::virtual_network> network)
     : options_(how),
       network_(std::move(network)),
       random_(how.seed ^ 0x776f726c64),

@@ -70,7 +70,7 @@ public:
         trace;  ///< called with each message; unset: costs nothing
   };
 
-  world(options how, std::shared_ptr<transport::virtual_network> network);
+  world(const options& how, std::shared_ptr<transport::virtual_network> network);
   ~world() override;
   world(const world&) = delete;
   world& operator=(const world&) = delete;

@@ -169,7 +169,7 @@ void wait_for_workers(tcp_store& store, const tcp_store_options& options, time_p
 std::shared_ptr<tcp_store> open_tcp_store(const tcp_store_options& options) {
   const auto deadline = deadline_after(options.timeout);
   const auto user = std::make_shared<store_user>(open(config_of(options), options, deadline));
-  const std::shared_ptr<tcp_store> out(user, user->client.get());
+  std::shared_ptr<tcp_store> out(user, user->client.get());
   out->set_timeout(options.timeout);
   if (options.world_size > 0 && options.wait_for_workers) wait_for_workers(*out, options, deadline);
   return out;

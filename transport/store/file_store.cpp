@@ -24,7 +24,7 @@ store::bytes copy(std::span<const std::byte> value) { return {value.begin(), val
 
 }  // namespace
 
-file_store::file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
+file_store::file_store(const std::filesystem::path& path, const std::optional<job_secret>& secret,
                        milliseconds timeout)
     : path_(std::filesystem::absolute(path)),
       given_(secret),

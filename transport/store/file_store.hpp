@@ -31,7 +31,7 @@ public:
   /// is not a store's file, belongs to another user, is in use by a job with another secret, or
   /// stays locked for `timeout`. Without a secret, the process that starts the file makes one and
   /// keeps it in the file, so the file must be accessible to this user alone.
-  file_store(std::filesystem::path path, const std::optional<job_secret>& secret,
+  file_store(const std::filesystem::path& path, const std::optional<job_secret>& secret,
              milliseconds timeout = milliseconds{30'000});
   ~file_store() override;
 

@@ -68,7 +68,7 @@ std::string descriptor_shortage() {
       now.limit);
 }
 
-std::string with_descriptor_shortage(std::string text) {
+std::string with_descriptor_shortage(const std::string& text) {
   // The text may have been completed where the error happened, with the numbers of that moment.
   return text.ends_with("(ulimit -n)") ? text : text + descriptor_shortage();
 }

@@ -35,6 +35,6 @@ void need_descriptors(std::size_t more, const std::string& for_what);
 std::string descriptor_shortage();
 
 /// `text` followed by that clause, unless it ends with it already.
-std::string with_descriptor_shortage(std::string text);
+std::string with_descriptor_shortage(const std::string& text);
 
 }  // namespace troupe::transport

@@ -8,8 +8,8 @@ namespace troupe::transport {
 
 using namespace virtual_net;
 
-virtual_network::virtual_network(virtual_network_options options)
-    : fabric_(std::make_unique<fabric>(std::move(options), on_event, on_ready)) {}
+virtual_network::virtual_network(const virtual_network_options& options)
+    : fabric_(std::make_unique<fabric>(options, on_event, on_ready)) {}
 
 virtual_network::~virtual_network() = default;
 

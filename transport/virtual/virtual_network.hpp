@@ -26,7 +26,7 @@ class fabric;
 /// call neither. Any number of nodes, one per rank at a time.
 class virtual_network {
 public:
-  explicit virtual_network(virtual_network_options options);
+  explicit virtual_network(const virtual_network_options& options);
   ~virtual_network();
   virtual_network(const virtual_network&) = delete;
   virtual_network& operator=(const virtual_network&) = delete;
