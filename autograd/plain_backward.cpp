@@ -19,7 +19,7 @@ using at::TensorBase;
 // nullptr: there is none. Throws invalid_argument if the graph leads to messages of other contexts
 // too, since one pass runs in one context.
 std::shared_ptr<recv_rpc_backward> received_by_default(const at::Tensor& root) {
-  const auto node = root.grad_fn();
+  const auto& node = root.grad_fn();
   if (!node) return nullptr;
   std::vector<std::shared_ptr<recv_rpc_backward>> found;
   backward_plan().add({node, {static_cast<std::uint32_t>(root.output_nr())}}, collect(found));

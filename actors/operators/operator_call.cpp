@@ -57,7 +57,7 @@ std::vector<std::shared_ptr<future_core>> awaited_in(const op_request& what) {
 template <class Make, class Fail>
 void when_known(rpc_agent& agent, std::vector<std::shared_ptr<future_core>> awaited, Make make,
                 Fail fail) {
-  const auto driver = agent.driver();
+  const auto& driver = agent.driver();
   auto call = [awaited, weak = agent.weak_from_this(), make = std::move(make),
                fail = std::move(fail), by_program = !in_handler()] {
     try {

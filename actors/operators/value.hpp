@@ -116,6 +116,7 @@ public:
       hold(std::vector<kept>(std::ranges::begin(xs), std::ranges::end(xs)));
     } else {
       std::vector<std::int64_t> numbers;
+      if constexpr (std::ranges::sized_range<const List>) numbers.reserve(std::ranges::size(xs));
       for (const auto x : xs) numbers.push_back(whole(x));
       hold(std::move(numbers));
     }

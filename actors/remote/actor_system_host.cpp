@@ -98,7 +98,7 @@ namespace {
 
 // What `caf::aout` writes to: whole lines to standard output. CAF's own would take a thread a node.
 // The unit is there because CAF would take arguments out of nothing if there were none.
-caf::behavior print_lines(caf::event_based_actor* self, caf::unit_t) {
+caf::behavior print_lines(caf::event_based_actor* self, const caf::unit_t&) {
   auto lines = std::make_shared<std::unordered_map<caf::actor_id, std::string>>();
   auto flush = [lines](caf::actor_id id, bool all) {
     auto& text = (*lines)[id];

@@ -115,7 +115,7 @@ private:
       try {
         const future<answer> later = std::apply(F, std::move(kept->args));
         later.state();  // throws when it belongs to no call
-        auto state = later.shared();
+        const auto& state = later.shared();
         if (state->ready()) return finish(*state, kept->reply);
         kept->reply.comes_from(state);
         state->when_ready(

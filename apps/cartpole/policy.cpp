@@ -6,7 +6,7 @@
 
 namespace cartpole {
 
-policy::policy(at::Generator generator)
+policy::policy(const at::Generator& generator)
     : affine1_(register_module("affine1", torch::nn::Linear(inputs, hidden))),
       affine2_(register_module("affine2", torch::nn::Linear(hidden, actions))) {
   common::draw_weights(*this, generator);

@@ -19,7 +19,7 @@ public:
   static constexpr double dropout = 0.6;
 
   /// Draws the weights from `generator`, distributed as torch::nn::Linear's defaults.
-  explicit policy(at::Generator generator);
+  explicit policy(const at::Generator& generator);
 
   /// The probabilities [n, 2] of both actions in `states` [n, 4], under `masks` [n, 128].
   at::Tensor forward(const at::Tensor& states, const at::Tensor& masks);

@@ -15,7 +15,7 @@ namespace troupe::autograd::detail {
 
 namespace {
 
-void serve_end(std::uint64_t context, std::string why) {
+void serve_end(std::uint64_t context, const std::string& why) {
   context_table::of(*current_node()).end(context, why);
 }
 

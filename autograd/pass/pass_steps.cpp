@@ -36,9 +36,9 @@ void serve_report(pass_info pass, step_report report) {
   if (const auto tracker = tracker_of(*current_node(), pass)) tracker->add(std::move(report));
 }
 
-void serve_failure(pass_info pass, caf::error why) {
+void serve_failure(pass_info pass, const caf::error& why) {
   if (const auto tracker = tracker_of(*current_node(), pass))
-    tracker->fail(to_exception(to_fault(std::move(why))));
+    tracker->fail(to_exception(to_fault(why)));
 }
 
 // Reports a step that is over, or has failed. If the starter is lost the report is not needed.
@@ -84,7 +84,7 @@ future<step_report> serve_step(Message what) {
 }
 
 future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
-future<step_report> serve_resume(resume what) { return serve_step(std::move(what)); }
+future<step_report> serve_resume(resume what) { return serve_step(what); }
 future<step_report> serve_gradients(gradients_arrive what) { return serve_step(std::move(what)); }
 
 void serve_forget(std::uint64_t context, std::uint64_t pass) {

@@ -39,7 +39,7 @@ pass_actor actor_of(node_core& here, const std::shared_ptr<participant>& part);
 /// `report` or `failure` is null.
 template <class Next>
 void when_over(const future<step_report>& step, const Next& next) {
-  const auto state = step.shared();
+  const auto state = step.shared();  // NOLINT(*-copy-initialization): `next` may drop the step
   state->when_ready_at_once(troupe::detail::make_continuation(
       [state, next] { next(state->failure() ? nullptr : &*state->value(), state->failure()); }));
 }

@@ -102,6 +102,7 @@ optimizer_client::optimizer_client(const optimizer_kind& kind,
 
 std::vector<std::string> optimizer_client::owners() const {
   std::vector<std::string> out;
+  out.reserve(shards_.size());
   for (const auto& one : shards_) out.push_back(one.node);
   return out;
 }

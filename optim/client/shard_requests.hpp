@@ -43,6 +43,7 @@ auto request_all(const std::vector<shard_handle>& shards, const std::string& me,
 template <class T>
 std::vector<std::shared_ptr<future_core>> cores_of(const std::vector<future<T>>& all) {
   std::vector<std::shared_ptr<future_core>> out;
+  out.reserve(all.size());
   for (const auto& one : all) out.push_back(one.shared());
   return out;
 }

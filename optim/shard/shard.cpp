@@ -221,6 +221,7 @@ void shard::put(const shard_state& state) {
                     parameters_.size(), groups.size(), here_.self().name, state.parameters.size(),
                     state.groups.size()));
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+  options.reserve(state.groups.size());
   for (const auto& one : state.groups) options.push_back(options_from(kind_, one));
   std::vector<std::unique_ptr<torch::optim::OptimizerParamState>> states;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
