@@ -29,8 +29,7 @@ public:
     pause();
     const bool crowded = placement_.crowded();
     ++count_;
-    looks_ = crowded ? count_ >= polls_if_crowded : count_ % polls_per_look == 0;
-    if (!looks_) return next::poll;
+    if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
     now_ = clock::now();
     if (!std::exchange(looked_, true)) since_ = now_;
     if (now_ - since_ > spin()) return next::sleep;
@@ -42,9 +41,6 @@ public:
 
   /// When they began.
   clock::time_point since() const noexcept { return since_; }
-
-  /// Has the last of them looked at the clock?
-  bool looks() const noexcept { return looks_; }
 
   /// When it looked last.
   clock::time_point now() const noexcept { return now_; }
@@ -64,8 +60,7 @@ private:
 
   cpu_placement& placement_;
   unsigned count_ = 0;
-  bool looks_ = false;
-  bool looked_ = false;  // since the first of these polls
+  bool looked_ = false;
   clock::time_point since_;
   clock::time_point now_ = clock::time_point::min();
 };

@@ -78,11 +78,10 @@ void thread_engine::lead(engine_unit& unit) {
       continue;
     }
     if (wanted_.load(std::memory_order_relaxed) > 0) break;
-    const auto next = idle.one_more([this] { return spin(); }, options_.yield_after);
-    if (idle.looks()) put_off_takeover(idle.now());
-    switch (next) {
+    switch (idle.one_more([this] { return spin(); }, options_.yield_after)) {
       case empty_polls::next::poll: break;
       case empty_polls::next::yield:
+        put_off_takeover(idle.now());
         role_.enter(unit.key_, leader_role::yielding);
         idle.yield();
         if (role_.resume(unit.key_, leader_role::yielding)) break;

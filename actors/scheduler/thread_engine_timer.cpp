@@ -80,12 +80,11 @@ void thread_engine::set_takeover(clock::time_point now, clock::duration span) {
   timerfd_settime(takeover_timer_, 0, &when, nullptr);
 }
 
-// Called by the leader while it has nothing to do: it needs no watching until its next handler, and
-// the timer thread's wake-up would hold up whoever runs on its processor, the leader perhaps. A
-// handler that begins now, and a role that comes free, are looked at no later than if the timer
-// were armed for them.
+// Called by the leader, which needs no watching until its next handler, when other threads want the
+// processor: they would pay for the timer thread's wake-up. A handler that begins now, and a role
+// that comes free, are looked at no later than if the timer were armed for them.
 void thread_engine::put_off_takeover(clock::time_point now) {
-  if (!takeover_armed_.load(std::memory_order_relaxed)) return;
+  if (!placement_.crowded() || !takeover_armed_.load(std::memory_order_relaxed)) return;
   const auto due = clock::duration(takeover_due_.load(std::memory_order_relaxed));
   const auto span = options_.takeover * takeover_factor_.load(std::memory_order_relaxed);
   if (due - now.time_since_epoch() > span / 4) return;

@@ -105,11 +105,11 @@ void thread_engine::lead_while_waiting(completion& what, clock::time_point deadl
     }
     const auto next = idle.one_more([this] { return spin(); }, options_.yield_after);
     if (idle.now() >= deadline) break;
-    if (idle.looks()) put_off_takeover(idle.now());
     if (next == empty_polls::next::sleep) {
       if (!sleep_in_network(unit, deadline, idle.since())) return;
       idle.forget();
     } else if (next == empty_polls::next::yield) {
+      put_off_takeover(idle.now());
       idle.yield();
     }
   }

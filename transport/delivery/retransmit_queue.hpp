@@ -25,8 +25,8 @@ class retransmit_queue {
 public:
   using message = std::shared_ptr<const sent_message>;
 
-  /// Adds a message. Messages may be added in any order, each number once, none below what was
-  /// acknowledged.
+  /// Adds a message. Messages may be added in any order, each number once; one that was
+  /// acknowledged before is dropped.
   void keep(message sent);
 
   /// The peer has all messages below `next`. They are dropped outside of the lock.

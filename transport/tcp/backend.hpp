@@ -132,7 +132,7 @@ private:
                                std::string& why);
   void take_what_is_left(peer& p);
   unsigned acknowledge(bool all);
-  unsigned take_acknowledgements();
+  void take_acknowledgements();
   unsigned take_own();
   unsigned deliver();
 

@@ -29,7 +29,7 @@ constexpr std::size_t read_at_once = 1024 * 1024;
 unsigned backend::progress() {
   unsigned n = 0;
   ++polls_;
-  if (!confirming_.empty()) n += take_acknowledgements();
+  if (!confirming_.empty()) take_acknowledgements();
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
   if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
@@ -50,7 +50,7 @@ unsigned backend::progress() {
     if (payloads || !payloads_.empty()) let_others_run();
   }
   // Not between a message and whoever waits for it.
-  if (polls_ % 16 == 0 || (n > 0 && delivered == 0)) n += attend(steady::now());
+  if (polls_ % 16 == 0 || (n > 0 && delivered == 0 && ready_.empty())) n += attend(steady::now());
   if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
     n += acknowledge(polls_ % polls_between_acknowledgements == 0);
   return n + deliver();
@@ -248,15 +248,13 @@ unsigned backend::acknowledge(bool all) {
 }
 
 // What is acknowledged is dropped, with no lock held: its memory may be the program's, which may
-// send.
-unsigned backend::take_acknowledgements() {
+// send. No event: nobody waits for it.
+void backend::take_acknowledgements() {
   for (auto* p : confirming_) {
     p->confirming = false;
     p->unacknowledged.acknowledge(p->confirmed);
   }
-  const auto n = static_cast<unsigned>(confirming_.size());
   confirming_.clear();
-  return n;
 }
 
 // Messages of this node to itself need no connection: payloads are copied, as they would be.

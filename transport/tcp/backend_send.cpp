@@ -70,7 +70,8 @@ record_head backend::head_of(peer& p, const sent_message& m) {
   return head;
 }
 
-// Hot path: neither a queue nor memory. True: not all of it went. Under the peer's mutex.
+// Hot path: neither a queue nor memory, if the kernel takes it whole. True: not all of it went.
+// Under the peer's mutex.
 bool backend::send_small(peer& p, const sent_message& m) {
   auto head = head_of(p, m);
   head.size = static_cast<std::uint32_t>(m.envelope.size());

@@ -68,20 +68,21 @@ stream::stream(unique_fd fd, stream_kind kind, role as, stream_protection how,
 
 // ---- Sending
 
+std::unique_ptr<std::byte[]> stream::memory_for(std::size_t bytes) {
+  if (bytes > largest_spare || spare_.empty())
+    return std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, largest_spare));
+  auto out = std::move(spare_.back());
+  spare_.pop_back();
+  return out;
+}
+
 // What cannot be sealed is not sent: the stream is broken then.
 void stream::seal(outgoing_record&& one) {
   sealed_record to;
   to.record = std::move(one);
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
-  if (sealing_.encrypts() && bytes > 0) {
-    if (bytes <= largest_spare && !spare_.empty()) {
-      to.ciphertext = std::move(spare_.back());
-      spare_.pop_back();
-    } else {
-      to.ciphertext = std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, largest_spare));
-    }
-  }
+  if (sealing_.encrypts() && bytes > 0) to.ciphertext = memory_for(bytes);
   const std::span<const std::byte> data(to.record.data, bytes);
   sealing_.seal(bytes_of(head), data.first(head.size), to.ciphertext.get(), to.tag);
   to.size = sizeof head + head.size + sealing_.overhead();
@@ -165,7 +166,8 @@ bool stream::flush(std::string& why) {
   return true;
 }
 
-// One piece, built and sealed where it is written from: no queue, no memory, one system call.
+// One piece, built and sealed where it is written from. If the kernel takes it whole, there is no
+// queue, no memory and no other system call.
 bool stream::send_small(const record_head& head, std::span<const std::byte> body,
                         std::string& why) {
   std::array<std::byte, sizeof head + most_small + record_cipher::tag_size> wire;
@@ -190,7 +192,12 @@ bool stream::send_small(const record_head& head, std::span<const std::byte> body
     return false;
   }
   // The kernel has no room: the rest waits as that of other records does.
-  seal_rest(head, body_there, tag);
+  try {
+    seal_rest(head, body_there, tag);
+  } catch (const std::exception& e) {  // a part of a record was sent: nothing can follow it
+    why = e.what();
+    return false;
+  }
   written_ = n > 0 ? static_cast<std::size_t>(n) : 0;
   return flush(why);
 }
@@ -201,7 +208,7 @@ void stream::seal_rest(const record_head& head, std::span<const std::byte> body,
   sealed_record rest;
   rest.record.head = head;
   rest.tag = tag;
-  rest.ciphertext = std::make_unique_for_overwrite<std::byte[]>(largest_spare);
+  rest.ciphertext = memory_for(body.size());
   std::ranges::copy(body, rest.ciphertext.get());
   rest.size = sizeof head + body.size() + sealing_.overhead();
   sealed_.push_back(std::move(rest));

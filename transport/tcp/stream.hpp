@@ -98,6 +98,7 @@ private:
     std::size_t size = 0;  // on the wire
   };
 
+  std::unique_ptr<std::byte[]> memory_for(std::size_t bytes);
   void seal(outgoing_record&& one);
   void seal_rest(const record_head& head, std::span<const std::byte> body,
                  const record_cipher::tag& tag);
