@@ -90,6 +90,7 @@ private:
   static std::vector<std::vector<rref<at::Tensor>>> parameters_of(
       const std::vector<group>& groups) {
     std::vector<std::vector<rref<at::Tensor>>> out;
+    out.reserve(groups.size());
     for (const auto& one : groups) out.push_back(one.parameters);
     return out;
   }
@@ -97,6 +98,7 @@ private:
   static std::vector<detail::archive_values> options_of(const std::vector<group>& groups,
                                                         const options& defaults) {
     std::vector<detail::archive_values> out;
+    out.reserve(groups.size());
     for (const auto& one : groups) out.push_back(detail::values_of(one.options.value_or(defaults)));
     return out;
   }

@@ -97,6 +97,7 @@ private:
 
   std::string percents() const {
     std::vector<int> out;
+    out.reserve(record_.stages.size());
     for (const double share : record_.stages) out.push_back(int(std::lround(100 * share)));
     return fmt::format("{}", fmt::join(out, ", "));
   }

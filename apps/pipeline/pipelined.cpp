@@ -22,6 +22,7 @@ std::vector<troupe::rref<stage>> make_stages(const troupe::node& here,
 template <class T>
 std::vector<T> all_of(const std::vector<troupe::future<T>>& asked) {
   std::vector<T> out;
+  out.reserve(asked.size());
   for (const auto& one : asked) out.push_back(one.get());
   return out;
 }
@@ -53,6 +54,7 @@ std::vector<troupe::rref<at::Tensor>> pipelined_learner::parameters() const {
 // Returns when all stages have answered, so that no later step changes what they are.
 pipelined_learner::passage pipelined_learner::versions() const {
   std::vector<troupe::future<troupe::rref<stage_version>>> asked;
+  asked.reserve(stages_.size());
   for (const auto& one : stages_) asked.push_back(one.rpc_async<&stage::version>());
   return all_of(asked);
 }

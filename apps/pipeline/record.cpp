@@ -125,6 +125,7 @@ std::string losses_text(const run_record& run) {
   std::string text;
   for (std::size_t step = 0; step < run.ways[0].losses.size(); ++step) {
     std::vector<float> row;
+    row.reserve(run.ways.size());
     for (const auto& one : run.ways) row.push_back(one.losses[step]);
     text += fmt::format("{}\n", fmt::join(row, " "));
   }

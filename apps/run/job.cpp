@@ -151,7 +151,7 @@ std::vector<std::string> rank_environment(const run_options& options, const job&
     });
     if (!replaced) all.emplace_back(text);
   }
-  for (const auto& [name, value] : ours) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : ours) all.push_back(fmt::format("{}={}", name, value));
   return all;
 }
 
