@@ -25,6 +25,7 @@ if [ $# -gt 0 ]; then
   configure "$build"
   for file in "$@"; do [ ! -f "$file" ] || files+=("$file"); done
   options=()
+  what="sources"
 else
   build=build/lint_joined
   configure "$build" -DTROUPE_UNITY=ON
@@ -32,6 +33,7 @@ else
 import json, sys
 files = [entry["file"] for entry in json.load(open(sys.argv[1]))]
 print("\n".join(file for file in files if "/generated/" not in file))' "$build/compile_commands.json")
+  what="joined sources"
   # A joined source includes the others, in which findings count.
   options=(--checks=-bugprone-suspicious-include '--header-filter=(/include/troupe/.*\.hpp|\.cpp)$')
 fi
@@ -43,4 +45,4 @@ printf '%s\0' "${files[@]}" |
   echo "lint: there are findings" >&2
   exit 1
 }
-echo "lint: ${#files[@]} sources are clean"
+echo "lint: ${#files[@]} $what are clean"
