@@ -1,8 +1,8 @@
 # `cmake --install`, find_package(Troupe), pkg-config and the Debian package.
 #   bin/                       troupe-run, troupe, and the examples as troupe-NAME
 #   include/troupe/*.hpp       public headers: <troupe/x.hpp>
-#   include/troupe/MODULE/     all others but *_internal.hpp, since public ones need many of them; what lies in folders
-#                              below include/troupe/ is internal
+#   include/troupe/MODULE/     what these include, and no other header; what lies in folders below include/troupe/ is
+#                              internal
 #   lib/, lib/cmake/Troupe/, lib/pkgconfig/troupe.pc
 #   lib/troupe/examples/       the examples themselves
 #   lib/troupe/site/           the wheels: a link to those of the build; without it share/troupe/install_wheels.sh
@@ -16,7 +16,7 @@ include(CMakePackageConfigHelpers)
 set(TROUPE_DATA_FILES "${PROJECT_SOURCE_DIR}/.deps/digits.csv.gz" "${PROJECT_SOURCE_DIR}/.deps/bible.txt")
 
 # _troupe_run_path(TARGET FOLDER): TARGET, installed into FOLDER, finds our shared libraries and those of the wheels.
-# What libtorch needs of CUDA it finds by itself.
+# libtorch finds what it needs of CUDA by itself.
 function(_troupe_run_path target folder)
   file(RELATIVE_PATH to_lib "${CMAKE_INSTALL_PREFIX}/${folder}" "${CMAKE_INSTALL_FULL_LIBDIR}")
   string(REGEX REPLACE "/$" "" lib "$ORIGIN/${to_lib}")
@@ -44,25 +44,22 @@ function(_troupe_install_libraries)
     _troupe_run_path(${library} "${CMAKE_INSTALL_LIBDIR}")
   endforeach()
 
+  # Which they are is seen when they are installed: an edit may have changed it since the build was configured.
+  set(TROUPE_HEADER_ROOTS "")
+  set(TROUPE_PUBLIC_HEADERS "")
   set(modules ${TROUPE_MODULES})
   list(REMOVE_ITEM modules apps)
   foreach(module IN LISTS modules)
-    if(IS_DIRECTORY "${PROJECT_SOURCE_DIR}/${module}/include")
-      install(DIRECTORY "${PROJECT_SOURCE_DIR}/${module}/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-              FILES_MATCHING PATTERN "*.hpp")
-    endif()
-    # The first pattern that matches decides.
-    install(DIRECTORY "${PROJECT_SOURCE_DIR}/${module}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/troupe"
-            FILES_MATCHING PATTERN "*_internal.hpp" EXCLUDE
-            REGEX "/${module}/include$" EXCLUDE
-            PATTERN "*.hpp")
+    set(folder "${PROJECT_SOURCE_DIR}/${module}")
+    string(APPEND TROUPE_HEADER_ROOTS " \"troupe/${module}/\" \"${folder}\" \"troupe/\" \"${folder}/include/troupe\"")
+    file(GLOB public CONFIGURE_DEPENDS RELATIVE "${folder}/include" "${folder}/include/troupe/*.hpp")
+    list(JOIN public " " public)
+    string(APPEND TROUPE_PUBLIC_HEADERS " ${public}")
   endforeach()
-  get_property(folders GLOBAL PROPERTY TROUPE_GENERATED_FOLDERS)
-  foreach(folder IN LISTS folders)
-    file(RELATIVE_PATH place "${PROJECT_BINARY_DIR}/generated" "${folder}")
-    install(DIRECTORY "${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${place}"
-            FILES_MATCHING PATTERN "*.capnp.h")
-  endforeach()
+  string(APPEND TROUPE_HEADER_ROOTS " \"troupe/\" \"${PROJECT_BINARY_DIR}/generated/troupe\"")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/install_headers.cmake.in"
+                 "${PROJECT_BINARY_DIR}/install/install_headers.cmake" @ONLY)
+  install(SCRIPT "${PROJECT_BINARY_DIR}/install/install_headers.cmake")
 endfunction()
 
 # What a program of a user is compiled and linked with, for find_package and for pkg-config.
@@ -181,7 +178,7 @@ function(_troupe_installed_target)
   endforeach()
 endfunction()
 
-# The wheels are in no package of Debian: who installs on another machine unpacks them there.
+# The wheels are in no package of Debian: the user of another machine unpacks them there.
 macro(_troupe_debian_package)
   set(CPACK_GENERATOR DEB)
   set(CPACK_PACKAGE_NAME troupe)

@@ -151,7 +151,6 @@ function(troupe_schemas name folder)
   target_link_libraries(${name} ${scope} capnp::capnp)
   string(REGEX REPLACE "^troupe_" "" export_name "${name}")
   _troupe_library(${name} ${export_name})
-  set_property(GLOBAL APPEND PROPERTY TROUPE_GENERATED_FOLDERS "${out}/${folder}")
 endfunction()
 
 # troupe_program(NAME FOLDER [PRECOMPILE headers] [DEPENDS targets...]): the program <build>/apps/NAME from FOLDER/main.cpp.

@@ -40,7 +40,7 @@ int in_child(F&& f) {
   _exit(status);
 }
 
-/// Does `f` throw an Error that says that this process was forked?
+/// Does `f` throw an Error that reports that this process was forked?
 template <class Error, class F>
 bool refused_as_forked(F&& f) {
   try {
@@ -85,7 +85,7 @@ public:
         const auto made = make();
         const pid_t parent = getpid();
         const pid_t child = fork();
-        if (child == 0) tell(ends[1], getpid());  // it has begun
+        if (child == 0) write_pid(ends[1], getpid());  // it has begun
         if (getpid() != parent || child > 0)
           for (;;) pause();
       } catch (...) {
@@ -115,7 +115,7 @@ public:
   }
 
 private:
-  static void tell(int to, pid_t what) {
+  static void write_pid(int to, pid_t what) {
     if (write(to, &what, sizeof what) != static_cast<ssize_t>(sizeof what)) _exit(2);
   }
 

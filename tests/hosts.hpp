@@ -24,7 +24,7 @@ struct wires {
 /// Hosts with a network of their own, as far as the kernel's network namespaces can be some: each
 /// has interfaces eth0, eth1, ... with addresses of IPv4 and IPv6, and all are joined by bridges in
 /// one more namespace, at which wires are cut. Made by `ip` and `tc` of iproute2; needs root.
-/// `problem` says why there are none.
+/// `problem` names why there are none.
 class hosts {
 public:
   explicit hosts(unsigned count, wires how = {}) : count_(count), how_(std::move(how)) {

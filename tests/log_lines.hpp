@@ -9,11 +9,12 @@
 
 namespace troupe::test {
 
-/// Takes what is logged, from warnings on, while it lives. One at a time.
+/// Takes what is logged while it lives, from warnings on or from another level. One at a time.
 class log_lines {
 public:
-  log_lines() : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
-    sink_->set_level(spdlog::level::warn);
+  explicit log_lines(spdlog::level::level_enum least = spdlog::level::warn)
+      : sink_(std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)) {
+    sink_->set_level(least);
     log().sinks().push_back(sink_);
   }
   ~log_lines() { log().sinks().pop_back(); }

@@ -3,7 +3,7 @@
 # and others who compute on every core. What fails is listed at the end of each round, and fails this.
 #   tests/under_load.sh [ROUNDS [BUILD_FOLDER [OPTION_OF_CTEST...]]]
 # ROUNDS is TROUPE_SOAK_ROUNDS or 1 if left out, BUILD_FOLDER build/release. The load comes from
-# stress-ng where it is installed, else from loops of the shell. What the tests said stays in
+# stress-ng where it is installed, else from loops of the shell. What the tests printed stays in
 # BUILD_FOLDER/under_load.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -33,8 +33,8 @@ public:
   /// unknown_context.
   virtual message_tag begin(std::uint64_t context, peer& to) = 0;
 
-  /// Those of its tensors that require gradients, in the order in which it names them. Throws
-  /// unknown_context.
+  /// Records the tensors of the message that require gradients, in the order in which it names
+  /// them. Throws unknown_context.
   virtual void record(const message_tag& where, peer& to, std::vector<at::Tensor>&& sent) = 0;
 
   /// It has not been sent.
@@ -42,7 +42,7 @@ public:
 
   /// A message has come, a call or request (perhaps the first of its context on this node) or an
   /// answer. Its tensors that require gradients become results of what `from` has recorded; their
-  /// gradients go the other way than they have (see call_options::uses_reply_route). Throws
+  /// gradients go back the way that they came (see call_options::uses_reply_route). Throws
   /// unknown_context.
   virtual void receive(const message_tag& where, peer& from, const envelope_header& header,
                        const std::vector<at::Tensor>& received) = 0;

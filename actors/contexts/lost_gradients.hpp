@@ -34,13 +34,13 @@ public:
   void check_request(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
-  /// The same of a message that nobody answers. Returns whether nothing is left to do: the loss is
-  /// reported, there is none, or it is meant; else the receiver has to look, in whose contexts it
-  /// may be.
+  /// The same for a message that nobody answers. True: nothing is left to do, since the loss is
+  /// reported or intended, or there is none. False: the receiver has to look, since the context may
+  /// be open there only.
   bool check_message(const node_contexts& contexts, const peer& to, std::string_view what,
                      const tensor_writer& tensors);
 
-  /// A message has come that nobody answers, from a node that has left the check to this one. Only
+  /// A message that nobody answers has come from a node that has left the check to this one. Only
   /// warns: nobody would get an error.
   void check_arrival(const node_contexts& contexts, const peer& from, opened_envelope& message,
                      const caf::message& content);

@@ -185,8 +185,8 @@ report held_waits::look_at(const std::vector<question>& asked) {
   return out;
 }
 
-// Finds the questions that a waiting handler is to answer, or that lie in its actor's mailbox. A
-// question that is in neither, its actor may have taken out and kept: it may be answered at any
+// Finds the questions that a waiting handler is to answer, or that lie in its actor's mailbox. The
+// actor may have taken out and kept a question that is in neither: that may be answered at any
 // time. True: there is one.
 bool held_waits::look_in_handler(const entry& held, open_questions& asked, outlooks& found) const {
   std::vector<question> mine;

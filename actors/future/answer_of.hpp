@@ -4,7 +4,7 @@
 
 namespace troupe::detail {
 
-/// What the caller of a function gets that returns T. `later`: the function answers later, by a
+/// What the caller of a function that returns T gets. `later`: the function answers later, by a
 /// future or a task.
 template <class T>
 struct answer_of {

@@ -64,9 +64,9 @@ public:
 
   /// Gives it up, unless it is ready: this future and its copies fail with cancelled_error at once.
   /// The callee of a call is notified, and drops the call, or has its coroutine throw
-  /// cancelled_error. So is the coroutine of a task, whose future becomes ready when the coroutine
-  /// ends. Everything else goes on: what `then` continues, the parts of `when_all`, an actor that
-  /// was asked.
+  /// cancelled_error. The coroutine of a task is notified in the same way, and the future becomes
+  /// ready when the coroutine ends. Everything else goes on: what `then` continues, the parts of
+  /// `when_all`, an actor that was asked.
   void cancel() const { state().cancel(); }
 
   /// Calls `f` on a thread of the node once this is ready. Its result becomes the returned future's

@@ -216,6 +216,8 @@ void future_core::prune() {
     *at = gone->next;
     dead.push_back(gone->item);
   }
+  // The acquire is for a failure: with `closed` comes the outcome, which `run_all` needs. The
+  // release publishes the entries, whose links this thread may have changed.
   link* expected = nullptr;
   while (all && !next_.compare_exchange_strong(expected, all, std::memory_order_acq_rel)) {
     if (expected == &closed) {
@@ -224,6 +226,7 @@ void future_core::prune() {
     }
     auto* newer = expected;
     expected = nullptr;
+    // Acquires the entries that have come meanwhile: other threads have written them.
     if (!next_.compare_exchange_strong(newer, nullptr, std::memory_order_acq_rel)) continue;
     auto* last = newer;
     while (last->next) last = last->next;

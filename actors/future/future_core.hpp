@@ -58,14 +58,14 @@ public:
   virtual void cancel();
   bool cancelled() const noexcept { return claimed_.load() == claimant::canceller; }
 
-  /// Of a task, the control of its coroutine; else nullptr.
+  /// The control of a task's coroutine; nullptr for all other futures.
   virtual coroutine_control* coroutine() noexcept { return nullptr; }
 
   /// False when it had an outcome already.
   bool set_exception(std::exception_ptr why);
 
-  /// Fails with `why`, unless it has an outcome, since what it is made from has failed elsewhere.
-  /// What it has asked for is not wanted any more.
+  /// What it is made from has failed elsewhere: fails with `why`, unless it has an outcome. What it
+  /// has asked for is not wanted any more.
   virtual void fail_early(const std::exception_ptr& why) { set_exception(why); }
 
   const std::exception_ptr& failure() const noexcept { return failure_; }
@@ -93,7 +93,7 @@ protected:
   /// The question whose answer this is, for a handler that waits for it; request 0: not known.
   virtual question asked() const noexcept;
 
-  /// True for the first caller only, who then stores the outcome and calls `publish`.
+  /// True for the first caller only, which then stores the outcome and calls `publish`.
   bool claim() noexcept { return claim(claimant::maker); }
   void publish();
 

@@ -81,7 +81,8 @@ struct task_end {
   void await_resume() const noexcept {}
 };
 
-// A type with the functions of an awaiter, and one of which `operator co_await` makes an awaiter.
+// A type with the functions of an awaiter, and a type that `operator co_await` turns into an
+// awaiter.
 template <class T>
 concept awaiter = requires(T& x) {
   x.await_ready();

@@ -126,7 +126,8 @@ void membership::take(rank_t from, const membership_messages::candidate& message
     if (role_ == role::leader || role_ == role::ended) return;
   }
   if (role_ == role::member && !pledged_) {
-    // Not both can remain in the job: the leader, if it lives, decides.
+    // Only one of the two, the candidate or the leader, can remain in the job: the leader, if it
+    // lives, decides.
     send(leader_, strayed);
     return;
   }

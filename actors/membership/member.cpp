@@ -88,7 +88,8 @@ membership_messages::suspect membership::loss_of(rank_t rank) const {
   return {rank, incarnation, place->second.kind, place->second.text};
 }
 
-// M6: the leader is notified; the loss of the leader, or of who shall stand, is for an election.
+// M6: the leader is notified. The loss of the leader, or of the node that should stand, leads to an
+// election.
 void membership::member_lost(rank_t rank) {
   if (role_ == role::seeking) {
     if (rank == sought_) look_for_leader();

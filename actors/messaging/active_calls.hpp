@@ -39,7 +39,7 @@ public:
     return recent && (*recent)[place_of(call)].load(std::memory_order_acquire) == mark_of(call);
   }
 
-  /// The same of one that runs.
+  /// The same for one that runs.
   bool cancelled(const active_call& call) const noexcept;
 
   /// Its answer comes from `answer`, later. False when it has been cancelled already.

@@ -6,8 +6,8 @@
 namespace troupe {
 
 /// The protocol that a control message belongs to: its envelope's target. Each has a handler in the
-/// node's message_router. Protocols above node/ take a number here and register by
-/// node/node_protocol.hpp.
+/// node's message_router. Those of protocols above node/ begin at first_free_channel; such a
+/// protocol registers by node/node_protocol.hpp.
 enum control_channel : std::uint64_t {
   handles_channel = 0,     ///< handles of actors, watching them, windows: remote_actors
   shutdown_channel = 1,    ///< termination_detection

@@ -67,7 +67,7 @@ void flow_control::add(peer& to, std::int64_t messages, std::int64_t bytes) noex
   if (to.out.waiting.load() > 0) wake(&to);
 }
 
-// Those who wait for `whom`; nullptr: all.
+// Wakes the senders that wait for `whom`; nullptr: all of them.
 void flow_control::wake(const peer* whom) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto* one : waiters_)
@@ -93,9 +93,10 @@ bool flow_control::take_small(peer& to, std::int64_t bytes) noexcept {
 
 void flow_control::wait_for_room(peer& to, std::int64_t bytes, const send_wait& how) {
   if (take_small(to, bytes)) return;
-  // Who found it full may have made others find it full for a moment.
+  // This sender found it full, and may have made others find it full for a moment.
   if (to.out.waiting.load() > 0) wake(&to);
-  // What may not block, a timer's message say, goes, and later ones wait for it.
+  // A sender that must not block, a timer for instance, sends all the same, and later ones wait for
+  // the room that it takes.
   if (how.exceeds_window || (how.wait && !engine::may_block())) {
     to.out.messages.fetch_sub(1);
     to.out.bytes.fetch_sub(bytes);

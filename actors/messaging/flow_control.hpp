@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// How a sender takes it when the receiver's window is full.
+/// What a sender does when the receiver's window is full.
 struct send_wait {
   bool wait = true;                    ///< else overloaded_error at once
   clock::time_point deadline = never;  ///< rpc_timeout then
@@ -70,7 +70,7 @@ public:
     if (messages_new >= credit_messages_ || bytes_new >= credit_bytes_) return_credit(from);
   }
 
-  /// A signal of another node's.
+  /// A signal of another node.
   void deliver(peer& from, signal what, std::uint64_t first, std::uint64_t second) noexcept;
 
   /// A handler of this node begins, or ceases, to wait for an answer of `from`.

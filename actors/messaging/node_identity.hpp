@@ -4,7 +4,7 @@
 
 namespace troupe {
 
-/// Who a node is within its job.
+/// Identifies a node within its job.
 struct node_identity {
   std::uint32_t rank = 0;
   std::uint64_t job = 0;

@@ -15,7 +15,7 @@
 
 namespace troupe {
 
-/// The request of a failure's header: what the call's arguments hold has not been taken.
+/// The `request` in a failure's header if the callee has not taken what the call's arguments hold.
 inline constexpr std::uint64_t unread = 1;
 
 /// Must such a message have arrived before a graceful shutdown may end? Those of the program, and
@@ -68,7 +68,7 @@ public:
   bool send_control(peer& to, control_channel channel, std::uint64_t order,
                     function_ref<void(encoder&)> write);
 
-  /// The same of a body of `xs`, for a peer that lives. Errors are dropped: what the message was
+  /// The same with a body of `xs`, to a peer that lives. Errors are dropped: what the message was
   /// about is settled when the peer is lost.
   template <class... Ts>
   bool try_send_control(peer& to, control_channel channel, const Ts&... xs) noexcept {
@@ -90,7 +90,8 @@ public:
   gate& entrance() noexcept { return entrance_; }
 
   /// The epoch of the membership that this node has applied.
-  // A pair: whoever reads an epoch finds those fenced who have gone by it (`send` looks next).
+  // Release and acquire: a thread that reads an epoch sees that the members which left by it are
+  // fenced (`send` looks at that next).
   std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   void set_epoch(std::uint32_t epoch) noexcept { epoch_.store(epoch, std::memory_order_release); }
 

@@ -29,18 +29,19 @@ struct pending_request {
   /// What has been given away in its arguments, which the callee may not have read.
   std::vector<detail::written_reference> references{};
   std::uint64_t target = 0;  ///< of a call: what the function goes by
-  /// What this node takes that function for, where the callee takes it for another; null: no call.
+  /// Describes the function as this node has it, for an error if the callee's differs; null: no
+  /// call.
   std::string (*structure_here)(std::uint64_t target) = nullptr;
   bool wait = true;  ///< for room in the window of `peer`, rather than fail
   bool urgent = false;
   bool late = false;  ///< it has timed out, or was given up
-  /// What becomes of it is a handler's business, an actor's, or that of a further attempt.
+  /// A handler, an actor or a further attempt deals with its outcome.
   bool looked_after = false;
 
   explicit operator bool() const noexcept { return sink || sender; }
 };
 
-/// Requests that failed since their peer was lost.
+/// Requests that failed because their peer was lost.
 struct lost_requests {
   std::size_t all = 0;
   std::size_t of_program = 0;  ///< that the program made itself, in no handler, and for one attempt

@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// Names a value that one node owns, for the whole job: who has had it made, where it is, and its
-/// number among those that the one has had made there. Incarnations keep a node that has come back
-/// apart from the one before. Sendable, comparable, hashable.
+/// Names a value that one node owns, in the whole job: its creator, its owner, and the creator's
+/// number for it, which counts the values that this creator has made on this owner. Incarnations
+/// tell a node that has come back from the one before. Sendable, comparable, hashable.
 struct rref_id {
   std::uint32_t creator = 0;  ///< a rank
   std::uint32_t owner = 0;    ///< a rank
@@ -39,7 +39,7 @@ class rref_use;
 struct written_reference {
   rref_id id;
   std::uint64_t use = 0;             ///< granted by the owner
-  std::uint64_t pin = 0;             ///< kept by another one
+  std::uint64_t pin = 0;             ///< kept by a node that is not the owner
   std::shared_ptr<rref_use> lent{};  ///< kept until the call has been answered
 };
 

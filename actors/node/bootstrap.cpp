@@ -29,7 +29,7 @@ node_core::engine_maker on_threads(const rpc_options& options) {
   return [how](dispatcher& node) { return std::make_shared<thread_engine>(node, how); };
 }
 
-transport::rendezvous_options meeting_of(const rpc_options& options) {
+transport::rendezvous_options rendezvous_options_of(const rpc_options& options) {
   transport::rendezvous_options meet;
   meet.init_method = options.init_method;
   meet.rank = options.rank;
@@ -46,13 +46,14 @@ std::shared_ptr<node_core> found_job(const rpc_options& options,
                                      const detail::device_directory& here) {
   auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
-  auto roster = transport::rendezvous(meeting_of(options), [&](const transport::pre_roster& known) {
-    // Only here, so that the others, whom the maps concern, get the error too.
-    auto devices = detail::read_device_options(options.devices, options.device_maps, here);
-    net = detail::founders_transport(known, options, *parts);
-    return detail::write_descriptor(
-        {std::move(devices), net->address(), detail::rules_of(options)});
-  });
+  auto roster = transport::rendezvous(
+      rendezvous_options_of(options), [&](const transport::pre_roster& known) {
+        // Only here, so that the others, whom the maps concern, get the error too.
+        auto devices = detail::read_device_options(options.devices, options.device_maps, here);
+        net = detail::founders_transport(known, options, *parts);
+        return detail::write_descriptor(
+            {std::move(devices), net->address(), detail::rules_of(options)});
+      });
   membership_view start;
   for (const auto& one : roster.members)
     start.members[one.rank] = {one.rank, one.incarnation, one.name, one.address};
@@ -84,7 +85,7 @@ std::shared_ptr<node_core> join_running(const rpc_options& options,
   const auto devices = detail::read_device_options(options.devices, options.device_maps, here);
   auto parts = std::make_unique<deferred_sink>();
   std::unique_ptr<transport::transport> net;
-  const auto meet = meeting_of(options);
+  const auto meet = rendezvous_options_of(options);
   std::size_t open = 0;
   const auto mine =
       transport::join_job(meet, [&](transport::rank_t rank, const transport::job_secret& secret) {
@@ -123,7 +124,8 @@ std::shared_ptr<node_core> join_job(const rpc_options& options,
     check_options(options);
     detail::check_devices(options.devices, here);
   } catch (const error& e) {
-    if (!options.joins_running) transport::decline_rendezvous(meeting_of(options), e.fault().text);
+    if (!options.joins_running)
+      transport::decline_rendezvous(rendezvous_options_of(options), e.fault().text);
     throw;
   }
   transport::raise_descriptor_limit();

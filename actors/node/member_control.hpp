@@ -27,12 +27,12 @@ namespace detail {
 class protocol_table;
 }
 
-/// A node's part in who belongs to the job: runs the membership, and does what it decides. Members
-/// are added, fenced (their messages are dropped, and nobody waits for them) and evicted (what they
+/// A node's part in the membership of the job: runs it, and does what it decides. Members are
+/// added, fenced (their messages are dropped, and nobody waits for them) and evicted (what they
 /// held here is released). Admits joiners where it is asked to. Thread-safe.
 class member_control final : private membership_actions, private transport::join_handler {
 public:
-  /// The parts of the node that members concern.
+  /// The parts of the node that a change of members concerns.
   struct parts {
     peer_table& peers;
     node_lifecycle& life;

@@ -46,8 +46,8 @@ void message_router::dispatch(transport::incoming_message&& message, engine_unit
   // What has come too early is first in line. None of it runs here, since the network could go to
   // another thread meanwhile.
   if (!only_a_look) early_.push_back(std::move(message));
-  // All by one epoch: were it to change in between, later messages of a sender would pass earlier
-  // ones, which have been put back.
+  // All by one epoch: if it changed in between, later messages of a sender would pass earlier ones,
+  // which have been put back.
   const auto epoch = epoch_.load();
   auto waiting = std::exchange(early_, {});
   for (auto& one : waiting) route(std::move(one), epoch, unit, false);
@@ -110,7 +110,8 @@ void message_router::route_opened(opened_envelope& message, transport::rank_t ra
   if (control && header.target < unchecked_.size() && unchecked_[header.target])
     return unchecked_[header.target](message, rank);
   if (header.epoch > epoch) {
-    // No member is further ahead: a step needs all to be ready, who have applied the one before.
+    // No member is further ahead: a step needs all to be ready, and a member that is has applied
+    // the step before.
     if (header.epoch > epoch + 1) throw decode_error("a message of an epoch far ahead");
     // Its sender knows of a change that this node is about to apply.
     auto [envelope, payloads] = message.give_back();
@@ -119,12 +120,12 @@ void message_router::route_opened(opened_envelope& message, transport::rank_t ra
   }
   auto* from = peers_.find(rank, header.incarnation);
   if (!from || !from->live()) throw decode_error("a message of a node that is not in the job");
-  // What was meant for this rank's incarnation before counts as sent to that one.
+  // A message for an earlier incarnation of this rank counts as sent to that one.
   const bool counts = counts_at_shutdown(header) && header.epoch >= joined_;
   if (counts && !control) from->counted_received.fetch_add(1, std::memory_order_acq_rel);
   if (header.epoch < joined_) return turn_away(message, *from);
   if (control) {
-    // Counted last: what it has this node send has been counted as sent by then.
+    // Counted last: by then, what this node sends because of it has been counted as sent.
     const taken_in_at_end done(counts ? from : nullptr);
     return give_to_channel(message, *from, unit);
   }

@@ -29,7 +29,7 @@ public:
   /// checks the sender.
   using unchecked_handler = std::function<void(opened_envelope& message, transport::rank_t from)>;
 
-  /// `joined`: the epoch in which this node has come.
+  /// `joined`: the epoch in which this node joined.
   message_router(const node_identity& self, std::uint32_t joined, peer_table& peers, engine& driver,
                  std::shared_ptr<remote_actors> actors, rpc_agent& calls);
 

@@ -8,7 +8,7 @@
 #include "troupe/actors/node/option_checks.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/composite/composite_transport.hpp"
-#include "troupe/transport/registry/transport_kind.hpp"
+#include "troupe/transport/registry/transport_registry.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"

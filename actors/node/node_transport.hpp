@@ -26,8 +26,8 @@ std::unique_ptr<transport::transport> joiners_transport(transport::rank_t rank,
                                                         bool one_host, const rpc_options& options,
                                                         deferred_sink& parts, std::size_t& open);
 
-/// Throws transport_error when the limit of file descriptors is too low for `peers` peers, of whose
-/// descriptors `open` are open already.
+/// Throws transport_error when the limit of file descriptors is too low for `peers` peers; `open`
+/// of their descriptors are open already.
 void need_descriptors_of(const rpc_options& options, std::size_t peers, std::size_t open);
 
 }  // namespace troupe::detail

@@ -3,7 +3,7 @@
 #include "troupe/actors/operators/permission.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/worker_name.hpp"
-#include "troupe/transport/registry/transport_kind.hpp"
+#include "troupe/transport/registry/transport_registry.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 
 namespace troupe {
@@ -62,7 +62,8 @@ void check_transport(const rpc_options& options) {
              " (register_transport of <troupe/transport.hpp>, before init_rpc)");
 }
 
-// For who joins a running job, the two say nothing of each other.
+// The rank and world size of a node that joins a running job are independent: its world size is
+// ignored.
 void check_place(const rpc_options& options) {
   if (options.joins_running || !options.world_size) return;
   if (options.world_size == 0u) refuse("world_size", "0", "1 or more: ranks of the job");

@@ -31,20 +31,20 @@ public:
     friend bool operator==(const report&, const report&) = default;
   };
 
-  /// Blocks until the job is quiet. `look` reports of this node. Throws rpc_timeout naming the
-  /// ranks that are not there or not idle, and peer_lost when the leader is gone.
+  /// Blocks until the job is quiet. `look` makes the report of this node. Throws rpc_timeout naming
+  /// the ranks that are not there or not idle, and peer_lost when the leader is gone.
   void wait(const std::function<report()>& look, clock::time_point deadline);
 
-  /// The leader: waits until the others have left. The others: say so.
+  /// The leader waits until the others have left. The others report that they leave.
   void leave(clock::time_point deadline);
 
-  /// A message of another node's. Throws decode_error.
+  /// A message of another node. Throws decode_error.
   void deliver(decoder& in, transport::rank_t from);
 
-  /// The members have changed; `leader` reports go to.
+  /// The members have changed, and reports go to `leader`.
   void members_changed(transport::rank_t leader);
 
-  /// Have all agreed to end? Whoever goes from now on is not lost.
+  /// Have all agreed to end? A node that goes from now on is not lost.
   bool decided() const noexcept { return decided_; }
 
   /// A node has ended, after all have agreed to.

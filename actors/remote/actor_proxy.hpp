@@ -18,24 +18,25 @@ class proxy_owner {
 public:
   /// Sends `what` to the actor that `target` stands for.
   virtual void forward(actor_proxy& target, caf::mailbox_element_ptr what) = 0;
-  /// Has the actor's node say when it ends.
+  /// Asks the actor's node to report the end of the actor.
   virtual void watch(actor_proxy& target) = 0;
   /// The proxy is being destroyed.
   virtual void gone(actor_proxy& proxy) = 0;
 
-  /// Answers the request of an actor `order` of `to`.
+  /// Answers a request of an actor of `to`, whose id is `order`.
   virtual void reply(peer& to, std::uint64_t order, std::uint64_t request,
                      const detail::message_tag& asked, const caf::message& answer) noexcept = 0;
   /// The request was dropped without an answer.
   virtual void reply_dropped(peer& to, std::uint64_t order, std::uint64_t request) noexcept = 0;
-  /// What stands here for the actor `id` of `owner`. `granted`: `owner` counts the handle already.
+  /// The proxy of the actor `id` of `owner`. `granted`: `owner` counts the handle already.
   virtual caf::strong_actor_ptr proxy_of(peer& owner, caf::actor_id id, bool granted) = 0;
 
 protected:
   ~proxy_owner() = default;
 };
 
-/// Stands here for an actor of another node: what it gets, it sends there, on the caller's thread.
+/// Stands here for an actor of another node, and sends what it gets to that actor, on the caller's
+/// thread.
 class actor_proxy final : public caf::actor_proxy {
 public:
   actor_proxy(caf::actor_config& config, std::shared_ptr<proxy_owner> owner, peer& home);
@@ -63,8 +64,9 @@ private:
   std::atomic<bool> watched_{false};
 };
 
-/// The sender of one request from another node, as its receiver sees it: takes the answer, once.
-/// Dropped without one, it notifies the asker. Everything else goes to the sender's `actor_proxy`.
+/// The sender of one request from another node, as its receiver sees it: takes the answer, once. If
+/// it is dropped without one, it notifies the asker. Everything else goes to the sender's
+/// `actor_proxy`.
 class reply_address final : public caf::actor_proxy, public deadlock::requester {
 public:
   /// `place`: of the request in an autograd context, to which the answer belongs as well.

@@ -34,8 +34,8 @@ constexpr bool fits(std::index_sequence<I...>) {
           ...);
 }
 
-/// Is a Message made from arguments of these types (a tuple): from itself, or its fields, all of
-/// them, in their order?
+/// Can a Message be made from arguments of these types (a tuple): from a Message, or from all of
+/// its fields in their order?
 template <class Message, class Args>
 constexpr bool is_made_from() {
   if constexpr (std::is_void_v<Message>) {

@@ -56,11 +56,11 @@ public:
   /// while another thread still holds it. To be called when a thread has made one.
   static void let_go_of_logger();
 
-  /// The parts of the node that an actor system belongs to; throws not_initialized when that is
-  /// none or no more.
+  /// The actors of the node that an actor system belongs to. Throws not_initialized if it belongs
+  /// to no node, or to one that has ended.
   static std::shared_ptr<remote_actors> actors_of(const caf::actor_system* system);
 
-  /// The same, but nullptr; also in a forked process.
+  /// The same, but returns nullptr instead of throwing, in a forked process too.
   static std::shared_ptr<remote_actors> find_actors_of(const caf::actor_system* system) noexcept;
 
   /// The node id of `rank` in the same job.
@@ -70,7 +70,7 @@ private:
   struct config;
   struct parts;
 
-  std::shared_ptr<parts> parts_;  // also of the thread that ends them
+  std::shared_ptr<parts> parts_;  // shared with the thread that ends them
 };
 
 }  // namespace troupe

@@ -50,7 +50,7 @@ public:
 
   // Never throws: CAF's cleanup of an actor would stop in the middle.
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) override {
-    { const auto answered = std::move(entry_); }  // it is late no more
+    { const auto answered = std::move(entry_); }  // it is not late any more
     try {
       auto answer = what->move_content_to_message();
       take_(*state_, answer, &home_system(), message_);

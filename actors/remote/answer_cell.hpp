@@ -17,7 +17,7 @@ namespace detail {
 
 class future_core;
 
-/// An entry in the table of requests for what an actor of this node is asked, while it lives.
+/// While it lives, the table of requests has an entry for a request to an actor of this node.
 class local_request {
 public:
   local_request() = default;
@@ -39,7 +39,7 @@ using answer_taker = void (*)(future_core& out, caf::message& answer, caf::actor
                               std::string_view message);
 
 /// The sender of a request to an actor of its own node, which takes the answer on behalf of
-/// `state`, by `take`. Dropped without one, the future fails. `message`: static
+/// `state`, by `take`. If it is dropped without an answer, the future fails. `message`: static
 /// text.
 caf::strong_actor_ptr make_answer_cell(caf::actor_system& system,
                                        std::shared_ptr<future_core> state, answer_taker take,

@@ -33,10 +33,11 @@ public:
 /// of all types have this code once.
 class question_to_peer {
 public:
-  /// `asked`: static text, or what lives as long.
+  /// `asked`: static text, or text that lives as long.
   question_to_peer(remote_actors& actors, peer& from, std::string_view asked) noexcept;
 
-  /// The request of `actor`, or of a function. Before anybody else has it.
+  /// It belongs to the request of that number to `actor`, or to a function if that is 0. Called
+  /// before another thread has the future.
   void sent_as(std::uint64_t request, std::uint64_t actor = 0) noexcept {
     request_ = request;
     actor_ = actor;
@@ -44,7 +45,7 @@ public:
 
   std::string_view name_asked() const noexcept { return name_asked_; }
 
-  /// Names the node. False: `answer` is ready already, or the node has ended.
+  /// Names the node in `why`. False: `answer` is ready already, or the node has ended.
   bool name_callee(const future_core& answer, fault& why) const;
 
 protected:
@@ -52,7 +53,8 @@ protected:
 
   std::uint64_t request() const noexcept { return request_; }
 
-  /// The callee of the call `request` may forget it; `answer` is its.
+  /// Tells the callee that the answer to the call `request` is not wanted any more. `answer` is the
+  /// future of that call.
   void tell_callee(const future_core& answer, std::uint64_t request) const;
 
   static const std::shared_ptr<engine>& driver_of(const remote_actors& actors) noexcept;
@@ -60,7 +62,7 @@ protected:
   void awaited(bool begins) const noexcept;
   question identity() const noexcept;
 
-  /// Lets `read` take the body of `message` apart; what that throws, `answer` fails with.
+  /// Lets `read` take the body of `message` apart. `answer` fails with what `read` throws.
   void take_apart(future_core& answer, opened_envelope& message,
                   function_ref<void(decoder&, handle_scope&)> read) const noexcept;
 
@@ -79,11 +81,11 @@ private:
 template <class T>
 class remote_answer_state : public answer_state<T>, public question_to_peer {
 public:
-  /// `asked`: static text, or what lives as long.
+  /// `asked`: static text, or text that lives as long.
   remote_answer_state(remote_actors& actors, peer& from, std::string_view asked)
       : answer_state<T>(driver_of(actors)), question_to_peer(actors, from, asked) {}
 
-  /// Names the node. Only what waits here ends: an actor that was asked is not notified.
+  /// The error names the node. Only the wait here ends: an actor that was asked is not notified.
   void cancel() override {
     fault why;
     why.text = "the answer is not wanted any more";

@@ -14,8 +14,11 @@ namespace troupe {
 /// The actors of this node that others know, by CAF's actor id. Thread-safe.
 ///
 /// An actor is held alive while another node holds handles of it: each handle sent is a grant, and
-/// the receiver gives grants back when its last copy is gone. A sender of a mere message is known
-/// weakly. Entries vanish when the actor ends.
+/// the receiver gives the grants that it has got back when its last copy is gone. This is reference
+/// listing (Birrell, Nelson, Owicki, Wobber: "Network objects", SOSP 1993): the owner knows the
+/// holders, so that it can take back what a lost one held. Each holder has a count here, so that a
+/// grant on its way outlives a release that crosses it. A sender of a mere message is known weakly.
+/// Entries vanish when the actor ends.
 class export_table : public std::enable_shared_from_this<export_table> {
 public:
   /// Makes `actor` findable without holding it.

@@ -17,9 +17,9 @@ struct message_origin {
   clock::time_point deadline = never;  ///< when the requester gives up
 };
 
-/// A message in an actor's mailbox that belongs to an autograd context, which is the thread's when
-/// the actor turns to it, and until it has done with it; or that has room in its sender's window
-/// until the actor turns to it.
+/// A message in an actor's mailbox that belongs to an autograd context, or takes room in its
+/// sender's window. The context is that of the thread while the actor handles the message. The room
+/// is free once the actor turns to it.
 class mailbox_message final : public caf::mailbox_element {
 public:
   mailbox_message(caf::strong_actor_ptr&& from, caf::message_id id, forwarding_stack&& stages,
@@ -57,9 +57,10 @@ namespace detail {
 
 class profiled_message;
 
-/// In which autograd contexts an actor has asked others by CAF's own means: what comes back belongs
-/// there, whoever gives it, and when. Only for the thread that runs the actor. What it has asked in
-/// none has no entry; others stay as long as CAF keeps the handler of the answer.
+/// The autograd contexts in which an actor has asked others by CAF's own means. An answer belongs
+/// to the context of its question, whoever gives it and whenever it comes. Only for the thread that
+/// runs the actor. What it has asked in none has no entry; others stay as long as CAF keeps the
+/// handler of the answer.
 class asked_contexts {
 public:
   /// The first time counts: the actor that is asked may delegate the request back.
@@ -71,7 +72,7 @@ private:
   std::unordered_map<std::uint64_t, std::uint64_t> contexts_;
 };
 
-/// Where a thread is that runs an actor.
+/// The actor that a thread runs, and how far it has come.
 struct actor_place {
   caf::scheduled_actor* actor = nullptr;
   asked_contexts* asks = nullptr;            ///< nullptr: it does not remember what it asks
@@ -94,9 +95,9 @@ private:
   const actor_place before_;
 };
 
-/// While it lives, the actor that the thread runs is at one message: whatever that belongs to, or
-/// has left behind, the next one begins without. The first of a turn finds the thread clean. An
-/// answer arrives in the context in which the actor has `asked`.
+/// While it lives, the actor that the thread runs is at one message. The next message begins
+/// without what this one belongs to or has left behind. The first of a turn finds the thread clean.
+/// An answer arrives in the context in which the actor has `asked`.
 class message_scope {
 public:
   message_scope(asked_contexts& asked, const caf::mailbox_element& what) noexcept;
@@ -110,11 +111,12 @@ private:
   std::unique_ptr<profiled_message> profile_;  // null: nobody profiles
 };
 
-/// What comes to an actor of this node: CAF's own requests are in the sender's context from now on.
-/// nullptr: it is not for the actor, since this process was forked; the requester has the error.
+/// Prepares what comes to an actor of this node: CAF's own requests are in the sender's context
+/// from now on. nullptr: it is not for the actor, since this process was forked; the requester has
+/// the error.
 caf::mailbox_element_ptr in_senders_context(caf::mailbox_element_ptr what);
 
-/// `sender` asks in the thread's context. If it is the actor that the thread runs, that remembers.
+/// `sender` asks in the thread's context. If the thread runs that actor, the actor remembers it.
 void note_asked(const caf::strong_actor_ptr& sender, caf::message_id request);
 
 }  // namespace detail

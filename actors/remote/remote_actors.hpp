@@ -32,8 +32,8 @@ struct messaging_rules {
   lost_gradient on_lost_gradient = lost_gradient::warn;
 };
 
-/// Actors across nodes: what leaves through a handle, what arrives for an actor, and who lives how
-/// long.
+/// Actors across nodes: messages that leave through handles, messages that arrive for actors, and
+/// how long actors and handles live.
 ///
 /// A handle of an actor elsewhere is an `actor_proxy`, made when the handle arrives. It sends on
 /// the caller's thread. The rules of life and death:
@@ -44,6 +44,11 @@ struct messaging_rules {
 ///    ended before, its node is lost, or no handle of it is left here.
 /// 4. Every request through a handle is answered exactly once: by the actor, by its end, by
 ///    a handler that drops it, or by the loss of the node.
+///
+/// Rules 1 and 2 are those of Network Objects (Birrell, Nelson, Owicki, Wobber: "Network objects",
+/// SOSP 1993), where the sender of a reference keeps its own until the owner has listed the
+/// receiver, and of torch's RRefs ("Remote Reference Protocol" in PyTorch's design notes), where a
+/// fork's parent lives until the owner has confirmed the fork.
 class remote_actors final : public std::enable_shared_from_this<remote_actors>,
                             public proxy_owner,
                             public handle_owner,
@@ -190,6 +195,8 @@ private:
     }
   };
   static key key_of(const actor_proxy& proxy) noexcept;
+  // No other lock of Troupe is taken under it. What leaves the tables is dropped after it: the end
+  // of a proxy calls `gone`, which locks it.
   mutable std::mutex mutex_;
   std::unordered_map<key, caf::weak_actor_ptr, key_hash> proxies_;
   std::unordered_map<key, caf::attachable_ptr, key_hash> orphans_;  // watch without a handle

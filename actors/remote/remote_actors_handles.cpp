@@ -47,7 +47,7 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
     if (!remote) throw encode_error("this kind of actor handle cannot be sent");
   }
   // Kept until the owner knows the receiver, by its claim.
-  std::uint64_t pin = 0;  // none when its owner is lost, who would have it unpinned
+  std::uint64_t pin = 0;  // none when the owner is lost: it would report no claim
   {
     std::lock_guard guard(mutex_);
     if (!remote->home().gone()) {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint32_t max_release = 1u << 30;
 
-// What this node takes for the type or function that is not the same where it was sent to.
+// Describes, as this node has it, the type or function that differs on the node that it was sent
+// to.
 std::string meant_by(const pending_request& request, const fault& why) {
   const auto name = name_in_mismatch(why);
   const auto* type = find_type(hash_name(name));

@@ -42,7 +42,7 @@ std::uint64_t remote_actors::post(const actor_proxy& target, pending_request&& p
     else if (!out.in_context())
       lost_.check_request(contexts_, to, message, out.tensors());
     pending.peer = to.rank();
-    // Of a message without an answer nobody would get an error.
+    // Nobody would get an error about a message without an answer.
     send_wait how{!asks || (pending.wait && senders_wait_), never, pending.limit};
     if (asks) {
       if (pending.limit.count() > 0)
@@ -130,7 +130,7 @@ void remote_actors::reply(peer& to, std::uint64_t order, std::uint64_t request,
   try {
     const bool failed = answer.match_elements<caf::error>();
     if (failed) {
-      // As a fault, to which who asked adds what it asked.
+      // Sent as a fault, so that the asker can add what it has asked.
       auto why = to_fault(answer.get_as<caf::error>(0));
       if (why.code == errc::actor_down) {
         if (why.node.empty()) why.node = own_name();

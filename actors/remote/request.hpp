@@ -18,8 +18,8 @@ class actor_proxy;
 
 namespace detail {
 
-/// What an actor of `system` answered to `message`; of one that has ended, the message is named,
-/// and the node if that lives.
+/// The error that an actor of `system` has answered to `message`. If the actor has ended, the error
+/// names the message, and the node if that lives.
 fault fault_in(const caf::error& answer, caf::actor_system* system, std::string_view message);
 
 /// Puts an actor's answer into its future.
@@ -91,8 +91,8 @@ concept is_handle = requires {
   typename T::signatures;
 };
 
-/// What an actor of this interface answers to such a message, as a list. Does not compile when it
-/// does not know it.
+/// What an actor of this interface answers to such a message, as a list. Does not compile when the
+/// interface does not name the message.
 template <class Handle, class... Ts>
 struct answers_of {
   using response =

@@ -15,7 +15,7 @@ namespace troupe {
 
 namespace detail {
 
-/// An actor that throws answers the one who asked with the exception, and ends with it.
+/// An actor that throws answers the request with the exception, and ends with it.
 caf::error end_with_exception(caf::scheduled_actor* self, std::exception_ptr& thrown);
 
 template <class Actor>

@@ -3,23 +3,23 @@
 #include "troupe/actors/messaging/call_options.hpp"
 #include "troupe/actors/rpc/function_table.hpp"
 
-// Says at compile time what is wrong with a call, before anything else can go wrong. Who
-// instantiates one of these looks at its `ok`, and compiles the call only then, so that this stays
-// the only error.
+// Says at compile time what is wrong with a call, before anything else can go wrong. Code that
+// instantiates one of these looks at its `ok`, and compiles the call only if that is true, so that
+// there is no other error.
 namespace troupe {
 
 template <class T>
 class rref;
 class op_result;
 
-/// In the compiler's words about a call of an overloaded function, or of a template: which one is
-/// meant has to be said, as in `rpc_sync<static_cast<int (*)(int)>(&f)>("worker1", x)`.
+/// The compiler names it in its error for a call of an overloaded function, or of a template: say
+/// which one is meant, as in `rpc_sync<static_cast<int (*)(int)>(&f)>("worker1", x)`.
 struct name_the_overload_with_static_cast {};
 
 namespace detail {
 
-/// Does an argument convert to a parameter of that type? Of a future or an rref, its value, which
-/// is not copied for that.
+/// Does an argument convert to a parameter of that type? For a future or an rref: does its value
+/// convert, without a copy for that?
 template <class Given, class Parameter>
 inline constexpr bool converts = std::is_convertible_v<const Given&, Parameter>;
 template <class T, class Parameter>
@@ -32,7 +32,7 @@ template <class T, class Parameter>
 inline constexpr bool converts<future<rref<T>>, Parameter> = converts<rref<T>, Parameter>;
 template <class T, class Element>
 inline constexpr bool converts<rref<T>, rref<Element>> = std::is_same_v<T, Element>;
-/// What an operator has returned becomes what is wanted as it is read.
+/// The result of an operator is converted when it is read.
 template <class Parameter>
 inline constexpr bool converts<rref<op_result>, Parameter> = true;
 template <class Element>
@@ -167,7 +167,7 @@ struct construction_check {
 /// The first template parameter of an overload that is for calls without template arguments only.
 enum class deduced {};
 
-/// Is Name, in the place of the name of TROUPE_FUNCTION, none that could be a literal?
+/// Is Name, given in place of the name of a TROUPE_FUNCTION, a type that no literal has?
 template <class Name>
 concept no_literal = !std::is_convertible_v<const Name&, const char*>;
 
@@ -178,7 +178,7 @@ struct unnamable {
                 "rpc_sync<int(int)>(\"worker1\", \"square\", 7)");
 };
 
-/// Is F, an argument where a lambda might stand, no lambda that can be called, and no operator's
+/// Is F, given where a lambda may stand, neither a lambda that can be called nor an operator's
 /// name?
 template <class F>
 concept not_to_be_called = !captureless<F> && !std::is_convertible_v<const F&, std::string_view>;

@@ -15,10 +15,9 @@ namespace troupe::detail {
 
 namespace {
 
-// How much is to be added to times of the callee's clock. The call was there from `first` to
-// `last`, and here from `began` to `ended`, which it cannot have left: where clocks agree so far
-// they stay as they are, else both ways count as equally long (Cristian, "Probabilistic clock
-// synchronization", 1989).
+// What to add to times of the callee's clock. By that clock the call lasted from `first` to `last`,
+// and that must lie between `began` and `ended` of this node's clock: if it does, nothing is added;
+// else both ways count as equally long (Cristian, "Probabilistic clock synchronization", 1989).
 std::int64_t shift_of(std::int64_t began, std::int64_t ended, std::int64_t first,
                       std::int64_t last) noexcept {
   const auto least = began - first, most = ended - last;
@@ -45,8 +44,8 @@ void put_into(std::vector<profile_event>& events, std::int64_t began, std::int64
 
 }  // namespace
 
-/// A call that some profiler of the calling thread sees. Its limit may pass while its answer comes,
-/// and its peer be lost while it begins, on other threads each. Thread-safe.
+/// A call that some profiler of the calling thread sees. Other threads may find that its limit
+/// passes while its answer comes, or that its peer is lost while it begins. Thread-safe.
 class profiled_call {
 public:
   explicit profiled_call(at::StepCallbacks&& callbacks) {
@@ -78,7 +77,7 @@ public:
     if (!std::exchange(ended_, true) && begun_) let_go();
   }
 
-  /// Of what comes after the end nothing is taken.
+  /// Nothing that comes after the end is taken.
   void add(std::vector<profile_event>&& events) {
     const std::lock_guard lock(mutex_);
     if (events.empty() || !wanted_ || !begun_ || ended_) return;

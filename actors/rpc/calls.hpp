@@ -17,13 +17,13 @@ inline constexpr bool is_rref = false;
 template <class T>
 inline constexpr bool is_rref<rref<T>> = true;
 
-/// What a call fails with that its caller has given up.
+/// The error of a call that its caller has given up.
 fault cancelled_call(std::string node, std::string_view function);
 fault cancelled_call_to(const peer& callee, std::string_view function);
 
-/// An answer has come for `state`, of which `asked` is a part; its value has yet to be confirmed by
-/// `claims`. Calls `set` when they are. Else `state` fails: with their error, or, since the limit
-/// goes on, after `limit` once more.
+/// An answer has come for `state`, of which `asked` is a part, with references that wait for
+/// `claims`. Calls `set` when all of these are ready. `state` fails with the error of a claim, or
+/// with rpc_timeout when `limit` passes first, counted anew from here.
 void await_claims(rpc_agent& agent, const std::shared_ptr<future_core>& state,
                   const question_to_peer& asked, std::chrono::milliseconds limit,
                   handle_scope::claims&& claims, std::function<void()> set);
@@ -42,7 +42,7 @@ public:
         limit_(how.limit.count() < 0 ? agent.rpc_timeout() : how.limit),
         kept_(std::move(kept)) {}
 
-  /// The same of what has a name that was made as the program ran: it lives as long as this.
+  /// The same with a name that was made at run time, and that lives as long as this.
   call_state(rpc_agent& agent, peer& callee, std::shared_ptr<const std::string> function,
              const call_options& how)
       : remote_answer_state<T>(agent.actors(), callee, *function),
@@ -105,8 +105,8 @@ struct loan {
   friend constexpr auto troupe_fields(const loan*) { return std::make_tuple(&loan::id); }
 };
 
-/// The same where the function goes by a name of its own, and one entry of the callee's takes
-/// whatever is given: the value, or whose value it is.
+/// The same for a function that is called by a registered name: one entry of the callee takes
+/// either the value, or the reference that names it.
 template <class T>
 struct value_or_loan {
   std::optional<T> value;
@@ -151,7 +151,7 @@ template <class Parameters, class... Given>
 using wire_for = typename wire_types<Parameters, std::tuple<Given...>,
                                      std::make_index_sequence<std::tuple_size_v<Parameters>>>::type;
 
-/// For calls of what may not be made twice.
+/// For calls that must not be made twice.
 template <class... Given>
 constexpr void check_no_retry() {
   static_assert(!asks_for_retry<Given...>,

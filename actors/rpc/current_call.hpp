@@ -18,7 +18,7 @@ struct call_info {
   /// of the system (at most 10 ms) early, and as late as the message was under way. Empty: there is
   /// no limit, or one of more than seven weeks.
   std::optional<clock::time_point> deadline{};
-  bool cancelled = false;  ///< the caller has given up the call; never so of an actor's message
+  bool cancelled = false;  ///< the caller has given up the call; never set for an actor's message
 
   /// Time left until the deadline, at least 0; empty without a limit.
   std::optional<std::chrono::nanoseconds> time_left() const;

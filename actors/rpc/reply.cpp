@@ -111,7 +111,7 @@ void reply_token::send_failure(remote_actors& owner, std::exception_ptr why, boo
   if (!pass) return;
   try {
     auto told = describe(std::move(why), owner.own_name(), std::string(function_));
-    // Not logged what everybody knows: the caller is lost, or does not want the answer any more.
+    // What everybody knows is not logged: the caller is lost, or does not want the answer any more.
     const bool expected = (told.code == errc::peer_lost && told.node == to_->info.name) ||
                           told.code == errc::cancelled;
     // An error of this node says more exactly what has failed: of operators, which one.

@@ -75,7 +75,7 @@ public:
   /// When its caller gives it up.
   void due(clock::time_point deadline) noexcept { deadline_ = deadline; }
 
-  /// The call and its context, for who runs it later. Pre: not answered yet.
+  /// The call and its context, for the thread that runs it later. Pre: not answered yet.
   call_context context() const noexcept { return {{to_, request_, entry_, deadline_}, context_}; }
   /// Why it need not begin any more; null: it should.
   std::exception_ptr cancelled() const;

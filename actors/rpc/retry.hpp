@@ -26,8 +26,10 @@ inline constexpr bool is_idempotent = false;
 /// the function throws, and any other error, ends the call. Between two attempts no thread waits.
 struct retry {
   int attempts = 3;  ///< in all, the first one included; 1 or more
-  /// Before the second attempt. Each pause is between half of what it could be and all of it, by
-  /// chance, so that callers do not come back together; a minute at most.
+  /// Before the second attempt. Each further pause is `factor` times as long, up to a minute. A
+  /// call waits between half of a pause and all of it, by chance, so that callers do not come back
+  /// together: exponential backoff with "equal jitter" (Brooker, "Exponential backoff and jitter",
+  /// AWS Architecture Blog, 2015).
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(100);
   double factor = 1.5;  ///< of each further pause to the one before; 1 or more
 };

@@ -84,8 +84,9 @@ public:
                      const std::shared_ptr<reply_sink>& sink, const call_options& how,
                      function_ref<void(encoder&, handle_scope&)> write);
 
-  /// A call has come from `from`, in a message of `size` bytes. Runs it on this thread, if that may
-  /// be and `may_run_inline`; else some thread of the node will. On the leading thread. Hot path.
+  /// A call has come from `from`, in a message of `size` bytes. Runs it on this thread if
+  /// `may_run_inline` and the engine permits it; otherwise another thread of the node will. On the
+  /// leading thread. Hot path.
   void receive_call(opened_envelope& message, peer& from, std::size_t size, engine_unit& unit,
                     bool may_run_inline);
 
@@ -111,7 +112,7 @@ public:
   future<void> wake_at(clock::time_point until);
   void forget(const future<void>& one, clock::time_point until);
 
-  /// From the node's own source, which in a simulation depends on its seed.
+  /// A random number from the node's own source, which in a simulation depends on the seed.
   std::uint64_t random() noexcept;
 
   /// Counts calls with a `retry`; a graceful shutdown waits for them.
@@ -145,7 +146,7 @@ private:
   const std::unique_ptr<sleepers> sleepers_;
   std::atomic<std::uint64_t> random_;
   std::atomic<int> retries_{0};
-  std::atomic<bool> expiring_{false};  // requests are, whose callers know already
+  std::atomic<bool> expiring_{false};  // the callers of expired requests are being notified
 };
 
 }  // namespace troupe

@@ -62,7 +62,7 @@ void rpc_agent::receive_call(opened_envelope& message, peer& from, std::size_t s
 
 namespace {
 
-// What is called, of a call that says so itself; empty: it cannot be read.
+// The name of what is called, from a call that carries it; empty: it cannot be read.
 std::string name_of_called(const opened_envelope& message,
                            const function_entry& function) noexcept {
   try {

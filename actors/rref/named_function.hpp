@@ -13,7 +13,7 @@ struct named_function<R(Args...)> {
   using answer = typename answer_of<std::remove_cvref_t<R>>::type;
   using parameters = std::tuple<std::decay_t<Args>...>;
 
-  /// What is sent when rrefs are given for values, for whichever of them: only the caller knows.
+  /// What is sent when rrefs are given for some of the values: only the caller knows for which.
   using lent_parameters = std::tuple<value_or_loan<std::decay_t<Args>>...>;
 
   /// What is sent with such arguments: `parameters` or `lent_parameters`.
@@ -26,7 +26,7 @@ struct named_function<R(Args...)> {
   static std::uint64_t hash(std::string_view name) {
     return with_structure<parameters, answer>(wire_hash<Wire>(name));
   }
-  /// The same of a call whose result stays on the callee.
+  /// The same for a call whose result stays on the callee.
   template <class Wire = parameters>
   static std::uint64_t creating_hash(std::string_view name) {
     return with_structure<parameters>(hash_name("remote", wire_hash<Wire>(name)));

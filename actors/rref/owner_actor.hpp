@@ -13,8 +13,8 @@ class rref;
 struct get_value {};
 TROUPE_MESSAGE_EXTERN(get_value)
 
-/// The actor that owns a value which is sent: it lives while the value has a reference anywhere, or
-/// the actor a handle. Whoever monitors it is notified of the value's end.
+/// The actor that stands for a value on its owner: it lives while the value has a reference
+/// anywhere, or the actor a handle. Whoever monitors it is notified of the value's end.
 template <class T>
 using rref_owner = actor<answers<get_value, T>>;
 

@@ -104,6 +104,9 @@ private:
 
   const std::shared_ptr<engine> engine_;
   const peer_table& peers_;
+  // Taken after the locks of the rref_table and of a rref_use (see `rref_use::local`), and none is
+  // taken under it. Values fail, and are dropped, outside of it, since that runs continuations and
+  // destructors.
   mutable std::mutex mutex_;
   bool closed_ = false;
   std::unordered_map<rref_id, record> records_;

@@ -169,6 +169,7 @@ private:
   const std::unique_ptr<owner_table> owned_;
   const std::unique_ptr<drops> drops_;
 
+  // The first in the order of locks that `rref_use::local` names. Nothing is sent under it.
   mutable std::mutex mutex_;
   bool closed_ = false;
   rref_use* first_ = nullptr;

@@ -148,6 +148,7 @@ private:
   rref_use* next_ = nullptr;
   rref_use* before_ = nullptr;
 
+  // Between the locks of the rref_table and of the owner_table, see `local`.
   mutable std::mutex mutex_;
   std::shared_ptr<rref_use> object_;
   value_cell own_;                      // made by this node for itself

@@ -25,7 +25,7 @@ public:
   /// Its name and rank.
   virtual const worker_info& self() const noexcept = 0;
 
-  /// Who is notified of handlers that wait for long.
+  /// The observer of handlers that wait for long.
   virtual detail::wait_observer& waits() noexcept = 0;
 
 protected:

@@ -20,8 +20,8 @@ public:
     return open_.load(std::memory_order_acquire) && !forked::from_nodes();
   }
 
-  // Pair with the loads above and in `check_open`: who finds it open finds the parts that were made
-  // for it, and who finds it closed finds why.
+  // Pair with the loads above and in `check_open`: a thread that finds it open sees the parts that
+  // were made for it, and a thread that finds it closed sees why.
   void open() noexcept { open_.store(true, std::memory_order_release); }
   void close() noexcept { open_.store(false, std::memory_order_release); }
 

@@ -56,8 +56,9 @@ public:
     return out;
   }
 
-  // Sequentially consistent, as leader_role is: who pushes counts the item and then looks for a
-  // thread; a thread says that it sleeps and then looks here. One of the two sees the other.
+  // Sequentially consistent, as leader_role is: a thread that pushes counts the item and then looks
+  // for a sleeper; a thread that goes to sleep says so and then looks here. One of the two sees the
+  // other.
   bool empty() const noexcept { return size_.load(std::memory_order_seq_cst) == 0; }
 
 private:

@@ -142,8 +142,9 @@ void thread_engine::thread_main() {
       if (!timers_watched_.exchange(true)) {
         unit.key_ = be_timer_thread(unit);
         occupied = unit.key_ != 0;
-        // Before `ensure_timer_thread` looks who is parked; `park` counts itself and then looks at
-        // this: one of the two sees the other. The next timer thread gets `glanced_at_` with it.
+        // Before `ensure_timer_thread` looks for a parked thread; `park` counts itself and then
+        // looks at this: one of the two sees the other. The next timer thread gets `glanced_at_`
+        // with it.
         timers_watched_.store(false, std::memory_order_seq_cst);
       } else if (!park()) {
         self = {};
@@ -185,7 +186,7 @@ bool thread_engine::work_waits() const noexcept {
   return handed_over_ || (have_items() && !leader_polls_queue());
 }
 
-// At the stop. A thread that pushes an item from now on, runs it itself here.
+// At the stop. A thread that pushes an item from now on runs it here itself.
 void thread_engine::run_what_is_left(engine_unit& unit) {
   while (auto* item = take_item()) {
     if (item->subtype() == caf::resumable::function_object) {

@@ -50,9 +50,11 @@ struct engine_options {
 ///
 /// An idle node sleeps in two system calls and wakes only for work.
 ///
-/// Locks, none of which is held while another one is taken, nor while user code runs:
+/// Locks, none of which is held while another one of them is taken, nor while user code runs:
 /// `local_mutex_`, `waiters_mutex_`, `threads_mutex_`, `timer_mutex_`, and those of the run queues
-/// (under which `any_queued` and `take_queued` call `is`).
+/// (under which `any_queued` and `take_queued` call `is`). `end_waits` wakes the network under
+/// `waiters_mutex_`, `stop` the network and the timer thread under `threads_mutex_`: these wake-ups
+/// take none of the locks.
 class thread_engine final : public engine, private transport::sink {
 public:
   thread_engine(dispatcher& client, engine_options options);
@@ -110,6 +112,7 @@ private:
   void end_handler(engine_unit& unit) override;
   void resume_after_handler(engine_unit& unit);
   void run_expected(engine_unit& unit, void (*body)(void*), void* what) override;
+  // The end releases, see `quiet`; the beginning publishes nothing.
   void foreign_run_begins() noexcept override { running_.fetch_add(1, std::memory_order_relaxed); }
   void foreign_run_ends() noexcept override { running_.fetch_sub(1, std::memory_order_release); }
   std::uint64_t begin_network_work() noexcept override;
@@ -164,6 +167,7 @@ private:
 
   std::deque<arrival> inbox_;  // used by the leader only
 
+  // Never held together with another lock of the engine, like the three below: see the class.
   std::mutex local_mutex_;
   std::deque<transport::incoming_message> local_;
   std::atomic<bool> have_local_{false};
@@ -182,6 +186,7 @@ private:
   std::vector<completion*> held_;     // handlers that wait for what is not this node's
   std::atomic<int> waiter_count_{0};
 
+  // `spawn` also joins retired threads under it: after `park` they take no lock any more.
   mutable std::mutex threads_mutex_;
   std::vector<std::thread> threads_;
   std::atomic<bool> short_of_threads_{false};  // the system gave none when last asked

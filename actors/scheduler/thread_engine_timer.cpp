@@ -65,8 +65,8 @@ void thread_engine::arm_takeover() {
 }
 
 void thread_engine::arm_takeover(int factor) {
-  // Who begins a handler has written the role before. `on_takeover_timer` clears this and then
-  // looks at the role: one of the two sees the other, so that no handler goes unwatched.
+  // A thread that begins a handler has written the role before. `on_takeover_timer` clears this and
+  // then looks at the role: one of the two sees the other, so that no handler goes unwatched.
   if (takeover_armed_.load(std::memory_order_seq_cst) || takeover_armed_.exchange(true)) return;
   armed_for_handler_.store(handler_number_.load(std::memory_order_relaxed),
                            std::memory_order_relaxed);

@@ -23,7 +23,7 @@ public:
   /// Can it do something at this moment?
   virtual bool has_work() const = 0;
 
-  /// Does one thing of those that it could do next. Pre: `has_work()`. May destroy the node.
+  /// Does one of the things that it could do next. Pre: `has_work()`. May destroy the node.
   virtual void turn() = 0;
 
   /// Have its waits been ended?

@@ -53,8 +53,8 @@ private:
   static constexpr std::uint32_t parked = 2;
   static constexpr std::uint32_t wake_step = 4;
 
-  // `complete` and `wake_waiter` release to `ready` and `wakes`: who sees the event, or a wake-up,
-  // sees what came before it. The acquire halves, and `park_unless_woken`, have no pair.
+  // `complete` and `wake_waiter` release to `ready` and `wakes`: a thread that sees the event, or a
+  // wake-up, sees what came before it. The acquire halves, and `park_unless_woken`, have no pair.
   std::atomic<std::uint32_t> word_{0};
   bool made_here_ = false;
 };

@@ -28,8 +28,8 @@ constexpr milliseconds linger_time{500};
 constexpr milliseconds kill_interval{20};  ///< between looks for processes that have been forked
 constexpr milliseconds kill_limit{5000};
 
-/// What stays open of each rank, and what all need beside: the one that is being started, looks at
-/// processes.
+/// Descriptors that stay open for each rank, and those that all need together: for the rank that is
+/// being started, and for looks at processes.
 constexpr std::size_t descriptors_of_rank = 2;
 constexpr std::size_t other_descriptors = 16;
 

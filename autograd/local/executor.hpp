@@ -21,7 +21,7 @@ namespace troupe::autograd {
 ///
 /// Different from the engine:
 /// - Nodes from which no edge leads on, other than those of leaves, are called first.
-/// - Nor do these wait for gradients of weights. While one is left, a long product with weights
+/// - They do not wait for gradients of weights. While one is left, a long product with weights
 ///   (addmm, mm, convolution, of 2^22 multiplications or more for the weights' gradient) is called
 ///   for the gradients that lead on, and later for those of its weights and bias: once nothing
 ///   else is ready, or before something else adds to them (split_policy). Both are new nodes like

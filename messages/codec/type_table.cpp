@@ -57,6 +57,7 @@ const type_entry* find_type(std::uint64_t hash) noexcept {
 }
 
 const type_entry* find_type(caf::rtti_pair type) noexcept {
+  // The acquire pairs with the store in `add_type`: an entry that is found is complete.
   if (type.first != 0)
     return type.first < caf::type_nrs ? all().by_number[type.first].load(std::memory_order_acquire)
                                       : nullptr;

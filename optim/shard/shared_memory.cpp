@@ -48,6 +48,7 @@ at::Tensor alias_of_memory(const at::Tensor& parameter) {
   auto& impl = *storage.unsafeGetStorageImpl();
   if (!memory_of(storage) && !c10::impl::cow::has_simple_data_ptr(impl)) return parameter.clone();
   auto& shared = share(storage);
+  // Relaxed: the storage is a user meanwhile, and the caller excludes writers.
   shared.users.fetch_add(1, std::memory_order_relaxed);
   at::DataPtr same(shared.data.get(), &shared, &leave, shared.data.device());
   auto alias =
@@ -62,6 +63,8 @@ at::Tensor alias_of_memory(const at::Tensor& parameter) {
 
 bool has_aliases(const c10::Storage& of) noexcept {
   const auto* const shared = memory_of(of);
+  // Pairs with the release in `leave`: a caller that finds itself alone writes after all that the
+  // aliases have read.
   return shared && shared->users.load(std::memory_order_acquire) > 1;
 }
 

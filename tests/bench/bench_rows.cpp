@@ -11,7 +11,7 @@ namespace troupe::bench {
 
 namespace {
 
-constexpr std::size_t large = 32 * mib;  // a few such calls say enough
+constexpr std::size_t large = 32 * mib;  // a few such calls are enough
 std::vector<measurement> call_actor(const node& here) {
   const auto numbers = here.spawn_on<count>(peer);
   return {times_of(call_times([&] { request(numbers, next_number{}).get(); }))};

@@ -59,7 +59,7 @@ class Series:
 
 
 class NotHere(Exception):
-    """A program says why a row cannot be measured on this machine."""
+    """A program reports why a row cannot be measured on this machine."""
 
 
 class Results:
@@ -132,7 +132,7 @@ def run_once(command, environment, output):
     except OSError as failure:
         return str(failure)
     try:
-        _, said = process.communicate(timeout=RUN_LIMIT)
+        _, printed = process.communicate(timeout=RUN_LIMIT)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)  # the launcher ends its ranks
         process.communicate()
@@ -141,7 +141,7 @@ def run_once(command, environment, output):
         process.send_signal(signal.SIGTERM)
         process.wait()
         raise
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
     if process.returncode != 0:
         return lines[-1] if lines else f"exited with code {process.returncode}"
     return None if Path(output).exists() else "wrote no output"
@@ -172,7 +172,7 @@ def measure(row, ranks, program, setup, results):
 
 
 class Progress:
-    """Says what runs and how long the rest may take."""
+    """Prints what runs and how long the rest may take."""
 
     def __init__(self, jobs, stream=sys.stderr):
         self.left = list(jobs)  # (row, ranks, program, repeat)

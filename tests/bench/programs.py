@@ -163,8 +163,8 @@ def build_grpc_peer(build, include=Path("/usr/include")):
         except OSError as failure:
             return f"not built: {failure}"
         if made.returncode != 0:
-            said = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
-            return f"not built: {' '.join(map(str, command))}: {(said or ['failed'])[-1].strip()}"
+            lines = [line for line in (made.stdout + made.stderr).splitlines() if line.strip()]
+            return f"not built: {' '.join(map(str, command))}: {(lines or ['failed'])[-1].strip()}"
     return None
 
 

@@ -11,7 +11,7 @@ def higher_is_better(unit):
 
 
 def converted(value, unit, to):
-    """`value` in `to`: a time per call and calls a second say the same."""
+    """`value` in `to`: a time per call and calls a second mean the same."""
     if value is None or unit == to:
         return value
     if {unit == "us", to == "us"} == {True, False} and (unit.endswith("/s") or to.endswith("/s")):

@@ -23,7 +23,7 @@ class Target:
     """Something that a line of the report must reach."""
 
     text: str
-    reached: Callable[[dict, list], Optional[bool]]  # of a line and all lines; None: cannot be said
+    reached: Callable[[dict, list], Optional[bool]]  # of a line and all lines; None: unknown
     bytes: Optional[int] = None  # None: every line of the row
     ranks: Optional[int] = None
     peer: Optional[str] = None

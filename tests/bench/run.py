@@ -3,7 +3,7 @@
 
     python3 tests/bench/run.py --rows call_actor,identity
 
-Called by `make bench`. docs/benchmarks.md says what the rows are and how they are measured.
+Called by `make bench`. docs/benchmarks.md describes the rows and how they are measured.
 """
 
 import argparse

@@ -53,9 +53,9 @@ class HarnessTest(unittest.TestCase):
             rows.Row(row, "a test", targets=next(r for r in rows.ROWS if r.name == row).targets)
         ]
         self.setup.missing.update(missing)
-        self.said = io.StringIO()
+        self.printed = io.StringIO()
         results = measure.measure_all(
-            chosen, repeats, {"bench": ours}, {PEER: peer}, self.setup, self.said
+            chosen, repeats, {"bench": ours}, {PEER: peer}, self.setup, self.printed
         )
         return report.make_lines(chosen, results, {"bench": ours}, self.setup.missing)
 
@@ -69,7 +69,7 @@ class HarnessTest(unittest.TestCase):
         )
         self.assertEqual((line["target"], line["met"]), ("60 times", True))
 
-    def test_says_that_a_target_was_missed(self):
+    def test_reports_that_a_target_was_missed(self):
         (line,) = self.lines(fake("troupe", [measurement(10.0)]), fake(PEER, [measurement(400.0)]))
         self.assertIs(line["met"], False)
 
@@ -132,7 +132,7 @@ class HarnessTest(unittest.TestCase):
             (line["ours"], line["peer_value"], line["ratio"], line["met"]), (5, None, None, None)
         )
         self.assertIn("it broke", line["note"])
-        self.assertIn("it broke", self.said.getvalue())
+        self.assertIn("it broke", self.printed.getvalue())
         self.assertEqual(log.read_text().split(), [PEER])  # not tried again
 
     def test_a_missing_peer_is_not_run(self):
@@ -213,7 +213,7 @@ class HarnessTest(unittest.TestCase):
             self.assertRaises(TypeError, measure.parse, '{"times_faster": null}', row, 3)
             self.assertIn("--json", programs.batch(self.setup, row, 3, self.folder / "out"))
 
-    def test_a_gain_that_is_too_small_is_told(self):
+    def test_a_gain_that_is_too_small_is_reported(self):
         (row,) = rows.choose(["batch"])
         for gain, met in ((1.6, True), (1.4, False)):
             ours = fake("troupe", {"times_faster": gain})
@@ -234,9 +234,9 @@ class HarnessTest(unittest.TestCase):
         )
 
     def test_what_cannot_be_measured_here_is_no_failure(self):
-        said = [{"row": "cut_link_to_error", "not_here": "not root"}]
+        printed = [{"row": "cut_link_to_error", "not_here": "not root"}]
         chosen = rows.choose(["cut_link_to_error"])
-        ours = fake("troupe", said)
+        ours = fake("troupe", printed)
         results = measure.measure_all(
             chosen, 2, {"bench": ours}, {PEER: ours}, self.setup, io.StringIO()
         )
@@ -286,7 +286,7 @@ class HarnessTest(unittest.TestCase):
         self.assertIn(table[3], report.markdown(lines, chosen, 1, 0.5, None))
         self.assertEqual(report.grid(lines, rows.choose(["call_actor"])), [])
 
-    def test_says_what_to_install_for_grpc(self):
+    def test_names_what_to_install_for_grpc(self):
         self.assertIn("libgrpc++-dev", programs.build_grpc_peer(self.folder, self.folder))
         with mock.patch.object(programs.shutil, "which", lambda name: None):
             self.assertIn("protobuf-compiler-grpc", programs.build_grpc_peer(self.folder))
@@ -309,9 +309,9 @@ class HarnessTest(unittest.TestCase):
         wanted = {"row", "bytes", "ranks", "unit", "ours", "peer", "peer_value", "ratio", "spread"}
         self.assertLessEqual(wanted, line.keys())
 
-    def test_tells_the_time_that_is_left(self):
+    def test_prints_the_time_that_is_left(self):
         self.lines(fake("troupe", [measurement(1)]), fake(PEER, [measurement(1)]), repeats=2)
-        first = self.said.getvalue().splitlines()[0]
+        first = self.printed.getvalue().splitlines()[0]
         self.assertRegex(
             first, r"^\[  1/4\] call_actor, 2 ranks, troupe, run 1; about 0 min 32 s left$"
         )
@@ -360,13 +360,13 @@ class InstallTest(unittest.TestCase):
             {"torch", "numpy", "gymnasium"} <= {wheel.split("==")[0] for wheel in wheels}
         )
 
-    def test_says_that_the_disk_is_too_small(self):
+    def test_reports_that_the_disk_is_too_small(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
             install, FOLDER=Path(folder), STAMP=Path(folder) / "installed", NEEDED_BYTES=1 << 62
         ):
             self.assertIn("GB free", install.ensure())
 
-    def test_says_why_pip_failed(self):
+    def test_reports_why_pip_failed(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
             install,
             FOLDER=Path(folder),

@@ -16,7 +16,7 @@ struct measurement {
   std::string unit;
   double value = 0;
   std::size_t bytes = 0;  ///< of the tensor sent; 0: none
-  double p99 = -1;        ///< negative: not told
+  double p99 = -1;        ///< negative: not given
 };
 
 double seconds_since(clock::time_point start);

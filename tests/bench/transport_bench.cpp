@@ -70,17 +70,17 @@ struct inbox final : sink {
 };
 
 struct node {
-  inbox heard;
+  inbox received;
   pool memory;
   std::unique_ptr<troupe::transport::transport> net;
 
   incoming_message next() {
-    while (heard.messages.empty()) {
+    while (received.messages.empty()) {
       net->progress();
-      if (heard.lost) throw std::runtime_error("the other process is gone");
+      if (received.lost) throw std::runtime_error("the other process is gone");
     }
-    auto m = std::move(heard.messages.front());
-    heard.messages.pop_front();
+    auto m = std::move(received.messages.front());
+    received.messages.pop_front();
     return m;
   }
 };
@@ -233,7 +233,7 @@ int main(int argc, char** argv) {
   if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!unpinned) pin(options.rank);
   node n;
-  n.net = make_ucx_transport(options, n.heard, n.memory);
+  n.net = make_ucx_transport(options, n.received, n.memory);
   n.net->add_peer(1 - options.rank, trade(ends[options.rank], n.net->address()));
   if (child == 0) {
     serve(n);

@@ -85,7 +85,7 @@ void request_of_two_messages(const oracle& o) { troupe::request(o, question{1}, 
 void request_of_nothing(const oracle& o) { troupe::request(o); }
 
 // error: this actor does not know such a message:
-void telling_of_an_unknown_message(const clerk& c) { troupe::send(c, unknown{}); }
+void sending_an_unknown_message(const clerk& c) { troupe::send(c, unknown{}); }
 
 // error: request takes an actor handle, as returned by spawn
 void request_to_a_number() { troupe::request(7, question{1}); }
@@ -94,13 +94,13 @@ void request_to_a_number() { troupe::request(7, question{1}); }
 void request_to_a_pointer(oracle::pointer self) { troupe::request(self, question{1}); }
 
 // error: send takes an actor handle, as returned by spawn
-void telling_a_node(const troupe::node& node) { troupe::send(node, question{1}); }
+void sending_to_a_node(const troupe::node& node) { troupe::send(node, question{1}); }
 
 // error: retry applies only to calls of functions
 void request_with_a_retry(const oracle& o) { troupe::request(o, question{1}, troupe::retry(3)); }
 
 // error: retry applies only to calls of functions
-void telling_with_a_retry(const oracle& o) { troupe::send(o, question{1}, troupe::retry(3)); }
+void sending_with_a_retry(const oracle& o) { troupe::send(o, question{1}, troupe::retry(3)); }
 
 // error: a handler returns another type than its actor's interface says, answers<Question, Answer>,
 // or returns one where that is accepts<Message>

@@ -23,7 +23,7 @@ int takes_pointer(const long*);
 int takes_text(const char*);
 int takes_view(std::string_view);
 int takes_futures(std::vector<troupe::future<int>>);
-using teller = troupe::actor<troupe::answers<plain_3, int>>;
+using asker = troupe::actor<troupe::answers<plain_3, int>>;
 
 template <class Indexes>
 struct many;

@@ -58,6 +58,22 @@ def stray_headers(prefix, public):
                 yield f"include/{name} includes {target}, which is not there"
 
 
+def needless_headers(prefix, public):
+    """Headers that no public header includes, directly or not: they are for Troupe's own sources."""
+    root = prefix / "include"
+    todo = [f"troupe/{name}" for name in public]
+    needed = set(todo)
+    while todo:
+        for _, target in INCLUDE.findall((root / todo.pop()).read_text(encoding="utf-8")):
+            if (root / target).exists() and target not in needed:
+                needed.add(target)
+                todo.append(target)
+    for path in sorted(root.rglob("*.h*")):
+        name = path.relative_to(root).as_posix()
+        if name not in needed:
+            yield f"include/{name} is needed by no public header"
+
+
 def silent_programs(prefix):
     """Programs that do not start, or find none of their libraries."""
     for name in PROGRAMS:
@@ -128,6 +144,7 @@ def main():
     parser.add_argument("--data", nargs="*", required=True)
     args = parser.parse_args()
     wrong = [*missing_files(args.prefix, args.public, args.data), *stray_headers(args.prefix, args.public),
+             *needless_headers(args.prefix, args.public),
              *silent_programs(args.prefix), *paths_of_the_build(args.prefix, args.foreign), *strange_data(args.prefix),
              *misled_programs(args.prefix / "bin" / name for name in PROGRAMS),
              *misled_programs(path for path in args.build.iterdir() if path.is_file() and os.access(path, os.X_OK))]

@@ -64,7 +64,7 @@ inline void survive_changed_bytes(const byte_reader& read, const byte_vector& va
     }
 }
 
-/// Eight bytes at each place that say 2^60, all ones, and so on: lengths that cannot be.
+/// Eight bytes at each place that mean 2^60, all ones, and so on: lengths that cannot be.
 inline void survive_changed_words(const byte_reader& read, const byte_vector& valid,
                                   const std::string& name) {
   for (std::size_t at = 0; at + 8 <= valid.size(); ++at)

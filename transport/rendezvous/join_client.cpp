@@ -9,9 +9,9 @@
 #include "troupe/transport/rendezvous/handlers.hpp"
 #include "troupe/transport/rendezvous/host.hpp"
 #include "troupe/transport/rendezvous/join_service.hpp"
+#include "troupe/transport/rendezvous/rank0_store.hpp"
 #include "troupe/transport/rendezvous/rendezvous_config.hpp"
 #include "troupe/transport/rendezvous/rendezvous_session.hpp"
-#include "troupe/transport/rendezvous/tcp.hpp"
 #include "troupe/transport/rendezvous/wire.hpp"
 
 namespace troupe::transport {

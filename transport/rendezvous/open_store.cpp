@@ -10,8 +10,8 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/forked.hpp"
+#include "troupe/transport/rendezvous/rank0_store.hpp"
 #include "troupe/transport/rendezvous/rendezvous_config.hpp"
-#include "troupe/transport/rendezvous/tcp.hpp"
 
 namespace troupe::transport {
 

@@ -9,7 +9,7 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/base/worker_name.hpp"
-#include "troupe/transport/rendezvous/tcp.hpp"
+#include "troupe/transport/rendezvous/rank0_store.hpp"
 #include "troupe/transport/store/file_store.hpp"
 
 namespace troupe::transport {

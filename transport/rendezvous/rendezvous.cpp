@@ -96,7 +96,7 @@ void decline_rendezvous(const rendezvous_options& options, const std::string& wh
     auto place = ask_rendezvous_handler(how, false);
     decline(std::move(place), how, why);
   } catch (...) {
-    // Nor does the handler know.
+    // The handler does not know either.
   }
 }
 

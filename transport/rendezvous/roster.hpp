@@ -48,10 +48,10 @@ struct roster : pre_roster {
   /// this rendezvous alone.
   std::shared_ptr<class store> store;
 
-  /// Notifies the others that this rank needs the store no more, and closes the store. Rank 0 waits
-  /// for the leave notices of all but the `gone` ranks, at most `limit`, because what it serves
-  /// ends with it. Never throws; may be called twice. Without it, the last copy of `store` and of
-  /// the roster ends the store at once.
+  /// Notifies the others that this rank does not need the store any more, and closes it. Rank 0
+  /// waits for the leave notices of all but the `gone` ranks, at most `limit`, because what it
+  /// serves ends with it. Never throws; may be called twice. Without it, the last copy of `store`
+  /// and of the roster ends the store at once.
   void close(std::chrono::milliseconds limit = std::chrono::seconds(5),
              std::span<const std::uint32_t> gone = {});
 

@@ -18,7 +18,7 @@
 
 namespace troupe::transport::tcp {
 
-/// How long a node is waited for that listens and does not know this one yet.
+/// How long to wait for a node that listens and does not know this one yet.
 inline constexpr std::chrono::seconds greeting_timeout{30};
 
 /// How soon the kernel ends a connection to a host that is silent.
@@ -59,7 +59,7 @@ private:
     std::string why{};
   };
 
-  /// What epoll reports something of, by number.
+  /// What epoll watches, by number.
   struct target {
     enum class kind : std::uint8_t { wake, timer, listener, greeting, stream, lingering, process };
     kind what;
@@ -165,8 +165,8 @@ private:
   std::vector<local_place> places_;
 
   peer_table peers_;
-  // Taken in this order: of writing to `peers_`; of a peer; of its bulk; of `orders_`. That of a
-  // retransmit_queue comes last.
+  // Locks are taken in this order: `mutex_`, for writes to `peers_`; that of a peer; that of its
+  // bulk; `orders_mutex_`. That of a retransmit_queue comes last.
   mutable std::mutex mutex_;
   std::mutex orders_mutex_;
   std::vector<order> orders_;

@@ -53,6 +53,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   p.acknowledged.store(head.expected, std::memory_order_relaxed);
   p.messages->add({head, nullptr, nullptr});
   flush(p);
+  log().debug("rank {}: rank {} is reached by {}", options_.rank, p.rank, p.lanes);
 }
 
 // The other end's first record: the rest goes out again, and then senders write themselves.
@@ -65,14 +66,19 @@ void backend::resumed(peer& p, std::uint64_t expected) {
   // Without the lock: it may drop tensors, and their memory may be the program's, which may send.
   p.confirmed = std::max(p.confirmed, expected);
   p.unacknowledged.acknowledge(p.confirmed);
-  const std::lock_guard lock(p.mutex);
-  p.ever_open = true;
+  const bool again = std::exchange(p.ever_open, true);
+  const auto trouble = std::exchange(p.trouble, {});
   p.refusals = p.attempts = 0;
   p.dial_at = steady::time_point::max();
-  p.trouble.clear();
-  for (const auto& m : p.unacknowledged.all()) transmit(p, m);
-  p.open = true;
-  flush(p);
+  {
+    const std::lock_guard lock(p.mutex);
+    for (const auto& m : p.unacknowledged.all()) transmit(p, m);
+    p.open = true;
+    flush(p);
+  }
+  if (again)
+    log().info("rank {}: the connection to rank {} is restored, which broke: {}", options_.rank,
+               p.rank, trouble);
 }
 
 // Its connections end; what was under way on them is sent or received again on others.

@@ -85,7 +85,7 @@ void backend::stranger(const greeting& one) {
   const auto count = strangers_.fetch_add(1) + 1;
   if ((count & (count - 1)) != 0) return;  // the 1st, 2nd, 4th, ...
   // One that goes by itself may be a member whose own call has been overtaken by that of this node,
-  // or somebody who looks whether a port is open.
+  // or a stranger that looks whether a port is open.
   log().log(one.gone() ? spdlog::level::debug : spdlog::level::warn,
             "rank {}: a connection from {} was closed: {} ({} such so far)", options_.rank,
             to_string(one.from()), one.why().empty() ? "it has proved nothing in time" : one.why(),

@@ -40,7 +40,7 @@ unsigned backend::progress() {
   const auto delivered = deliver();
   n += delivered;
   // Whoever waits for what has come goes on before the next chunk of a payload, but payloads have
-  // every second turn, and so have those to be sent beside those that come.
+  // every second turn. Of these turns, payloads to be sent have at least every second one.
   put_off_ = delivered > 0 && !put_off_;
   if (!put_off_) {
     n += payloads_.empty() ? 0 : 1;

@@ -21,7 +21,7 @@ greeting::outcome greeting::fail(std::string why, int error) {
 
 void greeting::set_failed(int error) { fail(std::strerror(error), error); }
 
-// Messages of a handshake fit into the buffer of a new connection: what does not go at once, never
+// Messages of a handshake fit into the buffer of a new connection: what does not go at once never
 // will.
 bool greeting::send(std::span<const std::byte> bytes) {
   ssize_t n;

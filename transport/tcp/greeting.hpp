@@ -68,7 +68,7 @@ public:
   bool counted = false;                                ///< among the strangers
   steady::time_point said_at{};                        ///< dialer: its hello
   bool said_hello = false;                             ///< dialer: only the answer is waited for
-  bool expected_failure = false;                       ///< it is a member, who calls again
+  bool expected_failure = false;                       ///< it is a member, which calls again
   steady::time_point due = steady::time_point::max();  ///< it has failed by then
   std::list<std::unique_ptr<greeting>>::iterator place;
 

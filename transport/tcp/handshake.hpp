@@ -18,7 +18,7 @@ using nonce = std::array<std::byte, 16>;
 /// What a connection carries.
 enum class stream_kind : std::uint8_t { messages, bulk };
 
-/// Who speaks to whom on a connection. All of it is proven.
+/// The two nodes of a connection, and its kind. All of it is proven.
 struct stream_claim {
   rank_t from = 0;  ///< the node that connects
   rank_t to = 0;
@@ -50,7 +50,7 @@ struct stream_keys {
 /// sender and all that was said before. The hello's proof keeps strangers from anything but a
 /// closed connection; whoever replays one cannot go on, since the answer depends on the listener's
 /// fresh challenge. Nothing can be reflected, since the roles differ. The keys of the records are
-/// MACs of the same transcript: those of two connections never are the same, since both challenges
+/// MACs of the same transcript: those of two connections are never the same, since both challenges
 /// are fresh. This is the pattern of a mutual challenge and response with derived keys; see Bellare
 /// and Rogaway, "Entity authentication and key distribution" (CRYPTO '93), protocols MAP1 and
 /// AKEP2.

@@ -64,7 +64,8 @@ struct peer {
   std::atomic<std::uint64_t> next_sequence{0};  ///< of the next message; written under `mutex`
   retransmit_queue unacknowledged;              ///< its messages, in order
   std::shared_ptr<stream> messages;             ///< null: there is no connection
-  /// Senders write themselves: the other side has said what it has. Written under `mutex`.
+  /// Senders write to it themselves: the other side has said what it has received. Written under
+  /// `mutex`.
   std::atomic<bool> open{false};
   std::atomic<bool> wanted{false};  ///< it shall be connected
   bool wants_write = false;         ///< epoll reports when `messages` can be written

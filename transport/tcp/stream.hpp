@@ -68,7 +68,7 @@ public:
   /// used after the return. Pre: `takes_small`.
   bool send_small(const record_head& head, std::span<const std::byte> body, std::string& why);
 
-  /// The last word of a connection, as far as it goes at once.
+  /// Says that this end leaves, as far as the kernel takes that at once. The last record.
   void say_leave();
 
   /// Has all that was added gone to the kernel?

@@ -152,6 +152,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   peers_.set(std::move(made));  // before anything can fail: UCX may still report errors about it
   if (const auto status = send_hello(p); status != UCS_OK) {
     orders_.push_back({&p, false, true});
+    // As in `close_peer`.
     any_orders_.store(true, std::memory_order_release);
     wake();
     throw transport_error(
@@ -162,6 +163,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   // Publishes what was set above: senders use nothing of the peer before.
   p.status.store(peer::state::live);
   orders_.push_back({&p, true, false});
+  // As in `close_peer`.
   any_orders_.store(true, std::memory_order_release);
   wake();
 }
@@ -255,6 +257,8 @@ void backend::close_peer(rank_t rank, bool force) {
   if (!p->status.compare_exchange_strong(live, peer::state::closing)) return;
   p->set_reason("this node closed the connection");
   orders_.push_back({p, false, force});
+  // A hint to poll without the lock: `mutex_` publishes the order. The wake ends a sleep that has
+  // not seen it.
   any_orders_.store(true, std::memory_order_release);
   wake();
 }

@@ -251,7 +251,8 @@ void backend::close_endpoint(peer& p, bool force) {
   p.status.store(peer::state::gone);
   watch_.remove(&p);
   forget(p);
-  // Who enters from now on sees that the peer is gone (see `peer::gate`); others leave soon.
+  // A thread that enters from now on sees that the peer is gone (see `peer::gate`); others leave
+  // soon.
   while (p.gate.load() % peer::one_message != 0) sched_yield();
   release_endpoint(p, force);
   if (p.own_worker) retiring_.push_back(&p);

@@ -245,10 +245,11 @@ void backend::broke(peer& p, std::uint64_t number, const char* what, ucs_status_
     trouble_with(p, broken(what, status), true);
     return;
   }
-  // The trouble is put down before its flag, a hint (see `progress`); the same in `trouble_with`.
   if (number != p.net->number.load()) return;  // it was closed for a new one
   const std::lock_guard lock(trouble_mutex_);
   troubles_.push_back({&p, nullptr, broken(what, status), number, true});
+  // The trouble is put down before its flag, which is a hint to poll without the lock: `progress`
+  // takes the lock, which publishes the trouble.
   any_troubles_.store(true, std::memory_order_release);
 }
 
@@ -262,6 +263,7 @@ void backend::trouble_with(peer& p, peer_loss why, bool ucx) {
   if (!ucx) p.set_reason(why.text);
   const std::lock_guard lock(trouble_mutex_);
   troubles_.push_back({&p, nullptr, std::move(why), {}, ucx});
+  // As in `broke`.
   any_troubles_.store(true, std::memory_order_release);
 }
 
@@ -269,6 +271,7 @@ void backend::trouble_with(std::shared_ptr<connection> c, peer_loss why) {
   c->over = true;
   const std::lock_guard lock(trouble_mutex_);
   troubles_.push_back({nullptr, std::move(c), std::move(why), {}, false});
+  // As in `broke`.
   any_troubles_.store(true, std::memory_order_release);
 }
 

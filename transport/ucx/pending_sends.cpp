@@ -92,8 +92,8 @@ void pending_sends::unlink(send_slot* slot) noexcept {
   (slot->previous ? slot->previous->next : waiting_) = slot->next;
   if (slot->next) slot->next->previous = slot->previous;
   slot->previous = slot->next = nullptr;
-  // Pair with the acquires of `idle` and `finish_closing`, which take no lock: who reads 0 there
-  // knows that UCX has let go of the sends.
+  // Pair with the acquires of `idle` and `finish_closing`, which take no lock: a thread that reads
+  // 0 there knows that UCX has let go of the sends.
   count_.fetch_sub(1, std::memory_order_release);
   slot->to->pending.fetch_sub(1, std::memory_order_release);
 }

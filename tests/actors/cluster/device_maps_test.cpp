@@ -22,7 +22,7 @@ int seven() { return 7; }
 
 class device_maps : public nodes_with_devices {
 protected:
-  /// The job does not begin: `giver`, whose map is wrong, and the others say why, and soon.
+  /// The job does not begin: `giver`, whose map is wrong, and the others report why, and soon.
   void expect_refused(const std::vector<given>& all, std::size_t giver, const std::string& why) {
     SCOPED_TRACE(why);
     const auto start = clock::now();
@@ -117,7 +117,7 @@ TEST_F(device_maps, are_named_at_once_when_a_gpu_has_none) {
   shut_down(nodes);
 }
 
-TEST_F(device_maps, of_joiners_and_for_them_are_checked_at_the_door) {
+TEST_F(device_maps, of_joiners_and_for_them_are_checked_when_they_join) {
   // No node is called "late" yet, but one may join.
   auto nodes = start({{"a", 1, {{"late", {{"cuda:0", "cuda:1"}}}}}, {"b", 1}}, true);
   const auto refusal = [&](const given& what) {

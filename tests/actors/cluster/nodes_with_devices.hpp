@@ -23,7 +23,7 @@ inline rpc_options options_of(const given& what) {
   options.name = what.name;
   options.device_maps = what.maps;
   options.devices = what.devices;
-  options.init_timeout = patience;
+  options.init_timeout = time_limit;
   return options;
 }
 

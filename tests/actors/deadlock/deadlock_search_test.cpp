@@ -17,7 +17,7 @@ using testing::SizeIs;
 
 using message = std::vector<std::byte>;
 
-// A node that knows the other one; what it says is kept.
+// A node that knows the other one; what it sends is kept.
 class party {
 public:
   party(const incarnation& self, const incarnation& other)
@@ -28,7 +28,7 @@ public:
             [this](transport::rank_t, const std::function<void(encoder&)>& write) {
               encoder out(nullptr, nullptr);
               write(out);
-              said.push_back(out.take());
+              sent.push_back(out.take());
             },
             self) {}
 
@@ -37,7 +37,7 @@ public:
     looks.deliver(from, in);
   }
 
-  std::vector<message> take() { return std::exchange(said, {}); }
+  std::vector<message> take() { return std::exchange(sent, {}); }
 
 private:
   peer_table peers_;
@@ -46,13 +46,13 @@ public:
   still_engine driver;
   peer& of_self;
   peer& of_other;
-  std::vector<message> said;
+  std::vector<message> sent;
   search looks;
 };
 
 // Until neither has a message to send.
 void talk(party& a, party& b) {
-  while (!a.said.empty() || !b.said.empty()) {
+  while (!a.sent.empty() || !b.sent.empty()) {
     for (const auto& one : a.take()) b.take_message(b.of_other, one);
     for (const auto& one : b.take()) a.take_message(a.of_other, one);
   }
@@ -97,14 +97,14 @@ TEST(deadlock_search, takes_no_message_for_the_incarnation_before) {
   const auto asked = a.take();
   ASSERT_THAT(asked, SizeIs(1));
   again.take_message(again.of_other, asked[0]);
-  EXPECT_THAT(again.said, IsEmpty());
+  EXPECT_THAT(again.sent, IsEmpty());
 
   b.take_message(b.of_other, asked[0]);
-  for (const auto& told : b.take()) a.take_message(a.of_other, told);
+  for (const auto& reply : b.take()) a.take_message(a.of_other, reply);
   const auto to_confirm = a.take();
   ASSERT_THAT(to_confirm, SizeIs(1));
   again.take_message(again.of_other, to_confirm[0]);  // it has a wait of that number
-  EXPECT_THAT(again.said, IsEmpty());
+  EXPECT_THAT(again.sent, IsEmpty());
   EXPECT_EQ(all.failed(), 0u);
 }
 
@@ -115,12 +115,12 @@ TEST(deadlock_search, takes_no_answer_of_another_incarnation_than_it_has_asked) 
   add_cycles(all, a, b, 1);
   a.looks.run_timer(much_later());
   for (const auto& asked : a.take()) b.take_message(b.of_other, asked);
-  const auto told = b.take();
-  ASSERT_THAT(told, SizeIs(1));
-  a.take_message(*again, told[0]);
-  EXPECT_THAT(a.said, IsEmpty());
-  a.take_message(a.of_other, told[0]);
-  EXPECT_THAT(a.said, SizeIs(1));  // it asks b to confirm
+  const auto replies = b.take();
+  ASSERT_THAT(replies, SizeIs(1));
+  a.take_message(*again, replies[0]);
+  EXPECT_THAT(a.sent, IsEmpty());
+  a.take_message(a.of_other, replies[0]);
+  EXPECT_THAT(a.sent, SizeIs(1));  // it asks b to confirm
   for (const auto& one : a.take()) b.take_message(b.of_other, one);
   const auto confirmed = b.take();
   ASSERT_THAT(confirmed, SizeIs(1));
@@ -130,12 +130,12 @@ TEST(deadlock_search, takes_no_answer_of_another_incarnation_than_it_has_asked) 
   EXPECT_EQ(all.failed(), 1u);
 }
 
-TEST(deadlock_search, says_nothing_to_the_incarnation_after) {
+TEST(deadlock_search, sends_nothing_to_the_incarnation_after) {
   party a(here, there);
   handlers all;
   all.add(a.looks.waits(), a.of_other, 1, question{here, there_before, 1, 0});
   a.looks.run_timer(much_later());
-  EXPECT_THAT(a.said, IsEmpty());
+  EXPECT_THAT(a.sent, IsEmpty());
 }
 
 // A node that is gone does not answer: that must not hide the cycle.

@@ -1,4 +1,4 @@
-// Handlers that wait for one another for ever fail with an error that says why; others never do.
+// Handlers that wait for one another for ever fail with an error that names why; others never do.
 
 #include "tests/actors/node/job.hpp"
 #include "troupe/actors/deadlock/deadlock_search.hpp"
@@ -59,7 +59,7 @@ int bounce(int depth, const std::string& other) {
 int bounce_again(int depth, const std::string& other) {
   if (depth == 0) return 0;
   auto here = this_node();
-  return 1 + here.rpc_sync<&bounce_again>(other, depth - 1, here.name(), timeout(patience),
+  return 1 + here.rpc_sync<&bounce_again>(other, depth - 1, here.name(), timeout(time_limit),
                                           retry{.attempts = 2});
 }
 
@@ -174,7 +174,7 @@ std::string id_of(const player& who) { return std::to_string(who.id()); }
 
 class deadlocks : public on_networks {
 protected:
-  // Two that have met, each where it says.
+  // Two that have met, each on the node named.
   std::pair<player, player> make_players(const node& from, const char* here, const char* there) {
     auto a = from.spawn_on<play>(here);
     auto b = from.spawn_on<play>(there);
@@ -195,12 +195,12 @@ TEST_P(deadlocks, of_calls_deeper_than_the_threads_are_named) {
   for (const char* first : {"right", "left"}) {
     auto call = nodes[0].rpc_async<&bounce>(
         first, 64, first == std::string("left") ? "right" : "left", timeout(0ms));
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     const auto why = fault_of<deadlock_error>([&] { call.get(); });
     EXPECT_THAT(why.text,
                 AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce"), HasSubstr(" on left"),
                       HasSubstr(" on right"), HasSubstr("co_await")));
-    EXPECT_EQ(nodes[0].rpc_async<&bounce>("right", 3, "left").get_for(patience), 3);
+    EXPECT_EQ(nodes[0].rpc_async<&bounce>("right", 3, "left").get_for(time_limit), 3);
   }
   shut_down(nodes);
 }
@@ -215,7 +215,7 @@ TEST_P(deadlocks, hold_up_no_shutdown) {
 TEST_P(deadlocks, of_one_nodes_own_calls_are_named) {
   auto nodes = start_with(3);
   auto call = nodes[0].rpc_async<&bounce>("left", 64, "left", timeout(0ms));
-  EXPECT_THROW(call.get_for(patience), deadlock_error);
+  EXPECT_THROW(call.get_for(time_limit), deadlock_error);
   shut_down(nodes);
 }
 
@@ -227,7 +227,7 @@ TEST_P(deadlocks, of_several_chains_end_them_all) {
     all.push_back(nodes[1].rpc_async<&bounce>("left", 3, "right", timeout(0ms)));
   }
   for (auto& one : all) {
-    ASSERT_TRUE(one.wait_for(patience));
+    ASSERT_TRUE(one.wait_for(time_limit));
     try {
       one.get();
     } catch (const deadlock_error&) {
@@ -240,7 +240,7 @@ TEST_P(deadlocks, of_three_thousand_nested_calls_end_too) {
   for (const unsigned threads : {64u, rpc_options().max_threads}) {
     auto nodes = start_with(threads);
     auto call = nodes[0].rpc_async<&bounce>("right", 3'000, "left", timeout(0ms));
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
                 AllOf(HasSubstr("max_threads is " + std::to_string(threads) + ':'),
                       HasSubstr("more before")));
@@ -251,7 +251,7 @@ TEST_P(deadlocks, of_three_thousand_nested_calls_end_too) {
 // What the error advises.
 TEST_P(deadlocks, do_not_come_to_coroutines) {
   auto nodes = start_with(2);
-  EXPECT_EQ(nodes[0].rpc_async<&bounce_softly>("right", 64, "left").get_for(patience), 64);
+  EXPECT_EQ(nodes[0].rpc_async<&bounce_softly>("right", 64, "left").get_for(time_limit), 64);
   shut_down(nodes);
 }
 
@@ -260,7 +260,7 @@ TEST_P(deadlocks, of_actors_that_ask_one_another_are_named) {
   for (const char* home : {"right", "left"}) {  // on two nodes, and on one
     const auto [a, b] = make_players(nodes[0], "left", home);
     auto call = request(a, ping{2});
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     EXPECT_THAT(
         fault_of<deadlock_error>([&] { call.get(); }).text,
         AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
@@ -275,7 +275,7 @@ TEST_P(deadlocks, let_what_continues_a_failed_wait_block_again) {
   auto a = nodes[0].spawn_on<play_on>("left", std::string("right"));
   auto b = nodes[0].spawn_on<play>("right");
   EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
-  EXPECT_EQ(request(a, ping{2}).get_for(patience), 11);
+  EXPECT_EQ(request(a, ping{2}).get_for(time_limit), 11);
   shut_down(nodes);
 }
 
@@ -286,7 +286,7 @@ TEST_P(deadlocks, of_actors_that_ask_one_another_at_once_end) {
     const auto [a, b] = make_players(nodes[0], "left", "right");
     std::vector<future<int>> both{request(a, ping{1}), request(b, ping{1})};
     for (auto& call : both) {
-      ASSERT_TRUE(call.wait_for(patience));
+      ASSERT_TRUE(call.wait_for(time_limit));
       try {
         EXPECT_EQ(call.get(), 1);
       } catch (const deadlock_error&) {
@@ -304,7 +304,7 @@ TEST_P(deadlocks, of_an_actor_and_a_function_are_named) {
   auto a = nodes[0].spawn_on<play_by_function>("left", std::string("right"));
   EXPECT_TRUE(request(a, meet{a}).get());
   auto call = request(a, ping{1});
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
               AllOf(HasSubstr("ping of actor " + id_of(a)), HasSubstr("ask_opponent on right")));
   shut_down(nodes);
@@ -315,7 +315,7 @@ TEST_P(deadlocks, of_actors_deeper_than_the_threads_are_named) {
   std::vector<opponent> next;
   for (int i = 0; i <= 40; ++i) next = {nodes[0].spawn_on<be_a_link>(i % 2, next)};
   auto call = request(next[0], ping{});
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text, HasSubstr("max_threads is 4"));
   shut_down(nodes);
 }
@@ -340,7 +340,7 @@ TEST_P(deadlocks, are_seen_through_an_actor_that_delegates) {
     EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{c}).get() &&
                 request(c, meet{a}).get());
     auto call = request(a, ping{2});
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
                 AllOf(HasSubstr("ping of actor " + id_of(a) + " on left"),
                       HasSubstr("pong of actor " + id_of(c) + " on " + home)));
@@ -352,7 +352,7 @@ TEST_P(deadlocks, are_seen_through_an_actor_that_delegates) {
 TEST_P(deadlocks, of_calls_with_a_retry_are_named) {
   auto nodes = start_with(4);
   auto call = nodes[0].rpc_async<&bounce_again>("right", 64, "left", timeout(0ms));
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
               AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_again")));
   shut_down(nodes);
@@ -361,7 +361,7 @@ TEST_P(deadlocks, of_calls_with_a_retry_are_named) {
 TEST_P(deadlocks, of_calls_with_futures_among_their_arguments_are_named) {
   auto nodes = start_with(4);
   auto call = nodes[0].rpc_async<&bounce_later>("right", 64, "left", timeout(0ms));
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   EXPECT_THAT(fault_of<deadlock_error>([&] { call.get(); }).text,
               AllOf(HasSubstr("max_threads is 4"), HasSubstr("bounce_later")));
   shut_down(nodes);
@@ -405,7 +405,7 @@ TEST_P(deadlocks, are_not_seen_where_all_threads_wait_for_a_slow_node) {
   look_at_waits(nodes, 4);
   for (const auto& one : all) EXPECT_FALSE(one.ready());
   door->open();
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(all[i].get_for(time_limit), i);
   shut_down(nodes);
 }
 
@@ -471,7 +471,7 @@ TEST_P(deadlocks, are_not_seen_where_a_promise_is_kept_elsewhere) {
     look_at_waits(nodes, 2);
     EXPECT_FALSE(call.ready());
     kept_promise::keep_with(7);
-    EXPECT_EQ(call.get_for(patience), 7);
+    EXPECT_EQ(call.get_for(time_limit), 7);
   }
   shut_down(nodes);
 }
@@ -500,7 +500,7 @@ TEST_P(deadlocks, are_not_seen_where_a_wait_has_its_own_limit) {
   auto a = nodes[0].spawn_on<play_patiently>("left");
   auto b = nodes[0].spawn_on<play_back>("right");
   EXPECT_TRUE(request(a, meet{b}).get() && request(b, meet{a}).get());
-  EXPECT_EQ(request(a, ping{1}).get_for(patience), 2);
+  EXPECT_EQ(request(a, ping{1}).get_for(time_limit), 2);
   shut_down(nodes);
 }
 
@@ -540,7 +540,7 @@ TEST_P(deadlocks, know_a_call_by_the_incarnations_of_both_nodes) {
   ASSERT_TRUE(door->wait_for(1));
   expect_known_of_this_incarnation_only(nodes);
   door->open();
-  EXPECT_EQ(call.get_for(patience), 7);
+  EXPECT_EQ(call.get_for(time_limit), 7);
   shut_down(nodes);
 }
 
@@ -553,7 +553,7 @@ TEST_P(deadlocks, know_an_actors_request_by_the_incarnations_of_both_nodes) {
   ASSERT_TRUE(door->wait_for(1));
   expect_known_of_this_incarnation_only(nodes);
   door->open();
-  EXPECT_EQ(call.get_for(patience), 8);
+  EXPECT_EQ(call.get_for(time_limit), 8);
   shut_down(nodes);
 }
 

@@ -58,15 +58,15 @@ TEST(held_waits, look_through_the_queue_once_for_all_questions) {
     asked.push_back({there, here, i, 0});
   }
   asked.push_back({there, here, 9'999, 0});
-  const auto told = waits.look_at(asked);
+  const auto result = waits.look_at(asked);
   EXPECT_EQ(engine.passes, 1);
-  ASSERT_THAT(told.outlooks, SizeIs(asked.size()));
-  EXPECT_EQ(told.outlooks.front().what, prospect::handler);
-  EXPECT_EQ(told.outlooks.back().what, prospect::open);
+  ASSERT_THAT(result.outlooks, SizeIs(asked.size()));
+  EXPECT_EQ(result.outlooks.front().what, prospect::handler);
+  EXPECT_EQ(result.outlooks.back().what, prospect::open);
   for (std::size_t i = 1; i + 1 < asked.size(); ++i)
-    EXPECT_EQ(told.outlooks[i].what, prospect::thread);
-  EXPECT_EQ(told.max_threads, 1u);
-  EXPECT_THAT(told.handlers, SizeIs(1));
+    EXPECT_EQ(result.outlooks[i].what, prospect::thread);
+  EXPECT_EQ(result.max_threads, 1u);
+  EXPECT_THAT(result.handlers, SizeIs(1));
 }
 
 TEST(held_waits, let_what_continues_a_failed_wait_use_them) {

@@ -30,12 +30,12 @@ held_handler waits(std::uint64_t number, const question& what) {
   return {number, what, "f" + std::to_string(number)};
 }
 
-// Answers what the graph asks, out of what a test says, until it asks no more.
+// Answers what the graph asks, out of what a test has set, until it asks no more.
 class job {
 public:
   void hold(const incarnation& at, const held_handler& one) { held_[at].push_back(one); }
   void hold(transport::rank_t rank, const held_handler& one) { hold(node(rank), one); }
-  void say(const question& what, const outlook& of) { outlooks_[what] = of; }
+  void set_outlook(const question& what, const outlook& of) { outlooks_[what] = of; }
   void limit(transport::rank_t rank, std::uint32_t threads) { limits_[node(rank)] = threads; }
 
   wait_graph look_from(transport::rank_t rank) const {
@@ -43,12 +43,12 @@ public:
     if (const auto mine = held_.find(node(rank)); mine != held_.end())
       for (const auto& one : mine->second) out.add(node(rank), one);
     for (auto open = out.take_open_questions(); !open.empty(); open = out.take_open_questions())
-      for (const auto& [at, asked] : open) out.add(at, asked, tell(at, asked));
+      for (const auto& [at, asked] : open) out.add(at, asked, answer(at, asked));
     return out;
   }
 
 private:
-  report tell(const incarnation& at, const std::vector<question>& asked) const {
+  report answer(const incarnation& at, const std::vector<question>& asked) const {
     EXPECT_LE(asked.size(), most_in_message);
     report out;
     for (const auto& one : asked) {
@@ -71,7 +71,7 @@ TEST(wait_graph, a_chain_to_what_may_happen_is_free) {
   job all;
   all.hold(0, waits(1, asks(0, 1, 10)));
   all.hold(1, waits(2, asks(1, 2, 20)));
-  all.say(asks(0, 1, 10), {prospect::handler, 2});
+  all.set_outlook(asks(0, 1, 10), {prospect::handler, 2});
   EXPECT_THAT(all.look_from(0).find_stuck(), IsEmpty());
 }
 
@@ -81,9 +81,9 @@ TEST(wait_graph, a_cycle_is_stuck_and_so_is_who_waits_for_it) {
   all.hold(1, waits(2, asks(1, 0, 20)));
   all.hold(1, waits(3, asks(1, 0, 20)));
   all.hold(2, waits(4, asks(2, 0, 30)));
-  all.say(asks(0, 1, 10), {prospect::handler, 2});
-  all.say(asks(1, 0, 20), {prospect::handler, 1});
-  all.say(asks(2, 0, 30), {prospect::handler, 1});
+  all.set_outlook(asks(0, 1, 10), {prospect::handler, 2});
+  all.set_outlook(asks(1, 0, 20), {prospect::handler, 1});
+  all.set_outlook(asks(2, 0, 30), {prospect::handler, 1});
   auto graph = all.look_from(2);
   EXPECT_THAT(graph.find_stuck(),
               ElementsAre(Pair(node(0), ElementsAre(1)), Pair(node(1), ElementsAre(2, 3)),
@@ -103,10 +103,10 @@ TEST(wait_graph, a_full_node_is_stuck_when_all_its_handlers_are) {
   all.hold(0, waits(2, asks(0, 1, 11)));
   all.hold(1, waits(3, asks(1, 0, 20)));
   all.hold(1, waits(4, asks(1, 0, 21)));
-  all.say(asks(0, 1, 10), {prospect::handler, 3});
-  all.say(asks(0, 1, 11), {prospect::handler, 4});
-  all.say(asks(1, 0, 20), {prospect::handler, 2});
-  all.say(asks(1, 0, 21), {prospect::thread, 0});
+  all.set_outlook(asks(0, 1, 10), {prospect::handler, 3});
+  all.set_outlook(asks(0, 1, 11), {prospect::handler, 4});
+  all.set_outlook(asks(1, 0, 20), {prospect::handler, 2});
+  all.set_outlook(asks(1, 0, 21), {prospect::thread, 0});
   auto graph = all.look_from(0);
   EXPECT_EQ(graph.find_stuck().size(), 2u);
   const auto how = graph.remedies(name_of);
@@ -117,8 +117,8 @@ TEST(wait_graph, a_full_node_is_stuck_when_all_its_handlers_are) {
   EXPECT_THAT(how[0].text, HasSubstr("f4 on node1, for which f2 on node0 waits, for which f3"));
 
   // One of them may go on: its thread takes the call.
-  all.say(asks(0, 1, 11), {prospect::open, 0});
-  all.say(asks(1, 0, 20), {prospect::handler, 1});
+  all.set_outlook(asks(0, 1, 11), {prospect::open, 0});
+  all.set_outlook(asks(1, 0, 20), {prospect::handler, 1});
   auto free = all.look_from(0);
   const auto stuck = free.find_stuck();
   EXPECT_THAT(stuck, ElementsAre(Pair(node(0), ElementsAre(1)), Pair(node(1), ElementsAre(3))));
@@ -129,15 +129,15 @@ TEST(wait_graph, a_node_with_a_thread_that_is_not_known_is_free) {
   all.limit(0, 2);
   all.hold(0, waits(1, asks(0, 1, 10)));
   all.hold(1, waits(3, asks(1, 0, 20)));
-  all.say(asks(0, 1, 10), {prospect::handler, 3});
-  all.say(asks(1, 0, 20), {prospect::thread, 0});
+  all.set_outlook(asks(0, 1, 10), {prospect::handler, 3});
+  all.set_outlook(asks(1, 0, 20), {prospect::thread, 0});
   EXPECT_THAT(all.look_from(0).find_stuck(), IsEmpty());
 }
 
 TEST(wait_graph, an_answer_that_names_a_handler_that_is_gone_frees) {
   job all;
   all.hold(0, waits(1, asks(0, 1, 10)));
-  all.say(asks(0, 1, 10), {prospect::handler, 99});
+  all.set_outlook(asks(0, 1, 10), {prospect::handler, 99});
   EXPECT_THAT(all.look_from(0).find_stuck(), IsEmpty());
 }
 
@@ -145,20 +145,20 @@ TEST(wait_graph, an_answer_that_names_a_handler_that_is_gone_frees) {
 TEST(wait_graph, incarnations_of_a_node_are_kept_apart) {
   job all;
   all.hold(0, waits(1, asks(node(0), node(1, 2), 10)));
-  all.say(asks(node(0), node(1, 2), 10), {prospect::handler, 1});
+  all.set_outlook(asks(node(0), node(1, 2), 10), {prospect::handler, 1});
   all.hold(node(1, 2), waits(1, asks(node(1, 2), node(0), 20)));
-  all.say(asks(node(1, 1), node(0), 20), {prospect::handler, 1});
+  all.set_outlook(asks(node(1, 1), node(0), 20), {prospect::handler, 1});
   EXPECT_THAT(all.look_from(0).find_stuck(), IsEmpty());
-  all.say(asks(node(1, 2), node(0), 20), {prospect::handler, 1});
+  all.set_outlook(asks(node(1, 2), node(0), 20), {prospect::handler, 1});
   EXPECT_THAT(all.look_from(0).find_stuck(),
               ElementsAre(Pair(node(0), ElementsAre(1)), Pair(node(1, 2), ElementsAre(1))));
 
   // What the handler of the one waits for is not the handler of the other.
   job past;
   past.hold(0, waits(1, asks(node(0), node(1, 1), 10)));
-  past.say(asks(node(0), node(1, 1), 10), {prospect::handler, 1});
+  past.set_outlook(asks(node(0), node(1, 1), 10), {prospect::handler, 1});
   past.hold(node(1, 2), waits(1, asks(node(1, 2), node(0), 20)));
-  past.say(asks(node(1, 2), node(0), 20), {prospect::handler, 1});
+  past.set_outlook(asks(node(1, 2), node(0), 20), {prospect::handler, 1});
   EXPECT_THAT(past.look_from(0).find_stuck(), IsEmpty());
 }
 
@@ -186,8 +186,8 @@ TEST(wait_graph, a_cycle_of_more_handlers_than_a_message_may_list_is_stuck) {
   for (std::uint64_t i = 1; i <= many; ++i) {
     all.hold(0, waits(i, asks(0, 1, i)));
     all.hold(1, waits(i, asks(1, 0, i)));
-    all.say(asks(0, 1, i), {prospect::handler, i});
-    all.say(asks(1, 0, i), {prospect::handler, i % many + 1});
+    all.set_outlook(asks(0, 1, i), {prospect::handler, i});
+    all.set_outlook(asks(1, 0, i), {prospect::handler, i % many + 1});
   }
   auto graph = all.look_from(0);
   const auto stuck = graph.find_stuck();
@@ -229,7 +229,8 @@ TEST(wait_graph, random_jobs_are_judged_as_by_running_them) {
               : static_cast<transport::rank_t>(one.what == prospect::thread ? one.other : 0);
       const auto what = asks(one.node, at, one.number);
       all.hold(one.node, waits(one.number, what));
-      all.say(what, {one.what, one.what == prospect::handler ? handlers[one.other].number : 0});
+      all.set_outlook(what,
+                      {one.what, one.what == prospect::handler ? handlers[one.other].number : 0});
     }
     for (bool more = true; more;) {
       more = false;

@@ -35,7 +35,7 @@ task<> fail_later(node n) {
   co_await n.rpc_async<&fail>("b", "late");
 }
 
-task<std::string> hear_why(node n) {
+task<std::string> type_of_failure(node n) {
   try {
     co_await fail_later(n);
   } catch (const remote_error& e) {
@@ -50,7 +50,7 @@ TEST_P(coroutines, wait_for_one_call_after_the_other) {
   std::vector<future<int>> many;
   for (int i = 0; i < 500; ++i) many.push_back(sum_of_three(nodes[0], i, i, i));
   for (int i = 0; i < 500; ++i) EXPECT_EQ(many[static_cast<std::size_t>(i)].get(), 3 * i);
-  EXPECT_EQ(hear_why(nodes[0]).get(), "std::out_of_range");
+  EXPECT_EQ(type_of_failure(nodes[0]).get(), "std::out_of_range");
   EXPECT_THROW(fail_later(nodes[0]).get(), remote_error);
   EXPECT_EQ(alive_counter::count, 0);
   shut_down(nodes);
@@ -122,7 +122,7 @@ task<int> sum_here(int a) {
 
 TEST_P(coroutines, take_futures_as_arguments_in_handlers) {
   auto nodes = start({"a", "b"});
-  EXPECT_EQ(nodes[0].rpc_async<&sum_here>("b", 5).get_for(patience), 20);
+  EXPECT_EQ(nodes[0].rpc_async<&sum_here>("b", 5).get_for(time_limit), 20);
   shut_down(nodes);
 }
 
@@ -134,7 +134,7 @@ TEST_P(coroutines, of_a_node_that_has_ended_end_where_they_wait) {
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   nodes[1].shutdown(false);
   nodes.pop_back();
-  EXPECT_THROW(call.get_for(patience), peer_lost);
+  EXPECT_THROW(call.get_for(time_limit), peer_lost);
   gate->to.set_value(1);
 }
 
@@ -181,10 +181,10 @@ TEST_P(coroutines, of_the_callee_hold_no_thread_while_they_wait) {
   EXPECT_EQ(alive_counter::count, 1000);
   gate->to.set_value(1000);
   for (int i = 0; i < 1000; ++i)
-    EXPECT_EQ(calls[static_cast<std::size_t>(i)].get_for(patience), 1000 + i);
-  EXPECT_EQ(greeting.get_for(patience), "b greets " + std::string(100, 'x'));
+    EXPECT_EQ(calls[static_cast<std::size_t>(i)].get_for(time_limit), 1000 + i);
+  EXPECT_EQ(greeting.get_for(time_limit), "b greets " + std::string(100, 'x'));
   EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
-  EXPECT_EQ(nodes[0].rpc_async<&relay>("b", 200).get_for(patience), 200);
+  EXPECT_EQ(nodes[0].rpc_async<&relay>("b", 200).get_for(time_limit), 200);
   shut_down(nodes);
 }
 
@@ -195,7 +195,7 @@ TEST_P(coroutines, end_when_what_they_wait_for_never_comes) {
   const auto call = nodes[0].rpc_async<&wait_at_gate>("b", 1);
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   gate.reset();  // the promise is dropped: co_await throws
-  EXPECT_THROW(call.get_for(patience), remote_error);
+  EXPECT_THROW(call.get_for(time_limit), remote_error);
   EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
 
   shut_down(nodes);
@@ -212,7 +212,7 @@ TEST_P(coroutines, end_with_the_node_that_they_wait_for) {
   auto waiting = through(nodes[0]);
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   nodes[1].shutdown(false);
-  EXPECT_THROW(waiting.get_for(patience), peer_lost);
+  EXPECT_THROW(waiting.get_for(time_limit), peer_lost);
   gate.reset();
   EXPECT_TRUE(eventually([&] { return alive_counter::count == 0; }));
 }
@@ -224,12 +224,12 @@ TEST_P(coroutines, give_futures_that_go_on) {
   const auto both = when_all(six, nodes[0].rpc_async<&sum>("b", 3, 4));
   EXPECT_EQ(both.get(), std::make_tuple(6, 7));
   promise<int> late;
-  EXPECT_THROW(when_all(late.get_future(), nodes[0].rpc_async<&fail>("b", "x")).get_for(patience),
+  EXPECT_THROW(when_all(late.get_future(), nodes[0].rpc_async<&fail>("b", "x")).get_for(time_limit),
                remote_error);
   shut_down(nodes);
 }
 
-TEST(when_any, tells_which_is_ready_first) {
+TEST(when_any, reports_which_is_ready_first) {
   std::vector<promise<int>> to(3);
   std::vector<future<int>> from;
   for (auto& one : to) from.push_back(one.get_future());
@@ -262,13 +262,13 @@ TEST_P(future_arguments, start_the_call_when_they_are_ready) {
     std::string text = "text ";
     for (int i = 0; i < 300; ++i)
       calls.push_back(
-          n.rpc_async<&join>("b", text, late.get_future(), text.c_str(), timeout(patience)));
+          n.rpc_async<&join>("b", text, late.get_future(), text.c_str(), timeout(time_limit)));
     text = "other";
   }
   EXPECT_EQ(n.debug_info().calls_in_flight, 0u);
   EXPECT_LT(n.debug_info().threads, threads + 100) << "the calls that wait hold threads";
   late.set_value(7);
-  for (const auto& call : calls) EXPECT_EQ(call.get_for(patience), "text 7text ");
+  for (const auto& call : calls) EXPECT_EQ(call.get_for(time_limit), "text 7text ");
   shut_down(nodes);
 }
 
@@ -276,14 +276,14 @@ TEST_P(future_arguments, that_fail_fail_the_call) {
   auto nodes = start({"a", "b"});
   const auto& n = nodes[0];
   const auto broken = n.rpc_async<&fail>("b", "x");
-  EXPECT_THROW(n.rpc_async<&sum>("b", 1, broken).get_for(patience), remote_error);
+  EXPECT_THROW(n.rpc_async<&sum>("b", 1, broken).get_for(time_limit), remote_error);
   EXPECT_THROW(n.rpc_async<&sum>("nobody", 1, broken), unknown_worker);
   EXPECT_THROW(n.rpc_async<&sum>("b", 1, future<int>()), invalid_argument);
   promise<int> late;
   const auto call = n.rpc_async<&sum>("b", 1, late.get_future());
   for (auto& one : nodes) one.shutdown(false);
   late.set_value(1);
-  EXPECT_THROW(call.get_for(patience), not_initialized);
+  EXPECT_THROW(call.get_for(time_limit), not_initialized);
 }
 
 TEST(coroutines, run_in_simulations) {

@@ -4,11 +4,11 @@
 
 namespace troupe::test {
 
-struct tell_later {
+struct note_later {
   counter whom;
   int milliseconds = 0;
 };
-TROUPE_MESSAGE(tell_later, whom, milliseconds)
+TROUPE_MESSAGE(note_later, whom, milliseconds)
 struct tick {
   int left = 0;
 };
@@ -19,12 +19,12 @@ namespace {
 class delays : public on_networks {};
 TROUPE_ON_NETWORKS(delays);
 
-using teller = actor<answers<tell_later>, accepts<tick>>;
+using delayer = actor<answers<note_later>, accepts<tick>>;
 
-// Tells counters after a while; with each tick tells its own, and itself to go on.
-teller::behavior_type tell(teller::pointer self, counter own) {
+// Notes for counters after a while; with each tick one for its own, and a tick to go on.
+delayer::behavior_type delay_notes(delayer::pointer self, counter own) {
   return {
-      [self](const tell_later& x) {
+      [self](const note_later& x) {
         self->delayed_send(x.whom, std::chrono::milliseconds(x.milliseconds), note{1});
       },
       [self, own](const tick& x) {
@@ -38,9 +38,9 @@ TEST_P(delays, pass_before_a_message_comes) {
   auto nodes = start({"a", "b"});
   for (int at : {0, 1}) {
     auto c = nodes[0].spawn_on<count_from>(at, 0);
-    auto t = nodes[0].spawn(tell, c);
+    auto t = nodes[0].spawn(delay_notes, c);
     const auto begun = clock::now();
-    for (int delay : {80, 60, 40}) request(t, tell_later{c, delay}).get();
+    for (int delay : {80, 60, 40}) request(t, note_later{c, delay}).get();
     EXPECT_TRUE(eventually([&] { return request(c, total{}).get() == 3; }));
     EXPECT_GE(clock::now() - begun, 80ms);
   }
@@ -50,7 +50,7 @@ TEST_P(delays, drive_an_actor_on_and_on) {
   auto nodes = start({"a", "b"});
   for (int at : {0, 1}) {
     auto c = nodes[0].spawn_on<count_from>(1 - at, 0);
-    auto t = nodes[0].spawn_on<tell>(at, c);
+    auto t = nodes[0].spawn_on<delay_notes>(at, c);
     const auto begun = clock::now();
     send(t, tick{30});
     EXPECT_TRUE(eventually([&] { return request(c, total{}).get() == 31; }));
@@ -65,20 +65,20 @@ TEST_P(delays, do_not_outlast_their_node) {
   {
     auto there = nodes[0].spawn_on<count_from>("b", 0);
     auto here = nodes[0].spawn(count_from, 0);
-    auto t = nodes[0].spawn(tell, here);
-    request(t, tell_later{there, 3'600'000}).get();
-    request(t, tell_later{here, 3'600'000}).get();
-    request(t, tell_later{there, 1}).get();
+    auto t = nodes[0].spawn(delay_notes, here);
+    request(t, note_later{there, 3'600'000}).get();
+    request(t, note_later{here, 3'600'000}).get();
+    request(t, note_later{there, 1}).get();
     EXPECT_TRUE(eventually([&] { return request(there, total{}).get() == 1; }));
     nodes[1].shutdown(false);
-    request(t, tell_later{there, 1}).get();
-    request(t, tell_later{there, 3'600'000}).get();
-    request(t, tell_later{here, 1}).get();
+    request(t, note_later{there, 1}).get();
+    request(t, note_later{there, 3'600'000}).get();
+    request(t, note_later{here, 1}).get();
     EXPECT_TRUE(eventually([&] { return request(here, total{}).get() == 1; }));
     EXPECT_TRUE(eventually([&] { return living_counters == others + 1; })) << "those of the other";
     const auto begun = clock::now();
     nodes[0].shutdown(false);
-    EXPECT_LT(clock::now() - begun, patience) << "it has waited for what is due in an hour";
+    EXPECT_LT(clock::now() - begun, time_limit) << "it has waited for what is due in an hour";
   }
   nodes.clear();
   EXPECT_TRUE(eventually([&] { return living_counters == others; }))

@@ -104,7 +104,7 @@ TEST_P(futures, go_on_with_then) {
 TEST_P(futures, go_on_with_their_error_where_that_is_asked_for) {
   auto nodes = start({"a", "b"});
   auto& a = nodes[0];
-  const auto tell = [](const future<int>& done) -> std::string {
+  const auto text_of = [](const future<int>& done) -> std::string {
     EXPECT_TRUE(done.ready());
     try {
       return std::to_string(done.get());
@@ -113,10 +113,10 @@ TEST_P(futures, go_on_with_their_error_where_that_is_asked_for) {
     }
   };
   const auto one = a.rpc_async<&sum>("b", 1, 2), none = a.rpc_async<&fail_for>("b", 3);
-  EXPECT_EQ(one.then(tell).get_for(patience), "3");
-  EXPECT_EQ(none.then(tell).get_for(patience), "std::domain_error: 3 is too much");
+  EXPECT_EQ(one.then(text_of).get_for(time_limit), "3");
+  EXPECT_EQ(none.then(text_of).get_for(time_limit), "std::domain_error: 3 is too much");
   // Of one that is ready, and of a future without a value.
-  EXPECT_EQ(none.then(tell).get_for(patience), "std::domain_error: 3 is too much");
+  EXPECT_EQ(none.then(text_of).get_for(time_limit), "std::domain_error: 3 is too much");
   const auto failed = [](future<void> done) {
     try {
       done.get();
@@ -125,13 +125,13 @@ TEST_P(futures, go_on_with_their_error_where_that_is_asked_for) {
     }
     return false;
   };
-  EXPECT_TRUE(a.rpc_async<&fail>("b", "x").then(failed).get_for(patience));
-  EXPECT_FALSE(a.rpc_async<&nothing_much>("b").then(failed).get_for(patience));
+  EXPECT_TRUE(a.rpc_async<&fail>("b", "x").then(failed).get_for(time_limit));
+  EXPECT_FALSE(a.rpc_async<&nothing_much>("b").then(failed).get_for(time_limit));
   // What it throws is the error of the result, the parent's too.
   const auto again = none.then([](const future<int>& done) { return done.get() + 1; });
-  EXPECT_EQ(fault_of<remote_error>([&] { again.get_for(patience); }).text, "3 is too much");
+  EXPECT_EQ(fault_of<remote_error>([&] { again.get_for(time_limit); }).text, "3 is too much");
   const auto other = none.then([](const future<int>&) -> int { throw std::domain_error("own"); });
-  EXPECT_THROW(other.get_for(patience), std::domain_error);
+  EXPECT_THROW(other.get_for(time_limit), std::domain_error);
 }
 
 TEST_P(futures, go_on_with_their_error_on_a_thread_of_the_node) {
@@ -139,8 +139,8 @@ TEST_P(futures, go_on_with_their_error_on_a_thread_of_the_node) {
   const auto node_here = [](const future<int>& done) {
     return this_node().name() + (done.ready() ? "" : " early");
   };
-  EXPECT_EQ(nodes[0].rpc_async<&fail_for>("b", 3).then(node_here).get_for(patience), "a");
-  EXPECT_EQ(nodes[0].rpc_async<&sum>("b", 1, 2).then(node_here).get_for(patience), "a");
+  EXPECT_EQ(nodes[0].rpc_async<&fail_for>("b", 3).then(node_here).get_for(time_limit), "a");
+  EXPECT_EQ(nodes[0].rpc_async<&sum>("b", 1, 2).then(node_here).get_for(time_limit), "a");
 }
 
 TEST_P(futures, go_on_where_calls_are_allowed) {
@@ -148,7 +148,7 @@ TEST_P(futures, go_on_where_calls_are_allowed) {
   auto chained = nodes[0].rpc_async<&sum>("b", 1, 2).then([](int x) {
     return this_node().name() + std::to_string(this_node().rpc_sync<&sum>("b", x, 10));
   });
-  EXPECT_EQ(chained.get_for(patience), "a13");
+  EXPECT_EQ(chained.get_for(time_limit), "a13");
 }
 
 TEST_P(futures, are_gathered_in_order) {
@@ -173,7 +173,7 @@ TEST_P(futures, are_gathered_until_the_first_failure) {
   auto stuck = nodes[0].rpc_async<&pass_the_door>("b", 0).then([](int) {});
   std::vector<future<void>> all{stuck, nodes[0].rpc_async<&fail>("b", "early")};
   auto gathered = when_all(all);
-  EXPECT_EQ(fault_of<remote_error>([&] { gathered.get_for(patience); }).text, "early");
+  EXPECT_EQ(fault_of<remote_error>([&] { gathered.get_for(time_limit); }).text, "early");
   EXPECT_FALSE(stuck.ready());
 }
 
@@ -220,7 +220,7 @@ TEST_P(futures, outlive_their_node) {
   EXPECT_THROW(pending.then([](int x) { return x; }).get(), not_initialized);
 }
 
-TEST(future, of_no_call_says_so) {
+TEST(future, of_no_call_reports_it) {
   future<int> none;
   EXPECT_FALSE(none.valid());
   EXPECT_THROW(none.get(), invalid_argument);
@@ -258,7 +258,7 @@ TEST(promise, that_is_dropped_fails_its_future) {
   EXPECT_THAT(fault_of<remote_error>([&] { f.get(); }).text, testing::HasSubstr("dropped"));
 }
 
-TEST(promise, that_has_been_moved_from_says_so) {
+TEST(promise, that_has_been_moved_from_reports_it) {
   promise<int> p;
   auto f = p.get_future();
   promise<int> other(std::move(p));
@@ -283,7 +283,7 @@ TEST(promise, that_has_been_moved_from_says_so) {
   EXPECT_EQ(f.get(), 4);
 }
 
-TEST_P(futures, and_handles_that_have_been_moved_from_say_so) {
+TEST_P(futures, and_handles_that_have_been_moved_from_report_it) {
   auto nodes = start({"a", "b"});
   auto f = nodes[0].rpc_async<&sum>("b", 1, 2);
   const auto moved = std::move(f);
@@ -310,7 +310,7 @@ TEST_P(futures, and_handles_that_have_been_moved_from_say_so) {
   EXPECT_EQ(same.rpc_sync<&sum>("b", 1, 2), 3);
 }
 
-TEST(promise, that_is_dropped_or_fails_is_told_to_what_takes_the_future) {
+TEST(promise, that_is_dropped_or_fails_is_reported_to_what_takes_the_future) {
   const auto text_of = [](const future<int>& done) -> std::string {
     try {
       return std::to_string(done.get());

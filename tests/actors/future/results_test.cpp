@@ -129,11 +129,11 @@ TEST_P(results, may_be_nothing) {
 
 TEST_P(results, may_be_several_values) {
   caf::scoped_actor asker(nodes_[0].system());
-  std::string heard;
+  std::string received;
   asker->request(to_, caf::infinite, several{})
-      .receive([&](int x, const std::string& text) { heard = std::to_string(x) + text; },
-               [&](const caf::error& e) { heard = to_string(e); });
-  EXPECT_EQ(heard, "1one");
+      .receive([&](int x, const std::string& text) { received = std::to_string(x) + text; },
+               [&](const caf::error& e) { received = to_string(e); });
+  EXPECT_EQ(received, "1one");
 }
 
 TEST_P(results, may_be_a_result_or_an_error) {
@@ -152,17 +152,17 @@ TEST_P(results, may_be_promised_and_come_in_any_order) {
   EXPECT_EQ(quick.get(), 2);
   for (auto& f : promised) EXPECT_FALSE(f.ready());
   EXPECT_EQ(request(to_, now{}).get(), 10);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(promised[i].get_for(patience), i);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(promised[i].get_for(time_limit), i);
 }
 
 TEST_P(results, may_be_left_to_another_actor) {
-  EXPECT_EQ(request(to_, pass_on{5}).get_for(patience), 105);
+  EXPECT_EQ(request(to_, pass_on{5}).get_for(time_limit), 105);
   EXPECT_EQ(request(other_, total{}).get(), 105);
   // To one that has ended.
   caf::anon_send(other_, leave{});
   ASSERT_TRUE(eventually([&] {
     try {
-      request(other_, total{}).get_for(patience);
+      request(other_, total{}).get_for(time_limit);
     } catch (const rpc_timeout&) {
     } catch (const error&) {
       return true;
@@ -170,13 +170,13 @@ TEST_P(results, may_be_left_to_another_actor) {
     return false;
   }));
   auto f = request(to_, pass_on{5});
-  ASSERT_TRUE(f.wait_for(patience));
+  ASSERT_TRUE(f.wait_for(time_limit));
   EXPECT_THROW(f.get(), error);
 }
 
 TEST_P(results, that_are_promised_and_forgotten_are_errors) {
   auto f = request(to_, forget_it{});
-  ASSERT_TRUE(f.wait_for(patience));
+  ASSERT_TRUE(f.wait_for(time_limit));
   EXPECT_THROW(f.get(), error);
 }
 
@@ -186,7 +186,7 @@ TEST_P(results, that_are_promised_by_one_that_ends_are_errors) {
   EXPECT_FALSE(f.ready());
   caf::anon_send_exit(to_, caf::exit_reason::user_shutdown);
   to_ = answerer();
-  ASSERT_TRUE(f.wait_for(patience));
+  ASSERT_TRUE(f.wait_for(time_limit));
   EXPECT_THROW(f.get(), error);
 }
 
@@ -195,29 +195,29 @@ TEST_P(results, of_skipped_messages_come_when_they_are_taken) {
   EXPECT_EQ(request(to_, value{1}).get(), 2);
   EXPECT_FALSE(f.ready());
   caf::anon_send(to_, unskip{});
-  EXPECT_EQ(f.get_for(patience), 9);
+  EXPECT_EQ(f.get_for(time_limit), 9);
 }
 
 TEST_P(results, of_messages_that_it_does_not_know_are_errors) {
   auto dynamic = caf::actor_cast<caf::actor>(to_);
   caf::scoped_actor asker(nodes_[0].system());
-  caf::error heard;
+  caf::error received;
   asker->request(dynamic, caf::infinite, add{1})
-      .receive([](int) {}, [&](const caf::error& e) { heard = e; });
-  EXPECT_EQ(heard, caf::sec::unexpected_message);
+      .receive([](int) {}, [&](const caf::error& e) { received = e; });
+  EXPECT_EQ(received, caf::sec::unexpected_message);
   EXPECT_EQ(request(to_, value{1}).get(), 2);
 }
 
-TEST_P(results, of_exceptions_tell_type_and_text) {
+TEST_P(results, of_exceptions_name_type_and_text) {
   auto next = request(to_, blow_up{"too long"});
-  auto why = fault_of<remote_error>([&] { next.get_for(patience); });
+  auto why = fault_of<remote_error>([&] { next.get_for(time_limit); });
   EXPECT_EQ(why.type, "std::length_error");
   EXPECT_EQ(why.text, "too long");
   EXPECT_EQ(why.function, "troupe::test::blow_up");
   EXPECT_EQ(why.node, nodes_[std::get<1>(GetParam())].name());
   // The actor has ended with it; the others have not.
   auto f = request(to_, value{1});
-  ASSERT_TRUE(f.wait_for(patience));
+  ASSERT_TRUE(f.wait_for(time_limit));
   EXPECT_THROW(f.get(), error);
   EXPECT_EQ(request(other_, add{1}).get(), 101);
 }
@@ -227,7 +227,7 @@ TEST_P(results, of_requests_behind_an_exception_are_errors) {
   all.push_back(request(to_, blow_up{"first"}));
   for (int i = 0; i < 20; ++i) all.push_back(request(to_, value{i}));
   for (auto& f : all) {
-    ASSERT_TRUE(f.wait_for(patience));
+    ASSERT_TRUE(f.wait_for(time_limit));
     EXPECT_THROW(f.get(), error);
   }
 }

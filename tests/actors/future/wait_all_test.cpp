@@ -12,18 +12,18 @@ struct spoil {};
 TROUPE_MESSAGE(spoil)
 
 // Sends a call from its destructor, on the thread that `here` names.
-struct farewell {
+struct last_call {
   int to = 0;
-  farewell() = default;
-  explicit farewell(int x) : to(x) {}
-  farewell(const farewell&) = default;
-  farewell& operator=(const farewell&) = default;
-  ~farewell();
+  last_call() = default;
+  explicit last_call(int x) : to(x) {}
+  last_call(const last_call&) = default;
+  last_call& operator=(const last_call&) = default;
+  ~last_call();
 
   static inline std::atomic<const node*> from{nullptr};
   static inline std::thread::id here{};
 };
-TROUPE_MESSAGE(farewell, to)
+TROUPE_MESSAGE(last_call, to)
 
 namespace {
 
@@ -41,8 +41,8 @@ void fail_after(int milliseconds, const std::string& text) {
   ++done;
   throw std::out_of_range(text);
 }
-void hear_farewell(int) { ++done; }
-farewell farewell_to(int x) { return farewell(x); }
+void receive_last_call(int) { ++done; }
+last_call last_call_to(int x) { return last_call(x); }
 
 int pass_the_door(int x) {
   shared_door::current()->pass();
@@ -150,16 +150,16 @@ TEST_P(waiting_for_all, leaves_other_threads_and_answered_calls_alone) {
   future<int> of_other;
   wait_all([&] {
     std::thread([&] { of_other = nodes[0].rpc_async<&pass_the_door>("b", 4); }).join();
-    // Its error has been told.
+    // Its error has been thrown already.
     EXPECT_THROW((nodes[0].rpc_sync<&fail_after>("b", 0, std::string("seen"))), remote_error);
   });
   EXPECT_FALSE(of_other.ready());
   door->open();
-  EXPECT_EQ(of_other.get_for(patience), 4);
+  EXPECT_EQ(of_other.get_for(time_limit), 4);
   shut_down(nodes);
 }
 
-TEST_P(waiting_for_all, leaves_errors_alone_that_stubs_have_told) {
+TEST_P(waiting_for_all, leaves_errors_alone_that_stubs_have_thrown) {
   auto nodes = start({"a", "b"});
   const auto spoils = [&] { return actor_stub(nodes[0].spawn_on<&spoil_all>("b")); };
   wait_all([&] {
@@ -191,15 +191,15 @@ TEST_P(waiting_for_all, keeps_no_answers_but_errors) {
 }
 
 // A value that makes a call as it ends, while answers are let go of.
-TEST_P(waiting_for_all, may_be_told_of_calls_by_values_that_end) {
+TEST_P(waiting_for_all, may_learn_of_calls_from_values_that_end) {
   auto nodes = start({"a", "b"});
   done = 0;
   wait_all([&] {
-    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&farewell_to>("b", i).wait();
-    farewell::here = std::this_thread::get_id();
-    farewell::from = &nodes[0];
-    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&farewell_to>("b", i).wait();
-    farewell::from = nullptr;
+    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&last_call_to>("b", i).wait();
+    last_call::here = std::this_thread::get_id();
+    last_call::from = &nodes[0];
+    for (int i = 0; i < 300; ++i) nodes[0].rpc_async<&last_call_to>("b", i).wait();
+    last_call::from = nullptr;
   });
   EXPECT_GT(done, 0);
   shut_down(nodes);
@@ -237,9 +237,9 @@ TEST_P(waiting_for_all, knows_requests_rrefs_operators_and_futures_as_arguments)
 
 }  // namespace
 
-farewell::~farewell() {
+last_call::~last_call() {
   const auto* const node = from.load();
-  if (node && std::this_thread::get_id() == here) node->rpc_async<&hear_farewell>("b", to);
+  if (node && std::this_thread::get_id() == here) node->rpc_async<&receive_last_call>("b", to);
 }
 
 }  // namespace troupe::test

@@ -161,7 +161,7 @@ TEST(membership, stays_valid_whatever_messages_come) {
         case 3:
           if (maker.below(10) == 0) node.part.leave(node.now);
           break;
-        default: node.hear(maker.below(6), maker.make());
+        default: node.receive(maker.below(6), maker.make());
       }
     expect_sane(node, seed);
     if (HasFailure()) return;

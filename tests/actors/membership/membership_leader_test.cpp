@@ -26,10 +26,10 @@ TEST(membership_leader, drops_a_lost_member_only_when_all_others_have_fenced_it)
   EXPECT_EQ(asked[0].first, 1u);
   EXPECT_EQ(asked[1].first, 3u);
   EXPECT_EQ(asked[0].second.step.epoch, 6u);
-  leader.hear(1, membership_messages::ready{0, 6, 1});
-  leader.hear(1, membership_messages::ready{0, 6, 1});
+  leader.receive(1, membership_messages::ready{0, 6, 1});
+  leader.receive(1, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), IsEmpty());
-  leader.hear(3, membership_messages::ready{0, 6, 1});
+  leader.receive(3, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0"));
   EXPECT_EQ(leader.out.all<membership_messages::commit>().size(), 2u);
   EXPECT_EQ(leader.part.view().epoch, 6u);
@@ -39,36 +39,36 @@ TEST(membership_leader, drops_a_lost_member_only_when_all_others_have_fenced_it)
 TEST(membership_leader, asks_anew_when_another_is_lost_meanwhile) {  // M4
   one_node leader(0, 5);
   leader.lose(2);
-  leader.hear(1, membership_messages::ready{0, 6, 1});
-  leader.hear(3, membership_messages::ready{0, 6, 1});
+  leader.receive(1, membership_messages::ready{0, 6, 1});
+  leader.receive(3, membership_messages::ready{0, 6, 1});
   leader.lose(4);
-  leader.hear(1, membership_messages::ready{0, 6, 1});
-  leader.hear(3, membership_messages::ready{0, 6, 1});
+  leader.receive(1, membership_messages::ready{0, 6, 1});
+  leader.receive(3, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0", "fence 4.0"));
-  leader.hear(1, membership_messages::ready{0, 6, 2});
-  leader.hear(3, membership_messages::ready{0, 6, 2});
+  leader.receive(1, membership_messages::ready{0, 6, 2});
+  leader.receive(3, membership_messages::ready{0, 6, 2});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0 -4.0"));
 }
 
 TEST(membership_leader, takes_the_first_suspicion_of_a_pair) {  // M6
   one_node leader(0, 4);
-  leader.hear(1, membership_messages::suspect{2, 0, loss_kind::broken, "cut"});
-  leader.hear(2, membership_messages::suspect{1, 0, loss_kind::broken, "cut"});
-  leader.hear(3, membership_messages::suspect{2, 0, loss_kind::ended, "ended"});
+  leader.receive(1, membership_messages::suspect{2, 0, loss_kind::broken, "cut"});
+  leader.receive(2, membership_messages::suspect{1, 0, loss_kind::broken, "cut"});
+  leader.receive(3, membership_messages::suspect{2, 0, loss_kind::ended, "ended"});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
   EXPECT_EQ(leader.out.all<membership_messages::prepare>().size(), 2u);
-  const auto told = leader.out.all<membership_messages::fenced>();  // M7
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].first, 2u);
-  EXPECT_EQ(told[0].second.cause, "cut (as rank 1 ('n1') has found)");
+  const auto notices = leader.out.all<membership_messages::fenced>();  // M7
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0].first, 2u);
+  EXPECT_EQ(notices[0].second.cause, "cut (as rank 1 ('n1') has found)");
 }
 
 TEST(membership_leader, ignores_suspicions_of_strangers_itself_and_other_incarnations) {  // M6
   one_node leader(0, 3);
-  leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, ""});
-  leader.hear(1, membership_messages::suspect{0, 0, loss_kind::broken, ""});
-  leader.hear(1, membership_messages::suspect{9, 0, loss_kind::broken, ""});
-  leader.hear(9, membership_messages::suspect{2, 0, loss_kind::broken, ""});
+  leader.receive(1, membership_messages::suspect{2, 1, loss_kind::broken, ""});
+  leader.receive(1, membership_messages::suspect{0, 0, loss_kind::broken, ""});
+  leader.receive(1, membership_messages::suspect{9, 0, loss_kind::broken, ""});
+  leader.receive(9, membership_messages::suspect{2, 0, loss_kind::broken, ""});
   leader.lose(2, loss_kind::ended, 7);
   EXPECT_THAT(leader.out.events(), IsEmpty());
   EXPECT_TRUE(leader.out.sent.empty());
@@ -76,15 +76,15 @@ TEST(membership_leader, ignores_suspicions_of_strangers_itself_and_other_incarna
 
 TEST(membership_leader, sends_leave_notices_after_the_commit) {  // M8
   one_node leader(0, 3);
-  leader.hear(2, membership_messages::leave{});
-  leader.hear(2, membership_messages::leave{});
-  leader.hear(1, membership_messages::ready{0, 6, 1});
+  leader.receive(2, membership_messages::leave{});
+  leader.receive(2, membership_messages::leave{});
+  leader.receive(1, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), IsEmpty());
   EXPECT_TRUE(leader.out.all<membership_messages::leave_notice>().empty());
   // It has lost the leaver, as it should have.
-  leader.hear(1, membership_messages::suspect{2, 0, loss_kind::left, ""});
-  leader.hear(2, membership_messages::suspect{1, 0, loss_kind::left, ""});
-  leader.hear(2, membership_messages::ready{0, 6, 1});
+  leader.receive(1, membership_messages::suspect{2, 0, loss_kind::left, ""});
+  leader.receive(2, membership_messages::suspect{1, 0, loss_kind::left, ""});
+  leader.receive(2, membership_messages::ready{0, 6, 1});
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0", "apply 6: -2.0"));
   ASSERT_EQ(leader.out.all<membership_messages::leave_notice>().size(), 1u);
   EXPECT_EQ(leader.out.all<membership_messages::leave_notice>()[0].first, 2u);
@@ -94,11 +94,11 @@ TEST(membership_leader, sends_leave_notices_after_the_commit) {  // M8
 
 TEST(membership_leader, does_not_wait_for_a_leaver_that_dies) {  // M8
   one_node leader(0, 3);
-  leader.hear(2, membership_messages::leave{});
+  leader.receive(2, membership_messages::leave{});
   leader.lose(2);
   EXPECT_THAT(leader.out.events(), ElementsAre("fence 2.0"));
   leader.out.forget();
-  leader.hear(1, membership_messages::ready{0, 6, 2});
+  leader.receive(1, membership_messages::ready{0, 6, 2});
   EXPECT_THAT(leader.out.events(), ElementsAre("apply 6: -2.0"));
 }
 
@@ -126,16 +126,16 @@ TEST(membership_leader, welcomes_a_joiner_when_all_are_connected_to_it) {  // M5
   // Now it is waited for.
   leader.out.forget();
   leader.lose(1);
-  leader.hear(2, membership_messages::ready{0, 7, 1});
+  leader.receive(2, membership_messages::ready{0, 7, 1});
   EXPECT_EQ(leader.part.view().epoch, 6u);
-  leader.hear(3, membership_messages::ready{0, 7, 1});
+  leader.receive(3, membership_messages::ready{0, 7, 1});
   EXPECT_EQ(leader.part.view().epoch, 7u);
 }
 
 TEST(membership_leader, refuses_a_joiner_that_is_lost_on_the_way) {
   one_node leader(0, 2);
   leader.admit("new");
-  leader.hear(1, membership_messages::suspect{2, 1, loss_kind::broken, "cannot be reached"});
+  leader.receive(1, membership_messages::suspect{2, 1, loss_kind::broken, "cannot be reached"});
   leader.all_ready();
   EXPECT_THAT(leader.out.events(),
               ElementsAre("connect 2.1", "fence 2.1", "apply 6: +2.1 -2.1", "refuse 2.1"));
@@ -167,7 +167,7 @@ TEST(membership_leader, gives_no_incarnation_twice) {  // M9
   }
 }
 
-TEST(membership_leader, says_why_nobody_is_admitted) {
+TEST(membership_leader, reports_why_nobody_is_admitted) {
   one_node leader(0, 2);
   auto why = fault_in(leader.admit("new", 1));
   EXPECT_EQ(why.code, errc::rendezvous_error);
@@ -194,7 +194,7 @@ TEST(membership_leader, fences_who_does_not_answer) {  // M13
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(leader.part.tick(leader.now), leader.now + 1s);
     leader.now += 1s;
-    leader.hear(1, membership_messages::pong{});
+    leader.receive(1, membership_messages::pong{});
   }
   EXPECT_EQ(leader.out.all<membership_messages::ping>().size(), 6u);
   EXPECT_EQ(leader.part.tick(leader.now - 500ms), leader.now) << "early: nothing is due";

@@ -25,9 +25,9 @@ TEST(membership_member, fences_at_once_and_applies_at_the_commit) {  // M3, M5
             (std::vector{std::pair{0u, membership_messages::ready{0, 6, 1}}}));
   node.prepare({removal_of(2), removal_of(3)}, 2);
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0"));
-  node.hear(0, membership_messages::commit{0, 6, 1});
+  node.receive(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), IsEmpty());
-  node.hear(0, membership_messages::commit{0, 6, 2});
+  node.receive(0, membership_messages::commit{0, 6, 2});
   EXPECT_THAT(node.out.events(), ElementsAre("apply 6: -2.0 -3.0"));
   EXPECT_EQ(node.part.view().members.size(), 2u);
 }
@@ -60,12 +60,12 @@ TEST(membership_member, suspects_whom_it_has_lost_unless_fenced) {  // M6
 
 TEST(membership_member, takes_orders_from_the_leader_alone) {
   one_node node(1, 4);
-  node.hear(2, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(3)}}, {}});
-  node.hear(2, membership_messages::prepare{9, 1, {6, 9, 2, {removal_of(3)}}, {}});
-  node.hear(2, membership_messages::fenced{5, "get out"});
-  node.hear(2, membership_messages::leave_notice{6});
-  node.hear(2, membership_messages::candidate{3, 0, true});
-  node.hear(2, membership_messages::seek{3});
+  node.receive(2, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(3)}}, {}});
+  node.receive(2, membership_messages::prepare{9, 1, {6, 9, 2, {removal_of(3)}}, {}});
+  node.receive(2, membership_messages::fenced{5, "get out"});
+  node.receive(2, membership_messages::leave_notice{6});
+  node.receive(2, membership_messages::candidate{3, 0, true});
+  node.receive(2, membership_messages::seek{3});
   EXPECT_THAT(node.out.events(), IsEmpty());
   EXPECT_TRUE(node.out.sent.empty());
 }
@@ -80,14 +80,14 @@ TEST(membership_member, ignores_steps_that_make_no_sense) {  // M16
   node.prepare({removal_of(2)}, 1, 7);
   node.prepare({removal_of(2)}, 1, 0);
   node.prepare({});
-  node.hear(0, membership_messages::commit{0, 6, 1});
+  node.receive(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), IsEmpty());
   EXPECT_TRUE(node.out.sent.empty());
 }
 
 TEST(membership_member, ends_when_it_is_fenced) {  // M7
   one_node node(1, 3);
-  node.hear(0, membership_messages::fenced{5, "lost to rank 2"});
+  node.receive(0, membership_messages::fenced{5, "lost to rank 2"});
   EXPECT_THAT(node.out.events(), ElementsAre("ended"));
   EXPECT_EQ(node.out.why.code, errc::fenced);
   EXPECT_EQ(node.out.why.text,
@@ -110,20 +110,20 @@ TEST(membership_member, ends_with_its_leader) {
 
 TEST(membership_member, leaves_with_a_leave_notice) {  // M8
   one_node node(1, 3);
-  node.hear(0, membership_messages::leave_notice{6});
+  node.receive(0, membership_messages::leave_notice{6});
   EXPECT_FALSE(node.part.leave(node.now));
   EXPECT_FALSE(node.part.leave(node.now));
   EXPECT_EQ(node.out.all<membership_messages::leave>().size(), 1u);
   node.prepare({removal_of(1, change_kind::left)});
   EXPECT_EQ(node.out.all<membership_messages::ready>().size(), 1u);
   EXPECT_THAT(node.out.events(), IsEmpty());
-  node.hear(0, membership_messages::leave_notice{6});
+  node.receive(0, membership_messages::leave_notice{6});
   EXPECT_THAT(node.out.events(), ElementsAre("left"));
 }
 
 TEST(membership_member, answers_pings_and_misses_them) {  // M13, M14
   one_node node(1, 3, {4s});
-  node.hear(0, membership_messages::ping{0});
+  node.receive(0, membership_messages::ping{0});
   EXPECT_EQ(node.out.all<membership_messages::pong>().size(), 1u);
   node.part.tick(node.now);
   node.now += 1h;
@@ -138,9 +138,9 @@ TEST(membership_election, is_won_by_the_lowest_rank_with_a_deciding_set) {  // M
   one_node node(1, 5, electing);
   node.lose(0);
   EXPECT_EQ(node.out.all<membership_messages::candidate>().size(), 3u);
-  node.hear(2, membership_messages::follow{1, {}});
+  node.receive(2, membership_messages::follow{1, {}});
   EXPECT_FALSE(node.part.leads());
-  node.hear(3, membership_messages::follow{1, {{4, 0, loss_kind::broken, "cut"}}});
+  node.receive(3, membership_messages::follow{1, {{4, 0, loss_kind::broken, "cut"}}});
   EXPECT_TRUE(node.part.leads());
   EXPECT_THAT(node.out.events(), ElementsAre("fence 0.0", "fence 4.0"));
   node.all_ready();
@@ -156,8 +156,8 @@ TEST(membership_election, completes_what_it_inherits_as_it_is) {  // M11
   one_node node(1, 5, electing);
   node.prepare({removal_of(4)});
   node.lose(0);
-  node.hear(2, membership_messages::follow{1, {}});
-  node.hear(3, membership_messages::follow{1, {}});
+  node.receive(2, membership_messages::follow{1, {}});
+  node.receive(3, membership_messages::follow{1, {}});
   ASSERT_TRUE(node.part.leads());
   const auto asked = node.out.all<membership_messages::prepare>();
   ASSERT_EQ(asked.size(), 2u);
@@ -172,7 +172,7 @@ TEST(membership_election, completes_what_it_inherits_as_it_is) {  // M11
 TEST(membership_election, applies_the_last_step_when_the_one_after_is_asked_for) {  // M11
   one_node node(2, 4, electing);
   node.prepare({removal_of(3)});
-  node.hear(1, membership_messages::prepare{1, 1, {7, 1, 1, {removal_of(0)}}, {}});
+  node.receive(1, membership_messages::prepare{1, 1, {7, 1, 1, {removal_of(0)}}, {}});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0", "apply 6: -3.0", "fence 0.0"));
   EXPECT_EQ(node.out.all<membership_messages::ready>().back(),
             (std::pair{1u, membership_messages::ready{1, 7, 1}}));
@@ -194,14 +194,14 @@ TEST(membership_election, needs_more_than_half_unless_the_leader_has_ended) {  /
 
 TEST(membership_election, follows_who_has_lost_the_leader_too) {
   one_node node(2, 4, electing);
-  node.hear(1, membership_messages::candidate{1, 0, false});
+  node.receive(1, membership_messages::candidate{1, 0, false});
   // Its own leader lives: that one decides.
   EXPECT_EQ(node.out.all<membership_messages::suspect>().size(), 1u);
   EXPECT_EQ(node.out.all<membership_messages::suspect>()[0].first, 0u);
   node.lose(0);
   EXPECT_EQ(node.out.all<membership_messages::seek>(),
             (std::vector{std::pair{1u, membership_messages::seek{0}}}));
-  node.hear(1, membership_messages::candidate{1, 0, false});
+  node.receive(1, membership_messages::candidate{1, 0, false});
   ASSERT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
   EXPECT_EQ(node.out.all<membership_messages::follow>()[0].second.lost.at(0).rank, 0u);
   EXPECT_EQ(node.part.leader(), 1u);
@@ -210,9 +210,9 @@ TEST(membership_election, follows_who_has_lost_the_leader_too) {
 
 TEST(membership_election, believes_that_a_process_has_ended) {
   one_node node(2, 4, electing);
-  node.hear(1, membership_messages::candidate{1, 0, true});
+  node.receive(1, membership_messages::candidate{1, 0, true});
   EXPECT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
-  node.hear(0, membership_messages::fenced{5, "late"});
+  node.receive(0, membership_messages::fenced{5, "late"});
   EXPECT_THAT(node.out.events(), IsEmpty()) << "nothing comes from the lost leader";
 }
 
@@ -220,28 +220,28 @@ TEST(membership_election, prefers_the_lower_of_two_candidates) {  // M12
   one_node node(3, 5, electing);
   node.lose(0);
   node.lose(1);
-  node.hear(2, membership_messages::candidate{1, 0, false});
-  node.hear(4, membership_messages::candidate{2, 0, false});
+  node.receive(2, membership_messages::candidate{1, 0, false});
+  node.receive(4, membership_messages::candidate{2, 0, false});
   ASSERT_EQ(node.out.all<membership_messages::follow>().size(), 1u);
   EXPECT_EQ(node.part.leader(), 2u);
   // Of a term too low it asks for a higher one.
   one_node other(3, 5, electing);
   other.lose(0);
-  other.hear(1, membership_messages::candidate{4, 0, false});
+  other.receive(1, membership_messages::candidate{4, 0, false});
   other.lose(1);
   other.out.forget();
-  other.hear(2, membership_messages::candidate{4, 0, false});
+  other.receive(2, membership_messages::candidate{4, 0, false});
   EXPECT_EQ(other.out.all<membership_messages::seek>(),
             (std::vector{std::pair{2u, membership_messages::seek{4}}}));
 }
 
 TEST(membership_election, refuses_lower_terms) {  // M10
   one_node node(2, 4, electing);
-  node.hear(1, membership_messages::prepare{3, 1, {6, 3, 1, {removal_of(3)}}, {}});
+  node.receive(1, membership_messages::prepare{3, 1, {6, 3, 1, {removal_of(3)}}, {}});
   EXPECT_EQ(node.part.leader(), 1u);
   node.out.forget();
-  node.hear(0, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(1)}}, {}});
-  node.hear(0, membership_messages::commit{0, 6, 1});
+  node.receive(0, membership_messages::prepare{0, 1, {6, 0, 0, {removal_of(1)}}, {}});
+  node.receive(0, membership_messages::commit{0, 6, 1});
   EXPECT_THAT(node.out.events(), ElementsAre("fence 3.0"));
   EXPECT_TRUE(node.out.all<membership_messages::ready>().empty());
 }
@@ -249,22 +249,22 @@ TEST(membership_election, refuses_lower_terms) {  // M10
 TEST(membership_election, never_connects_again_to_whom_it_has_fenced) {  // M3
   one_node node(3, 5, electing);
   node.prepare({arrival_of(7, 1)});
-  node.hear(2, membership_messages::prepare{1, 1, {6, 1, 2, {removal_of(0)}}, {}});
+  node.receive(2, membership_messages::prepare{1, 1, {6, 1, 2, {removal_of(0)}}, {}});
   EXPECT_THAT(node.out.events(), ElementsAre("connect 7.1", "fence 7.1", "fence 0.0"));
   node.out.forget();
-  node.hear(1, membership_messages::prepare{2, 2, {6, 0, 0, {arrival_of(7, 1)}}, {}});
+  node.receive(1, membership_messages::prepare{2, 2, {6, 0, 0, {arrival_of(7, 1)}}, {}});
   EXPECT_THAT(node.out.events(), IsEmpty());
   const auto suspects = node.out.all<membership_messages::suspect>();
   ASSERT_FALSE(suspects.empty());
   EXPECT_EQ(suspects.back().second.rank, 7u);
 }
 
-TEST(membership_election, tells_a_new_leader_what_the_old_one_was_told) {  // M6
+TEST(membership_election, reports_to_a_new_leader_what_the_old_one_had_received) {  // M6
   one_node node(3, 5, electing);
   node.lose(4, loss_kind::left);
   node.prepare({removal_of(2)});
   node.out.forget();
-  node.hear(1, membership_messages::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
+  node.receive(1, membership_messages::prepare{1, 1, {6, 1, 1, {removal_of(0)}}, {}});
   const auto suspects = node.out.all<membership_messages::suspect>();
   ASSERT_EQ(suspects.size(), 2u);
   EXPECT_EQ(suspects[0], (std::pair{1u, membership_messages::suspect{2, 0, loss_kind::broken,

@@ -25,12 +25,12 @@ membership_model::membership_model(std::uint64_t seed, std::ostream* trace)
     node->answered = true;
     node->start(view);
   }
-  tell(count, " nodes, ", options_.elects ? "elects" : "ends with rank 0", ", hang limit ",
-       options_.hang_limit.count());
+  print(count, " nodes, ", options_.elects ? "elects" : "ends with rank 0", ", hang limit ",
+        options_.hang_limit.count());
 }
 
 void membership_model::fail(const std::string& what) {
-  tell("FAILS: ", what);
+  print("FAILS: ", what);
   if (failure_.empty()) failure_ = what;
 }
 
@@ -42,7 +42,7 @@ membership_model::side& membership_model::end_of(std::size_t at, std::size_t oth
   return between(at, other).ends[at < other ? 0 : 1];
 }
 
-// A joiner gets its rank when it is first spoken of.
+// A joiner gets its rank when it is first named.
 model_node* membership_model::find(const member& who) {
   for (auto& node : nodes_)
     if (node->known && node->who.rank == who.rank && node->who.incarnation == who.incarnation)
@@ -72,7 +72,7 @@ void membership_model::shorten(std::deque<membership_message>& membership_messag
 void membership_model::cut(std::size_t a, std::size_t b) {
   auto& line = between(a, b);
   if (line.cut) return;
-  tell("cut ", nodes_[a]->who.rank, " - ", nodes_[b]->who.rank);
+  print("cut ", nodes_[a]->who.rank, " - ", nodes_[b]->who.rank);
   line.cut = true;
   for (auto& end : line.ends) {
     shorten(end.in);
@@ -109,7 +109,7 @@ bool membership_model::deliver_one() {
     for (int i = 0; i < 2; ++i) {
       const auto at = i == 0 ? ends.first : ends.second;
       const auto& end = line.ends[i];
-      if (can_act(at) && end.open && !end.closed && !end.told && !end.in.empty())
+      if (can_act(at) && end.open && !end.closed && !end.reported && !end.in.empty())
         ready.emplace_back(at, i == 0 ? ends.second : ends.first);
     }
   if (ready.empty()) return false;
@@ -120,30 +120,30 @@ bool membership_model::deliver_one() {
   auto& node = *nodes_[at];
   const bool fences = std::holds_alternative<membership_messages::fenced>(message) &&
                       !between(at, from).cut && node.part->leader() == nodes_[from]->who.rank;
-  tell(node.who.rank, " <- ", nodes_[from]->who.rank, ": message ", message.index());
+  print(node.who.rank, " <- ", nodes_[from]->who.rank, ": message ", message.index());
   node.part->receive(nodes_[from]->who.rank, message, now_);
   if (fences && node.end != errc::fenced) fail("a fenced node lives on");  // M7
   return true;
 }
 
-bool membership_model::tell_one_loss() {
+bool membership_model::report_one_loss() {
   std::vector<pair> ready;
   for (auto& [ends, line] : links_)
     for (int i = 0; i < 2; ++i) {
       const auto at = i == 0 ? ends.first : ends.second;
       const auto& end = line.ends[i];
       // A good close comes behind what was sent before it.
-      if (can_act(at) && end.open && !end.closed && !end.told && end.loss &&
+      if (can_act(at) && end.open && !end.closed && !end.reported && end.loss &&
           (line.cut || end.in.empty()))
         ready.emplace_back(at, i == 0 ? ends.second : ends.first);
     }
   if (ready.empty()) return false;
   const auto [at, other] = ready[random(ready.size())];
   auto& end = end_of(at, other);
-  end.told = true;
+  end.reported = true;
   end.in.clear();
   const auto& who = nodes_[other]->who;
-  tell(nodes_[at]->who.rank, " loses ", who.rank, ".", who.incarnation, ": ", end.loss->text);
+  print(nodes_[at]->who.rank, " loses ", who.rank, ".", who.incarnation, ": ", end.loss->text);
   nodes_[at]->part->lost(who.rank, who.incarnation, *end.loss, now_);
   return true;
 }
@@ -151,7 +151,7 @@ bool membership_model::tell_one_loss() {
 bool membership_model::start_one() {
   for (auto& node : nodes_)
     if (node->now == model_node::state::waiting && node->invitation) {
-      tell(node->who.rank, " starts in epoch ", node->invitation->epoch);
+      print(node->who.rank, " starts in epoch ", node->invitation->epoch);
       node->start(*node->invitation);
       return true;
     }
@@ -188,7 +188,7 @@ void membership_model::admit_one() {
       joiner.now = model_node::state::over;
       return;
     }
-    tell("admits ", who->rank, ".", who->incarnation);
+    print("admits ", who->rank, ".", who->incarnation);
     if (find(*who) != &joiner) fail("an incarnation given twice");  // M9
     return;
   }
@@ -214,7 +214,7 @@ void membership_model::disturb() {
       // Rank 0 less often: it ends the job where there are no elections.
       if (node.now == state::over || !node.known || (a == 0 && !options_.elects && chance(60)))
         break;
-      tell(node.who.rank, " crashes");
+      print(node.who.rank, " crashes");
       finish(node, true);
       if (!node.answered && nodes_[node.sponsor]->now == state::running && node.sponsor != a)
         nodes_[node.sponsor]->part->lost(node.who.rank, node.who.incarnation,
@@ -222,13 +222,13 @@ void membership_model::disturb() {
       break;
     case 4:
       if (node.now == state::running) {
-        tell(node.who.rank, " hangs");
+        print(node.who.rank, " hangs");
         node.now = state::hung;
       }
       break;
     case 5:
       if (node.now == state::running && !node.part->leads()) {
-        tell(node.who.rank, " asks to leave");
+        print(node.who.rank, " asks to leave");
         node.leaves = true;
         node.part->leave(now_);
       }
@@ -245,7 +245,7 @@ std::string membership_model::run() {
     if (dice < 70) {
       deliver_one();
     } else if (dice < 80) {
-      tell_one_loss();
+      report_one_loss();
     } else if (dice < 84) {
       start_one();
     } else if (dice < 92) {
@@ -265,7 +265,7 @@ std::string membership_model::run() {
 // All that is under way arrives. False: it never ends.
 bool membership_model::calm_down() {
   for (int i = 0; i < 20'000 && failure_.empty(); ++i)
-    if (!(chance(20) && tell_one_loss()) && !deliver_one() && !start_one() && !tell_one_loss())
+    if (!(chance(20) && report_one_loss()) && !deliver_one() && !start_one() && !report_one_loss())
       return true;
   fail("the messages never end");
   return false;
@@ -273,7 +273,7 @@ bool membership_model::calm_down() {
 
 // Nothing goes wrong any more: everybody must come to rest (M15).
 void membership_model::settle() {
-  tell("calm");
+  print("calm");
   for (auto& node : nodes_)
     if (node->now == model_node::state::hung) node->now = model_node::state::running;
   if (!calm_down()) return;

@@ -49,8 +49,8 @@ public:
   std::optional<membership_view> invitation;
   std::optional<errc> end;
   bool leaves = false;
-  bool answered = false;    ///< its application was
-  std::size_t sponsor = 0;  ///< who took its application
+  bool answered = false;    ///< its request to join
+  std::size_t sponsor = 0;  ///< the node that took its request to join
 
 private:
   void expect_not_over(const char* what);
@@ -59,7 +59,7 @@ private:
 
 class membership_model {
 public:
-  /// `trace`: where to tell what happens, or nullptr.
+  /// `trace`: where to print what happens, or nullptr.
   membership_model(std::uint64_t seed, std::ostream* trace);
 
   /// Runs to the end. Returns what went wrong, or nothing.
@@ -76,8 +76,8 @@ private:
   struct side {
     bool open = false;                         // this side has connected
     bool closed = false;                       // and has fenced the other
-    bool told = false;                         // that the connection is lost
-    std::optional<transport::peer_loss> loss;  // to be told
+    bool reported = false;                     // that the connection is lost
+    std::optional<transport::peer_loss> loss;  // to be reported
     std::deque<membership_message> in;
   };
   struct link {
@@ -90,7 +90,7 @@ private:
   bool chance(unsigned percent) { return random(100) < percent; }
   void fail(const std::string& what);
   template <class... Ts>
-  void tell(const Ts&... xs);
+  void print(const Ts&... xs);
 
   link& between(std::size_t a, std::size_t b);
   side& end_of(std::size_t at, std::size_t other);
@@ -103,7 +103,7 @@ private:
 
   bool can_act(std::size_t at) const { return nodes_[at]->now == model_node::state::running; }
   bool deliver_one();
-  bool tell_one_loss();
+  bool report_one_loss();
   bool start_one();
   bool calm_down();
   void pass_time(std::chrono::nanoseconds by);
@@ -129,7 +129,7 @@ private:
 };
 
 template <class... Ts>
-void membership_model::tell(const Ts&... xs) {
+void membership_model::print(const Ts&... xs) {
   if (trace_) ((*trace_ << xs), ...) << '\n';
 }
 

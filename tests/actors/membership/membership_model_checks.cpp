@@ -6,7 +6,7 @@ namespace troupe::membership_testing {
 void membership_model::check_apply(const model_node& at,
                                    const std::vector<membership_change>& changes,
                                    const membership_view& view) {
-  tell(at.who.rank, " applies epoch ", view.epoch, " of ", changes.size(), " changes");
+  print(at.who.rank, " applies epoch ", view.epoch, " of ", changes.size(), " changes");
   // M1, M2.
   const auto [place, first] = history_.try_emplace(view.epoch, changes, view);
   if (place->second.first != changes) fail("two steps of one epoch");
@@ -59,7 +59,7 @@ void membership_model::check_end() {
       // M6: no pair that has lost its connection remains.
       if (other == node) continue;
       const auto& end = end_of(node->index, other->index);
-      if (end.closed || end.told || !end.open) fail(name + " lives with one that it has lost");
+      if (end.closed || end.reported || !end.open) fail(name + " lives with one that it has lost");
     }
   }
   for (const auto& node : nodes_)

@@ -23,9 +23,9 @@ void model_node::send(transport::rank_t to, const membership_message& message) {
   if (place == peers.end()) return world_.fail("a message to a stranger");
   auto& line = world_.between(index, place->second);
   const auto& mine = world_.end_of(index, place->second);
-  if (mine.closed || mine.told) return world_.fail("a message to one that is lost or fenced");
+  if (mine.closed || mine.reported) return world_.fail("a message to one that is lost or fenced");
   auto& theirs = world_.end_of(place->second, index);
-  world_.tell(who.rank, " -> ", to, ": message ", message.index());
+  world_.print(who.rank, " -> ", to, ": message ", message.index());
   if (!line.cut && !theirs.closed) theirs.in.push_back(message);
 }
 
@@ -34,17 +34,18 @@ void model_node::fence(const member& other, const fault& why) {
   if (why.code != errc::peer_lost) world_.fail("a fence of another code");
   auto* out = world_.find(other);
   if (!out) return world_.fail("fences an unknown node");
-  world_.tell(who.rank, " fences ", other.rank, ".", other.incarnation, ": ", why.text);
+  world_.print(who.rank, " fences ", other.rank, ".", other.incarnation, ": ", why.text);
   if (!fenced.insert(out->index).second) world_.fail("fenced twice");
   const auto& line = world_.between(index, out->index);
   const auto& theirs = world_.end_of(out->index, index);
   const auto& mine = world_.end_of(index, out->index);
-  // M7: a leader says so first.
-  if (part->leads() && mine.open && !mine.told && !line.cut && !theirs.closed && out->part) {
-    const bool said = !theirs.in.empty() &&
-                      (std::holds_alternative<membership_messages::fenced>(theirs.in.back()) ||
-                       std::holds_alternative<membership_messages::leave_notice>(theirs.in.back()));
-    if (!said) world_.fail("fenced by the leader without a word");
+  // M7: a leader notifies it first.
+  if (part->leads() && mine.open && !mine.reported && !line.cut && !theirs.closed && out->part) {
+    const bool notified =
+        !theirs.in.empty() &&
+        (std::holds_alternative<membership_messages::fenced>(theirs.in.back()) ||
+         std::holds_alternative<membership_messages::leave_notice>(theirs.in.back()));
+    if (!notified) world_.fail("fenced by the leader without a message");
   }
   world_.close(index, out->index);
 }
@@ -82,13 +83,13 @@ void model_node::refused(const member& other, const fault&) {
 void model_node::left() {
   expect_not_over("left");
   if (!leaves) world_.fail("left unasked");
-  world_.tell(who.rank, " has left");
+  world_.print(who.rank, " has left");
   world_.finish(*this, false);
 }
 
 void model_node::ended(const fault& why) {
   expect_not_over("ended");
-  world_.tell(who.rank, " ends: ", why.text);
+  world_.print(who.rank, " ends: ", why.text);
   if (why.code != errc::fenced && why.code != errc::peer_lost)
     world_.fail("an odd end: " + why.text);
   if (!world_.options_.elects && who.rank == 0) world_.fail("the leader has ended: " + why.text);

@@ -14,7 +14,7 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-// TROUPE_MEMBERSHIP_SEED=N replays one run and tells what happens in it; TROUPE_MEMBERSHIP_SEEDS=N
+// TROUPE_MEMBERSHIP_SEED=N replays one run and prints what happens in it; TROUPE_MEMBERSHIP_SEEDS=N
 // runs so many.
 TEST(membership_model, keeps_its_rules_whatever_happens) {
   if (std::getenv("TROUPE_MEMBERSHIP_SEED")) {

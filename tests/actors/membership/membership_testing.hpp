@@ -87,7 +87,7 @@ public:
   one_node(rank_t self, rank_t count, membership_options options = {})
       : part(view_of(count), self, options, out) {}
 
-  void hear(rank_t from, const membership_message& message) { part.receive(from, message, now); }
+  void receive(rank_t from, const membership_message& message) { part.receive(from, message, now); }
   void lose(rank_t rank, loss_kind kind = loss_kind::broken, std::uint64_t incarnation = 0) {
     part.lost(rank, incarnation, {kind, "gone"}, now);
   }
@@ -101,12 +101,12 @@ public:
     const auto& last = asked.back().second;
     for (const auto& [to, message] : asked)
       if (message.attempt == last.attempt && message.step.epoch == last.step.epoch)
-        hear(to, membership_messages::ready{message.term, message.step.epoch, message.attempt});
+        receive(to, membership_messages::ready{message.term, message.step.epoch, message.attempt});
   }
   /// The leader's orders, as a member gets them.
   void prepare(std::vector<membership_change> changes, std::uint32_t attempt = 1,
                std::uint32_t epoch = 6) {
-    hear(0, membership_messages::prepare{0, attempt, {epoch, 0, 0, std::move(changes)}, {}});
+    receive(0, membership_messages::prepare{0, attempt, {epoch, 0, 0, std::move(changes)}, {}});
   }
 
   clock::time_point now{1h};

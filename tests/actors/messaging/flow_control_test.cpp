@@ -67,7 +67,7 @@ int twice(int x) { return 2 * x; }
 TEST_P(windows, hold_a_sender_until_its_messages_are_taken_up) {
   start(with_window(16));
   const int most = fill();
-  EXPECT_GE(most, 12);  // a quarter may have been taken up and not been told
+  EXPECT_GE(most, 12);  // a quarter may have been taken up and not yet reported
   EXPECT_LE(most, 17);  // one is being read
   std::atomic<int> sent{0};
   auto sender = std::async(std::launch::async, [&] {
@@ -77,7 +77,7 @@ TEST_P(windows, hold_a_sender_until_its_messages_are_taken_up) {
   EXPECT_LE(sent, 1);
   door->open();
   sender.get();
-  EXPECT_EQ(request(to, total{}).get_for(patience), most + 500);
+  EXPECT_EQ(request(to, total{}).get_for(time_limit), most + 500);
   shut_down(nodes);
 }
 
@@ -86,7 +86,7 @@ TEST_P(windows, count_bytes_too_and_let_any_one_message_in) {
   EXPECT_LE(fill(), 135);  // a quarter more, since they are small
   door->open();
   troupe::send(to, stuff{bytes(10'000'000)});
-  request(to, total{}).get_for(patience);
+  request(to, total{}).get_for(time_limit);
   shut_down(nodes);
 }
 
@@ -124,11 +124,11 @@ TEST_P(windows, let_answers_and_the_other_direction_pass) {
   EXPECT_THAT(why.function, testing::HasSubstr("twice"));
   door->open();
   EXPECT_EQ(nodes[0].rpc_sync<&twice>("b", 21), 42);
-  EXPECT_EQ(request(to, total{}).get_for(patience), most);
+  EXPECT_EQ(request(to, total{}).get_for(time_limit), most);
   shut_down(nodes);
 }
 
-TEST_P(windows, fail_where_the_node_was_told_to) {
+TEST_P(windows, fail_where_the_node_is_configured_to) {
   auto options = with_window(16);
   options.overload = when_full::fail;
   start(options);
@@ -161,7 +161,7 @@ TEST_P(windows, may_be_left_open) {
   start(with_window(0));
   for (int i = 0; i < 20'000; ++i) send(to, stuff{bytes(1)}, no_wait);
   door->open();
-  EXPECT_EQ(request(to, total{}).get_for(patience), 20'000);
+  EXPECT_EQ(request(to, total{}).get_for(time_limit), 20'000);
   shut_down(nodes);
 }
 
@@ -321,10 +321,10 @@ TEST_P(cycles, are_found_by_threads_too) {
   std::vector<flooder> all;
   for (const auto& name : names) all.push_back(nodes[0].spawn_on<flood_next>(name));
   for (std::size_t i = 0; i < all.size(); ++i)
-    request(all[i], set_next{reader(all[(i + 1) % all.size()])}).get_for(patience);
+    request(all[i], set_next{reader(all[(i + 1) % all.size()])}).get_for(time_limit);
   for (auto& one : all) send(one, flood{200});
   for (auto& one : all)
-    EXPECT_TRUE(eventually([&] { return request(one, total{}).get_for(patience) == 200; }));
+    EXPECT_TRUE(eventually([&] { return request(one, total{}).get_for(time_limit) == 200; }));
   all.clear();
   shut_down(nodes);
 }

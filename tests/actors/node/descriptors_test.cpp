@@ -1,4 +1,4 @@
-// File descriptors: how many a node needs, and what it says when it may not have them.
+// File descriptors: how many a node needs, and what it reports when it may not have them.
 #include "troupe/transport/system/descriptors.hpp"
 
 #include <sys/resource.h>
@@ -39,7 +39,7 @@ TEST(descriptors, are_as_many_as_the_system_allows_once_a_node_is_made) {
   options.init_method = "file://" + (folder.path() / "meet").string();
   const auto node = init_rpc(options);
   EXPECT_EQ(limits().rlim_cur, limits().rlim_max);
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
 }
 
 TEST(descriptors, are_counted_without_needing_one) {
@@ -59,12 +59,12 @@ TEST(descriptors, that_are_nearly_all_used_are_named) {
   EXPECT_EQ(transport::descriptor_shortage(), "");
   std::vector<std::ifstream> used;
   while (transport::descriptors().open < 125 && used.size() < 128) used.emplace_back("/dev/null");
-  const auto said = transport::descriptor_shortage();
+  const auto shortage = transport::descriptor_shortage();
   const auto refusal =
       fault_of<transport_error>([&] { transport::need_descriptors(4, "for this test"); }).text;
   EXPECT_NO_THROW(transport::need_descriptors(3, "for this test"));
   setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(said,
+  EXPECT_EQ(shortage,
             "; this process has 125 of the 128 file descriptors that it may have (ulimit -n)");
   EXPECT_THAT(refusal,
               HasSubstr("and needs 4 more for this test; raise the limit (ulimit -n 129 "));
@@ -105,10 +105,10 @@ TEST_P(descriptors_of, a_node_are_no_more_than_it_makes_sure_of) {
   RecordProperty("used", static_cast<int>(used));
   std::cout << "descriptors of a node with " << ranks - 1 << " peers: " << used << std::endl;
   EXPECT_LE(used, transport::descriptors_of_node(ranks - 1, transport::tcp_options().bulk_streams));
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
 }
 
-/// Ranks of a job that may have few descriptors, and what they say of that.
+/// Ranks of a job that may have few descriptors, and what they report then.
 class few_descriptors : public testing::Test {
 protected:
   std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -121,7 +121,7 @@ protected:
         program, rank, size, at("meet"), how});
   }
 
-  std::string said_by(const std::string& rank) const {
+  std::string output_of(const std::string& rank) const {
     std::ifstream text(at(rank));
     return {std::istreambuf_iterator<char>(text), {}};
   }
@@ -130,13 +130,13 @@ private:
   const temporary_folder folder_;
 };
 
-TEST_F(few_descriptors, are_told_by_every_rank) {
+TEST_F(few_descriptors, are_reported_by_every_rank) {
   const auto first = start(30, "0", "2");
   const auto second = start(30, "1", "2");
   EXPECT_TRUE(eventually([&] { return first->ended() && second->ended(); }));
   for (const std::string rank : {"0", "1"}) {
-    EXPECT_THAT(said_by(rank), HasSubstr("this process may have 30 file descriptors, of which"));
-    EXPECT_THAT(said_by(rank),
+    EXPECT_THAT(output_of(rank), HasSubstr("this process may have 30 file descriptors, of which"));
+    EXPECT_THAT(output_of(rank),
                 HasSubstr("more for a node with 1 peers; raise the limit (ulimit -n "));
   }
 }
@@ -145,11 +145,11 @@ TEST_F(few_descriptors, are_too_few_for_a_founder_who_must_have_room_for_joiners
   const auto founder = start(60, "0", "1", "dynamic");
   EXPECT_TRUE(eventually([&] { return founder->ended(); }));
   EXPECT_EQ(founder->exit_code(), 1);
-  EXPECT_THAT(said_by("0"), HasSubstr("for a node with 0 peers and room for 8 joiners; raise"));
+  EXPECT_THAT(output_of("0"), HasSubstr("for a node with 0 peers and room for 8 joiners; raise"));
 }
 
 // It has enough to ask, and to learn how many there are.
-TEST_F(few_descriptors, are_told_by_a_joiner_to_many) {
+TEST_F(few_descriptors, are_reported_by_a_joiner_of_a_large_job) {
   const auto joiner = start(48, "4", "4", "comes");
   std::vector<std::unique_ptr<rank_process>> others;
   for (const std::string rank : {"1", "2", "3"})
@@ -163,12 +163,12 @@ TEST_F(few_descriptors, are_told_by_a_joiner_to_many) {
   const auto node = init_rpc(options);
   EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
   EXPECT_EQ(joiner->exit_code(), 1);
-  EXPECT_THAT(said_by("4"), HasSubstr("this process may have 48 file descriptors, of which"));
-  EXPECT_THAT(said_by("4"), HasSubstr("for a node with 4 peers; raise the limit (ulimit -n "));
+  EXPECT_THAT(output_of("4"), HasSubstr("this process may have 48 file descriptors, of which"));
+  EXPECT_THAT(output_of("4"), HasSubstr("for a node with 4 peers; raise the limit (ulimit -n "));
   // Nobody else minds.
   EXPECT_TRUE(eventually([&] { return node.epoch() >= 2 && node.world_size() == 4; }));
   for (std::uint32_t rank = 1; rank < 4; ++rank) EXPECT_EQ(node.rpc_sync<&plus_one>(rank, 41), 42);
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace {
 constexpr int ended_by_troupe = 70;
 constexpr int last_word = 5;
 
-// Counts the entries of a node that do not say at once that this process was forked.
+// Counts the entries of a node that do not report at once that this process was forked.
 class entries {
 public:
   template <class F>
@@ -174,13 +174,13 @@ TEST_P(forks, get_an_error_from_caf_s_own_requests) {
     const caf::scoped_actor self(nodes[0].system());
     for (const auto& one : {near, far}) {
       const auto ask = [&] {
-        int heard = 0;
+        int outcome = 0;
         self->request(one, caf::infinite, add{1})
-            .receive([&](int) { heard = 1; },
+            .receive([&](int) { outcome = 1; },
                      [&](const caf::error& why) {
-                       heard = to_fault(why).code == errc::not_initialized ? last_word : 2;
+                       outcome = to_fault(why).code == errc::not_initialized ? last_word : 2;
                      });
-        return heard;
+        return outcome;
       };
       EXPECT_EQ(in_child(ask), last_word);
       EXPECT_EQ(ask(), 1);
@@ -275,10 +275,10 @@ TEST_P(forks, that_come_to_the_end_of_a_continuation_are_ended) {
 int start_programs() {
   int failed = 0;
   if (system("exit 3") != 3 << 8) failed |= 1;
-  if (auto* said = popen("echo 42", "r")) {
+  if (auto* stream = popen("echo 42", "r")) {
     int x = 0;
-    if (fscanf(said, "%d", &x) != 1 || x != 42) failed |= 2;
-    pclose(said);
+    if (fscanf(stream, "%d", &x) != 1 || x != 42) failed |= 2;
+    pclose(stream);
   }
   const char* const words[] = {"sh", "-c", "exit 4", nullptr};
   pid_t child = 0;

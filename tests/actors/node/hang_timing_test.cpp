@@ -40,26 +40,26 @@ TEST_F(a_process_that_stands_still, is_shut_out_after_the_limit_and_learns_of_it
   auto call = node_->rpc_async<&plus_one>("worker1", 1);
   auto elsewhere = node_->rpc_async<&add_to>("worker2", there, 1);
   const auto start = clock::now();
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   const auto after = clock::now() - start;
   // It may have been silent for an interval of pings, a quarter of the limit, before.
   EXPECT_GT(after, 1400ms);
-  EXPECT_LT(after, patience / 2);
+  EXPECT_LT(after, time_limit / 2);
   const auto why = fault_of<peer_lost>([&] { call.get(); });
   EXPECT_EQ(why.node, "worker1");
   EXPECT_NE(why.text.find("has not answered for 2000 ms though its connection lives"),
             std::string::npos)
       << why.text;
-  EXPECT_EQ(fault_of<peer_lost>([&] { elsewhere.get_for(patience); }).node, "worker1");
+  EXPECT_EQ(fault_of<peer_lost>([&] { elsewhere.get_for(time_limit); }).node, "worker1");
   EXPECT_FALSE(ranks_[0]->ended());
-  EXPECT_THROW(request(there, total{}).get_for(patience), peer_lost);
+  EXPECT_THROW(request(there, total{}).get_for(time_limit), peer_lost);
   EXPECT_EQ(node_->rpc_sync<&plus_one>("worker2", 1), 2);
 
   ranks_[0]->go_on();
   EXPECT_TRUE(eventually([&] { return ranks_[0]->ended(); }));
   EXPECT_EQ(ranks_[0]->exit_code(), fenced);
   EXPECT_EQ(node_->rpc_sync<&plus_one>("worker2", 1), 2);
-  node_->shutdown(true, patience);
+  node_->shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return ranks_[1]->ended(); }));
   EXPECT_TRUE(ranks_[1]->ended_well());
 }
@@ -79,11 +79,11 @@ TEST_F(a_process_that_stands_still, for_less_than_the_limit_loses_nothing) {
   EXPECT_FALSE(calls[0].ready());
   ranks_[0]->go_on();
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(calls[i].get_for(patience), i + 1);
-    EXPECT_EQ(sums[i].get_for(patience), i + 2);
+    EXPECT_EQ(calls[i].get_for(time_limit), i + 1);
+    EXPECT_EQ(sums[i].get_for(time_limit), i + 2);
   }
   EXPECT_EQ(node_->epoch(), 0u);
-  node_->shutdown(true, patience);
+  node_->shutdown(true, time_limit);
   for (auto& rank : ranks_) {
     EXPECT_TRUE(eventually([&] { return rank->ended(); }));
     EXPECT_TRUE(rank->ended_well());

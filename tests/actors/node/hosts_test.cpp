@@ -1,5 +1,5 @@
 // A job on two hosts, as far as network namespaces are some: on each of them its nodes share
-// memory, and between them they speak TCP. This process is rank 0.
+// memory, and between them they use TCP. This process is rank 0.
 #include <ATen/ops/rand.h>
 
 #include <memory>
@@ -33,7 +33,7 @@ protected:
     options.rank = 0;
     options.world_size = 4;
     options.init_method = "file://" + file();
-    options.init_timeout = patience;
+    options.init_timeout = time_limit;
     return options;
   }
 
@@ -69,9 +69,9 @@ TEST_F(job_on_hosts, calls_and_sends_tensors_and_notices_an_end) {
   EXPECT_EQ(node.rpc_sync<&add_to>(2, its, 2), 7);
   also_far->kill();
   EXPECT_EQ(node.rpc_sync<&wait_for_the_loss_of>(1, "worker3"), "worker3");
-  EXPECT_THROW(node.rpc_sync<&plus_one>(3, 1, timeout(patience)), peer_lost);
+  EXPECT_THROW(node.rpc_sync<&plus_one>(3, 1, timeout(time_limit)), peer_lost);
   EXPECT_EQ(node.rpc_sync<&plus_one>(2, 41), 42);
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return near->ended() && far->ended(); }));
   EXPECT_TRUE(near->ended_well());
   EXPECT_TRUE(far->ended_well());
@@ -86,7 +86,7 @@ TEST_F(job_on_hosts, admits_joiners_of_the_other_host) {
   EXPECT_TRUE(eventually([&] { return node.workers().size() == 2; }));
   EXPECT_EQ(node.rpc_sync<&plus_one>(1, 41), 42);
   EXPECT_EQ(route_to(node, 1).backend, "tcp");
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
   EXPECT_TRUE(joiner->ended_well());
 }

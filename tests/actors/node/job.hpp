@@ -20,11 +20,11 @@ using namespace std::chrono_literals;
 
 /// Longer than anything takes that works, on a machine that has much else to do as well, so that a
 /// test which waits for ever fails instead; CTest gives it 300 s.
-inline constexpr auto patience = 100s;
+inline constexpr auto time_limit = 100s;
 
 /// True as soon as `condition` holds; false when it does not in time.
 inline bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = clock::now() + patience;
+  const auto deadline = clock::now() + time_limit;
   while (!condition()) {
     if (clock::now() > deadline) return condition();
     std::this_thread::sleep_for(1ms);
@@ -80,7 +80,7 @@ void all_at_once(Range& range, F f) {
 }
 
 inline void shut_down(std::vector<node>& nodes) {
-  all_at_once(nodes, [](node& n) { n.shutdown(true, patience); });
+  all_at_once(nodes, [](node& n) { n.shutdown(true, time_limit); });
 }
 
 /// A test that runs on every network.
@@ -127,7 +127,7 @@ public:
   /// Blocks until so many have come; false when they do not in time.
   bool wait_for(int count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [&] { return arrived_ >= count; });
+    return changed_.wait_for(lock, time_limit, [&] { return arrived_ >= count; });
   }
 
 private:

@@ -21,14 +21,14 @@ namespace {
 /// The changes that a node's watcher has been notified of.
 class history {
 public:
-  explicit history(const node& whose) { whose.watch_members(whose.spawn(listen, heard_)); }
+  explicit history(const node& whose) { whose.watch_members(whose.spawn(listen, record_)); }
 
   std::vector<std::string> events() const {
-    const std::lock_guard lock(heard_->mutex);
-    return heard_->events;
+    const std::lock_guard lock(record_->mutex);
+    return record_->events;
   }
 
-  /// Heard all of this, and nothing else?
+  /// Notified of all of this, and of nothing else?
   bool becomes(const std::vector<std::string>& expected) const {
     return eventually([&] { return events().size() >= expected.size(); }) && events() == expected;
   }
@@ -49,7 +49,7 @@ private:
     }};
   }
 
-  const std::shared_ptr<record> heard_ = std::make_shared<record>();
+  const std::shared_ptr<record> record_ = std::make_shared<record>();
 };
 
 class joining : public testing::TestWithParam<const char*> {
@@ -73,7 +73,7 @@ protected:
     options.init_method = method_;
     options.name = name;
     options.joins_running = true;
-    options.init_timeout = patience;
+    options.init_timeout = time_limit;
     return options;
   }
 
@@ -103,11 +103,11 @@ protected:
 
 TEST_P(joining, three_come_and_one_leaves) {
   std::vector<node> nodes{found()};
-  std::vector<history> heard;
-  heard.emplace_back(nodes[0]);
+  std::vector<history> seen;
+  seen.emplace_back(nodes[0]);
   for (const auto* name : {"a", "b", "c"}) {
     nodes.push_back(join(name));
-    heard.emplace_back(nodes.back());
+    seen.emplace_back(nodes.back());
     EXPECT_EQ(nodes.back().rank(), nodes.size() - 1);
     EXPECT_EQ(nodes.back().name(), name);
     EXPECT_EQ(nodes.back().world_size(), nodes.size());
@@ -115,15 +115,15 @@ TEST_P(joining, three_come_and_one_leaves) {
   ASSERT_TRUE(all_see(nodes, 3));
   call_all_pairs(nodes);
 
-  nodes[2].leave(patience);
+  nodes[2].leave(time_limit);
   EXPECT_FALSE(nodes[2].in_job());
   nodes.erase(nodes.begin() + 2);
   ASSERT_TRUE(all_see(nodes, 4));
   call_all_pairs(nodes);
   EXPECT_THROW(nodes[1].rpc_sync<&plus_one>("b", 1), peer_lost);
-  EXPECT_TRUE(heard[0].becomes({"1: a joined", "2: b joined", "3: c joined", "4: b left"}));
-  EXPECT_TRUE(heard[1].becomes({"2: b joined", "3: c joined", "4: b left"}));
-  EXPECT_TRUE(heard[3].becomes({"4: b left"}));
+  EXPECT_TRUE(seen[0].becomes({"1: a joined", "2: b joined", "3: c joined", "4: b left"}));
+  EXPECT_TRUE(seen[1].becomes({"2: b joined", "3: c joined", "4: b left"}));
+  EXPECT_TRUE(seen[3].becomes({"4: b left"}));
 
   // Its name is free again, its rank is another's if nobody asks for it.
   nodes.push_back(join("b"));
@@ -149,10 +149,10 @@ TEST_P(joining, the_order_of_messages_is_kept_while_nodes_come_and_go) {
       const auto sums = nodes[from].spawn_on<count_from>(1 - from, 0);
       for (int sum = 300; !done; sum += 300) {
         for (int i = 0; i < 300; ++i) troupe::send(sums, note{1});
-        if (request(sums, total{}, timeout(patience)).get() != sum) ++wrong;
+        if (request(sums, total{}, timeout(time_limit)).get() != sum) ++wrong;
       }
     });
-  for (int i = 0; i < 12; ++i) join("b").leave(patience);
+  for (int i = 0; i < 12; ++i) join("b").leave(time_limit);
   done = true;
   for (auto& one : senders) one.join();
   EXPECT_EQ(wrong, 0);
@@ -208,22 +208,22 @@ TEST_P(joining, is_refused_by_a_job_with_fixed_members) {
   EXPECT_THAT(refusal(joiner("late")),
               testing::HasSubstr("RPC group mixes statically and dynamically initialized members "
                                  "which is not supported."));
-  fixed.shutdown(true, patience);
+  fixed.shutdown(true, time_limit);
 }
 
 TEST_P(joining, is_refused_without_the_jobs_secret) {
   const auto founder = found();
   setenv("TROUPE_JOB_SECRET", std::string(64, 'a').c_str(), 1);
   auto stranger = joiner("stranger");
-  stranger.init_timeout = patience;
+  stranger.init_timeout = time_limit;
   const auto why = refusal(stranger);
   unsetenv("TROUPE_JOB_SECRET");
   EXPECT_THAT(why, testing::HasSubstr("secret"));
   EXPECT_EQ(founder.world_size(), 1u);
-  founder.shutdown(true, patience);
+  founder.shutdown(true, time_limit);
 }
 
-TEST_P(joining, waits_for_a_job_and_says_so_in_the_end) {
+TEST_P(joining, waits_for_a_job_and_reports_it_in_the_end) {
   auto lonely = joiner("lonely");
   lonely.init_timeout = 300ms;
   EXPECT_THAT(refusal(lonely), testing::AnyOf(testing::HasSubstr("has waited 0.3 s for a job"),
@@ -265,7 +265,7 @@ TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
   if (outer.empty()) GTEST_SKIP() << "this host has loopback addresses alone";
   rpc_options options;
   options.init_method = "tcp://" + outer + ":" + std::to_string(free_port());
-  options.init_timeout = patience;
+  options.init_timeout = time_limit;
   auto founding = options;
   founding.rank = 0;
   founding.world_size = 1;
@@ -279,7 +279,7 @@ TEST(joining_at_an_outer_address, finds_the_secret_of_a_founder_alone) {
 }
 
 // One that is alone listens on this host, and has a port that joiners can know.
-TEST(joining_by_the_environment, finds_a_founder_alone_that_was_told_no_address) {
+TEST(joining_by_the_environment, finds_a_founder_alone_that_was_given_no_address) {
   for (const char* name : {"MASTER_ADDR", "RANK", "WORLD_SIZE"}) unsetenv(name);
   setenv("MASTER_PORT", std::to_string(free_port()).c_str(), 1);
   rpc_options founding;
@@ -291,7 +291,7 @@ TEST(joining_by_the_environment, finds_a_founder_alone_that_was_told_no_address)
   rpc_options options;
   options.joins_running = true;
   options.name = "a";
-  options.init_timeout = patience;
+  options.init_timeout = time_limit;
   nodes.push_back(init_rpc(options));
   unsetenv("MASTER_ADDR");
   unsetenv("MASTER_PORT");
@@ -314,7 +314,7 @@ TEST(joining_processes, a_killed_one_comes_back_as_its_next_incarnation) {
   options.init_method = "file://" + file;
   options.admits_joiners = true;
   const auto node = init_rpc(options);
-  const history heard(node);
+  const history seen(node);
   const auto old = node.spawn_on<count_from>("worker1", 1);
   first.kill();
   ASSERT_TRUE(eventually([&] { return node.world_size() == 2; }));
@@ -323,12 +323,12 @@ TEST(joining_processes, a_killed_one_comes_back_as_its_next_incarnation) {
   ASSERT_TRUE(eventually([&] { return node.world_size() == 3; }));
   EXPECT_EQ(node.rpc_sync<&process_id>("worker1"), second.pid());
   EXPECT_EQ(node.rpc_sync<&process_id>(1), second.pid());
-  EXPECT_THROW(request(old, add{1}).get_for(patience), peer_lost);
+  EXPECT_THROW(request(old, add{1}).get_for(time_limit), peer_lost);
   const auto again = node.rpc_sync<&make_counter>("worker2", "worker1", 5);
-  EXPECT_EQ(request(again, add{1}).get_for(patience), 6);
-  EXPECT_TRUE(heard.becomes({"1: worker1 died", "2: worker1 joined"}));
+  EXPECT_EQ(request(again, add{1}).get_for(time_limit), 6);
+  EXPECT_TRUE(seen.becomes({"1: worker1 died", "2: worker1 joined"}));
 
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return second.ended() && other.ended(); }));
   EXPECT_TRUE(second.ended_well());
   EXPECT_TRUE(other.ended_well());

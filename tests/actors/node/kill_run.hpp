@@ -10,7 +10,7 @@ namespace troupe::test {
 inline constexpr int ended_slowly = 4;
 
 /// A job of four processes of which one or two are killed at a random moment, as the seed decides
-/// it, while all call each other without pause (survivor_program.cpp says what the others check).
+/// it, while all call each other without pause (survivor_program.cpp lists what the others check).
 struct kill_run {
   /// `over`: "tcp", "ucx_tcp" or "shared_memory".
   kill_run(std::uint64_t seed, std::string over);

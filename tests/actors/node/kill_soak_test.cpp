@@ -1,4 +1,4 @@
-// Processes killed at random, TROUPE_SOAK_KILLS of them (300 unless told), from a seed that is
+// Processes killed at random, TROUPE_SOAK_KILLS of them (300 by default), from a seed that is
 // another one each time, or TROUPE_FIRST_SEED.
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a graceful shutdown says of nodes that were lost, in simulations: what is lost when is no
+// What a graceful shutdown reports of nodes that were lost, in simulations: what is lost when is no
 // matter of chance there.
 #include <deque>
 
@@ -55,7 +55,7 @@ void expect_a_loss_of_one(simulation& cluster, const future<void>& first, const 
   EXPECT_THROW(call.get(), peer_lost);
 }
 
-TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhere) {
+TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_reported_everywhere) {
   const auto call = nodes[0].rpc_async<&answer_never>(1, timeout(0ms));
   const auto of_a_handler = nodes[0].rpc_async<&ask_another>(2, 1u, timeout(0ms));
   const auto first = shut_down_aside(nodes[0]);
@@ -78,7 +78,7 @@ TEST_F(losses_at_the_end, are_thrown_where_calls_were_promised_and_told_everywhe
   EXPECT_EQ(lines.with("; 1 call or request to it was unanswered; "), 2);
 }
 
-TEST_F(losses_at_the_end, before_the_shutdown_are_told) {
+TEST_F(losses_at_the_end, before_the_shutdown_are_reported) {
   cluster.crash(2);
   ASSERT_TRUE(cluster.wait_until(
       [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));
@@ -110,7 +110,7 @@ TEST_F(losses_at_the_end, of_calls_that_waited_for_an_argument_are_thrown) {
   expect_a_loss_of_one(cluster, first, third, call);
 }
 
-TEST_F(losses_at_the_end, of_a_node_that_has_come_back_are_told_as_such) {
+TEST_F(losses_at_the_end, of_a_node_that_has_come_back_are_reported_as_such) {
   cluster.crash(2);
   ASSERT_TRUE(cluster.wait_until(
       [&] { return nodes[0].world_size() == 2 && nodes[1].world_size() == 2; }, 100s));

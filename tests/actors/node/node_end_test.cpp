@@ -27,7 +27,7 @@ TEST_P(node_end, does_not_wait_for_threads_that_have_used_the_system) {
   });
   used.pass();
   auto ending = std::async(std::launch::async, [&] { shut_down(nodes); });
-  EXPECT_EQ(ending.wait_for(patience), std::future_status::ready);
+  EXPECT_EQ(ending.wait_for(time_limit), std::future_status::ready);
   over.open();
   user.join();
 }

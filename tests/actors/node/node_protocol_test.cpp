@@ -22,21 +22,21 @@ class counting final : public detail::node_protocol {
 public:
   explicit counting(node_core& node) : node_(node) {}
 
-  void begin(const std::string& with) { say(node_.find(with), 1); }
+  void begin(const std::string& with) { send_number(node_.find(with), 1); }
 
   void deliver(decoder& body, peer& from) override {
     const auto number = body.get<std::uint64_t>();
     if (number == 0) throw invalid_argument("nobody counts from 0");
     last_ = number;
     if (number < 10)
-      say(from, number + 1);
+      send_number(from, number + 1);
     else
       ++times_;
   }
   void evict(const peer& whom) noexcept override { evicted_ += whom.info.id + 1; }
   void close() noexcept override { ++closed(); }
 
-  void say(peer& to, std::uint64_t number) {
+  void send_number(peer& to, std::uint64_t number) {
     node_.actors().out().try_send_control(to, channel, number);
   }
 
@@ -78,7 +78,7 @@ TEST_P(node_protocol, gets_its_messages_the_loss_of_members_and_the_end) {
   EXPECT_EQ(counting_of(nodes[1]).last(), 9u);
   EXPECT_EQ(counting_of(nodes[2]).last(), 0u);
   // What it throws is dropped, and nothing else is.
-  counting_of(nodes[0]).say(nodes[0].core().find("b"), 0);
+  counting_of(nodes[0]).send_number(nodes[0].core().find("b"), 0);
   counting_of(nodes[0]).begin("b");
   EXPECT_TRUE(eventually([&] { return counting_of(nodes[0]).times() == 2; }));
   nodes[2].leave();

@@ -9,7 +9,7 @@
 
 namespace troupe::test {
 
-/// What others can get at of a process without its leave, as the kernel tells.
+/// What others can get at of a process without its leave, as the kernel reports it.
 
 /// Addresses on which it listens for TCP, over IPv4 and IPv6.
 std::vector<std::pair<sockaddr_storage, socklen_t>> listening_of(int pid);

@@ -77,7 +77,7 @@ TEST(rpc_options, of_a_place_and_a_name_that_cannot_be_are_named) {
   EXPECT_NO_THROW(check_options(comes_back));
 }
 
-// Nobody else comes: who waited for others would say so after a minute.
+// Nobody else comes: who waited for others would report it after a minute.
 TEST(rpc_options, of_devices_that_are_not_there_are_named_before_anybody_is_waited_for) {
   const temporary_folder folder;
   rpc_options options;
@@ -97,7 +97,7 @@ TEST(rpc_options, of_devices_that_are_not_there_are_named_before_anybody_is_wait
 }
 
 // What each founder of three gets when rank 1, which comes last, has options of its own.
-std::vector<std::string> told_to_founders(const std::function<void(rpc_options&)>& change) {
+std::vector<std::string> reported_to_founders(const std::function<void(rpc_options&)>& change) {
   const temporary_folder folder;
   const auto path = folder.path() / "meet";
   const auto here = [&](std::uint32_t rank) {
@@ -109,7 +109,7 @@ std::vector<std::string> told_to_founders(const std::function<void(rpc_options&)
   const auto start = [&](rpc_options options, std::uint32_t rank) {
     options.init_method = "file://" + path.string();
     options.rank = rank;
-    options.init_timeout = patience;
+    options.init_timeout = time_limit;
     coming.push_back(std::async(std::launch::async, [options] {
       return fault_of<error>([&] { init_rpc(options); }).text;
     }));
@@ -124,28 +124,28 @@ std::vector<std::string> told_to_founders(const std::function<void(rpc_options&)
   start(all, 1);
   std::vector<std::string> out;
   for (auto& one : coming) out.push_back(one.get());
-  EXPECT_LT(clock::now() - began, patience / 2);
+  EXPECT_LT(clock::now() - began, time_limit / 2);
   return out;
 }
 
-TEST(rpc_options, that_cannot_be_are_told_to_the_other_founders) {
-  for (const auto& text : told_to_founders([](auto& o) { o.max_threads = 0; }))
+TEST(rpc_options, that_cannot_be_are_reported_to_the_other_founders) {
+  for (const auto& text : reported_to_founders([](auto& o) { o.max_threads = 0; }))
     EXPECT_THAT(text, HasSubstr("rpc_options::max_threads is 0, but must be 1 or more"));
-  for (const auto& text : told_to_founders([](auto& o) { o.name = "bad name!"; }))
+  for (const auto& text : reported_to_founders([](auto& o) { o.name = "bad name!"; }))
     EXPECT_THAT(text, HasSubstr("rpc_options::name must match [A-Za-z0-9_:-]+"));
 }
 
-TEST(rpc_options, of_another_world_or_job_are_told_to_the_other_founders) {
-  for (const auto& text : told_to_founders([](auto& o) { o.world_size = 2; }))
+TEST(rpc_options, of_another_world_or_job_are_reported_to_the_other_founders) {
+  for (const auto& text : reported_to_founders([](auto& o) { o.world_size = 2; }))
     EXPECT_THAT(
         text, testing::AllOf(HasSubstr("rank 1 ("), HasSubstr("has a world size of 2, but rank ")));
-  for (const auto& text : told_to_founders([](auto& o) { o.admits_joiners = true; }))
+  for (const auto& text : reported_to_founders([](auto& o) { o.admits_joiners = true; }))
     EXPECT_THAT(text, HasSubstr("RPC group mixes statically and dynamically initialized members"));
   // A rank outside its own world gets that error; the others, that its world size differs.
-  const auto told = told_to_founders([](auto& o) { o.world_size = 1; });
-  EXPECT_THAT(told[0], HasSubstr("has a world size of 1, but rank "));
-  EXPECT_THAT(told[1], HasSubstr("has a world size of 1, but rank "));
-  EXPECT_THAT(told[2], HasSubstr("rpc_options::rank is 1, but must be from 0 to 0"));
+  const auto texts = reported_to_founders([](auto& o) { o.world_size = 1; });
+  EXPECT_THAT(texts[0], HasSubstr("has a world size of 1, but rank "));
+  EXPECT_THAT(texts[1], HasSubstr("has a world size of 1, but rank "));
+  EXPECT_THAT(texts[2], HasSubstr("rpc_options::rank is 1, but must be from 0 to 0"));
 }
 
 struct difference {
@@ -162,7 +162,7 @@ protected:
     out.rank = rank;
     out.world_size = dynamic ? 1 : 3;
     out.admits_joiners = dynamic;
-    out.init_timeout = patience;
+    out.init_timeout = time_limit;
     return out;
   }
 
@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "leader_loss::end at rank 0 ('worker0') and leader_loss::elect at rank 1 ("}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(rules, are_told_to_all_founders) {
+TEST_P(rules, are_reported_to_all_founders) {
   std::vector<std::future<std::string>> coming;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     auto mine = options(rank, false);
@@ -205,7 +205,7 @@ TEST_P(rules, are_told_to_all_founders) {
   for (auto& one : coming) EXPECT_THAT(one.get(), HasSubstr(GetParam().text));
 }
 
-TEST_P(rules, are_told_to_a_joiner_who_is_not_let_in) {
+TEST_P(rules, are_reported_to_a_joiner_that_is_refused) {
   const auto founder = init_rpc(options(0, true));
   auto mine = options(0, true);
   mine.rank.reset();
@@ -214,7 +214,7 @@ TEST_P(rules, are_told_to_a_joiner_who_is_not_let_in) {
   GetParam().make(mine);
   EXPECT_THAT(fault_of<rendezvous_error>([&] { init_rpc(mine); }).text, HasSubstr(GetParam().text));
   EXPECT_EQ(founder.world_size(), 1u);
-  founder.shutdown(true, patience);
+  founder.shutdown(true, time_limit);
 }
 
 }  // namespace

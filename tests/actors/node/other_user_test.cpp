@@ -93,7 +93,7 @@ void put(std::string& bytes, T value) {
 // What UCX 1.22 takes for a connection and a put: uct/tcp/tcp.h.
 std::string put_request(std::uint64_t address) {
   std::string bytes;
-  put(bytes, std::uint64_t{0xCAFEBABE12345678});  // to be heard
+  put(bytes, std::uint64_t{0xCAFEBABE12345678});  // else it is ignored
   sockaddr_in us{};
   us.sin_family = AF_INET;
   us.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -120,7 +120,7 @@ void send_raw_frames(const tcp_address& to, std::uint64_t address) {
   if (connect(fd, reinterpret_cast<const sockaddr*>(&to.first), to.second) != 0) return;
   const auto bytes = put_request(address);
   if (::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) return;
-  // Whoever listens may cut it, or say something; what it does before counts.
+  // Whoever listens may cut it, or answer; what it does before counts.
   timeval limit{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   char answer[64];

@@ -1,4 +1,4 @@
-// A job of nodes that meet where the program says.
+// A job of nodes that meet where the program chooses.
 #include <troupe/store.hpp>
 
 #include "tests/actors/node/job.hpp"
@@ -16,7 +16,7 @@ TEST(own_scheme, founds_a_job_of_nodes) {
   rpc_options options;
   options.init_method = "own-scheme-test://place";
   options.world_size = 2;
-  options.init_timeout = patience;
+  options.init_timeout = time_limit;
   std::vector<std::future<node>> joining;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     options.rank = rank;

@@ -53,7 +53,7 @@ public:
 std::future<node> join(std::uint32_t rank, rpc_options options) {
   options.init_method = "own-transport-test://";
   options.world_size = 2;
-  options.init_timeout = patience;
+  options.init_timeout = time_limit;
   options.rank = rank;
   return std::async(std::launch::async, [options] { return init_rpc(options); });
 }
@@ -165,11 +165,11 @@ TEST(own_transport, that_throws_what_it_likes_does_not_end_the_membership) {
   joiner.init_method = "own-transport-test://";
   joiner.joins_running = true;
   joiner.name = "joiner";
-  joiner.init_timeout = patience;
+  joiner.init_timeout = time_limit;
   EXPECT_THROW(init_rpc(joiner), error);
   // The founders are still notified of losses.
   nodes[1].shutdown(false);
-  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("worker1", 1, timeout(patience)), peer_lost);
+  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("worker1", 1, timeout(time_limit)), peer_lost);
   nodes[0].shutdown(false);
   unregister_transport("hasty");
 }

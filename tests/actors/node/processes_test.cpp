@@ -38,7 +38,7 @@ TEST_F(processes, call_one_another) {
   EXPECT_EQ(node_->rpc_sync<&process_id>("worker1"), ranks_[0]->pid());
   EXPECT_EQ(node_->rpc_sync<&process_id>("worker2"), ranks_[1]->pid());
   EXPECT_EQ(node_->rpc_sync<&plus_one>(2, 41), 42);
-  node_->shutdown(true, patience);
+  node_->shutdown(true, time_limit);
   EXPECT_TRUE(all_ended_well());
 }
 
@@ -50,11 +50,11 @@ TEST_F(processes, hand_actors_on) {
   EXPECT_EQ(node_->rpc_sync<&add_to>("worker2", there, 5), 15);
   auto late = node_->rpc_async<&add_to>("worker2", there, 5);
   const auto third = node_->rpc_sync<&make_counter>("worker2", "worker1", 30);
-  EXPECT_EQ(request(third, where{}).get_for(patience), "worker1");
+  EXPECT_EQ(request(third, where{}).get_for(time_limit), "worker1");
   EXPECT_EQ(node_->rpc_sync<&add_to>("worker1", third, 3), 33);
   there = counter();  // worker2 may not know this yet
-  EXPECT_EQ(late.get_for(patience), 20);
-  node_->shutdown(true, patience);
+  EXPECT_EQ(late.get_for(time_limit), 20);
+  node_->shutdown(true, time_limit);
   EXPECT_TRUE(all_ended_well());
 }
 
@@ -69,10 +69,10 @@ watchman::behavior_type watch(watchman::pointer self, const counter& whom) {
   return {[seen](look) { return *seen; }};
 }
 
-TEST_F(processes, hear_of_one_that_is_killed) {
+TEST_F(processes, are_notified_of_one_that_is_killed) {
   const auto doomed = node_->spawn_on<count_from>("worker1", 0);
   const auto watching = node_->spawn(watch, doomed);
-  EXPECT_EQ(request(watching, look{}).get_for(patience), 0);
+  EXPECT_EQ(request(watching, look{}).get_for(time_limit), 0);
   std::vector<future<void>> calls;
   for (int i = 0; i < 20; ++i) calls.push_back(node_->rpc_async<&never_answer>("worker1"));
   auto elsewhere = node_->rpc_async<&wait_for_the_loss_of>("worker2", std::string("worker1"));
@@ -80,7 +80,7 @@ TEST_F(processes, hear_of_one_that_is_killed) {
 
   ranks_[0]->kill();
   for (auto& call : calls) {
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     try {
       call.get();
       FAIL() << "a killed process has answered";
@@ -89,16 +89,16 @@ TEST_F(processes, hear_of_one_that_is_killed) {
       EXPECT_NE(e.function().find("never_answer"), std::string::npos);
     }
   }
-  EXPECT_EQ(elsewhere.get_for(patience), "worker1");
-  EXPECT_TRUE(eventually([&] { return request(watching, look{}).get_for(patience) == 1; }));
-  EXPECT_THROW(request(doomed, total{}).get_for(patience), peer_lost);
+  EXPECT_EQ(elsewhere.get_for(time_limit), "worker1");
+  EXPECT_TRUE(eventually([&] { return request(watching, look{}).get_for(time_limit) == 1; }));
+  EXPECT_THROW(request(doomed, total{}).get_for(time_limit), peer_lost);
   EXPECT_THROW(node_->rpc_sync<&plus_one>("worker1", 1), peer_lost);
 
   // The others go on, and end when all that is left is done.
   EXPECT_EQ(node_->rpc_sync<&plus_one>("worker2", 1), 2);
   const auto other = node_->spawn_on<count_from>("worker2", 7);
-  EXPECT_EQ(request(other, add{1}).get_for(patience), 8);
-  node_->shutdown(true, patience);
+  EXPECT_EQ(request(other, add{1}).get_for(time_limit), 8);
+  node_->shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return ranks_[1]->ended(); }));
   EXPECT_TRUE(ranks_[1]->ended_well());
 }

@@ -17,7 +17,7 @@ inline int plus_one(int x) { return x + 1; }
 
 inline at::Tensor same(at::Tensor x) { return x; }
 
-/// Adds to a counter of any node and tells what it holds then.
+/// Adds to a counter of any node and returns what it holds then.
 inline int add_to(const counter& whose, int amount) { return request(whose, add{amount}).get(); }
 
 /// Makes a counter on any node.

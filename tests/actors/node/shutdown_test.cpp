@@ -23,14 +23,14 @@ TEST_P(shutting_down, waits_for_the_last) {
   std::vector<node> early{nodes[0], nodes[1]};
   auto going = std::async(std::launch::async, [&] {
     all_at_once(early, [&](node& n) {
-      n.shutdown(true, patience);
+      n.shutdown(true, time_limit);
       ++returned;
     });
   });
   // They serve the late one until it comes.
   for (int i = 0; i < 200; ++i) EXPECT_EQ(nodes[2].rpc_sync<&sum>(i % 2, i, 1), i + 1);
   EXPECT_EQ(returned, 0);
-  nodes[2].shutdown(true, patience);
+  nodes[2].shutdown(true, time_limit);
   going.get();
   EXPECT_EQ(returned, 2);
 }
@@ -100,15 +100,15 @@ TEST_P(shutting_down, at_once_fails_calls_here_and_there) {
   auto from_b = nodes[1].rpc_async<&pass_the_door>("a", 2);
   ASSERT_TRUE(door->wait_for(3));
   auto ending = std::async(std::launch::async, [&] { nodes[1].shutdown(false); });
-  EXPECT_THROW(from_b.get_for(patience), not_initialized);
+  EXPECT_THROW(from_b.get_for(time_limit), not_initialized);
   door->open();
   ending.get();
   try {
-    EXPECT_EQ(to_b.get_for(patience), 1);  // it may just have answered
+    EXPECT_EQ(to_b.get_for(time_limit), 1);  // it may just have answered
   } catch (const peer_lost& e) {
     EXPECT_EQ(e.node(), "b");
   }
-  EXPECT_EQ(between.get_for(patience), 3);
+  EXPECT_EQ(between.get_for(time_limit), 3);
   EXPECT_TRUE(eventually([&] {
     try {
       nodes[0].rpc_sync<&sum>("b", 1, 2);
@@ -129,14 +129,14 @@ forgetful::behavior_type never_answer(forgetful::pointer self) {
   }};
 }
 
-TEST_P(shutting_down, leaves_handles_that_say_so) {
+TEST_P(shutting_down, leaves_handles_that_report_it) {
   auto nodes = start({"a", "b"});
   const auto here = nodes[0].spawn(count_from, 0);
   const auto there = nodes[0].spawn_on<count_from>("b", 0);
   shut_down(nodes);
   nodes.clear();
-  EXPECT_THROW(request(here, total{}).get_for(patience), not_initialized);
-  EXPECT_THROW(request(there, total{}).get_for(patience), not_initialized);
+  EXPECT_THROW(request(here, total{}).get_for(time_limit), not_initialized);
+  EXPECT_THROW(request(there, total{}).get_for(time_limit), not_initialized);
 }
 
 TEST_P(shutting_down, at_once_names_the_lost_node_to_those_who_wait) {
@@ -147,11 +147,11 @@ TEST_P(shutting_down, at_once_names_the_lost_node_to_those_who_wait) {
   nodes[0].rpc_sync<&sum>("b", 1, 2);
   nodes[1].shutdown(false);
   for (auto& w : waiting) {
-    ASSERT_TRUE(w.wait_for(patience));
+    ASSERT_TRUE(w.wait_for(time_limit));
     EXPECT_THROW(w.get(), error);
   }
   auto late = request(f, total{});
-  ASSERT_TRUE(late.wait_for(patience));
+  ASSERT_TRUE(late.wait_for(time_limit));
   EXPECT_EQ(fault_of<peer_lost>([&] { late.get(); }).node, "b");
 }
 
@@ -206,7 +206,7 @@ TEST_P(shutting_down, happens_when_the_last_copy_goes_in_a_handler) {
   leave();
   auto call = nodes[0].rpc_async<&drop_the_last_copy>("d");
   EXPECT_TRUE(is_lost(nodes[0], "d"));
-  EXPECT_TRUE(call.wait_for(patience));
+  EXPECT_TRUE(call.wait_for(time_limit));
 
   auto actor = nodes[2].spawn(drop_on_note);
   leave();
@@ -238,7 +238,7 @@ TEST_P(shutting_down, leaves_clean_errors_behind) {
   EXPECT_THROW(a.routes(), not_initialized);
   EXPECT_THROW(a.debug_info(), not_initialized);
   EXPECT_THROW(a.system(), not_initialized);
-  // What needs no network still tells.
+  // What needs no network still answers.
   EXPECT_EQ(a.name(), "a");
   EXPECT_EQ(a.rank(), 0u);
   EXPECT_EQ(a.world_size(), 2u);

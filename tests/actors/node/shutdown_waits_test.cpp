@@ -14,7 +14,7 @@ TROUPE_ON_NETWORKS(waits_at_the_end);
 using forgetful = actor<answers<total, int>>;
 using kept_promises = std::shared_ptr<std::vector<caf::typed_response_promise<int>>>;
 
-// Answers when the test says so, or never.
+// Answers when the test asks for it, or never.
 forgetful::behavior_type keep_promises(forgetful::pointer self, kept_promises kept) {
   return {[=](const total&) {
     kept->push_back(self->make_response_promise<int>());
@@ -42,7 +42,7 @@ TEST_P(waits_at_the_end, of_the_program_go_on) {
   EXPECT_FALSE(answer.wait_for(20ms));
   EXPECT_EQ(released, 0);
   kept->clear();  // the answer is an error now
-  for (auto& w : waiting) ASSERT_EQ(w.wait_for(patience), std::future_status::ready);
+  for (auto& w : waiting) ASSERT_EQ(w.wait_for(time_limit), std::future_status::ready);
   EXPECT_EQ(released, 4);
 }
 
@@ -78,7 +78,7 @@ std::shared_ptr<kept_promises::element_type> kept_by_nobody;
 void wait_for_nothing() {
   promise<int> never;
   seen->note([&] { never.get_future().get(); });
-  seen->note([&] { never.get_future().get_for(patience); });
+  seen->note([&] { never.get_future().get_for(time_limit); });
 }
 
 // The same for an actor of this node.
@@ -108,11 +108,11 @@ TEST_P(waits_at_the_end, of_handlers_are_released) {
   auto ending = std::async(std::launch::async, [&] { nodes[1].shutdown(false); });
   EXPECT_TRUE(eventually([] { return seen->now().size() == 3 * 3 + 2; }));
   door->open();  // this handler begins to wait only now
-  ASSERT_EQ(ending.wait_for(patience), std::future_status::ready);
+  ASSERT_EQ(ending.wait_for(time_limit), std::future_status::ready);
   EXPECT_EQ(seen->now(), std::vector<std::string>(3 * 3 + 2 * 2, "not_initialized"));
-  EXPECT_TRUE(done.wait_for(patience));
-  EXPECT_TRUE(late.wait_for(patience));
-  for (auto& call : calls) EXPECT_TRUE(call.wait_for(patience));
+  EXPECT_TRUE(done.wait_for(time_limit));
+  EXPECT_TRUE(late.wait_for(time_limit));
+  for (auto& call : calls) EXPECT_TRUE(call.wait_for(time_limit));
   kept_by_nobody.reset();
 }
 
@@ -149,7 +149,7 @@ TEST_P(waits_at_the_end, leave_no_continuation_behind) {
       return x;
     }));
   nodes[0].shutdown(false);
-  for (auto& f : all) ASSERT_TRUE(f.wait_for(patience));
+  for (auto& f : all) ASSERT_TRUE(f.wait_for(time_limit));
   EXPECT_EQ(ran, 500);
 }
 

@@ -2,7 +2,7 @@
 //   survivor_program RANK WORLD_SIZE FOLDER SEED VICTIMS end|elect
 // Calls all others without pause until the victims (ranks, "1,3") are lost, and a while longer.
 // Exits with 0 when each call ended as it must, with 1 and a line for each thing that was wrong
-// otherwise. It says that it has begun by a file FOLDER/ready<RANK>.
+// otherwise. It reports that it has begun by a file FOLDER/ready<RANK>.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -32,14 +32,14 @@ using namespace std::chrono_literals;
 using rank_t = std::uint32_t;
 
 // Longer than any call takes that works.
-constexpr auto patience = 100s;
+constexpr auto time_limit = 100s;
 constexpr int threads = 3;
 constexpr int rounds_after = 40;  // of each thread, when the victims are gone
 
 at::Tensor echo(const at::Tensor& x) { return x; }
 
 int ask_another(rank_t whom, int x) {
-  return this_node().rpc_sync<&plus_one>(whom, x, timeout(patience));
+  return this_node().rpc_sync<&plus_one>(whom, x, timeout(time_limit));
 }
 
 // A value that others refer to.
@@ -55,7 +55,7 @@ private:
 
 int plus_one_to(int& x) { return x + 1; }
 
-int add_to_box(rref<box> where, int x) { return where.rpc_sync<&box::add>(x, timeout(patience)); }
+int add_to_box(rref<box> where, int x) { return where.rpc_sync<&box::add>(x, timeout(time_limit)); }
 
 // The references that others have given to this process.
 std::mutex kept_mutex;
@@ -133,7 +133,7 @@ public:
       expect_each_once(mourning, deaths, "member_event");
       // Those that handlers here make for others end too.
       // Once without any is enough: ranks that still work have handlers here make new ones.
-      const auto deadline = clock::now() + patience;
+      const auto deadline = clock::now() + time_limit;
       auto left = here_.debug_info().calls_in_flight;
       for (; left > 0 && clock::now() < deadline; left = here_.debug_info().calls_in_flight)
         std::this_thread::sleep_for(1ms);
@@ -152,21 +152,21 @@ private:
 
   template <class Actor>
   std::vector<int> ask(const Actor& whom) {
-    return request(whom, look{}, timeout(patience)).get();
+    return request(whom, look{}, timeout(time_limit)).get();
   }
 
   // Waits until that is so; one more would be an error, also when it comes later.
   template <class Actor>
   void expect_each_once(const Actor& whom, const std::vector<int>& wanted, const char* what) {
-    const auto deadline = clock::now() + patience;
-    auto told = ask(whom);
-    while (told != wanted && clock::now() < deadline) {
+    const auto deadline = clock::now() + time_limit;
+    auto counts = ask(whom);
+    while (counts != wanted && clock::now() < deadline) {
       std::this_thread::sleep_for(1ms);
-      told = ask(whom);
+      counts = ask(whom);
     }
-    if (told == wanted) return;
+    if (counts == wanted) return;
     std::string text;
-    for (const int n : told) text += " " + std::to_string(n);
+    for (const int n : counts) text += " " + std::to_string(n);
     wrong(std::string("wrong numbers of ") + what + ":" + text);
   }
 
@@ -178,7 +178,7 @@ private:
       const std::lock_guard lock(kept_mutex);
       kept.clear();
     }
-    const auto deadline = clock::now() + patience;
+    const auto deadline = clock::now() + time_limit;
     debug_info left;
     do {
       left = here_.debug_info();
@@ -192,7 +192,7 @@ private:
   // Their calls that hang end with the loss, and with nothing else.
   void wait_for_the_loss() {
     for (auto& [victim, call] : hanging_) {
-      if (!call.wait_for(patience)) {
+      if (!call.wait_for(time_limit)) {
         wrong("a call to rank " + std::to_string(victim) + " has not ended");
         break;
       }
@@ -200,9 +200,9 @@ private:
         call.get();
         wrong("a victim has answered");
       } catch (const peer_lost& e) {
-        const bool says_so =
+        const bool names_the_end =
             std::string(e.what()).find("the job ends with it") != std::string::npos;
-        if (e.node() != "worker" + std::to_string(victim) || says_so != job_ends_)
+        if (e.node() != "worker" + std::to_string(victim) || names_the_end != job_ends_)
           wrong(std::string("not why the call has ended: ") + e.what());
       } catch (const std::exception& e) {
         wrong(std::string("another error: ") + e.what());
@@ -249,11 +249,11 @@ private:
       switch (below(10)) {
         case 0:
           ends_rightly({to},
-                       [&] { expect(here_.rpc_sync<&plus_one>(to, 1, timeout(patience)), 2); });
+                       [&] { expect(here_.rpc_sync<&plus_one>(to, 1, timeout(time_limit)), 2); });
           break;
         case 1:
           ends_rightly({to, third}, [&] {
-            expect(here_.rpc_sync<&ask_another>(to, third, 7, timeout(patience)), 8);
+            expect(here_.rpc_sync<&ask_another>(to, third, 7, timeout(time_limit)), 8);
           });
           break;
         case 2:
@@ -265,21 +265,21 @@ private:
             // In order and each once: the answer is the sum of all.
             for (int i = 1; i <= 5; ++i) caf::anon_send(mine.whose, note{i});
             mine.sum += 18;
-            expect(request(mine.whose, add{3}, timeout(patience)).get(), mine.sum);
+            expect(request(mine.whose, add{3}, timeout(time_limit)).get(), mine.sum);
           });
           break;
         case 6:  // it is the owner, and this node a user
           ends_rightly({to}, [&] {
-            const auto sum = here_.remote<&plus_one>(to, 1, timeout(patience));
-            expect(sum.rpc_sync<&plus_one_to>(timeout(patience)), 3);
-            expect(sum.to_here(timeout(patience)), 2);
+            const auto sum = here_.remote<&plus_one>(to, 1, timeout(time_limit));
+            expect(sum.rpc_sync<&plus_one_to>(timeout(time_limit)), 3);
+            expect(sum.to_here(timeout(time_limit)), 2);
           });
           break;
         case 7:
           ends_rightly({to, third}, [&] {
-            const auto mine = here_.remote<box>(third, timeout(patience));
-            expect(here_.rpc_sync<&add_to_box>(to, mine, 5, timeout(patience)), 5);
-            here_.rpc_sync<&add_to_box>(to, boxes_.at(third), 5, timeout(patience));
+            const auto mine = here_.remote<box>(third, timeout(time_limit));
+            expect(here_.rpc_sync<&add_to_box>(to, mine, 5, timeout(time_limit)), 5);
+            here_.rpc_sync<&add_to_box>(to, boxes_.at(third), 5, timeout(time_limit));
           });
           break;
         case 8: {
@@ -287,23 +287,23 @@ private:
           if (all.empty()) break;
           const auto& one = all[below(all.size())];
           ends_rightly({one.owner().id, to}, [&] {
-            one.rpc_sync<&box::add>(1, timeout(patience));
-            here_.rpc_sync<&add_to_box>(to, one, 1, timeout(patience));
+            one.rpc_sync<&box::add>(1, timeout(time_limit));
+            here_.rpc_sync<&add_to_box>(to, one, 1, timeout(time_limit));
           });
           break;
         }
         case 9:  // values that are fetched from one rank by another
           ends_rightly({to, third}, [&] {
-            const auto a = here_.remote<&plus_one>(third, 1, timeout(patience));
-            const auto b = here_.remote<&plus_one>(to, a, timeout(patience));
-            expect(b.to_here(timeout(patience)), 3);
+            const auto a = here_.remote<&plus_one>(third, 1, timeout(time_limit));
+            const auto b = here_.remote<&plus_one>(to, a, timeout(time_limit));
+            expect(b.to_here(timeout(time_limit)), 3);
           });
           break;
         case 5: {
           std::vector<std::pair<rank_t, future<int>>> calls;
           for (int i = 0; i < 20; ++i)
             ends_rightly({to}, [&] {
-              calls.emplace_back(to, here_.rpc_async<&plus_one>(to, i, timeout(patience)));
+              calls.emplace_back(to, here_.rpc_async<&plus_one>(to, i, timeout(time_limit)));
             });
           for (auto& [whom, call] : calls) ends_rightly({whom}, [&] { call.get(); });
           break;
@@ -321,7 +321,7 @@ private:
   void send_tensor(rank_t to, std::int64_t seed) {
     static constexpr std::int64_t sizes[] = {1, 16 << 10, 300'000};
     const auto sent = at::arange(seed, seed + sizes[seed % 3], at::kInt);
-    const auto back = here_.rpc_sync<&echo>(to, sent, timeout(patience));
+    const auto back = here_.rpc_sync<&echo>(to, sent, timeout(time_limit));
     if (!at::equal(sent, back)) wrong("a tensor came back as another one");
   }
 
@@ -329,7 +329,7 @@ private:
   bool end() {
     const auto start = clock::now();
     try {
-      here_.shutdown(true, patience);
+      here_.shutdown(true, time_limit);
       if (job_ends_) wrong("the shutdown of a job that has ended did not fail");
     } catch (const peer_lost& e) {
       if (!job_ends_) wrong(std::string("the shutdown failed: ") + e.what());

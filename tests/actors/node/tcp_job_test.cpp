@@ -43,7 +43,7 @@ TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
   auto nodes = make_nodes(network::tcp, {"a", "b"});
   EXPECT_EQ(nodes[0].rpc_sync<&plus_one>("b", 1), 2);
   nodes[1].shutdown(false);
-  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("b", 1, timeout(patience)), peer_lost);
+  EXPECT_THROW(nodes[0].rpc_sync<&plus_one>("b", 1, timeout(time_limit)), peer_lost);
   nodes[0].shutdown(false);
 }
 
@@ -51,7 +51,7 @@ TEST(tcp_job_ends, a_node_that_goes_is_noticed) {
 TEST(tcp_job_ends, a_node_that_goes_is_noticed_by_those_who_never_called_it) {
   auto nodes = make_nodes(network::tcp, {"a", "b", "c"});
   nodes[2].shutdown(false);
-  EXPECT_THROW(nodes[1].rpc_sync<&plus_one>("c", 1, timeout(patience)), peer_lost);
+  EXPECT_THROW(nodes[1].rpc_sync<&plus_one>("c", 1, timeout(time_limit)), peer_lost);
   nodes[1].shutdown(false);
   nodes[0].shutdown(false);
 }

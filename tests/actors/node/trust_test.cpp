@@ -23,7 +23,7 @@ protected:
     options.rank = 0;
     options.world_size = world_size;
     options.init_method = "file://" + (folder_.path() / "meet").string();
-    options.init_timeout = patience;
+    options.init_timeout = time_limit;
     return options;
   }
 
@@ -119,7 +119,7 @@ TEST_F(trust_across_process_namespaces, is_not_needed_for_tcp_on_the_loopback_in
   const auto ports = listening_of(getpid());
   EXPECT_FALSE(ports.empty());
   for (const auto& one : ports) EXPECT_TRUE(is_loopback(one.first));
-  node.shutdown(true, patience);
+  node.shutdown(true, time_limit);
   EXPECT_TRUE(eventually([&] { return other->ended(); }));
   EXPECT_TRUE(other->ended_well());
 }

@@ -72,7 +72,7 @@ inline std::size_t take_outer(const outer& x) { return x.inside.size(); }
 inline std::size_t take_tree(const tree& x) { return x.children.size(); }
 inline retyped give_retyped(int count) { return {count, 0.5}; }
 
-/// How often each build trains, where the caller does not say.
+/// How often each build trains, where the caller gives no number.
 inline int trained(int rounds, int repeats) { return rounds * repeats; }
 /// The other build's has a parameter more.
 #ifdef TROUPE_TEST_OTHER_BUILD

@@ -27,7 +27,7 @@ protected:
   }
 
   void end() {
-    node_->shutdown(true, patience);
+    node_->shutdown(true, time_limit);
     EXPECT_TRUE(eventually([&] { return other_->ended(); }));
     EXPECT_TRUE(other_->ended_well());
   }
@@ -81,26 +81,26 @@ TEST_F(two_builds, refuse_calls_with_types_that_differ) {
 
 TEST_F(two_builds, refuse_messages_of_types_that_differ) {
   const auto there = node_->spawn_on<&builds::take>(1);
-  EXPECT_EQ(request(there, tree{7, {{2, {}}}}).get_for(patience), 7) << "it is the same";
+  EXPECT_EQ(request(there, tree{7, {{2, {}}}}).get_for(time_limit), 7) << "it is the same";
   const auto question =
-      fault_of<type_mismatch>([&] { request(there, retyped()).get_for(patience); });
+      fault_of<type_mismatch>([&] { request(there, retyped()).get_for(time_limit); });
   EXPECT_EQ(question.node, "worker1");
   EXPECT_THAT(question.text,
               HasSubstr("builds::retyped is not the same on worker0 and on worker1"));
   EXPECT_THAT(question.text,
               HasSubstr("builds::retyped is {int count, double weight} on worker1 and "
                         "{int count, float weight} on worker0"));
-  const auto answer = fault_of<type_mismatch>([&] { request(there, 1).get_for(patience); });
+  const auto answer = fault_of<type_mismatch>([&] { request(there, 1).get_for(time_limit); });
   EXPECT_THAT(answer.text, HasSubstr("builds::retyped is not the same on worker1 and on worker0"));
-  // Nobody waits for it: only the other node's log says so.
+  // Nobody waits for it: only the other node's log reports it.
   send(there, longer{1});
-  EXPECT_EQ(request(there, std::string()).get_for(patience), 0);
+  EXPECT_EQ(request(there, std::string()).get_for(time_limit), 0);
   end();
 }
 
 TEST_F(two_builds, refuse_values_of_types_that_differ) {
   const auto there = node_->remote<&give_retyped>(1, 5);
-  const auto why = fault_of<type_mismatch>([&] { there.to_here(timeout(patience)); });
+  const auto why = fault_of<type_mismatch>([&] { there.to_here(timeout(time_limit)); });
   EXPECT_THAT(why.text, HasSubstr("builds::retyped is {int count, double weight} on worker1 and "
                                   "{int count, float weight} on worker0"));
   end();

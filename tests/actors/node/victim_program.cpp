@@ -1,7 +1,7 @@
 // A rank that others may try to misuse: victim_program RANK METHOD FOLDER HOW, of two ranks that
 // send tensors to each other until FOLDER/end is there. HOW: default, dynamic (admits joiners) or
-// tcp, ucx_tcp (over UCX's TCP, on a network said to be trusted). What nobody has any business with
-// is at the address in FOLDER/RANK. Exits with 4 when that has changed.
+// tcp, ucx_tcp (over UCX's TCP, on a network declared as trusted). What nobody has any business
+// with is at the address in FOLDER/RANK. Exits with 4 when that has changed.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -29,7 +29,7 @@ namespace {
 
 alignas(4096) std::array<std::atomic<std::uint64_t>, 512> kept;
 
-void tell_where(const std::filesystem::path& file) {
+void write_where(const std::filesystem::path& file) {
   for (auto& word : kept) word = 42;
   const auto half = file.string() + ".new";
   std::ofstream(half) << reinterpret_cast<std::uintptr_t>(kept.data());
@@ -70,7 +70,7 @@ int main(int, char** argv) {
     }
     const auto node = init_rpc(options);
     if (node.rank() == 0) talk(node);
-    tell_where(folder / argv[1]);
+    write_where(folder / argv[1]);
     while (node.rank() == 0 && !std::filesystem::exists(folder / "end")) talk(node);
     node.shutdown(true, std::chrono::minutes(5));
     return unchanged() ? 0 : 4;

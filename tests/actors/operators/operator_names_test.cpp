@@ -43,12 +43,12 @@ TEST_P(operator_names, are_known_to_coroutines_that_outlive_the_call) {
   begun = &one;
   EXPECT_EQ(nodes[0].rpc_sync("b", name, 7).to<int>(), 7);
   one.answered.set_value(1);
-  EXPECT_THAT(one.names->result().get_for(patience), testing::ElementsAre(name, name));
+  EXPECT_THAT(one.names->result().get_for(time_limit), testing::ElementsAre(name, name));
   begun = nullptr;
   shut_down(nodes);
 }
 
-// What it would have said then is gone: the sanitizers look.
+// What it would have reported then is gone: the sanitizers look.
 TEST_P(operator_names, are_not_looked_at_when_what_has_ended_is_cancelled) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2});

@@ -114,7 +114,7 @@ void expect_accepted(const detail::op_call& call) {
   EXPECT_NO_THROW(call.op.schema().checkAndNormalizeInputs(stack)) << call.op.schema();
 }
 
-TEST(operator_overloads, take_what_their_schemas_say) {
+TEST(operator_overloads, take_what_their_schemas_declare) {
   std::size_t fitting = 0, refused = 0;
   for (const auto& op : all_operators()) {
     const auto& schema = op.schema();

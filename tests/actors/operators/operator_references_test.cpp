@@ -72,7 +72,7 @@ TEST_P(operator_references, are_of_the_type_asked_for) {
     EXPECT_EQ(sum.owner_name(), to);
     EXPECT_TRUE(at::equal(sum.to_here(), at::full({3}, 2.0f)));
     EXPECT_TRUE(at::equal(from.remote<at::Tensor>(to, std::string("aten::add.Tensor"), x,
-                                                  kw("other", x), timeout(patience))
+                                                  kw("other", x), timeout(time_limit))
                               .to_here(),
                           x + x));
     const auto best =
@@ -171,7 +171,7 @@ TEST_P(operator_references, to_whatever_comes_become_others) {
   shut_down(nodes);
 }
 
-TEST_P(operator_references, of_another_type_say_what_came) {
+TEST_P(operator_references, of_another_type_report_what_came) {
   auto nodes = start({"a", "b", "c"});
   {
     const auto& from = nodes[0];
@@ -181,11 +181,11 @@ TEST_P(operator_references, of_another_type_say_what_came) {
       return why.function + " on " + why.node + ": " + why.text;
     };
     const auto wrong = from.remote<at::Tensor>("b", "aten::equal", x, x);
-    const auto said = AllOf(HasSubstr("aten::equal on b: aten::equal has returned (bool): "),
-                            HasSubstr("is of type bool, not at::Tensor"));
-    EXPECT_THAT(why_not([&] { wrong.to_here(); }), said);
-    EXPECT_THAT(why_not([&] { from.rpc_sync<&twice>("c", wrong); }), said);
-    EXPECT_THAT(why_not([&] { from.rpc_sync("c", "aten::neg", wrong); }), said);
+    const auto refusal = AllOf(HasSubstr("aten::equal on b: aten::equal has returned (bool): "),
+                               HasSubstr("is of type bool, not at::Tensor"));
+    EXPECT_THAT(why_not([&] { wrong.to_here(); }), refusal);
+    EXPECT_THAT(why_not([&] { from.rpc_sync<&twice>("c", wrong); }), refusal);
+    EXPECT_THAT(why_not([&] { from.rpc_sync("c", "aten::neg", wrong); }), refusal);
     EXPECT_THAT(why_not([&] { from.remote<at::Tensor>("b", "aten::topk", x, 2).to_here(); }),
                 HasSubstr("aten::topk on b: aten::topk has returned 2 values, (Tensor, Tensor), "
                           "and 1 were asked for"));
@@ -248,7 +248,7 @@ TEST_P(operator_references, are_waited_for_without_a_thread) {
     for (int i = 0; i < 8; ++i) all.push_back(from.rpc_async("b", "aten::mul", slow, i));
     const auto last = from.rpc_async<times_function>("b", "references times", slow, 8.0);
     // What b has but one thread for.
-    EXPECT_EQ(from.rpc_sync<&sum_of>("b", at::ones({5}), timeout(patience)), 5);
+    EXPECT_EQ(from.rpc_sync<&sum_of>("b", at::ones({5}), timeout(time_limit)), 5);
     for (const auto& one : all) EXPECT_FALSE(one.ready());
     door->open();
     for (int i = 0; i < 8; ++i) EXPECT_EQ(sum_of(all[i].get().to<at::Tensor>()), 2 * i);
@@ -277,7 +277,7 @@ TEST_P(operator_references, are_named_by_the_operator_when_they_fail) {
     EXPECT_EQ(lines.with("aten::empty.memory_format for a failed"), 1) << lines.text();
     why = fault_of<unknown_function>([&] { from.remote<at::Tensor>("b", "aten::ad", 1); });
     EXPECT_EQ(why.function, "aten::ad");
-    // Of a library that neither has; the reference says so.
+    // Of a library that neither has; the reference reports it.
     const auto none = from.remote<at::Tensor>("b", "mine::neg", at::ones({2}));
     why = fault_of<unknown_function>([&] { none.to_here(); });
     EXPECT_EQ(why.function, "mine::neg");
@@ -321,7 +321,7 @@ TEST_P(operator_references, and_operators_that_wait_for_one_another_are_named) {
   const auto& from = nodes[0];
   const char* name = "troupe_references_test::bounce";
   const auto call = from.rpc_async("right", name, 64, "left", timeout(0ms));
-  ASSERT_TRUE(call.wait_for(patience));
+  ASSERT_TRUE(call.wait_for(time_limit));
   const auto why = fault_of<deadlock_error>([&] { call.get(); });
   EXPECT_THAT(why.text,
               AllOf(HasSubstr("max_threads is 4"), HasSubstr(name + std::string(" on left")),

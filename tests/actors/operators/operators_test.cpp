@@ -300,7 +300,7 @@ TEST_P(operators, take_options_behind_the_arguments) {
   auto nodes = start({"a", "ps"});
   const auto x = at::ones({3});
   EXPECT_TRUE(at::equal(
-      nodes[0].rpc_sync("ps", "aten::neg", x, timeout(patience), no_wait).to<at::Tensor>(), -x));
+      nodes[0].rpc_sync("ps", "aten::neg", x, timeout(time_limit), no_wait).to<at::Tensor>(), -x));
   EXPECT_TRUE(at::equal(
       nodes[0].rpc_async("ps", "aten::add", x, kw("other", x), timeout(0s)).get().to<at::Tensor>(),
       x + x));
@@ -356,7 +356,7 @@ TEST_P(operators, that_there_are_not_are_named_with_near_ones) {
   EXPECT_THROW(nodes[0].rpc_async("zebra", "aten::neg", x), unknown_worker);
 }
 
-TEST_P(operators, tell_why_no_overload_fits) {
+TEST_P(operators, report_why_no_overload_fits) {
   auto nodes = start({"a", "ps"});
   const auto& from = nodes[0];
   const auto x = at::ones({2});
@@ -417,7 +417,7 @@ TEST_P(operators, name_the_types_that_cannot_travel) {
 
 void pass_the_door() { shared_door::current()->pass(); }
 
-TEST(operator_names, stand_in_timeouts_and_in_what_the_node_tells) {
+TEST(operator_names, stand_in_timeouts_and_in_what_the_node_reports) {
   rpc_options options;
   options.max_threads = 1;
   std::vector<node> nodes;

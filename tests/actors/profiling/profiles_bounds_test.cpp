@@ -1,4 +1,4 @@
-// Where a profile ends: threads that do something else, calls that are given up, peers that tell
+// Where a profile ends: threads that do something else, calls that are given up, peers that send
 // nonsense, and too much of it.
 
 #include <ATen/TensorOperators.h>
@@ -49,7 +49,7 @@ inline void send_profile(peer& to, std::uint64_t request,
   });
 }
 
-inline int tell_nonsense() {
+inline int send_nonsense() {
   auto* const node = current_node();
   const auto call = current_active_call();
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
@@ -223,23 +223,23 @@ TEST(a_call, that_ends_before_its_range_begins_is_recorded) {
   shut_down(nodes);
 }
 
-// ---- What peers tell
+// ---- What peers send
 
 TEST_P(bounds_of_profiles, hold_what_a_peer_makes_up) {
   auto nodes = start({"a", "b"});
   profile recorded(nodes[0], {.shapes = true, .memory = true});
-  EXPECT_EQ(nodes[0].rpc_sync<&profiled::tell_nonsense>("b"), 7);
+  EXPECT_EQ(nodes[0].rpc_sync<&profiled::send_nonsense>("b"), 7);
   const auto events = recorded.stop();
-  const auto call = only(events, "rpc_sync#" + here + "tell_nonsense(a -> b)");
-  int told = 0;
+  const auto call = only(events, "rpc_sync#" + here + "send_nonsense(a -> b)");
+  int remote_events = 0;
   for (const auto& one : events) {
     if (!one.remote) continue;
-    ++told;
+    ++remote_events;
     EXPECT_GE(one.duration_ns, 0);
     EXPECT_GE(one.start_ns, call.start_ns);
     EXPECT_LE(end_of(one), end_of(call));
   }
-  EXPECT_GE(told, 12 * 12);
+  EXPECT_GE(remote_events, 12 * 12);
   std::ostringstream out;
   write_chrome_trace(out, {{events}}, nodes[0].workers());
   const auto trace = nlohmann::json::parse(out.str(), nullptr, /*allow_exceptions=*/false);

@@ -24,7 +24,7 @@ TROUPE_MESSAGE_EXTERN(note, amount)
 struct leave {};
 TROUPE_MESSAGE_EXTERN(leave)
 
-/// Adds up; tells the name of its node; ends when told to leave.
+/// Adds up; names its node; ends on `leave`.
 using counter = actor<answers<add, int>, answers<total, int>, answers<where, std::string>,
                       accepts<note>, accepts<leave>>;
 

@@ -152,7 +152,7 @@ TEST_P(handle_lifetime, ends_with_its_own_node) {
   EXPECT_TRUE(eventually([] { return living_counters == 0; }));
   // The end of the actor or the loss of its node, whichever is known first; never the wait's limit.
   auto late = request(held, total{});
-  ASSERT_TRUE(late.wait_for(patience));
+  ASSERT_TRUE(late.wait_for(time_limit));
   EXPECT_THROW(late.get(), error);
 }
 
@@ -210,20 +210,20 @@ TEST_P(handle_lifetime, is_not_held_by_messages_to_a_lost_node) {
   auto at_b = std::make_optional(nodes[0].spawn_on<keep_them>("b"));
   auto mine = std::make_optional(nodes[0].spawn<counter_actor>(0));
   auto of_c = std::make_optional(nodes[0].spawn_on<counter_actor>("c", 0));
-  auto tell_b = [&] {
+  auto send_to_b = [&] {
     auto call = nodes[0].rpc_async<&take_two>("b", *mine, *of_c);
     EXPECT_THROW(request(*at_b, keep_two{*mine, *of_c}).get(), error);
     caf::anon_send(*at_b, keep_two{*mine, *of_c});
     try {
-      call.get_for(patience);
+      call.get_for(time_limit);
     } catch (const peer_lost&) {
       return true;
     }
     return false;
   };
   nodes[1].shutdown(false);
-  ASSERT_TRUE(eventually(tell_b));
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(tell_b());
+  ASSERT_TRUE(eventually(send_to_b));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(send_to_b());
   at_b.reset();
   mine.reset();
   of_c.reset();

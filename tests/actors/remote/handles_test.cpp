@@ -77,14 +77,14 @@ TEST_P(handles, work_the_same_here_and_there) {
     caf::anon_send(c, note{3});
     EXPECT_EQ(request(c, total{}).get(), 5);
     caf::scoped_actor asker(nodes[0].system());
-    int heard = 0;
+    int answer = 0;
     asker->request(c, caf::infinite, add{1})
-        .receive([&](int x) { heard = x; }, [&](const caf::error&) { heard = -1; });
-    EXPECT_EQ(heard, 6);
+        .receive([&](int x) { answer = x; }, [&](const caf::error&) { answer = -1; });
+    EXPECT_EQ(answer, 6);
     caf::anon_send(c, leave{});
     EXPECT_TRUE(eventually([&] {
       try {
-        request(c, total{}).get_for(patience);
+        request(c, total{}).get_for(time_limit);
         return false;
       } catch (const actor_down& e) {
         EXPECT_EQ(e.fault().node, nodes[static_cast<std::size_t>(at)].name());
@@ -164,7 +164,7 @@ TEST_P(handles, that_come_home_are_the_original) {
             caf::actor_cast<caf::strong_actor_ptr>(c).get());
 }
 
-TEST_P(handles, of_an_actor_that_has_ended_come_home_and_say_so) {
+TEST_P(handles, of_an_actor_that_has_ended_come_home_and_report_it) {
   auto nodes = start({"a", "b"});
   auto c = nodes[0].spawn<counter_actor>(0);
   caf::anon_send_exit(c, caf::exit_reason::kill);
@@ -178,7 +178,7 @@ TEST_P(handles, of_an_actor_that_has_ended_come_home_and_say_so) {
   }));
   const auto back = nodes[0].rpc_sync<&same>("b", c);
   ASSERT_TRUE(back);
-  EXPECT_THROW(request(back, total{}).get_for(patience), actor_down);
+  EXPECT_THROW(request(back, total{}).get_for(time_limit), actor_down);
 }
 
 TEST_P(handles, compare_by_the_actor_they_name) {
@@ -244,7 +244,7 @@ TEST_P(handles, passed_on_hold_when_the_giver_leaves) {
   EXPECT_EQ(request(at_b, ask_it{1}).get(), 61);
   nodes[2].shutdown(false);
   ASSERT_TRUE(eventually([&] { return nodes[1].rpc_sync<&is_lost>("c", "a"); }));
-  EXPECT_EQ(request(at_b, ask_it{1}).get_for(patience), 62);
+  EXPECT_EQ(request(at_b, ask_it{1}).get_for(time_limit), 62);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ looker::behavior_type look() {
   };
 }
 
-TEST(local_message, is_told_to_actors_of_the_same_node_only) {
+TEST(local_message, is_sent_to_actors_of_the_same_node_only) {
   auto nodes = local_nodes({"a", "b"});
   const auto here = nodes[0].spawn(&look);
   const auto what = std::make_shared<std::atomic<int>>(0);

@@ -35,7 +35,7 @@ mortal::behavior_type live(mortal::pointer self) {
 }
 
 // The ends that watchers have been notified of.
-struct heard {
+struct seen_ends {
   std::mutex mutex;
   std::vector<std::pair<caf::actor_addr, caf::error>> ends;
 
@@ -52,18 +52,18 @@ struct heard {
     return ends.at(i).second;
   }
 };
-using log = std::shared_ptr<heard>;
+using log = std::shared_ptr<seen_ends>;
 
 using watcher = actor<answers<still_there, int>>;
 
-watcher::behavior_type watch(watcher::pointer self, mortal whom, log told) {
-  self->set_down_handler([=](const caf::down_msg& m) { told->add(m.source, m.reason); });
+watcher::behavior_type watch(watcher::pointer self, mortal whom, log seen) {
+  self->set_down_handler([=](const caf::down_msg& m) { seen->add(m.source, m.reason); });
   self->monitor(whom);
   return {[](const still_there&) { return 1; }};
 }
 
-watcher::behavior_type link_to(watcher::pointer self, mortal whom, log told) {
-  self->set_exit_handler([=](const caf::exit_msg& m) { told->add(m.source, m.reason); });
+watcher::behavior_type link_to(watcher::pointer self, mortal whom, log seen) {
+  self->set_exit_handler([=](const caf::exit_msg& m) { seen->add(m.source, m.reason); });
   self->link_to(whom);
   return {[](const still_there&) { return 1; }};
 }
@@ -79,7 +79,7 @@ void wait_until_set(const node& n, const watcher& w) {
   n.rpc_sync<&nothing>("b");
 }
 
-TEST_P(monitors, hear_of_an_end_with_its_reason) {
+TEST_P(monitors, are_notified_of_an_end_with_its_reason) {
   auto nodes = start({"a", "b"});
   struct {
     std::function<void(const mortal&)> end;
@@ -100,17 +100,17 @@ TEST_P(monitors, hear_of_an_end_with_its_reason) {
        }},
   };
   for (auto& c : cases) {
-    auto told = std::make_shared<heard>();
+    auto seen = std::make_shared<seen_ends>();
     auto m = nodes[0].spawn_on<live>("b");
-    auto w = nodes[0].spawn(watch, m, told);
+    auto w = nodes[0].spawn(watch, m, seen);
     wait_until_set(nodes[0], w);
-    EXPECT_EQ(told->count(), 0u);
+    EXPECT_EQ(seen->count(), 0u);
     c.end(m);
-    ASSERT_TRUE(eventually([&] { return told->count() > 0; }));
-    EXPECT_TRUE(c.expected(told->reason())) << to_string(told->reason());
-    EXPECT_EQ(told->ends[0].first, m.address());
+    ASSERT_TRUE(eventually([&] { return seen->count() > 0; }));
+    EXPECT_TRUE(c.expected(seen->reason())) << to_string(seen->reason());
+    EXPECT_EQ(seen->ends[0].first, m.address());
     wait_until_set(nodes[0], w);
-    EXPECT_EQ(told->count(), 1u);
+    EXPECT_EQ(seen->count(), 1u);
   }
 }
 
@@ -120,104 +120,104 @@ struct look_away {
 TROUPE_MESSAGE(look_away, from)
 using fickle = actor<answers<look_away>>;
 
-fickle::behavior_type watch_for_a_while(fickle::pointer self, mortal whom, log told) {
-  self->set_down_handler([=](const caf::down_msg& m) { told->add(m.source, m.reason); });
+fickle::behavior_type watch_for_a_while(fickle::pointer self, mortal whom, log seen) {
+  self->set_down_handler([=](const caf::down_msg& m) { seen->add(m.source, m.reason); });
   self->monitor(whom);
   return {[self](const look_away& x) { self->demonitor(x.from.address()); }};
 }
 
-TEST_P(monitors, that_look_away_hear_nothing) {
+TEST_P(monitors, that_look_away_receive_nothing) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
-  auto told_still = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
+  auto seen_still = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn_on<live>("b");
-  auto f = nodes[0].spawn(watch_for_a_while, m, told);
-  auto w = nodes[0].spawn(watch, m, told_still);
+  auto f = nodes[0].spawn(watch_for_a_while, m, seen);
+  auto w = nodes[0].spawn(watch, m, seen_still);
   request(f, look_away{m}).get();
   wait_until_set(nodes[0], w);
   caf::anon_send(m, end_well{});
-  ASSERT_TRUE(eventually([&] { return told_still->count() == 1; }));
+  ASSERT_TRUE(eventually([&] { return seen_still->count() == 1; }));
   // Any notice to it has arrived by now.
   request(f, look_away{m}).get();
-  EXPECT_EQ(told->count(), 0u);
+  EXPECT_EQ(seen->count(), 0u);
 }
 
-TEST_P(monitors, on_the_same_node_hear_the_same) {
+TEST_P(monitors, on_the_same_node_receive_the_same) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn(live);
-  auto w = nodes[0].spawn(watch, m, told);
+  auto w = nodes[0].spawn(watch, m, seen);
   wait_until_set(nodes[0], w);
   caf::anon_send(m, end_with_error{});
-  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
-  EXPECT_EQ(told->reason(), caf::sec::runtime_error);
+  ASSERT_TRUE(eventually([&] { return seen->count() == 1; }));
+  EXPECT_EQ(seen->reason(), caf::sec::runtime_error);
 }
 
-TEST_P(monitors, all_hear_of_it) {
+TEST_P(monitors, are_all_notified) {
   auto nodes = start({"a", "b", "c"});
-  auto told = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn_on<live>("b");
   std::vector<watcher> watchers;
-  for (int i = 0; i < 10; ++i) watchers.push_back(nodes[0].spawn(watch, m, told));
+  for (int i = 0; i < 10; ++i) watchers.push_back(nodes[0].spawn(watch, m, seen));
   for (auto& w : watchers) wait_until_set(nodes[0], w);
   caf::anon_send(m, end_with_error{});
-  EXPECT_TRUE(eventually([&] { return told->count() == 10; }));
+  EXPECT_TRUE(eventually([&] { return seen->count() == 10; }));
   for (auto& w : watchers) wait_until_set(nodes[0], w);
-  EXPECT_EQ(told->count(), 10u);
+  EXPECT_EQ(seen->count(), 10u);
 }
 
-TEST_P(monitors, of_one_that_has_ended_before_hear_at_once) {
+TEST_P(monitors, of_one_that_has_ended_before_are_notified_at_once) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn_on<live>("b");
   caf::anon_send(m, end_with_error{});
   auto over = request(m, still_there{});
-  ASSERT_TRUE(over.wait_for(patience));
+  ASSERT_TRUE(over.wait_for(time_limit));
   EXPECT_THROW(over.get(), error);
-  auto first = nodes[0].spawn(watch, m, told);
-  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
-  EXPECT_TRUE(told->reason(0));
+  auto first = nodes[0].spawn(watch, m, seen);
+  ASSERT_TRUE(eventually([&] { return seen->count() == 1; }));
+  EXPECT_TRUE(seen->reason(0));
   // The end is known here by now.
-  auto second = nodes[0].spawn(watch, m, told);
-  ASSERT_TRUE(eventually([&] { return told->count() == 2; }));
-  EXPECT_TRUE(told->reason(1));
+  auto second = nodes[0].spawn(watch, m, seen);
+  ASSERT_TRUE(eventually([&] { return seen->count() == 2; }));
+  EXPECT_TRUE(seen->reason(1));
 }
 
-TEST_P(monitors, hear_when_the_node_shuts_down) {
+TEST_P(monitors, are_notified_when_the_node_shuts_down) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn_on<live>("b");
-  auto w = nodes[0].spawn(watch, m, told);
+  auto w = nodes[0].spawn(watch, m, seen);
   wait_until_set(nodes[0], w);
   nodes[1].shutdown(false);
-  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
-  EXPECT_TRUE(told->reason());
+  ASSERT_TRUE(eventually([&] { return seen->count() == 1; }));
+  EXPECT_TRUE(seen->reason());
   // And of its actors that are watched only now.
-  auto late = nodes[0].spawn(watch, m, told);
-  ASSERT_TRUE(eventually([&] { return told->count() == 2; }));
-  EXPECT_TRUE(told->reason(1));
+  auto late = nodes[0].spawn(watch, m, seen);
+  ASSERT_TRUE(eventually([&] { return seen->count() == 2; }));
+  EXPECT_TRUE(seen->reason(1));
 }
 
-TEST_P(monitors, of_links_hear_an_exit) {
+TEST_P(monitors, of_links_receive_an_exit) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
+  auto seen = std::make_shared<seen_ends>();
   auto m = nodes[0].spawn_on<live>("b");
-  auto w = nodes[0].spawn(link_to, m, told);
+  auto w = nodes[0].spawn(link_to, m, seen);
   wait_until_set(nodes[0], w);
   caf::anon_send(m, end_with_error{});
-  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
-  EXPECT_EQ(told->reason(), caf::sec::runtime_error);
-  EXPECT_EQ(request(w, still_there{}).get_for(patience), 1);
+  ASSERT_TRUE(eventually([&] { return seen->count() == 1; }));
+  EXPECT_EQ(seen->reason(), caf::sec::runtime_error);
+  EXPECT_EQ(request(w, still_there{}).get_for(time_limit), 1);
 }
 
-TEST_P(monitors, of_links_to_a_lost_node_hear_an_exit) {
+TEST_P(monitors, of_links_to_a_lost_node_receive_an_exit) {
   auto nodes = start({"a", "b"});
-  auto told = std::make_shared<heard>();
-  auto w = nodes[0].spawn(link_to, nodes[0].spawn_on<live>("b"), told);
+  auto seen = std::make_shared<seen_ends>();
+  auto w = nodes[0].spawn(link_to, nodes[0].spawn_on<live>("b"), seen);
   wait_until_set(nodes[0], w);
   nodes[1].shutdown(false);
-  ASSERT_TRUE(eventually([&] { return told->count() == 1; }));
-  EXPECT_TRUE(told->reason());
+  ASSERT_TRUE(eventually([&] { return seen->count() == 1; }));
+  EXPECT_TRUE(seen->reason());
 }
 
 TEST_P(monitors, of_links_end_with_the_other) {
@@ -226,8 +226,8 @@ TEST_P(monitors, of_links_end_with_the_other) {
     auto m = nodes[0].spawn_on<live>("b");
     auto w = nodes[0].spawn(link_and_die, m);
     wait_until_set(nodes[0], w);
-    auto told = std::make_shared<heard>();
-    auto watching = nodes[0].spawn(watch, m, told);
+    auto seen = std::make_shared<seen_ends>();
+    auto watching = nodes[0].spawn(watch, m, seen);
     wait_until_set(nodes[0], watching);
     if (far_one_first)
       caf::anon_send_exit(m, caf::exit_reason::user_shutdown);
@@ -236,14 +236,14 @@ TEST_P(monitors, of_links_end_with_the_other) {
     EXPECT_TRUE(eventually([&] {
       auto f = request(w, still_there{});
       try {
-        f.get_for(patience);
+        f.get_for(time_limit);
       } catch (const rpc_timeout&) {
       } catch (const error&) {
         return true;
       }
       return false;
     })) << far_one_first;
-    EXPECT_TRUE(eventually([&] { return told->count() == 1; })) << far_one_first;
+    EXPECT_TRUE(eventually([&] { return seen->count() == 1; })) << far_one_first;
   }
 }
 

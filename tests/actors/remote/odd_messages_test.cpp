@@ -55,7 +55,7 @@ TEST_F(odd_messages, that_call_an_unknown_function_get_an_error) {
       std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
   a().agent().call(b(), hash_name(name), name, state, {},
                    [](encoder& out, handle_scope&) { out.put(1); });
-  auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(patience); });
+  auto why = fault_of<unknown_function>([&] { future<int>(state).get_for(time_limit); });
   EXPECT_EQ(why.node, "b");
   EXPECT_EQ(why.function, name);
   EXPECT_THAT(why.text, testing::HasSubstr("b has no function"));
@@ -75,7 +75,7 @@ TEST_F(odd_messages, that_are_not_read_keep_no_reference) {
           std::make_shared<troupe::detail::call_state<int>>(a().agent(), b(), name, call_options());
       a().agent().call(b(), hash_name(name), name, state, {},
                        [&](encoder& out, handle_scope&) { out.put(r); });
-      EXPECT_THROW(future<int>(state).get_for(patience), unknown_function);
+      EXPECT_THROW(future<int>(state).get_for(time_limit), unknown_function);
     }
     EXPECT_EQ(a().info().rref_forks, 0u);
   }

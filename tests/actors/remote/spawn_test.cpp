@@ -28,7 +28,7 @@ adder::behavior_type add_for(adder::pointer, counter target, at::Tensor amounts,
 
 counter::behavior_type without_a_model() { throw std::runtime_error("no file model.pt"); }
 
-TEST_P(spawning, tells_in_the_log_what_a_behaviour_function_throws) {
+TEST_P(spawning, logs_what_a_behaviour_function_throws) {
   testing::internal::CaptureStderr();
   auto nodes = start({"a", "b"});
   auto broken = nodes[0].spawn_on<without_a_model>("b");
@@ -151,7 +151,7 @@ TEST_P(spawning, by_a_function_that_throws_makes_an_actor_that_has_ended) {
   for (int to : {0, 1}) {
     try {
       auto made = nodes[0].spawn_on<fail_to_start>(to, std::string("no reason"));
-      request(made, total{}).get_for(patience);
+      request(made, total{}).get_for(time_limit);
       ADD_FAILURE() << "it has answered";
     } catch (const rpc_timeout&) {
       ADD_FAILURE() << "no answer at all";
@@ -248,7 +248,7 @@ TEST_P(spawning, gives_actors_that_are_called_like_modules) {
     const scaler_stub stub = all.handle();
     EXPECT_TRUE(stub.forward(at::ones({2}), 2).equal(at::full({2}, 6.0)));
     EXPECT_TRUE(stub.forward(scale{at::ones({2}), 3}).equal(at::full({2}, 9.0)));
-    EXPECT_EQ(stub.forward_async(at::ones({2}), 2.0, timeout(patience)).get().numel(), 2);
+    EXPECT_EQ(stub.forward_async(at::ones({2}), 2.0, timeout(time_limit)).get().numel(), 2);
     EXPECT_EQ(all.forward("a", priority::high), "a scaler");
     EXPECT_EQ(all.call<describe>(std::string("one")), "one scaler");
     EXPECT_EQ(nodes[0].rpc_sync<&scaled_elsewhere>("c", stub, at::ones({2})), 12);

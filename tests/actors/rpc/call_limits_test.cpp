@@ -1,4 +1,4 @@
-// How long a call may take, and what is said when it takes longer.
+// How long a call may take, and what is reported when it takes longer.
 #include "tests/actors/node/job.hpp"
 
 namespace troupe::test {
@@ -6,7 +6,7 @@ namespace {
 
 std::uint32_t current_rank() { return this_node().rank(); }
 
-// Answers when it is told to let go.
+// Answers when a message lets it go on.
 struct hold {
   int x = 0;
 };
@@ -52,7 +52,7 @@ TEST_P(call_limits, end_a_call_and_name_it) {
     auto why = fault_of<rpc_timeout>(
         [&] { nodes[0].rpc_sync<&pass_the_door>(to, 1, troupe::timeout(60ms)); });
     EXPECT_GE(clock::now() - begun, 60ms);
-    EXPECT_LT(clock::now() - begun, patience / 2);
+    EXPECT_LT(clock::now() - begun, time_limit / 2);
     EXPECT_EQ(why.node, nodes[to].name());
     EXPECT_THAT(why.function, testing::HasSubstr("pass_the_door"));
     EXPECT_EQ(why.limit, 60ms);
@@ -92,8 +92,8 @@ TEST_P(call_limits, of_zero_are_none) {
   EXPECT_FALSE(patient.ready());
   EXPECT_FALSE(patient_too.ready());
   door->open();
-  EXPECT_EQ(patient.get_for(patience), 5);
-  EXPECT_EQ(patient_too.get_for(patience), 6);
+  EXPECT_EQ(patient.get_for(time_limit), 5);
+  EXPECT_EQ(patient_too.get_for(time_limit), 6);
 }
 
 TEST_P(call_limits, end_requests_to_actors_here_and_there) {
@@ -108,14 +108,14 @@ TEST_P(call_limits, end_requests_to_actors_here_and_there) {
     EXPECT_EQ(why.limit, 60ms);
     EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
     // Answered in time, without a limit, and by several.
-    auto in_time = request(h, hold{2}, troupe::timeout(patience));
+    auto in_time = request(h, hold{2}, troupe::timeout(time_limit));
     auto unlimited = request(h, hold{3}, troupe::timeout(0s));
-    auto several = when_all(std::vector<holder>{h, h}, hold{4}, troupe::timeout(patience));
+    auto several = when_all(std::vector<holder>{h, h}, hold{4}, troupe::timeout(time_limit));
     auto late = when_all(std::vector<holder>{h, h}, hold{5}, troupe::timeout(20ms));
     EXPECT_THROW(late.get(), rpc_timeout);
     EXPECT_FALSE(in_time.ready());
     EXPECT_FALSE(unlimited.ready());
-    EXPECT_EQ(request(h, let_go{}, troupe::timeout(patience)).get(), 7);
+    EXPECT_EQ(request(h, let_go{}, troupe::timeout(time_limit)).get(), 7);
     EXPECT_EQ(in_time.get(), 2);
     EXPECT_EQ(unlimited.get(), 3);
     EXPECT_EQ(several.get(), (std::vector<int>{4, 4}));
@@ -123,12 +123,12 @@ TEST_P(call_limits, end_requests_to_actors_here_and_there) {
   }
   // What is asked of an actor that ends, or whose node does, ends with that.
   auto dropped = nodes[0].spawn(hold_back);
-  auto of_dropped = request(dropped, hold{1}, troupe::timeout(patience));
+  auto of_dropped = request(dropped, hold{1}, troupe::timeout(time_limit));
   EXPECT_EQ(request(dropped, let_go{}).get(), 1);
   EXPECT_EQ(of_dropped.get(), 1);
   auto open = request(dropped, hold{1}, troupe::timeout(1h));
   nodes[0].shutdown(false);
-  EXPECT_THROW(open.get_for(patience), not_initialized);
+  EXPECT_THROW(open.get_for(time_limit), not_initialized);
   EXPECT_THROW(request(dropped, hold{1}, troupe::timeout(1h)), not_initialized);
 }
 
@@ -176,7 +176,7 @@ TEST_P(call_limits, of_a_wait_leave_the_call_alone) {
   EXPECT_EQ(fault_of<rpc_timeout>([&] { f.get_for(2ms); }).limit, 2ms);
   EXPECT_FALSE(f.ready());
   door->open();
-  EXPECT_TRUE(f.wait_for(patience));
+  EXPECT_TRUE(f.wait_for(time_limit));
   EXPECT_EQ(f.get(), 3);
 }
 

@@ -247,7 +247,7 @@ TEST(this_node, is_none_outside_of_handlers) {
   EXPECT_THROW(this_node(), not_initialized);
 }
 
-TEST(this_node, says_on_a_thread_of_the_program_what_to_use) {
+TEST(this_node, names_on_a_thread_of_the_program_what_to_use) {
   auto nodes = local_nodes({"a"});
   std::string text;
   std::thread([&text, here = nodes[0]] {

@@ -21,12 +21,12 @@ struct signal {
 };
 std::unique_ptr<signal> gate;
 std::atomic<int> arrived{0};
-std::atomic<int> heard{0};
+std::atomic<int> noticed{0};
 std::atomic<int> cleaned{0};
 
 void begin() {
   gate = std::make_unique<signal>();
-  arrived = heard = cleaned = 0;
+  arrived = noticed = cleaned = 0;
 }
 
 int sum(int a, int b) { return a + b; }
@@ -42,7 +42,7 @@ task<int> wait_at_gate(int x) {
   try {
     co_return x + co_await gate->from;
   } catch (const cancelled_error&) {
-    ++heard;
+    ++noticed;
     throw;
   }
 }
@@ -55,7 +55,7 @@ task<int> clean_up_at(std::string whom) {
   try {
     co_await gate->from;
   } catch (const cancelled_error&) {
-    heard += call_cancelled();
+    noticed += call_cancelled();
     gone = true;
   }
   if (gone) {
@@ -67,7 +67,7 @@ task<int> clean_up_at(std::string whom) {
   co_return 0;
 }
 
-TEST_P(cancelling, ends_the_call_at_once_and_tells_the_coroutine) {
+TEST_P(cancelling, ends_the_call_at_once_and_notifies_the_coroutine) {
   begin();
   auto nodes = start({"a", "b"});
   const auto call = nodes[0].rpc_async<&wait_at_gate>("b", 1, timeout(0ms));
@@ -80,7 +80,7 @@ TEST_P(cancelling, ends_the_call_at_once_and_tells_the_coroutine) {
   EXPECT_EQ(why.node, "b");
   EXPECT_THAT(why.function, testing::HasSubstr("wait_at_gate"));
   EXPECT_EQ(nodes[0].debug_info().calls_in_flight, 0u);
-  EXPECT_TRUE(eventually([&] { return heard == 1; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 1; }));
   EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 0; }));
   copy.cancel();
   EXPECT_THROW(call.get(), cancelled_error);
@@ -97,7 +97,7 @@ TEST_P(cancelling, lets_the_coroutine_clean_up) {
     EXPECT_THROW(call.get(), cancelled_error);
     EXPECT_TRUE(eventually([&] { return nodes[to].debug_info().calls_served == 0; }));
   }
-  EXPECT_EQ(heard, 2);
+  EXPECT_EQ(noticed, 2);
   EXPECT_EQ(cleaned, 2);
   shut_down(nodes);
 }
@@ -111,11 +111,11 @@ task<int> inner(std::vector<std::string>& story) {
   co_return 7;
 }
 
-std::vector<std::string> told;
+std::vector<std::string> transcript;
 
 task<int> middle() {
-  const int x = co_await inner(told);
-  told.push_back("middle " + std::to_string(x));
+  const int x = co_await inner(transcript);
+  transcript.push_back("middle " + std::to_string(x));
   throw std::out_of_range("on purpose");
 }
 
@@ -124,21 +124,21 @@ task<int> outer() {
   try {
     co_await middle();
   } catch (const std::exception& e) {
-    told.push_back(std::string("outer ") + e.what());
+    transcript.push_back(std::string("outer ") + e.what());
   }
-  ++heard;
+  ++noticed;
   co_return 1;
 }
 
 TEST_P(cancelling, reaches_the_innermost_of_those_who_wait_for_one_another) {
   begin();
   auto nodes = start({"a", "b"});
-  told.clear();
+  transcript.clear();
   const auto call = nodes[0].rpc_async<&outer>("b");
   ASSERT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 1; }));
   call.cancel();
-  ASSERT_TRUE(eventually([&] { return heard == 1; }));
-  EXPECT_EQ(told, (std::vector<std::string>{"inner", "middle 7", "outer on purpose"}));
+  ASSERT_TRUE(eventually([&] { return noticed == 1; }));
+  EXPECT_EQ(transcript, (std::vector<std::string>{"inner", "middle 7", "outer on purpose"}));
   shut_down(nodes);
 }
 
@@ -149,7 +149,7 @@ task<counter> make_counter() {
   try {
     co_await gate->from;
   } catch (const cancelled_error&) {
-    ++heard;
+    ++noticed;
   }
   co_return here.spawn(count_from, 1);
 }
@@ -160,7 +160,7 @@ TEST_P(cancelling, gives_back_the_handles_of_a_late_answer) {
   const auto call = nodes[0].rpc_async<&make_counter>("b");
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   call.cancel();
-  EXPECT_TRUE(eventually([&] { return heard == 1; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 1; }));
   EXPECT_TRUE(eventually([&] {
     return nodes[1].debug_info().calls_served == 0 && nodes[1].debug_info().actors_held == 0;
   }));
@@ -174,7 +174,7 @@ TEST_P(cancelling, gives_back_the_handles_of_a_late_answer) {
 int run_until_cancelled() {
   ++arrived;
   while (!call_cancelled()) std::this_thread::sleep_for(1ms);
-  ++heard;
+  ++noticed;
   return 1;
 }
 bool is_cancelled() { return call_cancelled(); }
@@ -187,12 +187,12 @@ TEST_P(cancelling, is_seen_by_a_function_that_asks) {
   for (int i = 0; i < 3; ++i) calls.push_back(nodes[0].rpc_async<&run_until_cancelled>("b"));
   ASSERT_TRUE(eventually([&] { return arrived == 3; }));
   calls[1].cancel();
-  EXPECT_TRUE(eventually([&] { return heard == 1; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 1; }));
   EXPECT_FALSE(nodes[0].rpc_sync<&is_cancelled>("b"));
   EXPECT_FALSE(calls[0].ready());
   calls[0].cancel();
   calls[2].cancel();
-  EXPECT_TRUE(eventually([&] { return heard == 3; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 3; }));
   shut_down(nodes);
 }
 
@@ -220,7 +220,7 @@ TEST_P(cancelling, drops_a_call_that_has_not_begun) {
   EXPECT_TRUE(eventually(
       [&] { return nodes[1].debug_info().traffic.messages_received >= before + 52 + 49; }));
   door->open();
-  EXPECT_EQ(waiting[49].get_for(patience), 1);
+  EXPECT_EQ(waiting[49].get_for(time_limit), 1);
   for (int i = 0; i < 49; ++i) EXPECT_THROW(waiting[i].get(), cancelled_error);
   shut_down(nodes);
   // Real networks may bring a note after its call has begun.
@@ -237,7 +237,7 @@ TEST_P(cancelling, goes_on_to_the_call_that_the_answer_comes_from) {
   const auto call = nodes[0].rpc_async<&at_third>("b", std::string("c"));
   ASSERT_TRUE(eventually([&] { return nodes[2].debug_info().calls_served == 1; }));
   call.cancel();
-  EXPECT_TRUE(eventually([&] { return heard == 1; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 1; }));
   for (const auto& n : nodes)
     EXPECT_TRUE(eventually(
         [&] { return n.debug_info().calls_served == 0 && n.debug_info().calls_in_flight == 0; }));
@@ -281,7 +281,7 @@ TEST_P(cancelling, ends_a_call_that_waits_for_its_arguments) {
   ASSERT_TRUE(eventually([&] { return arrived == 1; }));
   made.cancel();
   EXPECT_THROW(made.get(), cancelled_error);
-  EXPECT_TRUE(eventually([&] { return heard == 1; }));
+  EXPECT_TRUE(eventually([&] { return noticed == 1; }));
   shut_down(nodes);
   EXPECT_EQ(arrived, 1);
 }
@@ -331,7 +331,7 @@ TEST(tasks_that_are_cancelled, throw_where_they_wait) {
   EXPECT_THROW(waiting.get(), cancelled_error);
   waiting.cancel();
   gate->to.set_value(1);
-  EXPECT_EQ(heard, 1);
+  EXPECT_EQ(noticed, 1);
 }
 
 // Waits for the gate twice, and for one that is ready.
@@ -365,7 +365,7 @@ task<int> block_then_wait(bool at_first) {
   try {
     co_await promise_of_nothing().get_future();
   } catch (const cancelled_error&) {
-    ++heard;
+    ++noticed;
   }
   cleaned += co_await here.rpc_async<&sum>(here.name(), 0, 1);
   co_return 0;
@@ -384,7 +384,7 @@ TEST_P(cancelling, reaches_a_coroutine_that_runs_when_it_waits) {
     call.cancel();
     door->open();
     EXPECT_TRUE(eventually([&] { return cleaned == 1; }));
-    EXPECT_EQ(heard, 1);
+    EXPECT_EQ(noticed, 1);
     EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().calls_served == 0; }));
     shut_down(nodes);
   }
@@ -415,7 +415,7 @@ TEST_P(cancelling, is_left_by_an_inner_coroutine_that_waits_no_more_to_the_outer
   ASSERT_TRUE(door->wait_for(1));
   both.cancel();
   door->open();
-  EXPECT_EQ(both.get_for(patience), 1);
+  EXPECT_EQ(both.get_for(time_limit), 1);
   shut_down(nodes);
 }
 
@@ -533,11 +533,11 @@ TEST(cancelling_on_a_bad_network, is_not_what_the_loss_of_the_caller_does) {
   ASSERT_TRUE(cluster.wait_until([&] { return arrived == 1; }, 1s));
   cluster.crash(2);
   ASSERT_TRUE(cluster.wait_until([&] { return nodes[1].world_size() == 2; }, 10s));
-  EXPECT_EQ(heard, 0);
+  EXPECT_EQ(noticed, 0);
   EXPECT_EQ(nodes[1].debug_info().calls_served, 1u);
   gate->to.set_value(1);
   EXPECT_TRUE(cluster.wait_until([&] { return nodes[1].debug_info().calls_served == 0; }, 10s));
-  EXPECT_EQ(heard, 0);
+  EXPECT_EQ(noticed, 0);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace troupe::test {
 
-struct told {
+struct caller_facts {
   std::string from;
   std::uint32_t rank = 0;
   std::string function;
@@ -16,23 +16,23 @@ struct told {
   std::int64_t left_ms = -1;
   bool cancelled = false;
 };
-TROUPE_MESSAGE(told, from, rank, function, of_actor, has_deadline, left_ms, cancelled)
+TROUPE_MESSAGE(caller_facts, from, rank, function, of_actor, has_deadline, left_ms, cancelled)
 
 struct who_asks {};
 TROUPE_MESSAGE(who_asks)
 struct who_asks_later {};
 TROUPE_MESSAGE(who_asks_later)
-struct who_tells {};
-TROUPE_MESSAGE(who_tells)
+struct who_sends {};
+TROUPE_MESSAGE(who_sends)
 
 namespace {
 
 class knowing_the_caller : public on_networks {};
 TROUPE_ON_NETWORKS(knowing_the_caller);
 
-told now() {
+caller_facts now() {
   const auto call = current_call();
-  told out;
+  caller_facts out;
   out.from = call ? call->from.name : "nobody";
   if (!call) return out;
   out.rank = call->from.id;
@@ -45,47 +45,50 @@ told now() {
   return out;
 }
 
-told who_calls() { return now(); }
-told who_calls_at(const std::string& there) { return this_node().rpc_sync<&who_calls>(there); }
-task<told> who_calls_after_all() {
+caller_facts who_calls() { return now(); }
+caller_facts who_calls_at(const std::string& there) {
+  return this_node().rpc_sync<&who_calls>(there);
+}
+task<caller_facts> who_calls_after_all() {
   co_await sleep_for(2ms);
   co_return now();
 }
-future<told> of_a_continuation() {
-  return this_node().rpc_async<&who_calls>(this_node().name()).then([](const told&) {
+future<caller_facts> of_a_continuation() {
+  return this_node().rpc_async<&who_calls>(this_node().name()).then([](const caller_facts&) {
     return now();
   });
 }
 
-std::atomic<bool> begun{false}, heard{false};
+std::atomic<bool> begun{false}, noticed{false};
 void run_until_given_up() {
   begun = true;
-  heard = eventually([] { return current_call()->cancelled; });
+  noticed = eventually([] { return current_call()->cancelled; });
 }
 
-using teller = actor<answers<who_asks, told>, answers<who_asks_later, told>, accepts<who_tells>>;
+using reporter = actor<answers<who_asks, caller_facts>, answers<who_asks_later, caller_facts>,
+                       accepts<who_sends>>;
 
 // What the last message has brought.
 std::mutex last_mutex;
-std::optional<told> last;
-void keep(std::optional<told> what) {
+std::optional<caller_facts> last;
+void keep(std::optional<caller_facts> what) {
   const std::lock_guard lock(last_mutex);
   last = std::move(what);
 }
-std::optional<told> kept() {
+std::optional<caller_facts> kept() {
   const std::lock_guard lock(last_mutex);
   return last;
 }
 
-teller::behavior_type tell_all(teller::pointer self) {
+reporter::behavior_type report_all(reporter::pointer self) {
   return {
       [](const who_asks&) { return now(); },
       [self](const who_asks_later&) {
-        auto promise = self->make_response_promise<told>();
+        auto promise = self->make_response_promise<caller_facts>();
         promise.deliver(now());  // which has the sender of the message
         return promise;
       },
-      [](const who_tells&) { keep(now()); },
+      [](const who_sends&) { keep(now()); },
   };
 }
 
@@ -128,18 +131,18 @@ TEST_P(knowing_the_caller, in_coroutines_and_not_in_continuations) {
 
 TEST_P(knowing_the_caller, when_it_has_given_up) {
   auto nodes = start({"a", "b"});
-  begun = heard = false;
+  begun = noticed = false;
   const auto call = nodes[0].rpc_async<&run_until_given_up>("b");
   ASSERT_TRUE(eventually([] { return begun.load(); }));
-  EXPECT_FALSE(heard);
+  EXPECT_FALSE(noticed);
   call.cancel();
-  EXPECT_TRUE(eventually([] { return heard.load(); }));
+  EXPECT_TRUE(eventually([] { return noticed.load(); }));
   shut_down(nodes);
 }
 
 TEST_P(knowing_the_caller, in_handlers_of_actors) {
   auto nodes = start({"a", "b"});
-  const auto there = nodes[0].spawn_on<&tell_all>("b"), here = nodes[0].spawn(tell_all);
+  const auto there = nodes[0].spawn_on<&report_all>("b"), here = nodes[0].spawn(report_all);
   for (const auto& actor : {there, here}) {
     const auto one = request(actor, who_asks{}).get();
     EXPECT_EQ(one.from, "a");
@@ -153,10 +156,10 @@ TEST_P(knowing_the_caller, in_handlers_of_actors) {
     EXPECT_LE(limited.left_ms, 5 * 60'000);
     EXPECT_EQ(request(actor, who_asks_later{}).get().from, "a");
     keep(std::nullopt);
-    send(actor, who_tells{});
+    send(actor, who_sends{});
     ASSERT_TRUE(eventually([] { return kept().has_value(); }));
     EXPECT_EQ(kept()->from, "a");
-    EXPECT_THAT(kept()->function, testing::HasSubstr("who_tells"));
+    EXPECT_THAT(kept()->function, testing::HasSubstr("who_sends"));
     EXPECT_FALSE(kept()->has_deadline);
   }
   shut_down(nodes);

@@ -54,7 +54,7 @@ protected:
   // Then what was sent before has come.
   static bool has_answered(const counter& gone) {
     try {
-      request(gone, total{}).get_for(patience);
+      request(gone, total{}).get_for(time_limit);
       return false;
     } catch (const actor_down&) {
       return true;
@@ -75,12 +75,13 @@ TEST_P(priorities, let_a_call_pass_those_that_wait_for_a_thread) {
   std::vector<future<int>> calls;
   for (int i = 0; i < 20; ++i) calls.push_back(nodes[0].rpc_async<&note>("b", i, priority::normal));
   for (int i = 0; i < 3; ++i)
-    calls.push_back(nodes[0].rpc_async<&note>("b", urgent + i, timeout(patience), priority::high));
+    calls.push_back(
+        nodes[0].rpc_async<&note>("b", urgent + i, timeout(time_limit), priority::high));
   ASSERT_TRUE(has_answered(gone));
   EXPECT_TRUE(order_so_far().empty());
   door->open();
-  EXPECT_EQ(first.get_for(patience), 1);
-  for (const auto& call : calls) call.get_for(patience);
+  EXPECT_EQ(first.get_for(time_limit), 1);
+  for (const auto& call : calls) call.get_for(time_limit);
   const auto seen = order_so_far();
   ASSERT_EQ(seen.size(), 23u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(seen[i], urgent + i);
@@ -111,7 +112,7 @@ TEST_P(priorities, let_a_message_pass_those_in_a_mailbox) {
     for (int i = 1; i < 50; ++i) troupe::send(there, item{i});
     troupe::send(there, item{urgent}, priority::high);
     troupe::send(there, item{urgent + 1}, priority::high, no_wait);
-    const auto soon = request(there, all_items{}, timeout(patience), priority::high);
+    const auto soon = request(there, all_items{}, timeout(time_limit), priority::high);
     ASSERT_TRUE(has_answered(gone));
     door->open();
     EXPECT_LT(soon.get().size(), 10u);

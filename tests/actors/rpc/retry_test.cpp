@@ -38,7 +38,7 @@ int ask_another(const std::string& whom) {
   return this_node().rpc_sync<&square>(whom, 2);
 }
 
-// What a call of the same function on this node has told another node, which passes it on.
+// What a call of the same function on this node has reported to another node, which passes it on.
 int fail_below() {
   ++run;
   fault why;
@@ -98,7 +98,7 @@ TEST_F(retries, find_the_next_incarnation_of_a_lost_node) {
   EXPECT_EQ(run, 1);
 }
 
-TEST_F(retries, say_how_many_attempts_were_made) {
+TEST_F(retries, report_how_many_attempts_were_made) {
   simulation cluster({.seed = 2});
   const auto nodes = cluster.start(3);
   cluster.crash(1);
@@ -266,9 +266,9 @@ TEST_P(retries_on, hold_no_thread) {
   std::vector<future<int>> calls;
   for (int i = 0; i < 100; ++i)
     calls.push_back(nodes[1].rpc_async<&square>("c", i, retry{.first_pause = 200ms}));
-  EXPECT_EQ(nodes[0].rpc_async<&square>("b", 3, retry(2)).get_for(patience), 9);
+  EXPECT_EQ(nodes[0].rpc_async<&square>("b", 3, retry(2)).get_for(time_limit), 9);
   for (const auto& call : calls)
-    EXPECT_THAT(fault_of<peer_lost>([&] { call.get_for(patience); }).text,
+    EXPECT_THAT(fault_of<peer_lost>([&] { call.get_for(time_limit); }).text,
                 testing::HasSubstr("after 3 attempts"));
   nodes.pop_back();
   shut_down(nodes);
@@ -282,7 +282,7 @@ TEST_P(retries_on, make_timed_out_calls_again) {
   EXPECT_EQ(
       nodes[0]
           .rpc_async<&answer_late>("b", 4, timeout(20ms), retry{.attempts = 3, .first_pause = 1ms})
-          .get_for(patience),
+          .get_for(time_limit),
       4);
   EXPECT_EQ(run, 3);
   drop_unkept();
@@ -339,7 +339,7 @@ TEST_P(retries_on, sleep_in_order_and_end_with_their_node) {
   second.get();
   EXPECT_TRUE(first.ready());
   EXPECT_GE(clock::now() - before, 40ms);
-  EXPECT_EQ(nodes[0].rpc_async<&nap>("b", 1).get_for(patience), 2);
+  EXPECT_EQ(nodes[0].rpc_async<&nap>("b", 1).get_for(time_limit), 2);
   EXPECT_FALSE(long_nap.ready());
   shut_down(nodes);  // nobody waits for those who sleep
   EXPECT_THROW(long_nap.get(), not_initialized);

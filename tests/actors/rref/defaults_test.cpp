@@ -92,7 +92,7 @@ TEST_P(defaults, are_the_callees_and_made_there) {
   EXPECT_EQ(a.rpc_sync<&describe>("b", 1), "1 7 " + of_b);
   EXPECT_EQ(a.rpc_sync<&describe>("a", 1), "1 7 a default that was made on a");
   EXPECT_EQ(a.rpc_sync<&all_left_out>("b"), 7);
-  EXPECT_EQ(a.rpc_sync<&describe>("b", 1, timeout(patience)), "1 7 " + of_b);
+  EXPECT_EQ(a.rpc_sync<&describe>("b", 1, timeout(time_limit)), "1 7 " + of_b);
   EXPECT_EQ(a.rpc_sync<&describe>("b", 1, retry(2)), "1 7 " + of_b);
   EXPECT_EQ(a.rpc_async<&describe>("b", a.rpc_async<&by_value>("b", 5)).get(), "5 7 " + of_b);
   shut_down(nodes);

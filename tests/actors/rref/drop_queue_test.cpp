@@ -1,4 +1,4 @@
-// References that go by the thousand: how many messages say so, and what waits meanwhile.
+// References that go by the thousand: how many messages report it, and what waits meanwhile.
 #include "troupe/actors/rref/drop_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ drop_queue::message take(drop_queue& queue) {
   return message;
 }
 
-// All messages, as the owner would get them: it says when it has taken up what is under way.
+// All messages, as the owner would get them: it acknowledges what is under way.
 std::vector<drop_queue::message> all_of(drop_queue& queue) {
   std::vector<drop_queue::message> out;
   for (;;) {

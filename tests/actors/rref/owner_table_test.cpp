@@ -80,7 +80,7 @@ TEST_F(owner_tables, waits_for_values_without_references_are_bounded_and_fail) {
   EXPECT_EQ(table.find(id(0, 1), number), made);
 }
 
-TEST_F(owner_tables, what_its_creator_gives_up_says_why) {  // rule 8
+TEST_F(owner_tables, what_its_creator_gives_up_reports_why) {  // rule 8
   EXPECT_EQ(table.hold(id(1, 1), at(2), 1), owner_table::presence::to_come);
   const auto waiting = table.find(id(1, 1), number);
   table.abandon(id(1, 1), at(1), because("too late"));

@@ -6,7 +6,7 @@ namespace troupe::test {
 
 /// A random program of remote references on a `random_world`: created, created from others, used,
 /// passed on in arguments, answers and messages, fetched by those who want the value, dropped;
-/// creations that fail, or run into their limits. docs/simulation.md says what must be.
+/// creations that fail, or run into their limits. docs/simulation.md lists what must be.
 class random_rrefs : public random_world {
 public:
   /// `hurried`: the nodes end as soon as their programs have, and must have nothing left then.

@@ -11,7 +11,7 @@ TROUPE_ON_NETWORKS(rref_ends);
 
 // ---- Failures: rule 8
 
-TEST_P(rref_ends, a_creation_that_fails_says_why_wherever_the_reference_is_used) {
+TEST_P(rref_ends, a_creation_that_fails_reports_why_wherever_the_reference_is_used) {
   auto nodes = start({"a", "b", "c"});
   {
     const auto r = nodes[0].remote<&refuse>("b", std::string("too far"));
@@ -62,7 +62,7 @@ int made_late(int x) {
   return x;
 }
 
-TEST_P(rref_ends, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_fetched) {
+TEST_P(rref_ends, a_limit_that_passes_is_reported_and_a_slow_creation_can_still_be_fetched) {
   auto nodes = start({"a", "b", "c"});
   for (const char* where : {"b", "a"}) {
     const shared_door door;
@@ -78,8 +78,8 @@ TEST_P(rref_ends, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_f
     const auto given_up = nodes[0].remote<&made_late>("b", 200, timeout(10ms));
     ASSERT_TRUE(door->wait_for(1));
     EXPECT_TRUE(eventually([&] {
-      const auto said = fault_of<rpc_timeout>([&] { given_up.to_here(timeout(10ms)); }).text;
-      return said.find("RRef creation via rpc.remote() timed out") != std::string::npos;
+      const auto message = fault_of<rpc_timeout>([&] { given_up.to_here(timeout(10ms)); }).text;
+      return message.find("RRef creation via rpc.remote() timed out") != std::string::npos;
     }));
     door->open();
     EXPECT_THROW(nodes[0].rpc_sync<&value_of>("c", given_up), rpc_timeout);
@@ -91,7 +91,7 @@ TEST_P(rref_ends, a_limit_that_passes_is_told_and_a_slow_creation_can_still_be_f
 
 future<void> created_there(rref<int> r) { return r.created(); }
 
-TEST_P(rref_ends, tell_when_their_value_has_been_made) {
+TEST_P(rref_ends, report_when_their_value_has_been_made) {
   auto nodes = start({"a", "b", "c"});
   const auto& a = nodes[0];
   for (const char* where : {"b", "a"}) {
@@ -107,11 +107,11 @@ TEST_P(rref_ends, tell_when_their_value_has_been_made) {
     EXPECT_EQ(r.status(), rref_status::pending);
     EXPECT_FALSE(r.confirmed_by_owner());
     door->open();
-    made.get_for(patience);
+    made.get_for(time_limit);
     EXPECT_EQ(r.status(), rref_status::confirmed);
     EXPECT_TRUE(r.confirmed_by_owner());
-    there.get_for(patience);
-    at_owner.get_for(patience);
+    there.get_for(time_limit);
+    at_owner.get_for(time_limit);
     r.created().get();
     EXPECT_EQ(r.to_here(), 5);
     EXPECT_EQ(r.remote<&doubled>().created().then([] { return 1; }).get(), 1);
@@ -146,14 +146,14 @@ TEST_P(rref_ends, that_are_waited_for_fail_as_soon_as_the_limit_of_their_creatio
     const auto made = r.created();
     std::vector<future<int>> fetches;
     try {
-      for (int i = 0; i < 40; ++i) fetches.push_back(r.to_here_async(timeout(patience)));
+      for (int i = 0; i < 40; ++i) fetches.push_back(r.to_here_async(timeout(time_limit)));
     } catch (const rpc_timeout&) {  // it has passed already
     }
     constexpr auto wanted = "RRef creation via rpc.remote() timed out";
-    EXPECT_THAT(fault_of<rpc_timeout>([&] { made.get_for(patience); }).text,
+    EXPECT_THAT(fault_of<rpc_timeout>([&] { made.get_for(time_limit); }).text,
                 testing::HasSubstr(wanted));
     for (const auto& one : fetches)
-      EXPECT_THAT(fault_of<rpc_timeout>([&] { one.get_for(patience); }).text,
+      EXPECT_THAT(fault_of<rpc_timeout>([&] { one.get_for(time_limit); }).text,
                   testing::HasSubstr(wanted));
     EXPECT_EQ(r.status(), rref_status::failed);
     EXPECT_THROW(r.to_here(), rpc_timeout);
@@ -181,7 +181,7 @@ TEST_P(rref_ends, whose_creation_has_failed_are_asked_for_no_longer) {
       called = r.rpc_async<&doubled>(timeout(0s));
     } catch (const rpc_timeout&) {  // it has passed already
     }
-    EXPECT_THAT(fault_of<rpc_timeout>([&] { r.created().get_for(patience); }).text,
+    EXPECT_THAT(fault_of<rpc_timeout>([&] { r.created().get_for(time_limit); }).text,
                 testing::HasSubstr("RRef creation via rpc.remote() timed out"));
     if (fetched.valid()) {
       EXPECT_THROW(fetched.get(), rpc_timeout);
@@ -194,7 +194,7 @@ TEST_P(rref_ends, whose_creation_has_failed_are_asked_for_no_longer) {
   shut_down(nodes);  // waits for no answer that nobody wants
 }
 
-TEST_P(rref_ends, that_were_never_asked_for_say_so) {
+TEST_P(rref_ends, that_were_never_asked_for_report_it) {
   auto nodes = start({"a", "b"});
   auto& here = nodes[0].core();
   future<void> made;
@@ -204,7 +204,7 @@ TEST_P(rref_ends, that_were_never_asked_for_say_so) {
     made = r.created();
     EXPECT_FALSE(made.ready());
   }
-  ASSERT_TRUE(made.wait_for(patience));
+  ASSERT_TRUE(made.wait_for(time_limit));
   EXPECT_THROW(made.get(), rref_gone);
   shut_down(nodes);
 }
@@ -278,25 +278,25 @@ TEST_P(rref_ends, are_let_go_by_the_futures_of_calls_that_have_ended) {
   shut_down(nodes);
 }
 
-std::atomic<int> begun{0}, told{0};
+std::atomic<int> begun{0}, noticed{0};
 void run_until_cancelled(rref<int>) {
   ++begun;
-  const auto deadline = clock::now() + patience;
+  const auto deadline = clock::now() + time_limit;
   while (!call_cancelled() && clock::now() < deadline) std::this_thread::sleep_for(1ms);
-  if (call_cancelled()) ++told;
+  if (call_cancelled()) ++noticed;
 }
 void run_until_cancelled_by_value(int) { run_until_cancelled({}); }
 
 TEST_P(rref_ends, calls_that_take_references_can_be_cancelled) {
   auto nodes = start({"a", "b", "c"});
-  begun = told = 0;
+  begun = noticed = 0;
   {
     const auto r = nodes[0].remote<&plus>("b", 1, 2);
     const future<void> calls[] = {nodes[0].rpc_async<&run_until_cancelled>("c", r),
                                   nodes[0].rpc_async<&run_until_cancelled_by_value>("c", r)};
     ASSERT_TRUE(eventually([] { return begun == 2; }));
     for (const auto& call : calls) call.cancel();
-    EXPECT_TRUE(eventually([] { return told == 2; }));
+    EXPECT_TRUE(eventually([] { return noticed == 2; }));
   }
   expect_nothing_left(nodes);
   shut_down(nodes);
@@ -313,11 +313,11 @@ TEST_P(rref_ends, of_which_only_the_value_is_wanted_are_lent_until_the_call_is_a
     EXPECT_TRUE(eventually([&] { return nodes[2].debug_info().calls_in_flight == 1; }));
     EXPECT_EQ(nodes[2].debug_info().user_rrefs, 0u);  // whoever borrows holds nothing
     auto next = a.remote<&plus>("c", on_b, 2);
-    const auto unheard = a.rpc_async<&plus>("c", on_b, 3, timeout(10ms));
+    const auto timed_out = a.rpc_async<&plus>("c", on_b, 3, timeout(10ms));
     on_b = {};
     EXPECT_EQ(a.debug_info().rref_forks, 0u);
     EXPECT_EQ(a.debug_info().user_rrefs, 2u);  // what is lent, and `next`
-    EXPECT_THROW(unheard.get(), rpc_timeout);
+    EXPECT_THROW(timed_out.get(), rpc_timeout);
     EXPECT_EQ(a.debug_info().user_rrefs, 2u);
     ASSERT_TRUE(door->wait_for(1));
     door->open();
@@ -350,12 +350,12 @@ TEST_P(rref_ends, a_lender_that_ends_ends_no_creation_that_others_know_of) {
     // Whatever c asks of b waits, the value of `lent` too.
     flood = std::thread([&] {
       for (int i = 0; i < 8; ++i)
-        busy.push_back(nodes[3].rpc_async<&when_open>("b", i, timeout(patience)));
+        busy.push_back(nodes[3].rpc_async<&when_open>("b", i, timeout(time_limit)));
     });
     std::this_thread::sleep_for(100ms);
     const auto made = nodes[1].remote<&plus>("c", lent, 10);
     nodes[1].rpc_sync<&keep>("d", made);
-    // c has told b that it wants it.
+    // c has asked b for it.
     EXPECT_TRUE(eventually([&] { return nodes[3].debug_info().user_rrefs > 0; }));
     std::this_thread::sleep_for(100ms);
   }
@@ -372,7 +372,7 @@ TEST_P(rref_ends, a_lender_that_ends_ends_no_creation_that_others_know_of) {
   shut_down(nodes);
 }
 
-TEST_P(rref_ends, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
+TEST_P(rref_ends, that_are_lent_are_waited_for_as_long_as_the_caller_allows) {
   rpc_options hasty;
   hasty.rpc_timeout = 50ms;
   auto nodes = start({"a", "b", "c"}, hasty);
@@ -380,7 +380,8 @@ TEST_P(rref_ends, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
     // Longer than the limit of calls that name none, which c's fetching must not have.
     const auto r = nodes[0].remote<&slow>("b", 300, timeout(0ms));
     EXPECT_EQ(nodes[0].rpc_sync<&plus>("c", r, 1, timeout(0ms)), 301);
-    EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(patience)).to_here(timeout(patience)), 301);
+    EXPECT_EQ(nodes[0].remote<&plus>("c", r, 1, timeout(time_limit)).to_here(timeout(time_limit)),
+              301);
     // A call that is cancelled waits for nothing any more.
     gate_open = false;
     auto never = nodes[0].remote<&when_open>("b", 1, timeout(0ms));
@@ -394,7 +395,7 @@ TEST_P(rref_ends, that_are_lent_are_waited_for_as_long_as_the_caller_says) {
   shut_down(nodes);
 }
 
-TEST_P(rref_ends, creations_that_time_out_say_so_and_nothing_else) {
+TEST_P(rref_ends, creations_that_time_out_report_that_and_nothing_else) {
   auto nodes = start({"a", "b"});
   for (int i = 0; i < 300; ++i) {
     const auto r = nodes[0].remote<&slow>(i % 2 == 0 ? "a" : "b", 1, timeout(1ms));
@@ -485,7 +486,7 @@ TEST_P(rref_ends, end_with_their_owner_and_so_does_what_waits_for_them) {
     EXPECT_EQ(waiting, 1);
   }
   nodes[0].shutdown(false);
-  EXPECT_THROW(mine.to_here(timeout(patience)), not_initialized);
+  EXPECT_THROW(mine.to_here(timeout(time_limit)), not_initialized);
   EXPECT_THROW(mine.to_here_async(), not_initialized);
   nodes[1].shutdown(false);
   nodes.clear();

@@ -10,13 +10,13 @@ namespace {
 class leaked_rrefs : public on_networks {};
 TROUPE_ON_NETWORKS(leaked_rrefs);
 
-// What each node's shutdown says of references; empty: nothing.
+// What each node's shutdown reports of references; empty: nothing.
 std::vector<std::string> leaks_of(std::vector<node>& nodes) {
   std::vector<std::future<std::string>> ends;
   for (auto& n : nodes)
     ends.push_back(std::async(std::launch::async, [&n] {
       try {
-        n.shutdown(true, patience);
+        n.shutdown(true, time_limit);
         return std::string();
       } catch (const leaked_rref_error& e) {
         EXPECT_EQ(e.node(), n.name());
@@ -43,11 +43,11 @@ TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_
   const auto mine = nodes[0].make_rref(4);  // no other node's
   const auto given = nodes[1].rpc_sync<&made_on>("a", "c");
   EXPECT_EQ(number.to_here(), 3);
-  const auto said = leaks_of(nodes);
+  const auto leaks = leaks_of(nodes);
   using testing::AllOf;
   using testing::HasSubstr;
   EXPECT_THAT(
-      said[0],
+      leaks[0],
       AllOf(HasSubstr("a still has 2 rrefs at the shutdown"),
             HasSubstr("Leaking RRef user_rref<int>(rref_id(created_on=0, owner=1, local_id=1), "
                       "fork_id(created_on=0, local_id=0) on b), held by a, made at "),
@@ -55,11 +55,12 @@ TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_are_named_by_an_error_if_it_is_
                       "local_id=1), fork_id(created_on=0, local_id=0) on c), held by a, made at "),
             HasSubstr("rref_leaks_test.cpp:")));
   // Which b was given by a, who has had it made.
-  EXPECT_THAT(said[1], AllOf(HasSubstr("b still has 1 rref at the shutdown"),
-                             HasSubstr("Leaking RRef user_rref<int>(rref_id(created_on=0, owner=2, "
-                                       "local_id=2), fork_id("),
-                             HasSubstr(" on c), held by b, received")));
-  EXPECT_EQ(said[2], "");
+  EXPECT_THAT(leaks[1],
+              AllOf(HasSubstr("b still has 1 rref at the shutdown"),
+                    HasSubstr("Leaking RRef user_rref<int>(rref_id(created_on=0, owner=2, "
+                              "local_id=2), fork_id("),
+                    HasSubstr(" on c), held by b, received")));
+  EXPECT_EQ(leaks[2], "");
   EXPECT_THROW(number.to_here(), error);
   EXPECT_THROW(nodes[0].rpc_sync<&plus>("b", 1, 2), not_initialized);  // it has still ended
 }
@@ -69,9 +70,9 @@ TEST_P(leaked_rrefs, that_are_left_at_a_shutdown_cost_one_line_of_the_log) {
   std::vector<rref<int>> left;
   for (int i = 0; i < 5; ++i) left.push_back(nodes[0].remote<&plus>("b", i, 2));
   testing::internal::CaptureStderr();
-  const auto said = leaks_of(nodes);
+  const auto leaks = leaks_of(nodes);
   std::istringstream log(testing::internal::GetCapturedStderr());
-  EXPECT_EQ(said, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(leaks, (std::vector<std::string>{"", ""}));
   int lines = 0;
   for (std::string line; std::getline(log, line);)
     if (line.find("rref") != line.npos) {

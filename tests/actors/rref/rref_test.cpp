@@ -18,7 +18,7 @@ TEST_P(rrefs, a_result_stays_where_it_is_made_and_is_fetched) {
   {
     const auto r = nodes[0].remote<&plus>("b", 1, 2);
     EXPECT_EQ(r.to_here(), 3);
-    EXPECT_EQ(r.to_here(timeout(patience)), 3);
+    EXPECT_EQ(r.to_here(timeout(time_limit)), 3);
     EXPECT_EQ(r.owner_name(), "b");
     EXPECT_EQ(r.owner().id, 1u);
     EXPECT_FALSE(r.is_owner());
@@ -39,7 +39,7 @@ TEST_P(rrefs, an_object_is_constructed_and_called_where_it_lives) {
     const auto m = nodes[0].remote<model>("b", 3);
     EXPECT_EQ(m.rpc_sync<&model::forward>(4), 12);
     m.rpc_sync<&model::set>(5);
-    EXPECT_EQ(m.rpc_async<&model::forward>(4, timeout(patience)).get(), 20);
+    EXPECT_EQ(m.rpc_async<&model::forward>(4, timeout(time_limit)).get(), 20);
     EXPECT_EQ(m.rpc_sync<&model::name>(), "b");
     EXPECT_EQ(m.rpc_sync<&twice>(4), 40);
     EXPECT_EQ(m.rpc_sync<&model::later>(2), 10);
@@ -183,14 +183,14 @@ TEST_P(rrefs, a_value_lives_as_long_as_anybody_has_a_reference) {
 struct give {
   rref<int> what;
 };
-struct tell_value {};
+struct read_value {};
 TROUPE_MESSAGE(give, what)
-TROUPE_MESSAGE(tell_value)
-using keeper = actor<accepts<give>, answers<tell_value, int>>;
+TROUPE_MESSAGE(read_value)
+using keeper = actor<accepts<give>, answers<read_value, int>>;
 
 keeper::behavior_type keep_one(keeper::stateful_pointer<rref<int>> self) {
   return {[self](const give& g) { self->state = g.what; },
-          [self](tell_value) { return self->state.to_here(); }};
+          [self](read_value) { return self->state.to_here(); }};
 }
 
 // Rule 12.
@@ -233,7 +233,7 @@ TEST_P(rrefs, travel_in_messages_to_actors) {
     const auto holder = nodes[0].spawn_on<&keep_one>("c");
     for (int i = 0; i < 50; ++i) {
       send(holder, give{nodes[0].remote<&plus>("b", i, 1)});
-      EXPECT_EQ(request(holder, tell_value{}).get(), i + 1);
+      EXPECT_EQ(request(holder, read_value{}).get(), i + 1);
     }
     EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().owner_rrefs == 1; }));
   }
@@ -249,15 +249,15 @@ struct memory {
   const int value;
   static inline std::atomic<int> count{0};
 };
-using worker = actor<answers<tell_value, int>>;
+using worker = actor<answers<read_value, int>>;
 worker::behavior_type work_with(int value) {
-  return {[all = std::make_shared<memory>(value)](tell_value) { return all->value; }};
+  return {[all = std::make_shared<memory>(value)](read_value) { return all->value; }};
 }
 worker hire(int value) { return this_node().spawn(&work_with, value); }
 
 rref<worker> kept_worker;
 void keep_worker(rref<worker> r) { kept_worker = std::move(r); }
-int ask_kept_worker() { return request(kept_worker.to_here(), tell_value{}).get(); }
+int ask_kept_worker() { return request(kept_worker.to_here(), read_value{}).get(); }
 void let_worker_go() { kept_worker = {}; }
 
 TEST_P(rrefs, of_an_actor_keep_it_and_what_it_has_until_the_last_has_gone) {
@@ -265,7 +265,7 @@ TEST_P(rrefs, of_an_actor_keep_it_and_what_it_has_until_the_last_has_gone) {
   const auto running = [&] { return nodes[1].system().registry().running(); };
   const auto before = running();
   auto r = nodes[0].remote<&hire>("b", 7);
-  EXPECT_EQ(request(r.to_here(), tell_value{}).get(), 7);
+  EXPECT_EQ(request(r.to_here(), read_value{}).get(), 7);
   EXPECT_EQ(running(), before + 1);
   nodes[0].rpc_sync<&keep_worker>("c", r);
   r = {};
@@ -296,7 +296,7 @@ TEST_P(rrefs, end_the_actor_that_owns_their_value) {
   shut_down(nodes);
 }
 
-// ---- What it costs, what it says
+// ---- What it costs, what it reports
 
 TEST_P(rrefs, whoever_orchestrates_moves_no_tensor) {
   auto nodes = start({"p0", "p1", "p2", "p3"});
@@ -401,7 +401,7 @@ TEST_P(rrefs, are_written_in_messages_between_nodes_only) {
   shut_down(nodes);
 }
 
-TEST_P(rrefs, that_have_been_moved_from_refer_to_nothing_and_say_so) {
+TEST_P(rrefs, that_have_been_moved_from_refer_to_nothing_and_report_it) {
   auto nodes = start({"a", "b"});
   {
     auto r = nodes[0].remote<&plus>("b", 1, 2);

@@ -72,19 +72,19 @@ int ask_link(const link& whom, int x) { return request(whom, ask_door{x}).get();
 
 TEST_P(blocking, sixty_four_nested_calls_finish) {
   auto nodes = start({"a", "b"});
-  EXPECT_EQ(nodes[0].rpc_async<&bounce>("b", 64, "a").get_for(patience), 64);
-  EXPECT_EQ(nodes[0].rpc_async<&bounce>("a", 64, "a").get_for(patience), 64);
+  EXPECT_EQ(nodes[0].rpc_async<&bounce>("b", 64, "a").get_for(time_limit), 64);
+  EXPECT_EQ(nodes[0].rpc_async<&bounce>("a", 64, "a").get_for(time_limit), 64);
 }
 
 TEST_P(blocking, nested_calls_around_a_ring_finish) {
   auto nodes = start({"a", "b", "c"});
-  EXPECT_EQ(nodes[0].rpc_async<&around>("b", 64).get_for(patience), 64);
+  EXPECT_EQ(nodes[0].rpc_async<&around>("b", 64).get_for(time_limit), 64);
 }
 
 TEST_P(blocking, nested_calls_with_tensors_finish) {
   auto nodes = start({"a", "b"});
   auto x = at::zeros({20'000});
-  auto y = nodes[0].rpc_async<&bounce_tensor>("b", x, 32, "a").get_for(patience);
+  auto y = nodes[0].rpc_async<&bounce_tensor>("b", x, 32, "a").get_for(time_limit);
   EXPECT_TRUE(at::equal(y, x + 32));
 }
 
@@ -95,7 +95,7 @@ TEST_P(blocking, many_nested_calls_at_once_finish) {
     all.push_back(nodes[0].rpc_async<&bounce>("b", 16, "a"));
     all.push_back(nodes[1].rpc_async<&bounce>("a", 16, "b"));
   }
-  for (auto& f : all) EXPECT_EQ(f.get_for(patience), 16);
+  for (auto& f : all) EXPECT_EQ(f.get_for(time_limit), 16);
 }
 
 TEST_P(blocking, sixty_four_handlers_that_wait_for_the_other_node_finish) {
@@ -106,9 +106,9 @@ TEST_P(blocking, sixty_four_handlers_that_wait_for_the_other_node_finish) {
   ASSERT_TRUE(door->wait_for(64));
   for (auto& f : all) EXPECT_FALSE(f.ready());
   // Calls still get through.
-  EXPECT_EQ(nodes[0].rpc_async<&bounce>("b", 4, "a").get_for(patience), 4);
+  EXPECT_EQ(nodes[0].rpc_async<&bounce>("b", 4, "a").get_for(time_limit), 4);
   door->open();
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(all[i].get_for(time_limit), i);
 }
 
 TEST_P(blocking, sixty_four_handlers_on_either_node_finish) {
@@ -121,14 +121,14 @@ TEST_P(blocking, sixty_four_handlers_on_either_node_finish) {
   }
   ASSERT_TRUE(door->wait_for(128));
   door->open();
-  for (int i = 0; i < 128; ++i) EXPECT_EQ(all[i].get_for(patience), i / 2);
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(all[i].get_for(time_limit), i / 2);
 }
 
 TEST_P(blocking, a_chain_of_sixty_four_actors_finishes) {
   auto nodes = start({"a", "b"});
   std::vector<link> next;
   for (int i = 0; i <= 64; ++i) next = {nodes[0].spawn_on<be_a_link>(i % 2, next)};
-  EXPECT_EQ(request(next[0], go_on{64}).get_for(patience), 64);
+  EXPECT_EQ(request(next[0], go_on{64}).get_for(time_limit), 64);
 }
 
 TEST_P(blocking, sixty_four_actors_that_wait_for_others_finish) {
@@ -143,7 +143,7 @@ TEST_P(blocking, sixty_four_actors_that_wait_for_others_finish) {
   }
   ASSERT_TRUE(door->wait_for(64));
   door->open();
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(all[i].get_for(time_limit), i);
 }
 
 TEST_P(blocking, functions_and_actors_that_wait_for_one_another_finish) {
@@ -157,9 +157,9 @@ TEST_P(blocking, functions_and_actors_that_wait_for_one_another_finish) {
     all.push_back(nodes[0].rpc_async<&ask_link>((i + 2) % 3, ends.back(), i));
   }
   ASSERT_TRUE(door->wait_for(20));
-  EXPECT_EQ(nodes[0].rpc_async<&around>("b", 9).get_for(patience), 9);
+  EXPECT_EQ(nodes[0].rpc_async<&around>("b", 9).get_for(time_limit), 9);
   door->open();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(all[i].get_for(time_limit), i);
 }
 
 TEST_P(blocking, continuations_may_wait_too) {
@@ -169,7 +169,7 @@ TEST_P(blocking, continuations_may_wait_too) {
     all.push_back(nodes[0].rpc_async<&bounce>("b", 1, "a").then([](int x) {
       return x + this_node().rpc_sync<&bounce>("b", 3, "a");
     }));
-  for (auto& f : all) EXPECT_EQ(f.get_for(patience), 4);
+  for (auto& f : all) EXPECT_EQ(f.get_for(time_limit), 4);
 }
 
 // Waits for itself: through its own handle, or through one that has been elsewhere.
@@ -193,7 +193,7 @@ TEST_P(blocking, an_actor_that_waits_for_itself_gets_an_error) {
     for (int at : {0, 1}) {
       auto n = nodes[0].spawn_on<look_into_the_water>(at, from_afar);
       auto f = request(n, ask_yourself{});
-      ASSERT_TRUE(f.wait_for(patience)) << at << from_afar;
+      ASSERT_TRUE(f.wait_for(time_limit)) << at << from_afar;
       EXPECT_EQ(fault_of<deadlock_error>([&] { f.get(); }).node, nodes[at].name());
     }
 }
@@ -232,7 +232,7 @@ TEST_P(blocking, goes_on_when_no_thread_can_be_made) {
     EXPECT_ANY_THROW(local_nodes({"c"}));
   }
   door->open();
-  for (int i = 0; i < 16; ++i) EXPECT_EQ(all[i].get_for(patience), i);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(all[i].get_for(time_limit), i);
 }
 
 void shut_down_here() { this_node().shutdown(); }

@@ -54,14 +54,14 @@ protected:
 TEST_P(few_threads, are_released_by_the_loss_of_the_node_that_they_wait_for) {
   start();
   nodes[2].shutdown(false);
-  for (auto& call : calls) EXPECT_THROW(call.get_for(patience), peer_lost);
-  EXPECT_EQ(nodes[0].rpc_async<&twice>("b", 21).get_for(patience), 42);
+  for (auto& call : calls) EXPECT_THROW(call.get_for(time_limit), peer_lost);
+  EXPECT_EQ(nodes[0].rpc_async<&twice>("b", 21).get_for(time_limit), 42);
   nodes.pop_back();
   shut_down(nodes);
 }
 
 // Handlers that compute leave no thread for the network, but the timer thread looks at it.
-TEST_P(few_threads, that_compute_hear_of_losses) {
+TEST_P(few_threads, that_compute_are_notified_of_losses) {
   rpc_options options;
   options.max_threads = 2;
   nodes = on_networks::start({"a", "b", "c"}, options);
@@ -74,7 +74,7 @@ TEST_P(few_threads, that_compute_hear_of_losses) {
   EXPECT_TRUE(eventually([&] { return of_b.ready(); }));
   EXPECT_THROW(of_b.get(), peer_lost);
   door->open();
-  for (auto& call : calls) EXPECT_EQ(call.get_for(patience), 1);
+  for (auto& call : calls) EXPECT_EQ(call.get_for(time_limit), 1);
   nodes.pop_back();
   shut_down(nodes);
 }

@@ -67,7 +67,7 @@ TEST_P(long_handlers, that_compute_delay_nobody) {
             bound(usual));
   EXPECT_FALSE(busy.ready());
   computing_may_end = true;
-  EXPECT_NE(busy.get_for(patience), 0u);
+  EXPECT_NE(busy.get_for(time_limit), 0u);
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ TEST(retiring_threads, leave_the_actors_that_have_work_to_others) {
   std::vector<int> askers{0, 1, 2, 3};
   all_at_once(askers, [&](int&) {
     const auto counter = here.spawn(&count_from, 0);
-    for (int i = 1; !many_have_ended() && clock::now() < free_since + patience; ++i) {
+    for (int i = 1; !many_have_ended() && clock::now() < free_since + time_limit; ++i) {
       const auto answer = request(counter, add{1});
-      ASSERT_TRUE(answer.wait_for(patience)) << "an actor has work, and no thread comes";
+      ASSERT_TRUE(answer.wait_for(time_limit)) << "an actor has work, and no thread comes";
       ASSERT_EQ(answer.get(), i);
     }
   });

@@ -66,17 +66,17 @@ TEST_P(thread_shortages, leave_a_timer_thread) {
       calls.push_back(here.rpc_async<&wait_at_shared_door>("a", i, timeout(0ms)));
     ASSERT_TRUE(door->wait_for(1));
     for (int i = 0; i < 3; ++i)
-      EXPECT_THROW(here.rpc_async<&wait_at_shared_door>("a", 0, timeout(200ms)).get_for(patience),
+      EXPECT_THROW(here.rpc_async<&wait_at_shared_door>("a", 0, timeout(200ms)).get_for(time_limit),
                    rpc_timeout);
     const auto slept = here.sleep_for(1ms);
-    EXPECT_TRUE(slept.wait_for(patience));
+    EXPECT_TRUE(slept.wait_for(time_limit));
     EXPECT_LT(here.debug_info().threads, 20u);
   }
   // The system gives threads again: all that wait get theirs.
   here.sleep_for(1ms).get();
   EXPECT_TRUE(door->wait_for(20));
   door->open();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(calls[i].get_for(patience), i);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(calls[i].get_for(time_limit), i);
   shut_down(nodes);
 }
 
@@ -85,10 +85,10 @@ TEST_P(thread_shortages, end_calls_that_are_nested_deeper_than_there_are_threads
   {
     const thread_shortage few(20);
     auto call = nodes[0].rpc_async<&nest>("right", 300, "left", timeout(0ms));
-    ASSERT_TRUE(call.wait_for(patience));
+    ASSERT_TRUE(call.wait_for(time_limit));
     EXPECT_THROW(call.get(), deadlock_error);
   }
-  EXPECT_EQ(nodes[0].rpc_async<&nest>("right", 30, "left").get_for(patience), 30);
+  EXPECT_EQ(nodes[0].rpc_async<&nest>("right", 30, "left").get_for(time_limit), 30);
   shut_down(nodes);
 }
 

@@ -57,7 +57,7 @@ void forget_threads() {
 }
 
 // A hundred rounds, and as many more as it takes until one has looked where another had spoilt:
-// which thread runs a handler is not for a test to say.
+// which thread runs a handler is not for a test to choose.
 bool after_rounds(const std::function<void()>& round) {
   for (int i = 0; i < 100; ++i) round();
   return eventually([&] {

@@ -56,8 +56,8 @@ struct log_of_all {
   std::uint64_t last_watch = 0;
   std::map<std::uint64_t, int> executed;  // how often each call ran
   std::map<actor_key, home> recorders;
-  std::map<way, std::uint64_t> told;   // notes sent, from a node to a recorder
-  std::map<way, std::uint64_t> heard;  // and received there
+  std::map<way, std::uint64_t> sent;      // notes sent, from a node to a recorder
+  std::map<way, std::uint64_t> received;  // and received there
   std::map<std::uint64_t, watch> watches;
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<change>> members;
   std::vector<watcher> handles;
@@ -100,7 +100,7 @@ inline recorder::behavior_type record(recorder::pointer self, std::uint64_t inca
         return static_cast<std::int64_t>(x.id + 1);
       },
       [log, me](const numbered& x) {
-        auto& next = log->heard[{x.rank, x.incarnation, me.first, me.second}];
+        auto& next = log->received[{x.rank, x.incarnation, me.first, me.second}];
         if (x.number != next)
           log->wrong.push_back(
               fmt::format("note {} from rank {} came where {} was due", x.number, x.rank, next));

@@ -91,7 +91,7 @@ void random_run::play(place& one) {
           const auto& to = at->recorders[below(at->recorders.size())];
           const auto many = 1 + below(20);
           for (std::uint64_t n = 0; n < many; ++n) {
-            auto& next = book_->told[{at->rank, at->incarnation, to.id(), to.node()}];
+            auto& next = book_->sent[{at->rank, at->incarnation, to.id(), to.node()}];
             send(to, numbered{at->rank, at->incarnation, next});
             ++next;
           }
@@ -167,14 +167,14 @@ void random_run::check_notes() {
   // Between nodes that live all is there in the end.
   const auto all_there = [&](bool report) {
     bool all = true;
-    for (const auto& [way, sent] : book_->told) {
+    for (const auto& [way, sent] : book_->sent) {
       const auto& [rank, incarnation, id, where] = way;
       const auto from = std::find_if(places_.begin(), places_.end(),
                                      [&, r = rank, i = incarnation](const auto& p) {
                                        return p->rank == r && p->incarnation == i;
                                      });
-      const auto heard = book_->heard.find(way);
-      const auto got = heard == book_->heard.end() ? 0 : heard->second;
+      const auto received = book_->received.find(way);
+      const auto got = received == book_->received.end() ? 0 : received->second;
       const auto there = book_->recorders.find({id, where});
       if (there == book_->recorders.end() || there->second.ended) continue;
       const auto to = std::find_if(places_.begin(), places_.end(), [&](const auto& p) {
@@ -189,7 +189,7 @@ void random_run::check_notes() {
   if (!cluster_->wait_until([&] { return all_there(false); }, 10s)) all_there(true);
   for (const auto& text : book_->wrong) wrong(text);
   // A watcher is notified of an end once; for certain if its own node is well.
-  const auto told_once = [&](bool report) {
+  const auto notified_once = [&](bool report) {
     bool good = true;
     for (const auto& [number, watch] : book_->watches) {
       const bool ended = book_->recorders[watch.whom].ended;
@@ -204,7 +204,7 @@ void random_run::check_notes() {
     }
     return good;
   };
-  if (!cluster_->wait_until([&] { return told_once(false); }, 10s)) told_once(true);
+  if (!cluster_->wait_until([&] { return notified_once(false); }, 10s)) notified_once(true);
 }
 
 // All nodes were notified of the same changes, in the same order. A node that has ended may have
@@ -212,9 +212,9 @@ void random_run::check_notes() {
 void random_run::check_stories() {
   using changes = std::vector<std::string>;
   std::map<std::uint32_t, changes> whole;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::map<std::uint32_t, changes>> heard;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::map<std::uint32_t, changes>> stories;
   for (const auto& [who, story] : book_->members) {
-    auto& mine = heard[who];
+    auto& mine = stories[who];
     std::uint32_t last = 0;
     for (const auto& event : story) {
       if (event.epoch < last)
@@ -228,7 +228,7 @@ void random_run::check_stories() {
     for (const auto& [epoch, some] : mine)
       if (some.size() > whole[epoch].size()) whole[epoch] = some;
   }
-  for (const auto& [who, mine] : heard) {
+  for (const auto& [who, mine] : stories) {
     const bool there = std::any_of(places_.begin(), places_.end(), [&](const auto& at) {
       return at->rank == who.first && at->incarnation == who.second && !at->crashed && !at->left &&
              at->here.in_job();

@@ -4,8 +4,8 @@
 
 namespace troupe::test {
 
-/// A random program of calls, nested calls that block, actors made, told, asked, watched, linked
-/// and killed, on a `random_world`. docs/simulation.md says what must be.
+/// A random program of calls, nested calls that block, actors made, sent to, asked, watched, linked
+/// and killed, on a `random_world`. docs/simulation.md lists what must be.
 class random_run final : public random_world {
 public:
   explicit random_run(std::uint64_t seed);

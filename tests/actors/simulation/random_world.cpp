@@ -26,10 +26,10 @@ random_world::random_world(std::uint64_t seed, std::uint64_t least_nodes, std::u
   how.node.rpc_timeout = choose.chance(0.5) ? 60'000ms : 500ms;
   draw_window(how, choose);
   how.node.on_leader_loss = choose.chance(0.5) ? leader_loss::elect : leader_loss::end;
-  const bool tells = std::getenv("TROUPE_TRACE") != nullptr;
-  if (tells) how.trace = [](const std::string& line) { std::cout << line << '\n'; };
+  const bool traced = std::getenv("TROUPE_TRACE") != nullptr;
+  if (traced) how.trace = [](const std::string& line) { std::cout << line << '\n'; };
   cluster_ = std::make_unique<simulation>(how);
-  if (tells)
+  if (traced)
     cluster_->network().on_event = [](const transport::trace_event& event) {
       std::cout << to_string(event) << '\n';
     };

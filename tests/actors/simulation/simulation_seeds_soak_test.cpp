@@ -1,4 +1,4 @@
-// The random programs of simulation_seeds_test for TROUPE_SOAK_SECONDS (60 unless told), from
+// The random programs of simulation_seeds_test for TROUPE_SOAK_SECONDS (60 by default), from
 // TROUPE_FIRST_SEED on, or from another seed each time.
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Random programs on bad networks, a seed each. TROUPE_SEED=n runs that one alone and tells what
+// Random programs on bad networks, a seed each. TROUPE_SEED=n runs that one alone and prints what
 // happened; TROUPE_SEEDS=n runs so many.
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::string running() {
   return std::string(test->test_suite_name()) + '.' + test->name();
 }
 
-void tell_replay(std::uint64_t seed) {
+void print_replay(std::uint64_t seed) {
   std::cout << "replay: TROUPE_SEED=" << seed
             << " simulation_seeds_test --gtest_filter=" << running() << "\n"
             << std::flush;
@@ -34,16 +34,16 @@ void tell_replay(std::uint64_t seed) {
 std::uint64_t playing = 0;
 
 // A run that goes wrong may not get as far as to end in order.
-[[noreturn]] void tell_replay_and_abort() {
+[[noreturn]] void print_replay_and_abort() {
   std::cout << "seed " << playing << " ended the program\n";
-  tell_replay(playing);
+  print_replay(playing);
   std::abort();
 }
 
 template <class Run>
 void run_seed(std::uint64_t seed) {
   playing = seed;
-  std::set_terminate(&tell_replay_and_abort);
+  std::set_terminate(&print_replay_and_abort);
   std::vector<std::string> wrong;
   try {
     wrong = Run(seed).run();
@@ -51,7 +51,7 @@ void run_seed(std::uint64_t seed) {
     wrong.push_back(e.what());
   }
   for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
-  if (!wrong.empty()) tell_replay(seed);
+  if (!wrong.empty()) print_replay(seed);
 }
 
 template <class Run>

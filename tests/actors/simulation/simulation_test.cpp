@@ -114,7 +114,7 @@ TEST(simulation, lets_nodes_join_leave_and_come_back) {
   EXPECT_THROW(nodes[0].rpc_sync<&twice>("late", 6), peer_lost);
 }
 
-TEST(simulation, tells_every_message_and_repeats_itself) {
+TEST(simulation, traces_every_message_and_repeats_itself) {
   std::vector<std::string> stories[3];
   const std::uint64_t seeds[] = {8, 8, 9};
   for (int run = 0; run < 3; ++run) {
@@ -155,7 +155,7 @@ TEST(simulation, runs_a_thousand_nodes) {
       10s));
 }
 
-TEST(simulation, says_when_nothing_can_happen_any_more) {
+TEST(simulation, reports_when_nothing_can_happen_any_more) {
   simulation_options options{.seed = 5};
   options.node.hang_limit = 0ms;
   simulation cluster(options);

@@ -86,7 +86,7 @@ TEST_P(profiles, have_shapes_and_memory_only_if_asked_for) {
   shut_down(nodes);
 }
 
-TEST_P(profiles, tell_kinds_of_calls_apart) {
+TEST_P(profiles, distinguish_kinds_of_calls) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2});
   profile recorded(nodes[0]);
@@ -221,7 +221,7 @@ TEST_P(profiles, of_libtorch_get_what_callees_do) {
   shut_down(nodes);
 }
 
-TEST_P(profiles, of_libtorch_hear_of_an_answer_that_another_thread_takes) {
+TEST_P(profiles, of_libtorch_record_an_answer_that_another_thread_takes) {
   auto nodes = start({"a", "b"});
   const auto x = at::ones({2});
   begin_legacy();

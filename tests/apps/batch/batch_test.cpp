@@ -79,7 +79,7 @@ TEST(batch_collector, misses_a_part_that_could_not_be_taken) {
   EXPECT_EQ(together.submit(1, [] {}).get(), 7);
 }
 
-TEST(batch_collector, tells_all_of_a_round_that_failed) {
+TEST(batch_collector, notifies_all_of_a_round_that_failed) {
   bool good = false;
   batch_collector<int> together(2, [&]() -> int {
     if (!good) throw std::out_of_range("bad");
@@ -199,7 +199,7 @@ TEST(batch, trainers_learn) {
   shut_down(nodes);
 }
 
-// Ends that node once it has said as much as it does in a small part of its work.
+// Ends that node once it has sent as much as it does in a small part of its work.
 std::jthread end_during_work(const troupe::node& whom) {
   const auto before = whom.debug_info().traffic.messages_sent;
   return std::jthread([=] {
@@ -258,7 +258,7 @@ comparison some_comparison() {
   return result;
 }
 
-TEST(comparison, says_what_was_measured) {
+TEST(comparison, reports_what_was_measured) {
   auto result = some_comparison();
   EXPECT_EQ(verdict(result), "batched 3.1 s, one by one 9.8 s: 3.2 times faster");
   std::swap(result.batched, result.one_by_one);
@@ -358,7 +358,7 @@ TEST(batch_program, compares_on_three_ranks) {
   }
 }
 
-TEST(batch_program, says_that_it_needs_two_ranks) {
+TEST(batch_program, reports_that_it_needs_two_ranks) {
   const auto result = troupe::test::run_launcher(program(1, {"server"}));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("troupe-run -n 3"));

@@ -38,7 +38,7 @@ TEST(actors, episodes_end_at_the_limit_asked_for) {
   EXPECT_EQ(troupe::request(policy, finish_episode{}).get().steps, 5);
 }
 
-TEST(actors, an_observer_the_agent_does_not_know_is_told) {
+TEST(actors, an_observer_the_agent_does_not_know_is_refused) {
   const auto nodes = troupe::local_nodes({"agent", "observer"});
   const auto policy = nodes[0].spawn(act, hyperparameters{.observers = 1});
   const auto player = nodes[0].spawn_on<observe>("observer", policy, 7u, std::uint64_t{1});

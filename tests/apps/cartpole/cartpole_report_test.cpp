@@ -87,7 +87,7 @@ TEST(training, json_has_the_runs_numbers) {
   EXPECT_EQ(document["observers"], 2);
 }
 
-TEST(progress, tells_the_threshold_in_the_tutorials_words) {
+TEST(progress, names_the_threshold_in_the_tutorials_words) {
   std::ostringstream out;
   common::status_line line(out, false);
   progress(line, 10).begin();
@@ -153,7 +153,7 @@ TEST(progress, ends_with_the_tutorials_sentence) {
             "8 episodes, 80 steps in 1.0 s\t80 steps/s\t160 calls/s\n");
 }
 
-TEST(progress, local_runs_tell_no_calls) {
+TEST(progress, local_runs_report_no_calls) {
   std::ostringstream out;
   auto record = record_of(8, 20, 10);
   record.calls = 0;
@@ -167,10 +167,10 @@ TEST(cartpole, fails_when_its_output_is_lost) {
       std::string(TROUPE_APPS_DIR) + "/cartpole --local --episodes 1 2>&1 >/dev/full";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
-  std::string said;
-  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) said += static_cast<char>(c);
+  std::string output;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) output += static_cast<char>(c);
   EXPECT_EQ(WEXITSTATUS(pclose(pipe)), 1);
-  EXPECT_EQ(said, "cartpole: cannot write standard output: No space left on device\n");
+  EXPECT_EQ(output, "cartpole: cannot write standard output: No space left on device\n");
 }
 
 TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {
@@ -240,7 +240,7 @@ TEST(options, are_read) {
   EXPECT_EQ(parse({"--local"}, exit_code)->observers, 1u);
 }
 
-TEST(options, tell_the_version) {
+TEST(options, print_the_version) {
   int exit_code = -1;
   testing::internal::CaptureStdout();
   EXPECT_FALSE(parse({"--version"}, exit_code));
@@ -249,7 +249,7 @@ TEST(options, tell_the_version) {
   EXPECT_EQ(exit_code, 0);
 }
 
-TEST(options, say_what_they_want) {
+TEST(options, name_what_they_accept) {
   const std::vector<std::vector<const char*>> wrong = {
       {"--gamma", "nan", "must be a number from 0 to 1, and not 'nan'"},
       {"--gamma", "-0.1", "must be a number from 0 to 1, and not '-0.1'"},

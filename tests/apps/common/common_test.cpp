@@ -84,10 +84,10 @@ TEST(status_line, keeps_why_its_output_failed) {
     EXPECT_STREQ(failure.what(), "cannot write standard output: No space left on device");
   }
   std::ostringstream good;
-  status_line heard(good, false);
-  heard.say("something");
-  EXPECT_EQ(heard.failure(), 0);
-  EXPECT_NO_THROW(heard.check());
+  status_line intact(good, false);
+  intact.say("something");
+  EXPECT_EQ(intact.failure(), 0);
+  EXPECT_NO_THROW(intact.check());
 }
 
 TEST(progress_bar, shows_share_count_rate_and_time_left) {

@@ -33,7 +33,7 @@ run_result run_troupe(const std::string& arguments) {
   return run_shell(std::string(TROUPE_APPS_DIR) + "/troupe " + arguments);
 }
 
-TEST(info, tells_what_the_machine_offers) {
+TEST(info, reports_what_the_machine_offers) {
   const auto result = run_troupe("info --json");
   ASSERT_EQ(result.code, 0);
   const auto report = nlohmann::json::parse(result.out);
@@ -49,7 +49,7 @@ TEST(info, tells_what_the_machine_offers) {
   EXPECT_THAT(lanes, testing::Contains("posix"));
 }
 
-TEST(info, tells_what_is_open) {
+TEST(info, reports_what_is_open) {
   const auto transports = [] {
     return nlohmann::json::parse(run_troupe("info --json").out)["transports"];
   };
@@ -80,7 +80,7 @@ TEST(info, takes_thread_counts_from_the_environment) {
   EXPECT_EQ(report["threads"]["OMP_NUM_THREADS"], "1");
 }
 
-TEST(info, tells_its_version) {
+TEST(info, prints_its_version) {
   const std::string version =
       nlohmann::json::parse(run_troupe("info --json").out)["versions"]["troupe"];
   const auto result = run_troupe("--version");

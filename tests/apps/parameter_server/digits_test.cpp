@@ -121,7 +121,7 @@ TEST(digits, lines_that_are_none_are_named) {
   EXPECT_THAT(refusal_of_text(""), HasSubstr("no digits"));
 }
 
-TEST(digits, say_what_is_wrong_with_a_file) {
+TEST(digits, report_what_is_wrong_with_a_file) {
   EXPECT_THAT(refusal([] { read_digits("/no/such/file"); }),
               AllOf(HasSubstr("'/no/such/file'"), HasSubstr("make setup")));
   EXPECT_THAT(refusal([] { read_digits("/"); }), HasSubstr("cannot read digits from '/': "));

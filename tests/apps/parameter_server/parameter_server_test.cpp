@@ -124,7 +124,7 @@ TEST(parameter_server_job, needs_digits_a_rank_and_no_more_trainers_than_digits)
   EXPECT_THROW(train_on_ranks(alone[0], quick(1, 1), line), troupe::invalid_argument);
 }
 
-TEST(parameter_server_job, tells_its_numbers) {
+TEST(parameter_server_job, reports_its_numbers) {
   const training_record record{.seed = 7,
                                .trainers = 2,
                                .steps = 100,
@@ -217,7 +217,7 @@ TEST_P(parameter_server_program, learns_digits_on_three_ranks) {
 
 INSTANTIATE_TEST_SUITE_P(seeds, parameter_server_program, testing::Range<std::uint64_t>(1, 6));
 
-TEST(parameter_server_program, says_what_it_lacks) {
+TEST(parameter_server_program, reports_what_it_lacks) {
   const auto alone = troupe::test::run_launcher(program(1, {}));
   EXPECT_EQ(alone.code, 1);
   EXPECT_THAT(alone.err, HasSubstr("troupe-run -n 3"));

@@ -1,4 +1,4 @@
-// What `pipeline` tells of a run, and the command line that asks for it.
+// What `pipeline` reports of a run, and the command line that asks for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(pipeline_record, tells_its_numbers) {
+TEST(pipeline_record, reports_its_numbers) {
   run_record run{.seed = 7, .parameters = 1000, .batch_size = 64, .stages = {0.5, 0.5}};
   run.tolerance = 1e-5;
   run.ways.push_back(

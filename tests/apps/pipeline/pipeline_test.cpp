@@ -69,7 +69,7 @@ hyperparameters small() {
   return {.seed = 3, .width = 8, .blocks = 4, .batch_size = 12, .steps = 12, .learning_rate = 0.01};
 }
 
-// Blots whose place tells the class. A number that batches of 12 do not divide.
+// Blots whose place shows the class. A number that batches of 12 do not divide.
 digits made_up_digits(std::int64_t count = 41) {
   const auto generator = common::make_generator(9);
   digits out{at::rand({count, 1, 8, 8}, generator),
@@ -389,7 +389,7 @@ TEST(pipeline_program, has_the_losses_of_one_process) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(pipeline_program, says_what_it_lacks) {
+TEST(pipeline_program, reports_what_it_lacks) {
   const auto alone = troupe::test::run_launcher(command(1, {}));
   EXPECT_EQ(alone.code, 1);
   EXPECT_THAT(alone.err, HasSubstr("start 2 ranks or more"));

@@ -192,7 +192,7 @@ TEST(rnn, needs_a_rank_and_a_text) {
   shut_down(alone);
 }
 
-TEST(rnn, tells_its_numbers) {
+TEST(rnn, reports_its_numbers) {
   training_record record{.seed = 7, .ranks = 2, .words = 50, .unigram_perplexity = 300.04};
   record.tokens = 1200;
   record.seconds = 2;
@@ -336,7 +336,7 @@ TEST(rnn_program, beats_a_unigram_model_on_a_real_text) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(rnn_program, says_what_it_lacks) {
+TEST(rnn_program, reports_what_it_lacks) {
   const auto alone = launched(1, {});
   EXPECT_EQ(alone.code, 1);
   EXPECT_THAT(alone.err, HasSubstr("start 2 ranks or more"));

@@ -67,16 +67,16 @@ TEST(launcher, starts_more_ranks_than_the_soft_limit_of_descriptors_has_room_for
   EXPECT_THAT(result.out_lines(), Each("64"));  // the ranks have what the user has given
 }
 
-TEST(launcher, says_that_the_hard_limit_of_descriptors_is_too_low) {
+TEST(launcher, reports_that_the_hard_limit_of_descriptors_is_too_low) {
   FILE* pipe = popen("ulimit -n 64; exec " TROUPE_APPS_DIR "/troupe-run -n 40 true 2>&1", "r");
   ASSERT_NE(pipe, nullptr);
-  std::string said;
+  std::string output;
   char bytes[1024];
   for (std::size_t count = 0; (count = fread(bytes, 1, sizeof bytes, pipe)) > 0;)
-    said.append(bytes, count);
+    output.append(bytes, count);
   EXPECT_NE(pclose(pipe), 0);
-  EXPECT_THAT(said, HasSubstr("this process may have 64 file descriptors, of which"));
-  EXPECT_THAT(said, HasSubstr("and needs 96 more to start 40 ranks"));
+  EXPECT_THAT(output, HasSubstr("this process may have 64 file descriptors, of which"));
+  EXPECT_THAT(output, HasSubstr("and needs 96 more to start 40 ranks"));
 }
 
 TEST(launcher, machines_of_one_job_agree_on_its_name) {
@@ -231,7 +231,7 @@ TEST(launcher, checks_the_program_before_starting_anything) {
   EXPECT_EQ(run_launcher({"/"}).code, 126);
 }
 
-TEST(launcher, says_why_a_file_is_no_program) {
+TEST(launcher, reports_why_a_file_is_no_program) {
   std::string path = (std::filesystem::temp_directory_path() / "troupe-script-XXXXXX").string();
   close(mkstemp(path.data()));
   std::ofstream(path) << "echo hello\n";
@@ -272,7 +272,7 @@ TEST(launcher, helps) {
   EXPECT_THAT(result.err, IsEmpty());
 }
 
-TEST(launcher, tells_its_version) {
+TEST(launcher, prints_its_version) {
   const auto result = run_launcher({"--version"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, testing::MatchesRegex("troupe-run [0-9]+\\.[0-9]+\\.[0-9]+\n"));

@@ -100,7 +100,7 @@ TEST_F(line_stream_test, keeps_a_second_progress_until_the_first_has_ended) {
   EXPECT_EQ(shown(), "\r[0] a1\r[0] a2\n\r[1] b1\r[1] b2\n");
 }
 
-TEST_F(line_stream_test, finishes_progress_before_the_launcher_speaks) {
+TEST_F(line_stream_test, finishes_progress_before_a_line_of_the_launcher) {
   a_.feed("10%\r20%");
   to_.say("rank 1 failed");
   a_.finish();

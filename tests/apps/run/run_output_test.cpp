@@ -91,14 +91,14 @@ TEST(launcher_output, a_reader_that_stops_is_given_the_grace) {
                     "\" & echo pid $! >&2; wait $!; echo code $? >&2; "
                     "touch $TROUPE_TEST_MARK/over; } | "
                     "while [ ! -e $TROUPE_TEST_MARK/over ]; do sleep 0.01; done"});
-    std::string said;
+    std::string output;
     ASSERT_TRUE(soon([&] {
-      said = job.err();
-      const auto pid = said.find("pid ");
-      return said.find(" up\n") != said.npos && pid != said.npos &&
-             said.find('\n', pid) != said.npos;
+      output = job.err();
+      const auto pid = output.find("pid ");
+      return output.find(" up\n") != output.npos && pid != output.npos &&
+             output.find('\n', pid) != output.npos;
     }));
-    kill(std::stoi(said.substr(said.find("pid ") + 4)), SIGTERM);
+    kill(std::stoi(output.substr(output.find("pid ") + 4)), SIGTERM);
     EXPECT_THAT(job.wait().err, testing::HasSubstr("code 143"));
   }
 }

@@ -275,15 +275,15 @@ TEST_P(actors_in_contexts, caf_s_blocking_actors_leave_the_thread_in_its_own) {
     const caf::scoped_actor self(nodes[0].system());
     const context c(nodes[0]);
     at::Tensor y;
-    std::uint64_t hears_in = 0;
+    std::uint64_t received_in = 0;
     self->request(remote, caf::infinite, forward{x})
         .receive(
             [&](const at::Tensor& answer) {
               y = answer;
-              hears_in = autograd::current_context();
+              received_in = autograd::current_context();
             },
             [](const caf::error& why) { ADD_FAILURE() << caf::to_string(why); });
-    EXPECT_EQ(hears_in, c.id());
+    EXPECT_EQ(received_in, c.id());
     EXPECT_EQ(autograd::current_context(), c.id());
     EXPECT_FALSE(nodes[0].rpc_sync<&twice>("b", x).is_leaf());
     c.backward({y.sum()});

@@ -415,7 +415,7 @@ at::Tensor refuse_at(const at::Tensor& x, const std::string& where) {
   return here.rpc_sync<&refuse_at>(here.name() == "a" ? "b" : "c", y, where);
 }
 
-TEST_P(contexts, a_pass_that_fails_says_where_and_why) {
+TEST_P(contexts, a_pass_that_fails_reports_where_and_why) {
   auto nodes = start({"a", "b", "c"});
   const auto x = leaf(2);
   for (const std::string where : {"a", "b", "c"})

@@ -1,6 +1,6 @@
 // Gradients go by the device maps of the messages whose tensors they are for, the other way. Most
 // machines that run this have no GPU: where a gradient was to land is seen by what its receiver
-// says.
+// reports.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>

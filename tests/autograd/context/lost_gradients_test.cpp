@@ -138,7 +138,7 @@ TEST_P(losses, of_a_thread_that_is_not_in_the_context) {
 TEST_P(losses, are_errors_if_asked) {
   auto nodes = two_nodes(lost_gradient::fail);
   const auto remote = nodes[0].spawn_on<keeps>(1);
-  const auto says = [](const auto& what) -> std::string {
+  const auto error_of = [](const auto& what) -> std::string {
     try {
       what();
       return "";
@@ -149,16 +149,16 @@ TEST_P(losses, are_errors_if_asked) {
   {
     const context c(nodes[0]);
     for (int i = 0; i < 2; ++i) {
-      EXPECT_THAT(says([&] { troupe::send(remote, keep{leaf()}); }),
+      EXPECT_THAT(error_of([&] { troupe::send(remote, keep{leaf()}); }),
                   testing::HasSubstr("Use troupe::request"));
-      EXPECT_THAT(says([&] { troupe::send(remote, keep{leaf()}, no_wait); }),
+      EXPECT_THAT(error_of([&] { troupe::send(remote, keep{leaf()}, no_wait); }),
                   testing::HasSubstr("Use troupe::request"));
       troupe::request(remote, forward{leaf()}).get();
       elsewhere([&] {
         const auto there = testing::HasSubstr("troupe::autograd::within(context)");
-        EXPECT_THAT(says([&] { nodes[0].rpc_sync<&twice>("b", leaf()); }), there);
-        EXPECT_THAT(says([&] { troupe::request(remote, forward{leaf()}).get(); }), there);
-        EXPECT_THAT(says([&] { nodes[0].rpc_sync<&weight_here>("b", 1); }), there);
+        EXPECT_THAT(error_of([&] { nodes[0].rpc_sync<&twice>("b", leaf()); }), there);
+        EXPECT_THAT(error_of([&] { troupe::request(remote, forward{leaf()}).get(); }), there);
+        EXPECT_THAT(error_of([&] { nodes[0].rpc_sync<&weight_here>("b", 1); }), there);
       });
     }
   }

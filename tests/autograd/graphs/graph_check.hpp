@@ -34,7 +34,7 @@ complaints run_and_compare(const std::vector<node>& nodes, const graph_case& one
                            const spread_program& program, autograd::pass_mode mode);
 
 /// The same with parameters of its own, in both modes; then nothing may be left on any node.
-/// `wait` looks for a condition again and again, and says whether it came.
+/// `wait` looks for a condition again and again, and returns whether it came.
 using waiter = std::function<bool(const std::function<bool()>&)>;
 complaints check_case(const std::vector<node>& nodes, const graph_case& one, const waiter& wait);
 

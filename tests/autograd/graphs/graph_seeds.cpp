@@ -21,16 +21,16 @@ std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
 const char* program_here = "";
 std::uint64_t seed_here = 0;
 
-void tell_replay() {
+void print_replay() {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   std::cout << "replay: TROUPE_SEED=" << seed_here << ' ' << program_here
             << " --gtest_filter=" << test->test_suite_name() << '.' << test->name() << std::endl;
 }
 
 // A run that goes wrong may not get as far as to end in order.
-[[noreturn]] void tell_replay_and_abort() {
+[[noreturn]] void print_replay_and_abort() {
   std::cout << "seed " << seed_here << " ended the program\n";
-  tell_replay();
+  print_replay();
   std::abort();
 }
 
@@ -39,7 +39,7 @@ void tell_replay() {
 void for_seeds(const char* program, std::uint64_t usual,
                const std::function<std::vector<std::string>(std::uint64_t)>& run) {
   program_here = program;
-  std::set_terminate(&tell_replay_and_abort);
+  std::set_terminate(&print_replay_and_abort);
   const auto alone = number_in("TROUPE_SEED", 0);
   if (!alone) log().set_level(spdlog::level::off);  // fast passes that fail as they must
   const auto first = alone ? alone : number_in("TROUPE_FIRST_SEED", 1);
@@ -55,7 +55,7 @@ void for_seeds(const char* program, std::uint64_t usual,
     }
     for (const auto& what : wrong) ADD_FAILURE() << "seed " << seed << ": " << what;
     if (wrong.empty()) continue;
-    tell_replay();
+    print_replay();
     if (!number_in("TROUPE_GO_ON", 0)) return;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

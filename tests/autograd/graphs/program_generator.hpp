@@ -46,7 +46,7 @@ enum class way : std::uint8_t {
   piped,              ///< the first argument is a future
   at_owner,           ///< on the owner of the first argument, with the value itself
   without_gradients,  ///< under a NoGradGuard
-  asked,              ///< of an actor, which answers as `detail` says
+  asked,              ///< of an actor, which answers as `detail` asks
 };
 
 /// How an actor comes to the results of a block.

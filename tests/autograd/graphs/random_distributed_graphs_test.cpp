@@ -28,7 +28,7 @@ TEST_P(random_distributed_graphs, have_the_gradients_of_one_thread) {
   for (auto& [size, nodes] : jobs) shut_down(nodes);
 }
 
-// Without these the test above would say less than it seems to.
+// Without these the test above would show less than it seems to.
 TEST(random_distributed_graphs, hold_what_is_to_be_tested) {
   std::map<std::string, int> count;
   for (std::uint64_t seed = 1; seed <= usual_seeds; ++seed) {

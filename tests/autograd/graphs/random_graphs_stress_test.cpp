@@ -105,7 +105,7 @@ TEST_P(graphs_at_once, end_in_the_middle_of_a_pass_without_harm_to_others) {
         pass = begin_spread(here, program, one.wanted.passes);
         if (seed % 3 != 0) std::this_thread::sleep_for(std::chrono::microseconds(seed * 37 % 4000));
       }
-      if (!pass.wait_for(patience)) {
+      if (!pass.wait_for(time_limit)) {
         ADD_FAILURE() << "seed " << seed << ": the pass does not end";
         return;
       }

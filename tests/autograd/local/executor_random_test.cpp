@@ -173,7 +173,7 @@ TEST_P(random_graphs, second_derivatives_are_those_of_the_engine) {
   EXPECT_GT(with_second, graphs_per_dtype / 4);
 }
 
-// Without these the tests above would say less than they seem to.
+// Without these the tests above would show less than they seem to.
 TEST_P(random_graphs, hold_what_is_to_be_tested) {
   int sparse = 0, hooked = 0, kept = 0, shared = 0, undefined = 0;
   for (std::uint64_t seed = 1; seed <= graphs_per_dtype; ++seed) {

@@ -257,7 +257,7 @@ TEST(executors, give_gradients_away_without_a_copy) {
   EXPECT_EQ(sunk, 1);
 }
 
-TEST(executors, say_that_a_graph_was_released) {
+TEST(executors, report_that_a_graph_was_released) {
   const auto x = torch::ones({2}, torch::requires_grad());
   const auto y = x.exp();
   const auto plan = plan_of({y});
@@ -372,7 +372,7 @@ TEST(executors, name_the_operation_that_made_nan_in_anomaly_mode) {
       << text;
 }
 
-TEST(executors, say_what_only_the_engine_can) {
+TEST(executors, report_what_only_the_engine_can) {
   const auto x = torch::ones({2}, torch::requires_grad());
   int callbacks = 0;
   const callback here(

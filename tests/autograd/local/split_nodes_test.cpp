@@ -568,7 +568,7 @@ TEST_P(split_random_layers, give_the_engines_bits) {
     EXPECT_TRUE(same_bits(sent, wanted.back()));
     sooner += before == 0;
   }
-  EXPECT_GT(sooner, 10) << "otherwise this says little";
+  EXPECT_GT(sooner, 10) << "otherwise this shows little";
 }
 
 }  // namespace

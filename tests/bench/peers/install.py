@@ -67,7 +67,7 @@ def install(wanted):
     done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
     shutil.rmtree(unpacking, ignore_errors=True)
     if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        return f"not installed: {said[-1] if said else 'pip failed'}"
+        printed = [line for line in done.stderr.splitlines() if line.strip()]
+        return f"not installed: {printed[-1] if printed else 'pip failed'}"
     STAMP.write_text("\n".join(wanted) + "\n")
     return None

@@ -97,7 +97,7 @@ def run(test, size, column):
             "-f",
         ]
         client = start(port, ["127.0.0.1", *asked])
-        said, complaint = client.communicate(timeout=LIMIT)
+        printed, complaint = client.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         end(client)
         raise SystemExit(f"ucx_perftest took more than {LIMIT} s")
@@ -105,7 +105,7 @@ def run(test, size, column):
         end(server)
     if client.returncode != 0:
         raise SystemExit(f"ucx_perftest: {complaint.strip()}")
-    names, values = [line.split(",") for line in said.splitlines() if "," in line][-2:]
+    names, values = [line.split(",") for line in printed.splitlines() if "," in line][-2:]
     return float(values[names.index(column)])
 
 
@@ -117,16 +117,16 @@ def as_client(port, server, test, size, column):
     while True:
         client = start(port, [server, *asked])
         try:
-            said, complaint = client.communicate(timeout=LIMIT)
+            printed, complaint = client.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             end(client)
             raise SystemExit(f"ucx_perftest took more than {LIMIT} s")
         if client.returncode == 0:
             break
         if time.monotonic() > deadline:  # the server may not listen yet
-            raise SystemExit(f"ucx_perftest: {complaint.strip() or said.strip()}")
+            raise SystemExit(f"ucx_perftest: {complaint.strip() or printed.strip()}")
         time.sleep(0.1)
-    names, values = [line.split(",") for line in said.splitlines() if "," in line][-2:]
+    names, values = [line.split(",") for line in printed.splitlines() if "," in line][-2:]
     return float(values[names.index(column)])
 
 
@@ -136,9 +136,9 @@ def measure_between_hosts(row, path):
     if os.environ["RANK"] != "0":
         for i in range(len(sizes)):
             server = start(PORT + i, [])
-            said, complaint = server.communicate(timeout=2 * LIMIT)
+            printed, complaint = server.communicate(timeout=2 * LIMIT)
             if server.returncode != 0:
-                raise SystemExit(f"ucx_perftest: {complaint.strip() or said.strip()}")
+                raise SystemExit(f"ucx_perftest: {complaint.strip() or printed.strip()}")
         return
     measured = []
     for i, size in enumerate(sizes):

@@ -50,7 +50,7 @@ TEST(errors, about_another_node_keep_whom_they_are_about) {
                "its process has ended [on ps, called by evaluate on trainer1]");
 }
 
-TEST(errors, that_are_told_twice_of_one_call_name_it_once) {
+TEST(errors, that_are_reported_twice_of_one_call_name_it_once) {
   auto f = describe(std::make_exception_ptr(std::out_of_range("x")), "ps", "load");
   f = passed_through(f, "ps", "load");
   EXPECT_EQ(f.via, "");

@@ -39,14 +39,14 @@ TEST(logging, marks_each_line_of_several) {
 }
 
 // A peer's error may hold anything.
-TEST(logging, tells_a_terminal_nothing) {
+TEST(logging, sends_no_commands_to_a_terminal) {
   EXPECT_EQ(logged("a\x1b[2J\rb\tc\x7f" + std::string(1, '\0') + "\n[troupe] \b\xc3\xa4"),
             "[troupe] [warning] a\\x1b[2J\\x0db\tc\\x7f\\x00\n"
             "[troupe] [warning] [troupe] \\x08\xc3\xa4\n");
 }
 
 // Some take these for the start of a command, too; and what is no UTF-8 for whatever they like.
-TEST(logging, tells_a_terminal_nothing_in_other_characters) {
+TEST(logging, sends_no_commands_to_a_terminal_in_other_characters) {
   EXPECT_EQ(logged("\xc2\x9b"
                    "2J\x9b\xc2\xa0\xff\xe2\x82\xac\xe2\x82\xf0\x9f\x98\x80\xc3"),
             "[troupe] [warning] \\xc2\\x9b"
@@ -72,7 +72,7 @@ TEST(logging, to_standard_error_is_marked_on_each_line) {
   EXPECT_EQ(marked, 2);
 }
 
-TEST(logging, says_when_and_which_rank) {
+TEST(logging, names_the_time_and_the_rank) {
   log_as(3, "worker\x1b");
   std::ostringstream out;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(out);
@@ -92,7 +92,7 @@ bool logs_at_the_end = false;
   });
 }
 
-TEST(logging, says_which_rank_until_the_process_ends) {
+TEST(logging, names_the_rank_until_the_process_ends) {
   EXPECT_EXIT(
       {
         log_as(1, "a name that needs memory of its own");

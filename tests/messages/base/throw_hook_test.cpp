@@ -30,14 +30,14 @@ __attribute__((noinline)) std::exception_ptr caught_from(int x) {
 
 namespace {
 
-TEST(throw_hook, says_which_way_an_exception_came) {
+TEST(throw_hook, reports_which_way_an_exception_came) {
   const auto f = describe(caught_from(1), "here", "there");
   EXPECT_EQ(f.text, "too far");
   EXPECT_EQ(f.type, "std::out_of_range");
   EXPECT_THAT(f.trace, ::testing::HasSubstr("\n")) << f.trace;
 }
 
-TEST(throw_hook, says_nothing_of_exceptions_that_others_have_followed) {
+TEST(throw_hook, reports_nothing_of_exceptions_that_others_have_followed) {
   const auto first = caught_from(1);
   const auto second = caught_from(2);
   EXPECT_EQ(describe(first, {}, {}).trace, "");

@@ -90,7 +90,7 @@ TEST(archive, keeps_every_bit_of_a_number) {
   }
 }
 
-TEST(archive, writes_what_the_format_says) {
+TEST(archive, writes_what_the_format_specifies) {
   const auto bytes = [](std::initializer_list<int> values) {
     std::vector<std::byte> out;
     for (const int v : values) out.push_back(std::byte(v));
@@ -207,7 +207,7 @@ TEST(archive, refuses_wrong_values) {
   refuses(std::uint64_t{0}, caf::actor());
 }
 
-TEST(archive, says_what_is_wrong) {
+TEST(archive, reports_what_is_wrong) {
   const auto complaint = [](auto as, const std::vector<std::byte>& bytes) {
     try {
       decode<decltype(as)>(bytes);

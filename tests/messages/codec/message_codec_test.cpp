@@ -20,11 +20,11 @@
 namespace troupe::testing {
 
 // A type that was not made sendable; CAF itself would take it.
-struct unheard_of {
+struct never_registered {
   int x = 0;
 };
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, unheard_of& x) {
+typename Inspector::result_type inspect(Inspector& f, never_registered& x) {
   return f(x.x);
 }
 
@@ -176,10 +176,10 @@ TEST(message_codec, bounds_the_number_of_elements) {
 
 TEST(message_codec, names_a_type_that_cannot_be_sent) {
   try {
-    encode(caf::make_message(1, unheard_of()));
+    encode(caf::make_message(1, never_registered()));
     FAIL() << "nothing was thrown";
   } catch (const encode_error& e) {
-    EXPECT_NE(std::string(e.what()).find("unheard_of"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("never_registered"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("TROUPE_MESSAGE"), std::string::npos) << e.what();
   }
 }
@@ -215,7 +215,7 @@ TEST(message_codec, refuses_a_value_of_another_type) {
     EXPECT_THROW(decode<caf::message>(bytes), decode_error);
 }
 
-TEST(message_codec, carries_handles_and_what_the_system_says) {
+TEST(message_codec, carries_handles_and_messages_of_the_system) {
   some_actor actor;
   const auto whom = actor.handle();
   numbered_handles handles;
@@ -250,9 +250,9 @@ TEST(message_codec, carries_errors) {
 }
 
 // The error is on its way already: half of it is better than another error.
-TEST(message_codec, tells_in_words_what_an_error_cannot_carry) {
+TEST(message_codec, describes_what_an_error_cannot_carry) {
   const auto back = send(caf::make_error(caf::sec::runtime_error, std::string("the reason"),
-                                         unheard_of(), at::Tensor()));
+                                         never_registered(), at::Tensor()));
   EXPECT_EQ(back, caf::sec::runtime_error);
   ASSERT_TRUE(back.context().match_elements<std::string>());
   EXPECT_NE(back.context().get_as<std::string>(0).find("the reason"), std::string::npos);

@@ -82,7 +82,7 @@ typename Inspector::result_type inspect(Inspector& f, inspected& x) {
   return f(caf::meta::type_name("inspected"), x.number, x.words);
 }
 
-/// CAF's way, and nothing to say.
+/// CAF's way, and nothing to send.
 struct inspected_nothing {
   int not_sent = 0;
 

@@ -51,7 +51,7 @@ TEST(type_table, knows_integers_by_size_and_sign) {
   EXPECT_NE(detail::element_hash<bool>(), detail::element_hash<std::uint8_t>());
 }
 
-TEST(type_structure, says_what_types_are_made_of) {
+TEST(type_structure, names_what_types_are_made_of) {
   EXPECT_EQ((detail::structure<int, std::vector<std::string>, void, at::Tensor>::text()), "");
   EXPECT_EQ(detail::structure<point>::text(),
             "troupe::testing::point\t{double x, float y, troupe::testing::colour tint}\n"

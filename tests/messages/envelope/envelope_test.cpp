@@ -165,7 +165,7 @@ struct speechless : std::exception {
   const char* what() const noexcept override { return nullptr; }
 };
 
-TEST(envelope, errors_of_odd_exceptions_can_be_told) {
+TEST(envelope, errors_of_odd_exceptions_can_be_reported) {
   EXPECT_EQ(describe(std::make_exception_ptr(speechless()), "n", "f").text, "");
   const auto longer = std::make_exception_ptr(std::runtime_error(std::string(1 << 20, 'x')));
   EXPECT_LT(describe(longer, "n", "f").text.size(), 20'000u);
@@ -265,7 +265,7 @@ TEST(envelope, gives_its_message_back_for_another_to_open) {
   }
 }
 
-// Every class of error, thrown there, is the same class here, with the same fields, and says
+// Every class of error, thrown there, is the same class here, with the same fields, and names
 // through whom it came.
 template <class Error>
 void expect_the_same_error() {
@@ -321,7 +321,7 @@ TEST(envelope, brings_what_a_function_threw_as_a_remote_error) {
 }
 
 // The next reader of an error finds it too, however long it is.
-TEST(envelope, tells_why_as_often_as_it_is_asked) {
+TEST(envelope, reports_why_as_often_as_it_is_asked) {
   fault f;
   f.text = std::string(100'000, 'x');
   f.function = "decode";
@@ -337,7 +337,7 @@ TEST(envelope, has_an_error_only_if_it_is_a_failure) {
     if (kind == envelope_kind::failure) continue;
     EXPECT_THROW(open(seal({.kind = kind}, {}, nullptr, &f)).why(), decode_error);
   }
-  // Somebody forgot to say why: still an error, of no known kind.
+  // Somebody forgot to give a reason: still an error, of no known kind.
   EXPECT_EQ(open(seal({.kind = envelope_kind::failure}, {})).why().code, errc::internal);
 }
 

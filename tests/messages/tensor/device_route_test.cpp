@@ -56,7 +56,7 @@ TEST(device_route, goes_by_its_entries_and_back) {
   EXPECT_THAT(refusal(back.inverse(), gpu(3)), HasSubstr("sent from 'a' to 'b'"));
 }
 
-TEST(device_route, maps_host_memory_where_it_says_so) {
+TEST(device_route, maps_host_memory_where_an_entry_names_it) {
   const device_route route({{host, gpu(1)}}, "a", "b");
   EXPECT_EQ(route.landing(host), gpu(1));
   EXPECT_EQ(route.inverse().landing(gpu(1)), host);
@@ -89,7 +89,7 @@ std::vector<int> landings(const packed_table& table) {
 const auto small = at::ones({3});
 const auto large = at::ones({4'000});
 
-TEST(device_route_of_a_table, says_where_each_storage_lands) {
+TEST(device_route_of_a_table, names_where_each_storage_lands) {
   const std::vector<at::Tensor> tensors{small, large, at::empty({0}), large.slice(0, 0, 10)};
   EXPECT_EQ(landings(write(tensors)), (std::vector<int>{0, 0, 0}));
   EXPECT_EQ(landings(write_by({}, tensors)), (std::vector<int>{0, 0, 0}));

@@ -9,7 +9,7 @@
 
 namespace troupe::test {
 
-/// A tensor of floats that says that it lies on a GPU, on a machine that need not have one. It can
+/// A tensor of floats that claims to lie on a GPU, on a machine that need not have one. It can
 /// be looked at, and not computed with.
 inline at::Tensor on_pretended_gpu(at::IntArrayRef sizes, int index) {
   const auto count =

@@ -1,4 +1,4 @@
-// What can go wrong with a distributed optimizer, and what it says then.
+// What can go wrong with a distributed optimizer, and what it reports then.
 
 #include "tests/autograd/context/no_contexts.hpp"
 #include "tests/optim/client/parameters.hpp"
@@ -46,7 +46,7 @@ void pass_over(const context& c, const parameters& some) {
   c.backward({loss});
 }
 
-TEST_P(mishaps, say_why_they_cannot_be_made) {
+TEST_P(mishaps, report_why_they_cannot_be_made) {
   auto nodes = start({"a", "b", "c"});
   const auto there = spread(nodes[0], {"b", "c"}, {all(1), all(2)});
   const auto bad =
@@ -90,7 +90,7 @@ TEST_P(mishaps, say_why_they_cannot_be_made) {
   shut_down(nodes);
 }
 
-TEST_P(mishaps, say_that_they_do_not_know_a_context) {
+TEST_P(mishaps, report_a_context_that_they_do_not_know) {
   auto nodes = start({"a", "b"});
   const auto there = spread(nodes[0], {"b"}, {all(1)});
   const distributed_optimizer<SGD> optimizer(there, SGDOptions(1));

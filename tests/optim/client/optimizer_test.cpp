@@ -1,4 +1,5 @@
-// Distributed optimizers do what libtorch's do, wherever the parameters are, and say what is wrong.
+// Distributed optimizers do what libtorch's do, wherever the parameters are, and report what is
+// wrong.
 
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 #include <torch/optim/schedulers/step_lr.h>
@@ -209,7 +210,7 @@ TEST_P(optimizers, lbfgs_evaluates_at_the_caller) {
 }
 
 // A parameter that is not there for this trainer's context still gets a new rate.
-TEST_P(optimizers, tell_new_rates_to_shards_without_gradients) {
+TEST_P(optimizers, send_new_rates_to_shards_without_gradients) {
   auto nodes = start({"a", "b", "c"});
   const auto there = spread(nodes[0], {"b", "c"}, {all(1), all(1)});
   const distributed_optimizer<SGD> optimizer(there, SGDOptions(1));

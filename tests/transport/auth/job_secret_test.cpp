@@ -124,7 +124,7 @@ TEST(store_handshake, proofs_can_be_neither_reflected_nor_replayed) {
   EXPECT_TRUE(server.admit(answer));
 }
 
-TEST(store_handshake, tells_other_protocols_and_versions) {
+TEST(store_handshake, recognizes_other_protocols_and_versions) {
   const job_secret secret;
   store_handshake server(secret);
   store_handshake::challenge challenge;

@@ -73,7 +73,7 @@ TEST_P(records, are_the_same_in_one_piece_and_in_two) {
 }
 
 // Whichever library does it: the sizes at which they change are among these.
-TEST_P(records, of_every_size_are_what_the_standard_says) {
+TEST_P(records, of_every_size_are_what_the_standard_specifies) {
   const bool encrypts = GetParam() == stream_protection::encrypt;
   const auto key = some_key(1);
   record_cipher ours(GetParam(), key), theirs(GetParam(), key);

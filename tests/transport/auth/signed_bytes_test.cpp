@@ -9,13 +9,13 @@ namespace troupe::transport {
 
 TEST(signed_bytes, are_proven_by_the_same_key_alone) {
   const job_secret key;
-  const std::vector<std::byte> said(100, std::byte{7});
-  auto bytes = said;
+  const std::vector<std::byte> original(100, std::byte{7});
+  auto bytes = original;
   append_proof(bytes, key);
-  ASSERT_EQ(bytes.size(), said.size() + proof_size);
+  ASSERT_EQ(bytes.size(), original.size() + proof_size);
   const auto covered = strip_proof(bytes, key);
   ASSERT_TRUE(covered);
-  EXPECT_TRUE(std::ranges::equal(*covered, said));
+  EXPECT_TRUE(std::ranges::equal(*covered, original));
   EXPECT_FALSE(strip_proof(bytes, job_secret()));
 }
 

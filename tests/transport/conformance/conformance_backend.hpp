@@ -17,7 +17,7 @@
 
 namespace troupe::transport::test {
 
-enum class backend {
+enum class tested_backend {
   loopback,
   virtual_clean,
   virtual_bad,
@@ -32,36 +32,36 @@ enum class backend {
   composite
 };
 
-inline const char* name_of(backend b) {
+inline const char* name_of(tested_backend b) {
   switch (b) {
-    case backend::loopback: return "loopback";
-    case backend::virtual_clean: return "virtual_clean";
-    case backend::virtual_bad: return "virtual_bad";
-    case backend::ucx: return "ucx";
-    case backend::ucx_cma: return "ucx_cma";
-    case backend::ucx_shared_memory: return "ucx_shared_memory";
-    case backend::ucx_tcp: return "ucx_tcp";
-    case backend::ucx_between_hosts: return "ucx_between_hosts";
-    case backend::tcp: return "tcp";
-    case backend::tcp_plain: return "tcp_plain";
-    case backend::tcp_encrypted: return "tcp_encrypted";
-    case backend::composite: return "composite";
+    case tested_backend::loopback: return "loopback";
+    case tested_backend::virtual_clean: return "virtual_clean";
+    case tested_backend::virtual_bad: return "virtual_bad";
+    case tested_backend::ucx: return "ucx";
+    case tested_backend::ucx_cma: return "ucx_cma";
+    case tested_backend::ucx_shared_memory: return "ucx_shared_memory";
+    case tested_backend::ucx_tcp: return "ucx_tcp";
+    case tested_backend::ucx_between_hosts: return "ucx_between_hosts";
+    case tested_backend::tcp: return "tcp";
+    case tested_backend::tcp_plain: return "tcp_plain";
+    case tested_backend::tcp_encrypted: return "tcp_encrypted";
+    case tested_backend::composite: return "composite";
   }
   return "?";
 }
 
-inline ucx_options options_of(backend b, rank_t rank) {
+inline ucx_options options_of(tested_backend b, rank_t rank) {
   ucx_options o;
   o.rank = rank;
   o.one_host = true;
   o.key.fill(std::byte{42});
-  if (b == backend::ucx_cma) o.bulk = ucx_bulk::cma;
-  if (b == backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
-  if (b == backend::ucx_tcp) {
+  if (b == tested_backend::ucx_cma) o.bulk = ucx_bulk::cma;
+  if (b == tested_backend::ucx_shared_memory) o.kind = ucx_kind::shared_memory;
+  if (b == tested_backend::ucx_tcp) {
     o.kind = ucx_kind::tcp;
     o.trusted_network = true;
   }
-  if (b == backend::ucx_between_hosts) {
+  if (b == tested_backend::ucx_between_hosts) {
     o.one_host = false;
     o.trusted_network = true;
     const char* devices = std::getenv("TROUPE_TEST_NET_DEVICES");
@@ -70,11 +70,12 @@ inline ucx_options options_of(backend b, rank_t rank) {
   return o;
 }
 
-inline bool is_tcp(backend b) {
-  return b == backend::tcp || b == backend::tcp_plain || b == backend::tcp_encrypted;
+inline bool is_tcp(tested_backend b) {
+  return b == tested_backend::tcp || b == tested_backend::tcp_plain ||
+         b == tested_backend::tcp_encrypted;
 }
 
-inline tcp_options tcp_options_of(backend b, rank_t rank) {
+inline tcp_options tcp_options_of(tested_backend b, rank_t rank) {
   // That of all processes of a test.
   static const auto secret = job_secret::from_hex(std::string(64, '7'));
   tcp_options o;
@@ -82,17 +83,17 @@ inline tcp_options tcp_options_of(backend b, rank_t rank) {
   o.secret = secret;
   o.interfaces = {"lo"};
   o.eager_below = 1'000;  // the end of a peer is noticed on a connection
-  o.protection = b == backend::tcp_plain       ? stream_protection::off
-                 : b == backend::tcp_encrypted ? stream_protection::encrypt
-                                               : stream_protection::authenticate;
+  o.protection = b == tested_backend::tcp_plain       ? stream_protection::off
+                 : b == tested_backend::tcp_encrypted ? stream_protection::encrypt
+                                                      : stream_protection::authenticate;
   return o;
 }
 
-inline virtual_network_options virtual_options_of(backend b) {
+inline virtual_network_options virtual_options_of(tested_backend b) {
   virtual_network_options o;
   o.self_driven = true;
   o.links.bandwidth = 2e9;  // so that large payloads take time
-  if (b == backend::virtual_bad) {
+  if (b == tested_backend::virtual_bad) {
     o.links.loss = 0.2;
     o.links.duplication = 0.1;
     o.links.reordering = 0.2;
@@ -103,7 +104,7 @@ inline virtual_network_options virtual_options_of(backend b) {
 /// Nodes of one job.
 class job {
 public:
-  explicit job(backend b) : backend_(b) {}
+  explicit job(tested_backend b) : backend_(b) {}
 
   std::unique_ptr<node> make(rank_t rank) {
     auto n = std::make_unique<node>();
@@ -112,13 +113,13 @@ public:
   }
 
   void begin(node& n, rank_t rank) {
-    if (backend_ == backend::loopback)
+    if (backend_ == tested_backend::loopback)
       n.net = make_loopback_transport(network_, rank, n.received, n.pool);
-    else if (backend_ == backend::virtual_clean || backend_ == backend::virtual_bad)
+    else if (backend_ == tested_backend::virtual_clean || backend_ == tested_backend::virtual_bad)
       n.net = make_locked_transport(mutex_, [&] {
         return make_virtual_transport(virtual_network_, rank, n.received, n.pool);
       });
-    else if (backend_ == backend::composite)
+    else if (backend_ == tested_backend::composite)
       n.net = make_composite_transport(options_of(backend_, rank), tcp_options_of(backend_, rank),
                                        n.received, n.pool);
     else if (is_tcp(backend_))
@@ -128,7 +129,7 @@ public:
   }
 
 private:
-  backend backend_;
+  tested_backend backend_;
   std::shared_ptr<loopback_network> network_ = std::make_shared<loopback_network>();
   std::shared_ptr<virtual_network> virtual_network_ =
       std::make_shared<virtual_network>(virtual_options_of(backend_));
@@ -136,7 +137,7 @@ private:
 };
 
 /// Two nodes, connected, and a suite that runs once for each backend.
-class pair_test : public testing::TestWithParam<backend> {
+class pair_test : public testing::TestWithParam<tested_backend> {
 protected:
   static constexpr std::chrono::seconds limit{100};  // the machine may have much else to do
 
@@ -158,13 +159,14 @@ protected:
 };
 
 inline auto all_backends() {
-  return testing::Values(backend::loopback, backend::virtual_clean, backend::virtual_bad,
-                         backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
-                         backend::ucx_tcp, backend::tcp, backend::tcp_plain, backend::tcp_encrypted,
-                         backend::composite);
+  return testing::Values(tested_backend::loopback, tested_backend::virtual_clean,
+                         tested_backend::virtual_bad, tested_backend::ucx, tested_backend::ucx_cma,
+                         tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
+                         tested_backend::tcp, tested_backend::tcp_plain,
+                         tested_backend::tcp_encrypted, tested_backend::composite);
 }
 
-inline std::string backend_name(const testing::TestParamInfo<backend>& info) {
+inline std::string backend_name(const testing::TestParamInfo<tested_backend>& info) {
   return name_of(info.param);
 }
 

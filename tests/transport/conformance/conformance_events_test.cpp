@@ -17,10 +17,11 @@ using namespace std::chrono_literals;
 
 class events_over : public pair_test {};
 INSTANTIATE_TEST_SUITE_P(each, events_over,
-                         testing::Values(backend::loopback, backend::virtual_clean,
-                                         backend::virtual_bad, backend::ucx,
-                                         backend::ucx_shared_memory, backend::ucx_tcp, backend::tcp,
-                                         backend::tcp_encrypted, backend::composite),
+                         testing::Values(tested_backend::loopback, tested_backend::virtual_clean,
+                                         tested_backend::virtual_bad, tested_backend::ucx,
+                                         tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
+                                         tested_backend::tcp, tested_backend::tcp_encrypted,
+                                         tested_backend::composite),
                          backend_name);
 
 // Sleeps until something happens; false after `limit`.
@@ -109,7 +110,7 @@ TEST_P(events_over, an_idle_node_sleeps) {
   EXPECT_LT(wakes, 20);
 }
 
-TEST_P(events_over, closing_tells_the_other_side_alone) {
+TEST_P(events_over, closing_notifies_the_other_side_alone) {
   a->net->send(1, 0, patterned_frame(8, 1));
   ASSERT_TRUE(run([&] { return !b->received.messages.empty(); }));
   a->net->close_peer(1, false);
@@ -150,7 +151,7 @@ TEST_P(events_over, a_node_that_ends_is_lost_once) {
   EXPECT_THROW(a->net->send(1, 0, patterned_frame(8, 1)), peer_lost);
 }
 
-TEST_P(events_over, a_sleeping_node_hears_of_a_loss) {
+TEST_P(events_over, a_sleeping_node_is_notified_of_a_loss) {
   run([] { return false; }, 20ms);
   std::jthread ending([&] {
     std::this_thread::sleep_for(30ms);
@@ -236,7 +237,7 @@ TEST_P(events_over, forced_closing_drops_payloads) {
   payloads.push_back({bytes->data(), bytes->size(), {}, bytes});
   a->net->send(1, 0, patterned_frame(8, 1), std::move(payloads));
   a->net->close_peer(1, true);
-  if (GetParam() != backend::loopback) {  // there they lie with the receiver already
+  if (GetParam() != tested_backend::loopback) {  // there they lie with the receiver already
     EXPECT_TRUE(run_until([&] { return a->net->idle(); }, limit, *a));
   }
   EXPECT_TRUE(run([&] { return !b->received.lost.empty(); }));
@@ -264,7 +265,7 @@ TEST_P(events_over, wrong_addresses_are_refused) {
   c->net->send(0, 0, patterned_frame(8, 1));
 }
 
-TEST_P(events_over, routes_tell_lanes_and_reasons) {
+TEST_P(events_over, routes_name_lanes_and_reasons) {
   const auto routes = a->net->routes();
   ASSERT_EQ(routes.size(), 1u);
   EXPECT_EQ(routes[0].peer, 1u);
@@ -273,15 +274,15 @@ TEST_P(events_over, routes_tell_lanes_and_reasons) {
     return routes[0].lanes.find(lane) != std::string::npos;
   };
   switch (GetParam()) {
-    case backend::loopback: EXPECT_TRUE(has("memory")); break;
-    case backend::virtual_clean:
-    case backend::virtual_bad: EXPECT_TRUE(has("datagrams")); break;
-    case backend::ucx_tcp:
+    case tested_backend::loopback: EXPECT_TRUE(has("memory")); break;
+    case tested_backend::virtual_clean:
+    case tested_backend::virtual_bad: EXPECT_TRUE(has("datagrams")); break;
+    case tested_backend::ucx_tcp:
       EXPECT_TRUE(has("tcp/lo"));
       EXPECT_FALSE(has("posix") || has("cma"));
       break;
-    case backend::tcp:
-    case backend::tcp_encrypted:
+    case tested_backend::tcp:
+    case tested_backend::tcp_encrypted:
       EXPECT_TRUE(has("tcp/lo"));
       EXPECT_NE(routes[0].reason.find("prove that they have"), std::string::npos);
       break;

@@ -10,7 +10,7 @@
 namespace troupe::transport::test {
 namespace {
 
-class many_over : public testing::TestWithParam<backend> {
+class many_over : public testing::TestWithParam<tested_backend> {
 protected:
   static constexpr rank_t others = 6;
   static constexpr std::uint64_t each = 8;

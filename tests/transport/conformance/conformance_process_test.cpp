@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class processes : public testing::TestWithParam<backend> {
+class processes : public testing::TestWithParam<tested_backend> {
 protected:
   // The time a loss may take: milliseconds, plus what a loaded machine adds.
   static constexpr std::chrono::seconds limit{100};
@@ -52,7 +52,7 @@ protected:
   // The end of a process on this host is certain; UCX over TCP may notice its socket first.
   void expect_ended() {
     expect_lost();
-    if (GetParam() == backend::ucx_tcp) return;
+    if (GetParam() == tested_backend::ucx_tcp) return;
     EXPECT_EQ(a.received.lost[0].second.kind, loss_kind::ended);
     EXPECT_EQ(a.received.lost[0].second.text, "its process has ended");
   }
@@ -61,8 +61,8 @@ protected:
   node a;
 };
 INSTANTIATE_TEST_SUITE_P(each, processes,
-                         testing::Values(backend::ucx, backend::ucx_cma, backend::ucx_tcp,
-                                         backend::tcp),
+                         testing::Values(tested_backend::ucx, tested_backend::ucx_cma,
+                                         tested_backend::ucx_tcp, tested_backend::tcp),
                          backend_name);
 
 TEST_P(processes, bytes_go_there_and_back) {
@@ -80,7 +80,7 @@ TEST_P(processes, bytes_go_there_and_back) {
     EXPECT_TRUE(has_pattern(m.payloads[0].data.get(), size, size));
   }
   const auto lanes = a->routes().at(0).lanes;
-  if (GetParam() == backend::ucx_tcp || GetParam() == backend::tcp)
+  if (GetParam() == tested_backend::ucx_tcp || GetParam() == tested_backend::tcp)
     EXPECT_TRUE(lanes.starts_with("tcp/lo")) << lanes;
   else
     EXPECT_EQ(lanes.find("tcp"), lanes.npos) << lanes;
@@ -96,7 +96,7 @@ TEST_P(processes, an_orderly_end_is_a_loss) {
       << a.received.lost[0].second.text;
 }
 
-// The first sign of either is that UCX cannot open the peer's memory; it says so on standard
+// The first sign of either is that UCX cannot open the peer's memory; it reports that on standard
 // output.
 class peers_on_one_host : public processes {
 protected:
@@ -111,7 +111,7 @@ protected:
     }
   }
 
-  void expect_told(loss_kind kind, const std::string& text) {
+  void expect_loss(loss_kind kind, const std::string& text) {
     expect_lost();
     EXPECT_EQ(a.received.lost[0].second.kind, kind);
     EXPECT_EQ(a.received.lost[0].second.text, text);
@@ -119,24 +119,25 @@ protected:
   }
 };
 INSTANTIATE_TEST_SUITE_P(each, peers_on_one_host,
-                         testing::Values(backend::ucx, backend::ucx_cma, backend::tcp),
+                         testing::Values(tested_backend::ucx, tested_backend::ucx_cma,
+                                         tested_backend::tcp),
                          backend_name);
 
-TEST_P(peers_on_one_host, that_are_killed_are_told_as_ended) {
+TEST_P(peers_on_one_host, that_are_killed_are_reported_as_ended) {
   start("echo");
   exchange_one();
   other->kill(SIGKILL);
   send_what_needs_its_memory();
-  expect_told(loss_kind::ended, "its process has ended");
+  expect_loss(loss_kind::ended, "its process has ended");
 }
 
-TEST_P(peers_on_one_host, that_leave_are_told_as_having_left) {
+TEST_P(peers_on_one_host, that_leave_are_reported_as_having_left) {
   start("echo");
   exchange_one();
   other->end_input();
   EXPECT_EQ(other->wait(), 0);
   send_what_needs_its_memory();
-  expect_told(loss_kind::left, "it closed the connection");
+  expect_loss(loss_kind::left, "it closed the connection");
 }
 
 TEST_P(processes, a_kill_is_noticed_while_polling) {
@@ -163,13 +164,13 @@ TEST_P(processes, a_kill_is_noticed_while_asleep) {
   expect_ended();
 }
 
-TEST_P(processes, a_kill_before_anything_was_said_is_noticed) {
+TEST_P(processes, a_kill_before_anything_was_sent_is_noticed) {
   start("echo");
   other->kill(SIGKILL);
   expect_ended();
 }
 
-TEST_P(processes, an_exit_without_a_word_is_noticed) {
+TEST_P(processes, an_exit_without_a_message_is_noticed) {
   start("leave");
   exchange_one();
   expect_ended();
@@ -240,7 +241,8 @@ TEST_P(processes, what_has_not_arrived_is_not_delivered_over_a_network) {
   other->stop();
   a->send(1, 0, patterned_frame(8, 1));
   EXPECT_TRUE(run([&] { return a->idle(); }));
-  EXPECT_EQ(a->delivered(), GetParam() != backend::ucx_tcp && GetParam() != backend::tcp);
+  EXPECT_EQ(a->delivered(),
+            GetParam() != tested_backend::ucx_tcp && GetParam() != tested_backend::tcp);
   other->go_on();
   EXPECT_TRUE(run([&] { return a->delivered(); }));
 }

@@ -142,7 +142,7 @@ TEST_P(messages_over, a_large_payload_delays_only_its_own_order) {
   order_check check;
   check.take(b->received.messages);
   // Nothing takes time on the loopback network, so nothing is overtaken there.
-  if (GetParam() != backend::loopback) {
+  if (GetParam() != tested_backend::loopback) {
     EXPECT_EQ(orders, (std::vector<std::uint64_t>{6, 0, 5, 5}));
   }
 }

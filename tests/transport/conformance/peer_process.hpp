@@ -39,9 +39,10 @@ inline std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
-inline backend backend_named(const std::string& name) {
-  for (const auto b : {backend::ucx, backend::ucx_cma, backend::ucx_shared_memory, backend::ucx_tcp,
-                       backend::ucx_between_hosts, backend::tcp})
+inline tested_backend backend_named(const std::string& name) {
+  for (const auto b :
+       {tested_backend::ucx, tested_backend::ucx_cma, tested_backend::ucx_shared_memory,
+        tested_backend::ucx_tcp, tested_backend::ucx_between_hosts, tested_backend::tcp})
     if (name == name_of(b)) return b;
   throw std::runtime_error("no backend is called " + name);
 }
@@ -50,7 +51,7 @@ inline backend backend_named(const std::string& name) {
 class child {
 public:
   /// `through`: a command that starts the program given to it, and becomes it.
-  child(backend b, const std::string& mode, std::vector<std::string> through = {}) {
+  child(tested_backend b, const std::string& mode, std::vector<std::string> through = {}) {
     int in[2];
     int out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
@@ -147,7 +148,7 @@ private:
         written_.erase(0, end + 1);
         return text;
       }
-      if (!may_read(deadline)) throw std::runtime_error("the peer program says nothing");
+      if (!may_read(deadline)) throw std::runtime_error("the peer program prints nothing");
       char more[4096];
       const auto n = read(output_, more, sizeof more);
       if (n <= 0) throw std::runtime_error("the peer program ended early");

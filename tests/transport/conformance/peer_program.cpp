@@ -1,9 +1,9 @@
 // The other process of tests of transports: peer_program BACKEND MODE. It is rank 1, writes its
 // address in hexadecimal, reads rank 0's, and then
-//   echo   sends everything back until its input ends, or says when it lost its peer, and ends
+//   echo   sends everything back until its input ends, or prints when it lost its peer, and ends
 //   stall  answers one message and makes no progress any more
 //   push   sends large messages without end
-//   leave  answers one message and ends without a word
+//   leave  answers one message and ends without another
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ bool input_ended() {
 }
 
 // By the clock of all processes.
-void say_lost() {
+void report_loss() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   std::cout << "lost " << std::chrono::nanoseconds(now).count() << std::endl;
 }
@@ -51,7 +51,7 @@ void say_lost() {
 void serve(node& n) {
   while (!input_ended()) {
     if (!n.received.lost.empty()) {
-      say_lost();
+      report_loss();
       _exit(0);  // at once, for the test that waits for this
     }
     for (int i = 0; i < 100; ++i) n->progress();

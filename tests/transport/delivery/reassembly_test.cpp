@@ -127,7 +127,7 @@ TEST(reassembly, takes_no_memory_for_payloads_that_are_only_announced) {
   EXPECT_EQ(a.incomplete(), 1000u);
 }
 
-// What the rules say, worked out afresh from everything that has arrived.
+// What the rules ask for, worked out afresh from everything that has arrived.
 struct reference {
   struct message {
     std::uint64_t order;

@@ -35,7 +35,7 @@ TEST(retransmit_queue, keeps_in_order_what_is_not_acknowledged) {
   EXPECT_EQ(r.bytes(), 20u);
 }
 
-TEST(retransmit_queue, tells_what_follows_a_number) {
+TEST(retransmit_queue, returns_what_follows_a_number) {
   retransmit_queue r;
   for (const std::uint64_t n : {0, 1, 2, 4, 5}) r.keep(numbered(n));
   EXPECT_EQ(numbers(r.from(0, 3)), (list{0, 1, 2}));

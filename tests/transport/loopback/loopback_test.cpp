@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(loopback, a_rank_is_taken_until_its_node_ends) {
-  job made(backend::loopback);
+  job made(tested_backend::loopback);
   auto a = made.make(0);
   EXPECT_THROW(made.make(0), invalid_argument);
   a.reset();
@@ -23,15 +23,15 @@ TEST(loopback, a_rank_is_taken_until_its_node_ends) {
 }
 
 TEST(loopback, networks_are_apart) {
-  job one(backend::loopback);
-  job two(backend::loopback);
+  job one(tested_backend::loopback);
+  job two(tested_backend::loopback);
   auto a = one.make(0);
   auto b = two.make(1);
   EXPECT_THROW(a->net->add_peer(1, b->net->address()), transport_error);
 }
 
 TEST(loopback, payloads_are_copied) {
-  job made(backend::loopback);
+  job made(tested_backend::loopback);
   auto a = made.make(0);
   auto b = made.make(1);
   a->net->add_peer(1, b->net->address());
@@ -48,7 +48,7 @@ TEST(loopback, payloads_are_copied) {
 
 TEST(loopback, three_thousand_nodes_live_in_one_process) {
   constexpr rank_t world = 3000;
-  job made(backend::loopback);
+  job made(tested_backend::loopback);
   std::vector<std::unique_ptr<node>> nodes;
   for (rank_t r = 0; r < world; ++r) nodes.push_back(made.make(r));
   // A ring, once around.

@@ -207,9 +207,9 @@ TEST(environment, reads_the_secret) {
   EXPECT_TRUE(given->secret == secret);
   EXPECT_EQ(given->whence, "TROUPE_JOB_SECRET");
   EXPECT_FALSE(read_job_secret(from({})));  // and nothing is made up from what others know
-  const auto said = refusal([] { read_job_secret(from({{"TROUPE_JOB_SECRET", "secret!"}})); });
-  EXPECT_NE(said.find("TROUPE_JOB_SECRET cannot be used"), std::string::npos);
-  EXPECT_EQ(said.find("secret!"), std::string::npos);
+  const auto message = refusal([] { read_job_secret(from({{"TROUPE_JOB_SECRET", "secret!"}})); });
+  EXPECT_NE(message.find("TROUPE_JOB_SECRET cannot be used"), std::string::npos);
+  EXPECT_EQ(message.find("secret!"), std::string::npos);
   EXPECT_NE(refusal([] {
               read_job_secret(from({{"TROUPE_JOB_SECRET_FILE", "/no/such/file"}}));
             })

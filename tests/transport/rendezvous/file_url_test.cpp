@@ -1,4 +1,4 @@
-// File URLs: which file they name, and what is said of those of Windows.
+// File URLs: which file they name, and what is reported of those of Windows.
 #include "troupe/transport/rendezvous/file_url.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(file_url, refuses_what_names_no_file) {
   }
 }
 
-TEST(file_url, says_what_is_wrong_with_those_of_windows) {
+TEST(file_url, reports_what_is_wrong_with_those_of_windows) {
   EXPECT_EQ(file_url_problem(parse_file_url("/tmp/meet")), "");
   const auto drive = file_url_problem(parse_file_url("/c:/tmp/meet"));
   EXPECT_NE(drive.find("/tmp/meet on drive c: of Windows"), std::string::npos) << drive;

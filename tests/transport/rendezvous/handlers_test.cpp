@@ -34,7 +34,7 @@ std::vector<outcome> meet(crowd& c, std::uint32_t size,
   return c.finish();
 }
 
-TEST(handlers, found_a_job_where_they_say) {
+TEST(handlers, found_a_job_where_they_choose) {
   const auto place = std::make_shared<hash_store>();
   const scheme mine("memory", [&](const rendezvous_request& request) {
     EXPECT_EQ(request.url, "memory://here/there?colour=red&world_size=3");
@@ -93,22 +93,22 @@ TEST(handlers, are_asked_for_joiners_too) {
   options.init_method = "memory://";
   options.timeout = 100ms;
   options.variables = variables({});
-  const auto said = text_of<rendezvous_error>(
+  const auto message = text_of<rendezvous_error>(
       [&] { join_job(options, [](std::uint32_t, const job_secret&) { return store::bytes(); }); });
-  EXPECT_CONTAINS(said, "for a job to meet here");
+  EXPECT_CONTAINS(message, "for a job to meet here");
   EXPECT_EQ(joiner, true);
   EXPECT_FALSE(joiner_meets_on_this_host_alone(options));
 }
 
 // As where no handler is needed.
-TEST(handlers, let_the_others_hear_who_cannot_come) {
+TEST(handlers, let_the_others_learn_who_cannot_come) {
   const std::map<std::string, std::shared_ptr<store>> places = {
-      {"told", std::make_shared<hash_store>()}, {"beyond", std::make_shared<hash_store>()}};
+      {"notified", std::make_shared<hash_store>()}, {"beyond", std::make_shared<hash_store>()}};
   const scheme mine("memory", [&](const rendezvous_request& request) {
     return rendezvous_answer{.place = places.at(request.rest)};
   });
   crowd c(2);
-  c.method = "memory://told";
+  c.method = "memory://notified";
   c.start(0);
   decline_rendezvous(c.options(1), "max_threads is 0");
   const auto outcome = c.finish()[0];
@@ -165,9 +165,9 @@ TEST(handlers, fail_as_they_like) {
   EXPECT_CONTAINS(meet(d, 1)[0].error, "the handler of empty:// returned no store for 'empty://x'");
   crowd e(1);
   e.method = "unknown://x";
-  const auto said = meet(e, 1)[0].error;
-  EXPECT_CONTAINS(said, "this kind is unknown");
-  EXPECT_CONTAINS(said, "register_rendezvous_handler");
+  const auto message = meet(e, 1)[0].error;
+  EXPECT_CONTAINS(message, "this kind is unknown");
+  EXPECT_CONTAINS(message, "register_rendezvous_handler");
 }
 
 TEST(handlers, have_one_scheme_each) {

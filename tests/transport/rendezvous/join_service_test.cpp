@@ -163,7 +163,7 @@ TEST_F(join_service_test, is_not_held_up_by_joiners_that_stop_half_way_or_write_
   EXPECT_EQ(enter(options("late")).rank, 2u);  // "gone" was given 1
 }
 
-TEST_F(join_service_test, says_that_the_job_is_over) {
+TEST_F(join_service_test, reports_that_the_job_is_over) {
   open();
   node_.silent = true;
   auto waiting = std::async(std::launch::async, [&] { return refusal(options("late")); });
@@ -211,7 +211,7 @@ TEST_F(join_service_test, is_not_there_in_a_job_with_fixed_members) {
   }
 }
 
-TEST(rendezvous_of_dynamic_jobs, wants_all_ranks_to_say_so) {
+TEST(rendezvous_of_dynamic_jobs, requires_all_ranks_to_ask_for_it) {
   crowd ranks(2);
   ranks.start(0, [](rendezvous_options& o) { o.dynamic = true; });
   ranks.start(1);

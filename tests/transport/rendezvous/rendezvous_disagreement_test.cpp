@@ -10,7 +10,7 @@ namespace {
 
 std::string me() { return "process " + std::to_string(getpid()) + " on host " + this_host().name; }
 
-TEST(rendezvous_disagreement, another_world_size_is_told_to_all_at_once) {
+TEST(rendezvous_disagreement, another_world_size_is_reported_to_all_at_once) {
   crowd c(2);
   c.start(0);
   c.start(1, [](rendezvous_options& o) { o.world_size = 3; });
@@ -21,7 +21,7 @@ TEST(rendezvous_disagreement, another_world_size_is_told_to_all_at_once) {
   }
 }
 
-TEST(rendezvous_disagreement, another_world_size_in_a_file_is_told_to_all_who_wait) {
+TEST(rendezvous_disagreement, another_world_size_in_a_file_is_reported_to_all_who_wait) {
   temporary_folder folder;
   const auto path = folder.path / "meet";
   // One that is in the other world, and one that is not even in its own.
@@ -56,7 +56,7 @@ TEST(rendezvous_disagreement, another_world_size_does_not_harm_a_job_that_is_com
 
 // It gives itself two seconds, which may not be enough on a machine that has much else to do, but
 // not each time.
-TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others) {
+TEST(rendezvous_disagreement, a_rank_that_cannot_come_notifies_the_others) {
   std::string reason;
   for (int i = 0; i < 5 && reason.find("max_threads is 0") == reason.npos; ++i) {
     crowd c(2);
@@ -69,7 +69,7 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others) {
   EXPECT_EQ(reason, "rank 1 (" + me() + ") has invalid options: max_threads is 0");
 }
 
-TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others_in_a_file) {
+TEST(rendezvous_disagreement, a_rank_that_cannot_come_notifies_the_others_in_a_file) {
   temporary_folder folder;
   const auto path = folder.path / "meet";
   crowd c(3);
@@ -85,7 +85,7 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_tells_the_others_in_a_file
 
 // Rank 0 keeps what the others read, and so stays a second for those that are on their way. They
 // may be held up for longer, but not each time.
-TEST(rendezvous_disagreement, a_rank_0_that_cannot_come_tells_the_others) {
+TEST(rendezvous_disagreement, a_rank_0_that_cannot_come_notifies_the_others) {
   std::string reason;
   for (int i = 0; i < 5 && reason.find("max_threads is 0") == reason.npos; ++i) {
     crowd c(2);
@@ -112,7 +112,7 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_does_not_harm_a_job_that_i
 }
 
 // No rank to notify, no place to look: only a little time is lost.
-TEST(rendezvous_disagreement, a_rank_that_cannot_come_and_is_alone_says_nothing) {
+TEST(rendezvous_disagreement, a_rank_that_cannot_come_and_is_alone_reports_nothing) {
   crowd c(2);
   auto o = c.options(1);
   o.init_method = "tcp://127.0.0.1:" + std::to_string(free_port());
@@ -123,7 +123,7 @@ TEST(rendezvous_disagreement, a_rank_that_cannot_come_and_is_alone_says_nothing)
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
-TEST(rendezvous_disagreement, another_job_is_told_and_does_not_harm_the_job) {
+TEST(rendezvous_disagreement, another_job_is_refused_and_does_not_harm_the_job) {
   crowd c(2);
   c.start(0, [](rendezvous_options& o) { o.job = "mine"; });
   c.port();

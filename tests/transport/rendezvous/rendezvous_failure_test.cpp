@@ -35,35 +35,35 @@ TEST(rendezvous_failure, ranks_that_do_not_come_are_named_to_all) {
   }
 }
 
-TEST(rendezvous_failure, a_rank_without_rank_0_is_told_where_it_looked) {
+TEST(rendezvous_failure, a_rank_without_rank_0_reports_where_it_looked) {
   crowd c(2);
   auto o = c.options(1);
   const auto port = free_port();
   o.init_method = "tcp://127.0.0.1:" + std::to_string(port);
   o.timeout = 300ms;
-  const auto said = alone(o);
-  EXPECT_CONTAINS(said.error, "rank 1 of 2: cannot reach the store at 127.0.0.1:" +
-                                  std::to_string(port) + " within 0.");
-  EXPECT_CONTAINS(said.error, " s: Connection refused");
-  EXPECT_CONTAINS(said.error, "MASTER_ADDR");
-  EXPECT_GE(said.took, 290ms);
-  EXPECT_LT(said.took, soon_enough);
+  const auto result = alone(o);
+  EXPECT_CONTAINS(result.error, "rank 1 of 2: cannot reach the store at 127.0.0.1:" +
+                                    std::to_string(port) + " within 0.");
+  EXPECT_CONTAINS(result.error, " s: Connection refused");
+  EXPECT_CONTAINS(result.error, "MASTER_ADDR");
+  EXPECT_GE(result.took, 290ms);
+  EXPECT_LT(result.took, soon_enough);
 }
 
-TEST(rendezvous_failure, an_unknown_or_silent_host_is_told_in_time) {
+TEST(rendezvous_failure, an_unknown_or_silent_host_is_reported_in_time) {
   crowd c(2);
   for (const std::uint32_t rank : {0, 1}) {
     auto o = c.options(rank);
     o.timeout = 300ms;
     o.init_method = "tcp://no-such-host.invalid:29500";
-    auto said = alone(o);
-    EXPECT_CONTAINS(said.error, "no-such-host.invalid");
-    EXPECT_LT(said.took, soon_enough);
+    auto result = alone(o);
+    EXPECT_CONTAINS(result.error, "no-such-host.invalid");
+    EXPECT_LT(result.took, soon_enough);
     o.init_method = "tcp://192.0.2.1:29500";
-    said = alone(o);
-    EXPECT_CONTAINS(said.error,
+    result = alone(o);
+    EXPECT_CONTAINS(result.error,
                     rank == 0 ? "this machine has no such address" : "192.0.2.1:29500 within 0.");
-    EXPECT_LT(said.took, soon_enough);
+    EXPECT_LT(result.took, soon_enough);
   }
 }
 
@@ -74,11 +74,11 @@ TEST(rendezvous_failure, a_port_in_use_is_named) {
   auto o = c.options(0);
   o.init_method = "tcp://" + where;
   o.timeout = 300ms;
-  const auto said = alone(o);
-  EXPECT_CONTAINS(said.error,
+  const auto result = alone(o);
+  EXPECT_CONTAINS(result.error,
                   "is in use by another program, so that rank 0 cannot listen on " + where);
-  EXPECT_CONTAINS(said.error, "choose another MASTER_PORT");
-  EXPECT_LT(said.took, soon_enough);
+  EXPECT_CONTAINS(result.error, "choose another MASTER_PORT");
+  EXPECT_LT(result.took, soon_enough);
 }
 
 // As of a name like "localhost", which may be 127.0.0.1 and ::1.
@@ -112,7 +112,7 @@ TEST(rendezvous_failure, no_address_of_a_name_is_left_to_others) {
   EXPECT_EQ(listen_on_name({at("192.0.2.1", port)}).error, EADDRNOTAVAIL);
 }
 
-TEST(rendezvous_failure, a_rank_that_comes_twice_is_told_to_all) {
+TEST(rendezvous_failure, a_rank_that_comes_twice_is_reported_to_all) {
   temporary_folder folder;
   for (const bool in_file : {false, true}) {
     crowd c(3);
@@ -153,14 +153,14 @@ std::string error_of_late_rank_0() {
 // The file is removed when all have left it; a rank that comes a moment later must still get the
 // reason. They stay for a second: a rank that is suspended for longer finds a new file, but not
 // each time.
-TEST(rendezvous_failure, a_rank_that_opens_the_file_after_the_failure_is_told) {
+TEST(rendezvous_failure, a_rank_that_opens_the_file_after_the_failure_learns_of_it) {
   std::string reason;
   for (int i = 0; i < 5 && reason.find("rank 1 came twice") == reason.npos; ++i)
     reason = error_of_late_rank_0();
   EXPECT_CONTAINS(reason, "rank 1 came twice");
 }
 
-TEST(rendezvous_failure, a_second_rank_0_is_told_to_both) {
+TEST(rendezvous_failure, a_second_rank_0_is_reported_to_both) {
   crowd c(2);
   c.method = "tcp://127.0.0.1:" + std::to_string(free_port());
   c.start(0);
@@ -172,7 +172,7 @@ TEST(rendezvous_failure, a_second_rank_0_is_told_to_both) {
   }
 }
 
-TEST(rendezvous_failure, a_duplicate_that_comes_when_all_are_there_is_told_alone) {
+TEST(rendezvous_failure, a_duplicate_that_comes_when_all_are_there_is_refused_alone) {
   crowd c(2);
   c.start(0);
   c.start(1);
@@ -198,7 +198,7 @@ TEST(rendezvous_failure, a_world_of_billions_is_refused_at_once) {
             "a job has at most 1048576 ranks, but its world size is 4000000000");
 }
 
-TEST(rendezvous_failure, another_secret_is_told_to_both_sides) {
+TEST(rendezvous_failure, another_secret_is_reported_to_both_sides) {
   crowd c(2);
   c.start(0, [](rendezvous_options& o) { o.timeout = 6s; });
   c.port();
@@ -214,7 +214,7 @@ TEST(rendezvous_failure, another_secret_is_told_to_both_sides) {
                   "did not prove knowledge of the job's secret, the last from 127.0.0.1");
 }
 
-TEST(rendezvous_failure, another_secret_in_a_file_is_told) {
+TEST(rendezvous_failure, another_secret_in_a_file_is_reported) {
   temporary_folder folder;
   crowd c(2);
   c.method = "file://" + (folder.path / "meet").string();
@@ -228,7 +228,7 @@ TEST(rendezvous_failure, another_secret_in_a_file_is_told) {
   EXPECT_EQ(outcomes[0].error, "rank 1 of 2 did not come within 3 s");
 }
 
-TEST(rendezvous_failure, a_name_that_two_ranks_have_is_told_to_all) {
+TEST(rendezvous_failure, a_name_that_two_ranks_have_is_reported_to_all) {
   crowd c(4);
   for (std::uint32_t rank = 0; rank < 4; ++rank)
     c.start(rank, [&](rendezvous_options& o) { o.name = rank % 3 == 0 ? "trainer" : ""; });
@@ -236,7 +236,7 @@ TEST(rendezvous_failure, a_name_that_two_ranks_have_is_told_to_all) {
     EXPECT_EQ(o.error, "Worker name 'trainer' is not unique: ranks 0 and 3 have it");
 }
 
-TEST(rendezvous_failure, a_name_that_cannot_be_is_told_to_all) {
+TEST(rendezvous_failure, a_name_that_cannot_be_is_reported_to_all) {
   const std::pair<std::string, std::string> cases[] = {
       {"a b", "Worker name of rank 1 must match [A-Za-z0-9_:-]+, but is 'a b'"},
       {std::string(128, 'x'),
@@ -259,7 +259,7 @@ TEST(rendezvous_failure, names_are_checked) {
   EXPECT_NE(worker_name_problem("\xc3\xa4"), "");
 }
 
-TEST(rendezvous_failure, a_transport_that_cannot_be_made_is_told_to_all) {
+TEST(rendezvous_failure, a_transport_that_cannot_be_made_is_reported_to_all) {
   crowd c(3);
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     c.start(rank, {}, [](const pre_roster& r) {
@@ -307,9 +307,9 @@ TEST(rendezvous_failure, a_method_that_cannot_be_is_named) {
   for (const auto& [method, why] : cases) {
     auto o = c.options(0);
     o.init_method = method;
-    const auto said = alone(o).error;
-    EXPECT_CONTAINS(said, why);
-    EXPECT_CONTAINS(said, method);
+    const auto result = alone(o).error;
+    EXPECT_CONTAINS(result, why);
+    EXPECT_CONTAINS(result, method);
   }
   auto o = c.options(1);
   o.init_method = "tcp://127.0.0.1:0";

@@ -39,7 +39,7 @@ inline bool has_announced(const std::filesystem::path& path, std::uint32_t rank)
 /// How a rank's call ended.
 struct outcome {
   std::optional<roster> joined;
-  std::string error;        ///< the text, with `type` rendezvous_error unless said otherwise
+  std::string error;        ///< the text, with `type` rendezvous_error unless noted otherwise
   std::string other_error;  ///< something else was thrown
   std::chrono::milliseconds took{0};
 };

@@ -117,7 +117,7 @@ TEST(rendezvous_process, eight_meet_in_a_file) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
-TEST(rendezvous_process, all_hear_of_one_that_was_told_another_world_size) {
+TEST(rendezvous_process, all_are_notified_of_one_with_another_world_size) {
   temporary_folder folder;
   const auto path = folder.path / "meet";
   const auto start = [&](std::uint32_t rank, std::uint32_t size) {
@@ -268,7 +268,7 @@ TEST(rendezvous_process, what_a_killed_job_has_left_does_not_matter) {
   EXPECT_TRUE(is_empty_folder(runtime.path / "troupe"));
 }
 
-TEST(rendezvous_process, several_hosts_without_a_secret_are_told_at_once_what_to_set) {
+TEST(rendezvous_process, several_hosts_without_a_secret_learn_at_once_what_to_set) {
   for (const std::uint32_t rank : {0, 1}) {
     const auto refused = rank_process("meet", {{"RANK", number(rank)},
                                                {"WORLD_SIZE", "2"},
@@ -296,7 +296,7 @@ TEST(rendezvous_process, they_meet_with_a_secret_from_a_file) {
   EXPECT_FALSE(std::filesystem::exists(folder.path / "troupe"));
 }
 
-TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
+TEST(rendezvous_process, rank_0_killed_in_the_middle_is_reported_to_all) {
   const auto port = number(free_port());
   std::vector<rank_process> ranks;
   ranks.emplace_back("die", as_torchrun(0, 3, port));
@@ -313,7 +313,7 @@ TEST(rendezvous_process, rank_0_killed_in_the_middle_is_told_to_all) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
-TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_told_in_time) {
+TEST(rendezvous_process, a_rank_0_that_no_longer_answers_is_reported_in_time) {
   const auto port = number(free_port());
   std::vector<rank_process> ranks;
   ranks.emplace_back("freeze", as_torchrun(0, 3, port), 3000);

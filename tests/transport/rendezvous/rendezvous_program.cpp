@@ -1,4 +1,4 @@
-// One rank of a job, as a process: meets the others as its environment says and prints who is
+// One rank of a job, as a process: meets the others as its environment asks and prints who is
 // there. AS_USER: as the user of that number, which takes to be root.
 //
 //   rendezvous_program MODE [TIMEOUT_MS]

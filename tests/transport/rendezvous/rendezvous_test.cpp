@@ -130,11 +130,11 @@ TEST(rendezvous, reads_rank_and_size_from_the_method_and_the_environment) {
   ASSERT_TRUE(b.joined) << b.error;
   EXPECT_EQ(a.joined->members[1].name, "trainer:1");
   EXPECT_EQ(a.joined->local_world_size, 2u);
-  EXPECT_EQ(b.joined->local_rank, 0u);  // as its launcher says
+  EXPECT_EQ(b.joined->local_rank, 0u);  // as its launcher has set
   EXPECT_EQ(b.joined->local_world_size, 1u);
 }
 
-TEST(rendezvous, tells_the_hosts_before_addresses_are_made) {
+TEST(rendezvous, reports_the_hosts_before_addresses_are_made) {
   crowd c(3);
   std::atomic<int> asked = 0;
   const auto ask = [&](const pre_roster& r) {

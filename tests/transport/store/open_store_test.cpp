@@ -73,9 +73,9 @@ TEST_F(open_store, fails_in_time_where_nobody_serves) {
   auto options = client(free_port());
   options.timeout = 200ms;
   const auto start = std::chrono::steady_clock::now();
-  const auto said = text_of<store_error>([&] { open_tcp_store(options); });
+  const auto message = text_of<store_error>([&] { open_tcp_store(options); });
   const auto took = std::chrono::steady_clock::now() - start;
-  EXPECT_CONTAINS(said, " s: Connection refused");
+  EXPECT_CONTAINS(message, " s: Connection refused");
   EXPECT_GE(took, 200ms);
   EXPECT_LT(took, soon_enough);
 }
@@ -103,7 +103,7 @@ TEST_F(open_store, counts_the_workers_that_came) {
   EXPECT_EQ(open_tcp_store(options)->num_keys(), 0u);
 }
 
-TEST_F(open_store, is_shared_by_those_of_one_process_who_say_so) {
+TEST_F(open_store, is_shared_by_those_of_one_process_who_ask_for_it) {
   auto options = server(free_port());
   options.multi_tenant = true;
   options.world_size = 6;
@@ -147,9 +147,9 @@ TEST_F(open_store, is_shared_by_those_who_come_as_others_go) {
 
 TEST_F(open_store, is_nobody_elses_to_serve) {
   const auto host = open_tcp_store(server());
-  const auto said = text_of<store_error>([&] { open_tcp_store(server(host->where().port)); });
-  EXPECT_CONTAINS(said, "is served already");
-  EXPECT_CONTAINS(said, "multi_tenant");
+  const auto message = text_of<store_error>([&] { open_tcp_store(server(host->where().port)); });
+  EXPECT_CONTAINS(message, "is served already");
+  EXPECT_CONTAINS(message, "multi_tenant");
   auto stranger = server(host->where().port);
   stranger.secret = job_secret();
   EXPECT_CONTAINS(text_of<store_error>([&] { open_tcp_store(stranger); }),

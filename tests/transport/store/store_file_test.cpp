@@ -79,7 +79,7 @@ TEST_F(file_store_test, leftovers_of_a_killed_run_are_never_seen) {
   EXPECT_EQ(file_store(path, job_secret()).num_keys(), 0u);
 }
 
-TEST_F(file_store_test, a_live_job_of_another_secret_is_told) {
+TEST_F(file_store_test, a_live_job_of_another_secret_is_reported) {
   auto mine = open();
   EXPECT_CONTAINS(text_of<store_error>([&] { file_store(path, job_secret()); }),
                   path.string() + " is in use by a job with another secret");

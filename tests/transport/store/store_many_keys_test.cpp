@@ -127,17 +127,17 @@ TEST_P(store_contract, has_clones_of_their_own) {
   EXPECT_EQ(text(b_->get("k")), "1");
 }
 
-TEST_P(store_contract, waits_for_as_long_as_it_was_told) {
+TEST_P(store_contract, waits_for_as_long_as_was_set) {
   EXPECT_EQ(a_->timeout(), 300s);
   a_->set_timeout(40ms);
   const strings keys = {"missing"};
   const auto start = std::chrono::steady_clock::now();
-  for (const auto& said : {text_of<store_error>([&] { a_->get("missing"); }),
-                           text_of<store_error>([&] { a_->wait(keys); }),
-                           text_of<store_error>([&] { a_->multi_get(keys); }),
-                           text_of<store_error>([&] { a_->queue_pop("missing"); })}) {
-    EXPECT_CONTAINS(said, "wait timeout after 40 ms, keys: ");
-    EXPECT_CONTAINS(said, "missing");
+  for (const auto& message : {text_of<store_error>([&] { a_->get("missing"); }),
+                              text_of<store_error>([&] { a_->wait(keys); }),
+                              text_of<store_error>([&] { a_->multi_get(keys); }),
+                              text_of<store_error>([&] { a_->queue_pop("missing"); })}) {
+    EXPECT_CONTAINS(message, "wait timeout after 40 ms, keys: ");
+    EXPECT_CONTAINS(message, "missing");
   }
   const auto took = std::chrono::steady_clock::now() - start;
   EXPECT_GE(took, 4 * 40ms);

@@ -55,9 +55,9 @@ TEST_P(store_contract, checks_and_waits_for_queues) {
 }
 
 TEST_P(store_contract, waits_for_a_value_of_a_queue) {
-  const auto said = text_of<store_error>([&] { a_->queue_pop("q", 60ms); });
-  EXPECT_CONTAINS(said, "wait timeout after 60 ms, keys: ");
-  EXPECT_CONTAINS(said, "q");
+  const auto message = text_of<store_error>([&] { a_->queue_pop("q", 60ms); });
+  EXPECT_CONTAINS(message, "wait timeout after 60 ms, keys: ");
+  EXPECT_CONTAINS(message, "q");
   std::atomic<bool> waiting = false;
   std::thread later([&] {
     EXPECT_TRUE(eventually([&] { return waiting.load(); }));

@@ -40,12 +40,12 @@ TEST_P(store_contract, names_the_keys_that_did_not_come) {
   a_->set("there", "");
   const std::vector<std::string> keys = {"there", "missing", "absent"};
   const auto start = std::chrono::steady_clock::now();
-  const auto said = text_of<store_error>([&] { a_->wait(keys, 60ms); });
+  const auto message = text_of<store_error>([&] { a_->wait(keys, 60ms); });
   const auto took = std::chrono::steady_clock::now() - start;
-  EXPECT_CONTAINS(said, "wait timeout after 60 ms, keys: ");
-  EXPECT_CONTAINS(said, "missing, ");
-  EXPECT_CONTAINS(said, "absent");
-  EXPECT_EQ(said.find("there"), std::string::npos) << said;
+  EXPECT_CONTAINS(message, "wait timeout after 60 ms, keys: ");
+  EXPECT_CONTAINS(message, "missing, ");
+  EXPECT_CONTAINS(message, "absent");
+  EXPECT_EQ(message.find("there"), std::string::npos) << message;
   EXPECT_GE(took, 60ms);
   EXPECT_LT(took, soon_enough);
   EXPECT_CONTAINS(text_of<store_error>([&] { a_->get("missing", 0ms); }),

@@ -12,7 +12,7 @@
 namespace troupe::transport::test {
 namespace {
 
-TEST(watched_process, tells_want_of_descriptors_from_an_end) {
+TEST(watched_process, distinguishes_want_of_descriptors_from_an_end) {
   const auto self = this_process();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -24,19 +24,19 @@ TEST(watched_process, tells_want_of_descriptors_from_an_end) {
   std::vector<std::ifstream> used;
   while (descriptors().open < 127 && used.size() < 128) used.emplace_back("/dev/null");
   // One is enough for the watch, and none is left for a look at the process.
-  std::vector<std::string> said;
+  std::vector<std::string> results;
   for (int left : {1, 0}) {
     if (left == 0) used.emplace_back("/dev/null");
     std::string why;
     try {
       watch_process(self, why);
-      said.push_back("watched");
+      results.push_back("watched");
     } catch (const error& e) {
-      said.push_back(e.what());
+      results.push_back(e.what());
     }
   }
   setrlimit(RLIMIT_NOFILE, &before);
-  for (const auto& text : said) {
+  for (const auto& text : results) {
     EXPECT_NE(text.find("Too many open files"), text.npos) << text;
     EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
     EXPECT_EQ(text.find("ended"), text.npos) << text;

@@ -146,12 +146,12 @@ TEST_P(streams, keep_small_records_that_the_kernel_has_no_room_for) {
     EXPECT_TRUE(in_.heads[i].sequence == i && in_.bodies[i] == body_of(i, 400 - i % 7)) << i;
 }
 
-TEST_P(streams, say_that_the_other_end_has_gone) {
+TEST_P(streams, report_that_the_other_end_has_gone) {
   std::string why;
   to_.reset();
   bool fine = true;
   for (std::size_t i = 0; i < 1000 && fine; ++i) {
-    std::this_thread::sleep_for(1ms);  // until the other end's kernel has said so
+    std::this_thread::sleep_for(1ms);  // until the other end's kernel has reported it
     fine = from_->takes_small(0) && from_->send_small({}, {}, why);
   }
   EXPECT_FALSE(fine);

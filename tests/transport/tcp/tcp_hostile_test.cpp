@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/log_lines.hpp"
 #include "tests/transport/conformance/conformance_node.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/system/descriptors.hpp"
@@ -106,7 +107,7 @@ TEST_F(tcp_hostile, silent_connections_neither_pile_up_nor_hinder_a_member) {
   auto b = make(options_of(1));
   connect(*a, *b);
   EXPECT_TRUE(exchange(*a, *b));
-  // Those that are left go too, and nothing has been said to any.
+  // Those that are left go too, and nothing has been sent to any.
   EXPECT_TRUE(run_until([&] { return (*a)->count().strangers == 1500; }, limit, *a));
   for (const auto& one : silent) {
     char any;
@@ -114,8 +115,8 @@ TEST_F(tcp_hostile, silent_connections_neither_pile_up_nor_hinder_a_member) {
   }
 }
 
-// Strangers that come as fast as they can: each third of them is silent, says what makes no sense,
-// or begins to say what a member would.
+// Strangers that come as fast as they can: each third of them is silent, sends what makes no sense,
+// or begins to send what a member would.
 class flood {
 public:
   static constexpr std::size_t most_held = 2'000;
@@ -127,10 +128,10 @@ public:
           for (; made_ < many && !stop.stop_requested(); ++made_) {
             held.push_back(
                 std::move(connect_to(where, std::chrono::steady_clock::now() + limit).fd));
-            const std::size_t says = made_ % 3 == 0   ? 0
-                                     : made_ % 3 == 1 ? garbage.size()
-                                                      : sizeof(tcp::handshake::hello) - 1;
-            ::send(held.back().get(), garbage.data(), says, MSG_NOSIGNAL | MSG_DONTWAIT);
+            const std::size_t bytes_sent = made_ % 3 == 0   ? 0
+                                           : made_ % 3 == 1 ? garbage.size()
+                                                            : sizeof(tcp::handshake::hello) - 1;
+            ::send(held.back().get(), garbage.data(), bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (held.size() > most_held) held.pop_front();
             held_ = held.size();
           }
@@ -231,7 +232,7 @@ TEST_F(tcp_hostile, a_replayed_hello_leads_nowhere) {
   EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty());
 }
 
-/// A node with the job's secret that speaks as it likes.
+/// A node with the job's secret that breaks the protocol.
 class rogue {
 public:
   rogue(const job_secret& secret, node& victim)
@@ -443,6 +444,7 @@ private:
 // What was altered never arrives; the connection is made again, and nothing is missing or twice.
 TEST_F(tcp_hostile, altered_bytes_end_a_connection_and_lose_nothing) {
   for (const auto how : {stream_protection::authenticate, stream_protection::encrypt}) {
+    const troupe::test::log_lines lines(spdlog::level::info);
     auto a = make(options_of(0, how)), b = make(options_of(1, how));
     // b dials, since its rank is higher: to a, through somebody else.
     auto of_a = tcp::decode((*a)->address(), secret);
@@ -473,6 +475,7 @@ TEST_F(tcp_hostile, altered_bytes_end_a_connection_and_lose_nothing) {
         ASSERT_TRUE(has_pattern(payload.data.get(), payload.size, i));
     }
     EXPECT_TRUE(a->received.lost.empty() && b->received.lost.empty());
+    EXPECT_GE(lines.with("is restored, which broke: a record was altered on the way"), 1);
   }
 }
 

@@ -41,7 +41,7 @@ TEST_P(tcp_wires, payloads_of_every_size_arrive_in_both_directions) {
   EXPECT_THAT(route.lanes, testing::HasSubstr("tcp/eth0 to " + net_->address(1)));
 }
 
-TEST_F(tcp_hosts, four_nodes_connect_only_to_those_they_speak_to) {
+TEST_F(tcp_hosts, four_nodes_connect_only_to_those_they_send_to) {
   make_hosts(4);
   if (IsSkipped()) return;
   make_nodes(4);
@@ -52,7 +52,7 @@ TEST_F(tcp_hosts, four_nodes_connect_only_to_those_they_speak_to) {
   EXPECT_EQ(connections_of(1)[net_->address(1)], 1);
   EXPECT_EQ(connections_of(2)[net_->address(2)], 2);
   EXPECT_EQ(connections_of(3)[net_->address(3)], 2);
-  // One that ends is lost to those who speak to it, and to others when they call it.
+  // One that ends is lost to those connected to it, and to others when they call it.
   nodes_[3].it.reset();
   ASSERT_TRUE(until([&] { return at(0).lost.size() == 1 && at(2).lost.size() == 1; }));
   EXPECT_TRUE(at(1).lost.empty());
@@ -61,7 +61,7 @@ TEST_F(tcp_hosts, four_nodes_connect_only_to_those_they_speak_to) {
   EXPECT_EQ(at(1).lost[0].first, 3u);
 }
 
-TEST_F(tcp_hosts, a_close_is_known_to_one_that_was_never_spoken_to_when_it_speaks) {
+TEST_F(tcp_hosts, a_close_is_reported_to_one_without_a_connection_when_it_sends) {
   make_hosts(3);
   if (IsSkipped()) return;
   make_nodes(3);

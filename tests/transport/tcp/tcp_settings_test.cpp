@@ -17,16 +17,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-variable_lookup variables(std::map<std::string, std::string> said = {}) {
-  return [said = std::move(said)](const char* name) -> std::optional<std::string> {
-    const auto found = said.find(name);
-    return found == said.end() ? std::nullopt : std::optional(found->second);
+variable_lookup variables(std::map<std::string, std::string> environment = {}) {
+  return [environment = std::move(environment)](const char* name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional(found->second);
   };
 }
 
-std::string refusal(const tcp_settings& given, std::map<std::string, std::string> said = {}) {
+std::string refusal(const tcp_settings& given,
+                    std::map<std::string, std::string> environment = {}) {
   try {
-    read_tcp_settings(given, variables(std::move(said)));
+    read_tcp_settings(given, variables(std::move(environment)));
   } catch (const invalid_argument& e) {
     return e.fault().text;
   }
@@ -34,18 +35,18 @@ std::string refusal(const tcp_settings& given, std::map<std::string, std::string
 }
 
 TEST(tcp_settings, are_read_from_the_program_and_then_from_the_environment) {
-  const auto said = variables({{"TROUPE_INTERFACES", "eth9"},
-                               {"TROUPE_PORTS", "7"},
-                               {"TROUPE_ENCRYPTION", "off"},
-                               {"TROUPE_TCP_STREAMS", "4"}});
+  const auto environment = variables({{"TROUPE_INTERFACES", "eth9"},
+                                      {"TROUPE_PORTS", "7"},
+                                      {"TROUPE_ENCRYPTION", "off"},
+                                      {"TROUPE_TCP_STREAMS", "4"}});
   const auto given =
-      read_tcp_settings({"eth0,eth1", "40000-40010", stream_protection::encrypt}, said);
+      read_tcp_settings({"eth0,eth1", "40000-40010", stream_protection::encrypt}, environment);
   EXPECT_THAT(given.interfaces, ElementsAre("eth0", "eth1"));
   EXPECT_EQ(given.ports.first, 40000);
   EXPECT_EQ(given.ports.last, 40010);
   EXPECT_EQ(given.protection, stream_protection::encrypt);
   EXPECT_EQ(given.bulk_streams, 4u);
-  const auto found = read_tcp_settings({}, said);
+  const auto found = read_tcp_settings({}, environment);
   EXPECT_THAT(found.interfaces, ElementsAre("eth9"));
   EXPECT_EQ(found.ports.first, 7);
   EXPECT_EQ(found.ports.last, 7);

@@ -36,7 +36,7 @@ private:
   const temporary_folder folder_;
 };
 
-TEST_F(memory_limits, are_none_where_nothing_says_so) {
+TEST_F(memory_limits, are_none_where_nothing_sets_one) {
   EXPECT_FALSE(find_memory_limit(groups()));
   put("own", "0::/a/b");
   EXPECT_FALSE(find_memory_limit(groups()));

@@ -84,7 +84,7 @@ public:
   explicit host(unsigned count, ucx_bulk bulk = ucx_bulk::automatic, void (*meanwhile)() = nullptr)
       : nodes(count) {
     for (rank_t rank = 0; rank < count; ++rank) {
-      auto options = options_of(backend::ucx, rank);
+      auto options = options_of(tested_backend::ucx, rank);
       options.host_peers = count - 1;
       options.speaks_for_host = rank == 0;
       options.bulk = bulk;
@@ -143,7 +143,7 @@ TEST(small_memory, of_24_mb_does_for_8_nodes) {
   EXPECT_GOOD(with_shared_memory(24, [] { host(8).talk(); }));
 }
 
-TEST(small_memory, of_which_there_is_too_little_is_told_with_what_is_needed) {
+TEST(small_memory, of_which_there_is_too_little_is_reported_with_what_is_needed) {
   EXPECT_GOOD(with_shared_memory(1, [] {
     try {
       host(8).talk();
@@ -176,7 +176,7 @@ TEST(small_memory, that_runs_out_leaves_the_common_queues) {
 TEST(small_memory, that_runs_out_is_an_error_of_ours) {
   EXPECT_GOOD(with_shared_memory(2, [] {
     try {
-      const ucx::worker one(options_of(backend::ucx, 0), ucx::reach::all, queue_shapes[0]);
+      const ucx::worker one(options_of(tested_backend::ucx, 0), ucx::reach::all, queue_shapes[0]);
     } catch (const transport_error& e) {
       const std::string text = e.what();
       expect(text.find("/dev/shm has 2048 KiB free") != text.npos, text);

@@ -28,9 +28,9 @@ INSTANTIATE_TEST_SUITE_P(forced_or_not, ends_of_a_peer, testing::Bool());
 TEST_P(ends_of_a_peer, from_both_sides_are_one) {
   reacting_sink received;
   counting_pool pool;
-  const auto here = make_ucx_transport(options_of(backend::ucx, 0), received, pool);
+  const auto here = make_ucx_transport(options_of(tested_backend::ucx, 0), received, pool);
   node there;
-  there.net = make_ucx_transport(options_of(backend::ucx, 1), there.received, there.pool);
+  there.net = make_ucx_transport(options_of(tested_backend::ucx, 1), there.received, there.pool);
   here->add_peer(1, there->address());
   there->add_peer(0, here->address());
   const auto both = [&] {

@@ -18,10 +18,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A program that speaks UCX but not our protocol, or speaks it as it likes.
+// A program that uses UCX but not our protocol, or breaks it.
 class raw_sender {
 public:
-  raw_sender(backend kind, const std::vector<std::byte>& ucx_address)
+  raw_sender(tested_backend kind, const std::vector<std::byte>& ucx_address)
       : worker_(options_of(kind, 9), ucx::reach::all, ucx::common_shape) {
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
@@ -63,7 +63,7 @@ private:
 
 class ucx_hostile : public testing::Test {
 protected:
-  explicit ucx_hostile(backend kind = backend::ucx) : kind_(kind), made(kind) {}
+  explicit ucx_hostile(tested_backend kind = tested_backend::ucx) : kind_(kind), made(kind) {}
 
   void SetUp() override {
     a = made.make(0);
@@ -95,8 +95,8 @@ protected:
     EXPECT_TRUE(a->received.lost.empty());
   }
 
-  ucx::job_key key = options_of(backend::ucx, 0).key;
-  backend kind_;
+  ucx::job_key key = options_of(tested_backend::ucx, 0).key;
+  tested_backend kind_;
   job made;
   std::unique_ptr<node> a;
   std::unique_ptr<node> b;
@@ -262,7 +262,7 @@ TEST_F(ucx_mad_member, a_way_that_begins_in_the_middle) {
 // Over a network, where acknowledgements count.
 class ucx_mad_network_member : public ucx_mad_member {
 protected:
-  ucx_mad_network_member() : ucx_mad_member(backend::ucx_tcp) {}
+  ucx_mad_network_member() : ucx_mad_member(tested_backend::ucx_tcp) {}
 };
 
 TEST_F(ucx_mad_network_member, an_acknowledgement_of_what_was_never_sent) {

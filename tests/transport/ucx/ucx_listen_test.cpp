@@ -50,10 +50,11 @@ bool on_loopback(const std::string& local) {
          local.starts_with("7F");
 }
 
-class ucx_listens : public testing::TestWithParam<backend> {};
+class ucx_listens : public testing::TestWithParam<tested_backend> {};
 INSTANTIATE_TEST_SUITE_P(each, ucx_listens,
-                         testing::Values(backend::ucx, backend::ucx_cma, backend::ucx_shared_memory,
-                                         backend::ucx_tcp),
+                         testing::Values(tested_backend::ucx, tested_backend::ucx_cma,
+                                         tested_backend::ucx_shared_memory,
+                                         tested_backend::ucx_tcp),
                          backend_name);
 
 TEST_P(ucx_listens, on_nothing_outside_when_all_are_on_one_host) {
@@ -62,7 +63,7 @@ TEST_P(ucx_listens, on_nothing_outside_when_all_are_on_one_host) {
   auto b = made.make(1);
   a->net->add_peer(1, b->net->address());
   const auto found = listening();
-  if (GetParam() == backend::ucx_tcp)
+  if (GetParam() == tested_backend::ucx_tcp)
     EXPECT_FALSE(found.empty());
   else
     EXPECT_TRUE(found.empty()) << found.front();
@@ -72,7 +73,7 @@ TEST_P(ucx_listens, on_nothing_outside_when_all_are_on_one_host) {
 TEST(ucx_listen, on_nothing_where_the_network_is_not_trusted) {
   recorder received;
   counting_pool pool;
-  ucx_options options = options_of(backend::ucx, 0);
+  ucx_options options = options_of(tested_backend::ucx, 0);
   options.one_host = false;
   options.net_devices = "lo";
   options.settings = {{"TLS", "all"}, {"NET_DEVICES", "lo"}};
@@ -84,7 +85,7 @@ TEST(ucx_listen, on_nothing_where_the_network_is_not_trusted) {
 TEST(ucx_listen, on_named_interfaces_alone) {
   recorder received;
   counting_pool pool;
-  ucx_options options = options_of(backend::ucx, 0);
+  ucx_options options = options_of(tested_backend::ucx, 0);
   options.one_host = false;
   options.trusted_network = true;
   options.net_devices = "lo";
@@ -97,7 +98,7 @@ TEST(ucx_listen, on_named_interfaces_alone) {
 TEST(ucx_listen, settings_that_ucx_does_not_know_are_named) {
   recorder received;
   counting_pool pool;
-  ucx_options options = options_of(backend::ucx, 0);
+  ucx_options options = options_of(tested_backend::ucx, 0);
   options.settings = {{"NO_SUCH_SETTING", "1"}};
   try {
     make_ucx_transport(options, received, pool);

@@ -52,11 +52,12 @@ protected:
   }
 
   void start(const std::string& mode) {
-    other = std::make_unique<child>(backend::ucx_between_hosts, mode,
+    other = std::make_unique<child>(tested_backend::ucx_between_hosts, mode,
                                     std::vector<std::string>{"ip", "netns", "exec", space});
     const auto address = other->address();
     setenv("TROUPE_TEST_NET_DEVICES", here.c_str(), 1);
-    a.net = make_ucx_transport(options_of(backend::ucx_between_hosts, 0), a.received, a.pool);
+    a.net =
+        make_ucx_transport(options_of(tested_backend::ucx_between_hosts, 0), a.received, a.pool);
     a->add_peer(1, address);
     other->send_address(a->address());
     exchange_one();
@@ -114,7 +115,7 @@ protected:
   node a;
 };
 
-TEST_F(ucx_network, uses_tcp_and_says_why) {
+TEST_F(ucx_network, uses_tcp_and_reports_why) {
   start("echo");
   const auto routes = a->routes();
   ASSERT_EQ(routes.size(), 1u);
@@ -134,9 +135,9 @@ TEST_F(ucx_network, uses_tcp_and_says_why) {
 }
 
 TEST_F(ucx_network, shared_memory_alone_cannot_reach_there) {
-  other = std::make_unique<child>(backend::ucx_between_hosts, "echo",
+  other = std::make_unique<child>(tested_backend::ucx_between_hosts, "echo",
                                   std::vector<std::string>{"ip", "netns", "exec", space});
-  a.net = make_ucx_transport(options_of(backend::ucx_shared_memory, 0), a.received, a.pool);
+  a.net = make_ucx_transport(options_of(tested_backend::ucx_shared_memory, 0), a.received, a.pool);
   EXPECT_THROW(a->add_peer(1, other->address()), transport_error);
 }
 

@@ -83,7 +83,7 @@ protected:
   static constexpr std::chrono::seconds limit{60};
 
   ucx_options options(rank_t rank) const {
-    auto o = options_of(backend::ucx_tcp, rank);
+    auto o = options_of(tested_backend::ucx_tcp, rank);
     o.tcp_limit = tcp_limit;
     return o;
   }
@@ -299,7 +299,7 @@ TEST_F(ucx_reconnects, destruction_in_the_middle_lets_all_go) {
   EXPECT_EQ(b.pool.out(), 0);
 }
 
-// A node whose peer does not answer any more gives it up, once, and says for how long.
+// A node whose peer does not answer any more gives it up, once, and reports for how long.
 TEST_F(ucx_reconnects, no_longer_than_the_limit) {
   start(1s);
   const auto bytes = std::make_shared<std::vector<std::byte>>(100);

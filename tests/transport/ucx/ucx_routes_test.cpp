@@ -14,7 +14,7 @@ route route_with(const std::string& transports) {
   node a;
   node b;
   for (const auto& [n, rank] : {std::pair{&a, 0u}, std::pair{&b, 1u}}) {
-    ucx_options options = options_of(backend::ucx, rank);
+    ucx_options options = options_of(tested_backend::ucx, rank);
     options.one_host = false;
     options.trusted_network = true;
     options.settings = {{"TLS", transports}, {"NET_DEVICES", "lo"}};
@@ -29,13 +29,13 @@ route route_with(const std::string& transports) {
   return a->routes().at(0);
 }
 
-TEST(ucx_routes, tcp_on_one_host_is_told) {
+TEST(ucx_routes, tcp_on_one_host_is_reported) {
   const route r = route_with("tcp");
   EXPECT_EQ(r.lanes, "tcp/lo");
   EXPECT_NE(r.reason.find("shared memory cannot be used"), std::string::npos) << r.reason;
 }
 
-TEST(ucx_routes, a_lack_of_cma_is_told) {
+TEST(ucx_routes, a_lack_of_cma_is_reported) {
   const route r = route_with("posix");
   EXPECT_EQ(r.lanes.find("cma"), std::string::npos);
   EXPECT_NE(r.reason.find("process_vm_readv"), std::string::npos) << r.reason;

@@ -23,7 +23,7 @@ std::string refusal(ucx_options options) {
 }
 
 TEST(ucx_trust, tcp_is_refused_without_it) {
-  ucx_options options = options_of(backend::ucx_tcp, 0);
+  ucx_options options = options_of(tested_backend::ucx_tcp, 0);
   EXPECT_EQ(refusal(options), "");
   options.trusted_network = false;
   const auto why = refusal(options);
@@ -33,7 +33,7 @@ TEST(ucx_trust, tcp_is_refused_without_it) {
 }
 
 TEST(ucx_trust, a_setting_for_tcp_alone_is_refused_without_it) {
-  ucx_options options = options_of(backend::ucx, 0);
+  ucx_options options = options_of(tested_backend::ucx, 0);
   options.settings = {{"TLS", "tcp"}};
   const auto why = refusal(options);
   EXPECT_NE(why.find("TROUPE_TRUSTED_NETWORK=1"), why.npos) << why;

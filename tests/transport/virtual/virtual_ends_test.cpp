@@ -183,7 +183,7 @@ TEST(virtual_ends, closing_lets_out_what_was_sent_and_takes_in_nothing) {
   }
 }
 
-TEST(virtual_ends, closing_one_whose_loss_is_untold_keeps_it_untold) {
+TEST(virtual_ends, closing_one_whose_loss_is_unreported_keeps_it_unreported) {
   virtual_world w;
   w.make_all(2);
   w.send(1, 0);

@@ -13,7 +13,7 @@ namespace {
 constexpr rank_t world = 5;
 constexpr auto peer_limit = 300ms;
 
-// What a message says: which object sent it to which, and the how manieth it is.
+// What a message holds: which object sent it to which, and its number among those.
 struct label {
   std::uint64_t from;
   std::uint64_t to;

@@ -34,7 +34,7 @@ std::string story(std::uint64_t seed) {
   return w.trace;
 }
 
-TEST(virtual_network, a_seed_tells_everything) {
+TEST(virtual_network, a_seed_determines_everything) {
   const std::string once = story(1);
   EXPECT_GT(std::ranges::count(once, '\n'), 1000);
   EXPECT_EQ(once, story(1));
@@ -251,7 +251,7 @@ TEST(virtual_network, a_partition_that_lasts_loses_those_who_talk) {
   EXPECT_TRUE(w.run([&] { return w.received(3) == 1; }));
 }
 
-TEST(virtual_network, tells_who_can_make_progress) {
+TEST(virtual_network, reports_who_can_make_progress) {
   std::vector<rank_t> ready_ranks;
   virtual_world w;
   w.net->on_ready = [&](rank_t rank) { ready_ranks.push_back(rank); };

@@ -4,7 +4,7 @@
 // registration by name. docs/transport.md.
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/registry/transport_kind.hpp"
+#include "troupe/transport/registry/transport_registry.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe {

@@ -22,7 +22,9 @@ namespace troupe::transport {
 /// A proof is the MAC, under a key of this protocol alone, of the role of its sender, the version
 /// and both nonces: it cannot be replayed (fresh nonces) nor reflected (the roles differ). What
 /// follows on the connection is encrypted, under keys that are MACs of the same
-/// (store_channel.hpp): whoever relays the handshake can neither read nor alter it.
+/// (store_channel.hpp): whoever relays the handshake can neither read nor alter it. This is the
+/// pattern of a mutual challenge and response with derived keys; see Bellare and Rogaway, "Entity
+/// authentication and key distribution" (CRYPTO '93), protocols MAP1 and AKEP2.
 class store_handshake {
 public:
   static constexpr std::size_t nonce_size = 32;

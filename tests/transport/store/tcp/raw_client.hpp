@@ -12,10 +12,10 @@
 #include "troupe/transport/store/store_wire.hpp"
 #include "troupe/transport/store/tcp/store_channel.hpp"
 
-// A client of a store that says what it likes.
+// A client of a store that sends what it likes.
 namespace troupe::transport::test {
 
-/// A connection that has said nothing yet.
+/// A connection that has sent nothing yet.
 inline unique_fd connect_raw(const endpoint& where) {
   auto result = connect_to(loopback(where.port), deadline_after(wait_limit));
   EXPECT_TRUE(result.fd);
@@ -33,7 +33,7 @@ inline bool ended(int fd, std::chrono::milliseconds limit) {
   return false;
 }
 
-/// Proves the secret on a connection that has said nothing yet.
+/// Proves the secret on a connection that has sent nothing yet.
 inline store_link prove(const served_store& s, unique_fd on) {
   const int fd = on.get();
   store_handshake handshake(s.secret);

@@ -17,19 +17,19 @@
 namespace troupe::transport::test {
 namespace {
 
-TEST(tcp_store, who_does_not_know_the_secret_is_told_within_two_seconds) {
+TEST(tcp_store, who_does_not_know_the_secret_is_refused_within_two_seconds) {
   served_store s;
   const auto start = std::chrono::steady_clock::now();
-  const auto said =
+  const auto message =
       text_of<store_error>([&] { tcp_store(s.where(), job_secret(), deadline_after(wait_limit)); });
-  EXPECT_CONTAINS(said, "it does not know this job's secret");
-  EXPECT_CONTAINS(said, to_string(s.where()));
+  EXPECT_CONTAINS(message, "it does not know this job's secret");
+  EXPECT_CONTAINS(message, to_string(s.where()));
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
   EXPECT_TRUE(eventually([&] { return s.server.count().wrong_secret > 0; }));
   EXPECT_EQ(s.server.count().clients, 0u);
 }
 
-TEST(tcp_store, a_wrong_proof_is_counted_and_told_to_whoever_asks) {
+TEST(tcp_store, a_wrong_proof_is_counted_and_reported_to_whoever_asks) {
   served_store s;
   auto fd = connect_raw(s.where());
   store_handshake handshake(s.secret);
@@ -65,44 +65,44 @@ TEST(tcp_store, a_server_of_something_else_is_recognised) {
   web.join();
 }
 
-TEST(tcp_store, nobody_there_is_told_in_time) {
+TEST(tcp_store, nobody_there_is_reported_in_time) {
   const auto port = free_port();
   const auto start = std::chrono::steady_clock::now();
-  const auto said = text_of<store_error>([&] {
+  const auto message = text_of<store_error>([&] {
     tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(200ms));
   });
   const auto took = std::chrono::steady_clock::now() - start;
-  EXPECT_CONTAINS(said, " within 0.");
-  EXPECT_CONTAINS(said, " s: Connection refused");
+  EXPECT_CONTAINS(message, " within 0.");
+  EXPECT_CONTAINS(message, " s: Connection refused");
   EXPECT_GE(took, 200ms);
   EXPECT_LT(took, soon_enough);
 }
 
-TEST(tcp_store, a_server_that_says_nothing_is_told_in_time) {
+TEST(tcp_store, a_server_that_sends_nothing_is_reported_in_time) {
   auto silent = listen_somewhere();
   const auto port = local_address(silent.get()).port();
-  const auto said = text_of<store_error>([&] {
+  const auto message = text_of<store_error>([&] {
     tcp_store({"127.0.0.1", port}, job_secret(), deadline_after(300ms));
   });
-  EXPECT_CONTAINS(said, "it accepts connections, but sends nothing");
+  EXPECT_CONTAINS(message, "it accepts connections, but sends nothing");
 }
 
-TEST(tcp_store, an_unknown_host_is_told_in_time) {
+TEST(tcp_store, an_unknown_host_is_reported_in_time) {
   const auto start = std::chrono::steady_clock::now();
-  const auto said = text_of<store_error>([&] {
+  const auto message = text_of<store_error>([&] {
     tcp_store({"no-such-host.invalid", 1}, job_secret(), deadline_after(300ms));
   });
-  EXPECT_CONTAINS(said, "no-such-host.invalid");
+  EXPECT_CONTAINS(message, "no-such-host.invalid");
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
-TEST(tcp_store, a_black_hole_is_told_in_time) {
+TEST(tcp_store, a_black_hole_is_reported_in_time) {
   // 192.0.2.0/24 is reserved for documentation: packets vanish, or there is no route at all.
   const auto start = std::chrono::steady_clock::now();
-  const auto said = text_of<store_error>([&] {
+  const auto message = text_of<store_error>([&] {
     tcp_store({"192.0.2.1", 29500}, job_secret(), deadline_after(300ms));
   });
-  EXPECT_CONTAINS(said, "192.0.2.1:29500 within 0.");
+  EXPECT_CONTAINS(message, "192.0.2.1:29500 within 0.");
   EXPECT_LT(std::chrono::steady_clock::now() - start, soon_enough);
 }
 
@@ -251,7 +251,7 @@ TEST(tcp_store, replies_that_nobody_takes_are_bounded) {
   EXPECT_EQ(client->add("n", 1), 1);
 }
 
-TEST(tcp_store, a_full_store_says_so) {
+TEST(tcp_store, a_full_store_reports_it) {
   served_store s({.stored_bytes = 1000});
   auto client = s.client();
   EXPECT_CONTAINS(text_of<store_error>([&] { client->set("k", std::string(2000, 'x')); }),

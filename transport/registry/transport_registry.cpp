@@ -1,4 +1,4 @@
-#include "troupe/transport/registry/transport_kind.hpp"
+#include "troupe/transport/registry/transport_registry.hpp"
 
 #include <fmt/format.h>
 

@@ -33,7 +33,7 @@ private:
 };
 
 /// A transport as a program outside of Troupe could have one: memory of the process, whose routes
-/// say what its option "label" is.
+/// name its option "label".
 class labelled_transport final : public transport {
 public:
   labelled_transport(std::unique_ptr<transport> base, std::string label)
@@ -102,7 +102,7 @@ std::string refusal(F&& f) {
 
 std::unique_ptr<transport> none(const transport_request&) { return nullptr; }
 
-TEST(transport_kind, is_made_by_name_with_its_options) {
+TEST(transport_registry, is_made_by_name_with_its_options) {
   const registered kind("labelled", labelled(std::make_shared<loopback_network>()));
   const job_secret secret;
   auto a = make("labelled", 0, secret, {{"label", "ours"}});
@@ -120,7 +120,7 @@ TEST(transport_kind, is_made_by_name_with_its_options) {
               HasSubstr("there is no option 'colour'"));
 }
 
-TEST(transport_kind, factories_get_what_the_job_is_about) {
+TEST(transport_registry, factories_get_what_the_job_is_about) {
   const job_secret secret;
   const transport_options options{{"a", "1"}};
   recorder to;
@@ -144,7 +144,7 @@ TEST(transport_kind, factories_get_what_the_job_is_about) {
   EXPECT_TRUE(called);
 }
 
-TEST(transport_kind, names_are_checked) {
+TEST(transport_registry, names_are_checked) {
   for (const std::string name : {"", "Mine", "1st", "my transport", "my/own", "-x"})
     EXPECT_THAT(refusal([&] { register_transport(name, none); }),
                 HasSubstr("cannot be the name of a transport"))
@@ -157,7 +157,7 @@ TEST(transport_kind, names_are_checked) {
               HasSubstr("is registered already"));
 }
 
-TEST(transport_kind, is_found_until_it_is_unregistered) {
+TEST(transport_registry, is_found_until_it_is_unregistered) {
   EXPECT_FALSE(find_transport("mine"));
   register_transport("mine", none);
   register_transport("another", none);
@@ -174,7 +174,7 @@ TEST(transport_kind, is_found_until_it_is_unregistered) {
   EXPECT_THAT(refusal([&] { make("mine", 0, secret, {}); }), HasSubstr("(there is: none)"));
 }
 
-TEST(transport_kind, a_factory_may_register_others) {
+TEST(transport_registry, a_factory_may_register_others) {
   const registered outer("outer", [](const transport_request& request) {
     const registered inner("inner", none);
     EXPECT_TRUE(find_transport("inner"));
@@ -186,7 +186,7 @@ TEST(transport_kind, a_factory_may_register_others) {
   EXPECT_FALSE(find_transport("inner"));
 }
 
-TEST(transport_kind, threads_register_and_look_up_at_the_same_time) {
+TEST(transport_registry, threads_register_and_look_up_at_the_same_time) {
   const registered shared("shared", none);
   std::atomic<int> found{0};
   std::vector<std::jthread> threads;

@@ -1,4 +1,4 @@
-#include "troupe/transport/rendezvous/tcp.hpp"
+#include "troupe/transport/rendezvous/rank0_store.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
