@@ -138,6 +138,7 @@ private:
 
   // backend_payloads.cpp
   void let_others_run();
+  std::size_t next_chunk() noexcept;
   bool glance();
   bool read_payloads();
   unsigned pump_bulk();
@@ -193,6 +194,8 @@ private:
   std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has reported last
   bool put_off_ = false;                 // payloads wait for the next turn
   bool sending_put_off_ = false;         // those to be sent do
+  unsigned chunks_since_message_ = 0;    // sent or read; counted up to where it makes a difference
+  bool delivered_ = false;               // something, since `progress` began last
   unsigned polls_ = 0;
   bool owing_much_ = false;
   steady::time_point yields_at_{};  // not before

@@ -15,9 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Read and sent before all else has its turn: what a small call may have to wait for. A chunk takes
-// some 20 us.
-constexpr unsigned chunks_at_once = 2;
+// Without a message in between. A large payload alone brings two messages in hundreds of chunks.
+constexpr unsigned chunks_until_quiet = 8;
 constexpr std::size_t most_compared = 64;
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:
@@ -47,20 +46,26 @@ void backend::let_others_run() {
   if (const auto after = steady::now(); after - before > brief) yields_at_ = after + rarely;
 }
 
+// Bytes of the next chunk that is sent, or read: few while messages come, since the next one waits
+// until the chunk is done. One of `largest_chunk` takes some 20 us.
+std::size_t backend::next_chunk() noexcept {
+  if (chunks_since_message_ >= chunks_until_quiet) return largest_chunk;
+  ++chunks_since_message_;
+  return chunk_unit;
+}
+
 // After a chunk: has something come from the peer that has sent last?
 bool backend::glance() {
-  if (hot_ != 0) read(hot_, chunk_size);
+  if (hot_ != 0) read(hot_, largest_chunk);
   return deliver() > 0;
 }
 
-// In turns, since epoll reports them in the same order each time. False: something has come that
-// somebody may wait for.
+// A chunk of one stream before all else has its turn. In turns, since epoll reports them in the
+// same order each time. False: something has come that somebody may wait for.
 bool backend::read_payloads() {
-  for (unsigned i = 0; i < chunks_at_once && i < payloads_.size(); ++i) {
-    read(payloads_[payload_turn_++ % payloads_.size()], chunk_size);
-    if (glance()) return false;
-  }
-  return true;
+  if (payloads_.empty()) return true;
+  read(payloads_[payload_turn_++ % payloads_.size()], next_chunk());
+  return !glance();
 }
 
 unsigned backend::pump_bulk() {
@@ -71,15 +76,12 @@ unsigned backend::pump_bulk() {
       if (p->status != peer::state::gone && (p->bulk_unsent.load() > 0 || p->bulk_busy.load()))
         bulk_peers_.push_back(p.get());
   }
-  unsigned n = 0;
-  while (n < chunks_at_once && !bulk_peers_.empty()) {
-    const auto nth = peer_turn_++ % bulk_peers_.size();
-    const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
-    if (!pump_bulk(**at)) bulk_peers_.erase(at);
-    ++n;
-    if (glance()) break;
-  }
-  return n;
+  if (bulk_peers_.empty()) return 0;
+  const auto nth = peer_turn_++ % bulk_peers_.size();
+  const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
+  if (!pump_bulk(**at)) bulk_peers_.erase(at);
+  glance();
+  return 1;
 }
 
 // Sends a chunk over the next of a peer's streams that takes one. False: there is nothing to do for
@@ -124,7 +126,7 @@ bool backend::fill(peer& p, stream& s) {
   if (s.empty() && !p.bulk.empty()) {
     const auto next = next_payload(p);
     const auto& payload = next->message->payloads[next->index];
-    const auto size = std::min(chunk_size, payload.size - next->next);
+    const auto size = std::min(next_chunk(), payload.size - next->next);
     record_head head;
     head.kind = record_kind::chunk;
     head.attached = static_cast<std::uint32_t>(size);

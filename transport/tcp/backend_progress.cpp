@@ -1,5 +1,6 @@
 // What the progressing thread does: orders of others, polling, deliveries, acknowledgements.
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -32,6 +33,9 @@ unsigned backend::progress() {
   if (!confirming_.empty()) take_acknowledgements();
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
+  // What came last has woken somebody since, perhaps on this processor, where the kernel would let
+  // a thread that is always busy finish its slice of some milliseconds.
+  if (std::exchange(delivered_, false) && payloads) sched_yield();
   if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
     n += read(hot_, read_at_once);
   else
@@ -216,7 +220,7 @@ void backend::take_what_is_left(peer& p) {
     }
   };
   if (const auto messages = p.messages) take(*messages, read_at_once, 16);
-  for (const auto& s : std::vector(p.bulk_in)) take(*s, chunk_size, 256);
+  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 256);
 }
 
 // ---- Acknowledgements
@@ -282,6 +286,8 @@ unsigned backend::take_own() {
 
 unsigned backend::deliver() {
   if (ready_.empty() && lost_.empty()) return 0;
+  chunks_since_message_ = 0;
+  delivered_ = true;
   const auto n = static_cast<unsigned>(ready_.size() + lost_.size());
   std::uint64_t bytes = 0;
   for (const auto& message : ready_) {

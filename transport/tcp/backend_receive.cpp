@@ -22,6 +22,18 @@ void claim_whole(arriving_payload& one) {
   one.claimed = {true};
 }
 
+constexpr std::size_t units_of(std::size_t bytes) { return (bytes + chunk_unit - 1) / chunk_unit; }
+
+// Each byte is written once: the memory is passed on when all are there.
+void claim(arriving_payload& one, std::size_t offset, std::size_t size) {
+  if (one.claimed.empty()) one.claimed.resize(units_of(one.payload.size));
+  const auto first = offset / chunk_unit;
+  for (auto unit = first; unit < first + units_of(size); ++unit) {
+    if (unit >= one.claimed.size() || one.claimed[unit]) throw decode_error("a chunk comes twice");
+    one.claimed[unit] = true;
+  }
+}
+
 }  // namespace
 
 // Whoever waits for what came with it goes on first: see take_acknowledgements.
@@ -104,14 +116,11 @@ std::byte* backend::place_for(const record_head& head) {
   const bool bulk = from_->kind() == stream_kind::bulk;
   if (bulk && head.kind == record_kind::chunk) {
     auto& one = arriving(head, head.expected, head.attached);
-    // Each chunk is written once: the memory is passed on when all are there.
-    const auto nth = head.expected / chunk_size;
-    if (head.expected % chunk_size != 0 ||
-        head.attached != std::min<std::uint64_t>(chunk_size, head.order - head.expected))
+    const bool last = head.attached == head.order - head.expected;
+    if (head.expected % chunk_unit != 0 || (head.attached % chunk_unit != 0 && !last) ||
+        head.attached > largest_chunk)
       throw decode_error("a chunk of another size");
-    if (one.claimed.empty()) one.claimed.resize((head.order + chunk_size - 1) / chunk_size);
-    if (nth >= one.claimed.size() || one.claimed[nth]) throw decode_error("a chunk comes twice");
-    one.claimed[nth] = true;
+    claim(one, head.expected, head.attached);
     return one.payload.data.get() + head.expected;
   }
   if (!bulk && head.kind == record_kind::payload && head.order == head.attached) {

@@ -24,7 +24,7 @@ using steady = std::chrono::steady_clock;
 /// A payload that arrives.
 struct arriving_payload {
   incoming_payload payload;
-  std::vector<bool> claimed;  ///< by chunk: it comes, or has come
+  std::vector<bool> claimed;  ///< by chunk_unit: it comes, or has come
   std::size_t here = 0;
 };
 

@@ -21,7 +21,7 @@ constexpr std::size_t buffer_size = 128 * 1024;
 constexpr auto not_sealed = "a record was altered on the way";
 constexpr auto makes_no_sense = "it sends a malformed record";
 // Ciphertexts lie in memory that is used again.
-constexpr std::size_t largest_spare = chunk_size;
+constexpr std::size_t largest_spare = largest_chunk;
 constexpr std::size_t most_spare = 4;
 
 // A few small pieces cost the kernel more than one does that is as large as all of them.

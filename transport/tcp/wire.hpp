@@ -42,8 +42,10 @@ inline constexpr std::size_t largest_body = 16 * 1024;
 inline constexpr std::uint64_t most_owed_messages = 64;
 inline constexpr std::uint64_t most_owed_bytes = 1024 * 1024;
 
-/// Bytes of a chunk, but for the last of a payload: they fit into a core's cache, where they are
-/// authenticated.
-inline constexpr std::size_t chunk_size = 32 * 1024;
+/// A chunk is of one unit or several, but for the last of a payload, which ends where that ends.
+inline constexpr std::size_t chunk_unit = 8 * 1024;
+/// Fits into a core's cache, where it is authenticated.
+inline constexpr std::size_t largest_chunk = 32 * 1024;
+static_assert(largest_chunk % chunk_unit == 0);
 
 }  // namespace troupe::transport::tcp

@@ -303,7 +303,7 @@ TEST_F(tcp_hostile, a_member_that_sends_nonsense_is_lost) {
   };
   constexpr auto messages = tcp::stream_kind::messages, bulk = tcp::stream_kind::bulk;
   constexpr std::uint64_t mib = 1 << 20;
-  constexpr std::uint32_t chunk = tcp::chunk_size;
+  constexpr std::uint32_t chunk = tcp::largest_chunk;
   const std::vector<nonsense> all{
       {"an unknown kind", messages, {head(static_cast<record_kind>(99), 0, 0)}},
       {"a second resume", messages, {head(record_kind::resume, 0, 0)}},
@@ -317,6 +317,12 @@ TEST_F(tcp_hostile, a_member_that_sends_nonsense_is_lost) {
        messages,
        {head(record_kind::payload, 8, 0, 8, 0, 1u << 20)}},
       {"a message on a bulk stream", bulk, {head(record_kind::message, 8, 0)}},
+      {"a chunk of nothing", bulk, {head(record_kind::chunk, 0, 0, mib)}},
+      {"a chunk larger than any", bulk, {head(record_kind::chunk, 0, 2 * chunk, mib)}},
+      {"chunks that overlap",
+       bulk,
+       {head(record_kind::chunk, 0, tcp::chunk_unit, mib, tcp::chunk_unit),
+        head(record_kind::chunk, 0, chunk, mib)}},
       {"a chunk outside of its payload", bulk, {head(record_kind::chunk, 0, chunk, mib, mib)}},
       {"a chunk far outside", bulk, {head(record_kind::chunk, 0, chunk, mib, ~0ull - 5)}},
       {"a chunk of another size", bulk, {head(record_kind::chunk, 0, 1000, mib)}},
