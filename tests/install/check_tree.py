@@ -61,7 +61,7 @@ def stray_headers(prefix, public):
 def needless_headers(prefix, public):
     """Headers that no public header includes, directly or not: they are for Troupe's own sources."""
     root = prefix / "include"
-    todo = [f"troupe/{name}" for name in public]
+    todo = [f"troupe/{name}" for name in public if (root / "troupe" / name).exists()]
     needed = set(todo)
     while todo:
         for _, target in INCLUDE.findall((root / todo.pop()).read_text(encoding="utf-8")):

@@ -138,11 +138,13 @@ private:
 
   // backend_payloads.cpp
   void let_others_run();
-  std::size_t next_chunk() noexcept;
+  void let_receiver_run();
+  static void yield(steady::time_point& at, steady::duration rarely);
+  std::size_t next_chunk(std::size_t payload) noexcept;
   bool glance();
   bool read_payloads();
   unsigned pump_bulk();
-  bool pump_bulk(peer& p);
+  bool pump_bulk(peer& p, bool& sent);
   bool fill(peer& p, stream& s);
 
   // record_sink, backend_receive.cpp
@@ -189,16 +191,17 @@ private:
   std::vector<incoming_message> ready_;
   std::vector<std::pair<rank_t, peer_loss>> lost_;
   std::uint64_t hot_ = 0;                // the stream that has delivered last
-  unsigned payload_turn_ = 0;            // whose payloads are read next
+  std::uint64_t last_read_ = 0;          // of the streams with payloads
   unsigned peer_turn_ = 0;               // to whom payloads are sent next
   std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has reported last
   bool put_off_ = false;                 // payloads wait for the next turn
   bool sending_put_off_ = false;         // those to be sent do
-  unsigned chunks_since_message_ = 0;    // sent or read; counted up to where it makes a difference
+  unsigned chunks_since_message_ = 0;    // small ones; counted up to where it makes a difference
+  steady::time_point last_chunk_{};      // while they are counted
   bool delivered_ = false;               // something, since `progress` began last
   unsigned polls_ = 0;
   bool owing_much_ = false;
-  steady::time_point yields_at_{};  // not before
+  steady::time_point yields_at_{}, yields_to_receiver_at_{};  // not before
   steady::time_point attend_at_ = steady::time_point::max();
   steady::time_point listen_again_at_ = steady::time_point::max();  // descriptors are scarce
   peer* reading_ = nullptr;  // whose stream hands records over

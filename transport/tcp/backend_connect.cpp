@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -29,6 +30,8 @@ constexpr auto connect_timeout = 10s;
 
 // What went before is sent again on the new connection, once the other side has said what it has.
 void backend::adopt(peer& p, std::shared_ptr<stream> s) {
+  if (p.messages && p.ever_open && p.trouble.empty())
+    p.trouble = "the other end has made a new one";
   drop_streams(p, false);
   end_calls(p, stream_kind::messages);  // both had called
   p.dialing = false;
@@ -38,6 +41,8 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   std::string interface = "?";
   for (const auto& one : places_)
     if (one.at.where.has_host_of(here)) interface = one.interface;
+  log().debug("rank {}: rank {} is reached by tcp/{} to {}", options_.rank, p.rank, interface,
+              to_string(where));
   const std::lock_guard lock(p.mutex);
   p.messages = std::move(s);
   p.wanted = true;  // from now on, it is called again
@@ -53,7 +58,6 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   p.acknowledged.store(head.expected, std::memory_order_relaxed);
   p.messages->add({head, nullptr, nullptr});
   flush(p);
-  log().debug("rank {}: rank {} is reached by {}", options_.rank, p.rank, p.lanes);
 }
 
 // The other end's first record: the rest goes out again, and then senders write themselves.
@@ -76,9 +80,11 @@ void backend::resumed(peer& p, std::uint64_t expected) {
     p.open = true;
     flush(p);
   }
-  if (again)
-    log().info("rank {}: the connection to rank {} is restored, which broke: {}", options_.rank,
-               p.rank, trouble);
+  if (!again) return;
+  ++p.restorations;
+  if (std::has_single_bit(p.restorations))  // the 1st, 2nd, 4th, ...
+    log().info("rank {}: the connection to rank {} is restored, which broke: {} ({} times so far)",
+               options_.rank, p.rank, trouble, p.restorations);
 }
 
 // Its connections end; what was under way on them is sent or received again on others.
@@ -140,7 +146,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   if (p.flaps > most_flaps)
     return lose(p, {loss_kind::broken, "its connections break one after the other: " + why});
   const auto now = steady::now();
-  p.trouble = why;
+  if (p.trouble.empty()) p.trouble = why;  // of several, the first
   // TCP has waited for an answer for 4/5 of the limit already; another interface has all of it.
   p.out_since = timed_out && !leave_interface(p) ? now - options_.limit * 4 / 5 : now;
   p.refusals = 0;

@@ -107,6 +107,7 @@ void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attemp
   made->due = now + time_to_connect;
   made->index = index;
   made->attempt = attempt;
+  if (bulk) made->beside = p.messages;
   if (kind == stream_kind::messages)
     p.dialing = true;
   else

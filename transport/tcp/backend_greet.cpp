@@ -146,6 +146,7 @@ void backend::greeted(std::uint64_t id, greeting& one) {
     one.refuse("it has no connection for messages");
     return failed(id, one);
   }
+  if (claim.kind == stream_kind::bulk) one.beside = p->messages;
   // Both may call at once: the call of the lower rank counts. It has come through, since the hello
   // has been said.
   const auto ours_counts = [&](const std::unique_ptr<greeting>& other) {
@@ -227,13 +228,15 @@ void backend::proven(std::uint64_t id, greeting& one) {
   const auto attempt = one.attempt;
   unwatch(id, one.fd());
   auto s = one.make_stream();
+  const auto beside = one.beside.lock();
   end(0, one);
   if (dialed && s->kind() == stream_kind::messages) {
     p->dialing = false;
     p->place = (p->place + attempt) % p->where.places.size();
   }
   if (dialed && s->kind() == stream_kind::bulk) --p->bulk_dials;
-  if (!right || (s->kind() == stream_kind::bulk && !p->messages)) return;
+  // One that belongs to an earlier connection has payloads that are sent again.
+  if (!right || (s->kind() == stream_kind::bulk && (!beside || beside != p->messages))) return;
   if (p->status == peer::state::gone) {
     if (s->kind() == stream_kind::bulk) return;
     // This node has closed the connection, or given the other one up: that one shall know.

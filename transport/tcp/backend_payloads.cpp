@@ -15,8 +15,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Without a message in between. A large payload alone brings two messages in hundreds of chunks.
+// Chunks that are sent without a message in between. A large payload alone brings two messages in
+// hundreds of chunks.
 constexpr unsigned chunks_until_quiet = 8;
+// Smaller payloads go in the largest chunks: there are few.
+constexpr std::size_t least_divided = 256 * 1024;
+// Longer than a chunk takes. What else has its turn in between, messages wait for that anyway.
+constexpr auto long_turn = 100us;
 constexpr std::size_t most_compared = 64;
 
 // The payload that the next chunk is of. Every second one is of that with the least left to send:
@@ -36,22 +41,31 @@ std::deque<bulk_payload>::iterator next_payload(peer& p) {
 }  // namespace
 
 // Between chunks, where there are fewer cores than busy threads: whoever waits for a message goes
-// on at once. Where that costs a turn of a thread that never waits, it is rarely done.
-void backend::let_others_run() {
+// on at once.
+void backend::let_others_run() { yield(yields_at_, 50ms); }
+
+// After a message, which has woken somebody perhaps, on this processor perhaps: the kernel would
+// let a thread that is always busy finish its slice of some milliseconds.
+void backend::let_receiver_run() { yield(yields_to_receiver_at_, 5ms); }
+
+// Not before `at`, which becomes later by `rarely` where that costs a turn of a thread that never
+// waits.
+void backend::yield(steady::time_point& at, steady::duration rarely) {
   constexpr auto brief = 200us;
-  constexpr auto rarely = 50ms;
   const auto before = steady::now();
-  if (before < yields_at_) return;
+  if (before < at) return;
   sched_yield();
-  if (const auto after = steady::now(); after - before > brief) yields_at_ = after + rarely;
+  if (const auto after = steady::now(); after - before > brief) at = after + rarely;
 }
 
-// Bytes of the next chunk that is sent, or read: few while messages come, since the next one waits
-// until the chunk is done. One of `largest_chunk` takes some 20 us.
-std::size_t backend::next_chunk() noexcept {
-  if (chunks_since_message_ >= chunks_until_quiet) return largest_chunk;
+// Bytes of the next chunk of a payload: few while messages come, since the next message waits until
+// the chunk is done, here and at the other end. One of `largest_chunk` takes some 20 us.
+std::size_t backend::next_chunk(std::size_t payload) noexcept {
+  if (payload < least_divided || chunks_since_message_ >= chunks_until_quiet) return largest_chunk;
   ++chunks_since_message_;
-  return chunk_unit;
+  const auto now = steady::now();
+  const auto last = std::exchange(last_chunk_, now);
+  return now - last > long_turn ? largest_chunk : chunk_unit;
 }
 
 // After a chunk: has something come from the peer that has sent last?
@@ -60,11 +74,15 @@ bool backend::glance() {
   return deliver() > 0;
 }
 
-// A chunk of one stream before all else has its turn. In turns, since epoll reports them in the
-// same order each time. False: something has come that somebody may wait for.
+// A chunk of one stream, or little more, before all else has its turn. In the order of their
+// numbers, since epoll reports a part of them each time. False: something has come that somebody
+// may wait for.
 bool backend::read_payloads() {
   if (payloads_.empty()) return true;
-  read(payloads_[payload_turn_++ % payloads_.size()], next_chunk());
+  std::ranges::sort(payloads_);
+  const auto next = std::ranges::upper_bound(payloads_, last_read_);
+  last_read_ = next == payloads_.end() ? payloads_.front() : *next;
+  read(last_read_, largest_chunk);
   return !glance();
 }
 
@@ -77,16 +95,18 @@ unsigned backend::pump_bulk() {
         bulk_peers_.push_back(p.get());
   }
   if (bulk_peers_.empty()) return 0;
-  const auto nth = peer_turn_++ % bulk_peers_.size();
-  const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
-  if (!pump_bulk(**at)) bulk_peers_.erase(at);
+  for (bool sent = false; !sent && !bulk_peers_.empty();) {
+    const auto nth = peer_turn_++ % bulk_peers_.size();
+    const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
+    if (!pump_bulk(**at, sent)) bulk_peers_.erase(at);
+  }
   glance();
   return 1;
 }
 
-// Sends a chunk over the next of a peer's streams that takes one. False: there is nothing to do for
-// it until something changes.
-bool backend::pump_bulk(peer& p) {
+// Sends a chunk over the next of a peer's streams that takes one, and says whether it did. False:
+// there is nothing to do for the peer until something changes.
+bool backend::pump_bulk(peer& p, bool& sent) {
   if (p.status == peer::state::gone || !p.messages || !p.open ||
       (p.bulk_unsent.load() == 0 && !p.bulk_busy.load()))
     return false;
@@ -97,7 +117,7 @@ bool backend::pump_bulk(peer& p) {
     return false;
   }
   p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
-  bool sent = false, more = false, busy = false, rest = false;
+  bool more = false, busy = false, rest = false;
   for (std::size_t i = 0, first = p.bulk_turn; i < streams; ++i) {
     const auto nth = (first + i) % streams;
     const auto s = p.bulk_out[nth];
@@ -126,7 +146,7 @@ bool backend::fill(peer& p, stream& s) {
   if (s.empty() && !p.bulk.empty()) {
     const auto next = next_payload(p);
     const auto& payload = next->message->payloads[next->index];
-    const auto size = std::min(next_chunk(), payload.size - next->next);
+    const auto size = std::min(next_chunk(payload.size), payload.size - next->next);
     record_head head;
     head.kind = record_kind::chunk;
     head.attached = static_cast<std::uint32_t>(size);

@@ -1,6 +1,5 @@
 // What the progressing thread does: orders of others, polling, deliveries, acknowledgements.
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -33,9 +32,7 @@ unsigned backend::progress() {
   if (!confirming_.empty()) take_acknowledgements();
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
-  // What came last has woken somebody since, perhaps on this processor, where the kernel would let
-  // a thread that is always busy finish its slice of some milliseconds.
-  if (std::exchange(delivered_, false) && payloads) sched_yield();
+  if (std::exchange(delivered_, false) && payloads) let_receiver_run();
   if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
     n += read(hot_, read_at_once);
   else

@@ -65,6 +65,7 @@ public:
   std::uint64_t id = 0;                                ///< in the transport's epoll set; 0: not yet
   unsigned index = 0;                                  ///< dialer: of the stream for large payloads
   std::size_t attempt = 0;                             ///< dialer: places tried before
+  std::weak_ptr<const stream> beside;                  ///< bulk: of the connection for messages
   bool counted = false;                                ///< among the strangers
   steady::time_point said_at{};                        ///< dialer: its hello
   bool said_hello = false;                             ///< dialer: only the answer is waited for

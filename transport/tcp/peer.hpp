@@ -109,7 +109,8 @@ struct peer {
   steady::time_point out_since;  ///< when it went out of reach
   steady::time_point dial_at = steady::time_point::max();
   steady::time_point close_at = steady::time_point::max();  ///< closing: no later than that
-  std::string trouble;                                      ///< what broke the last connection
+  std::string trouble;             ///< what broke the last connection, until there is another one
+  std::uint64_t restorations = 0;  ///< connections that have replaced broken ones
 };
 
 using peer_table = rank_table<peer>;
