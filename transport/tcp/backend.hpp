@@ -139,7 +139,7 @@ private:
   // backend_payloads.cpp
   void let_others_run();
   void let_receiver_run();
-  static void yield(steady::time_point& at, steady::duration rarely);
+  static void yield(steady::time_point& at, steady::duration pause);
   std::size_t next_chunk(std::size_t payload) noexcept;
   bool glance();
   bool read_payloads();

@@ -46,16 +46,17 @@ void backend::let_others_run() { yield(yields_at_, 50ms); }
 
 // After a message, which has woken somebody perhaps, on this processor perhaps: the kernel would
 // let a thread that is always busy finish its slice of some milliseconds.
-void backend::let_receiver_run() { yield(yields_to_receiver_at_, 5ms); }
+void backend::let_receiver_run() { yield(yields_to_receiver_at_, 0ms); }
 
-// Not before `at`, which becomes later by `rarely` where that costs a turn of a thread that never
-// waits.
-void backend::yield(steady::time_point& at, steady::duration rarely) {
+// Not before `at`. Where it costs a turn of a thread that never waits, not for `pause` afterwards,
+// nor for as long as it took: no more than half of the time goes to that thread.
+void backend::yield(steady::time_point& at, steady::duration pause) {
   constexpr auto brief = 200us;
   const auto before = steady::now();
   if (before < at) return;
   sched_yield();
-  if (const auto after = steady::now(); after - before > brief) at = after + rarely;
+  if (const auto after = steady::now(); after - before > brief)
+    at = after + std::max<steady::duration>(pause, after - before);
 }
 
 // Bytes of the next chunk of a payload: few while messages come, since the next message waits until
