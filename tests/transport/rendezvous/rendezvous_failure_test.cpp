@@ -6,8 +6,8 @@
 #include "troupe/messages/base/worker_name.hpp"
 #include "troupe/transport/rendezvous/exchange_round.hpp"
 #include "troupe/transport/rendezvous/host.hpp"
+#include "troupe/transport/rendezvous/rank0_store.hpp"
 #include "troupe/transport/rendezvous/rank_exchange.hpp"
-#include "troupe/transport/rendezvous/tcp.hpp"
 #include "troupe/transport/store/hash_store.hpp"
 
 namespace troupe::transport::test {
