@@ -379,7 +379,14 @@ TEST_P(actors_in_contexts, a_lost_node_takes_nothing_else_along) {
     const auto waits = troupe::request(lost, fail_later{x});
     EXPECT_TRUE(eventually([&] { return nodes[2].debug_info().autograd_contexts == 1; }));
     nodes[2].shutdown(false);
-    EXPECT_THROW(waits.get(), peer_lost);
+    // The node ends in parts: its handler may drop the request, which is a remote_error, before the
+    // connection is closed.
+    try {
+      waits.get();
+      ADD_FAILURE() << "a request to a lost node was answered";
+    } catch (const error& e) {
+      EXPECT_TRUE(e.code() == errc::peer_lost || e.code() == errc::remote_error) << e.what();
+    }
     EXPECT_THROW(troupe::request(through_lost, forward{x}).get(), peer_lost);
     c.backward({troupe::request(there, forward{x}).get().sum()});
     EXPECT_TRUE(torch::equal(c.get_gradients()[x], all(3)));
