@@ -336,7 +336,7 @@ TEST_F(tcp_hostile, a_member_that_sends_nonsense_is_lost) {
         head(record_kind::chunk, 0, chunk, 2 * mib, chunk)}},
       {"a resume on a bulk stream", bulk, {head(record_kind::resume, 0, 0)}},
   };
-  const auto bytes = std::make_shared<std::vector<std::byte>>(chunk);
+  const auto bytes = std::make_shared<std::vector<std::byte>>(2 * chunk);
   for (const auto& one : all) {
     SCOPED_TRACE(one.what);
     auto a = make(options_of(0));
