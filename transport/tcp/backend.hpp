@@ -140,6 +140,8 @@ private:
   void let_others_run();
   void let_receiver_run();
   static void yield(steady::time_point& at, steady::duration pause);
+  bool messages_are_frequent() const noexcept;
+  void count_message() noexcept;
   std::size_t next_chunk(std::size_t payload) noexcept;
   bool glance();
   bool read_payloads();
@@ -196,8 +198,9 @@ private:
   std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has reported last
   bool put_off_ = false;                 // payloads wait for the next turn
   bool sending_put_off_ = false;         // those to be sent do
-  unsigned chunks_since_message_ = 0;    // small ones; counted up to where it makes a difference
-  steady::time_point last_chunk_{};      // while they are counted
+  unsigned chunks_since_message_ = 0;    // sent; counted up to where it makes a difference
+  bool frequent_ = false;                // the last message came soon after the one before
+  steady::time_point last_chunk_{};      // while messages are frequent
   bool delivered_ = false;               // something, since `progress` began last
   unsigned polls_ = 0;
   bool owing_much_ = false;

@@ -15,9 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Chunks that are sent without a message in between. A large payload alone brings two messages in
-// hundreds of chunks.
-constexpr unsigned chunks_until_quiet = 8;
+// Read and sent before all else has its turn, while messages are rare.
+constexpr unsigned chunks_at_once = 2;
+// Messages with fewer chunks in between are frequent, until so many have gone without one. A stream
+// of payloads alone has its own messages, one or two for each payload.
+constexpr unsigned chunks_until_rare = 8;
 // Smaller payloads go in the largest chunks: there are few.
 constexpr std::size_t least_divided = 256 * 1024;
 // Longer than a chunk takes. What else has its turn in between, messages wait for that anyway.
@@ -59,11 +61,22 @@ void backend::yield(steady::time_point& at, steady::duration pause) {
     at = after + std::max<steady::duration>(pause, after - before);
 }
 
-// Bytes of the next chunk of a payload: few while messages come, since the next message waits until
-// the chunk is done, here and at the other end. One of `largest_chunk` takes some 20 us.
+// Messages that came with few chunks in between: the next one will not be long.
+bool backend::messages_are_frequent() const noexcept {
+  return frequent_ && chunks_since_message_ < chunks_until_rare;
+}
+
+void backend::count_message() noexcept {
+  frequent_ = chunks_since_message_ < chunks_until_rare;
+  chunks_since_message_ = 0;
+}
+
+// Bytes of the next chunk of a payload: few while messages are frequent, since the next one waits
+// until the chunk is done, here and at the other end. One of `largest_chunk` takes some 20 us.
 std::size_t backend::next_chunk(std::size_t payload) noexcept {
-  if (payload < least_divided || chunks_since_message_ >= chunks_until_quiet) return largest_chunk;
-  ++chunks_since_message_;
+  const bool small = payload >= least_divided && messages_are_frequent();
+  if (chunks_since_message_ < chunks_until_rare) ++chunks_since_message_;
+  if (!small) return largest_chunk;
   const auto now = steady::now();
   const auto last = std::exchange(last_chunk_, now);
   return now - last > long_turn ? largest_chunk : chunk_unit;
@@ -75,16 +88,18 @@ bool backend::glance() {
   return deliver() > 0;
 }
 
-// A chunk of one stream, or little more, before all else has its turn. In the order of their
-// numbers, since epoll reports a part of them each time. False: something has come that somebody
-// may wait for.
+// In the order of their numbers, since epoll reports a part of them each time. False: something has
+// come that somebody may wait for.
 bool backend::read_payloads() {
-  if (payloads_.empty()) return true;
   std::ranges::sort(payloads_);
-  const auto next = std::ranges::upper_bound(payloads_, last_read_);
-  last_read_ = next == payloads_.end() ? payloads_.front() : *next;
-  read(last_read_, largest_chunk);
-  return !glance();
+  const std::size_t most = messages_are_frequent() ? 1 : chunks_at_once;
+  for (std::size_t i = 0; i < most && i < payloads_.size(); ++i) {
+    const auto next = std::ranges::upper_bound(payloads_, last_read_);
+    last_read_ = next == payloads_.end() ? payloads_.front() : *next;
+    read(last_read_, largest_chunk);
+    if (glance()) return false;
+  }
+  return true;
 }
 
 unsigned backend::pump_bulk() {
@@ -95,14 +110,18 @@ unsigned backend::pump_bulk() {
       if (p->status != peer::state::gone && (p->bulk_unsent.load() > 0 || p->bulk_busy.load()))
         bulk_peers_.push_back(p.get());
   }
-  if (bulk_peers_.empty()) return 0;
-  for (bool sent = false; !sent && !bulk_peers_.empty();) {
+  unsigned n = 0;
+  for (const unsigned most = messages_are_frequent() ? 1 : chunks_at_once;
+       n < most && !bulk_peers_.empty();) {
     const auto nth = peer_turn_++ % bulk_peers_.size();
     const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
+    bool sent = false;
     if (!pump_bulk(**at, sent)) bulk_peers_.erase(at);
+    if (!sent) continue;
+    ++n;
+    if (glance()) break;
   }
-  glance();
-  return 1;
+  return n;
 }
 
 // Sends a chunk over the next of a peer's streams that takes one, and says whether it did. False:

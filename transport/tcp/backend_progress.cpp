@@ -283,7 +283,7 @@ unsigned backend::take_own() {
 
 unsigned backend::deliver() {
   if (ready_.empty() && lost_.empty()) return 0;
-  chunks_since_message_ = 0;
+  count_message();
   delivered_ = true;
   const auto n = static_cast<unsigned>(ready_.size() + lost_.size());
   std::uint64_t bytes = 0;
