@@ -120,7 +120,7 @@ void remote_actors::evict(const peer& whom) {
   const auto why = to_caf(whom.loss());
   std::vector<caf::strong_actor_ptr> proxies;
   // Dropped outside of the lock.
-  std::vector<std::pair<transport::rank_t, caf::strong_actor_ptr>> pinned;
+  std::vector<pinned> pins;
   std::vector<caf::attachable_ptr> orphans;
   {
     std::lock_guard guard(mutex_);
@@ -130,9 +130,8 @@ void remote_actors::evict(const peer& whom) {
     orphans = take_out(orphans_, [&](const auto& entry) {
       return entry.first.rank == whom.rank() && entry.first.incarnation == whom.incarnation;
     });
-    pinned = take_out(pins_, [&](const auto& entry) {
-      const auto& [holder, proxy] = entry.second;
-      return holder == whom.rank() || &static_cast<actor_proxy*>(proxy->get())->home() == &whom;
+    pins = take_out(pins_, [&](const auto& entry) {
+      return entry.second.receiver == &whom || &entry.second.owner() == &whom;
     });
   }
   for (auto& proxy : proxies) static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, why);

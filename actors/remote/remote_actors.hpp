@@ -157,7 +157,7 @@ private:
   void take_back(const std::vector<written_handle>& written, peer& from) noexcept override;
   caf::strong_actor_ptr read_handle(decoder& in, peer& from) override;
 
-  void unpin(std::uint64_t pin);
+  void unpin(std::uint64_t pin, const peer* claimed_from);
   caf::strong_actor_ptr ended_here(caf::actor_id id);
 
   void deliver_to_actor(opened_envelope& message, peer& from, window_credit&& taken,
@@ -200,7 +200,16 @@ private:
   mutable std::mutex mutex_;
   std::unordered_map<key, caf::weak_actor_ptr, key_hash> proxies_;
   std::unordered_map<key, caf::attachable_ptr, key_hash> orphans_;  // watch without a handle
-  std::unordered_map<std::uint64_t, std::pair<transport::rank_t, caf::strong_actor_ptr>> pins_;
+  // Rule 2: a handle that was passed on, until its owner knows the receiver.
+  struct pinned {
+    caf::strong_actor_ptr handle;
+    const peer* receiver;
+
+    const peer& owner() const noexcept {
+      return static_cast<const actor_proxy*>(handle->get())->home();
+    }
+  };
+  std::unordered_map<std::uint64_t, pinned> pins_;
   std::uint64_t last_pin_ = 0;
 };
 

@@ -52,7 +52,7 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
     std::lock_guard guard(mutex_);
     if (!remote->home().gone()) {
       pin = ++last_pin_;
-      pins_.emplace(pin, std::pair(to.rank(), proxy));
+      pins_.emplace(pin, pinned{proxy, &to});
     }
   }
   if (pin != 0) written.push_back({.pin = pin});
@@ -68,16 +68,19 @@ void remote_actors::take_back(const std::vector<written_handle>& written, peer& 
     // Unless its rank has come back since: what the new one has is its own.
     if (handle.granted != 0 && peers_.find(from.rank()) == &from)
       exports_->release(handle.granted, from.rank(), 1);
-    if (handle.pin != 0) unpin(handle.pin);
+    if (handle.pin != 0) unpin(handle.pin, nullptr);
   }
 }
 
-void remote_actors::unpin(std::uint64_t pin) {
+// `claimed_from`: the node that says so, which must be the owner; nullptr: the message has not
+// been sent.
+void remote_actors::unpin(std::uint64_t pin, const peer* claimed_from) {
   caf::strong_actor_ptr last;  // dropped outside of the lock
   std::lock_guard guard(mutex_);
   auto place = pins_.find(pin);
   if (place == pins_.end()) return;
-  last = std::move(place->second.second);
+  if (claimed_from && claimed_from != &place->second.owner()) return;
+  last = std::move(place->second.handle);
   pins_.erase(place);
 }
 
@@ -107,7 +110,7 @@ caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
       }
       // The owner grants when it gets the claim, and has `from` drop its pin.
       auto proxy = proxy_of(*home, id, true);
-      send_control(*home, control::claim, id, from.rank(), pin);
+      send_control(*home, control::claim, id, from.rank(), from.incarnation, pin);
       return proxy;
     }
   }

@@ -13,7 +13,7 @@ enum class control : std::uint8_t {
   watch,    // id: notify me when it ends
   down,     // id, reason: it has ended
   release,  // id, count: I have dropped so many handles
-  claim,    // id, holder, pin: I have a handle of yours from `holder`
+  claim,    // id, rank, incarnation, pin: I have a handle of yours from that node
   unpin,    // pin: the handle that you passed on has been claimed
   window,   // signal, two numbers: of flow_control
 };

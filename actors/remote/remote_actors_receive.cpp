@@ -165,15 +165,17 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
     case control::claim: {
       auto id = in.get<caf::actor_id>();
       auto holder = in.get<transport::rank_t>();
+      auto incarnation = in.get<std::uint64_t>();
       auto pin = in.get<std::uint64_t>();
       auto* pinned_by = peers_.find(holder);
       if (!pinned_by) throw decode_error("a claim names an unknown rank");
       if (auto actor = exports_->find(id)) exports_->grant(actor, from.rank());
-      send_control(*pinned_by, control::unpin, pin);
+      // The next incarnation of a lost node has pins of the same numbers.
+      if (pinned_by->incarnation == incarnation) send_control(*pinned_by, control::unpin, pin);
       break;
     }
     case control::unpin: {
-      unpin(in.get<std::uint64_t>());
+      unpin(in.get<std::uint64_t>(), &from);
       break;
     }
     case control::window: {

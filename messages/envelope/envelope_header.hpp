@@ -5,7 +5,7 @@
 namespace troupe {
 
 /// The version of the wire protocol. Nodes of different versions do not talk.
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 
 enum class envelope_kind : std::uint8_t { actor_message, response, failure, call, control };
 

@@ -2,37 +2,11 @@
 #include <caf/send.hpp>
 
 #include "tests/actors/node/job.hpp"
-#include "tests/actors/remote/counter.hpp"
+#include "tests/actors/remote/keeper.hpp"
 
 namespace troupe::test {
 
-struct keep {
-  counter whom;
-};
-TROUPE_MESSAGE(keep, whom)
-struct keep_two {
-  counter first;
-  counter second;
-};
-TROUPE_MESSAGE(keep_two, first, second)
-struct drop_all {};
-TROUPE_MESSAGE(drop_all)
-
 namespace {
-
-using keeper = actor<answers<keep, int>, answers<keep_two, int>, answers<drop_all>>;
-
-keeper::behavior_type keep_them(keeper::pointer) {
-  auto kept = std::make_shared<std::vector<counter>>();
-  return {
-      [kept](const keep& x) {
-        kept->push_back(x.whom);
-        return static_cast<int>(kept->size());
-      },
-      [](const keep_two&) { return 2; },
-      [kept](const drop_all&) { kept->clear(); },
-  };
-}
 
 class handle_lifetime : public on_networks {
 protected:
@@ -104,9 +78,9 @@ TEST_P(handle_lifetime, lasts_while_the_owner_has_a_handle) {
 TEST_P(handle_lifetime, lasts_while_an_actor_elsewhere_keeps_one) {
   auto nodes = start({"a", "b", "c"});
   auto at_b = nodes[0].spawn_on<keep_them>("b");
-  request(at_b, keep{nodes[0].spawn<counter_actor>(0)}).get();
-  request(at_b, keep{nodes[0].spawn_on<counter_actor>("b", 0)}).get();
-  request(at_b, keep{nodes[0].spawn_on<counter_actor>("c", 0)}).get();
+  request(at_b, keep_one{nodes[0].spawn<counter_actor>(0)}).get();
+  request(at_b, keep_one{nodes[0].spawn_on<counter_actor>("b", 0)}).get();
+  request(at_b, keep_one{nodes[0].spawn_on<counter_actor>("c", 0)}).get();
   for (int to : {0, 1, 2}) flush(nodes[0], to);
   for (int to : {1, 2}) flush(nodes[1], to);
   EXPECT_EQ(living_counters, 3);
@@ -123,9 +97,9 @@ TEST_P(handle_lifetime, leaves_nothing_after_many_hand_overs) {
     for (int i = 0; i < 30; ++i) all.push_back(nodes[0].spawn_on<counter_actor>(i % 3, 0));
     for (int round = 0; round < 5; ++round) {
       for (auto& one : all) {
-        request(at_b, keep{one});
+        request(at_b, keep_one{one});
         one = nodes[0].rpc_sync<&same>("c", one);
-        request(at_c, keep{one});
+        request(at_c, keep_one{one});
       }
       request(at_b, drop_all{}).get();
     }
@@ -166,7 +140,7 @@ TEST_P(handle_lifetime, is_not_held_by_messages_that_fail) {
     caf::anon_send_exit(gone, caf::exit_reason::user_shutdown);
     EXPECT_THROW(
         {
-          for (int i = 0; i < 10'000; ++i) request(gone, keep{mine}).get();
+          for (int i = 0; i < 10'000; ++i) request(gone, keep_one{mine}).get();
         },
         error);
   }

@@ -1,0 +1,90 @@
+// A node that passes on a handle keeps its own until the owner says that it has been claimed.
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/actors/simulation/simulation.hpp"
+
+#include "tests/actors/node/job.hpp"
+#include "tests/actors/remote/keeper.hpp"
+
+namespace troupe::test {
+namespace {
+
+// By rank: nobody to speak of, the actor's owner, the node that passes handles on, receivers.
+constexpr std::uint32_t owner = 1, holder = 2, receiver = 3, other = 4;
+
+class handle_pins : public testing::Test {
+protected:
+  handle_pins() {
+    living_counters = 0;
+    nodes = cluster.start(5);
+  }
+
+  // The claims of `of` take that long.
+  void delay_claims(std::uint32_t of, std::chrono::nanoseconds latency) {
+    cluster.network().set_link(of, owner, {.latency = latency});
+  }
+
+  // The holder gives its handle of a new actor of the owner to a keeper on `receiver`.
+  keeper pass_on(std::uint32_t receiver) {
+    const auto passed = nodes[holder].spawn_on<counter_actor>(owner, 0);
+    auto to = nodes[holder].spawn_on<keep_them>(receiver);
+    EXPECT_EQ(request(to, keep_one{passed}).get(), 1);
+    return to;
+  }
+
+  std::size_t held() const { return nodes[holder].debug_info().remote_handles; }
+
+  simulation cluster{{.seed = 1}};
+  std::vector<node> nodes;
+};
+
+TEST_F(handle_pins, last_until_the_claim_arrives) {
+  delay_claims(receiver, 1s);
+  const auto to = pass_on(receiver);
+  cluster.sleep(900ms);
+  EXPECT_EQ(held(), 2u) << "the keeper and the counter";
+  cluster.sleep(1s);
+  EXPECT_EQ(held(), 1u);
+  EXPECT_EQ(living_counters, 1);
+  request(to, drop_all{}).get();
+  cluster.sleep(2s);
+  EXPECT_EQ(living_counters, 0);
+}
+
+// The next incarnation has pins of the same numbers.
+TEST_F(handle_pins, are_not_dropped_by_claims_of_what_an_earlier_incarnation_passed_on) {
+  delay_claims(receiver, 1s);
+  pass_on(receiver);
+  cluster.crash(holder);
+  ASSERT_TRUE(cluster.wait_until([&] { return nodes[owner].world_size() == 4; }, 500ms));
+  nodes[holder] = cluster.join("worker2", holder);
+  EXPECT_EQ(living_counters, 0) << "the one that was passed on was lost with its holder";
+  delay_claims(other, 2s);
+  const auto to = pass_on(other);
+  cluster.sleep(1'500ms);
+  EXPECT_EQ(held(), 2u);
+  cluster.sleep(2s);
+  EXPECT_EQ(held(), 1u);
+  EXPECT_EQ(living_counters, 1);
+  request(to, drop_all{}).get();
+  cluster.sleep(3s);
+  EXPECT_EQ(living_counters, 0);
+}
+
+// No other node knows of the claim.
+TEST_F(handle_pins, are_dropped_by_the_owner_alone) {
+  delay_claims(receiver, 1s);
+  const auto to = pass_on(receiver);
+  auto& liar = nodes[other].core();
+  for (std::uint64_t pin = 0; pin < 10; ++pin)
+    EXPECT_TRUE(liar.actors().out().try_send_control(liar.find(holder), handles_channel,
+                                                     control::unpin, pin));
+  cluster.sleep(500ms);
+  EXPECT_EQ(held(), 2u);
+  cluster.sleep(2s);
+  EXPECT_EQ(held(), 1u);
+  EXPECT_EQ(living_counters, 1);
+}
+
+}  // namespace
+}  // namespace troupe::test
