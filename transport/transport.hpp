@@ -107,7 +107,8 @@ public:
   virtual void add_peer(rank_t peer, std::span<const std::byte> address) = 0;
 
   /// Sends one message. Returns at once; small messages have been handed to the network when it
-  /// returns (no allocation, no lock but the worker's own, no system call). Throws peer_lost when
+  /// returns (no allocation, no lock but the worker's own, and no system call but, between hosts,
+  /// the one that writes it). Throws peer_lost when
   /// the peer is lost and transport_error when it was never added. Returns true when `progress`
   /// must be called before the whole message is sent.
   virtual bool send(rank_t peer, std::uint64_t order, frame&& envelope,

@@ -25,6 +25,11 @@ public:
 
   explicit reassembly(rank_t from) : from_(from) {}
 
+  /// Throws decode_error if message `sequence` is further ahead.
+  void check(std::uint64_t sequence) const {
+    if (sequence >= next_) check_window(sequence);
+  }
+
   /// Takes the envelope of message `sequence`, which has `payloads` payloads, and appends what has
   /// become complete to `out`. Throws decode_error when the numbers make no sense.
   void envelope(std::uint64_t sequence, std::uint64_t order, std::size_t payloads, frame&& bytes,

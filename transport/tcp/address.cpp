@@ -20,7 +20,7 @@ namespace troupe::transport::tcp {
 namespace {
 
 constexpr std::uint32_t magic = 0x61707254;  // "Trpa"
-constexpr std::uint16_t version = 4;
+constexpr std::uint16_t version = 5;
 
 struct wire_place {
   std::uint16_t family;  // 4 or 6

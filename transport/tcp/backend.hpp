@@ -23,9 +23,12 @@ inline constexpr std::chrono::seconds greeting_timeout{30};
 
 /// How soon the kernel ends a connection to a host that is silent.
 inline tcp_probes probes(const tcp_options& options) {
-  const auto interval = std::max(std::chrono::seconds(1),
-                                 std::chrono::floor<std::chrono::seconds>(options.keepalive));
-  return {interval, interval, 3, options.limit * 4 / 5};
+  // The kernel takes no more: 15 bits of seconds, 31 bits of milliseconds.
+  constexpr std::chrono::seconds longest{32'767};
+  constexpr std::chrono::milliseconds longest_limit{INT32_MAX};
+  const auto interval = std::clamp(std::chrono::floor<std::chrono::seconds>(options.keepalive),
+                                   std::chrono::seconds(1), longest);
+  return {interval, interval, 3, std::min(options.limit * 4 / 5, longest_limit)};
 }
 
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
@@ -79,8 +82,8 @@ private:
   // backend_send.cpp
   bool transmit(peer& p, const retransmit_queue::message& m);
   record_head head_of(peer& p, const sent_message& m);
-  bool send_small(peer& p, const sent_message& m);
-  bool flush(peer& p);
+  bool send_small(peer& p, const sent_message& m, stream::sent_records& sent);
+  bool flush(peer& p, stream::sent_records& sent);
   bool flushed(peer& p, bool done, std::string&& why);
 
   // backend_dial.cpp
@@ -101,6 +104,8 @@ private:
   void proven(std::uint64_t id, greeting& one);
   void end(std::uint64_t id, greeting& one);
   void end_calls(const peer& p, stream_kind kind);
+  void bulk_failed(peer& p, unsigned index, const std::string& why);
+  void call_bulk_again(peer& p);
   void stranger(const greeting& one);
   void count_stranger(greeting& one, bool counts);
 

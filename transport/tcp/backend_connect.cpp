@@ -28,14 +28,18 @@ constexpr auto connect_timeout = 10s;
 
 // ---- Connections for messages
 
-// What went before is sent again on the new connection, once the other side has said what it has.
+// What went before is sent again on the new connection, which epoll watches, once the other side
+// has said what it has. It must do so in time.
 void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   if (p.messages && p.ever_open && p.trouble.empty())
     p.trouble = "the other end has made a new one";
   drop_streams(p, false);
   end_calls(p, stream_kind::messages);  // both had called
   p.dialing = false;
-  s->id = watch({.what = target::kind::stream, .fd = s->fd(), .flows = s, .of = &p}, EPOLLIN);
+  p.resuming = p.listens = true;
+  p.out_since = steady::now();
+  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  attend_by(p.out_since + time_out_of_reach(p));
   const auto where = peer_address(s->fd());
   const auto here = local_address(s->fd());
   std::string interface = "?";
@@ -43,6 +47,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
     if (one.at.where.has_host_of(here)) interface = one.interface;
   log().debug("rank {}: rank {} is reached by tcp/{} to {}", options_.rank, p.rank, interface,
               to_string(where));
+  stream::sent_records sent;  // dropped after the lock
   const std::lock_guard lock(p.mutex);
   p.messages = std::move(s);
   p.wanted = true;  // from now on, it is called again
@@ -57,7 +62,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   p.expected.store(head.expected, std::memory_order_release);
   p.acknowledged.store(head.expected, std::memory_order_relaxed);
   p.messages->add({head, nullptr, nullptr});
-  flush(p);
+  flush(p, sent);
 }
 
 // The other end's first record: the rest goes out again, and then senders write themselves.
@@ -70,15 +75,17 @@ void backend::resumed(peer& p, std::uint64_t expected) {
   // Without the lock: it may drop tensors, and their memory may be the program's, which may send.
   p.confirmed = std::max(p.confirmed, expected);
   p.unacknowledged.acknowledge(p.confirmed);
+  p.resuming = false;
   const bool again = std::exchange(p.ever_open, true);
   const auto trouble = std::exchange(p.trouble, {});
   p.refusals = p.attempts = 0;
   p.dial_at = steady::time_point::max();
   {
+    stream::sent_records sent;  // dropped after the lock
     const std::lock_guard lock(p.mutex);
     for (const auto& m : p.unacknowledged.all()) transmit(p, m);
     p.open = true;
-    flush(p);
+    flush(p, sent);
   }
   if (!again) return;
   ++p.restorations;
@@ -98,13 +105,17 @@ void backend::drop_streams(peer& p, bool says_leave) {
     p.wants_write = false;
   }
   {
+    std::deque<bulk_payload> unsent;  // dropped after the lock
     const std::lock_guard lock(p.bulk_mutex);
-    p.bulk.clear();
+    unsent.swap(p.bulk);
     p.bulk_unsent.store(0);
     p.bulk_busy.store(false);
   }
   end_calls(p, stream_kind::bulk);
   p.bulk_dials = 0;
+  p.bulk_again.clear();
+  p.bulk_fails_since.reset();
+  p.resuming = false;
   for (auto* all : {&p.bulk_in, &p.bulk_out}) {
     for (const auto& s : *all) unwatch(s->id, s->fd());
     all->clear();
@@ -125,8 +136,11 @@ void backend::linger(std::shared_ptr<stream> s) {
   const auto until = steady::now() + time_to_linger;
   attend_by(until);
   const int fd = s->fd();
-  watch({.what = target::kind::lingering, .fd = fd, .flows = std::move(s), .until = until},
-        EPOLLIN);
+  try {
+    watch({.what = target::kind::lingering, .fd = fd, .flows = std::move(s), .until = until},
+          EPOLLIN);
+  } catch (const transport_error&) {  // it is closed at once
+  }
 }
 
 void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string& why) {
@@ -183,6 +197,7 @@ void backend::lose(peer& p, peer_loss why) {
   p.process.reset();
   drop_streams(p, true);
   p.unacknowledged.clear();
+  p.parts = reassembly(p.rank);  // with the memory of what has not come whole
 }
 
 // On one host the end of a process is certain, and known at once. One on another host may be alive
@@ -248,6 +263,7 @@ void backend::call(peer& p, steady::duration in) {
   if (p.status == peer::state::gone || p.messages) return;
   const auto now = steady::now();
   p.out_since = now;
+  p.listens = false;
   p.dial_at = now + in;
   if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
   attend_by(p.dial_at);
@@ -259,9 +275,7 @@ void backend::call(peer& p, steady::duration in) {
 // at once while a job begins.
 std::chrono::milliseconds backend::time_out_of_reach(const peer& p) const {
   if (p.ever_open) return options_.limit;
-  const bool listens = std::ranges::any_of(
-      greetings_, [&](const auto& one) { return one->to() == &p && one->said_hello; });
-  return std::max<std::chrono::milliseconds>(listens ? greeting_timeout : connect_timeout,
+  return std::max<std::chrono::milliseconds>(p.listens ? greeting_timeout : connect_timeout,
                                              options_.limit);
 }
 
@@ -289,7 +303,7 @@ unsigned backend::attend(steady::time_point now) {
   for (std::size_t i = 0; i < out_.size(); ++i) attend(*out_[i], now);
   std::erase_if(out_, [](peer* p) {
     return p->status == peer::state::gone ||
-           (p->status == peer::state::live && p->messages && p->open);
+           (p->status == peer::state::live && p->messages && !p->resuming && p->bulk_again.empty());
   });
   attend_by(next_due());
   return 1;
@@ -297,12 +311,14 @@ unsigned backend::attend(steady::time_point now) {
 
 void backend::attend(peer& p, steady::time_point now) {
   if (p.status == peer::state::closing) close(p, now >= p.close_at);
-  if (p.status == peer::state::gone || p.messages) return;
+  if (p.status == peer::state::gone) return;
+  if (p.messages && now >= p.bulk_again_at) call_bulk_again(p);
+  if (p.messages && !p.resuming) return;
   if (const auto limit = time_out_of_reach(p); now - p.out_since > limit)
     return lose(
         p, {loss_kind::broken, fmt::format("it has been out of reach for {} ms: {}", limit.count(),
                                            p.trouble.empty() ? "it does not answer" : p.trouble)});
-  if (!p.dialing && now >= p.dial_at) {
+  if (!p.messages && !p.dialing && now >= p.dial_at) {
     p.dial_at = steady::time_point::max();
     dial(p, stream_kind::messages, 0, p.attempts);
   }
@@ -315,9 +331,10 @@ steady::time_point backend::next_due() const {
     if (one.what == target::kind::lingering) due = std::min(due, one.until);
   for (const auto* p : out_) {
     if (p->status == peer::state::closing) due = std::min(due, steady::now() + 1ms);
-    if (p->status == peer::state::gone || p->messages) continue;
-    due = std::min(due, p->dial_at);
-    due = std::min(due, p->out_since + time_out_of_reach(*p));
+    if (p->status == peer::state::gone) continue;
+    if (!p->bulk_again.empty()) due = std::min(due, p->bulk_again_at);
+    if (!p->messages) due = std::min(due, p->dial_at);
+    if (!p->messages || p->resuming) due = std::min(due, p->out_since + time_out_of_reach(*p));
   }
   return due;
 }

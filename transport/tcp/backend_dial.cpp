@@ -101,7 +101,8 @@ void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attemp
         errno != EINPROGRESS)
       error = errno;
   }
-  const stream_claim claim{options_.rank, p.rank, id_, p.where.id, kind, options_.protection};
+  stream_claim claim{options_.rank, p.rank, id_, p.where.id, kind, options_.protection};
+  if (bulk) claim.beside = p.messages->connection();
   const int number = fd.get();
   auto made = std::make_unique<greeting>(options_.secret, std::move(fd), claim, p);
   made->due = now + time_to_connect;
@@ -120,8 +121,13 @@ void backend::dial(peer& p, stream_kind kind, unsigned index, std::size_t attemp
     return;
   }
   attend_by(one.due);
-  one.id =
-      watch({.what = target::kind::greeting, .fd = number, .greets = &one}, EPOLLIN | EPOLLOUT);
+  try {
+    one.id =
+        watch({.what = target::kind::greeting, .fd = number, .greets = &one}, EPOLLIN | EPOLLOUT);
+  } catch (const transport_error&) {
+    one.set_failed(ENOMEM);
+    failed(0, one);
+  }
 }
 
 }  // namespace troupe::transport::tcp

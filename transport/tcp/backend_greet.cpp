@@ -26,8 +26,15 @@ constexpr auto time_without_listening = 100ms;
 constexpr unsigned most_refusals = 5;
 constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
 constexpr unsigned accepts_at_once = 16;
+constexpr auto time_between_calls = 50ms;
+constexpr std::size_t most_bulk_streams = address::most_places;  // of a peer
 
 bool refused(int error) { return error == ECONNREFUSED; }
+
+// The kernel has nothing for another connection at present.
+bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 }  // namespace
 
@@ -40,7 +47,7 @@ unsigned backend::accept_all(int listener) {
                              SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno != EMFILE && errno != ENFILE) return n;
+      if (!is_shortage(errno)) return n;
       if (drop_oldest_stranger()) continue;
       // No connection is accepted until there may be descriptors again, and nothing spins.
       for (auto& [id, one] : targets_)
@@ -59,20 +66,39 @@ unsigned backend::accept_all(int listener) {
     auto& one = *made;
     one.place = greetings_.insert(greetings_.end(), std::move(made));
     count_stranger(one, true);
-    one.id = watch({.what = target::kind::greeting, .fd = fd, .greets = &one}, EPOLLIN);
+    try {
+      one.id = watch({.what = target::kind::greeting, .fd = fd, .greets = &one}, EPOLLIN);
+    } catch (const transport_error&) {
+      end(0, one);
+      continue;
+    }
+    act_on(one.id, one, one.advance());  // a member's hello is here most likely
   }
   return n;
 }
 
-// False: there is none.
+// The oldest of those that have said nothing, or of those that have said a hello, whichever are
+// more: silent ones crowd out no member, and replays of a hello only one another. Those that wait
+// for their node to be added come last. False: there is none.
 bool backend::drop_oldest_stranger() {
+  struct {
+    greeting* oldest = nullptr;
+    std::size_t count = 0;
+  } silent, greeted, parked;
   for (const auto& one : greetings_) {
-    if (one->dials() || one->at() == greeting::step::parked) continue;
-    stranger(*one);
-    end(one->id, *one);
-    return true;
+    if (one->dials()) continue;
+    auto& group = one->at() == greeting::step::awaits_hello ? silent
+                  : one->at() == greeting::step::parked     ? parked
+                                                            : greeted;
+    if (group.count++ == 0) group.oldest = one.get();
   }
-  return false;
+  auto* const which = silent.count + greeted.count == 0 ? parked.oldest
+                      : silent.count >= greeted.count   ? silent.oldest
+                                                        : greeted.oldest;
+  if (!which) return false;
+  stranger(*which);
+  end(which->id, *which);
+  return true;
 }
 
 void backend::count_stranger(greeting& one, bool counts) {
@@ -97,6 +123,7 @@ void backend::act_on(std::uint64_t id, greeting& one, greeting::outcome what) {
     case greeting::outcome::waits:
       if (one.dials() && one.at() == greeting::step::awaits_challenge && !one.said_hello) {
         one.said_hello = true;
+        one.to()->listens = true;
         one.said_at = steady::now();
         one.due =
             steady::now() + (one.to()->ever_open ? std::chrono::nanoseconds(options_.limit)
@@ -129,8 +156,21 @@ void backend::greeted(std::uint64_t id, greeting& one) {
   }
   auto* const p = peers_.find(claim.from);
   if (!p || p->where.id != claim.from_id) {
+    // A node has one such connection: an earlier one has failed at its end, or one is a replay.
     std::size_t parked = 0;
-    for (const auto& other : greetings_) parked += other->at() == greeting::step::parked;
+    greeting* earlier = nullptr;
+    for (const auto& other : greetings_) {
+      if (other->at() != greeting::step::parked) continue;
+      ++parked;
+      if (other->claim().from == claim.from && other->claim().from_id == claim.from_id)
+        earlier = other.get();
+    }
+    if (earlier && claim.kind == stream_kind::messages) {
+      --parked;
+      earlier->refuse("another connection claims to be of the same node");
+      stranger(*earlier);
+      end(earlier->id, *earlier);
+    }
     if (claim.kind == stream_kind::bulk || parked >= most_parked) {
       one.refuse("it is a node that this one does not know");
       return failed(id, one);
@@ -142,8 +182,9 @@ void backend::greeted(std::uint64_t id, greeting& one) {
     count_stranger(one, false);
     return;
   }
-  if (claim.kind == stream_kind::bulk && !p->messages) {
-    one.refuse("it has no connection for messages");
+  if (claim.kind == stream_kind::bulk &&
+      (!p->messages || p->messages->connection() != claim.beside)) {
+    one.refuse("its connection for messages is not here");
     return failed(id, one);
   }
   if (claim.kind == stream_kind::bulk) one.beside = p->messages;
@@ -194,29 +235,50 @@ void backend::failed(std::uint64_t id, greeting& one) {
   if (kind == stream_kind::bulk) {
     --p->bulk_dials;
     if (!p->messages) return;
-    if (attempt + 1 < p->where.places.size())
-      dial(*p, kind, index, attempt + 1);
-    else
-      broke(*p, p->messages, "a stream for large payloads: " + why);
-    return;
+    if (attempt + 1 < p->where.places.size()) return dial(*p, kind, index, attempt + 1);
+    return bulk_failed(*p, index, why);
   }
   p->dialing = false;
   ++p->attempts;
   if (p->trouble.empty()) p->trouble = why;
   if (p->messages || p->status == peer::state::gone) return;
-  // Its other places may not be reachable from here at all.
-  if (refused(error)) ++p->refusals;
-  if (p->refusals > 0 && p->attempts >= most_refusals * p->where.places.size()) {
+  // Its other places may not be reachable from here at all. One that does not answer may do so yet.
+  if (refused(error))
+    ++p->refusals;
+  else if (error == 0 || error == ETIMEDOUT)
+    p->refusals = 0;
+  if (p->refusals >= most_refusals && p->attempts >= most_refusals * p->where.places.size()) {
     return lose(*p, {loss_kind::broken, "its host refuses connections: " + p->trouble});
   }
   // Its places are tried one after the other, and again a while later.
   const auto rounds = p->attempts / p->where.places.size();
   const bool others = p->attempts % p->where.places.size() != 0;
-  p->dial_at =
-      now + (others           ? 0ms
-             : refused(error) ? 50ms
-                              : 50ms * static_cast<int>(std::min<std::size_t>(rounds, 10)));
+  p->dial_at = now + (others           ? 0ms
+                      : refused(error) ? time_between_calls
+                                       : time_between_calls *
+                                             static_cast<int>(std::min<std::size_t>(rounds, 10)));
   attend_by(p->dial_at);
+}
+
+// A stream for large payloads was made at none of the peer's places. Messages go on meanwhile, and
+// other such streams carry its share; without any, the peer is out of reach after a while.
+void backend::bulk_failed(peer& p, unsigned index, const std::string& why) {
+  const auto now = steady::now();
+  if (!p.bulk_fails_since) p.bulk_fails_since = now;
+  if (now - *p.bulk_fails_since > options_.limit) {
+    if (!p.bulk_out.empty() || p.bulk_dials > 0 || !p.bulk_again.empty()) return;
+    return broke(p, p.messages, "a stream for large payloads: " + why);
+  }
+  p.bulk_again.push_back(index);
+  p.bulk_again_at = now + time_between_calls;
+  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  attend_by(p.bulk_again_at);
+}
+
+void backend::call_bulk_again(peer& p) {
+  p.bulk_again_at = steady::time_point::max();
+  for (const auto index : std::exchange(p.bulk_again, {}))
+    if (p.messages) dial(p, stream_kind::bulk, index, 0);
 }
 
 // The handshake has ended well. A connection for messages takes the place of the one before
@@ -227,7 +289,14 @@ void backend::proven(std::uint64_t id, greeting& one) {
   const bool right = p && p->where.id == (dialed ? one.claim().to_id : one.claim().from_id);
   const auto attempt = one.attempt;
   unwatch(id, one.fd());
-  auto s = one.make_stream();
+  std::shared_ptr<stream> s;
+  try {
+    s = one.make_stream();
+    s->id = watch({.what = target::kind::stream, .fd = s->fd(), .flows = s, .of = p}, EPOLLIN);
+  } catch (const std::exception& e) {
+    one.refuse(e.what());
+    return failed(0, one);
+  }
   const auto beside = one.beside.lock();
   end(0, one);
   if (dialed && s->kind() == stream_kind::messages) {
@@ -236,17 +305,25 @@ void backend::proven(std::uint64_t id, greeting& one) {
   }
   if (dialed && s->kind() == stream_kind::bulk) --p->bulk_dials;
   // One that belongs to an earlier connection has payloads that are sent again.
-  if (!right || (s->kind() == stream_kind::bulk && (!beside || beside != p->messages))) return;
+  const bool of_earlier = s->kind() == stream_kind::bulk && (!beside || beside != p->messages);
+  if (!right || of_earlier) return unwatch(s->id, s->fd());
   if (p->status == peer::state::gone) {
+    unwatch(s->id, s->fd());
     if (s->kind() == stream_kind::bulk) return;
     // This node has closed the connection, or given the other one up: that one shall know.
     s->say_leave();
     return linger(std::move(s));
   }
   if (s->kind() == stream_kind::messages) return adopt(*p, std::move(s));
-  s->id = watch({.what = target::kind::stream, .fd = s->fd(), .flows = s, .of = p}, EPOLLIN);
-  (dialed ? p->bulk_out : p->bulk_in).push_back(std::move(s));
-  if (dialed) any_bulk_ = true;
+  auto& others = dialed ? p->bulk_out : p->bulk_in;
+  others.push_back(std::move(s));
+  if (dialed) {
+    p->bulk_fails_since.reset();
+    any_bulk_ = true;
+  } else if (others.size() > most_bulk_streams) {
+    lose(*p, {loss_kind::broken, fmt::format("it has made more than {} streams for large payloads",
+                                             most_bulk_streams)});
+  }
 }
 
 }  // namespace troupe::transport::tcp

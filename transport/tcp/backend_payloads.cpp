@@ -26,18 +26,26 @@ constexpr std::size_t least_divided = 256 * 1024;
 constexpr auto long_turn = 100us;
 constexpr std::size_t most_compared = 64;
 
-// The payload that the next chunk is of. Every second one is of that with the least left to send:
-// so a small payload does not wait for all of a large one, and a large one goes on whatever else
-// comes. Under the peer's bulk mutex.
+// The other end takes no messages that are further ahead of those it has.
+bool is_within_window(const peer& p, const bulk_payload& one) {
+  return one.message->sequence < p.confirmed + reassembly::window;
+}
+
+// The payload that the next chunk is of; `end`: there is none at present. Every second one is of
+// that with the least left to send: so a small payload does not wait for all of a large one, and a
+// large one goes on whatever else comes. Under the peer's bulk mutex.
 std::deque<bulk_payload>::iterator next_payload(peer& p) {
+  const auto first = p.bulk.begin();  // of the oldest message
+  if (p.bulk.empty() || !is_within_window(p, *first)) return p.bulk.end();
   p.smallest_next = !p.smallest_next;
-  if (p.smallest_next || p.bulk.size() == 1) return p.bulk.begin();
+  if (p.smallest_next || p.bulk.size() == 1) return first;
   const auto left = [](const bulk_payload& one) {
     return one.message->payloads[one.index].size - one.next;
   };
   const auto some = std::min<std::size_t>(p.bulk.size(), most_compared);
-  return std::ranges::min_element(p.bulk.begin(),
-                                  p.bulk.begin() + static_cast<std::ptrdiff_t>(some), {}, left);
+  const auto smallest =
+      std::ranges::min_element(first, first + static_cast<std::ptrdiff_t>(some), {}, left);
+  return is_within_window(p, *smallest) ? smallest : first;
 }
 
 }  // namespace
@@ -132,7 +140,7 @@ bool backend::pump_bulk(peer& p, bool& sent) {
     return false;
   const auto streams = p.bulk_out.size();
   if (streams == 0) {
-    if (p.bulk_dials == 0)
+    if (p.bulk_dials == 0 && p.bulk_again.empty())
       for (unsigned i = 0; i < bulk_streams() && p.messages; ++i) dial(p, stream_kind::bulk, i, 0);
     return false;
   }
@@ -145,7 +153,8 @@ bool backend::pump_bulk(peer& p, bool& sent) {
       sent = true;
       p.bulk_turn = nth + 1;
       std::string why;
-      if (!s->flush(why)) {
+      stream::sent_records sent;
+      if (!s->flush(why, sent)) {
         broke(p, s, why);
         return false;
       }
@@ -163,8 +172,8 @@ bool backend::pump_bulk(peer& p, bool& sent) {
 // Adds the next chunk to a stream, if it has sent all. False: it has nothing to send.
 bool backend::fill(peer& p, stream& s) {
   const std::lock_guard lock(p.bulk_mutex);
-  if (s.empty() && !p.bulk.empty()) {
-    const auto next = next_payload(p);
+  const auto next = s.empty() ? next_payload(p) : p.bulk.end();
+  if (next != p.bulk.end()) {
     const auto& payload = next->message->payloads[next->index];
     const auto size = std::min(next_chunk(payload.size), payload.size - next->next);
     record_head head;

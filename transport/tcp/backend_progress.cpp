@@ -138,12 +138,13 @@ unsigned backend::poll() {
             rewatch(id, s->fd(), EPOLLIN);
             any_bulk_ = true;
           } else {
+            stream::sent_records sent;  // dropped after the lock
             const std::lock_guard lock(p.mutex);
             s->writable();
             if (p.messages == s) {
               p.wants_write = false;
               rewatch(id, s->fd(), EPOLLIN);
-              flush(p);
+              flush(p, sent);
             }
           }
           ++n;
@@ -200,7 +201,8 @@ stream::outcome backend::receive_from(peer& p, stream& s, std::size_t most, unsi
   // This node has closed the connection: nothing more of it is delivered.
   if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
   // For `transmit`: the next message that goes there says so.
-  if (count > 0) p.expected.store(p.parts.expected(), std::memory_order_release);
+  if (count > 0 && p.status != peer::state::gone)
+    p.expected.store(p.parts.expected(), std::memory_order_release);
   if (outcome == stream::outcome::ended) why = peer_left().text;
   return outcome;
 }
@@ -231,6 +233,7 @@ unsigned backend::acknowledge(bool all) {
     const auto expected = p->parts.expected();
     // Before the lock: a message that is sent after it says no less than `acknowledged`.
     p->expected.store(expected, std::memory_order_release);
+    stream::sent_records sent;  // dropped after the lock
     const std::lock_guard lock(p->mutex);
     if (p->messages && p->open && expected > p->acknowledged.load(std::memory_order_relaxed)) {
       record_head head;
@@ -238,7 +241,7 @@ unsigned backend::acknowledge(bool all) {
       head.expected = expected;
       p->acknowledged.store(expected, std::memory_order_relaxed);
       p->messages->add({head, nullptr, nullptr});
-      flush(*p);
+      flush(*p, sent);
       ++n;
     }
     p->owing = false;

@@ -64,6 +64,7 @@ arriving_payload& backend::arriving(const record_head& head, std::size_t offset,
   const std::uint64_t whole = head.order;
   if (offset > whole || size > whole - offset || head.count >= max_payloads)
     throw decode_error("a part of a payload that lies outside of it");
+  reading_->parts.check(head.sequence);  // before memory is taken
   auto& one = reading_->arriving[{head.sequence, head.count}];
   if (!one.payload.data && whole > 0) {
     one.payload.size = whole;

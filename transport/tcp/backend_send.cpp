@@ -10,6 +10,14 @@
 
 namespace troupe::transport::tcp {
 
+namespace {
+
+// A smaller payload goes with the messages, however many there are: a chunk of its own would take
+// longer.
+constexpr std::size_t least_apart = 4 * 1024;
+
+}  // namespace
+
 bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
                    std::vector<outgoing_payload>&& payloads) {
   if (payloads.size() > max_payloads)
@@ -25,6 +33,9 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   std::uint64_t bytes = envelope.size();
   for (const auto& one : payloads) bytes += one.size;
   bool more = true;
+  // Dropped without the lock: it may be answered, and these the last, before this thread goes on.
+  retransmit_queue::message kept;
+  stream::sent_records sent;
   {
     const std::lock_guard lock(p->mutex);
     if (p->status != peer::state::live) throw peer_lost(rank_name(rank) + " is lost: " + p->reason);
@@ -33,13 +44,13 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     m->order = order;
     m->envelope = std::move(envelope);
     m->payloads = std::move(payloads);
-    const retransmit_queue::message kept = std::move(m);
+    kept = std::move(m);
     // Before it is written: see `note_acknowledgement`.
     p->next_sequence.store(kept->sequence + 1, std::memory_order_release);
     const bool small =
         p->open && kept->payloads.empty() && p->messages->takes_small(kept->envelope.size());
     // On its way before this thread does anything else for it.
-    if (small) more = send_small(*p, *kept);
+    if (small) more = send_small(*p, *kept, sent);
     p->unacknowledged.keep(kept);
     // After `keep`; `take_own` clears it and then looks. What that look misses, sets it again: the
     // lock of `unacknowledged` orders the two.
@@ -48,7 +59,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
       // Done.
     } else if (p->open) {
       more = transmit(*p, kept);
-      more = flush(*p) || more;
+      more = flush(*p, sent) || more;
     } else if (rank != options_.rank && !p->wanted.exchange(true)) {
       post({p, order::kind::call});
     }
@@ -72,11 +83,11 @@ record_head backend::head_of(peer& p, const sent_message& m) {
 
 // Hot path: neither a queue nor memory, if the kernel takes it whole. True: not all of it went.
 // Under the peer's mutex.
-bool backend::send_small(peer& p, const sent_message& m) {
+bool backend::send_small(peer& p, const sent_message& m, stream::sent_records& sent) {
   auto head = head_of(p, m);
   head.size = static_cast<std::uint32_t>(m.envelope.size());
   std::string why;
-  return flushed(p, p.messages->send_small(head, m.envelope.bytes(), why), std::move(why));
+  return flushed(p, p.messages->send_small(head, m.envelope.bytes(), why, sent), std::move(why));
 }
 
 // Adds a message to the connection, and its large payloads to the queue for the bulk streams. True:
@@ -88,9 +99,13 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
   };
   put(head_of(p, *m), m->envelope.data(), m->envelope.size());
   bool bulk = false;
+  // Many small ones would keep later messages waiting as one large one does.
+  const std::size_t most_inline = 2 * options_.bulk_threshold;
+  std::size_t inline_bytes = 0;
   for (std::uint32_t i = 0; i < m->payloads.size(); ++i) {
     const auto& one = m->payloads[i];
-    if (one.size >= options_.bulk_threshold && one.size > 0) {
+    const bool too_many = inline_bytes + one.size > most_inline && one.size >= least_apart;
+    if (one.size > 0 && (one.size >= options_.bulk_threshold || too_many)) {
       const std::lock_guard lock(p.bulk_mutex);
       p.bulk.push_back({m, i, 0});
       p.bulk_unsent.fetch_add(1);
@@ -104,6 +119,7 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
     part.count = i;
     part.place = static_cast<std::uint8_t>(one.place.where);
     part.device = one.place.device;
+    inline_bytes += one.size;
     put(part, one.data, one.size);
   }
   // Pairs with the exchange in `pump_bulk`: the payloads are in `bulk_unsent` by now.
@@ -111,10 +127,11 @@ bool backend::transmit(peer& p, const retransmit_queue::message& m) {
   return bulk;
 }
 
-// Writes what is to be written. True: not all of it went. Under the peer's mutex.
-bool backend::flush(peer& p) {
+// Writes what is to be written. True: not all of it went. Under the peer's mutex; `sent` is dropped
+// after it.
+bool backend::flush(peer& p, stream::sent_records& sent) {
   std::string why;
-  return flushed(p, p.messages->flush(why), std::move(why));
+  return flushed(p, p.messages->flush(why, sent), std::move(why));
 }
 
 // After its messages were written: `done` false, the connection is broken.

@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -12,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "claims are little-endian as they lie");
 
 constexpr std::uint32_t claim_magic = 0x54707254;  // "TrpT"
-constexpr std::uint16_t claim_version = 1;
+constexpr std::uint16_t claim_version = 2;
 
 // A claim as it is sent.
 struct wire_claim {
@@ -24,7 +25,7 @@ struct wire_claim {
   std::uint32_t to;
   nonce from_id;
   nonce to_id;
-  std::array<std::byte, 16> reserved;  // 0
+  nonce beside;
 };
 static_assert(sizeof(wire_claim) == handshake::claim_size);
 
@@ -34,7 +35,8 @@ enum role : std::uint8_t {
   listener_responds,
   dialer_answers,
   dialers_key,
-  listeners_key
+  listeners_key,
+  connections_name
 };
 
 constexpr std::size_t greeted = handshake::claim_size + handshake::challenge_size;
@@ -64,7 +66,7 @@ handshake::hello handshake::greet(const stream_claim& claims) {
                   claims.to,
                   claims.from_id,
                   claims.to_id,
-                  {}};
+                  claims.beside};
   std::memcpy(said_.data(), &wire, sizeof wire);
   random_bytes(std::span(said_).subspan(claim_size, challenge_size));
   const auto proof = prove(dialer_greets, greeted);
@@ -87,7 +89,8 @@ std::optional<stream_claim> handshake::read(std::span<const std::byte, sizeof(he
                       wire.from_id,
                       wire.to_id,
                       static_cast<stream_kind>(wire.kind),
-                      static_cast<stream_protection>(wire.protection)};
+                      static_cast<stream_protection>(wire.protection),
+                      wire.beside};
 }
 
 handshake::challenge handshake::respond() {
@@ -111,6 +114,11 @@ bool handshake::admit(std::span<const std::byte, sizeof(answer)> in) const {
   return same(in, prove(dialer_answers, all));
 }
 
-stream_keys handshake::keys() const { return {prove(dialers_key, all), prove(listeners_key, all)}; }
+stream_keys handshake::keys() const {
+  stream_keys out{prove(dialers_key, all), prove(listeners_key, all), {}};
+  const auto name = prove(connections_name, all);
+  std::copy_n(name.begin(), out.connection.size(), out.connection.begin());
+  return out;
+}
 
 }  // namespace troupe::transport::tcp

@@ -26,6 +26,8 @@ struct stream_claim {
   nonce to_id{};
   stream_kind kind = stream_kind::messages;
   stream_protection protection = stream_protection::off;
+  /// Bulk: the connection for messages (stream_keys::connection) that it belongs to.
+  nonce beside{};
 
   friend bool operator==(const stream_claim&, const stream_claim&) = default;
 };
@@ -35,6 +37,7 @@ struct stream_keys {
   using key = record_cipher::key;
   key from_dialer{};
   key from_listener{};
+  nonce connection{};  ///< names the connection; no secret
 };
 
 /// The handshake by which the two ends of a connection prove to each other that they have the job's

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -91,19 +92,24 @@ struct peer {
   std::uint64_t process_watch = 0;  ///< its number in the epoll set
   std::vector<std::shared_ptr<stream>> bulk_in;
   std::vector<std::shared_ptr<stream>> bulk_out;
-  std::size_t bulk_turn = 0;    ///< the stream of `bulk_out` that the next chunk goes to
-  unsigned bulk_dials = 0;      ///< being connected
-  frame large_envelope;         ///< being received
+  std::size_t bulk_turn = 0;         ///< the stream of `bulk_out` that the next chunk goes to
+  unsigned bulk_dials = 0;           ///< being connected
+  std::vector<unsigned> bulk_again;  ///< to be connected again at `bulk_again_at`; their numbers
+  steady::time_point bulk_again_at = steady::time_point::max();
+  std::optional<steady::time_point> bulk_fails_since;  ///< no bulk stream was made since
+  frame large_envelope;                                ///< being received
   std::uint64_t confirmed = 0;  ///< it has all messages below, as it has said
   bool confirming = false;      ///< is in backend::confirming_
   std::uint64_t owed_messages = 0, owed_bytes = 0;
-  bool owing = false;    ///< is in backend::owing_
-  bool dialing = false;  ///< a connection for messages is being made
+  bool owing = false;     ///< is in backend::owing_
+  bool dialing = false;   ///< a connection for messages is being made
+  bool resuming = false;  ///< `messages` has proved itself, and not said what has arrived
+  bool listens = false;   ///< since it went out of reach, a connection was made there
   bool ever_open = false;
   unsigned flaps = 0;            ///< connections in a row that have brought nothing
   std::uint64_t moved = 0;       ///< messages that have gone or come, when the last one broke
   bool left = false;             ///< it has said that it goes
-  unsigned refusals = 0;         ///< attempts in a row that were refused at once
+  unsigned refusals = 0;         ///< in a row, but for places that are out of reach
   unsigned attempts = 0;         ///< since it was reached last
   std::size_t place = 0;         ///< in the order of its places: where it was reached last
   steady::time_point out_since;  ///< when it went out of reach

@@ -20,7 +20,7 @@ constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
 constexpr auto not_sealed = "a record was altered on the way";
 constexpr auto makes_no_sense = "it sends a malformed record";
-// Ciphertexts lie in memory that is used again.
+// Copies lie in memory that is used again.
 constexpr std::size_t largest_spare = largest_chunk;
 constexpr std::size_t most_spare = 4;
 
@@ -62,6 +62,7 @@ stream::stream(unique_fd fd, stream_kind kind, role as, stream_protection how,
                const stream_keys& keys)
     : fd_(std::move(fd)),
       kind_(kind),
+      connection_(keys.connection),
       sealing_(how, as == role::dialer ? keys.from_dialer : keys.from_listener),
       opening_(how, as == role::dialer ? keys.from_listener : keys.from_dialer),
       buffer_(std::make_unique_for_overwrite<std::byte[]>(buffer_size)) {}
@@ -76,18 +77,30 @@ std::unique_ptr<std::byte[]> stream::memory_for(std::size_t bytes) {
   return out;
 }
 
+// A payload lies in the program's memory, which may change while it is sent. Its tag is that of the
+// bytes which are sent only if both are of one copy, which is in the cache when the kernel reads
+// it.
+bool stream::needs_copy(const record_head& head) const noexcept {
+  const bool of_program = head.kind == record_kind::payload || head.kind == record_kind::chunk;
+  return sealing_.encrypts() || (of_program && sealing_.overhead() > 0);
+}
+
 // What cannot be sealed is not sent: the stream is broken then.
 void stream::seal(outgoing_record&& one) {
   sealed_record to;
   to.record = std::move(one);
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
-  if (sealing_.encrypts() && bytes > 0) to.ciphertext = memory_for(bytes);
-  const std::span<const std::byte> data(to.record.data, bytes);
-  sealing_.seal(bytes_of(head), data.first(head.size), to.ciphertext.get(), to.tag);
+  if (bytes > 0 && needs_copy(head)) to.copy = memory_for(bytes);
+  std::span<const std::byte> data(to.record.data, bytes);
+  if (to.copy && !sealing_.encrypts()) {
+    std::ranges::copy(data, to.copy.get());
+    data = {to.copy.get(), bytes};
+  }
+  sealing_.seal(bytes_of(head), data.first(head.size), to.copy.get(), to.tag);
   to.size = sizeof head + head.size + sealing_.overhead();
   if (head.attached > 0) {
-    sealing_.seal({}, data, to.ciphertext.get(), to.attached_tag);
+    sealing_.seal({}, data, to.copy.get(), to.attached_tag);
     to.size += head.attached + sealing_.overhead();
   }
   sealed_.push_back(std::move(to));
@@ -107,7 +120,7 @@ std::size_t stream::put(const sealed_record& one, std::size_t skip, std::vector<
     skip = 0;
   };
   const auto& head = one.record.head;
-  const auto* const data = one.ciphertext ? one.ciphertext.get() : one.record.data;
+  const auto* const data = one.copy ? one.copy.get() : one.record.data;
   add(&head, sizeof head);
   add(data, head.size);
   add(one.tag.data(), sealing_.overhead());
@@ -118,7 +131,7 @@ std::size_t stream::put(const sealed_record& one, std::size_t skip, std::vector<
   return total;
 }
 
-bool stream::flush(std::string& why) {
+bool stream::flush(std::string& why, sent_records& kept) {
   while (!blocked_) {
     std::size_t bytes = 0;
     for (const auto& one : sealed_) bytes += one.size;
@@ -153,9 +166,10 @@ bool stream::flush(std::string& why) {
     while (!sealed_.empty() && written_ >= sealed_.front().size) {
       auto& sent = sealed_.front();
       written_ -= sent.size;
-      if (sent.ciphertext && sent.record.head.size + sent.record.head.attached <= largest_spare &&
+      if (sent.copy && sent.record.head.size + sent.record.head.attached <= largest_spare &&
           spare_.size() < most_spare)
-        spare_.push_back(std::move(sent.ciphertext));
+        spare_.push_back(std::move(sent.copy));
+      if (sent.record.keep) kept.push_back(std::move(sent.record.keep));
       sealed_.pop_front();
     }
     if (static_cast<std::size_t>(n) < wanted) {
@@ -168,8 +182,8 @@ bool stream::flush(std::string& why) {
 
 // One piece, built and sealed where it is written from. If the kernel takes it whole, there is no
 // queue, no memory and no other system call.
-bool stream::send_small(const record_head& head, std::span<const std::byte> body,
-                        std::string& why) {
+bool stream::send_small(const record_head& head, std::span<const std::byte> body, std::string& why,
+                        sent_records& sent) {
   std::array<std::byte, sizeof head + most_small + record_cipher::tag_size> wire;
   auto at = wire.begin();
   const std::span<const std::byte> head_there(at, sizeof head);
@@ -199,7 +213,7 @@ bool stream::send_small(const record_head& head, std::span<const std::byte> body
     return false;
   }
   written_ = n > 0 ? static_cast<std::size_t>(n) : 0;
-  return flush(why);
+  return flush(why, sent);
 }
 
 // Keeps a record that is sealed already, with a body that is not the caller's.
@@ -208,16 +222,17 @@ void stream::seal_rest(const record_head& head, std::span<const std::byte> body,
   sealed_record rest;
   rest.record.head = head;
   rest.tag = tag;
-  rest.ciphertext = memory_for(body.size());
-  std::ranges::copy(body, rest.ciphertext.get());
+  rest.copy = memory_for(body.size());
+  std::ranges::copy(body, rest.copy.get());
   rest.size = sizeof head + body.size() + sealing_.overhead();
   sealed_.push_back(std::move(rest));
 }
 
 void stream::say_leave() {
   std::string ignored;
+  sent_records sent;
   add({{.kind = record_kind::leave}, nullptr, nullptr});
-  flush(ignored);
+  flush(ignored, sent);
 }
 
 // ---- Receiving

@@ -49,6 +49,8 @@ public:
 
   int fd() const noexcept { return fd_.get(); }
   stream_kind kind() const noexcept { return kind_; }
+  /// Names it, at both ends.
+  const nonce& connection() const noexcept { return connection_; }
 
   std::uint64_t id = 0;  ///< in the transport's epoll set
 
@@ -56,8 +58,13 @@ public:
 
   void add(outgoing_record&& one) { waiting_.push_back(std::move(one)); }
 
-  /// Sends what it can. False: the connection is broken; `why` says how.
-  bool flush(std::string& why);
+  /// What has gone to the kernel: it is dropped where no lock is held, since its memory may be the
+  /// program's, which may send.
+  using sent_records = std::vector<std::shared_ptr<const void>>;
+
+  /// Sends what it can, and adds what keeps sent records alive to `sent`. False: the connection is
+  /// broken; `why` says how.
+  bool flush(std::string& why, sent_records& sent);
 
   /// Would `send_small` take a record with this body?
   bool takes_small(std::size_t body) const noexcept {
@@ -66,7 +73,8 @@ public:
 
   /// Adds a record and flushes, without memory of its own: `body`, of `head.size` bytes, is not
   /// used after the return. Pre: `takes_small`.
-  bool send_small(const record_head& head, std::span<const std::byte> body, std::string& why);
+  bool send_small(const record_head& head, std::span<const std::byte> body, std::string& why,
+                  sent_records& sent);
 
   /// Says that this end leaves, as far as the kernel takes that at once. The last record.
   void say_leave();
@@ -94,11 +102,12 @@ private:
     outgoing_record record;
     record_cipher::tag tag;
     record_cipher::tag attached_tag;
-    std::unique_ptr<std::byte[]> ciphertext;
-    std::size_t size = 0;  // on the wire
+    std::unique_ptr<std::byte[]> copy;  // what is sent in place of `record.data`
+    std::size_t size = 0;               // on the wire
   };
 
   std::unique_ptr<std::byte[]> memory_for(std::size_t bytes);
+  bool needs_copy(const record_head& head) const noexcept;
   void seal(outgoing_record&& one);
   void seal_rest(const record_head& head, std::span<const std::byte> body,
                  const record_cipher::tag& tag);
@@ -109,6 +118,7 @@ private:
 
   const unique_fd fd_;
   const stream_kind kind_;
+  const nonce connection_;
   record_cipher sealing_;
   record_cipher opening_;
 

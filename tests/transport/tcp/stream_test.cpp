@@ -77,11 +77,11 @@ protected:
     std::string why;
     const bool small = from_->takes_small(size);
     if (small) {
-      EXPECT_TRUE(from_->send_small(head, *body, why)) << why;
+      EXPECT_TRUE(from_->send_small(head, *body, why, sent_)) << why;
       std::ranges::fill(*body, std::byte{0xee});  // it is the caller's again
     } else {
       from_->add({head, body->data(), body});
-      EXPECT_TRUE(from_->flush(why)) << why;
+      EXPECT_TRUE(from_->flush(why, sent_)) << why;
     }
     return small;
   }
@@ -96,12 +96,13 @@ protected:
       const auto outcome = to_->receive(in_, 1 << 20, n, why);
       ASSERT_TRUE(outcome == stream::outcome::drained || outcome == stream::outcome::more) << why;
       from_->writable();
-      ASSERT_TRUE(from_->flush(why)) << why;
+      ASSERT_TRUE(from_->flush(why, sent_)) << why;
     }
   }
 
   stream_keys keys_;
   std::unique_ptr<stream> from_, to_;
+  stream::sent_records sent_;
   received in_;
 };
 
@@ -146,13 +147,32 @@ TEST_P(streams, keep_small_records_that_the_kernel_has_no_room_for) {
     EXPECT_TRUE(in_.heads[i].sequence == i && in_.bodies[i] == body_of(i, 400 - i % 7)) << i;
 }
 
+// The program's memory, unlike a message's.
+TEST_P(streams, take_payloads_that_change_while_they_are_sent) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(body_of(0, 1 << 20));
+  record_head head;
+  head.kind = record_kind::chunk;
+  head.attached = static_cast<std::uint32_t>(bytes->size());
+  std::string why;
+  from_->add({head, bytes->data(), bytes});
+  ASSERT_TRUE(from_->flush(why, sent_)) << why;
+  ASSERT_FALSE(from_->empty()) << "the kernel has taken all of it";
+  EXPECT_TRUE(sent_.empty());
+  std::ranges::fill(*bytes, std::byte{0xee});
+  send(1, 10);
+  take(2);
+  ASSERT_EQ(in_.heads.size(), 2u);
+  EXPECT_EQ(sent_.at(0), bytes);
+  EXPECT_TRUE(GetParam() == stream_protection::off || in_.bodies[0] == body_of(0, 1 << 20));
+}
+
 TEST_P(streams, report_that_the_other_end_has_gone) {
   std::string why;
   to_.reset();
   bool fine = true;
   for (std::size_t i = 0; i < 1000 && fine; ++i) {
     std::this_thread::sleep_for(1ms);  // until the other end's kernel has reported it
-    fine = from_->takes_small(0) && from_->send_small({}, {}, why);
+    fine = from_->takes_small(0) && from_->send_small({}, {}, why, sent_);
   }
   EXPECT_FALSE(fine);
   EXPECT_FALSE(why.empty());
