@@ -157,7 +157,11 @@ private:
   void take_back(const std::vector<written_handle>& written, peer& from) noexcept override;
   caf::strong_actor_ptr read_handle(decoder& in, peer& from) override;
 
-  void unpin(std::uint64_t pin, const peer* claimed_from);
+  struct claim_report {
+    const peer* owner;     // which reports it
+    const peer* receiver;  // that has claimed
+  };
+  void unpin(std::uint64_t pin, const claim_report* why);
   caf::strong_actor_ptr ended_here(caf::actor_id id);
 
   void deliver_to_actor(opened_envelope& message, peer& from, window_credit&& taken,

@@ -72,14 +72,14 @@ void remote_actors::take_back(const std::vector<written_handle>& written, peer& 
   }
 }
 
-// `claimed_from`: the node that says so, which must be the owner; nullptr: the message has not
-// been sent.
-void remote_actors::unpin(std::uint64_t pin, const peer* claimed_from) {
+// `why`: what is known of its claim; nullptr: the message with the handle has not been sent.
+void remote_actors::unpin(std::uint64_t pin, const claim_report* why) {
   caf::strong_actor_ptr last;  // dropped outside of the lock
   std::lock_guard guard(mutex_);
   auto place = pins_.find(pin);
   if (place == pins_.end()) return;
-  if (claimed_from && claimed_from != &place->second.owner()) return;
+  const auto& one = place->second;
+  if (why && (why->owner != &one.owner() || why->receiver != one.receiver)) return;
   last = std::move(place->second.handle);
   pins_.erase(place);
 }
@@ -105,7 +105,7 @@ caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
       if (owner == self && home->incarnation == incarnation && home->live()) {
         // It is this node's own: no claim is needed.
         auto actor = exports_->find(id);
-        send_control(from, control::unpin, pin);
+        send_control(from, control::unpin, pin, self, out_.self().incarnation);
         return actor ? actor : ended_here(id);
       }
       // The owner grants when it gets the claim, and has `from` drop its pin.

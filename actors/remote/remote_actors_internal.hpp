@@ -14,7 +14,7 @@ enum class control : std::uint8_t {
   down,     // id, reason: it has ended
   release,  // id, count: I have dropped so many handles
   claim,    // id, rank, incarnation, pin: I have a handle of yours from that node
-  unpin,    // pin: the handle that you passed on has been claimed
+  unpin,    // pin, rank, incarnation: that node has claimed the handle which you passed on
   window,   // signal, two numbers: of flow_control
 };
 

@@ -171,11 +171,15 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
       if (!pinned_by) throw decode_error("a claim names an unknown rank");
       if (auto actor = exports_->find(id)) exports_->grant(actor, from.rank());
       // The next incarnation of a lost node has pins of the same numbers.
-      if (pinned_by->incarnation == incarnation) send_control(*pinned_by, control::unpin, pin);
+      if (pinned_by->incarnation == incarnation)
+        send_control(*pinned_by, control::unpin, pin, from.rank(), from.incarnation);
       break;
     }
     case control::unpin: {
-      unpin(in.get<std::uint64_t>(), &from);
+      const auto pin = in.get<std::uint64_t>();
+      const auto receiver = in.get<transport::rank_t>();
+      const claim_report claim{&from, peers_.find(receiver, in.get<std::uint64_t>())};
+      unpin(pin, &claim);
       break;
     }
     case control::window: {

@@ -89,9 +89,10 @@ void backend::listen() {
 // Others are notified, if their connections have room: no data of theirs is waited for.
 backend::~backend() {
   for (const auto& p : peers_.all()) {
+    stream::sent_records sent;  // dropped after the lock
     const std::lock_guard lock(p->mutex);
     if (p->status == peer::state::gone || !p->messages) continue;
-    p->messages->say_leave();
+    p->messages->say_leave(sent);
     ::shutdown(p->messages->fd(), SHUT_WR);
     // What lies here unread would have the kernel take back what it has not sent.
     std::array<std::byte, 4096> dropped;

@@ -33,11 +33,11 @@ constexpr auto connect_timeout = 10s;
 void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   if (p.messages && p.ever_open && p.trouble.empty())
     p.trouble = "the other end has made a new one";
+  if (!p.resuming) p.out_since = steady::now();
   drop_streams(p, false);
   end_calls(p, stream_kind::messages);  // both had called
   p.dialing = false;
   p.resuming = p.listens = true;
-  p.out_since = steady::now();
   if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
   attend_by(p.out_since + time_out_of_reach(p));
   const auto where = peer_address(s->fd());
@@ -125,7 +125,8 @@ void backend::drop_streams(peer& p, bool says_leave) {
   if (!messages) return;
   unwatch(messages->id, messages->fd());
   if (!says_leave) return;
-  messages->say_leave();
+  stream::sent_records sent;
+  messages->say_leave(sent);
   linger(std::move(messages));
 }
 
@@ -260,7 +261,7 @@ void backend::close(peer& p, bool force) {
 
 // It shall be connected: from now on it may be out of reach for so long.
 void backend::call(peer& p, steady::duration in) {
-  if (p.status == peer::state::gone || p.messages) return;
+  if (p.status == peer::state::gone || p.messages || p.dialing) return;
   const auto now = steady::now();
   p.out_since = now;
   p.listens = false;
@@ -314,6 +315,9 @@ void backend::attend(peer& p, steady::time_point now) {
   if (p.status == peer::state::gone) return;
   if (p.messages && now >= p.bulk_again_at) call_bulk_again(p);
   if (p.messages && !p.resuming) return;
+  // It may have said all, and not been read, if this process had no turn for long.
+  if (p.resuming && now - p.out_since > time_out_of_reach(p)) read(p.messages->id, largest_chunk);
+  if (p.status == peer::state::gone || (p.messages && !p.resuming)) return;
   if (const auto limit = time_out_of_reach(p); now - p.out_since > limit)
     return lose(
         p, {loss_kind::broken, fmt::format("it has been out of reach for {} ms: {}", limit.count(),

@@ -27,6 +27,7 @@ constexpr unsigned most_refusals = 5;
 constexpr auto time_for_a_call = 500ms;  // ours, before the other side's own counts as well
 constexpr unsigned accepts_at_once = 16;
 constexpr auto time_between_calls = 50ms;
+constexpr auto time_between_late_calls = 1000ms;
 constexpr std::size_t most_bulk_streams = address::most_places;  // of a peer
 
 bool refused(int error) { return error == ECONNREFUSED; }
@@ -48,7 +49,7 @@ unsigned backend::accept_all(int listener) {
     if (fd < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (!is_shortage(errno)) return n;
-      if (drop_oldest_stranger()) continue;
+      if ((errno == EMFILE || errno == ENFILE) && drop_oldest_stranger()) continue;
       // No connection is accepted until there may be descriptors again, and nothing spins.
       for (auto& [id, one] : targets_)
         if (one.what == target::kind::listener) rewatch(id, one.fd, 0);
@@ -77,9 +78,9 @@ unsigned backend::accept_all(int listener) {
   return n;
 }
 
-// The oldest of those that have said nothing, or of those that have said a hello, whichever are
-// more: silent ones crowd out no member, and replays of a hello only one another. Those that wait
-// for their node to be added come last. False: there is none.
+// The oldest of those that have said nothing, or of those whose hello was right, whichever are
+// more: however many are silent, half of the places are left to handshakes, and the other way
+// round. Those that wait for their node to be added come last. False: there is none.
 bool backend::drop_oldest_stranger() {
   struct {
     greeting* oldest = nullptr;
@@ -265,12 +266,11 @@ void backend::failed(std::uint64_t id, greeting& one) {
 void backend::bulk_failed(peer& p, unsigned index, const std::string& why) {
   const auto now = steady::now();
   if (!p.bulk_fails_since) p.bulk_fails_since = now;
-  if (now - *p.bulk_fails_since > options_.limit) {
-    if (!p.bulk_out.empty() || p.bulk_dials > 0 || !p.bulk_again.empty()) return;
+  const bool long_since = now - *p.bulk_fails_since > options_.limit;
+  if (long_since && p.bulk_out.empty() && p.bulk_dials == 0)
     return broke(p, p.messages, "a stream for large payloads: " + why);
-  }
   p.bulk_again.push_back(index);
-  p.bulk_again_at = now + time_between_calls;
+  p.bulk_again_at = now + (long_since ? time_between_late_calls : time_between_calls);
   if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
   attend_by(p.bulk_again_at);
 }
@@ -311,7 +311,8 @@ void backend::proven(std::uint64_t id, greeting& one) {
     unwatch(s->id, s->fd());
     if (s->kind() == stream_kind::bulk) return;
     // This node has closed the connection, or given the other one up: that one shall know.
-    s->say_leave();
+    stream::sent_records sent;
+    s->say_leave(sent);
     return linger(std::move(s));
   }
   if (s->kind() == stream_kind::messages) return adopt(*p, std::move(s));

@@ -26,17 +26,18 @@ constexpr std::size_t least_divided = 256 * 1024;
 constexpr auto long_turn = 100us;
 constexpr std::size_t most_compared = 64;
 
-// The other end takes no messages that are further ahead of those it has.
-bool is_within_window(const peer& p, const bulk_payload& one) {
-  return one.message->sequence < p.confirmed + reassembly::window;
-}
-
-// The payload that the next chunk is of; `end`: there is none at present. Every second one is of
-// that with the least left to send: so a small payload does not wait for all of a large one, and a
-// large one goes on whatever else comes. Under the peer's bulk mutex.
-std::deque<bulk_payload>::iterator next_payload(peer& p) {
+// The payload that the next chunk is of; `end`: there is none, or acknowledgements have to come
+// first, since the other end takes no message that is further ahead of those it has. Every second
+// one is of that with the least left to send: so a small payload does not wait for all of a large
+// one, and a large one goes on whatever else comes. Under the peer's bulk mutex.
+std::deque<bulk_payload>::iterator next_payload(peer& p, std::uint64_t window) {
+  const auto within = [&](const bulk_payload& one) {
+    return one.message->sequence < p.confirmed + window;
+  };
+  if (p.bulk.empty()) return p.bulk.end();
   const auto first = p.bulk.begin();  // of the oldest message
-  if (p.bulk.empty() || !is_within_window(p, *first)) return p.bulk.end();
+  p.window_full = !within(*first);
+  if (p.window_full) return p.bulk.end();
   p.smallest_next = !p.smallest_next;
   if (p.smallest_next || p.bulk.size() == 1) return first;
   const auto left = [](const bulk_payload& one) {
@@ -45,7 +46,7 @@ std::deque<bulk_payload>::iterator next_payload(peer& p) {
   const auto some = std::min<std::size_t>(p.bulk.size(), most_compared);
   const auto smallest =
       std::ranges::min_element(first, first + static_cast<std::ptrdiff_t>(some), {}, left);
-  return is_within_window(p, *smallest) ? smallest : first;
+  return within(*smallest) ? smallest : first;
 }
 
 }  // namespace
@@ -165,14 +166,14 @@ bool backend::pump_bulk(peer& p, bool& sent) {
     rest = rest || (!s->blocked() && !s->empty());  // it has become writable
   }
   p.bulk_busy.store(busy);
-  // What is blocked goes on when it can be written.
-  return rest || (more && p.bulk_unsent.load() > 0);
+  // What is blocked goes on when it can be written; what waits for acknowledgements, with those.
+  return sent && (rest || (more && p.bulk_unsent.load() > 0));
 }
 
 // Adds the next chunk to a stream, if it has sent all. False: it has nothing to send.
 bool backend::fill(peer& p, stream& s) {
   const std::lock_guard lock(p.bulk_mutex);
-  const auto next = s.empty() ? next_payload(p) : p.bulk.end();
+  const auto next = s.empty() ? next_payload(p, options_.window) : p.bulk.end();
   if (next != p.bulk.end()) {
     const auto& payload = next->message->payloads[next->index];
     const auto size = std::min(next_chunk(payload.size), payload.size - next->next);

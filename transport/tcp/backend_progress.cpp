@@ -257,6 +257,7 @@ void backend::take_acknowledgements() {
   for (auto* p : confirming_) {
     p->confirming = false;
     p->unacknowledged.acknowledge(p->confirmed);
+    if (std::exchange(p->window_full, false)) any_bulk_.store(true);
   }
   confirming_.clear();
 }

@@ -76,6 +76,7 @@ struct peer {
   std::mutex bulk_mutex;
   std::deque<bulk_payload> bulk;
   bool smallest_next = false;  ///< the next chunk is of the payload with the least left to send
+  bool window_full = false;    ///< payloads wait for acknowledgements; by the progressing thread
   std::atomic<std::size_t> bulk_unsent{0};  ///< payloads in `bulk`
   std::atomic<bool> bulk_busy{false};  ///< bulk streams have chunks that the kernel has not taken
 

@@ -228,9 +228,8 @@ void stream::seal_rest(const record_head& head, std::span<const std::byte> body,
   sealed_.push_back(std::move(rest));
 }
 
-void stream::say_leave() {
+void stream::say_leave(sent_records& sent) {
   std::string ignored;
-  sent_records sent;
   add({{.kind = record_kind::leave}, nullptr, nullptr});
   flush(ignored, sent);
 }

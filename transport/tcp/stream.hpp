@@ -77,7 +77,7 @@ public:
                   sent_records& sent);
 
   /// Says that this end leaves, as far as the kernel takes that at once. The last record.
-  void say_leave();
+  void say_leave(sent_records& sent);
 
   /// Has all that was added gone to the kernel?
   bool empty() const noexcept { return waiting_.empty() && sealed_.empty(); }

@@ -9,6 +9,7 @@
 
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/auth/stream_protection.hpp"
+#include "troupe/transport/delivery/reassembly.hpp"
 #include "troupe/transport/transport.hpp"
 
 namespace troupe::transport {
@@ -30,9 +31,13 @@ struct tcp_options {
   /// that name some name the same number.
   std::vector<std::string> interfaces;
   port_range ports;
-  /// Streams to each peer for payloads of `bulk_threshold` bytes and more.
+  /// Streams to each peer for payloads of `bulk_threshold` bytes and more, and for what of a
+  /// message's payloads from 4 KiB on is more than twice that in all.
   unsigned bulk_streams = 2;
   std::size_t bulk_threshold = 64 * 1024;
+  /// Payloads on these streams wait while so many of the messages before are not acknowledged. At
+  /// most what a peer takes.
+  std::uint64_t window = reassembly::window;
   /// How long a silent connection may go unchecked.
   std::chrono::milliseconds keepalive{1000};
   /// How long a peer may be out of reach, or accept nothing of what it is sent, before it counts as
@@ -50,8 +55,8 @@ struct tcp_options {
 ///
 /// Each connection begins with a handshake (tcp/handshake.hpp) in which both ends prove that they
 /// have the job's secret and which nodes they are; nothing else is read before. A peer has one
-/// connection for messages and payloads below `bulk_threshold`, and `bulk_streams` for larger ones,
-/// which are received straight into memory of `pool`. What a peer has not acknowledged is kept,
+/// connection for messages and small payloads, and `bulk_streams` for larger ones, which are
+/// received straight into memory of `pool`. What a peer has not acknowledged is kept,
 /// payloads by reference, and sent again on a new connection.
 ///
 /// The destructor drops what has not arrived: call `progress` until `delivered()` first. There is

@@ -71,14 +71,19 @@ TEST_F(handle_pins, are_not_dropped_by_claims_of_what_an_earlier_incarnation_pas
   EXPECT_EQ(living_counters, 0);
 }
 
-// No other node knows of the claim.
-TEST_F(handle_pins, are_dropped_by_the_owner_alone) {
+// Neither for what another node says, nor for another node's claim.
+TEST_F(handle_pins, are_dropped_for_the_claim_of_their_receiver_alone) {
   delay_claims(receiver, 1s);
   const auto to = pass_on(receiver);
   auto& liar = nodes[other].core();
-  for (std::uint64_t pin = 0; pin < 10; ++pin)
-    EXPECT_TRUE(liar.actors().out().try_send_control(liar.find(holder), handles_channel,
-                                                     control::unpin, pin));
+  const auto say = [&](std::uint32_t to, auto... what) {
+    EXPECT_TRUE(liar.actors().out().try_send_control(liar.find(to), handles_channel, what...));
+  };
+  const auto life = [&](std::uint32_t rank) { return liar.find(rank).incarnation; };
+  for (std::uint64_t pin = 0; pin < 10; ++pin) {
+    say(holder, control::unpin, pin, receiver, life(receiver));
+    say(owner, control::claim, caf::actor_id{0}, holder, life(holder), pin);
+  }
   cluster.sleep(500ms);
   EXPECT_EQ(held(), 2u);
   cluster.sleep(2s);

@@ -189,6 +189,9 @@ public:
   socket_address where() const { return local_address(listener_.get()); }
   void alter_next() { alter_ = true; }
   bool altered() const { return !alter_; }
+  // Closes the next connections at once.
+  void refuse(int many) { refuse_ = many; }
+  int refuses() const { return refuse_; }
 
 private:
   void run(const std::stop_token& stop) {
@@ -212,7 +215,9 @@ private:
       if (const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
           fd >= 0) {
         unique_fd from(fd);
-        if (auto there = connect_to(to_, deadline); there.fd)
+        if (refuse_ > 0)
+          --refuse_;
+        else if (auto there = connect_to(to_, deadline); there.fd)
           pairs.emplace_back(std::move(from), std::move(there.fd));
       }
     }
@@ -229,8 +234,34 @@ private:
   const socket_address to_;
   unique_fd listener_;
   std::atomic<bool> alter_{false};
+  std::atomic<int> refuse_{0};
   std::jthread thread_;
 };
+
+// A stream for payloads that fails leaves the messages alone, and is tried again.
+TEST_F(tcp_hostile, refused_streams_for_payloads_hold_up_no_message) {
+  const troupe::test::log_lines lines(spdlog::level::info);
+  auto a = make(options_of(0)), b = make(options_of(1));
+  // b calls a, and a makes its streams for payloads through somebody else.
+  auto of_b = tcp::decode((*b)->address(), secret);
+  meddler between(of_b.places.at(0).where);
+  of_b.places = {{between.where()}};
+  (*b)->add_peer(0, (*a)->address());
+  (*b)->send(0, 0, patterned_frame(8, 1));
+  run_until([] { return false; }, 20ms, *b);
+  (*a)->add_peer(1, tcp::encode(of_b, secret));
+  ASSERT_TRUE(run_until([&] { return !a->received.messages.empty(); }, limit, *a, *b));
+  between.refuse(8);
+  (*a)->send(1, 0, patterned_frame(8, 2), {patterned_payload(100'000, 3)});
+  ASSERT_TRUE(run_until([&] { return between.refuses() < 6; }, limit, *a, *b));
+  (*a)->send(1, 0, patterned_frame(8, 4));
+  ASSERT_TRUE(run_until([&] { return !b->received.messages.empty(); }, limit, *a, *b));
+  EXPECT_TRUE(b->received.messages[0].payloads.empty());
+  ASSERT_TRUE(run_until([&] { return b->received.messages.size() == 2; }, limit, *a, *b));
+  EXPECT_EQ(between.refuses(), 0);
+  EXPECT_TRUE(has_pattern(b->received.messages[1].payloads.at(0).data.get(), 100'000, 3));
+  EXPECT_EQ(lines.with("is restored"), 0);
+}
 
 // What was altered never arrives; the connection is made again, and nothing is missing or twice.
 TEST_F(tcp_hostile, altered_bytes_end_a_connection_and_lose_nothing) {

@@ -12,13 +12,15 @@ namespace troupe::transport::test {
 /// Ranks 0 and 1 over TCP on this host, added to one another. Payloads from 1 KiB on go over
 /// streams of their own.
 struct tcp_pair {
-  explicit tcp_pair(unsigned bulk_streams = tcp_options().bulk_streams) {
+  explicit tcp_pair(unsigned bulk_streams = tcp_options().bulk_streams,
+                    std::uint64_t window = tcp_options().window) {
     const job_secret secret;
     tcp_options o;
     o.secret = secret;
     o.interfaces = {"lo"};
     o.bulk_threshold = 1024;
     o.bulk_streams = bulk_streams;
+    o.window = window;
     o.rank = 0;
     a.net = make_tcp_transport(o, a.received, a.pool);
     o.rank = 1;

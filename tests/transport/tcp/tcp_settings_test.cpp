@@ -1,13 +1,19 @@
 // The options of TCP as programs write them, and the addresses of nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <optional>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/transport/system/socket.hpp"
 #include "troupe/transport/tcp/address.hpp"
+#include "troupe/transport/tcp/backend.hpp"
 #include "troupe/transport/tcp/tcp_settings.hpp"
 
 namespace troupe::transport::test {
@@ -51,6 +57,25 @@ TEST(tcp_settings, are_read_from_the_program_and_then_from_the_environment) {
   EXPECT_EQ(found.ports.first, 7);
   EXPECT_EQ(found.ports.last, 7);
   EXPECT_EQ(found.protection, stream_protection::off);
+}
+
+// The kernel takes 15 bits of seconds, and 31 of milliseconds.
+TEST(tcp_settings, of_long_keep_alives_are_cut_to_what_the_kernel_takes) {
+  tcp_options options;
+  options.keepalive = std::chrono::hours(24 * 365);
+  options.limit = options.keepalive * 5 / 2;
+  const auto probes = tcp::probes(options);
+  const unique_fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  set_tcp_options(socket.get(), probes);
+  const auto option = [&](int which) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, which, &value, &size), 0);
+    return value;
+  };
+  EXPECT_EQ(option(TCP_KEEPIDLE), 32'767);
+  EXPECT_EQ(option(TCP_KEEPINTVL), 32'767);
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), INT32_MAX);
 }
 
 TEST(tcp_settings, have_safe_defaults) {

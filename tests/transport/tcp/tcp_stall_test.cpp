@@ -94,5 +94,19 @@ TEST(tcp_stall, payloads_are_sent_in_turns_with_those_that_come) {
   EXPECT_LT(turns(9, 20'000), 8 * 32 * 2);
 }
 
+// The receiver takes no message that is far ahead of those it has: payloads wait for it.
+TEST(tcp_stall, payloads_far_ahead_of_what_is_acknowledged_wait) {
+  tcp_pair both(2, 100);
+  auto& [a, b] = both;
+  send_payload(a, 1, 20'000, 1);
+  ASSERT_TRUE(
+      run_until([&] { return b.received.messages.size() == 1 && a->delivered(); }, 20s, a, b));
+  for (int i = 0; i < 200; ++i) a->send(1, 0, patterned_frame(8, 2));
+  send_payload(a, 1, 20'000, 3);
+  progress_until_it_sleeps(a);
+  ASSERT_TRUE(run_until([&] { return b.received.messages.size() == 202; }, 20s, a, b));
+  EXPECT_TRUE(has_pattern(b.received.messages[201].payloads.at(0).data.get(), 20'000, 3));
+}
+
 }  // namespace
 }  // namespace troupe::transport::test
