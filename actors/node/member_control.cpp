@@ -227,7 +227,10 @@ std::uint32_t member_control::reserve_rank(std::optional<std::uint32_t> wanted) 
     throw rendezvous_error("rank " + std::to_string(*wanted) +
                            " was never in this job; omit the rank to get the next free one");
   }
-  while (node_.peers.find(next_rank_)) ++next_rank_;
+  while (next_rank_ < most_ranks && node_.peers.find(next_rank_)) ++next_rank_;
+  if (next_rank_ >= most_ranks)
+    throw rendezvous_error("this job has had " + std::to_string(most_ranks) +
+                           " ranks; join at a rank whose node has gone");
   return next_rank_++;
 }
 

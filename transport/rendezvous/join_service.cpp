@@ -19,6 +19,10 @@ using namespace std::chrono_literals;
 
 const std::string next_key = "join/next";
 
+// For as long at most, the service's thread does not notice that it shall end if it cannot be
+// woken.
+constexpr auto time_between_looks = 5s;
+
 std::string entry_key(std::uint64_t number) { return fmt::format("join/{}", number); }
 
 std::uint64_t read_number(const store::bytes& bytes) {
@@ -93,7 +97,8 @@ join_service::~join_service() {
 void join_service::run(const std::stop_token& stop) {
   try {
     for (std::uint64_t number = 1;;) {
-      auto bytes = mailbox_.read(number, default_store_timeout);
+      auto bytes = mailbox_.read(number, time_between_looks);
+      if (!bytes && stop.stop_requested()) return;
       if (!bytes) continue;
       const bool closing = closes(*bytes);
       if (closing && stop.stop_requested()) return;  // later joiners find it

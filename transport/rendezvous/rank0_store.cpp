@@ -24,6 +24,9 @@ using namespace std::chrono_literals;
 // How long a port may still be held by an earlier run that is ending.
 constexpr std::chrono::milliseconds port_wait_limit = 2s;
 
+// A server that was there just now accepts at once.
+constexpr std::chrono::milliseconds served_wait_limit = 500ms;
+
 bool is_number(const std::string& host) {
   in6_addr ignored;
   return inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
@@ -175,12 +178,22 @@ std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
 
 rendezvous_place open_tcp(const rendezvous_config& config, const rendezvous_options& options,
                           store_contents contents, time_point deadline) {
-  if (config.rank == 0 && !config.joiner)
-    if (auto out = serve_tcp(config, options, std::move(contents), deadline))
-      return std::move(*out);
   rendezvous_place out;
-  connect_to(out, config.master, source_of(config), deadline);
-  return out;
+  if (config.rank != 0 || config.joiner) {
+    connect_to(out, config.master, source_of(config), deadline);
+    return out;
+  }
+  while (true) {
+    if (auto served = serve_tcp(config, options, contents, deadline)) return std::move(*served);
+    // This job is served there already: by an earlier run perhaps, which may be gone by now.
+    try {
+      connect_to(out, config.master, source_of(config),
+                 std::min(deadline, deadline_after(served_wait_limit)));
+      return out;
+    } catch (const store_error&) {
+      if (std::chrono::steady_clock::now() >= deadline) throw;
+    }
+  }
 }
 
 }  // namespace troupe::transport

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
 #include "troupe/transport/store/store_wire.hpp"
 
 namespace troupe::transport {
@@ -66,7 +67,8 @@ bool file_store_log::try_open() {
   if (!S_ISREG(ours.st_mode)) fail("is not a regular file");
   if (ours.st_uid != geteuid())
     fail(fmt::format("belongs to user {}, not to this one", ours.st_uid));
-  if (!given_ && (ours.st_mode & 077) != 0)
+  const bool open_to_others = (ours.st_mode & 077) != 0;
+  if (!given_ && open_to_others)
     fail(
         fmt::format("may be used by others (mode {:04o}), so it cannot keep the job's secret: "
                     "remove it, or set TROUPE_JOB_SECRET on every rank",
@@ -79,6 +81,10 @@ bool file_store_log::try_open() {
   // A process that died while it wrote the header leaves part of it.
   if (std::memcmp(begin, magic, std::min(size, sizeof magic - 1)) != 0)
     fail("exists and is not a store's file; it is left alone: choose another path");
+  // Others could read it, and hold its locks.
+  if (open_to_others && fchmod(fd_.get(), 0600) != 0)
+    log().warn("the store's file {} may be used by others, and cannot be closed to them: {}",
+               path_.string(), std::strerror(errno));
 
   if (lock(alive_range, F_WRLCK)) start_afresh();
   if (!lock(alive_range, F_RDLCK)) fail_errno("cannot be locked");

@@ -130,7 +130,11 @@ TEST(store_handshake, recognizes_other_protocols_and_versions) {
   store_handshake::challenge challenge;
   auto greeting = store_handshake(secret).greet();
   greeting[7] = std::byte{9};
+  challenge.fill(std::byte{0xee});  // as memory is that was used before
   EXPECT_EQ(server.accept(greeting, challenge), verdict::other_version);
+  EXPECT_EQ(std::count(challenge.begin(), challenge.end(), std::byte{0}),
+            ssize_t(challenge.size() - store_handshake::magic_size))
+      << "nothing but the version is said to a stranger";
   greeting[0] = std::byte{'G'};
   EXPECT_EQ(server.accept(greeting, challenge), verdict::not_troupe);
 }

@@ -173,6 +173,15 @@ TEST_F(join_service_test, reports_that_the_job_is_over) {
   EXPECT_NE(refusal(options("later")).find("job 'default' is over"), std::string::npos);
 }
 
+// As when no connection to the store can be made any more.
+TEST_F(join_service_test, ends_also_if_its_mailbox_cannot_be_closed) {
+  open();
+  job_.session->keys()->set("join/next", "nonsense");  // nobody can add an entry
+  const auto start = std::chrono::steady_clock::now();
+  service_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, wait_limit);
+}
+
 TEST_F(join_service_test, names_what_it_waited_for) {
   const auto closed = refusal(options("early", 100ms));
   EXPECT_NE(closed.find("has waited 0.1 s for the job to come together"), std::string::npos);

@@ -43,6 +43,14 @@ TEST_F(file_store_test, is_removed_by_who_closes_it_last) {
   }
 }
 
+// Also one that was made by others' hands: who may read it may hold its locks.
+TEST_F(file_store_test, is_closed_to_other_users) {
+  std::ofstream(path).close();
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  auto a = open();
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+}
+
 // Somebody removes the file of a job that runs, and starts another one.
 TEST_F(file_store_test, leaves_a_file_alone_that_has_taken_its_place) {
   auto old = open();

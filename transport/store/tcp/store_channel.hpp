@@ -43,6 +43,7 @@ private:
 struct store_link {
   unique_fd fd;  ///< none: there is no connection
   std::unique_ptr<store_channel> channel;
+  store_handshake::nonce server{};  ///< its number
 };
 
 }  // namespace troupe::transport

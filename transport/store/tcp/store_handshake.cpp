@@ -24,8 +24,8 @@ void join(Out& out, const Parts&... parts) {
 
 }  // namespace
 
-store_handshake::store_handshake(const job_secret& secret)
-    : key_(secret.subkey("troupe store handshake 1")) {
+store_handshake::store_handshake(const job_secret& secret, const nonce& number)
+    : key_(secret.subkey("troupe store handshake 1")), number_(number) {
   // Only the nonce of the own side is kept: the other one arrives.
   random_bytes(client_);
   random_bytes(server_);
@@ -45,9 +45,12 @@ store_handshake::verdict store_handshake::check_magic(std::span<const std::byte>
 
 store_handshake::verdict store_handshake::accept(std::span<const std::byte, sizeof(greeting)> in,
                                                  challenge& out) {
+  // All of it is sent to whoever asks.
+  out.fill(std::byte{0});
+  std::memcpy(out.data(), magic.data(), magic.size());
   if (const auto v = check_magic(in); v != verdict::accepted) return v;
   std::copy_n(in.data() + magic_size, nonce_size, client_.data());
-  join(out, magic, server_, key_.sign(transcript(server_role)));
+  join(out, magic, server_, number_, key_.sign(transcript(server_role)));
   return verdict::accepted;
 }
 
@@ -55,8 +58,9 @@ store_handshake::verdict store_handshake::meet(std::span<const std::byte, sizeof
                                                answer& out) {
   if (const auto v = check_magic(in); v != verdict::accepted) return v;
   std::copy_n(in.data() + magic_size, nonce_size, server_.data());
+  std::copy_n(in.data() + magic_size + nonce_size, nonce_size, number_.data());
   job_secret::mac theirs;
-  std::copy_n(in.data() + magic_size + nonce_size, theirs.size(), theirs.data());
+  std::copy_n(in.end() - theirs.size(), theirs.size(), theirs.data());
   if (!key_.verify(transcript(server_role), theirs)) return verdict::wrong_secret;
   out = key_.sign(transcript(client_role));
   return verdict::accepted;
@@ -74,7 +78,7 @@ store_handshake::keys store_handshake::session() const {
 
 store_handshake::transcribed store_handshake::transcript(std::uint8_t role) const {
   transcribed out;
-  join(out, std::array{role, version}, client_, server_);
+  join(out, std::array{role, version}, client_, server_, number_);
   return out;
 }
 

@@ -18,6 +18,7 @@ using op = store_request::op;
 using kind = store_reply::kind;
 
 constexpr std::size_t most_idle = 4;
+constexpr std::size_t most_read_at_once = 1024 * 1024;
 
 // A live server accepts a further connection at once.
 constexpr std::chrono::milliseconds reconnect_limit{2'000};
@@ -41,6 +42,7 @@ tcp_store::tcp_store(endpoint where, const secret_source& secret, time_point dea
     : where_(std::move(where)) {
   auto made = connect_until(where_, addresses_, secret, deadline);
   secret_ = made.secret;
+  server_ = made.link.server;
   idle_.push_back(std::move(made.link));
   local_ = local_address(idle_.back().fd.get());
 }
@@ -48,6 +50,7 @@ tcp_store::tcp_store(endpoint where, const secret_source& secret, time_point dea
 tcp_store::tcp_store(tcp_store& original)
     : where_(original.where_),
       secret_(original.secret_),
+      server_(original.server_),
       addresses_(original.addresses_),
       local_(original.local_) {
   {
@@ -83,6 +86,7 @@ store_link tcp_store::take_connection(time_point deadline) {
     result = try_connect(addresses_, secret_, limit);
   }
   if (!result.link.fd) lost(where_, fmt::format("takes no connection ({})", result.reason));
+  if (result.link.server != server_) lost(where_, "is another one, that was started since");
   return std::move(result.link);
 }
 
@@ -96,12 +100,16 @@ store_reply tcp_store::exchange(store_link& link, const store_request& request,
   check(write_all(fd, link.channel->seal(encode(request)), deadline));
   std::uint32_t length = 0;
   check(read_all(fd, std::as_writable_bytes(std::span(&length, 1)), deadline));
-  if (length == 0 || length > max_store_message)
-    throw decode_error("a reply of the store has a wrong length");
-  bytes in(length + store_channel::tag_size);
-  check(read_all(fd, in, deadline));
+  if (length == 0 || length > max_store_message) lost(where_, "sends a reply of a wrong length");
+  // Memory for what arrives, since the length may have been altered on the way.
+  bytes in;
+  for (const std::size_t all = length + store_channel::tag_size; in.size() < all;) {
+    const auto here = in.size();
+    in.resize(std::min(all, here + most_read_at_once));
+    check(read_all(fd, std::span(in).subspan(here), deadline));
+  }
   const auto reply = link.channel->open(in);
-  if (!reply) throw decode_error("a reply of the store was altered on the way");
+  if (!reply) lost(where_, "sends a reply that was altered on the way");
   return decode_store_reply(*reply);
 }
 

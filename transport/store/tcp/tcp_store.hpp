@@ -18,7 +18,8 @@ struct store_reply;
 /// A store that a `tcp_store_server` serves, usually that of rank 0.
 ///
 /// A waiting call holds a connection of its own, so threads do not block each other; idle
-/// connections are kept for the next call.
+/// connections are kept for the next call. All are to the server that was found first: one that
+/// was started again at the same address has other contents, and is refused.
 class tcp_store final : public store {
 public:
   /// Connects, trying again until `deadline` while no server listens at `where`. Throws store_error
@@ -86,7 +87,9 @@ private:
   [[noreturn]] void timed_out(milliseconds timeout, std::span<const std::string> missing) const;
 
   const endpoint where_;
-  job_secret secret_;  // constant once connected
+  // Constant once connected.
+  job_secret secret_;
+  store_handshake::nonce server_;
   std::vector<socket_address> addresses_;
   socket_address local_;
   std::mutex mutex_;

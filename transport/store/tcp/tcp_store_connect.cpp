@@ -31,13 +31,18 @@ std::string shake_hands(store_link& link, const job_secret& secret, time_point d
   const int fd = link.fd.get();
   store_handshake handshake(secret);
   const auto greeting = handshake.greet();
-  store_handshake::challenge challenge;
+  store_handshake::challenge challenge{};
   const auto said = [](io_result r) {
     return r == io_result::timed_out ? "it accepts connections, but sends nothing"
                                      : "it ended the connection during the handshake";
   };
   if (const auto r = write_all(fd, greeting, deadline); r != io_result::done) return said(r);
-  if (const auto r = read_all(fd, challenge, deadline); r != io_result::done) return said(r);
+  // Another server may send less.
+  const auto magic = std::span(challenge).first<store_handshake::magic_size>();
+  const auto rest = std::span(challenge).subspan<store_handshake::magic_size>();
+  if (const auto r = read_all(fd, magic, deadline); r != io_result::done) return said(r);
+  if (handshake.check_magic(magic) == store_handshake::verdict::accepted)
+    if (const auto r = read_all(fd, rest, deadline); r != io_result::done) return said(r);
   store_handshake::answer answer;
   switch (handshake.meet(challenge, answer)) {
     case store_handshake::verdict::accepted: break;
@@ -55,6 +60,7 @@ std::string shake_hands(store_link& link, const job_secret& secret, time_point d
   }
   if (const auto r = write_all(fd, answer, deadline); r != io_result::done) return said(r);
   link.channel = std::make_unique<store_channel>(handshake.session(), store_channel::side::client);
+  link.server = handshake.server_number();
   return {};
 }
 
@@ -73,17 +79,23 @@ std::string shake_hands(store_link& link, const job_secret& secret, time_point d
 attempt try_connect(const std::vector<socket_address>& addresses, const job_secret& secret,
                     time_point deadline) {
   attempt out;
-  for (const auto& address : addresses) {
-    auto result = connect_to(address, deadline);
+  bool answered = false;  // what was said there is the better reason
+  for (auto left = addresses.size(); const auto& address : addresses) {
+    // One that is silent leaves time for the others.
+    const auto now = std::chrono::steady_clock::now();
+    const auto until = now + (deadline - now) / static_cast<int>(left--);
+    auto result = connect_to(address, until);
     if (!result.fd) {
-      out.reason = result.error == ETIMEDOUT ? "no answer" : std::strerror(result.error);
+      if (!answered)
+        out.reason = result.error == ETIMEDOUT ? "no answer" : std::strerror(result.error);
       continue;
     }
     bool lasting = false;
-    store_link link{std::move(result.fd), nullptr};
-    auto reason = shake_hands(link, secret, deadline, lasting);
+    store_link link{std::move(result.fd), nullptr, {}};
+    auto reason = shake_hands(link, secret, until, lasting);
     if (reason.empty()) return {std::move(link), {}, false};
-    out.reason = std::move(reason);
+    if (!answered || lasting) out.reason = std::move(reason);
+    answered = true;
     out.lasting = out.lasting || lasting;
   }
   return out;

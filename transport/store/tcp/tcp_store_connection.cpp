@@ -13,8 +13,9 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 
 }  // namespace
 
-tcp_store_connection::tcp_store_connection(std::uint64_t id, unique_fd fd, const job_secret& secret)
-    : id(id), fd(std::move(fd)), peer(peer_address(this->fd.get())), handshake(secret) {
+tcp_store_connection::tcp_store_connection(std::uint64_t id, unique_fd fd, const job_secret& secret,
+                                           const store_handshake::nonce& server)
+    : id(id), fd(std::move(fd)), peer(peer_address(this->fd.get())), handshake(secret, server) {
   expect(stage::greeting, sizeof(store_handshake::greeting));
 }
 

@@ -19,7 +19,8 @@ public:
   /// The state of the connection. Up to `proof` it is a stranger's.
   enum class stage { greeting, proof, length, body, waiting, replying };
 
-  tcp_store_connection(std::uint64_t id, unique_fd fd, const job_secret& secret);
+  tcp_store_connection(std::uint64_t id, unique_fd fd, const job_secret& secret,
+                       const store_handshake::nonce& server);
 
   enum class progress { complete, blocked, closed };
 

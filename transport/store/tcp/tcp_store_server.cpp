@@ -22,6 +22,21 @@ constexpr int max_accepts_at_once = 64;
 // leaves before.
 constexpr std::chrono::milliseconds accept_pause{500};
 
+class all_signals_blocked {
+public:
+  all_signals_blocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~all_signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  all_signals_blocked(const all_signals_blocked&) = delete;
+  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
+
+private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const limits& l,
@@ -32,13 +47,12 @@ tcp_store_server::impl::impl(unique_fd listener, const job_secret& secret, const
       port_(local_address(listener_.get()).port()),
       waiters_(l.stored_bytes, l.entries) {
   for (auto& one : contents) waiters_.put(one.first, std::move(one.second));
+  random_bytes(number_);
   poller_.add(listener_.get(), listener_id, EPOLLIN);
-  // Signals are handled by the main thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const all_signals_blocked blocked;  // signals are handled by the main thread
+    thread_ = std::thread([this] { run(); });
+  }
   pthread_setname_np(thread_.native_handle(), "troupe-store");
 }
 
@@ -106,6 +120,10 @@ void tcp_store_server::impl::handle(std::uint64_t id, std::uint32_t events) {
   auto& c = *found->second;
   if (c.at == stage::waiting) return drop(id);  // only its end is watched then
   if (c.at == stage::replying && !send_reply(c)) return;
+  if (c.at == stage::replying) {  // it takes no more at present, or has gone
+    if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) drop(id);
+    return;
+  }
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) read_from(c);
 }
 
@@ -120,7 +138,7 @@ void tcp_store_server::impl::accept_all() {
     }
     if (strangers_.size() >= limits_.strangers) refuse(*strangers_.begin(), "was one of too many");
     const auto id = next_id_++;
-    auto c = std::make_unique<connection>(id, std::move(fd), secret_);
+    auto c = std::make_unique<connection>(id, std::move(fd), secret_, number_);
     poller_.add(c->fd.get(), id, c->events = EPOLLIN);
     auto& added = *connections_.emplace(id, std::move(c)).first->second;
     strangers_.insert(id);

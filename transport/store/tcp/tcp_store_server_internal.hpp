@@ -72,6 +72,7 @@ private:
 
   const limits limits_;
   const job_secret secret_;
+  store_handshake::nonce number_;  // of this server
   unique_fd listener_;
   const std::uint16_t port_;
   tcp_store_poller poller_;

@@ -59,9 +59,9 @@ bool tcp_store_server::impl::take_proof(connection& c) {
   if (!c.handshake.admit(c.input().first<sizeof(store_handshake::answer)>()))
     return refuse(c.id, "does not know the job's secret", true), false;
   if (clients_ >= limits_.clients) return refuse(c.id, "was one client too many"), false;
+  c.channel.emplace(c.handshake.session(), store_channel::side::server);
   strangers_.erase(c.id);
   set_timer(c, std::nullopt);
-  c.channel.emplace(c.handshake.session(), store_channel::side::server);
   c.expect(stage::length, store_channel::length_size);
   client_count_.has_clients(++clients_);
   return true;

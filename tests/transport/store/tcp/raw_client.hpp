@@ -44,7 +44,8 @@ inline store_link prove(const served_store& s, unique_fd on) {
   EXPECT_EQ(handshake.meet(challenge, answer), store_handshake::verdict::accepted);
   EXPECT_EQ(write_all(fd, answer, deadline_after(wait_limit)), io_result::done);
   return {std::move(on),
-          std::make_unique<store_channel>(handshake.session(), store_channel::side::client)};
+          std::make_unique<store_channel>(handshake.session(), store_channel::side::client),
+          {}};
 }
 
 /// A connection that has proven the secret and can send what it likes.

@@ -375,6 +375,23 @@ TEST(tcp_store, a_server_that_ends_fails_those_who_wait) {
   EXPECT_CONTAINS(text_of<store_error>([&] { client->add("n", 1); }), to_string(where));
 }
 
+// It has nothing of what was stored: a survivor of one run shall not write into the next.
+TEST(tcp_store, a_server_that_was_started_again_is_another_one) {
+  auto first = std::make_unique<served_store>();
+  const auto secret = first->secret;
+  const auto port = first->where().port;
+  const auto client = first->client(), sibling = first->client();
+  client->set("k", "1");
+  first.reset();
+  auto listener = listen_on(loopback(port));
+  ASSERT_TRUE(listener.fd) << std::strerror(listener.error);
+  tcp_store_server second(std::move(listener.fd), secret, {});
+  for (const auto& one : {client.get(), sibling.get()})
+    EXPECT_CONTAINS(text_of<store_error>([&] { one->set("k", "2"); }), "is another one");
+  tcp_store fresh({"127.0.0.1", port}, secret, deadline_after(wait_limit));
+  EXPECT_EQ(fresh.num_keys(), 0u);
+}
+
 TEST(tcp_store, draining_waits_for_clients) {
   served_store s;
   auto client = s.client();
