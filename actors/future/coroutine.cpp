@@ -105,11 +105,12 @@ void coroutine_control::cancel() {
 std::shared_ptr<future_core> coroutine_control::receive(const std::shared_ptr<cancellation>& what) {
   std::shared_ptr<suspended> interrupted;
   std::shared_ptr<future_core> awaited;
+  std::shared_ptr<suspended> waiting;  // may be the last: dropped after the lock
   {
     const std::lock_guard guard(mutex_);
     if (told_ == what) return nullptr;  // tasks that wait for one another
     told_ = what;
-    const auto waiting = waiting_.lock();
+    waiting = waiting_.lock();
     if (!waiting || !waiting->who()) return nullptr;  // it runs: begin_wait finds out
     awaited = awaited_.lock();
     if (awaited && awaited->coroutine() && !awaited->ready()) return awaited;

@@ -36,34 +36,58 @@ public:
   static void run(caf::resumable* item) { add({item, true}); }
   static void drop(caf::resumable* item) { add({item, false}); }
 
+  // For an item that is about to wait for what later ones do: runs them inside of it until `done`.
+  template <class Done>
+  static void run_later_ones(const Done& done) {
+    while (later && !later->empty() && !done()) finish(later->take());
+  }
+
 private:
   struct entry {
     caf::resumable* item;
     bool run;
   };
 
+  // First in, first out. Its memory is used again whenever it has become empty.
+  class queue {
+  public:
+    bool empty() const noexcept { return next_ == all_.size(); }
+    void put(const entry& one) { all_.push_back(one); }
+    entry take() {
+      const auto one = all_[next_++];
+      if (empty()) {
+        all_.clear();
+        next_ = 0;
+      }
+      return one;
+    }
+
+  private:
+    std::vector<entry> all_;
+    std::size_t next_ = 0;
+  };
+
   // What the thread keeps has no destructor: promises of static storage are dropped after the
   // thread's own variables have been destroyed. Allocates only for items that come while another
   // one runs.
   static void add(entry next) {
-    static thread_local constinit std::vector<entry>* later = nullptr;
-    if (later) return later->push_back(next);
-    std::vector<entry> come, now{};
-    later = &come;
+    if (later) return later->put(next);
+    queue mine;
+    later = &mine;
     const on_exit done([] { later = nullptr; });
     finish(next);
-    while (!come.empty()) {
-      now.swap(come);
-      for (const auto& one : now) finish(one);
-      now.clear();
-    }
+    while (!mine.empty()) finish(mine.take());
   }
 
   static void finish(const entry& one) {
     if (one.run) one.item->resume(nullptr, 1);
     intrusive_ptr_release(one.item);
   }
+
+  static thread_local constinit queue* later;
 };
+
+thread_local constinit inline_executor::queue* inline_executor::later = nullptr;
 
 // Is that actor of the engine's node at work on this thread, perhaps below other work?
 bool runs_here(const engine* driver, std::uint64_t actor) noexcept {
@@ -94,6 +118,9 @@ bool future_core::wait_until(clock::time_point deadline,
   forked::check();
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
+  // A continuation that runs on this thread may have made it due here.
+  inline_executor::run_later_ones([this] { return ready(); });
+  if (ready()) return true;
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
     awaited_for_long(true);

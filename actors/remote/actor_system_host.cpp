@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
 #include "troupe/messages/base/log.hpp"
 
@@ -39,9 +40,23 @@ void node_clock::locked(time_point t, F&& change) {
 }
 
 node_clock::time_point node_clock::run_due() {
-  std::lock_guard guard(mutex_);
-  trigger_expired_timeouts();
-  return schedule().empty() ? time_point::max() : schedule().begin()->first;
+  const std::lock_guard sending(sending_);
+  std::vector<unique_delayed_event_ptr> due;
+  {
+    const std::lock_guard guard(mutex_);
+    // As simple_actor_clock::trigger_expired_timeouts, which would send under the lock.
+    for (const auto t = now(); !schedule_.empty() && schedule_.begin()->first <= t;) {
+      due.push_back(std::move(schedule_.begin()->second));
+      schedule_.erase(schedule_.begin());
+      if (due.back()->backlink != actor_lookup_.end()) actor_lookup_.erase(due.back()->backlink);
+    }
+  }
+  for (auto& one : due) {
+    ship(*one);
+    one.reset();
+  }
+  const std::lock_guard guard(mutex_);
+  return schedule_.empty() ? time_point::max() : schedule_.begin()->first;
 }
 
 void node_clock::set_ordinary_timeout(time_point t, caf::abstract_actor* self, caf::atom_value type,
@@ -88,8 +103,11 @@ void node_clock::schedule_message(time_point t, caf::group target, caf::strong_a
 }
 
 void node_clock::cancel_all() {
-  std::lock_guard guard(mutex_);
-  simple_actor_clock::cancel_all();
+  const std::lock_guard sending(sending_);
+  schedule_map dropped;  // after the lock: with it go messages, and actors perhaps
+  const std::lock_guard guard(mutex_);
+  actor_lookup_.clear();
+  dropped.swap(schedule_);
 }
 
 // ---- The scheduler

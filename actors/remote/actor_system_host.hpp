@@ -38,8 +38,10 @@ private:
   void locked(time_point t, F&& change);
 
   engine& engine_;
-  // Recursive: a message that is due may set another timer.
-  std::recursive_mutex mutex_;
+  std::mutex mutex_;  // no code of the program runs under it
+  // Taken before `mutex_`, while messages that are due are sent: `cancel_all` waits for that.
+  // Recursive: what is sent may end the system.
+  std::recursive_mutex sending_;
 };
 
 /// An actor system whose actors run on an engine's threads, and which knows its node from the

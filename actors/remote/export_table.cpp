@@ -19,22 +19,22 @@ void export_table::know(const caf::strong_actor_ptr& actor) {
   });
 }
 
-void export_table::grant(const caf::strong_actor_ptr& actor, transport::rank_t holder) {
+void export_table::grant(const caf::strong_actor_ptr& actor, const peer& holder) {
   know(actor);
   std::lock_guard guard(mutex_);
   auto place = entries_.find(actor->id());
   if (place == entries_.end()) return;  // it has ended meanwhile
   place->second.held = actor;
-  ++place->second.grants[holder];
+  ++place->second.grants[&holder];
 }
 
-void export_table::release(caf::actor_id id, transport::rank_t holder, std::uint32_t count) {
+void export_table::release(caf::actor_id id, const peer& holder, std::uint32_t count) {
   caf::strong_actor_ptr last;  // dropped outside of the lock: its end calls `forget`
   std::lock_guard guard(mutex_);
   auto place = entries_.find(id);
   if (place == entries_.end()) return;
   auto& grants = place->second.grants;
-  auto share = grants.find(holder);
+  auto share = grants.find(&holder);
   if (share == grants.end()) return;
   if (share->second > count)
     share->second -= count;
@@ -43,11 +43,11 @@ void export_table::release(caf::actor_id id, transport::rank_t holder, std::uint
   if (grants.empty()) last.swap(place->second.held);
 }
 
-void export_table::release_all(transport::rank_t holder) {
+void export_table::release_all(const peer& holder) {
   std::vector<caf::strong_actor_ptr> last;
   std::lock_guard guard(mutex_);
   for (auto& [id, entry] : entries_)
-    if (entry.grants.erase(holder) > 0 && entry.grants.empty())
+    if (entry.grants.erase(&holder) > 0 && entry.grants.empty())
       last.push_back(std::move(entry.held));
 }
 

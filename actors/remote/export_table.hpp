@@ -1,15 +1,16 @@
 #pragma once
 
 #include <caf/actor_control_block.hpp>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
 
-#include "troupe/transport/transport.hpp"
-
 namespace troupe {
+
+class peer;
 
 /// The actors of this node that others know, by CAF's actor id. Thread-safe.
 ///
@@ -25,13 +26,13 @@ public:
   void know(const caf::strong_actor_ptr& actor);
 
   /// Holds `actor` for one more handle at `holder`.
-  void grant(const caf::strong_actor_ptr& actor, transport::rank_t holder);
+  void grant(const caf::strong_actor_ptr& actor, const peer& holder);
 
   /// Gives `count` grants of `holder` back.
-  void release(caf::actor_id id, transport::rank_t holder, std::uint32_t count);
+  void release(caf::actor_id id, const peer& holder, std::uint32_t count);
 
   /// Gives back all that `holder` has: it is gone.
-  void release_all(transport::rank_t holder);
+  void release_all(const peer& holder);
 
   /// nullptr: the actor has ended or was never known.
   caf::strong_actor_ptr find(caf::actor_id id) const;
@@ -46,7 +47,7 @@ private:
   struct entry {
     caf::weak_actor_ptr actor;
     caf::strong_actor_ptr held;
-    std::map<transport::rank_t, std::uint32_t> grants;
+    std::map<const peer*, std::uint32_t> grants;
   };
 
   void forget(caf::actor_id id);

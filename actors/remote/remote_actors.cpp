@@ -136,7 +136,7 @@ void remote_actors::evict(const peer& whom) {
   }
   for (auto& proxy : proxies) static_cast<actor_proxy*>(proxy->get())->kill_proxy(nullptr, why);
   for (auto& watchers : orphans) notify(watchers, why, nullptr);
-  exports_->release_all(whom.rank());
+  exports_->release_all(whom);
   if (auto* records = this->records()) records->evict(whom);
   references_->evict(whom);
 }
@@ -150,9 +150,11 @@ void remote_actors::close() {
 void remote_actors::fail_pending(const fault& why) {
   for (auto& request : requests_->take_all()) answer(std::move(request), fault(why), nullptr);
   decltype(pins_) pins;
+  decltype(orphans_) orphans;  // they may hold handles of this node
   {
     std::lock_guard guard(mutex_);
     pins.swap(pins_);
+    orphans.swap(orphans_);
   }
   exports_->clear();
   if (auto* records = this->records()) records->close();

@@ -29,7 +29,7 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
     throw encode_error("an actor handle of another node of this process cannot be sent from " +
                        own_name() + ": handles travel in messages only");
   if (is_own(handle)) {
-    exports_->grant(handle, to.rank());
+    exports_->grant(handle, to);
     written.push_back({.granted = handle->id()});
     out.put(handle_form::own);
     out.put(handle->id());
@@ -65,9 +65,7 @@ void remote_actors::write_handle(encoder& out, const caf::strong_actor_ptr& hand
 
 void remote_actors::take_back(const std::vector<written_handle>& written, peer& from) noexcept {
   for (const auto& handle : written) {
-    // Unless its rank has come back since: what the new one has is its own.
-    if (handle.granted != 0 && peers_.find(from.rank()) == &from)
-      exports_->release(handle.granted, from.rank(), 1);
+    if (handle.granted != 0) exports_->release(handle.granted, from, 1);
     if (handle.pin != 0) unpin(handle.pin, nullptr);
   }
 }
@@ -92,7 +90,7 @@ caf::strong_actor_ptr remote_actors::read_handle(decoder& in, peer& from) {
       auto id = in.get<caf::actor_id>();
       if (from.rank() != self) return proxy_of(from, id, true);
       auto actor = exports_->find(id);
-      exports_->release(id, self, 1);
+      exports_->release(id, from, 1);
       return actor ? actor : ended_here(id);
     }
     case handle_form::passed_on: {

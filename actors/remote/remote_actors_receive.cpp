@@ -158,7 +158,7 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
     case control::release: {
       auto id = in.get<caf::actor_id>();
       auto count = in.get<std::uint32_t>();
-      exports_->release(id, from.rank(), std::min(count, max_release));
+      exports_->release(id, from, std::min(count, max_release));
       break;
     }
     // The owner grants, and has the node that passed the handle on drop its pin.
@@ -169,7 +169,7 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
       auto pin = in.get<std::uint64_t>();
       auto* pinned_by = peers_.find(holder);
       if (!pinned_by) throw decode_error("a claim names an unknown rank");
-      if (auto actor = exports_->find(id)) exports_->grant(actor, from.rank());
+      if (auto actor = exports_->find(id)) exports_->grant(actor, from);
       // The next incarnation of a lost node has pins of the same numbers.
       if (pinned_by->incarnation == incarnation)
         send_control(*pinned_by, control::unpin, pin, from.rank(), from.incarnation);

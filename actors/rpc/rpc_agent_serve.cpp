@@ -95,7 +95,6 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     reply.fail_unread(std::make_exception_ptr(unknown_function(std::move(why))));
     return;
   }
-  if (refusal) return reply.fail_unread(to_exception(*refusal));
   if (function->hash != header.target) {
     auto why = mismatch_of(function->name, from.info.name, self().name, function->structure());
     reply.fail_unread(std::make_exception_ptr(type_mismatch(std::move(why))));
@@ -111,6 +110,10 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     }
     reply.in_context(in.tag());
     const detail::call_context_scope now(reply.context());
+    if (refusal) {
+      function->skip(in.body());  // the handles in its arguments are given back as they are read
+      std::rethrow_exception(to_exception(*refusal));
+    }
     if (active().remembers(call)) {
       function->skip(in.body());
       throw cancelled_error("cancelled before it began");

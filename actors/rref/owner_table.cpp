@@ -49,19 +49,16 @@ owner_table::dropped owner_table::take(std::unordered_map<rref_id, record>::iter
 }
 
 void owner_table::reserve(const rref_id& id, const peer& creator) {
-  value_cell guessed;
+  dropped guessed;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw not_initialized("the node has been shut down");
     arrivals_[&creator].add(id.number);
-    if (const auto place = records_.find(id); place != records_.end()) {
-      guessed = std::move(place->second.value);
-      records_.erase(place);
-    }
+    if (const auto place = records_.find(id); place != records_.end()) guessed = take(place);
   }
   // No reference to it can have existed.
-  if (guessed)
-    guessed->set_exception(
+  if (guessed.value)
+    guessed.value->set_exception(
         std::make_exception_ptr(rref_gone(to_string(id) + " was asked for before it was made")));
 }
 
@@ -137,31 +134,30 @@ owner_table::dropped owner_table::drop(const rref_id& id, const peer& holder,
 }
 
 // The failure stays for as long as there are references. Returns the state that waits for the
-// value.
-value_cell owner_table::give_up(std::unordered_map<rref_id, record>::iterator place,
-                                const std::exception_ptr& why) {
-  auto waited_for = std::move(place->second.value);
+// value, and the actor if it ends.
+owner_table::dropped owner_table::give_up(std::unordered_map<rref_id, record>::iterator place,
+                                          const std::exception_ptr& why) {
   place->second.failure = why;
-  if (place->second.holders.empty()) records_.erase(place);
-  return waited_for;
+  if (place->second.holders.empty()) return take(place);
+  return {std::move(place->second.value)};
 }
 
 void owner_table::abandon(const rref_id& id, const peer& creator, const std::exception_ptr& why) {
-  value_cell waited_for;
+  dropped given_up;
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || !arrivals_[&creator].add(id.number)) return;
     // The creator still has its reference, and may be about to use it.
     const auto place = records_.try_emplace(id).first;
     place->second.holders.insert({&creator, 0});
-    waited_for = give_up(place, why);
+    given_up = give_up(place, why);
   }
-  if (waited_for) waited_for->set_exception(why);
+  if (given_up.value) given_up.value->set_exception(why);
 }
 
 std::vector<owner_table::dropped> owner_table::evict(const peer& whom) {
   std::vector<dropped> out;
-  std::vector<std::pair<value_cell, std::exception_ptr>> never;
+  std::vector<std::pair<dropped, std::exception_ptr>> never;
   {
     const std::lock_guard lock(mutex_);
     arrivals_.erase(&whom);
@@ -176,14 +172,14 @@ std::vector<owner_table::dropped> owner_table::evict(const peer& whom) {
         why.text =
             to_string(id) + " was lost with the node that should have created it: " + why.text;
         const auto failure = to_exception(std::move(why));
-        if (auto waited_for = give_up(place, failure))
-          never.emplace_back(std::move(waited_for), failure);
+        never.emplace_back(give_up(place, failure), failure);
       } else if (entry.holders.empty() && (entry.settled() || !entry.value)) {
         out.push_back(take(place));
       }
     }
   }
-  for (const auto& [value, why] : never) value->set_exception(why);
+  for (const auto& [one, why] : never)
+    if (one.value) one.value->set_exception(why);
   return out;
 }
 

@@ -98,8 +98,8 @@ private:
   };
 
   record* look(const rref_id& id);
-  value_cell give_up(std::unordered_map<rref_id, record>::iterator place,
-                     const std::exception_ptr& why);
+  dropped give_up(std::unordered_map<rref_id, record>::iterator place,
+                  const std::exception_ptr& why);
   dropped take(std::unordered_map<rref_id, record>::iterator place);
 
   const std::shared_ptr<engine> engine_;

@@ -207,8 +207,8 @@ public:
     using answer = rref_owner<T>;
     auto state = std::make_shared<detail::call_state<answer>>(*agent, core_->owner(), call::name,
                                                               call_options(), core_);
-    agent->call(core_->owner(), call::hash(), call::name, state, {},
-                [&](encoder& out, handle_scope&) { out.put(*this); });
+    state->sent_as(agent->call(core_->owner(), call::hash(), call::name, state, {},
+                               [&](encoder& out, handle_scope&) { out.put(*this); }));
     return future<answer>(std::move(state)).get();
   }
 

@@ -179,7 +179,7 @@ private:
   run_queue dropped_;                           // actors that had work when the threads ended
   gate waits_;                                  // of all waits; closed by `end_waits`
   gate entrance_;                // of items and wake-ups from outside; closed by `stop`, later
-  std::atomic<int> running_{0};  // handlers that run now
+  std::atomic<int> running_{0};  // handlers that run, and messages that are being taken in
 
   std::mutex waiters_mutex_;
   std::vector<completion*> waiters_;  // asleep, ready to lead when woken

@@ -35,25 +35,28 @@ unsigned thread_engine::poll(engine_unit& unit) {
     auto [message, lost] = std::move(inbox_.front());
     inbox_.pop_front();
     ++events;
-    {
+    if (lost) {
       const libtorch_untouched here;  // of a program's thread that leads while it waits
-      if (lost) {
-        client_.peer_lost(message.from, *lost);
-        continue;
-      }
+      client_.peer_lost(message.from, *lost);
+      continue;
+    }
+    // From before it counts as received until what it has brought is queued or counts itself: see
+    // `quiet`.
+    running_.fetch_add(1, std::memory_order_relaxed);
+    {
+      const libtorch_untouched here;
       unit.collecting_ = inline_handlers;
       client_.dispatch(std::move(message), unit);
       unit.collecting_ = false;
     }
-    if (auto* item = std::exchange(unit.next_, nullptr)) {
-      // A call that `dispatch` has run may have lost the role.
-      if (unit.key_ == 0) {
-        push(item);
-      } else {
-        begin_handler(unit);
-        run(item, unit);
-        end_handler(unit);
-      }
+    auto* item = std::exchange(unit.next_, nullptr);
+    // A call that `dispatch` has run may have lost the role.
+    if (item && unit.key_ == 0) push(std::exchange(item, nullptr));
+    if (item) begin_handler(unit);
+    running_.fetch_sub(1, std::memory_order_release);
+    if (item) {
+      run(item, unit);
+      end_handler(unit);
     }
     if (unit.key_ == 0) return events;
   }

@@ -23,6 +23,16 @@ void until(Done&& done, Wake&& wake) {
   }
 }
 
+struct threads_to_join {
+  std::vector<std::thread> all;
+  threads_to_join() = default;
+  ~threads_to_join() {
+    for (auto& one : all) one.join();
+  }
+  threads_to_join(const threads_to_join&) = delete;
+  threads_to_join& operator=(const threads_to_join&) = delete;
+};
+
 }  // namespace
 
 struct thread_engine::parked_thread {
@@ -31,12 +41,14 @@ struct thread_engine::parked_thread {
 
 // Without effect when the system has no thread to give: the node goes on with those it has.
 void thread_engine::spawn() {
+  // Joined without the lock, which the destructors of a program's thread_local variables may need.
+  threads_to_join retired;
   std::unique_lock guard(threads_mutex_);
   if (stopping_) return;  // `stop` joins them all
   for (auto id : retired_) {
     auto gone = std::find_if(threads_.begin(), threads_.end(),
                              [&](const std::thread& t) { return t.get_id() == id; });
-    gone->join();
+    retired.all.push_back(std::move(*gone));
     threads_.erase(gone);
   }
   retired_.clear();

@@ -55,6 +55,22 @@ TEST(chains, may_be_longer_than_the_stack_when_they_are_dropped) {
   EXPECT_THROW(end.get(), remote_error);
 }
 
+// They run on the thread that completes the promise, one after the other: also below one that
+// waits.
+TEST(continuations, without_a_node_may_wait_for_one_another) {
+  promise<int> outer;
+  const auto end = outer.get_future().then([](int x) {
+    promise<int> inner;
+    const auto sum = inner.get_future().then([](int y) { return y + 1; });
+    const auto both = when_all(std::vector{sum, inner.get_future()});
+    inner.set_value(x);
+    return sum.get_for(time_limit) + both.get_for(time_limit)[0];
+  });
+  std::thread completes([&] { outer.set_value(1); });
+  EXPECT_EQ(end.get_for(time_limit), 4);
+  completes.join();
+}
+
 TEST(continuations, run_where_the_future_becomes_ready_if_that_is_asked_for) {
   for (const bool before : {true, false}) {
     promise<int> made;

@@ -17,6 +17,11 @@ protected:
 TROUPE_ON_NETWORKS(handle_lifetime);
 
 void nothing() {}
+int bounce_with(int depth, const std::string& other, const counter& whom) {
+  if (depth == 0) return 0;
+  const auto here = this_node();
+  return 1 + here.rpc_sync<&bounce_with>(other, depth - 1, here.name(), whom, timeout(0ms));
+}
 counter same(const counter& x) { return x; }
 void look_at(const counter&) {}
 counter make_after_the_door(int start) {
@@ -143,6 +148,19 @@ TEST_P(handle_lifetime, is_not_held_by_messages_that_fail) {
           for (int i = 0; i < 10'000; ++i) request(gone, keep_one{mine}).get();
         },
         error);
+  }
+  EXPECT_TRUE(nothing_left(nodes));
+}
+
+TEST_P(handle_lifetime, is_not_held_by_calls_that_a_deadlock_ends) {
+  rpc_options options;
+  options.max_threads = 4;
+  auto nodes = start({"a", "b"}, options);
+  {
+    auto mine = nodes[0].spawn<counter_actor>(0);
+    auto call = nodes[0].rpc_async<&bounce_with>("b", 64, "a", mine, timeout(0ms));
+    ASSERT_TRUE(call.wait_for(time_limit));
+    EXPECT_THROW(call.get(), deadlock_error);
   }
   EXPECT_TRUE(nothing_left(nodes));
 }

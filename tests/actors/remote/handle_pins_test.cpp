@@ -12,6 +12,10 @@ namespace {
 // By rank: nobody to speak of, the actor's owner, the node that passes handles on, receivers.
 constexpr std::uint32_t owner = 1, holder = 2, receiver = 3, other = 4;
 
+std::optional<promise<counter>> awaited;
+
+future<counter> counter_later() { return awaited.emplace().get_future(); }
+
 class handle_pins : public testing::Test {
 protected:
   handle_pins() {
@@ -89,6 +93,22 @@ TEST_F(handle_pins, are_dropped_for_the_claim_of_their_receiver_alone) {
   cluster.sleep(2s);
   EXPECT_EQ(held(), 1u);
   EXPECT_EQ(living_counters, 1);
+}
+
+// An answer to one that has come back since is not sent, and what it would have brought is
+// nobody's.
+TEST_F(handle_pins, of_an_answer_to_an_earlier_incarnation_hold_nothing) {
+  const auto lost = nodes[holder].rpc_async<&counter_later>(owner);
+  cluster.sleep(10ms);
+  cluster.crash(holder);
+  ASSERT_TRUE(cluster.wait_until([&] { return nodes[owner].world_size() == 4; }, 500ms));
+  nodes[holder] = cluster.join("worker2", holder);
+  ASSERT_TRUE(awaited);
+  awaited->set_value(nodes[owner].spawn<counter_actor>(0));
+  awaited.reset();
+  cluster.sleep(100ms);
+  EXPECT_EQ(nodes[owner].debug_info().actors_held, 0u);
+  EXPECT_EQ(living_counters, 0);
 }
 
 }  // namespace
