@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "troupe/actors/future/wait_observer.hpp"
 #include "troupe/actors/scheduler/engine.hpp"
@@ -36,10 +39,16 @@ public:
   static void run(caf::resumable* item) { add({item, true}); }
   static void drop(caf::resumable* item) { add({item, false}); }
 
-  // For an item that is about to wait for what later ones do: runs them inside of it until `done`.
-  template <class Done>
-  static void run_later_ones(const Done& done) {
-    while (later && !later->empty() && !done()) finish(later->take());
+  // By an item that is about to wait: for what a later one does perhaps, which may itself wait for
+  // this one. So another thread takes the later ones. If there is none to be had, they wait.
+  static void hand_over_later_ones() {
+    if (!later || later->empty()) return;
+    const auto rest = std::make_shared<queue>(std::exchange(*later, {}));
+    try {
+      std::thread([rest] { work_off(*rest); }).detach();
+    } catch (const std::system_error&) {
+      *later = std::move(*rest);
+    }
   }
 
 private:
@@ -48,15 +57,15 @@ private:
     bool run;
   };
 
-  // First in, first out. Its memory is used again whenever it has become empty.
+  // First in, first out. Its memory is used again.
   class queue {
   public:
     bool empty() const noexcept { return next_ == all_.size(); }
     void put(const entry& one) { all_.push_back(one); }
     entry take() {
       const auto one = all_[next_++];
-      if (empty()) {
-        all_.clear();
+      if (2 * next_ > all_.size()) {
+        all_.erase(all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(next_));
         next_ = 0;
       }
       return one;
@@ -73,9 +82,13 @@ private:
   static void add(entry next) {
     if (later) return later->put(next);
     queue mine;
+    work_off(mine, &next);
+  }
+
+  static void work_off(queue& mine, const entry* first = nullptr) {
     later = &mine;
     const on_exit done([] { later = nullptr; });
-    finish(next);
+    if (first) finish(*first);
     while (!mine.empty()) finish(mine.take());
   }
 
@@ -118,9 +131,8 @@ bool future_core::wait_until(clock::time_point deadline,
   forked::check();
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
-  // A continuation that runs on this thread may have made it due here.
-  inline_executor::run_later_ones([this] { return ready(); });
-  if (ready()) return true;
+  if (clock::now() < deadline && !(self.owner && self.owner->simulated()))
+    inline_executor::hand_over_later_ones();
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
     awaited_for_long(true);

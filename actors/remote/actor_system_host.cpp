@@ -103,8 +103,8 @@ void node_clock::schedule_message(time_point t, caf::group target, caf::strong_a
 }
 
 void node_clock::cancel_all() {
+  schedule_map dropped;  // after the locks: with it go messages, and actors perhaps
   const std::lock_guard sending(sending_);
-  schedule_map dropped;  // after the lock: with it go messages, and actors perhaps
   const std::lock_guard guard(mutex_);
   actor_lookup_.clear();
   dropped.swap(schedule_);

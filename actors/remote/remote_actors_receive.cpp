@@ -170,6 +170,7 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
       auto* pinned_by = peers_.find(holder);
       if (!pinned_by) throw decode_error("a claim names an unknown rank");
       if (auto actor = exports_->find(id)) exports_->grant(actor, from);
+      if (from.gone()) exports_->release_all(from);  // evicted meanwhile, before the grant perhaps
       // The next incarnation of a lost node has pins of the same numbers.
       if (pinned_by->incarnation == incarnation)
         send_control(*pinned_by, control::unpin, pin, from.rank(), from.incarnation);

@@ -111,8 +111,14 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     reply.in_context(in.tag());
     const detail::call_context_scope now(reply.context());
     if (refusal) {
-      function->skip(in.body());  // the handles in its arguments are given back as they are read
-      std::rethrow_exception(to_exception(*refusal));
+      // The handles in its arguments are given back as they are read; or else by the caller, which
+      // does that for references alone.
+      try {
+        function->skip(in.body());
+      } catch (...) {
+        return reply.fail_unread(to_exception(*refusal));
+      }
+      return reply.fail(to_exception(*refusal));
     }
     if (active().remembers(call)) {
       function->skip(in.body());

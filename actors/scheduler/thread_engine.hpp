@@ -186,7 +186,6 @@ private:
   std::vector<completion*> held_;     // handlers that wait for what is not this node's
   std::atomic<int> waiter_count_{0};
 
-  // `spawn` also joins retired threads under it: after `park` they take no lock any more.
   mutable std::mutex threads_mutex_;
   std::vector<std::thread> threads_;
   std::atomic<bool> short_of_threads_{false};  // the system gave none when last asked

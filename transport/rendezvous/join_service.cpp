@@ -88,8 +88,9 @@ join_service::join_service(std::shared_ptr<store> keys, std::string job, join_ha
 join_service::~join_service() {
   thread_.request_stop();
   try {
-    mailbox_.post({});  // wakes the thread
+    cannot_be_woken_ = !mailbox_.post({});  // wakes the thread
   } catch (const std::exception& e) {
+    cannot_be_woken_ = true;
     log().debug("the join service of job '{}' could not close its mailbox: {}", job_, e.what());
   }
 }
@@ -98,7 +99,7 @@ void join_service::run(const std::stop_token& stop) {
   try {
     for (std::uint64_t number = 1;;) {
       auto bytes = mailbox_.read(number, time_between_looks);
-      if (!bytes && stop.stop_requested()) return;
+      if (!bytes && cannot_be_woken_) return;
       if (!bytes) continue;
       const bool closing = closes(*bytes);
       if (closing && stop.stop_requested()) return;  // later joiners find it

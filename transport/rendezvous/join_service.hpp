@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -87,7 +88,8 @@ private:
   const std::string job_;
   join_handler& handler_;
   join_mailbox mailbox_;
-  std::map<std::uint64_t, joiner> joiners_;  // that have a rank and have sent no address, by visit
+  std::map<std::uint64_t, joiner> joiners_;   // that have a rank and have sent no address, by visit
+  std::atomic<bool> cannot_be_woken_{false};  // by the destructor: the thread finds out in time
   std::jthread thread_;
 };
 

@@ -85,9 +85,10 @@ bool is_served(const rendezvous_config& config, const std::vector<socket_address
 }
 
 // A socket that listens, or none if this very job is served there already.
+// `patient`: it was served there a moment ago.
 name_listener listen(const rendezvous_config& config, const std::vector<socket_address>& addresses,
-                     time_point deadline) {
-  const auto give_up_at = std::min(deadline, deadline_after(port_wait_limit));
+                     bool patient, time_point deadline) {
+  const auto give_up_at = patient ? deadline : std::min(deadline, deadline_after(port_wait_limit));
   while (true) {
     auto result = listen_on_name(addresses);
     if (result.fd) return result;
@@ -153,8 +154,9 @@ name_listener listen_on_name(const std::vector<socket_address>& addresses) {
 
 std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
                                           const rendezvous_options& options,
-                                          store_contents contents, time_point deadline) {
-  auto name = listen(config, listen_addresses(config, deadline), deadline);
+                                          store_contents contents, time_point deadline,
+                                          bool patient) {
+  auto name = listen(config, listen_addresses(config, deadline), patient, deadline);
   if (!name.fd) return std::nullopt;
   rendezvous_place out;
   const auto here = local_address(name.fd.get());
@@ -183,8 +185,9 @@ rendezvous_place open_tcp(const rendezvous_config& config, const rendezvous_opti
     connect_to(out, config.master, source_of(config), deadline);
     return out;
   }
-  while (true) {
-    if (auto served = serve_tcp(config, options, contents, deadline)) return std::move(*served);
+  for (bool patient = false;; patient = true) {
+    if (auto served = serve_tcp(config, options, contents, deadline, patient))
+      return std::move(*served);
     // This job is served there already: by an earlier run perhaps, which may be gone by now.
     try {
       connect_to(out, config.master, source_of(config),

@@ -21,10 +21,12 @@ struct name_listener {
 name_listener listen_on_name(const std::vector<socket_address>& addresses);
 
 /// Serves the store of `config` here, with `contents` as its initial contents. Nothing if this very
-/// job is served there already. Throws store_error.
+/// job is served there already. Another program may hold the port for two seconds, or, if
+/// `patient`, since the job was served there a moment ago, until the deadline. Throws store_error.
 std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
                                           const rendezvous_options& options,
-                                          store_contents contents, time_point deadline);
+                                          store_contents contents, time_point deadline,
+                                          bool patient = false);
 
 /// Connects to the store of rank 0 of `config`. Rank 0 serves it (serve_tcp); if this very job is
 /// served there already (rank 0 came twice, or an earlier run is ending), it joins as a client and

@@ -66,9 +66,27 @@ TEST(continuations, without_a_node_may_wait_for_one_another) {
     inner.set_value(x);
     return sum.get_for(time_limit) + both.get_for(time_limit)[0];
   });
-  std::thread completes([&] { outer.set_value(1); });
+  const std::jthread completes([&] { outer.set_value(1); });
   EXPECT_EQ(end.get_for(time_limit), 4);
-  completes.join();
+}
+
+// The second one waits for the first one, which waits for another thread.
+TEST(continuations, without_a_node_that_wait_hold_up_no_other) {
+  promise<int> outer, elsewhere;
+  future<int> first, second;
+  const auto end = outer.get_future().then([&](int x) {
+    promise<int> inner;
+    first = inner.get_future().then([&](int y) { return y + elsewhere.get_future().get(); });
+    second = inner.get_future().then([&](int y) { return y + first.get(); });
+    inner.set_value(x);
+  });
+  const std::jthread completes([&] { outer.set_value(1); });
+  end.get_for(time_limit);
+  const std::jthread later([&] {
+    std::this_thread::sleep_for(20ms);
+    elsewhere.set_value(1);
+  });
+  EXPECT_EQ(second.get_for(time_limit), 3);
 }
 
 TEST(continuations, run_where_the_future_becomes_ready_if_that_is_asked_for) {
