@@ -94,7 +94,7 @@ void stream::seal(outgoing_record&& one) {
   if (bytes > 0 && needs_copy(head)) to.copy = memory_for(bytes);
   std::span<const std::byte> data(to.record.data, bytes);
   if (to.copy && !sealing_.encrypts()) {
-    std::ranges::copy(data, to.copy.get());
+    std::memcpy(to.copy.get(), data.data(), bytes);
     data = {to.copy.get(), bytes};
   }
   sealing_.seal(bytes_of(head), data.first(head.size), to.copy.get(), to.tag);
@@ -223,7 +223,7 @@ void stream::seal_rest(const record_head& head, std::span<const std::byte> body,
   rest.record.head = head;
   rest.tag = tag;
   rest.copy = memory_for(body.size());
-  std::ranges::copy(body, rest.copy.get());
+  std::memcpy(rest.copy.get(), body.data(), body.size());
   rest.size = sizeof head + body.size() + sealing_.overhead();
   sealed_.push_back(std::move(rest));
 }
