@@ -18,6 +18,7 @@ constexpr std::size_t most_at_once = std::size_t{1} << 30;
 // Up to these sizes, libsodium is the faster of the two.
 constexpr std::size_t small_authenticated = 1024;
 constexpr std::size_t small_encrypted = 384;
+constexpr std::size_t copied_at_once = 8 * 1024;
 
 const unsigned char* raw(const std::byte* p) { return reinterpret_cast<const unsigned char*>(p); }
 unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
@@ -131,10 +132,33 @@ void record_cipher::seal(std::span<const std::byte> head, std::span<const std::b
   begin(true);
   put(context_.get(), head, nullptr);
   put(context_.get(), body, encrypts() ? sealed : nullptr);
+  finish_sealing(out);
+}
+
+void record_cipher::finish_sealing(tag& out) {
   int written = 0;
   unsigned char none[1];
   need(EVP_CipherFinal_ex(context_.get(), none, &written));
   need(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, tag_size, out.data()));
+}
+
+void record_cipher::seal_copy(std::span<const std::byte> head, std::span<const std::byte> body,
+                              std::byte* copy, tag& out) {
+  if (how_ == stream_protection::off) return;
+  if (encrypts()) return seal(head, body, copy, out);  // the body is read once
+  if (is_small(head.size(), body.size())) {
+    std::memcpy(copy, body.data(), body.size());
+    return seal(head, {copy, body.size()}, copy, out);
+  }
+  begin(true);
+  put(context_.get(), head, nullptr);
+  // A piece is authenticated while the core's nearest cache has it.
+  for (std::size_t at = 0; at < body.size(); at += copied_at_once) {
+    const auto part = std::min(copied_at_once, body.size() - at);
+    std::memcpy(copy + at, body.data() + at, part);
+    put(context_.get(), {copy + at, part}, nullptr);
+  }
+  finish_sealing(out);
 }
 
 bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> body,

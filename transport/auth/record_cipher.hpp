@@ -41,6 +41,11 @@ public:
   void seal(std::span<const std::byte> head, std::span<const std::byte> body, std::byte* sealed,
             tag& out);
 
+  /// The same for a body that others may change meanwhile: what is protected is its copy, in
+  /// `copy`, which has as many bytes. Nothing without protection.
+  void seal_copy(std::span<const std::byte> head, std::span<const std::byte> body, std::byte* copy,
+                 tag& out);
+
   /// Opens the next record: `body` is decrypted in place. False: it is not what the other end has
   /// sent at this place, and `body` is worth nothing. Throws transport_error.
   [[nodiscard]] bool open(std::span<const std::byte> head, std::span<std::byte> body,
@@ -57,6 +62,7 @@ private:
 
   std::array<unsigned char, 12> next_nonce() noexcept;
   void begin(bool sealing);
+  void finish_sealing(tag& out);
   bool is_small(std::size_t head, std::size_t body) const noexcept;
 
   const stream_protection how_;

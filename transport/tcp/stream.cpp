@@ -92,15 +92,16 @@ void stream::seal(outgoing_record&& one) {
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
   if (bytes > 0 && needs_copy(head)) to.copy = memory_for(bytes);
-  std::span<const std::byte> data(to.record.data, bytes);
-  if (to.copy && !sealing_.encrypts()) {
-    std::memcpy(to.copy.get(), data.data(), bytes);
-    data = {to.copy.get(), bytes};
-  }
-  sealing_.seal(bytes_of(head), data.first(head.size), to.copy.get(), to.tag);
+  const std::span<const std::byte> data(to.record.data, bytes);
+  const auto seal_part = [&](std::span<const std::byte> first, std::span<const std::byte> body,
+                             record_cipher::tag& tag) {
+    to.copy ? sealing_.seal_copy(first, body, to.copy.get(), tag)
+            : sealing_.seal(first, body, nullptr, tag);
+  };
+  seal_part(bytes_of(head), data.first(head.size), to.tag);
   to.size = sizeof head + head.size + sealing_.overhead();
   if (head.attached > 0) {
-    sealing_.seal({}, data, to.copy.get(), to.attached_tag);
+    seal_part({}, data, to.attached_tag);
     to.size += head.attached + sealing_.overhead();
   }
   sealed_.push_back(std::move(to));
