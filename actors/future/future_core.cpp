@@ -40,9 +40,11 @@ public:
   static void drop(caf::resumable* item) { add({item, false}); }
 
   // By an item that is about to wait: for what a later one does perhaps, which may itself wait for
-  // this one. So another thread takes the later ones. If there is none to be had, they wait.
-  static void hand_over_later_ones() {
-    if (!later || later->empty()) return;
+  // this one. So another thread takes the later ones. If there is none to be had, they wait; so
+  // they do in a simulation, whose threads run one at a time.
+  static void hand_over_later_ones(clock::time_point deadline) {
+    if (!later || later->empty()) return;  // nearly always
+    if (clock::now() >= deadline || (self.owner && self.owner->simulated())) return;
     const auto rest = std::make_shared<queue>(std::exchange(*later, {}));
     try {
       std::thread([rest] { work_off(*rest); }).detach();
@@ -131,8 +133,7 @@ bool future_core::wait_until(clock::time_point deadline,
   forked::check();
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
-  if (clock::now() < deadline && !(self.owner && self.owner->simulated()))
-    inline_executor::hand_over_later_ones();
+  inline_executor::hand_over_later_ones(deadline);
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
     awaited_for_long(true);

@@ -123,6 +123,7 @@ private:
   void process_ended(peer& p);
   void warn_of_no_watch(rank_t rank, const std::string& why) const;
   void close(peer& p, bool force);
+  void look_after(peer& p);
   void attend_by(steady::time_point due);
   unsigned attend(steady::time_point now);
   void attend(peer& p, steady::time_point now);
@@ -191,7 +192,7 @@ private:
   std::uint64_t last_target_ = 0;
   std::list<std::unique_ptr<greeting>> greetings_;  // the oldest first
   std::size_t strangers_now_ = 0;                   // of these, that have not proved themselves
-  std::vector<peer*> out_;                          // out of reach, or closing
+  std::vector<peer*> out_;                          // see look_after
   std::vector<peer*> bulk_peers_;
   std::vector<peer*> owing_;
   std::vector<peer*> confirming_;  // whose acknowledgements are noted, and not taken up yet

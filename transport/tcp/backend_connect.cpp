@@ -38,7 +38,7 @@ void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   end_calls(p, stream_kind::messages);  // both had called
   p.dialing = false;
   p.resuming = p.listens = true;
-  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  look_after(p);
   attend_by(p.out_since + time_out_of_reach(p));
   const auto where = peer_address(s->fd());
   const auto here = local_address(s->fd());
@@ -166,7 +166,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   p.out_since = timed_out && !leave_interface(p) ? now - options_.limit * 4 / 5 : now;
   p.refusals = 0;
   p.dial_at = now + (options_.rank > p.rank ? 0ms : 20ms) + 10ms * p.flaps;
-  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  look_after(p);
   attend_by(p.dial_at);
   log().debug("rank {}: the connection to rank {} broke: {}", options_.rank, p.rank, why);
 }
@@ -252,7 +252,7 @@ void backend::close(peer& p, bool force) {
   const auto now = steady::now();
   if (!force && !done && now < p.close_at) {
     if (p.close_at == steady::time_point::max()) p.close_at = now + time_to_close;
-    if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+    look_after(p);
     attend_at_ = now + 1ms;  // what it waits for is rarely long in coming
     return;
   }
@@ -266,7 +266,7 @@ void backend::call(peer& p, steady::duration in) {
   p.out_since = now;
   p.listens = false;
   p.dial_at = now + in;
-  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  look_after(p);
   attend_by(p.dial_at);
 }
 
@@ -278,6 +278,11 @@ std::chrono::milliseconds backend::time_out_of_reach(const peer& p) const {
   if (p.ever_open) return options_.limit;
   return std::max<std::chrono::milliseconds>(p.listens ? greeting_timeout : connect_timeout,
                                              options_.limit);
+}
+
+// It is out of reach, closing, or has something to be done in time: until that is over.
+void backend::look_after(peer& p) {
+  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
 }
 
 void backend::attend_by(steady::time_point due) { attend_at_ = std::min(attend_at_, due); }

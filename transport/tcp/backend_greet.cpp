@@ -271,7 +271,7 @@ void backend::bulk_failed(peer& p, unsigned index, const std::string& why) {
     return broke(p, p.messages, "a stream for large payloads: " + why);
   p.bulk_again.push_back(index);
   p.bulk_again_at = now + (long_since ? time_between_late_calls : time_between_calls);
-  if (std::ranges::find(out_, &p) == out_.end()) out_.push_back(&p);
+  look_after(p);
   attend_by(p.bulk_again_at);
 }
 

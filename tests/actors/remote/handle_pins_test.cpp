@@ -36,6 +36,22 @@ protected:
     return to;
   }
 
+  // The holder is lost and joins again.
+  void bring_back_holder() {
+    cluster.crash(holder);
+    ASSERT_TRUE(cluster.wait_until([&] { return nodes[owner].world_size() == 4; }, 500ms));
+    nodes[holder] = cluster.join("worker2", holder);
+  }
+
+  // The claim has arrived: the keeper alone keeps the counter.
+  void expect_claimed(const keeper& by) {
+    EXPECT_EQ(held(), 1u);
+    EXPECT_EQ(living_counters, 1);
+    request(by, drop_all{}).get();
+    cluster.sleep(3s);
+    EXPECT_EQ(living_counters, 0);
+  }
+
   std::size_t held() const { return nodes[holder].debug_info().remote_handles; }
 
   simulation cluster{{.seed = 1}};
@@ -48,31 +64,21 @@ TEST_F(handle_pins, last_until_the_claim_arrives) {
   cluster.sleep(900ms);
   EXPECT_EQ(held(), 2u) << "the keeper and the counter";
   cluster.sleep(1s);
-  EXPECT_EQ(held(), 1u);
-  EXPECT_EQ(living_counters, 1);
-  request(to, drop_all{}).get();
-  cluster.sleep(2s);
-  EXPECT_EQ(living_counters, 0);
+  expect_claimed(to);
 }
 
 // The next incarnation has pins of the same numbers.
 TEST_F(handle_pins, are_not_dropped_by_claims_of_what_an_earlier_incarnation_passed_on) {
   delay_claims(receiver, 1s);
   pass_on(receiver);
-  cluster.crash(holder);
-  ASSERT_TRUE(cluster.wait_until([&] { return nodes[owner].world_size() == 4; }, 500ms));
-  nodes[holder] = cluster.join("worker2", holder);
+  ASSERT_NO_FATAL_FAILURE(bring_back_holder());
   EXPECT_EQ(living_counters, 0) << "the one that was passed on was lost with its holder";
   delay_claims(other, 2s);
   const auto to = pass_on(other);
   cluster.sleep(1'500ms);
   EXPECT_EQ(held(), 2u);
   cluster.sleep(2s);
-  EXPECT_EQ(held(), 1u);
-  EXPECT_EQ(living_counters, 1);
-  request(to, drop_all{}).get();
-  cluster.sleep(3s);
-  EXPECT_EQ(living_counters, 0);
+  expect_claimed(to);
 }
 
 // Neither for what another node says, nor for another node's claim.
@@ -100,9 +106,7 @@ TEST_F(handle_pins, are_dropped_for_the_claim_of_their_receiver_alone) {
 TEST_F(handle_pins, of_an_answer_to_an_earlier_incarnation_hold_nothing) {
   const auto lost = nodes[holder].rpc_async<&counter_later>(owner);
   cluster.sleep(10ms);
-  cluster.crash(holder);
-  ASSERT_TRUE(cluster.wait_until([&] { return nodes[owner].world_size() == 4; }, 500ms));
-  nodes[holder] = cluster.join("worker2", holder);
+  ASSERT_NO_FATAL_FAILURE(bring_back_holder());
   ASSERT_TRUE(awaited);
   awaited->set_value(nodes[owner].spawn<counter_actor>(0));
   awaited.reset();
