@@ -179,7 +179,7 @@ std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
 }
 
 rendezvous_place open_tcp(const rendezvous_config& config, const rendezvous_options& options,
-                          store_contents contents, time_point deadline) {
+                          const store_contents& contents, time_point deadline) {
   rendezvous_place out;
   if (config.rank != 0 || config.joiner) {
     connect_to(out, config.master, source_of(config), deadline);

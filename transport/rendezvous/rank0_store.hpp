@@ -32,6 +32,6 @@ std::optional<rendezvous_place> serve_tcp(const rendezvous_config& config,
 /// served there already (rank 0 came twice, or an earlier run is ending), it joins as a client and
 /// will find out. Throws store_error.
 rendezvous_place open_tcp(const rendezvous_config& config, const rendezvous_options& options,
-                          store_contents contents, time_point deadline);
+                          const store_contents& contents, time_point deadline);
 
 }  // namespace troupe::transport
