@@ -34,6 +34,44 @@ void after(std::vector<std::shared_ptr<future_core>>&& what,
   when_all_ready(*all, [all, next = std::move(next)] { next(first_failure(*all)); });
 }
 
+namespace {
+
+// Several futures, of which the first counts.
+class race : public std::enable_shared_from_this<race> {
+public:
+  explicit race(const std::vector<std::shared_ptr<future_core>>& all)
+      : out_(std::make_shared<future_state<std::size_t>>(all.front()->driver())),
+        all_(all.begin(), all.end()) {}
+
+  future<std::size_t> begin() {
+    const future<std::size_t> first(out_);
+    for (std::size_t i = 0; i < all_.size() && wanted_; ++i)
+      if (const auto one = all_[i].lock())
+        one->when_ready(make_continuation([me = shared_from_this(), i] { me->won_by(i); }),
+                        &wanted_);
+    return first;
+  }
+
+private:
+  // A future that others stay with, such as that of a stop, does not collect what has lost.
+  void won_by(std::size_t i) {
+    if (!wanted_.exchange(nullptr)) return;
+    std::exchange(out_, nullptr)->set_value(i);
+    for (const auto& other : all_)
+      if (const auto one = other.lock()) one->abandoned();
+  }
+
+  std::shared_ptr<future_state<std::size_t>> out_;  // only the winner moves it
+  const std::vector<std::weak_ptr<future_core>> all_;
+  std::atomic<void*> wanted_{this};
+};
+
+}  // namespace
+
+future<std::size_t> first_ready(const std::vector<std::shared_ptr<future_core>>& what) {
+  return std::make_shared<race>(what)->begin();
+}
+
 void run_on_thread_of(engine& driver, std::function<void()> body) {
   if (driver.is_own_thread()) return body();
   auto* item = make_continuation(std::move(body));

@@ -14,6 +14,9 @@ namespace detail {
 void when_all_ready(const std::vector<std::shared_ptr<future_core>>& what,
                     std::function<void()> next);
 
+/// Pre: `what` is not empty.
+future<std::size_t> first_ready(const std::vector<std::shared_ptr<future_core>>& what);
+
 /// Runs `body` on a thread of `driver`; on the calling one, if it is one of these or `driver` has
 /// stopped.
 void run_on_thread_of(engine& driver, std::function<void()> body);
@@ -126,10 +129,12 @@ auto when_all(const future<T>& first, const future<U>& second, const future<Rest
 template <class T>
 future<std::size_t> when_any(const std::vector<future<T>>& futures) {
   if (futures.empty()) throw invalid_argument("when_any needs at least one future");
-  auto out = std::make_shared<detail::future_state<std::size_t>>(futures.front().state().driver());
-  for (std::size_t i = 0; i < futures.size(); ++i)
-    futures[i].state().when_ready(detail::make_continuation([out, i] { out->set_value(i); }));
-  return future<std::size_t>(out);
+  std::vector<std::shared_ptr<detail::future_core>> all;
+  for (const auto& one : futures) {
+    one.state();  // throws when it belongs to no call
+    all.push_back(one.shared());
+  }
+  return detail::first_ready(all);
 }
 
 }  // namespace troupe

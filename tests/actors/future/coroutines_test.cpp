@@ -2,6 +2,7 @@
 // arguments.
 
 #include <ATen/TensorOperators.h>
+#include <malloc.h>
 
 #include "tests/actors/node/job.hpp"
 #include "troupe/actors/simulation/simulation.hpp"
@@ -240,6 +241,19 @@ TEST(when_any, reports_which_is_ready_first) {
   EXPECT_EQ(first.get(), 1u);
   EXPECT_THROW(from[first.get()].get(), std::out_of_range);
   EXPECT_THROW(when_any(std::vector<future<int>>()), invalid_argument);
+}
+
+TEST(when_any, leaves_nothing_at_the_futures_that_have_lost) {
+  promise<int> never;
+  const auto bytes = [] { return mallinfo2().uordblks; };
+  const auto before = bytes();
+  for (int i = 0; i < 100'000; ++i) {
+    promise<int> soon;
+    const auto first = when_any(std::vector{never.get_future(), soon.get_future()});
+    soon.set_value(i);
+    EXPECT_EQ(first.get(), 1u);
+  }
+  EXPECT_LT(bytes(), before + 4'000'000);  // 40 bytes for each
 }
 
 class future_arguments : public on_networks {};
