@@ -5,6 +5,7 @@
 #include "troupe/actors/messaging/window_credit.hpp"
 #include "troupe/actors/remote/incoming_message.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
+#include "troupe/actors/remote/peer_watch.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
 
@@ -128,7 +129,8 @@ void remote_actors::deliver_control(opened_envelope& message, peer& from,
         if (auto self = weak.lock()) self->send_control(from, control::down, id, reason);
       };
       if (auto actor = exports_->find(id)) {
-        actor->get()->attach_functor(report);
+        actor->get()->detach(peer_watch::of(from));
+        actor->get()->attach(std::make_unique<peer_watch>(from, report));
       } else {
         fault why;
         why.code = errc::actor_down;

@@ -3,6 +3,8 @@
 
 #include "tests/actors/node/job.hpp"
 #include "tests/actors/remote/counter.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/peer_watch.hpp"
 
 namespace troupe::test {
 
@@ -245,6 +247,31 @@ TEST_P(monitors, of_links_end_with_the_other) {
     })) << far_one_first;
     EXPECT_TRUE(eventually([&] { return seen->count() == 1; })) << far_one_first;
   }
+}
+
+mortal kept;
+mortal lend() { return kept; }
+
+// A node watches again with each new proxy of an actor, which may live for long.
+TEST_P(monitors, of_a_node_are_one_however_often_it_gets_the_handle) {
+  auto nodes = start({"a", "b"});
+  kept = nodes[1].spawn(&live);
+  const std::shared_ptr<void> drop(nullptr, [](void*) { kept = nullptr; });
+  for (int i = 0; i < 3; ++i) {
+    {
+      const auto there = nodes[0].rpc_sync<&lend>("b");
+      caf::actor_cast<caf::strong_actor_ptr>(there)->get()->attach_functor(
+          [](const caf::error&) {});
+      EXPECT_EQ(request(there, still_there{}).get(), 1);  // the watch has come before it
+    }
+    EXPECT_TRUE(eventually([&] { return nodes[1].debug_info().actors_held == 0; }));
+  }
+  const auto& watching = *nodes[1].core().peers().find(nodes[0].rank());
+  EXPECT_EQ(caf::actor_cast<caf::strong_actor_ptr>(kept)->get()->detach(peer_watch::of(watching)),
+            1u);
+  send(kept, end_well{});
+  kept = nullptr;
+  shut_down(nodes);
 }
 
 }  // namespace
