@@ -90,7 +90,7 @@ void membership::fence(const member& who, const std::string& cause) {
   if (!fenced_.insert(copy.rank).second) return;
   fault why;
   why.code = errc::peer_lost;
-  why.text = describe(copy) + " is not in the job any more: " + cause;
+  why.text = text_of_removal(copy, cause);
   why.node = worker_names(copy.name).front();
   client_.fence(copy, why);
 }
@@ -136,7 +136,7 @@ void membership::take_up(membership_step step, std::uint32_t term, std::uint32_t
     } else if (change.what == membership_change::kind::died) {
       fence(who, change.cause);
     } else if (role_ != role::leader) {
-      fence(who, "it has left");
+      fence(who, {});
     }
   }
 }

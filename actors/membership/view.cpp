@@ -75,4 +75,8 @@ std::string describe(const member& who) {
   return "rank " + std::to_string(who.rank) + " ('" + who.name + "')";
 }
 
+std::string text_of_removal(const member& who, const std::string& cause) {
+  return describe(who) + " is not in the job any more: " + (cause.empty() ? "it has left" : cause);
+}
+
 }  // namespace troupe

@@ -67,4 +67,7 @@ struct membership_view {
 /// "rank 3 ('ps1')", for error texts.
 std::string describe(const member& who);
 
+/// Of errors about a member that has been removed. `cause`: of its death; it left if that is empty.
+std::string text_of_removal(const member& who, const std::string& cause);
+
 }  // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <caf/send.hpp>
 
+#include <algorithm>
+
 #include "troupe/actors/membership/member_descriptor.hpp"
 #include "troupe/actors/membership/message_codec.hpp"
 #include "troupe/actors/messaging/control_channel.hpp"
@@ -131,6 +133,16 @@ void member_control::evict(peer& whom) {
   node_.protocols.evict(whom);
 }
 
+namespace {
+
+bool joins(const std::vector<membership_change>& changes, const member& who) {
+  return std::any_of(changes.begin(), changes.end(), [&](const auto& one) {
+    return !one.removes() && one.who.rank == who.rank && one.who.incarnation == who.incarnation;
+  });
+}
+
+}  // namespace
+
 void member_control::apply(const std::vector<membership_change>& changes,
                            const membership_view& view) noexcept {
   // Before a joiner can be found: whoever finds it must not speak of an epoch before it came.
@@ -139,7 +151,11 @@ void member_control::apply(const std::vector<membership_change>& changes,
     if (!change.removes()) {
       add_peer(node_.peers, *node_.actors->flow(), identity_, own_devices_, change.who);
     } else if (auto* whom = node_.peers.find(change.who.rank, change.who.incarnation)) {
-      if (change.what == membership_change::kind::left) whom->losses.lost = false;
+      // One that joined and died in this step has not been fenced.
+      fence(*whom, text_of_removal(change.who, change.cause));
+      // Nobody misses one that was never welcomed either.
+      if (change.what == membership_change::kind::left || joins(changes, change.who))
+        whom->losses.lost = false;
       evict(*whom);
     }
   }
