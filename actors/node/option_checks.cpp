@@ -83,8 +83,9 @@ void check_options(const rpc_options& options) {
                            std::to_string(options.rpc_timeout.count()) + " ms (0: no limit)");
   check_time("init_timeout", options.init_timeout, milliseconds{1}, "from 1 ms to 365 days");
   check_time("keepalive", options.keepalive, milliseconds{1}, "from 1 ms to 365 days");
-  check_time("hang_limit", options.hang_limit, milliseconds{0},
-             "from 1 ms to 365 days, or 0 for no limit");
+  if (options.hang_limit.count() != 0)
+    check_time("hang_limit", options.hang_limit, milliseconds{100},
+               "from 100 ms to 365 days, or 0 for no limit");
   if (options.max_threads == 0)
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
   check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},

@@ -62,7 +62,7 @@ struct rpc_options {
   /// half times as long; on one host a process's end is noticed at once.
   std::chrono::milliseconds keepalive{1'000};
   /// How long a node may be silent, though its process and connection live, before it counts as
-  /// hung and is fenced; 0: no limit. The same on all nodes.
+  /// hung and is fenced, 100 ms or more; 0: no limit. The same on all nodes.
   std::chrono::milliseconds hang_limit{60'000};
   /// Handlers that may run, or wait for something, at one time; further ones wait for their turn.
   unsigned max_threads = 1024;

@@ -32,9 +32,12 @@ TEST(rpc_options, that_cannot_be_are_named) {
   EXPECT_THAT(refusal([](auto& o) { o.keepalive = 0ms; }),
               HasSubstr("rpc_options::keepalive is 0 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.hang_limit = -5ms; }),
-              HasSubstr("rpc_options::hang_limit is -5 ms, but must be from 1 ms"));
+              HasSubstr("rpc_options::hang_limit is -5 ms, but must be from 100 ms"));
+  EXPECT_THAT(refusal([](auto& o) { o.hang_limit = 99ms; }),
+              HasSubstr("hang_limit is 99 ms, but must be from 100 ms"));
+  EXPECT_NO_THROW(check_options({.hang_limit = 0ms}));
   EXPECT_THAT(refusal([](auto& o) { o.hang_limit = std::chrono::milliseconds::max(); }),
-              HasSubstr("from 1 ms to 365 days, or 0 for no limit"));
+              HasSubstr("from 100 ms to 365 days, or 0 for no limit"));
   EXPECT_THAT(refusal([](auto& o) { o.thread_idle_limit = 0ms; }),
               HasSubstr("rpc_options::thread_idle_limit is 0 ms, but must be from 1 ms"));
   EXPECT_THAT(refusal([](auto& o) { o.transport = static_cast<backend>(7); }),
