@@ -50,13 +50,14 @@ public:
 
   /// Steps all shards at once with the gradients that the context (or the context of that id) has
   /// on their nodes, and returns when all have replied. A parameter without a gradient stays as it
-  /// is, and so do all parameters of a node that takes no part in the context. If a shard fails,
-  /// the others have still stepped. Throws, once all have replied, the first error in the
-  /// order of `owners()`: unknown_context if this node takes no part in the context either, or it
-  /// has ended; invalid_argument, with node and parameter, for a gradient of another shape or
-  /// dtype, or, if the settings need all gradients, for a missing one (with the node alone, if the
-  /// context has not reached it); peer_lost or actor_down if an owner is lost; what libtorch
-  /// throws, as remote_error. Throws invalid_argument if no parameter has a gradient.
+  /// is, and so do all parameters of a node that the context has not reached. If a shard fails, the
+  /// others have still stepped. Throws, once all have replied, the first error in the order of
+  /// `owners()`: unknown_context if the context has ended on an owner, or if no parameter has a
+  /// gradient and this node does not know the context; invalid_argument, with node and parameter,
+  /// for a gradient of another shape or dtype, or, if the settings need all gradients, for a
+  /// missing one (with the node alone, if the context has not reached it); peer_lost or actor_down
+  /// if an owner is lost; what libtorch throws, as remote_error. Throws invalid_argument if no
+  /// parameter has a gradient.
   using optimizer_client::step;
 
   /// The same without waiting; the context must stay open until the future is ready.
@@ -78,8 +79,7 @@ public:
 private:
   friend constexpr auto troupe_fields(const distributed_optimizer*) {
     return std::make_tuple(&distributed_optimizer::shards_, &distributed_optimizer::groups_,
-                           &distributed_optimizer::group_of_,
-                           &distributed_optimizer::needs_all_gradients_);
+                           &distributed_optimizer::group_of_);
   }
 
   static future<detail::shard_actor> call_make_shard(const node& here, const destination& owner,

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
+#include "troupe/messages/base/function_ref.hpp"
 #include "troupe/optim/client/scheduler_proxy.hpp"
+#include "troupe/optim/shard/shard_messages.hpp"
 #include "troupe/optim/state/archive_values.hpp"
 
 namespace troupe::detail {
@@ -21,41 +24,61 @@ public:
     delivery& operator=(delivery&&) = delete;
     ~delivery();
 
-    /// Of all groups; empty: the shards have them already.
-    const std::vector<double>& rates() const noexcept { return rates_; }
+    /// None changed: the shards have them already.
+    const learning_rates& rates() const noexcept { return rates_; }
 
     /// All shards have them.
     void arrived() noexcept { from_.reset(); }
 
   private:
     friend class learning_rate_sync;
-    delivery(std::shared_ptr<learning_rate_sync> from, std::vector<double> rates)
+    delivery(std::shared_ptr<learning_rate_sync> from, learning_rates rates)
         : from_(std::move(from)), rates_(std::move(rates)) {}
 
     std::shared_ptr<learning_rate_sync> from_;  // null: nothing to report
-    std::vector<double> rates_;
+    learning_rates rates_;
   };
+
+  /// Makes a number that is unique in the job, for learning_rates::from.
+  using id_maker = function_ref<std::uint64_t()>;
 
   /// The proxy; made at the first use from the options of the groups.
   torch::optim::Optimizer& proxy(const optimizer_kind& kind,
                                  const std::vector<archive_values>& groups);
 
-  /// The rates to send with the next request to all shards, if they have changed since the last
-  /// one, or that one was lost.
-  delivery next_delivery();
+  /// The rates to send with the next request to all shards: those that have changed since the last
+  /// one, or were lost.
+  delivery next_delivery(id_maker make_id);
+
+  /// Sets the rate of a group, or of all, and returns what to send, in any case that rate: another
+  /// node may have set another one meanwhile. Throws invalid_argument for a group that does not
+  /// exist. Pre: the proxy has been made.
+  delivery set(std::optional<std::size_t> group, double rate, id_maker make_id);
+
+  /// The rate of a group. Throws and requires the same.
+  double rate_of(std::size_t group) const;
 
   /// The shards have these options now.
   void replace(const optimizer_kind& kind, const std::vector<archive_values>& groups);
 
 private:
   void make(const optimizer_kind& kind, const std::vector<archive_values>& groups);
-  std::vector<double> rates_now() const;
-  void lost() noexcept;
+  void take_rates();
+  delivery collect(id_maker make_id);
+  torch::optim::OptimizerOptions& options_of(std::size_t group) const;
+  void lost(const learning_rates& rates) noexcept;
 
-  std::mutex mutex_;
+  // By group.
+  struct sent_rate {
+    double rate = 0;
+    bool must_resend = false;
+  };
+
+  mutable std::mutex mutex_;
   std::unique_ptr<scheduler_proxy> proxy_;
-  std::vector<double> sent_;
-  bool must_resend_ = false;
+  std::vector<sent_rate> sent_;
+  std::uint64_t id_ = 0;
+  std::uint64_t last_number_ = 0;
 };
 
 }  // namespace troupe::detail

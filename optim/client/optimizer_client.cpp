@@ -17,26 +17,28 @@ namespace troupe::detail {
 
 namespace {
 
-// The node that does not know the context, if that is the failure.
-std::optional<std::string> without_context(const std::exception_ptr& why) {
+// Has a shard begun the step that has failed so? It takes the rates before anything else.
+bool has_begun(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
-  } catch (const unknown_context& e) {
-    return e.node();
+  } catch (const error& e) {
+    const auto code = e.fault().code;
+    return code == errc::unknown_context || code == errc::invalid_argument ||
+           code == errc::remote_error;
   } catch (...) {
-    return std::nullopt;
+    return false;
   }
 }
 
-// Does this node take part in the context?
-bool takes_part(const std::weak_ptr<node_core>& weak, std::uint64_t context) {
+// What this node says of a context in which it does not take part.
+std::exception_ptr failure_of_lookup(const std::weak_ptr<node_core>& weak, std::uint64_t context) {
   const auto here = weak.lock();
-  if (!here) return false;
+  if (!here) return nullptr;
   try {
     (void)autograd::get_gradients(node(here), context);
-    return true;
+    return nullptr;
   } catch (const error&) {
-    return false;
+    return std::current_exception();
   }
 }
 
@@ -60,7 +62,7 @@ optimizer_client::optimizer_client(const optimizer_kind& kind,
                                    const std::vector<archive_values>& options,
                                    const archive_values& defaults, const optimizer_settings& how,
                                    const shard_maker& make)
-    : kind_(&kind), groups_(options), needs_all_gradients_(how.needs_all_gradients) {
+    : kind_(&kind), groups_(options) {
   std::vector<shard_plan> plans;
   std::vector<destination> owners;
   std::unordered_set<rref_id> seen;
@@ -119,33 +121,28 @@ struct optimizer_client::requested_step {
   learning_rate_sync::delivery rates;
   std::uint64_t context = 0;
   std::size_t parameters = 0;
-  bool needs_all_gradients = false;
   std::weak_ptr<node_core> node;
 
   // Once all have replied: the step's error, or null. Rates that were lost count as lost before
   // anybody gets the error.
   std::exception_ptr finish() {
     auto sent = std::move(rates);
-    std::exception_ptr first, unknown;
+    std::exception_ptr first;
     std::uint64_t stepped = 0;
+    bool all_took_rates = true;
     for (const auto& one : replies) {
       const auto& why = one.state().failure();
       if (!why) {
         stepped += one.get();
         continue;
       }
-      auto& place = without_context(why) ? unknown : first;
-      if (!place) place = why;
+      if (!first) first = why;
+      all_took_rates = all_took_rates && has_begun(why);
     }
+    if (all_took_rates) sent.arrived();
     if (first) return first;
-    sent.arrived();  // a shard takes the rates before it looks for the context
-    // A node that has no part in a context which goes on has no gradients in it.
-    if (unknown && !takes_part(node, context)) return unknown;
-    if (unknown && needs_all_gradients)
-      return std::make_exception_ptr(invalid_argument(
-          fmt::format("no parameter on {} has a gradient: the context has not reached that node",
-                      *without_context(unknown))));
     if (stepped > 0) return nullptr;
+    if (const auto why = failure_of_lookup(node, context)) return why;
     return std::make_exception_ptr(invalid_argument(
         fmt::format("none of the optimizer's {} parameters has a gradient in the context: has its "
                     "backward pass been run?",
@@ -159,8 +156,7 @@ optimizer_client::requested_step optimizer_client::request_step(
     throw invalid_argument(fmt::format(
         "{} evaluates the loss itself: step takes a closure, not a context", kind_->name));
   const auto core = here();
-  requested_step out{{},  rates_->next_delivery(), context, group_of_.size(), needs_all_gradients_,
-                     core};
+  requested_step out{{}, next_rates(*core), context, group_of_.size(), core};
   take_step how;
   how.context = context;
   how.rates = out.rates.rates();
@@ -221,7 +217,7 @@ at::Tensor optimizer_client::step_with(const closure& evaluate) const {
 at::Tensor optimizer_client::step_evaluating(const closure& evaluate) const {
   const auto core = here();
   const node here(core);
-  auto rates = rates_->next_delivery();
+  auto rates = next_rates(*core);
   const auto evaluator = here.make_rref(std::in_place_type<closure_evaluator>, core->driver());
   auto& requests = evaluator.local_value();
   take_closure_step how;
@@ -253,32 +249,39 @@ at::Tensor optimizer_client::step_evaluating(const closure& evaluate) const {
   return loss;
 }
 
-void optimizer_client::send_rates() const {
-  auto delivery = rates_->next_delivery();
-  if (delivery.rates().empty()) return;
+namespace {
+
+auto ids_of(node_core& here) {
+  return [core = &here] { return core->agent().random(); };
+}
+
+}  // namespace
+
+learning_rate_sync::delivery optimizer_client::next_rates(node_core& here) const {
+  return rates_->next_delivery(ids_of(here));
+}
+
+void optimizer_client::send(learning_rate_sync::delivery rates) const {
+  if (rates.rates().changed.empty()) return;
   set_rates what;
-  what.rates = delivery.rates();
+  what.rates = rates.rates();
   wait_for_all(request_all(shards_, here()->self().name, what));
-  delivery.arrived();
+  rates.arrived();
 }
 
-void optimizer_client::set_lr(double rate) const {
-  for (auto& group : proxy().param_groups()) group.options().set_lr(rate);
-  send_rates();
+void optimizer_client::set_rate(std::optional<std::size_t> group, double rate) const {
+  const auto core = here();
+  (void)proxy();
+  send(rates_->set(group, rate, ids_of(*core)));
 }
 
-void optimizer_client::set_lr(std::size_t group, double rate) const {
-  group_at(group).options().set_lr(rate);
-  send_rates();
-}
+void optimizer_client::set_lr(double rate) const { set_rate(std::nullopt, rate); }
 
-double optimizer_client::lr(std::size_t group) const { return group_at(group).options().get_lr(); }
+void optimizer_client::set_lr(std::size_t group, double rate) const { set_rate(group, rate); }
 
-torch::optim::OptimizerParamGroup& optimizer_client::group_at(std::size_t group) const {
-  auto& all = proxy().param_groups();
-  if (group >= all.size())
-    throw invalid_argument(fmt::format("no group {}: there are {}", group, all.size()));
-  return all[group];
+double optimizer_client::lr(std::size_t group) const {
+  (void)proxy();
+  return rates_->rate_of(group);
 }
 
 }  // namespace troupe::detail

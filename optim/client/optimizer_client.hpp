@@ -69,7 +69,6 @@ protected:
   std::vector<shard_handle> shards_;
   std::vector<archive_values> groups_;  // options
   std::vector<std::uint32_t> group_of_;
-  bool needs_all_gradients_ = false;
 
 private:
   struct requested_step;
@@ -79,8 +78,9 @@ private:
   at::Tensor step_evaluating(const closure& evaluate) const;
   std::shared_ptr<shard> local_shard() const;
   torch::optim::Optimizer& proxy() const { return rates_->proxy(*kind_, groups_); }
-  torch::optim::OptimizerParamGroup& group_at(std::size_t group) const;
-  void send_rates() const;
+  learning_rate_sync::delivery next_rates(node_core& here) const;
+  void send(learning_rate_sync::delivery rates) const;
+  void set_rate(std::optional<std::size_t> group, double rate) const;
 
   // The shard of this node, if there is one: known after the first request for it.
   struct shard_of_this_node {

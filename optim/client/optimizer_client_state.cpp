@@ -10,8 +10,9 @@
 namespace troupe::detail {
 
 void optimizer_client::save(const std::string& file) const {
-  send_rates();
-  const auto answers = request_all(shards_, here()->self().name, get_state());
+  const auto core = here();
+  send(next_rates(*core));
+  const auto answers = request_all(shards_, core->self().name, get_state());
   wait_for_all(answers);
   optimizer_state out;
   out.optimizer = kind_->name;

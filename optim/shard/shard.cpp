@@ -8,6 +8,7 @@
 
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/autograd/context.hpp"
+#include "troupe/autograd/context/context_table.hpp"
 #include "troupe/optim/shard/closure_evaluator.hpp"
 #include "troupe/optim/shard/storage_lock.hpp"
 
@@ -45,6 +46,7 @@ shard::shard(node_core& here, const optimizer_kind& kind, const shard_plan& plan
   for (const auto& one : plan.groups) options_.push_back(options_from(kind_, one));
   defaults_ = options_from(kind_, plan.defaults);
   stepped_.resize(parameters_.size());
+  set_by_.resize(options_.size());
   main_ = make_replica();
 }
 
@@ -60,17 +62,21 @@ std::string shard::named(std::size_t i) const {
 // Hot path: with small parameters, a step takes no longer than the round trip of a message.
 std::size_t shard::step(const take_step& how) {
   set_learning_rates(how.rates);
-  const auto found = gradients_of(how.context);
-  if (found.count == 0) return 0;
+  const auto found = gradients_if_reached(how.context);
+  if (!found && how_.needs_all_gradients)
+    throw invalid_argument(
+        fmt::format("no parameter on {} has a gradient: the context has not reached that node",
+                    here_.self().name));
+  if (!found || found->count == 0) return 0;
   if (steps_concurrently()) {
-    step_concurrently(found.all);
-    return found.count;
+    step_concurrently(found->all);
+    return found->count;
   }
-  const storage_lock storages(parameters_, found.all, storage_lock::mode::write);
+  const storage_lock storages(parameters_, found->all, storage_lock::mode::write);
   const std::lock_guard lock(mutex_);
-  count_versions_up(found.all);
-  main_->step(parameters_, found.all);
-  return found.count;
+  count_versions_up(found->all);
+  main_->step(parameters_, found->all);
+  return found->count;
 }
 
 at::Tensor shard::step(const take_closure_step& how) {
@@ -106,6 +112,16 @@ std::vector<at::Tensor> shard::gradients_of_closure(std::uint64_t context) const
   }
   throw invalid_argument(
       "the closure has left no gradient in its context: has it run a backward pass?");
+}
+
+// A context that goes on, and has not reached this node, has no gradients here.
+std::optional<shard::gradients> shard::gradients_if_reached(std::uint64_t context) const {
+  try {
+    return gradients_of(context);
+  } catch (const unknown_context&) {
+    if (autograd::detail::context_table::of(here_).has_ended(context)) throw;
+    return std::nullopt;
+  }
 }
 
 shard::gradients shard::gradients_of(std::uint64_t context) const {
@@ -184,14 +200,21 @@ std::unique_ptr<parameter_replica_optimizer> shard::take_replica() {
   return make_replica();
 }
 
-void shard::set_learning_rates(const std::vector<double>& rates) {
-  if (rates.empty()) return;
+void shard::set_learning_rates(const learning_rates& what) {
+  if (what.changed.empty()) return;
   const std::lock_guard lock(mutex_);
   auto& groups = main_->optimizer().param_groups();
-  if (rates.size() != groups.size())
-    throw invalid_argument(
-        fmt::format("{} learning rates for {} groups", rates.size(), groups.size()));
-  for (std::size_t i = 0; i < rates.size(); ++i) groups[i].options().set_lr(rates[i]);
+  for (const auto& one : what.changed)
+    if (one.group >= groups.size())
+      throw invalid_argument(
+          fmt::format("a learning rate for group {} of {}", one.group, groups.size()));
+  for (const auto& one : what.changed) {
+    // Requests of two threads may overtake one another.
+    auto& last = set_by_[one.group];
+    if (last.from == what.from && last.number > what.number) continue;
+    last = {what.from, what.number};
+    groups[one.group].options().set_lr(one.rate);
+  }
 }
 
 shard_state shard::state() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
 #include "troupe/optim/shard/parameter_replica_optimizer.hpp"
 #include "troupe/optim/shard/shard_messages.hpp"
@@ -17,7 +18,8 @@ public:
   shard(node_core& here, const optimizer_kind& kind, const shard_plan& plan);
 
   /// Steps with the gradients of the context, which it does not change, and returns how many there
-  /// are. Parameters without one stay as they are. Throws unknown_context; invalid_argument, before
+  /// are: none if the context has not reached this node. Parameters without one stay as they are.
+  /// Throws unknown_context if the context has ended; invalid_argument, before
   /// anything is stepped, for gradients that do not fit or, if all are needed, are missing; what
   /// the optimizer throws.
   std::size_t step(const take_step& how);
@@ -29,9 +31,9 @@ public:
   /// May steps run at the same time, outside of the actor?
   bool steps_concurrently() const noexcept { return how_.mode == step_mode::hogwild; }
 
-  /// Learning rates of the groups; none: they stay. Throws invalid_argument for another number of
-  /// them.
-  void set_learning_rates(const std::vector<double>& rates);
+  /// Ignores rates that later ones of the same sender have overtaken. Throws invalid_argument,
+  /// before any is set, for a group that does not exist.
+  void set_learning_rates(const learning_rates& what);
 
   /// Options and states, between two steps.
   shard_state state() const;
@@ -45,6 +47,7 @@ private:
     std::size_t count = 0;
   };
   gradients gradients_of(std::uint64_t context) const;
+  std::optional<gradients> gradients_if_reached(std::uint64_t context) const;
   std::vector<at::Tensor> gradients_of_closure(std::uint64_t context) const;
   void check(std::size_t i, const at::Tensor& gradient) const;
   void count_versions_up(const std::vector<at::Tensor>& gradients) const;
@@ -74,7 +77,12 @@ private:
   // A concurrent step uses a replica optimizer of its own, which shares the tensors of `main_`'s
   // states.
   std::vector<std::unique_ptr<parameter_replica_optimizer>> idle_replicas_;
-  std::vector<char> stepped_;  // by the parameters' indexes here: has it been stepped?
+  struct sender {
+    std::uint64_t from = 0;
+    std::uint64_t number = 0;
+  };
+  std::vector<sender> set_by_;  // by group: who has set its learning rate last
+  std::vector<char> stepped_;   // by the parameters' indexes here: has it been stepped?
 };
 
 }  // namespace troupe::detail

@@ -12,6 +12,8 @@ namespace detail {
 
 TROUPE_MESSAGE_CODE(parameter_place)
 TROUPE_MESSAGE_CODE(shard_plan)
+TROUPE_MESSAGE_CODE(rate_of_group)
+TROUPE_MESSAGE_CODE(learning_rates)
 TROUPE_MESSAGE_CODE(take_step)
 TROUPE_MESSAGE_CODE(take_closure_step)
 TROUPE_MESSAGE_CODE(set_rates)

@@ -27,12 +27,27 @@ struct shard_plan {
 };
 TROUPE_MESSAGE_EXTERN(shard_plan, parameters, defaults, groups, how)
 
-/// Steps with the gradients that the context has on the shard's node. `rates` are the groups'
-/// learning rates from this step on; empty: they stay. The reply is the number of parameters that
-/// had gradients.
+struct rate_of_group {
+  std::uint32_t group = 0;
+  double rate = 0;
+
+  friend bool operator==(const rate_of_group&, const rate_of_group&) = default;
+};
+TROUPE_MESSAGE_EXTERN(rate_of_group, group, rate)
+
+/// New learning rates of some groups; the others keep theirs.
+struct learning_rates {
+  std::uint64_t from = 0;    ///< who has set them: unique in the job
+  std::uint64_t number = 0;  ///< a shard ignores a rate that came after a later one `from` there
+  std::vector<rate_of_group> changed;
+};
+TROUPE_MESSAGE_EXTERN(learning_rates, from, number, changed)
+
+/// Steps with the gradients that the context has on the shard's node, at `rates` from this step on.
+/// The reply is the number of parameters that had gradients.
 struct take_step {
   std::uint64_t context = 0;
-  std::vector<double> rates;
+  learning_rates rates;
 };
 TROUPE_MESSAGE_EXTERN(take_step, context, rates)
 
@@ -40,13 +55,13 @@ TROUPE_MESSAGE_EXTERN(take_step, context, rates)
 /// loss.
 struct take_closure_step {
   rref<closure_evaluator> evaluator;
-  std::vector<double> rates;
+  learning_rates rates;
 };
 TROUPE_MESSAGE_EXTERN(take_closure_step, evaluator, rates)
 
-/// Sets the groups' learning rates.
+/// Sets learning rates.
 struct set_rates {
-  std::vector<double> rates;
+  learning_rates rates;
 };
 TROUPE_MESSAGE_EXTERN(set_rates, rates)
 

@@ -2,6 +2,8 @@
 
 #include "tests/autograd/context/no_contexts.hpp"
 #include "tests/optim/client/parameters.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/autograd/context/context_table.hpp"
 
 namespace troupe::test {
 namespace {
@@ -108,6 +110,20 @@ TEST_P(mishaps, report_a_context_that_they_do_not_know) {
   c.backward({nodes[0].rpc_sync<&times>("b", all(1), there[0])});
   optimizer.step(c);
   expect_equal(nodes[0], there, {all(0)});
+  shut_down(nodes);
+}
+
+// An owner has been notified of the end before the trainer's node.
+TEST_P(mishaps, report_a_context_that_has_ended_on_an_owner) {
+  auto nodes = start({"a", "b", "c"});
+  const auto there = spread(nodes[0], {"b", "c"}, {all(1), all(2)});
+  const distributed_optimizer<SGD> optimizer(there, SGDOptions(1));
+  const context c(nodes[0]);
+  pass_over(c, there);
+  autograd::detail::context_table::of(nodes[1].core()).end(c.id(), "its scope has ended");
+  EXPECT_EQ(fault_of<unknown_context>([&] { optimizer.step(c); }).node, "b");
+  const autograd::within none(0);
+  expect_equal(nodes[0], {there[0]}, {all(1)});
   shut_down(nodes);
 }
 

@@ -239,6 +239,53 @@ TEST_P(trainers, hogwild_steps_run_side_by_side) {
   shut_down(nodes);
 }
 
+void set_rate(const distributed_optimizer<SGD>& optimizer, std::size_t group, double rate) {
+  optimizer.set_lr(group, rate);
+}
+
+TEST_P(trainers, set_the_rates_of_their_groups_alone) {
+  auto nodes = start({"a", "b", "c"});
+  const auto there = spread(nodes[0], {"c"}, {all(0), all(0)});
+  using group = parameter_group<SGDOptions>;
+  const distributed_optimizer<SGD> optimizer(std::vector<group>{{{there[0]}}, {{there[1]}}},
+                                             SGDOptions(1));
+  const auto step = [&] {
+    const context c(nodes[0]);
+    c.backward({nodes[0].rpc_sync<&times>("c", all(1), there[0]) +
+                nodes[0].rpc_sync<&times>("c", all(1), there[1])});
+    optimizer.step(c);
+  };
+  nodes[0].rpc_sync<&set_rate>("b", optimizer, std::size_t{1}, 0.25);
+  optimizer.set_lr(0, 0.5);
+  step();
+  expect_equal(nodes[0], there, {all(-0.5), all(-0.25)});
+  // The rate that this trainer has set before counts again, since another one has changed it.
+  nodes[0].rpc_sync<&set_rate>("b", optimizer, std::size_t{0}, 4.);
+  optimizer.set_lr(0, 0.5);
+  step();
+  expect_equal(nodes[0], there, {all(-1), all(-0.5)});
+  shut_down(nodes);
+}
+
+TEST_P(trainers, keep_the_last_of_two_rates_that_have_overtaken_one_another) {
+  auto nodes = start({"a", "b"});
+  detail::shard_plan plan;
+  plan.parameters.push_back({0, 0, spread(nodes[0], {"b"}, {all(0)})[0]});
+  plan.defaults = detail::values_of(SGDOptions(1));
+  plan.groups = {plan.defaults};
+  const auto shard = nodes[0].rpc_sync<&detail::shard_maker<SGD>::make_shard>("b", plan);
+  const auto rate_after = [&](std::uint64_t from, std::uint64_t number, double rate) {
+    request(shard, detail::set_rates{{from, number, {{0, rate}}}}).get();
+    const auto state = request(shard, detail::get_state()).get();
+    return detail::options_from(detail::kind_of<SGD>, state.groups.at(0))->get_lr();
+  };
+  EXPECT_EQ(rate_after(7, 2, 0.5), 0.5);
+  EXPECT_EQ(rate_after(7, 1, 0.25), 0.5);
+  EXPECT_EQ(rate_after(8, 1, 0.125), 0.125);
+  EXPECT_THROW(request(shard, detail::set_rates{{8, 2, {{1, 1.}}}}).get(), invalid_argument);
+  shut_down(nodes);
+}
+
 template <class Optimizer, class Options>
 void expect_hogwild_parity(const node& here, const Options& options) {
   const auto start_at = random_tensors(8, 3);
