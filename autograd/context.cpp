@@ -65,8 +65,9 @@ context::context(const node& here, const context_options& how)
 context::~context() {
   scope_->end();
   (void)current_context();  // has this thread drop the scope, if it is the one that opened it
-  if (!here_.core().is_open()) return;
+  if (forked::from_nodes()) return;  // in a child process the locks may be held for ever
   if (alarm_) here_.core().agent().forget(*alarm_, limit_);
+  // Of a job that has ended too: what the context has recorded is released here.
   table_of(here_).end(id(), "its scope has ended");
 }
 

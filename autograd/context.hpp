@@ -42,13 +42,13 @@ struct context_options {
 /// its opener is lost. `backward` and `get_gradients` are thread-safe.
 class context {
 public:
-  /// Throws not_initialized.
+  /// Throws not_initialized; what ended the job, once it has ended.
   explicit context(const node& here, const context_options& how = {});
   ~context();
   context(const context&) = delete;
   context& operator=(const context&) = delete;
 
-  /// Unique in the job: the opener's rank is in the upper 16 bits.
+  /// Unique in the job: the opener's rank is in the upper 20 bits.
   std::uint64_t id() const noexcept { return id_; }
 
   /// Runs a backward pass from the sum of `roots`, scalars of this node, until all gradients are

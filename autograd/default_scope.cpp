@@ -32,7 +32,6 @@ void default_scope::close() noexcept {
   opened_->end();
   // Has this thread drop the scope, if it is the one that opened it.
   (void)troupe::detail::current_context();
-  if (!here_.core().is_open()) return;
   std::shared_ptr<participant> last;
   {
     const std::lock_guard lock(mutex_);
@@ -58,7 +57,11 @@ void default_scope::renew(const std::shared_ptr<participant>& last) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || part_ != last || !here_.core().is_open()) return;
-    part_ = begin();
+    try {
+      part_ = begin();
+    } catch (const error&) {  // the node has just ended, or the job: the pass says so, if it must
+      return;
+    }
     opened_->renew(part_->id());
   }
   contexts_of(here_).end(last->id(), "a backward pass without retain_graph has let go of it");

@@ -14,7 +14,7 @@ namespace troupe::autograd::detail {
 /// its graph. Thread-safe.
 class default_scope : public std::enable_shared_from_this<default_scope> {
 public:
-  /// Makes it current on the calling thread. Throws not_initialized.
+  /// Makes it current on the calling thread. Throws like context's constructor.
   static std::shared_ptr<default_scope> open(const node& here);
   void close() noexcept;
 

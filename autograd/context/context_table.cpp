@@ -38,7 +38,7 @@ std::uint64_t context_table::prefix() const noexcept {
 }
 
 std::shared_ptr<participant> context_table::open() {
-  forked::check();
+  node_.check_open();
   const auto id = prefix() | (++last_context_ & low_bits);
   auto& self = *node_.peers().find(node_.self().id);
   auto made = std::make_shared<participant>(id, self);
@@ -111,6 +111,8 @@ void context_table::receive(const troupe::detail::message_tag& where, peer& from
   }
   if (!part) part = find(where.context);  // which throws
   part->know(from);
+  // `evict` may have come for it before this message: it has then not seen it in the participant.
+  if (!from.live() && &from != &part->opener()) tell_opener(*part);
   if (received.empty()) return;
   const std::shared_ptr<recv_rpc_backward> node(
       new recv_rpc_backward(from.info, where.context, where.number, header.uses_reply_route,

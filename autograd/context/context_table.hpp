@@ -16,7 +16,7 @@ namespace troupe::autograd::detail {
 
 /// The contexts in which a node takes part. Thread-safe.
 ///
-/// An id has the opener's rank in its upper 16 bits. A context is in the table from the first of
+/// An id has the opener's rank in its upper 20 bits. A context is in the table from the first of
 /// its messages that arrives or leaves until it ends: because its opener says so, or is lost. The
 /// ids of the latest 4,096 that have ended are remembered, so that a late message does not open one
 /// again.
@@ -40,6 +40,9 @@ public:
   /// Ends it here, and on all nodes that this one has sent it to; does nothing if it has ended.
   /// Late messages are refused with `why`.
   void end(std::uint64_t context, const std::string& why);
+
+  /// Has the context ended on this node, as far as that is remembered? False: it has not come here.
+  bool has_ended(std::uint64_t context) const;
 
   /// The actor that runs the passes of a context. Throws unknown_context.
   caf::strong_actor_ptr worker_of(const std::shared_ptr<participant>& part);
@@ -73,13 +76,14 @@ public:
   }
 
 private:
-  static constexpr unsigned rank_shift = 48;
+  static constexpr unsigned rank_shift = 44;
   static constexpr std::uint64_t low_bits = (std::uint64_t{1} << rank_shift) - 1;
   static constexpr std::size_t most_remembered = 4'096;
 
   std::uint64_t prefix() const noexcept;
   std::shared_ptr<participant> remove(std::uint64_t context, const std::string& why);
   void release(participant& part, const std::string& why);
+  void tell_opener(participant& part);
 
   node_core& node_;
   const std::unique_ptr<pass_workers> workers_;

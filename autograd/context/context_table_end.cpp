@@ -4,7 +4,9 @@
 // with; each of them ends it and notifies those that it knows. So the notice takes the same way as
 // the calls did, and comes to every node that has the context: a member is entered into `known`
 // before a message of the context is sent to it, and a participant that is closed sends none.
-// Participants of an opener that is lost end by `evict`, on each node by itself.
+// Participants of an opener that is lost end by `evict`, on each node by itself. Where another
+// member is lost that a participant knows, the notice may have been meant to come through that one:
+// it tells the opener of itself, which knows it from then on or notifies it of the end at once.
 
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
@@ -32,6 +34,21 @@ void notify_end(node_core& here, peer& to, std::uint64_t context, const std::str
           .rpc_async<&serve_end>(to.info, context, why, call_options{.exceeds_window = true});
   } catch (const std::exception& e) {
     log().debug("{} could not notify {}: {}", here.self().name, to.info.name, e.what());
+  }
+}
+
+// A node that takes part, and that this node, the opener, may have heard of only through a member
+// that is lost.
+void serve_take_part(std::uint64_t context) {
+  auto& here = *current_node();
+  auto& table = context_table::of(here);
+  const auto call = current_active_call();
+  auto* from = here.peers().find(call.from->rank(), call.from->incarnation);
+  if (!from) return;  // its rank has come back
+  try {
+    table.find(context)->know(*from);
+  } catch (const unknown_context&) {
+    notify<&serve_end>(here, *from, context, std::string("its scope has ended"));
   }
 }
 
@@ -66,6 +83,22 @@ void context_table::end(std::uint64_t context, const std::string& why) {
   release(*part, why);
 }
 
+// The opener is known here too from now on, so that it is notified of passes that are over.
+void context_table::tell_opener(participant& part) {
+  auto& opener = part.opener();
+  if (opener.rank() == node_.self().id) return;
+  try {
+    part.know(opener);
+    notify<&serve_take_part>(node_, opener, part.id());
+  } catch (const unknown_context&) {  // it has just ended
+  }
+}
+
+bool context_table::has_ended(std::uint64_t context) const {
+  const std::shared_lock lock(mutex_);
+  return ended_.contains(context);
+}
+
 void context_table::evict(const peer& lost) {
   std::vector<std::uint64_t> orphans;
   std::vector<std::shared_ptr<participant>> others;
@@ -77,7 +110,8 @@ void context_table::evict(const peer& lost) {
       else
         others.push_back(part);
   }
-  for (const auto& part : others) part->evict(lost);
+  for (const auto& part : others)
+    if (part->evict(lost)) tell_opener(*part);
   const auto why = "its opener " + lost.info.name + " is lost";
   for (const auto id : orphans)
     if (const auto part = remove(id, why)) release(*part, why);

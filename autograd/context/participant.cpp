@@ -1,5 +1,7 @@
 #include "troupe/autograd/context/participant.hpp"
 
+#include <algorithm>
+
 #include "troupe/autograd/context/send_recv_nodes.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -109,14 +111,17 @@ std::shared_ptr<started_pass> participant::tracked(std::uint64_t pass) const {
   return place == started_.end() ? nullptr : place->second;
 }
 
-void participant::evict(const peer& lost) {
+bool participant::evict(const peer& lost) {
   decltype(started_) started;
+  bool took_part = false;
   {
     const std::lock_guard lock(mutex_);
     started = started_;
+    took_part = std::any_of(known_.begin(), known_.end(), [&](auto* one) { return one == &lost; });
   }
   // Without the lock: continuations of a pass run as it fails.
   for (const auto& [number, pass] : started) pass->evict(lost);
+  return took_part;
 }
 
 pass_worker participant::end(const std::string& why) {

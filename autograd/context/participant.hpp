@@ -69,8 +69,8 @@ public:
   void track(std::uint64_t pass, const std::shared_ptr<started_pass>& how);
   std::shared_ptr<started_pass> tracked(std::uint64_t pass) const;
 
-  /// A node is lost.
-  void evict(const peer& lost);
+  /// A node is lost. Returns whether it took part, as far as this node knows.
+  bool evict(const peer& lost);
 
   /// Releases the graph and fails the passes under way with `why`. Returns the worker, whose actor
   /// is nullptr if there is none.

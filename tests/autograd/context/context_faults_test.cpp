@@ -167,6 +167,30 @@ TEST_F(contexts_under_faults, of_an_opener_that_crashes_end_on_all_others) {
   }
 }
 
+// worker2 has the context from worker1, which crashes: the opener does not know worker2.
+TEST_F(contexts_under_faults, end_beyond_a_node_that_crashes) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    simulation cluster(network(seed, 1s));
+    const auto nodes = cluster.start(3);
+    const auto after = cluster.random(2'500'000'000);
+    auto working = cluster.spawn([&] {
+      const context c(nodes[0]);
+      const auto x = leaf(2);
+      const auto y = nodes[0].rpc_sync<&twice_at>("worker1", x, "worker2");
+      cluster.sleep(std::chrono::nanoseconds(after));  // its scope ends before the loss, or after
+    });
+    EXPECT_TRUE(
+        cluster.wait_until([&] { return nodes[2].debug_info().autograd_contexts == 1; }, 1s));
+    cluster.sleep(std::chrono::nanoseconds(cluster.random(300'000)));
+    cluster.crash(1);
+    try {
+      working.get();
+    } catch (const peer_lost&) {  // before the call had returned
+    }
+    EXPECT_TRUE(is_over(cluster, nodes, {1}, 5s)) << seed;
+  }
+}
+
 // It has received the gradients and sends nothing any more.
 TEST_F(contexts_under_faults, a_node_that_crashes_during_a_pass_fails_that_pass_within_the_limit) {
   simulation cluster(network(7, 1s));
