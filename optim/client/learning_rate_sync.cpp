@@ -46,7 +46,7 @@ learning_rate_sync::delivery learning_rate_sync::collect(id_maker make_id) {
     auto& last = sent_[group];
     const auto now = options_of(group).get_lr();
     if (now == last.rate && !last.must_resend) continue;
-    last = {now};
+    last = {now, last_number_ + 1};
     out.changed.push_back({group, now});
   }
   if (out.changed.empty()) return {};
@@ -83,11 +83,13 @@ torch::optim::OptimizerOptions& learning_rate_sync::options_of(std::size_t group
   return all[group].options();
 }
 
-// Newer rates may have been sent meanwhile: sending those again does no harm.
+// Not where a newer rate has been sent: that one is lost too, or has arrived. Then another node may
+// have set another one since.
 void learning_rate_sync::lost(const learning_rates& rates) noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& one : rates.changed)
-    if (one.group < sent_.size()) sent_[one.group].must_resend = true;
+    if (one.group < sent_.size() && sent_[one.group].number == rates.number)
+      sent_[one.group].must_resend = true;
 }
 
 // Schedulers hold a reference to the proxy: it stays where it is.

@@ -71,6 +71,7 @@ private:
   // By group.
   struct sent_rate {
     double rate = 0;
+    std::uint64_t number = 0;  // of the last delivery that had it
     bool must_resend = false;
   };
 

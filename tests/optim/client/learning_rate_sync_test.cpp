@@ -50,17 +50,25 @@ TEST_F(learning_rate_sync, sends_lost_rates_again) {
   EXPECT_EQ(next().rates().changed, rates());
 }
 
-TEST_F(learning_rate_sync, sends_the_newest_when_older_rates_are_lost) {
+TEST_F(learning_rate_sync, sends_nothing_again_when_newer_rates_have_arrived) {
   set(0.5);
   {
     const auto older = next();
     set(0.25);
     next().arrived();
   }
-  auto again = next();
-  EXPECT_EQ(again.rates().changed, rates({{0, 0.25}}));
-  again.arrived();
+  // The newest has arrived: another node may have set another one since.
   EXPECT_EQ(next().rates().changed, rates());
+}
+
+TEST_F(learning_rate_sync, sends_the_newest_of_lost_rates_again) {
+  set(0.5);
+  {
+    const auto older = next();
+    set(0.25);
+    const auto newer = next();
+  }
+  EXPECT_EQ(next().rates().changed, rates({{0, 0.25}}));
 }
 
 TEST_F(learning_rate_sync, sends_the_rates_of_changed_groups_alone) {
