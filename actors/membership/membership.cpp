@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 std::chrono::nanoseconds interval_of(std::chrono::nanoseconds hang_limit) {
-  return std::clamp<std::chrono::nanoseconds>(hang_limit / 4, 10ms, 5s);
+  return std::min<std::chrono::nanoseconds>(hang_limit / 4, 5s);
 }
 
 }  // namespace
