@@ -219,7 +219,7 @@ void backend::take_what_is_left(peer& p) {
     }
   };
   if (const auto messages = p.messages) take(*messages, read_at_once, 16);
-  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 256);
+  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 128);
 }
 
 // ---- Acknowledgements

@@ -44,8 +44,9 @@ inline constexpr std::uint64_t most_owed_bytes = 1024 * 1024;
 
 /// A chunk is of one unit or several, but for the last of a payload, which ends where that ends.
 inline constexpr std::size_t chunk_unit = 8 * 1024;
-/// Fits into a core's cache, where it is authenticated.
-inline constexpr std::size_t largest_chunk = 32 * 1024;
+/// About as much as the kernel sends in one piece (the largest packet of its segmentation), and
+/// little enough that it stays in a core's cache between its copy and the kernel's.
+inline constexpr std::size_t largest_chunk = 64 * 1024;
 static_assert(largest_chunk % chunk_unit == 0);
 
 }  // namespace troupe::transport::tcp

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t size = 40'000;  // two chunks
+constexpr std::size_t size = 70'000;  // two chunks
 
 TEST(tcp_end, what_has_come_before_a_leave_is_delivered) {
   for (int round = 0; round < 20; ++round) {
