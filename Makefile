@@ -14,7 +14,7 @@ PARALLEL := --parallel $(or $(JOBS),$(shell nproc))
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing: Debian packages by apt, wheels into .deps/site
+setup: ## Install what is missing: Debian packages by apt, wheels and sources into .deps
 	@cmake/setup.sh
 ifeq ($(PRESET),clang)
 	@bash -euc '. cmake/versions.env; . cmake/setup_common.sh; need_programs "clang++-$$CLANG_VERSION:clang-$$CLANG_VERSION"'

@@ -2,6 +2,8 @@
 # and what only programs and tests use.
 
 set(TROUPE_SITE "${PROJECT_SOURCE_DIR}/.deps/site" CACHE PATH "Where the wheels of cmake/versions.env are unpacked")
+cmake_path(GET TROUPE_SITE PARENT_PATH _troupe_deps)
+set(TROUPE_AEGIS "${_troupe_deps}/libaegis" CACHE PATH "Where the sources of libaegis are unpacked")
 set(TROUPE_CAF_ROOT "" CACHE PATH "Where a CAF other than the system's is installed (empty: the system's)")
 if(TROUPE_CAF_ROOT AND NOT EXISTS "${TROUPE_CAF_ROOT}/include/caf/all.hpp")
   message(FATAL_ERROR "no CAF in ${TROUPE_CAF_ROOT}. For the tsan preset run `make tsan`, which builds it (cmake/tsan_caf.sh).")
@@ -19,6 +21,16 @@ foreach(_tool capnp capnpc-c++)
     list(APPEND TROUPE_MISSING "the program ${_tool} was not found: Debian's package is capnproto.")
   endif()
 endforeach()
+# Compiled into troupe_transport; who links that does not need it.
+set(_troupe_found "")
+if(EXISTS "${TROUPE_AEGIS}/version")
+  file(STRINGS "${TROUPE_AEGIS}/version" _troupe_found LIMIT_COUNT 1)
+endif()
+if(NOT _troupe_found STREQUAL TROUPE_PYAEGIS_VERSION)
+  list(APPEND TROUPE_MISSING
+       "libaegis of pyaegis ${TROUPE_PYAEGIS_VERSION} is not in ${TROUPE_AEGIS} (TROUPE_AEGIS names the folder; \
+`make setup` makes it in .deps/libaegis).")
+endif()
 if(TROUPE_MISSING)
   list(JOIN TROUPE_MISSING "\n  " TROUPE_MISSING)
   message(FATAL_ERROR "Run `make setup` in ${PROJECT_SOURCE_DIR}, or install what is missing:\n  ${TROUPE_MISSING}")

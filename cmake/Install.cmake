@@ -104,6 +104,7 @@ function(_troupe_install_package)
     install(FILES "${PROJECT_SOURCE_DIR}/cmake/${file}" DESTINATION "${data}")
   endforeach()
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright)
+  install(FILES "${TROUPE_AEGIS}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright.libaegis)
   install(FILES "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 endfunction()
 
@@ -199,7 +200,7 @@ macro(_troupe_debian_package)
   # libgomp.
   string(JOIN ", " CPACK_DEBIAN_PACKAGE_DEPENDS
          "libcaf-dev (>= 0.17.6), libcaf-dev (<< 0.17.7)" "libcapnp-dev (>= 0.9.2), libcapnp-dev (<< 0.9.3)"
-         "libsodium-dev" "libssl-dev (>= 3.0)" "libfmt-dev (>= 9), libfmt-dev (<< 10)" "libspdlog-dev (>= 1:1.10), libspdlog-dev (<< 1:1.11)"
+         "libsodium-dev" "libfmt-dev (>= 9), libfmt-dev (<< 10)" "libspdlog-dev (>= 1:1.10), libspdlog-dev (<< 1:1.11)"
          "zlib1g" "libc6 (>= 2.36)" "libstdc++6 (>= 12)")
   set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 12), cmake (>= 3.25), pkgconf, python3-pip, man-db, bash-completion")
   # Without the link to this machine's wheels, which is of another component.

@@ -1,4 +1,4 @@
-# TROUPE_SANITIZE: empty, "address" (with undefined behaviour) or "thread". Everything of ours is built
+# TROUPE_SANITIZE: empty, "address" (with undefined behaviour) or "thread". All C++ of ours is built
 # with it; sanitizer_options.cpp, linked into every program, carries the options and suppressions.
 set(TROUPE_SANITIZE "" CACHE STRING "Sanitizer: empty, address or thread")
 set_property(CACHE TROUPE_SANITIZE PROPERTY STRINGS "" address thread)
@@ -19,7 +19,8 @@ elseif(TROUPE_SANITIZE)
 endif()
 if(TROUPE_SANITIZE)
   # Instrumented, g++ 12 sees uninitialised members in std::function and std::regex that are not.
-  add_compile_options(${_flags} "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
+  list(APPEND _compiled ${_flags} "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${_compiled}>")
   add_link_options(${_flags})
   add_compile_definitions(TROUPE_SANITIZE_${TROUPE_SANITIZE}=1)
   target_sources(troupe_sanitizer INTERFACE "${PROJECT_SOURCE_DIR}/cmake/sanitizer_options.cpp")

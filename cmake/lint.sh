@@ -32,7 +32,7 @@ else
   mapfile -t files < <(python3 -c '
 import json, sys
 files = [entry["file"] for entry in json.load(open(sys.argv[1]))]
-print("\n".join(file for file in files if "/generated/" not in file))' "$build/compile_commands.json")
+print("\n".join(file for file in files if file.endswith((".cpp", ".cxx")) and "/generated/" not in file))' "$build/compile_commands.json")
   what="joined sources"
   # A joined source includes the others, in which findings count.
   options=(--checks=-bugprone-suspicious-include '--header-filter=(/include/troupe/.*\.hpp|\.cpp)$')

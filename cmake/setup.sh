@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Brings this machine to where Troupe builds: installs the Debian packages that are missing and unpacks
-# the wheels that cmake/versions.env pins into .deps/site, the digits that a program learns into
-# .deps/digits.csv.gz, and the text that another reads into .deps/bible.txt. Does nothing, quickly, when
-# all is there.
+# the wheels that cmake/versions.env pins into .deps/site, libaegis into .deps/libaegis, the digits that a
+# program learns into .deps/digits.csv.gz, and the text that another reads into .deps/bible.txt. Does
+# nothing, quickly, when all is there.
 #   TROUPE_SKIP_APT=1   leave Debian packages alone (they were installed some other way)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # bash and flock come with every Debian; the compiler, CMake, make, git and Python are the user's.
 packages=(
-  "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libssl-dev" "libfmt-dev" "libspdlog-dev"
+  "libcaf-dev" "capnproto" "libcapnp-dev" "libsodium-dev" "libfmt-dev" "libspdlog-dev"
   "libcli11-dev" "nlohmann-json3-dev" "zlib1g-dev" "libgtest-dev" "libgmock-dev" "libbenchmark-dev"
   "ninja-build" "ccache" "clang-format-$CLANG_FORMAT_VERSION" "iproute2" "pkgconf"
 )
@@ -45,7 +45,8 @@ text_is_good() { [ -f "$text" ] && sha256sum --quiet --check --status <<<"$BIBLE
 
 install_packages() {
   [ -z "${TROUPE_SKIP_APT:-}" ] || return 0
-  { site_is_complete "$site" && digits_are_good; } || python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+  { site_is_complete "$site" && digits_are_good && { aegis_is_there || aegis_archive_is_good; }; } ||
+    python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   text_is_good || packages+=(bible-kjv)
   command -v dpkg-query >/dev/null ||
     fail "this is not a Debian system." "Install the like of: ${packages[*]}. Then set TROUPE_SKIP_APT=1."
@@ -56,6 +57,39 @@ install_packages() {
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   apt_install "${missing[@]}"
+}
+
+aegis=.deps/libaegis
+aegis_archive=pyaegis-$PYAEGIS_VERSION.tar.gz
+aegis_archive_is_good() { sha256sum --quiet --check --status <<<"$PYAEGIS_SHA256  .deps/$aegis_archive" 2>/dev/null; }
+aegis_is_there() { [ "$(cat "$aegis/version" 2>/dev/null)" = "$PYAEGIS_VERSION" ]; }
+
+# pip checks the archive before it asks the package what it needs, for which it fetches what builds that.
+download_aegis() {
+  say "fetching libaegis, of the sources of pyaegis==$PYAEGIS_VERSION (1 MB to download)"
+  rm -rf .deps/tmp
+  mkdir -p .deps/tmp
+  printf 'pyaegis==%s --hash=sha256:%s\n' "$PYAEGIS_VERSION" "$PYAEGIS_SHA256" >.deps/tmp/wanted.txt
+  if ! TMPDIR="$PWD/.deps/tmp" python3 -m pip --disable-pip-version-check download --quiet --no-input --no-deps \
+    --ignore-requires-python --no-binary pyaegis --require-hashes --dest .deps/tmp -r .deps/tmp/wanted.txt; then
+    rm -rf .deps/tmp
+    fail "pip could not download the sources of pyaegis==$PYAEGIS_VERSION (its message is above)." \
+      "Without a network: put $aegis_archive into .deps. Then run \`make setup\` again."
+  fi
+  mv ".deps/tmp/$aegis_archive" .deps
+  rm -rf .deps/tmp
+}
+
+install_aegis() {
+  ! aegis_is_there || return 0
+  aegis_archive_is_good || download_aegis
+  rm -rf "$aegis" "$aegis.new"
+  mkdir "$aegis.new"
+  # With the time of now, so that objects of another version are older.
+  tar --no-same-owner --touch -xzf ".deps/$aegis_archive" -C "$aegis.new" --strip-components=1 \
+    "pyaegis-$PYAEGIS_VERSION/"{LICENSE,c_src}
+  printf '%s\n' "$PYAEGIS_VERSION" >"$aegis.new/version"
+  mv "$aegis.new" "$aegis"
 }
 
 install_digits() {
@@ -99,5 +133,6 @@ exec 9>.deps/lock
 flock -n 9 || { say "waiting for another set-up of this checkout"; flock 9; }
 install_packages
 install_wheels "$site"
+install_aegis
 install_digits
 write_text

@@ -26,7 +26,8 @@ def missing_files(prefix, public, data):
     wanted += [f"share/bash-completion/completions/{name}" for name in PROGRAMS]
     wanted += [f"include/troupe/{name}" for name in public]
     wanted += [f"share/troupe/{name}" for name in data]
-    wanted += ["share/troupe/install_wheels.sh", "share/doc/troupe/copyright", "share/doc/troupe/DATA.md"]
+    wanted += ["share/troupe/install_wheels.sh", "share/doc/troupe/copyright", "share/doc/troupe/DATA.md",
+               "share/doc/troupe/copyright.libaegis"]
     found = {path.name for path in prefix.rglob("*") if path.is_file()}
     for path in wanted:
         if not (prefix / path).exists():

@@ -1,189 +1,124 @@
 #include "troupe/transport/auth/record_cipher.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
+#include <aegis.h>
+#include <aegis128x2.h>
 #include <sodium.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "troupe/messages/base/error.hpp"
-
 namespace troupe::transport {
 
 namespace {
 
-// EVP takes lengths as int.
-constexpr std::size_t most_at_once = std::size_t{1} << 30;
-// Up to these sizes, libsodium is the faster of the two.
-constexpr std::size_t small_authenticated = 1024;
-constexpr std::size_t small_encrypted = 384;
+// Copied, and then protected while the core's nearest cache has it.
 constexpr std::size_t copied_at_once = 8 * 1024;
 
-const unsigned char* raw(const std::byte* p) { return reinterpret_cast<const unsigned char*>(p); }
-unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
+const std::uint8_t* raw(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
+std::uint8_t* raw(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-void need(int done) {
-  if (done != 1) throw transport_error("OpenSSL cannot protect a connection (AES-256-GCM)");
-}
-
-// Puts `in` through the cipher; `out` null: it is authenticated only.
-void put(EVP_CIPHER_CTX* context, std::span<const std::byte> in, std::byte* out) {
-  while (!in.empty()) {
-    const auto part = std::min(in.size(), most_at_once);
-    int written = 0;
-    need(EVP_CipherUpdate(context, out ? raw(out) : nullptr, &written, raw(in.data()),
-                          static_cast<int>(part)));
-    in = in.subspan(part);
-    if (out) out += part;
+// Authenticates, and hides nothing. What it computes with is not wiped: that is no more than one
+// record's, on a stack that the next record overwrites, and the key beside it lives longer. A part
+// of a block is kept for the next `add`.
+class mac {
+public:
+  mac(const std::uint8_t* key, const std::uint8_t* nonce) {
+    aegis128x2_mac_init(&state_, key, nonce);
   }
-}
+  mac(const mac&) = delete;
+  mac& operator=(const mac&) = delete;
+
+  void add(std::span<const std::byte> part) {
+    if (part.empty()) return;  // libaegis copies from it, though no byte: null is not allowed there
+    aegis128x2_mac_update(&state_, raw(part.data()), part.size());
+  }
+  void finish(record_cipher::tag& out) {
+    aegis128x2_mac_final(&state_, raw(out.data()), out.size());
+  }
+  // In constant time.
+  bool is(std::span<const std::byte, record_cipher::tag_size> given) {
+    return aegis128x2_mac_verify(&state_, raw(given.data()), given.size()) == 0;
+  }
+
+private:
+  aegis128x2_mac_state state_;
+};
 
 }  // namespace
 
-struct record_cipher::small_cipher {
-  crypto_aead_aes256gcm_state state;
-};
-
-void record_cipher::free_small::operator()(small_cipher* one) const noexcept {
-  sodium_memzero(one, sizeof *one);
-  delete one;
+record_cipher::record_cipher(stream_protection how, const key& k) : how_(how) {
+  std::memcpy(key_.data(), k.data(), key_.size());
+  std::memcpy(added_.data(), k.data() + key_.size(), added_.size());
 }
 
-void record_cipher::free_context::operator()(evp_cipher_ctx_st* one) const noexcept {
-  EVP_CIPHER_CTX_free(one);
+record_cipher::~record_cipher() {
+  sodium_memzero(key_.data(), key_.size());
+  sodium_memzero(added_.data(), added_.size());
 }
 
-record_cipher::record_cipher(stream_protection how, const key& k) : how_(how), key_(k) {
-  if (how == stream_protection::off) return;
-  context_.reset(EVP_CIPHER_CTX_new());
-  need(context_ != nullptr);
-  if (sodium_init() < 0 || !crypto_aead_aes256gcm_is_available()) return;
-  small_.reset(new small_cipher);
-  crypto_aead_aes256gcm_beforenm(&small_->state, raw(key_.data()));
-}
-
-record_cipher::~record_cipher() { OPENSSL_cleanse(key_.data(), key_.size()); }
-
-bool record_cipher::is_small(std::size_t head, std::size_t body) const noexcept {
-  return small_ && head + body <= (encrypts() ? small_encrypted : small_authenticated);
-}
-
-std::array<unsigned char, 12> record_cipher::next_nonce() noexcept {
-  std::array<unsigned char, 12> nonce{};
-  std::memcpy(nonce.data() + 4, &number_, sizeof number_);
-  ++number_;
+record_cipher::bytes16 record_cipher::next_nonce() noexcept {
+  auto nonce = added_;
+  std::uint64_t low;
+  std::memcpy(&low, nonce.data(), sizeof low);
+  low ^= number_++;
+  std::memcpy(nonce.data(), &low, sizeof low);
   return nonce;
 }
 
-void record_cipher::begin(bool sealing) {
-  const auto nonce = next_nonce();
-  // The key schedule is kept from the first record on: one direction never changes.
-  need(EVP_CipherInit_ex(context_.get(), keyed_ ? nullptr : EVP_aes_256_gcm(), nullptr,
-                         keyed_ ? nullptr : raw(key_.data()), nonce.data(), sealing));
-  keyed_ = true;
-}
-
-namespace {
-
-// What is authenticated, in one piece: as it lies, or copied.
-class small_text {
-public:
-  small_text(std::span<const std::byte> head, std::span<const std::byte> body) {
-    if (body.empty()) {
-      all_ = head;
-    } else if (head.empty()) {
-      all_ = body;
-    } else if (head.data() + head.size() == body.data()) {
-      all_ = {head.data(), head.size() + body.size()};
-    } else {
-      std::memcpy(copy_.data(), head.data(), head.size());
-      std::memcpy(copy_.data() + head.size(), body.data(), body.size());
-      all_ = std::span(copy_).first(head.size() + body.size());
-    }
-  }
-  small_text(const small_text&) = delete;
-  small_text& operator=(const small_text&) = delete;
-
-  const unsigned char* data() const { return raw(all_.data()); }
-  std::size_t size() const { return all_.size(); }
-
-private:
-  std::span<const std::byte> all_;
-  std::array<std::byte, small_authenticated> copy_;
-};
-
-}  // namespace
-
 void record_cipher::seal(std::span<const std::byte> head, std::span<const std::byte> body,
-                         std::byte* sealed, tag& out) {
+                         std::byte* sealed, tag& out) noexcept {
   if (how_ == stream_protection::off) return;
-  if (is_small(head.size(), body.size())) {
-    const auto nonce = next_nonce();
-    const std::span<const std::byte> nothing;
-    const small_text said(head, encrypts() ? nothing : body);
-    const auto plain = encrypts() ? body : nothing;
-    unsigned char none[1];
-    crypto_aead_aes256gcm_encrypt_detached_afternm(
-        plain.empty() ? none : raw(sealed), raw(out.data()), nullptr, raw(plain.data()),
-        plain.size(), said.data(), said.size(), nullptr, nonce.data(), &small_->state);
+  const auto nonce = next_nonce();
+  if (encrypts()) {
+    aegis128x2_encrypt_detached(raw(sealed), raw(out.data()), out.size(), raw(body.data()),
+                                body.size(), raw(head.data()), head.size(), nonce.data(),
+                                key_.data());
     return;
   }
-  begin(true);
-  put(context_.get(), head, nullptr);
-  put(context_.get(), body, encrypts() ? sealed : nullptr);
-  finish_sealing(out);
-}
-
-void record_cipher::finish_sealing(tag& out) {
-  int written = 0;
-  unsigned char none[1];
-  need(EVP_CipherFinal_ex(context_.get(), none, &written));
-  need(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, tag_size, out.data()));
+  mac said(key_.data(), nonce.data());
+  said.add(head);
+  said.add(body);
+  said.finish(out);
 }
 
 void record_cipher::seal_copy(std::span<const std::byte> head, std::span<const std::byte> body,
-                              std::byte* copy, tag& out) {
+                              std::byte* copy, tag& out) noexcept {
   if (how_ == stream_protection::off) return;
-  if (encrypts()) return seal(head, body, copy, out);  // the body is read once
-  if (is_small(head.size(), body.size())) {
-    std::memcpy(copy, body.data(), body.size());
-    return seal(head, {copy, body.size()}, copy, out);
+  const auto nonce = next_nonce();
+  const auto copy_and = [&](auto&& protect) {
+    for (std::size_t at = 0; at < body.size(); at += copied_at_once) {
+      const auto part = std::min(copied_at_once, body.size() - at);
+      std::memcpy(copy + at, body.data() + at, part);
+      protect(std::span(copy + at, part));
+    }
+  };
+  if (encrypts()) {
+    aegis128x2_state state;
+    aegis128x2_state_init(&state, raw(head.data()), head.size(), nonce.data(), key_.data());
+    copy_and([&](std::span<std::byte> part) {
+      aegis128x2_state_encrypt_update(&state, raw(part.data()), raw(part.data()), part.size());
+    });
+    aegis128x2_state_encrypt_final(&state, raw(out.data()), out.size());
+    return;
   }
-  begin(true);
-  put(context_.get(), head, nullptr);
-  // A piece is authenticated while the core's nearest cache has it.
-  for (std::size_t at = 0; at < body.size(); at += copied_at_once) {
-    const auto part = std::min(copied_at_once, body.size() - at);
-    std::memcpy(copy + at, body.data() + at, part);
-    put(context_.get(), {copy + at, part}, nullptr);
-  }
-  finish_sealing(out);
+  mac said(key_.data(), nonce.data());
+  said.add(head);
+  copy_and([&](std::span<std::byte> part) { said.add(part); });
+  said.finish(out);
 }
 
 bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> body,
-                         std::span<const std::byte, tag_size> given) {
+                         std::span<const std::byte, tag_size> given) noexcept {
   if (how_ == stream_protection::off) return true;
-  if (is_small(head.size(), body.size())) {
-    const auto nonce = next_nonce();
-    const small_text said(head, encrypts() ? std::span<const std::byte>() : body);
-    const auto text = encrypts() ? body : std::span<std::byte>();
-    unsigned char none[1];
-    // Neither is null, though there is nothing in it.
-    auto* const at = text.empty() ? none : raw(text.data());
-    return crypto_aead_aes256gcm_decrypt_detached_afternm(
-               at, nullptr, at, text.size(), raw(given.data()), said.data(), said.size(),
-               nonce.data(), &small_->state) == 0;
-  }
-  begin(false);
-  put(context_.get(), head, nullptr);
-  put(context_.get(), body, encrypts() ? body.data() : nullptr);
-  tag expected;
-  std::memcpy(expected.data(), given.data(), tag_size);
-  need(EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_SET_TAG, tag_size, expected.data()));
-  int written = 0;
-  unsigned char none[1];
-  return EVP_CipherFinal_ex(context_.get(), none, &written) == 1;  // compares in constant time
+  const auto nonce = next_nonce();
+  if (encrypts())
+    return aegis128x2_decrypt_detached(raw(body.data()), raw(body.data()), body.size(),
+                                       raw(given.data()), given.size(), raw(head.data()),
+                                       head.size(), nonce.data(), key_.data()) == 0;
+  mac said(key_.data(), nonce.data());
+  said.add(head);
+  said.add(body);
+  return said.is(given);
 }
 
 }  // namespace troupe::transport

@@ -8,8 +8,8 @@ namespace troupe {
 /// have the job's secret.
 enum class stream_protection : std::uint8_t {
   off,           ///< nothing: for networks on which nobody else can alter packets
-  authenticate,  ///< altered, replayed or reordered bytes end the connection (AES-256-GMAC)
-  encrypt,       ///< nobody else can read them either (AES-256-GCM)
+  authenticate,  ///< altered, replayed or reordered bytes end the connection (AEGISMAC-128X2)
+  encrypt,       ///< nobody else can read them either (AEGIS-128X2)
 };
 
 namespace transport {

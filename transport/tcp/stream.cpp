@@ -20,9 +20,12 @@ constexpr std::size_t most_sealed_bytes = 512 * 1024;
 constexpr std::size_t buffer_size = 128 * 1024;
 constexpr auto not_sealed = "a record was altered on the way";
 constexpr auto makes_no_sense = "it sends a malformed record";
-// Copies lie in memory that is used again.
+// Copies of chunks lie in memory that is used again.
+constexpr std::size_t least_spare = chunk_unit;
 constexpr std::size_t largest_spare = largest_chunk;
-constexpr std::size_t most_spare = 4;
+constexpr std::size_t most_spare = 2;
+
+bool is_spare_size(std::size_t bytes) { return bytes >= least_spare && bytes <= largest_spare; }
 
 // A few small pieces cost the kernel more than one does that is as large as all of them.
 ssize_t write_pieces(int fd, const std::vector<iovec>& pieces, std::size_t all) {
@@ -70,8 +73,8 @@ stream::stream(unique_fd fd, stream_kind kind, role as, stream_protection how,
 // ---- Sending
 
 std::unique_ptr<std::byte[]> stream::memory_for(std::size_t bytes) {
-  if (bytes > largest_spare || spare_.empty())
-    return std::make_unique_for_overwrite<std::byte[]>(std::max(bytes, largest_spare));
+  if (!is_spare_size(bytes)) return std::make_unique_for_overwrite<std::byte[]>(bytes);
+  if (spare_.empty()) return std::make_unique_for_overwrite<std::byte[]>(largest_spare);
   auto out = std::move(spare_.back());
   spare_.pop_back();
   return out;
@@ -85,7 +88,7 @@ bool stream::needs_copy(const record_head& head) const noexcept {
   return sealing_.encrypts() || (of_program && sealing_.overhead() > 0);
 }
 
-// What cannot be sealed is not sent: the stream is broken then.
+// Throws bad_alloc. What cannot be sealed is not sent: the stream is broken then.
 void stream::seal(outgoing_record&& one) {
   sealed_record to;
   to.record = std::move(one);
@@ -167,7 +170,7 @@ bool stream::flush(std::string& why, sent_records& kept) {
     while (!sealed_.empty() && written_ >= sealed_.front().size) {
       auto& sent = sealed_.front();
       written_ -= sent.size;
-      if (sent.copy && sent.record.head.size + sent.record.head.attached <= largest_spare &&
+      if (sent.copy && is_spare_size(sent.record.head.size + sent.record.head.attached) &&
           spare_.size() < most_spare)
         spare_.push_back(std::move(sent.copy));
       if (sent.record.keep) kept.push_back(std::move(sent.record.keep));
@@ -192,12 +195,7 @@ bool stream::send_small(const record_head& head, std::span<const std::byte> body
   const std::span<std::byte> body_there(at, body.size());
   at = std::ranges::copy(body, at).out;
   record_cipher::tag tag;
-  try {
-    sealing_.seal(head_there, body_there, body_there.data(), tag);
-  } catch (const std::exception& e) {
-    why = e.what();
-    return false;
-  }
+  sealing_.seal(head_there, body_there, body_there.data(), tag);
   at = std::copy_n(tag.begin(), sealing_.overhead(), at);
   const auto size = static_cast<std::size_t>(at - wire.begin());
   const auto n = ::send(fd_.get(), wire.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);

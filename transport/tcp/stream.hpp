@@ -44,7 +44,7 @@ class stream {
 public:
   enum class role : std::uint8_t { dialer, listener };
 
-  /// Takes `fd` over. Throws transport_error.
+  /// Takes `fd` over.
   stream(unique_fd fd, stream_kind kind, role as, stream_protection how, const stream_keys& keys);
 
   int fd() const noexcept { return fd_.get(); }

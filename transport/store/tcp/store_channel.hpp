@@ -14,7 +14,7 @@
 namespace troupe::transport {
 
 /// What client and server of a store say once both have proved that they have the secret: messages,
-/// each a length in 4 bytes, the encrypted message and a tag (AES-256-GCM). Messages are numbered
+/// each a length in 4 bytes, the encrypted message and a tag (AEGIS-128X2). Messages are numbered
 /// in each direction, so that nothing can be altered, left out, repeated or moved. For one thread
 /// at a time.
 class store_channel {
@@ -24,7 +24,6 @@ public:
   static constexpr std::size_t length_size = sizeof(std::uint32_t);
   static constexpr std::size_t tag_size = record_cipher::tag_size;
 
-  /// Throws transport_error if the cipher cannot be used.
   store_channel(const store_handshake::keys& keys, side here);
 
   /// The next message as it is sent. Pre: `message` is not empty and fits in 4 GiB.

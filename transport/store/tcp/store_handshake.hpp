@@ -31,7 +31,7 @@ class store_handshake {
 public:
   static constexpr std::size_t nonce_size = 32;
   static constexpr std::size_t magic_size = 8;
-  static constexpr std::uint8_t version = 4;
+  static constexpr std::uint8_t version = 5;
 
   using nonce = std::array<std::byte, nonce_size>;
   using greeting = std::array<std::byte, magic_size + nonce_size>;
