@@ -44,7 +44,7 @@ public:
         all_(all.begin(), all.end()) {}
 
   future<std::size_t> begin() {
-    const future<std::size_t> first(out_);
+    future<std::size_t> first(out_);
     for (std::size_t i = 0; i < all_.size() && wanted_; ++i)
       if (const auto one = all_[i].lock())
         one->when_ready(make_continuation([me = shared_from_this(), i] { me->won_by(i); }),

@@ -142,7 +142,7 @@ struct optimizer_client::requested_step {
     if (all_took_rates) sent.arrived();
     if (first) return first;
     if (stepped > 0) return nullptr;
-    if (const auto why = failure_of_lookup(node, context)) return why;
+    if (auto why = failure_of_lookup(node, context)) return why;
     return std::make_exception_ptr(invalid_argument(
         fmt::format("none of the optimizer's {} parameters has a gradient in the context: has its "
                     "backward pass been run?",
