@@ -64,18 +64,25 @@ aegis_archive=pyaegis-$PYAEGIS_VERSION.tar.gz
 aegis_archive_is_good() { sha256sum --quiet --check --status <<<"$PYAEGIS_SHA256  .deps/$aegis_archive" 2>/dev/null; }
 aegis_is_there() { [ "$(cat "$aegis/version" 2>/dev/null)" = "$PYAEGIS_VERSION" ]; }
 
+# download WHAT BY-HAND PIP-ARGUMENTS...: with pip, into an empty .deps/tmp.
+download() {
+  local what=$1 by_hand=$2
+  shift 2
+  rm -rf .deps/tmp
+  mkdir -p .deps/tmp
+  ! TMPDIR="$PWD/.deps/tmp" python3 -m pip --disable-pip-version-check download --quiet --no-input \
+    --dest .deps/tmp "$@" || return 0
+  rm -rf .deps/tmp
+  fail "pip could not download $what (its message is above)." \
+    "Without a network: put $by_hand. Then run \`make setup\` again."
+}
+
 # pip checks the archive before it asks the package what it needs, for which it fetches what builds that.
 download_aegis() {
   say "fetching libaegis, of the sources of pyaegis==$PYAEGIS_VERSION (1 MB to download)"
-  rm -rf .deps/tmp
-  mkdir -p .deps/tmp
-  printf 'pyaegis==%s --hash=sha256:%s\n' "$PYAEGIS_VERSION" "$PYAEGIS_SHA256" >.deps/tmp/wanted.txt
-  if ! TMPDIR="$PWD/.deps/tmp" python3 -m pip --disable-pip-version-check download --quiet --no-input --no-deps \
-    --ignore-requires-python --no-binary pyaegis --require-hashes --dest .deps/tmp -r .deps/tmp/wanted.txt; then
-    rm -rf .deps/tmp
-    fail "pip could not download the sources of pyaegis==$PYAEGIS_VERSION (its message is above)." \
-      "Without a network: put $aegis_archive into .deps. Then run \`make setup\` again."
-  fi
+  download "the sources of pyaegis==$PYAEGIS_VERSION" "$aegis_archive into .deps" \
+    --no-deps --ignore-requires-python --no-binary pyaegis --require-hashes \
+    -r <(printf 'pyaegis==%s --hash=sha256:%s\n' "$PYAEGIS_VERSION" "$PYAEGIS_SHA256")
   mv ".deps/tmp/$aegis_archive" .deps
   rm -rf .deps/tmp
 }
@@ -95,14 +102,8 @@ install_aegis() {
 install_digits() {
   ! digits_are_good || return 0
   say "taking the handwritten digits out of scikit-learn==$SCIKIT_LEARN_VERSION (9 MB to download)"
-  rm -rf .deps/tmp
-  mkdir -p .deps/tmp
-  if ! TMPDIR="$PWD/.deps/tmp" python3 -m pip --disable-pip-version-check download --quiet --no-input \
-    "${wheel_tags[@]}" --dest .deps/tmp "scikit-learn==$SCIKIT_LEARN_VERSION"; then
-    rm -rf .deps/tmp
-    fail "pip could not download scikit-learn==$SCIKIT_LEARN_VERSION (its message is above)." \
-      "Without a network: put sklearn/datasets/data/digits.csv.gz of that wheel to $digits. Then run \`make setup\` again."
-  fi
+  download "scikit-learn==$SCIKIT_LEARN_VERSION" "sklearn/datasets/data/digits.csv.gz of that wheel to $digits" \
+    "${wheel_tags[@]}" "scikit-learn==$SCIKIT_LEARN_VERSION"
   python3 -c 'import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))' \
     .deps/tmp/scikit_learn-*.whl sklearn/datasets/data/digits.csv.gz >.deps/tmp/digits.csv.gz ||
     fail "the wheel of scikit-learn==$SCIKIT_LEARN_VERSION has no digits (Python's message is above)."
