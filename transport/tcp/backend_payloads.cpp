@@ -17,6 +17,8 @@ using namespace std::chrono_literals;
 
 // Read and sent before all else has its turn, while messages are rare.
 constexpr unsigned chunks_at_once = 2;
+// While messages are frequent.
+constexpr std::size_t small_chunk = 2 * chunk_unit;
 // Messages with fewer chunks in between are frequent, until so many have gone without one; one of
 // `largest_chunk` counts as two. A stream of payloads alone has its own messages, one or two for
 // each payload.
@@ -82,14 +84,14 @@ void backend::count_message() noexcept {
 }
 
 // Bytes of the next chunk of a payload: few while messages are frequent, since the next one waits
-// until the chunk is done, here and at the other end. One of `largest_chunk` takes some 30 us.
+// until the chunk is done, here and at the other end. One of `largest_chunk` takes some 60 us.
 std::size_t backend::next_chunk(std::size_t payload) noexcept {
   const bool small = payload >= least_divided && messages_are_frequent();
   if (chunks_since_message_ < chunks_until_rare) chunks_since_message_ += small ? 1 : 2;
   if (!small) return largest_chunk;
   const auto now = steady::now();
   const auto last = std::exchange(last_chunk_, now);
-  return now - last > long_turn ? largest_chunk : chunk_unit;
+  return now - last > long_turn ? largest_chunk : small_chunk;
 }
 
 // After a chunk: has something come from the peer that has sent last?

@@ -19,7 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // The stream that has delivered last is read without asking epoll, but for every so many polls.
-constexpr unsigned polls_between_looks = 8;
+constexpr unsigned polls_between_looks = 4;
+// Looks at it in one poll: all else that a poll does takes as long as a look.
+constexpr unsigned hot_looks = 4;
 constexpr unsigned polls_between_acknowledgements = 1024;
 // Read from a stream of messages before others have their turn.
 constexpr std::size_t read_at_once = 1024 * 1024;
@@ -34,7 +36,7 @@ unsigned backend::progress() {
   const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
   if (std::exchange(delivered_, false) && payloads) let_receiver_run();
   if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
-    n += read(hot_, read_at_once);
+    for (unsigned looks = 0; n == 0 && looks < hot_looks; ++looks) n += read(hot_, read_at_once);
   else
     n += poll();
   if (any_own_.load(std::memory_order_acquire)) n += take_own();
@@ -219,7 +221,7 @@ void backend::take_what_is_left(peer& p) {
     }
   };
   if (const auto messages = p.messages) take(*messages, read_at_once, 16);
-  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 128);
+  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 64);
 }
 
 // ---- Acknowledgements
