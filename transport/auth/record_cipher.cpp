@@ -85,25 +85,21 @@ void record_cipher::seal_copy(std::span<const std::byte> head, std::span<const s
                               std::byte* copy, tag& out) noexcept {
   if (how_ == stream_protection::off) return;
   const auto nonce = next_nonce();
-  const auto copy_and = [&](auto&& protect) {
-    for (std::size_t at = 0; at < body.size(); at += copied_at_once) {
-      const auto part = std::min(copied_at_once, body.size() - at);
-      std::memcpy(copy + at, body.data() + at, part);
-      protect(std::span(copy + at, part));
-    }
-  };
   if (encrypts()) {
-    aegis128x2_state state;
-    aegis128x2_state_init(&state, raw(head.data()), head.size(), nonce.data(), key_.data());
-    copy_and([&](std::span<std::byte> part) {
-      aegis128x2_state_encrypt_update(&state, raw(part.data()), raw(part.data()), part.size());
-    });
-    aegis128x2_state_encrypt_final(&state, raw(out.data()), out.size());
+    // Reads each byte once, as it may write to where it reads from: both the encrypted bytes and
+    // the tag are of one state of `body`, though that may change meanwhile.
+    aegis128x2_encrypt_detached(raw(copy), raw(out.data()), out.size(), raw(body.data()),
+                                body.size(), raw(head.data()), head.size(), nonce.data(),
+                                key_.data());
     return;
   }
   mac said(key_.data(), nonce.data());
   said.add(head);
-  copy_and([&](std::span<std::byte> part) { said.add(part); });
+  for (std::size_t at = 0; at < body.size(); at += copied_at_once) {
+    const auto part = std::min(copied_at_once, body.size() - at);
+    std::memcpy(copy + at, body.data() + at, part);
+    said.add({copy + at, part});
+  }
   said.finish(out);
 }
 
