@@ -90,8 +90,8 @@ TEST(tcp_stall, payloads_are_sent_in_turns_with_those_that_come) {
   };
   ASSERT_LT(turns(1, 1'000'000), 1'000'000);  // connected
   for (int i = 0; i < 8; ++i) send_payload(b, 0, 1 << 20, 1);
-  // 16 chunks each, of which no one waits for more than two turns.
-  EXPECT_LE(turns(9, 20'000), 8 * 16 * 2);
+  // 18 chunks of 60 KiB each, of which no one waits for more than two turns.
+  EXPECT_LE(turns(9, 20'000), 8 * 18 * 2);
 }
 
 // The receiver takes no message that is far ahead of those it has: payloads wait for it.
