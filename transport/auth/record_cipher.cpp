@@ -84,15 +84,10 @@ void record_cipher::seal(std::span<const std::byte> head, std::span<const std::b
 void record_cipher::seal_copy(std::span<const std::byte> head, std::span<const std::byte> body,
                               std::byte* copy, tag& out) noexcept {
   if (how_ == stream_protection::off) return;
+  // libaegis reads each byte once, as it may write to where it reads from: both the encrypted bytes
+  // and the tag are of one state of `body`, though that may change meanwhile.
+  if (encrypts()) return seal(head, body, copy, out);
   const auto nonce = next_nonce();
-  if (encrypts()) {
-    // Reads each byte once, as it may write to where it reads from: both the encrypted bytes and
-    // the tag are of one state of `body`, though that may change meanwhile.
-    aegis128x2_encrypt_detached(raw(copy), raw(out.data()), out.size(), raw(body.data()),
-                                body.size(), raw(head.data()), head.size(), nonce.data(),
-                                key_.data());
-    return;
-  }
   mac said(key_.data(), nonce.data());
   said.add(head);
   for (std::size_t at = 0; at < body.size(); at += copied_at_once) {

@@ -17,9 +17,6 @@ using namespace std::chrono_literals;
 
 // Read and sent before all else has its turn, while messages are rare.
 constexpr unsigned chunks_at_once = 2;
-// While messages are frequent; of one packet of the kernel's, if what was sent before took long.
-constexpr std::size_t small_chunk = 2 * chunk_unit;
-constexpr std::size_t medium_chunk = largest_chunk / 2;
 // Messages with fewer chunks in between are frequent, until so many have gone without one; one of
 // `largest_chunk` counts as two. A stream of payloads alone has its own messages, one or two for
 // each payload.

@@ -21,7 +21,7 @@ constexpr std::size_t buffer_size = 128 * 1024;
 constexpr auto not_sealed = "a record was altered on the way";
 constexpr auto makes_no_sense = "it sends a malformed record";
 // Copies of chunks lie in memory that is used again.
-constexpr std::size_t least_spare = chunk_unit;
+constexpr std::size_t least_spare = small_chunk;
 constexpr std::size_t largest_spare = largest_chunk;
 constexpr std::size_t most_spare = 2;
 

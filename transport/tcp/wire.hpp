@@ -49,6 +49,11 @@ inline constexpr std::size_t chunk_unit = 4 * 1024;
 /// one more small packet, which costs as much as a large one. It also stays in a core's cache
 /// between its copy and the kernel's.
 inline constexpr std::size_t largest_chunk = 120 * 1024;
-static_assert(largest_chunk % chunk_unit == 0);
+/// While small messages come often.
+inline constexpr std::size_t small_chunk = 8 * 1024;
+/// The same where what is sent before takes long: one such packet.
+inline constexpr std::size_t medium_chunk = largest_chunk / 2;
+static_assert(largest_chunk % chunk_unit == 0 && small_chunk % chunk_unit == 0 &&
+              medium_chunk % chunk_unit == 0);
 
 }  // namespace troupe::transport::tcp
