@@ -25,6 +25,15 @@ struct outgoing_payload {
   std::size_t size = 0;
   memory_place place;
   std::shared_ptr<const void> keep;
+
+  /// Makes the bytes last as they are for as long as the result exists: whoever writes to the
+  /// tensor then writes to a copy. Null if that cannot be done. For the one who sends, before
+  /// `send` returns, while `keep` is what it was made with. Null for bytes of which nothing is
+  /// known.
+  std::shared_ptr<const void> (*freeze)(const outgoing_payload&) = nullptr;
+
+  /// `keep` is what `freeze` has returned.
+  bool frozen = false;
 };
 
 /// Bytes that have arrived beside an envelope, in their final memory.
@@ -32,6 +41,9 @@ struct incoming_payload {
   std::shared_ptr<std::byte> data;
   std::size_t size = 0;
   memory_place place;
+  /// The bytes are somebody else's too, or cannot be written at all: whoever writes to the tensor
+  /// made of them shall write to a copy.
+  bool read_only = false;
 };
 
 }  // namespace troupe

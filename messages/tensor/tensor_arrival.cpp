@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
@@ -31,6 +32,8 @@ c10::Storage make_storage(c10::DataPtr data, std::size_t size) {
 }
 
 c10::Storage storage_around(incoming_payload&& payload) {
+  if (payload.read_only)
+    return make_storage(copy_on_write::read_only(std::move(payload.data)), payload.size);
   const auto device = device_of(payload.place);
   auto* bytes = payload.data.get();
   auto* owner = new std::shared_ptr<std::byte>(std::move(payload.data));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/tensor_entry_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
@@ -38,6 +39,18 @@ constexpr c10::DispatchKeySet allowed =
 template <class Struct>
 constexpr std::size_t words_of =
     Struct::_capnpPrivate::dataWordSize + Struct::_capnpPrivate::pointerCount;
+
+// For a payload whose `keep` is a storage. A part of one is not frozen: the next write to any other
+// part would copy all of it, away from those that write or read there meanwhile.
+std::shared_ptr<const void> freeze_storage(const outgoing_payload& payload) {
+  auto* const storage =
+      static_cast<const c10::Storage*>(payload.keep.get())->unsafeGetStorageImpl();
+  if (storage->nbytes() != payload.size || storage->data() != payload.data) return nullptr;
+  auto frozen = copy_on_write::freeze(*storage);
+  // Another thread that has written meanwhile, which is a race, leaves other memory here.
+  if (!frozen || frozen->data() != payload.data) return nullptr;
+  return std::make_shared<const c10::intrusive_ptr<c10::StorageImpl>>(std::move(frozen));
+}
 
 void check_quantizer(const at::Tensor& t, double scale, double zero_point) {
   if (!detail::quantizer_fits(detail::type_of(t), scale, zero_point))
@@ -228,6 +241,7 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     payload.place = {memory_place::kind::cuda, static_cast<std::int8_t>(t.device().index())};
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
+  if (!cuda || route) payload.freeze = &freeze_storage;
 }
 
 // No transport receives into GPU memory yet: the bytes of a tensor on a GPU are copied to the host

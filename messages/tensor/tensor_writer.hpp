@@ -32,8 +32,9 @@ struct inline_limits {
 /// arrives without gaps, in the same order of dimensions, and shares nothing.
 ///
 /// Only small tensors and those with gaps are copied; none is written to or taken out of its
-/// copy-on-write state. Payloads point into the tensors' memory and keep it alive: a tensor that is
-/// changed before its payload has been sent is sent as changed.
+/// copy-on-write state. Payloads point into the tensors' memory and keep it alive. A transport may
+/// freeze them: who writes to such a tensor then writes to a copy. Of one that is not frozen, what
+/// is changed before its payload has been sent is sent as changed.
 ///
 /// One thread. After an exception only `clear` and the destructor may be called.
 class tensor_writer {

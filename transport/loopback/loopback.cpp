@@ -101,11 +101,11 @@ public:
     std::uint64_t bytes = envelope.size();
     std::vector<event> events;
     events.reserve(1 + payloads.size());
-    events.push_back(
-        {key_, envelope_event{p.sequence, order, payloads.size(), std::move(envelope)}});
+    events.emplace_back(key_,
+                        envelope_event{p.sequence, order, payloads.size(), std::move(envelope)});
     for (std::size_t i = 0; i < payloads.size(); ++i) {
       bytes += payloads[i].size;
-      events.push_back({key_, payload_event{p.sequence, i, std::move(payloads[i]), pending_}});
+      events.emplace_back(key_, payload_event(p.sequence, i, std::move(payloads[i]), pending_));
     }
     if (!p.to->put(std::move(events)))
       throw peer_lost(rank_name(rank) + " is lost: it left the loopback network");

@@ -59,6 +59,10 @@ struct payload_event {
 struct leave_notice {};
 
 struct event {
+  template <class What>
+  event(const node_key& sender, What&& happened)
+      : from(sender), what(std::forward<What>(happened)) {}
+
   node_key from;
   std::variant<envelope_event, payload_event, leave_notice> what;
 };

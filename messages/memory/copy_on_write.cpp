@@ -1,0 +1,183 @@
+#include "troupe/messages/memory/copy_on_write.hpp"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/impl/COW.h>
+#include <c10/core/impl/COWDeleter.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <utility>
+#include <variant>
+
+namespace {
+
+using c10::impl::cow::COWDeleterContext;
+using owned_pointer = std::unique_ptr<void, c10::DeleterFnPtr>;
+
+// Access to what only the context's members see: an explicit instantiation may name private members
+// ([temp.spec.general]).
+template <owned_pointer COWDeleterContext::*Data,
+          std::atomic<std::int64_t> COWDeleterContext::*Count>
+struct opened_context {
+  friend const owned_pointer& data_of(const COWDeleterContext& context) { return context.*Data; }
+  friend std::int64_t references_to(const COWDeleterContext& context) {
+    return (context.*Count).load(std::memory_order_acquire);
+  }
+};
+const owned_pointer& data_of(const COWDeleterContext& context);
+std::int64_t references_to(const COWDeleterContext& context);
+template struct opened_context<&COWDeleterContext::data_, &COWDeleterContext::refcount_>;
+
+// Storages share some locks, which are held for moments: nothing is copied, freed or called under
+// one. `copying` are storages that a writer copies just now; other writers of these wait.
+struct copying_storage {
+  const c10::StorageImpl* which;
+  copying_storage* next;
+};
+struct alignas(64) storage_lock {
+  std::mutex mutex;
+  std::condition_variable done;
+  copying_storage* copying = nullptr;
+
+  bool copies(const c10::StorageImpl& storage) const noexcept {
+    for (const auto* one = copying; one; one = one->next)
+      if (one->which == &storage) return true;
+    return false;
+  }
+  void remove(const copying_storage& gone) noexcept {
+    auto** at = &copying;
+    while (*at != &gone) at = &(*at)->next;
+    *at = gone.next;
+  }
+};
+
+storage_lock& lock_of(const c10::StorageImpl& storage) {
+  static auto* const locks = new std::array<storage_lock, 64>;  // for static destructors too
+  const auto place = reinterpret_cast<std::uintptr_t>(&storage);
+  return (*locks)[(place / 64 * 0x9e3779b97f4a7c15) >> 58];
+}
+
+constinit std::atomic<std::uint64_t> forced_copies{0};
+constinit std::atomic<std::uint64_t> forced_bytes{0};
+// How often libtorch has called each of the two.
+constinit std::atomic<unsigned> written_by_us{0};
+constinit std::atomic<unsigned> dropped_by_us{0};
+
+void drop_read_only(void* owner) { delete static_cast<std::shared_ptr<std::byte>*>(owner); }
+
+}  // namespace
+
+namespace c10::impl::cow {
+
+// Locks before it counts. libtorch's own counts first; another thread may then drop the last
+// reference, and delete the mutex, before this one has locked it.
+std::variant<COWDeleterContext::NotLastReference, COWDeleterContext::LastReference>
+COWDeleterContext::decrement_refcount() {
+  dropped_by_us.fetch_add(1, std::memory_order_relaxed);
+  NotLastReference shared(mutex_);
+  // Release: what was read or written through this reference comes before the end of the memory.
+  if (refcount_.fetch_sub(1, std::memory_order_acq_rel) > 1) return shared;
+  // Nobody else has a reference, so nobody comes any more; those that copy still have the lock.
+  shared.unlock();
+  std::unique_lock(mutex_).unlock();
+  auto data = std::move(data_);
+  delete this;
+  return data;
+}
+
+void materialize_cow_storage(StorageImpl& storage) {
+  written_by_us.fetch_add(1, std::memory_order_relaxed);
+  // What these let go is let go last, without a lock: it may run anything.
+  std::variant<COWDeleterContext::NotLastReference, COWDeleterContext::LastReference> left;
+  DataPtr old;
+  auto& place = lock_of(storage);
+  std::unique_lock lock(place.mutex);
+  place.done.wait(lock, [&] { return !place.copies(storage); });
+  auto* const context = storage.data_ptr().cast_context<COWDeleterContext>(cow_deleter);
+  if (!context) return;  // another writer was first
+  void* const data = const_cast<void*>(storage.data_ptr().get());
+  const auto& held = data_of(*context);
+  // Other threads may look at the pointer: it changes before the mark that says it is shared does
+  // (the members' order in UniqueVoidPtr), so that whoever sees no mark sees the new pointer.
+  const auto become = [&](DataPtr&& own) {
+    old = storage.set_data_ptr_no_materialize_cow(std::move(own));
+    old.release_context();  // the reference is dropped by itself
+  };
+  // The only reference is this storage's, and whoever would add one waits for the lock.
+  if (references_to(*context) == 1 && held.get() == data && held.get_deleter() != &drop_read_only) {
+    left = context->decrement_refcount();
+    auto& last = std::get<COWDeleterContext::LastReference>(left);
+    const auto deleter = last.get_deleter();
+    become(DataPtr(last.release(), data, deleter, storage.device()));
+    return;
+  }
+  // Copied without the lock: the storage's reference, which only a writer drops, keeps the memory.
+  // If there is no memory for the copy, nothing has changed.
+  copying_storage here{&storage, place.copying};
+  place.copying = &here;
+  lock.unlock();
+  std::optional<DataPtr> copy;
+  try {
+    // Storages of torch::load have no allocator.
+    auto* const allocator =
+        storage.allocator() ? storage.allocator() : c10::GetAllocator(storage.device_type());
+    copy = allocator->clone(data, storage.nbytes());
+  } catch (...) {
+    lock.lock();
+    place.remove(here);
+    place.done.notify_all();
+    throw;
+  }
+  forced_copies.fetch_add(1, std::memory_order_relaxed);
+  forced_bytes.fetch_add(storage.nbytes(), std::memory_order_relaxed);
+  lock.lock();
+  place.remove(here);
+  become(*std::move(copy));
+  place.done.notify_all();
+  lock.unlock();
+  left = context->decrement_refcount();
+}
+
+}  // namespace c10::impl::cow
+
+namespace troupe::copy_on_write {
+
+bool is_safe() {
+  static const bool used = [] {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    const auto tensor = at::empty({64}, at::kByte);
+    const auto writes = written_by_us.load();
+    const auto drops = dropped_by_us.load();
+    auto shared = c10::impl::cow::lazy_clone_storage(*tensor.storage().unsafeGetStorageImpl());
+    if (!shared) return false;
+    tensor.fill_(1);  // libtorch_cpu.so calls the one
+    if (written_by_us.load() == writes) return false;
+    shared.reset();  // libc10.so calls the other, by cow_deleter
+    return dropped_by_us.load() >= drops + 2;
+  }();
+  return used;
+}
+
+c10::intrusive_ptr<c10::StorageImpl> freeze(c10::StorageImpl& storage) {
+  if (!is_safe()) return {};
+  const std::lock_guard lock(lock_of(storage).mutex);
+  return c10::impl::cow::lazy_clone_storage(storage);
+}
+
+c10::DataPtr read_only(std::shared_ptr<std::byte> owner) {
+  auto* const bytes = owner.get();
+  owned_pointer held(new std::shared_ptr<std::byte>(std::move(owner)), &drop_read_only);
+  return {bytes, new COWDeleterContext(std::move(held)), &c10::impl::cow::cow_deleter,
+          c10::Device(c10::kCPU)};
+}
+
+counters count() noexcept { return {forced_copies.load(), forced_bytes.load()}; }
+
+}  // namespace troupe::copy_on_write

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace c10 {
+struct StorageImpl;
+struct Storage;
+}  // namespace c10
+
+namespace troupe::copy_on_write {
+
+/// Tensors that share memory until one of them is written to: libtorch's copy-on-write storages,
+/// made safe for threads.
+///
+/// libtorch 2.11 counts references before it locks (COWDeleter.cpp: two that drop at once may lock
+/// a mutex that has been freed) and lets two writers of one storage copy it at the same time. The
+/// two functions, `materialize_cow_storage` and `COWDeleterContext::decrement_refcount`, are
+/// defined again in copy_on_write.cpp; the dynamic linker prefers a program's own.
+
+/// Whether libtorch uses our two functions in this process. Found out once, by a copy of a few
+/// bytes. Where it does not, `freeze` freezes nothing, and nothing may be made `read_only`.
+/// Thread-safe.
+bool is_safe();
+
+/// Makes the bytes of `storage` last for as long as the result exists, while `storage` stays an
+/// ordinary one: its next writer writes to a copy if the result exists then, and to this memory
+/// itself otherwise. Copies nothing. Null if the storage's memory is of a kind that cannot be
+/// shared: not from libtorch's allocators, such as that of at::from_blob. Several threads may
+/// freeze and read one storage at once; to write at the same time is a race, as always.
+c10::intrusive_ptr<c10::StorageImpl> freeze(c10::StorageImpl& storage);
+
+/// Memory that `owner` keeps and that must not be written: the first write to a storage made of it
+/// copies `size` bytes, and drops the owner.
+c10::DataPtr read_only(std::shared_ptr<std::byte> owner);
+
+struct counters {
+  std::uint64_t copies = 0;  ///< writes that had to copy, in this process, since its start
+  std::uint64_t bytes = 0;   ///< that they copied
+};
+counters count() noexcept;
+
+}  // namespace troupe::copy_on_write
