@@ -96,6 +96,10 @@ int watch_process(const process_identity& who, std::string& why) {
     const int reason = errno;
     if (reason == ESRCH)
       throw peer_lost("process " + std::to_string(who.pid) + " has ended already");
+    // A thread may have the number now, which has no descriptor of that kind.
+    const auto started = start_time(who.pid);
+    if ((reason == EINVAL || reason == ENOENT) && started && *started != who.start_time)
+      throw peer_lost("process " + std::to_string(who.pid) + " has ended already");
     why = std::string("pidfd_open failed: ") + std::strerror(reason);
     if (reason == EMFILE || reason == ENFILE) throw transport_error(why + descriptor_shortage());
     return -1;

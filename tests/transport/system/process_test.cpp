@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <fstream>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "troupe/messages/base/error.hpp"
@@ -41,6 +45,22 @@ TEST(watched_process, distinguishes_want_of_descriptors_from_an_end) {
     EXPECT_NE(text.find("(ulimit -n)"), text.npos) << text;
     EXPECT_EQ(text.find("ended"), text.npos) << text;
   }
+}
+
+TEST(watched_process, has_ended_when_a_thread_has_its_number) {
+  std::promise<std::uint32_t> number;
+  std::promise<void> over;
+  std::thread other([&, end = over.get_future()] {
+    number.set_value(static_cast<std::uint32_t>(gettid()));
+    end.wait();
+  });
+  auto before = this_process();
+  before.pid = number.get_future().get();
+  before.start_time -= 1;  // when the number was a process's
+  std::string why;
+  EXPECT_THROW(watch_process(before, why), peer_lost) << why;
+  over.set_value();
+  other.join();
 }
 
 }  // namespace
