@@ -152,6 +152,7 @@ void backend::broke(peer& p, const std::shared_ptr<stream>& s, const std::string
   if (!known) return;  // of a connection that has been replaced
   take_what_is_left(p);
   if (p.left) return lose(p, peer_left());
+  p.copies.store(true, std::memory_order_relaxed);
   drop_streams(p, false);
   if (p.status == peer::state::gone) return;
   // Somebody on the way who spoils every connection must not keep this going for ever.

@@ -187,7 +187,8 @@ bool backend::fill(peer& p, stream& s) {
     head.count = next->index;
     head.place = static_cast<std::uint8_t>(payload.place.where);
     head.device = payload.place.device;
-    s.add({head, payload.data + next->next, next->message});
+    const bool frozen = payload.frozen && !p.copies.load(std::memory_order_relaxed);
+    s.add({head, payload.data + next->next, next->message, frozen});
     next->next += size;
     if (next->next == payload.size) {
       p.bulk_unsent.fetch_sub(1);

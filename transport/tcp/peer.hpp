@@ -72,6 +72,11 @@ struct peer {
   bool wants_write = false;         ///< epoll reports when `messages` can be written
   std::string lanes;                ///< for routes()
 
+  /// A connection to it has broken. Bytes may have changed that were said to be frozen, by a
+  /// pointer from before, so payloads are copied from now on; sent again, they do no harm.
+  // Publishes nothing: one that is frozen for nothing is copied all the same.
+  std::atomic<bool> copies{false};
+
   // ---- Bulk: senders add, the progressing thread sends. Under `bulk_mutex`.
   std::mutex bulk_mutex;
   std::deque<bulk_payload> bulk;

@@ -80,12 +80,13 @@ std::unique_ptr<std::byte[]> stream::memory_for(std::size_t bytes) {
   return out;
 }
 
-// A payload lies in the program's memory, which may change while it is sent. Its tag is that of the
-// bytes which are sent only if both are of one copy, which is in the cache when the kernel reads
-// it.
-bool stream::needs_copy(const record_head& head) const noexcept {
-  const bool of_program = head.kind == record_kind::payload || head.kind == record_kind::chunk;
-  return sealing_.encrypts() || (of_program && sealing_.overhead() > 0);
+// A payload lies in the program's memory, which may change while it is sent, unless it is frozen.
+// Its tag is that of the bytes which are sent only if both are of one copy, which is in the cache
+// when the kernel reads it.
+bool stream::needs_copy(const outgoing_record& one) const noexcept {
+  const auto kind = one.head.kind;
+  const bool of_program = kind == record_kind::payload || kind == record_kind::chunk;
+  return sealing_.encrypts() || (of_program && !one.frozen && sealing_.overhead() > 0);
 }
 
 // Throws bad_alloc. What cannot be sealed is not sent: the stream is broken then.
@@ -94,7 +95,7 @@ void stream::seal(outgoing_record&& one) {
   to.record = std::move(one);
   const auto& head = to.record.head;
   const std::size_t bytes = head.size + head.attached;  // one of them is 0
-  if (bytes > 0 && needs_copy(head)) to.copy = memory_for(bytes);
+  if (bytes > 0 && needs_copy(to.record)) to.copy = memory_for(bytes);
   const std::span<const std::byte> data(to.record.data, bytes);
   const auto seal_part = [&](std::span<const std::byte> first, std::span<const std::byte> body,
                              record_cipher::tag& tag) {

@@ -22,6 +22,7 @@ struct outgoing_record {
   record_head head;
   const std::byte* data = nullptr;
   std::shared_ptr<const void> keep;
+  bool frozen = false;  ///< `data` stays as it is while `keep` exists
 };
 
 /// What a stream hands over. Called inside of `stream::receive`.
@@ -107,7 +108,7 @@ private:
   };
 
   std::unique_ptr<std::byte[]> memory_for(std::size_t bytes);
-  bool needs_copy(const record_head& head) const noexcept;
+  bool needs_copy(const outgoing_record& one) const noexcept;
   void seal(outgoing_record&& one);
   void seal_rest(const record_head& head, std::span<const std::byte> body,
                  const record_cipher::tag& tag);

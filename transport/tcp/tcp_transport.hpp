@@ -25,6 +25,9 @@ struct tcp_options {
   /// Of the job, or a subkey of its secret.
   job_secret secret;
   stream_protection protection = stream_protection::authenticate;
+  /// Large payloads that can be frozen are authenticated where they lie; otherwise a copy is, chunk
+  /// by chunk. Then a write to such a tensor while it is sent copies all of it.
+  bool freezes_payloads = false;
   /// Names of interfaces ("eth0"), on all addresses of which the node listens; empty: all that are
   /// up, without the loopback interface unless there is no other. The n-th interface of one node
   /// speaks to the n-th of another, and the streams of a peer are divided among them; all nodes

@@ -166,6 +166,28 @@ TEST_P(streams, take_payloads_that_change_while_they_are_sent) {
   EXPECT_TRUE(GetParam() == stream_protection::off || in_.bodies[0] == body_of(0, 1 << 20));
 }
 
+TEST_P(streams, send_frozen_payloads_where_they_lie) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(body_of(0, 1 << 20));
+  record_head head;
+  head.kind = record_kind::chunk;
+  head.attached = static_cast<std::uint32_t>(bytes->size());
+  std::string why;
+  from_->add({head, bytes->data(), bytes, true});
+  ASSERT_TRUE(from_->flush(why, sent_)) << why;
+  ASSERT_FALSE(from_->empty()) << "the kernel has taken all of it";
+  (*bytes)[bytes->size() - 1] ^= std::byte{1};
+  unsigned count = 0;
+  auto got = tcp::stream::outcome::more;
+  while (got != tcp::stream::outcome::broken && !(from_->empty() && count > 0)) {
+    from_->writable();
+    ASSERT_TRUE(from_->flush(why, sent_)) << why;
+    got = to_->receive(in_, 1 << 20, count, why);
+  }
+  // The tag is that of the bytes as they were.
+  EXPECT_EQ(got == tcp::stream::outcome::broken, GetParam() == stream_protection::authenticate)
+      << why;
+}
+
 TEST_P(streams, report_that_the_other_end_has_gone) {
   std::string why;
   to_.reset();
