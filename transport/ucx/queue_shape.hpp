@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "troupe/transport/ucx/memory_limit.hpp"
+#include "troupe/transport/system/memory_limit.hpp"
 
 namespace troupe::transport::ucx {
 

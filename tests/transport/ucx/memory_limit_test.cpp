@@ -1,6 +1,6 @@
 // What the limits of control groups leave for queues in shared memory. The groups are files of the
 // tests; what the kernel does with its own would need a container.
-#include "troupe/transport/ucx/memory_limit.hpp"
+#include "troupe/transport/system/memory_limit.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,6 @@
 
 namespace troupe::transport::test {
 namespace {
-
-using ucx::find_memory_limit;
 
 constexpr std::uint64_t mebibyte = 1 << 20;
 
@@ -30,7 +28,7 @@ protected:
 
   std::string at(const std::string& name) const { return (folder_.path / name).string(); }
 
-  ucx::control_groups groups() const { return {at("own"), at("root")}; }
+  control_groups groups() const { return {at("own"), at("root")}; }
 
 private:
   const temporary_folder folder_;

@@ -1,11 +1,11 @@
-#include "troupe/transport/ucx/memory_limit.hpp"
+#include "troupe/transport/system/memory_limit.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
-namespace troupe::transport::ucx {
+namespace troupe::transport {
 
 namespace {
 
@@ -78,4 +78,4 @@ std::optional<memory_limit> find_memory_limit(const control_groups& where) {
   return least;
 }
 
-}  // namespace troupe::transport::ucx
+}  // namespace troupe::transport

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace troupe::transport::ucx {
+namespace troupe::transport {
 
 /// The memory that a control group may use; a process beyond it is killed. Pages in /dev/shm count
 /// for the group of the process that first writes to them.
@@ -24,4 +24,4 @@ struct control_groups {
 /// version 2 or version 1 of control groups. None: there is no limit, or it cannot be read.
 std::optional<memory_limit> find_memory_limit(const control_groups& where = {});
 
-}  // namespace troupe::transport::ucx
+}  // namespace troupe::transport
