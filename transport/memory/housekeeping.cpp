@@ -1,0 +1,76 @@
+#include "troupe/transport/memory/housekeeping.hpp"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <utility>
+
+namespace troupe::transport {
+
+housekeeping::housekeeping(std::chrono::milliseconds interval, duties what)
+    : interval_(interval), duties_(std::move(what)) {
+  // Signals are for the program's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "troupe-memory");
+}
+
+housekeeping::~housekeeping() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void housekeeping::wake(bool to_prepare) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    asleep_.store(false, std::memory_order_relaxed);
+    prepare_ = prepare_ || to_prepare;
+  }
+  changed_.notify_one();
+}
+
+void housekeeping::run() {
+  std::unique_lock lock(mutex_);
+  auto next = std::chrono::steady_clock::now() + interval_;
+  bool needed = true;
+  while (!stop_) {
+    if (std::exchange(prepare_, false)) {
+      needed = true;
+      lock.unlock();
+      duties_.prepare();
+      lock.lock();
+    } else if (!needed) {
+      // First asleep, then the last look: what is freed after that look finds the thread asleep.
+      asleep_.store(true, std::memory_order_relaxed);
+      lock.unlock();
+      needed = duties_.is_needed();
+      lock.lock();
+      if (needed) asleep_.store(false, std::memory_order_relaxed);
+      changed_.wait(lock,
+                    [&] { return stop_ || prepare_ || !asleep_.load(std::memory_order_relaxed); });
+      needed = true;
+      next = std::chrono::steady_clock::now() + interval_;
+    } else if (changed_.wait_until(lock, next, [&] { return stop_ || prepare_; })) {
+      continue;
+    } else {
+      lock.unlock();
+      needed = duties_.round();
+      lock.lock();
+      next = std::chrono::steady_clock::now() + interval_;
+    }
+  }
+}
+
+}  // namespace troupe::transport

@@ -1,0 +1,110 @@
+#include "troupe/transport/memory/mapped_region.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/memory/fetch_descriptor.hpp"
+#include "troupe/transport/memory/per_process.hpp"
+
+namespace troupe::transport {
+
+namespace {
+
+// The regions that are mapped now. Whoever may hold a region's last reference must not hold the
+// mutex: the region's end takes it.
+struct mapped_now {
+  using id_t = std::array<std::byte, 16>;
+
+  std::mutex mutex;
+  std::map<id_t, std::weak_ptr<const mapped_region>> by_id;
+
+  std::shared_ptr<const mapped_region> find(const id_t& id) {
+    const std::lock_guard lock(mutex);
+    const auto at = by_id.find(id);
+    return at == by_id.end() ? nullptr : at->second.lock();
+  }
+
+  // The one that is there already, or `region`.
+  std::shared_ptr<const mapped_region> add(const std::shared_ptr<const mapped_region>& region) {
+    const std::lock_guard lock(mutex);
+    auto& place = by_id[region->id()];
+    if (auto other = place.lock()) return other;
+    place = region;
+    return region;
+  }
+
+  // Once its last owner has gone.
+  void remove(const id_t& id) {
+    const std::lock_guard lock(mutex);
+    const auto at = by_id.find(id);
+    if (at != by_id.end() && at->second.expired()) by_id.erase(at);
+  }
+};
+
+constinit per_process<mapped_now> mapped_regions;
+
+}  // namespace
+
+mapped_region::mapped_region(const region_address& where, const unique_fd& descriptor)
+    : where_(where) {
+  const auto fail = [&](const char* call) {
+    fail_to_fetch(where, "mapping", std::string(call) + " failed: " + std::strerror(errno));
+  };
+  if (where.size > std::numeric_limits<std::size_t>::max() / 2) {
+    errno = ENOMEM;
+    fail("mmap");
+  }
+  struct stat is {};
+  if (::fstat(descriptor.get(), &is) != 0) fail("fstat");
+  file_[0] = is.st_dev;
+  file_[1] = is.st_ino;
+  void* const at =
+      ::mmap(nullptr, where.size, PROT_READ, MAP_SHARED | MAP_NORESERVE, descriptor.get(), 0);
+  if (at == MAP_FAILED) fail("mmap");
+  data_ = static_cast<const std::byte*>(at);
+  if (::madvise(at, where.size, MADV_DONTFORK) != 0) {
+    const int error = errno;
+    ::munmap(at, where.size);
+    errno = error;
+    fail("madvise");
+  }
+}
+
+bool mapped_region::is(const unique_fd& descriptor) const noexcept {
+  struct stat is {};
+  return ::fstat(descriptor.get(), &is) == 0 && is.st_dev == file_[0] && is.st_ino == file_[1];
+}
+
+mapped_region::~mapped_region() {
+  if (!home_.here()) return;  // a child has no such mapping; the addresses may be another's
+  ::munmap(const_cast<std::byte*>(data_), where_.size);
+  mapped_regions.get().remove(where_.id);
+}
+
+bool mapped_region::contains(const void* at) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  return reinterpret_cast<std::uintptr_t>(at) - begin < where_.size;
+}
+
+std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
+                                                  const job_secret& secret, time_point deadline) {
+  auto& now = mapped_regions.get();
+  auto known = now.find(where.id);
+  if (known && known->address() == where) return known;
+  const auto descriptor = fetch_descriptor(where, secret, deadline);
+  // Another thread may have been faster, or another node of that process be known.
+  if (!known) known = now.add(std::make_shared<const mapped_region>(where, descriptor));
+  if (!known->is(descriptor))
+    fail_to_fetch(where, "comparing", "its id is that of other memory, which is mapped already");
+  return known;
+}
+
+}  // namespace troupe::transport
