@@ -10,6 +10,7 @@
 #include "tests/transport/conformance/conformance_node.hpp"
 #include "tests/transport/conformance/locked_transport.hpp"
 #include "troupe/transport/composite/composite_transport.hpp"
+#include "troupe/transport/lending/lending_transport.hpp"
 #include "troupe/transport/loopback/loopback.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 #include "troupe/transport/ucx/ucx_transport.hpp"
@@ -29,7 +30,8 @@ enum class tested_backend {
   tcp,
   tcp_plain,
   tcp_encrypted,
-  composite
+  composite,
+  lending
 };
 
 inline const char* name_of(tested_backend b) {
@@ -46,6 +48,7 @@ inline const char* name_of(tested_backend b) {
     case tested_backend::tcp_plain: return "tcp_plain";
     case tested_backend::tcp_encrypted: return "tcp_encrypted";
     case tested_backend::composite: return "composite";
+    case tested_backend::lending: return "lending";
   }
   return "?";
 }
@@ -89,6 +92,19 @@ inline tcp_options tcp_options_of(tested_backend b, rank_t rank) {
   return o;
 }
 
+// UCX, over which payloads are lent from small ones on.
+inline lending_options lending_options_of(rank_t rank) {
+  std::string why_not;
+  lending_options o;
+  o.rank = rank;
+  o.secret = job_secret::from_hex(std::string(64, '7'));
+  o.memory = install_arena({}, why_not);
+  EXPECT_TRUE(o.memory) << why_not;
+  o.copy_from = 1'000;
+  o.lend_from = 1'000;
+  return o;
+}
+
 inline virtual_network_options virtual_options_of(tested_backend b) {
   virtual_network_options o;
   o.self_driven = true;
@@ -122,6 +138,13 @@ public:
     else if (backend_ == tested_backend::composite)
       n.net = make_composite_transport(options_of(backend_, rank), tcp_options_of(backend_, rank),
                                        n.received, n.pool);
+    else if (backend_ == tested_backend::lending)
+      n.net = make_lending_transport(
+          lending_options_of(rank),
+          [&](sink& to, payload_pool& pool) {
+            return make_ucx_transport(options_of(backend_, rank), to, pool);
+          },
+          n.received, n.pool);
     else if (is_tcp(backend_))
       n.net = make_tcp_transport(tcp_options_of(backend_, rank), n.received, n.pool);
     else
@@ -159,11 +182,11 @@ protected:
 };
 
 inline auto all_backends() {
-  return testing::Values(tested_backend::loopback, tested_backend::virtual_clean,
-                         tested_backend::virtual_bad, tested_backend::ucx, tested_backend::ucx_cma,
-                         tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
-                         tested_backend::tcp, tested_backend::tcp_plain,
-                         tested_backend::tcp_encrypted, tested_backend::composite);
+  return testing::Values(
+      tested_backend::loopback, tested_backend::virtual_clean, tested_backend::virtual_bad,
+      tested_backend::ucx, tested_backend::ucx_cma, tested_backend::ucx_shared_memory,
+      tested_backend::ucx_tcp, tested_backend::tcp, tested_backend::tcp_plain,
+      tested_backend::tcp_encrypted, tested_backend::composite, tested_backend::lending);
 }
 
 inline std::string backend_name(const testing::TestParamInfo<tested_backend>& info) {

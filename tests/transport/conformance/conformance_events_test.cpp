@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(each, events_over,
                                          tested_backend::virtual_bad, tested_backend::ucx,
                                          tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
                                          tested_backend::tcp, tested_backend::tcp_encrypted,
-                                         tested_backend::composite),
+                                         tested_backend::composite, tested_backend::lending),
                          backend_name);
 
 // Sleeps until something happens; false after `limit`.

@@ -1,0 +1,171 @@
+// Connections: what peers are, what is lent to them and why, how they end.
+#include "troupe/transport/lending/backend.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/messages/memory/copy_on_write.hpp"
+#include "troupe/transport/lending/lending_transport.hpp"
+#include "troupe/transport/memory/mapped_region.hpp"
+
+namespace troupe::transport {
+
+namespace lending {
+
+namespace {
+
+constexpr std::chrono::milliseconds fetch_limit{500};
+
+}  // namespace
+
+backend::backend(lending_options options,
+                 const std::function<std::unique_ptr<transport>(sink&, payload_pool&)>& make_inner,
+                 sink& to, payload_pool& pool)
+    : options_(std::move(options)), to_(to), process_(this_process()) {
+  random_bytes(node_);
+  if (!copy_on_write::is_safe()) {
+    why_not_here_ = "libtorch does not use this program's copy-on-write functions";
+    log().warn("rank {}: tensors are copied, not lent: {}", options_.rank, why_not_here_);
+  } else if (options_.memory) {
+    if (options_.most_lent == 0) options_.most_lent = options_.memory->size() / 4;
+    try {
+      server_ = std::make_unique<descriptor_server>(options_.memory->read_only_descriptor(),
+                                                    options_.memory->size(), options_.memory->id(),
+                                                    options_.secret);
+    } catch (const transport_error& e) {
+      why_not_here_ = e.fault().text;
+      log().warn("rank {}: its tensors are copied, not lent: {}", options_.rank, why_not_here_);
+    }
+  }
+  inner_ = make_inner(*this, pool);
+}
+
+backend::~backend() {
+  tell_alone();
+  // Before the inner transport ends: whoever drops a tensor wakes it until then.
+  for (auto& p : connections_) p->part(false, node_);
+}
+
+std::vector<std::byte> backend::address() const {
+  lending::address mine;
+  mine.node = node_;
+  mine.process = process_;
+  mine.lends = server_ != nullptr;
+  if (server_) mine.region = server_->address();
+  mine.inner = inner_->address();
+  return encode(mine, options_.secret);
+}
+
+void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
+  if (rank >= slot_table::most)
+    throw transport_error("cannot connect to " + rank_name(rank) + ": the rank is too large");
+  lending::address where;
+  try {
+    where = decode(bytes, options_.secret);
+  } catch (const decode_error& e) {
+    throw transport_error("cannot connect to " + rank_name(rank) + ": " + e.fault().text);
+  }
+  const auto* const known = find(rank);
+  if (known && !known->lost) return inner_->add_peer(rank, where.inner);  // says what is wrong
+  auto p = std::make_shared<peer>();
+  p->rank = rank;
+  p->node = where.node;
+  p->process = where.process;
+  p->why_not = apart(process_, where.process);
+  p->near = p->why_not.empty();
+  if (p->near) {
+    p->lent = std::make_shared<loan_book>(options_.most_lent);
+    if (!server_) p->why_not = why_not_here_.empty() ? "this node has no arena" : why_not_here_;
+    if (where.lends && copy_on_write::is_safe()) {
+      try {
+        auto region = fetch_region(where.region, options_.secret,
+                                   std::chrono::steady_clock::now() + fetch_limit);
+        p->borrowed =
+            std::make_shared<borrow_book>(std::move(region), [this] { something_to_tell(); });
+      } catch (const transport_error& e) {
+        log().warn("rank {}: tensors of {} are copied: {}", options_.rank, rank_name(rank),
+                   e.fault().text);
+      }
+    }
+  }
+  peer* before = nullptr;
+  slot* place = nullptr;
+  {
+    // Before the inner transport knows it: its messages may come at once.
+    const std::lock_guard lock(mutex_);
+    connections_.push_back(p);
+    place = peers_.find(rank);
+    if (!place) {
+      auto made = std::make_unique<slot>(rank);
+      place = made.get();
+      peers_.set(std::move(made));
+    }
+    before = place->now.exchange(p.get());
+  }
+  // Those that write to the one before fail soon: it is lost.
+  while (place->senders.load() != 0) std::this_thread::yield();
+  try {
+    inner_->add_peer(rank, where.inner);
+  } catch (...) {
+    place->now.store(before, std::memory_order_release);
+    p->part(false, node_);
+    throw;
+  }
+  // Only now: it can be told.
+  if (p->lent) publish_loans(node_, p->node, p->lent);
+  if (!p->borrowed) return;
+  p->tell_mapped = true;
+  something_to_tell();
+}
+
+void backend::close_peer(rank_t rank, bool force) {
+  if (auto* const p = find(rank)) {
+    if (!force) tell(*p);
+    p->part(false, node_);
+  }
+  inner_->close_peer(rank, force);
+}
+
+std::vector<route> backend::routes() const {
+  auto all = inner_->routes();
+  for (auto& one : all) {
+    const auto* const p = find(one.peer);
+    if (!p || p->lost) continue;
+    if (p->may_lend)
+      one.lanes += fmt::format(", tensors of {} bytes and more lent", options_.lend_from);
+    else if (p->near)
+      one.reason +=
+          fmt::format("; tensors are copied: {}",
+                      p->why_not.empty() ? "it has not mapped this node's memory yet" : p->why_not);
+  }
+  return all;
+}
+
+counters backend::count() const {
+  counters all;
+  all.strangers = inner_->count().strangers;
+  const std::lock_guard lock(mutex_);
+  for (const auto& p : connections_) {
+    all.messages_sent += p->messages_sent.load(std::memory_order_relaxed);
+    all.messages_received += p->messages_received.load(std::memory_order_relaxed);
+    all.bytes_sent += p->bytes_sent.load(std::memory_order_relaxed);
+    all.bytes_received += p->bytes_received.load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
+}  // namespace lending
+
+std::unique_ptr<transport> make_lending_transport(
+    lending_options options,
+    const std::function<std::unique_ptr<transport>(sink&, payload_pool&)>& make_inner, sink& to,
+    payload_pool& pool) {
+  return std::make_unique<lending::backend>(std::move(options), make_inner, to, pool);
+}
+
+}  // namespace troupe::transport

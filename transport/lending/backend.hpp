@@ -1,0 +1,123 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "troupe/transport/delivery/rank_table.hpp"
+#include "troupe/transport/lending/lending_address.hpp"
+#include "troupe/transport/lending/lending_note.hpp"
+#include "troupe/transport/lending/lending_options.hpp"
+#include "troupe/transport/lending/lending_peer.hpp"
+#include "troupe/transport/memory/descriptor_channel.hpp"
+
+namespace troupe::transport::lending {
+
+/// The transport: see lending_transport.hpp. It is the sink of the one below.
+class backend final : public transport, private sink {
+public:
+  backend(lending_options options,
+          const std::function<std::unique_ptr<transport>(sink&, payload_pool&)>& make_inner,
+          sink& to, payload_pool& pool);
+
+  ~backend() override;
+
+  std::vector<std::byte> address() const override;
+
+  void add_peer(rank_t rank, std::span<const std::byte> bytes) override;
+
+  bool send(rank_t rank, std::uint64_t order, frame&& envelope,
+            std::vector<outgoing_payload>&& payloads) override;
+
+  unsigned progress() override;
+
+  int event_fd() const override { return inner_->event_fd(); }
+
+  bool arm() override;
+
+  void wake() override { inner_->wake(); }
+  bool idle() const override { return inner_->idle(); }
+  bool delivered() const override { return inner_->delivered(); }
+
+  void close_peer(rank_t rank, bool force) override;
+
+  std::vector<route> routes() const override;
+
+  counters count() const override;
+
+private:
+  struct slot {
+    explicit slot(rank_t r) : rank(r) {}
+    const rank_t rank;
+    std::atomic<peer*> now{nullptr};
+    std::atomic<unsigned> senders{0};  // that use `now`
+  };
+
+  // A peer that does not change while a message to it is written: its note is for this connection.
+  class sending {
+  public:
+    explicit sending(slot* place) : place_(place) {
+      if (!place_) return;
+      // Sequentially consistent, as `add_peer` is: either it sees this sender, or this one sees
+      // what it has set.
+      place_->senders.fetch_add(1);
+      peer_ = place_->now.load();
+    }
+    ~sending() {
+      if (place_) place_->senders.fetch_sub(1, std::memory_order_release);
+    }
+    sending(const sending&) = delete;
+    sending& operator=(const sending&) = delete;
+    peer* now() const noexcept { return peer_; }
+
+  private:
+    slot* const place_;
+    peer* peer_ = nullptr;
+  };
+  using slot_table = rank_table<slot>;
+
+  peer* find(rank_t rank) const noexcept {
+    auto* const place = peers_.find(rank);
+    return place ? place->now.load(std::memory_order_acquire) : nullptr;
+  }
+
+  // On any thread: a loan has ended, or a region is mapped.
+  void something_to_tell() {
+    waiting_.store(true, std::memory_order_seq_cst);
+    if (armed_.load(std::memory_order_seq_cst)) inner_->wake();
+  }
+
+  void on_message(incoming_message&& message) override;
+  void on_peer_lost(rank_t rank, peer_loss why) override;
+  void take(peer& from, incoming_message& message);
+  bool tell(peer& to);
+  bool tell_alone();
+  void end_broken();
+
+  lending_options options_;
+  sink& to_;
+  const process_identity process_;
+  node_number node_;
+  std::string why_not_here_;
+  std::unique_ptr<descriptor_server> server_;
+  // Guards adding peers, and reading all.
+  mutable std::mutex mutex_;
+  slot_table peers_;
+  std::vector<std::shared_ptr<peer>> connections_;  // those that have ended too
+
+  std::atomic<bool> waiting_{false};  // some peer is to be told something
+  std::atomic<bool> armed_{false};    // the progressing thread sleeps, or is about to
+
+  // Used by the progressing thread only.
+  unsigned polls_ = 0;
+  note note_;
+  bool any_broken_ = false;
+
+  // Last: it ends first.
+  std::unique_ptr<transport> inner_;
+};
+
+}  // namespace troupe::transport::lending

@@ -1,0 +1,195 @@
+// Messages and their notes, in both directions.
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/lending/backend.hpp"
+#include "troupe/transport/lending/lent_payloads.hpp"
+
+namespace troupe::transport::lending {
+
+namespace {
+
+// Ends of loans wait for so many polls for a message to travel with.
+constexpr unsigned polls_before_alone = 64;
+
+}  // namespace
+
+unsigned backend::progress() {
+  armed_.store(false, std::memory_order_relaxed);
+  const auto events = inner_->progress();
+  if (any_broken_) end_broken();
+  if (waiting_.load(std::memory_order_relaxed) && ++polls_ >= polls_before_alone) tell_alone();
+  return events;
+}
+
+bool backend::arm() {
+  // Whoever ends a loan either sees the mark, and wakes this thread, or is seen below.
+  armed_.store(true, std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_seq_cst) && tell_alone()) return false;
+  return inner_->arm();
+}
+
+// The hot path of a small message: a note without entries is 16 bytes behind its envelope, in the
+// same frame.
+bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
+                   std::vector<outgoing_payload>&& payloads) {
+  const sending use(peers_.find(rank));
+  auto* const p = use.now();
+  if (!p) return inner_->send(rank, order, std::move(envelope), std::move(payloads));
+  auto bytes = envelope.size();
+  for (const auto& payload : payloads) bytes += payload.size;
+  if (p->near) {
+    note_writer writer(*p, options_);
+    const auto count = payloads.size();
+    if (count > max_payloads)
+      throw invalid_argument(
+          fmt::format("a message can have {} payloads, not {}", max_payloads, count));
+    if (count > 0) writer.lend(payloads);
+    writer.add_ends();
+    append_note(envelope, writer.entries(), static_cast<std::uint32_t>(count), false);
+    const bool more = inner_->send(rank, order, std::move(envelope), std::move(payloads));
+    writer.sent();
+    p->messages_sent.fetch_add(1, std::memory_order_relaxed);
+    p->bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+    return more;
+  }
+  const bool more = inner_->send(rank, order, std::move(envelope), std::move(payloads));
+  p->messages_sent.fetch_add(1, std::memory_order_relaxed);
+  p->bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  return more;
+}
+
+void backend::on_message(incoming_message&& message) {
+  auto* const p = find(message.from);
+  if (!p) return to_.on_message(std::move(message));
+  if (p->lost || p->broken) return;
+  if (p->near) {
+    try {
+      take_note(message.envelope, note_);
+      take(*p, message);
+    } catch (const std::exception& e) {  // what it is owed cannot be told any more
+      p->broken = true;
+      any_broken_ = true;
+      p->problem = e.what();
+      return;
+    }
+    if (note_.alone) return;
+  }
+  auto bytes = message.envelope.size();
+  for (const auto& payload : message.payloads) bytes += payload.size;
+  p->messages_received.fetch_add(1, std::memory_order_relaxed);
+  p->bytes_received.fetch_add(bytes, std::memory_order_relaxed);
+  to_.on_message(std::move(message));
+}
+
+// Does what the note says: puts payloads that did not travel among those that did.
+void backend::take(peer& from, incoming_message& message) {
+  std::vector<incoming_payload> whole;
+  auto came = std::exchange(message.payloads, {});
+  std::size_t next_came = 0;
+  whole.reserve(note_.payloads);
+  const auto take_until = [&](std::size_t index) {
+    for (; whole.size() < index; ++next_came) {
+      if (next_came >= came.size())
+        throw decode_error("A message has fewer payloads than its note says.");
+      whole.push_back(std::move(came[next_came]));
+    }
+  };
+  for (const auto& entry : note_.entries) {
+    switch (entry.kind) {
+      case entry_kind::lend: {
+        take_until(entry.index);
+        if (!from.borrowed)
+          throw decode_error("A note lends memory that this node has not mapped.");
+        incoming_payload payload;
+        payload.data = from.borrowed->borrow(entry.loan, entry.offset, entry.size);
+        payload.size = entry.size;
+        payload.read_only = true;
+        whole.push_back(std::move(payload));
+        break;
+      }
+      case entry_kind::give_back: {
+        take_until(entry.index);
+        auto keep = from.lent->give_back(entry.loan, entry.offset, entry.size);
+        incoming_payload payload;
+        payload.data = {std::move(keep), options_.memory->at(entry.offset)};
+        payload.size = entry.size;
+        payload.read_only = true;
+        whole.push_back(std::move(payload));
+        break;
+      }
+      case entry_kind::end: from.lent->end(entry.loan, entry.size); break;
+      case entry_kind::can_read: from.may_lend.store(server_ != nullptr); break;
+    }
+  }
+  take_until(note_.payloads);
+  if (next_came != came.size())
+    throw decode_error("A message has more payloads than its note says.");
+  message.payloads = std::move(whole);
+}
+
+void backend::on_peer_lost(rank_t rank, peer_loss why) {
+  if (auto* const p = find(rank)) {
+    if (p->broken) return;  // `end_broken` says it
+    p->part(why.kind == loss_kind::ended, node_);
+  }
+  to_.on_peer_lost(rank, std::move(why));
+}
+
+// What a peer has sent cannot be taken. Here, since a sink may not call its transport.
+void backend::end_broken() {
+  any_broken_ = false;
+  std::vector<std::shared_ptr<peer>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& p : connections_)
+      if (p->broken && !p->lost) all.push_back(p);
+  }
+  for (const auto& p : all) {
+    inner_->close_peer(p->rank, true);
+    if (p->part(false, node_))
+      to_.on_peer_lost(p->rank, {loss_kind::broken, "it has sent malformed data: " + p->problem});
+  }
+}
+
+// Tells a peer what no message has told it. False: there was nothing, or it cannot be told.
+bool backend::tell(peer& to) {
+  bool told = false;
+  while (to.near && !to.lost && (to.tell_mapped || (to.borrowed && to.borrowed->any_ended()))) {
+    try {
+      const sending use(peers_.find(to.rank));
+      if (use.now() != &to) break;
+      note_writer writer(to, options_);
+      writer.add_ends();
+      frame note(frame::small_capacity);
+      append_note(note, writer.entries(), 0, true);
+      inner_->send(to.rank, 0, std::move(note));
+      writer.sent();
+      told = true;
+    } catch (const std::exception&) {
+      break;  // it is lost, which the sink is told, or there is no memory: then with a message
+    }
+  }
+  return told;
+}
+
+// Tells all peers. False: there was nothing.
+bool backend::tell_alone() {
+  polls_ = 0;
+  bool told = false;
+  // An exchange: what was written before whoever set it is seen below.
+  waiting_.exchange(false);
+  std::vector<std::shared_ptr<peer>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& p : connections_)
+      if (!p->lost) all.push_back(p);
+  }
+  for (const auto& p : all) told = tell(*p) || told;
+  return told;
+}
+
+}  // namespace troupe::transport::lending

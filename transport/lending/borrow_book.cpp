@@ -1,0 +1,187 @@
+#include "troupe/transport/lending/borrow_book.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/forked.hpp"
+#include "troupe/transport/lending/parked_loans.hpp"
+
+namespace troupe::transport::lending {
+
+namespace {
+
+// How many loans that begin before the bytes are looked at for one that holds them all.
+constexpr int looks_back = 8;
+
+}  // namespace
+
+struct borrow_book::borrowed {
+  borrowed(std::shared_ptr<borrow_book> from, std::shared_ptr<const mapped_region> in,
+           std::uint64_t number, std::uint64_t begin)
+      : book(std::move(from)), region(std::move(in)), loan(number), offset(begin) {}
+  ~borrowed() {
+    if (!forked::from_nodes()) book->end(loan, offset);
+  }
+  borrowed(const borrowed&) = delete;
+  borrowed& operator=(const borrowed&) = delete;
+
+  const std::shared_ptr<borrow_book> book;
+  const std::shared_ptr<const mapped_region> region;
+  const std::uint64_t loan;
+  const std::uint64_t offset;
+};
+
+borrow_book::borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell)
+    : region_(std::move(region)), tell_(std::move(tell)) {}
+
+std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t offset,
+                                               std::uint64_t size) {
+  std::shared_ptr<const mapped_region> region;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!region_) throw decode_error("A note about lent memory comes after its connection's end.");
+    if (size == 0 || size > region_->size() || offset > region_->size() - size)
+      throw decode_error("A note about lent memory lends " + std::to_string(size) + " bytes at " +
+                         std::to_string(offset) + ", and its sender's region has " +
+                         std::to_string(region_->size()) + ".");
+    // So that `end` allocates nothing.
+    if (ended_.capacity() < ended_.size() + active_.size() + 1)
+      ended_.reserve(2 * (ended_.size() + active_.size() + 1));
+    if (!active_.try_emplace({offset, loan}, record{size, 0}).second)
+      throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
+    bytes_ += size;
+    region = region_;
+  }
+  const auto* const bytes = region->data() + offset;
+  std::shared_ptr<borrowed> held;
+  try {
+    held = std::make_shared<borrowed>(shared_from_this(), std::move(region), loan, offset);
+  } catch (...) {
+    end(loan, offset);
+    throw;
+  }
+  // Never written through: the mapping is readable only, and its tensors copy at their first write.
+  return {std::move(held), const_cast<std::byte*>(bytes)};
+}
+
+std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, std::size_t size) {
+  const std::lock_guard lock(mutex_);
+  if (!region_ || !region_->contains(data)) return std::nullopt;
+  const auto offset = static_cast<std::uint64_t>(data - region_->data());
+  auto at = active_.upper_bound({offset, ~std::uint64_t{0}});
+  for (int i = 0; i < looks_back && at != active_.begin(); ++i) {
+    --at;
+    const auto skipped = offset - at->first.first;
+    auto& one = at->second;
+    if (skipped > one.size || size > one.size - skipped) continue;
+    ++one.given_back;
+    return place{at->first.second, offset};
+  }
+  return std::nullopt;
+}
+
+void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
+  std::shared_ptr<loan_book> lender;
+  std::uint64_t times = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = active_.find({offset, loan});
+    times = at->second.given_back;
+    bytes_ -= at->second.size;
+    active_.erase(at);
+    if (!closed_) {
+      ended_.push_back({entry_kind::end, 0, loan, 0, times});
+      // Under the lock: `close` must not end what `tell_` uses meanwhile.
+      if (!ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
+      return;
+    }
+    lender = lender_.lock();
+  }
+  if (!lender) return;
+  try {
+    lender->end(loan, times);
+  } catch (const decode_error&) {  // the lender has been told that this process has ended
+  }
+  lender.reset();
+  forget_ended_loans();
+}
+
+void borrow_book::take_ended(std::size_t most, std::vector<note_entry>& to) {
+  if (!any_ended()) return;
+  const std::lock_guard lock(mutex_);
+  const auto count = std::min(most, ended_.size());
+  to.insert(to.end(), ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(count));
+  ended_.erase(ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (ended_.empty()) ended_some_.store(false, std::memory_order_release);
+}
+
+borrow_book::record* borrow_book::find(std::uint64_t loan) noexcept {
+  for (auto& [key, one] : active_)
+    if (key.second == loan) return &one;
+  return nullptr;
+}
+
+// Rare, so that it may take its time. The room for ends is there: they were taken from it.
+void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
+  std::shared_ptr<loan_book> lender;
+  std::vector<note_entry> direct;
+  {
+    const std::lock_guard lock(mutex_);
+    lender = closed_ ? lender_.lock() : nullptr;
+    auto& ends = closed_ ? direct : ended_;
+    for (const auto& one : entries)
+      if (one.kind == entry_kind::end) ends.push_back(one);
+    for (const auto& back : entries) {
+      if (back.kind != entry_kind::give_back) continue;
+      if (auto* const one = find(back.loan)) {
+        --one->given_back;
+        continue;
+      }
+      for (auto& end : ends)
+        if (end.loan == back.loan) --end.size;
+    }
+    if (!ended_.empty() && !ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
+  }
+  if (!lender) return;
+  for (const auto& one : direct) {
+    try {
+      lender->end(one.loan, one.size);
+    } catch (const decode_error&) {  // the lender has been told that this process has ended
+    }
+  }
+}
+
+void borrow_book::close(std::weak_ptr<loan_book> lender) noexcept {
+  std::vector<note_entry> untold;
+  std::shared_ptr<const mapped_region> region;  // unmapped without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    region.swap(region_);
+    tell_ = nullptr;
+    lender_ = lender;
+    untold.swap(ended_);
+    ended_some_ = false;
+  }
+  const auto to = lender.lock();
+  if (!to) return;
+  for (const auto& one : untold) {
+    try {
+      to->end(one.loan, one.size);
+    } catch (const decode_error&) {  // as above
+    }
+  }
+}
+
+std::size_t borrow_book::borrows() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return active_.size();
+}
+
+std::uint64_t borrow_book::bytes() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace troupe::transport::lending

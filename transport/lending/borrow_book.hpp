@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "troupe/transport/lending/lending_note.hpp"
+#include "troupe/transport/lending/loan_book.hpp"
+#include "troupe/transport/memory/mapped_region.hpp"
+
+namespace troupe::transport::lending {
+
+/// What one peer has lent to this node: which bytes of the peer's region are in use here, and
+/// which no longer are. Thread-safe.
+class borrow_book : public std::enable_shared_from_this<borrow_book> {
+public:
+  /// `tell` is called, on the thread that drops a borrowed pointer, when there is something for
+  /// `take_ended` and there was nothing before.
+  borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell);
+
+  /// A pointer to bytes that the peer has lent; readable only. They are the peer's again when the
+  /// last copy is dropped, on any thread. It keeps the region mapped. Throws decode_error: the
+  /// bytes lie outside the region, or the loan is known already.
+  std::shared_ptr<std::byte> borrow(std::uint64_t loan, std::uint64_t offset, std::uint64_t size);
+
+  /// Where bytes lie that are borrowed here and are sent back to their owner. From now on the
+  /// loan's end waits for them. Nothing if they are not borrowed.
+  struct place {
+    std::uint64_t loan = 0;
+    std::uint64_t offset = 0;
+  };
+  std::optional<place> give_back(const std::byte* data, std::size_t size);
+
+  /// Moves up to `most` loans that have ended here to the end of `to`.
+  void take_ended(std::size_t most, std::vector<note_entry>& to);
+
+  /// These entries of `take_ended` and `give_back` have not been sent after all.
+  void take_back(std::span<const note_entry> entries) noexcept;
+
+  bool any_ended() const noexcept { return ended_some_.load(std::memory_order_acquire); }
+
+  /// The connection is over, so that nothing is told any more. What ends from now on is entered in
+  /// `lender`, if that is in this process; otherwise the lender learns it from the end of this
+  /// process. The region stays mapped for what is still borrowed.
+  void close(std::weak_ptr<loan_book> lender) noexcept;
+
+  std::size_t borrows() const noexcept;
+  std::uint64_t bytes() const noexcept;
+
+private:
+  struct borrowed;
+  struct record {
+    std::uint64_t size = 0;
+    std::uint64_t given_back = 0;
+  };
+
+  void end(std::uint64_t loan, std::uint64_t offset) noexcept;
+  record* find(std::uint64_t loan) noexcept;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<const mapped_region> region_;                       // null: closed
+  std::map<std::pair<std::uint64_t, std::uint64_t>, record> active_;  // by offset and loan
+  std::uint64_t bytes_ = 0;
+  std::vector<note_entry> ended_;
+  std::atomic<bool> ended_some_{false};
+  std::function<void()> tell_;
+  bool closed_ = false;
+  std::weak_ptr<loan_book> lender_;
+};
+
+}  // namespace troupe::transport::lending

@@ -1,0 +1,65 @@
+#include "troupe/transport/lending/lending_address.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/auth/signed_bytes.hpp"
+
+namespace troupe::transport::lending {
+
+namespace {
+
+constexpr std::uint32_t address_magic = 0x4c707254;  // "TrpL"
+constexpr std::uint32_t address_version = 1;
+
+// The inner address follows, then the proof.
+struct address_head {
+  std::uint32_t magic;
+  std::uint32_t version;
+  node_number node;
+  process_identity process;
+  std::uint32_t lends;
+  std::uint32_t inner_size;
+  region_address region;
+};
+static_assert(std::is_trivially_copyable_v<address_head>);
+
+job_secret address_key(const job_secret& secret) { return secret.subkey("troupe lending address"); }
+
+}  // namespace
+
+std::vector<std::byte> encode(const address& a, const job_secret& secret) {
+  address_head head{};
+  head.magic = address_magic;
+  head.version = address_version;
+  head.node = a.node;
+  head.process = a.process;
+  head.lends = a.lends ? 1 : 0;
+  head.inner_size = static_cast<std::uint32_t>(a.inner.size());
+  head.region = a.region;
+  std::vector<std::byte> out(sizeof head);
+  std::memcpy(out.data(), &head, sizeof head);
+  out.insert(out.end(), a.inner.begin(), a.inner.end());
+  append_proof(out, address_key(secret));
+  return out;
+}
+
+address decode(std::span<const std::byte> bytes, const job_secret& secret) {
+  address_head head;
+  if (bytes.size() < sizeof head + proof_size) throw decode_error("an address is too short");
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.magic != address_magic || head.version != address_version)
+    throw decode_error(
+        "this is the address of a node that lends no memory: all nodes of a job "
+        "must have the same rpc_options::lend_tensors");
+  const auto covered = strip_proof(bytes, address_key(secret));
+  if (!covered) throw decode_error("an address that is damaged or from another job");
+  if (covered->size() - sizeof head != head.inner_size || head.lends > 1)
+    throw decode_error("an address whose lengths do not fit its size");
+  const auto inner = covered->subspan(sizeof head);
+  return {head.node, head.process, head.lends == 1, head.region, {inner.begin(), inner.end()}};
+}
+
+}  // namespace troupe::transport::lending

@@ -1,0 +1,88 @@
+#include "troupe/transport/lending/lending_note.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/messages/memory/payload.hpp"
+
+namespace troupe::transport::lending {
+
+namespace {
+
+constexpr std::uint32_t note_magic = 0x4e4c7254;  // "TrLN"
+constexpr std::uint32_t alone_bit = 1;
+
+// The end of the frame. Before it the entries, before them the envelope, filled up to 8 bytes.
+struct note_foot {
+  std::uint32_t magic;
+  std::uint32_t payloads;
+  std::uint32_t envelope;  // bytes
+  std::uint16_t entries;
+  std::uint16_t flags;
+};
+static_assert(sizeof(note_foot) == 16);
+
+constexpr std::size_t to_words(std::size_t size) noexcept { return (size + 7) / 8 * 8; }
+
+bool is_payload(entry_kind kind) noexcept {
+  return kind == entry_kind::lend || kind == entry_kind::give_back;
+}
+
+[[noreturn]] void bad_note(const char* problem) {
+  throw decode_error(std::string("A note about lent memory cannot be read: ") + problem + ".");
+}
+
+}  // namespace
+
+void append_note(frame& to, std::span<const note_entry> entries, std::uint32_t payloads,
+                 bool alone) {
+  const auto envelope = to.size();
+  const auto start = to_words(envelope);
+  const auto size = start + entries.size_bytes() + sizeof(note_foot);
+  if (size > to.capacity()) {
+    frame larger(size);
+    if (envelope > 0) std::memcpy(larger.data(), to.data(), envelope);
+    to = std::move(larger);
+  }
+  const note_foot foot{note_magic, payloads, static_cast<std::uint32_t>(envelope),
+                       static_cast<std::uint16_t>(entries.size()),
+                       static_cast<std::uint16_t>(alone ? alone_bit : 0)};
+  std::memset(to.data() + envelope, 0, start - envelope);
+  if (!entries.empty()) std::memcpy(to.data() + start, entries.data(), entries.size_bytes());
+  std::memcpy(to.data() + size - sizeof foot, &foot, sizeof foot);
+  to.resize(size);
+}
+
+void take_note(frame& from, note& to) {
+  note_foot foot;
+  if (from.size() < sizeof foot) bad_note("it is missing");
+  std::memcpy(&foot, from.data() + from.size() - sizeof foot, sizeof foot);
+  if (foot.magic != note_magic) bad_note("it is missing");
+  if (foot.entries > most_entries) bad_note("it has too many entries");
+  if (foot.flags > alone_bit) bad_note("its flags are unknown");
+  if (foot.payloads > max_payloads) bad_note("its message has too many payloads");
+  const auto start = to_words(foot.envelope);
+  if (from.size() != start + foot.entries * sizeof(note_entry) + sizeof foot)
+    bad_note("its lengths do not fit its message");
+  to.entries.resize(foot.entries);
+  if (foot.entries > 0)
+    std::memcpy(to.entries.data(), from.data() + start, foot.entries * sizeof(note_entry));
+  to.payloads = foot.payloads;
+  to.alone = (foot.flags & alone_bit) != 0;
+  std::uint64_t next = 0;
+  for (const auto& entry : to.entries) {
+    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::can_read)
+      bad_note("it has an entry of an unknown kind");
+    if (!is_payload(entry.kind)) continue;
+    if (entry.index < next || entry.index >= foot.payloads)
+      bad_note("its payloads are out of order or do not exist");
+    next = std::uint64_t{entry.index} + 1;
+  }
+  if (to.alone && (foot.envelope != 0 || foot.payloads != 0))
+    bad_note("it says that there is no message, and there is one");
+  from.resize(foot.envelope);
+}
+
+}  // namespace troupe::transport::lending

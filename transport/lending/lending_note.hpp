@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "troupe/messages/envelope/frame.hpp"
+
+namespace troupe::transport::lending {
+
+/// What one end tells the other about loans. It travels behind an envelope, in its frame.
+enum class entry_kind : std::uint32_t {
+  lend = 1,   ///< a payload that lies in the sender's region
+  give_back,  ///< a payload that the receiver has lent; the loan goes on
+  end,        ///< a loan of the receiver has ended; `size` counts its `give_back` entries, all of
+              ///< which count before it does, though they may arrive later
+  can_read,   ///< the sender has mapped the receiver's region
+};
+
+struct note_entry {
+  entry_kind kind;
+  std::uint32_t index = 0;   ///< of the payload, among all of the message
+  std::uint64_t loan = 0;    ///< numbered by the lender
+  std::uint64_t offset = 0;  ///< in the lender's region
+  std::uint64_t size = 0;    ///< bytes
+};
+static_assert(sizeof(note_entry) == 32);
+
+/// The largest note.
+inline constexpr std::size_t most_entries = 16 * 1024;
+
+/// Puts a note behind the envelope in `to`. `payloads`: how many the message has, lent ones
+/// included. `alone`: there is no message, just the note. Allocates only if the frame has no room.
+void append_note(frame& to, std::span<const note_entry> entries, std::uint32_t payloads,
+                 bool alone);
+
+struct note {
+  std::vector<note_entry> entries;
+  std::uint32_t payloads = 0;
+  bool alone = false;
+};
+
+/// Takes the note off `from`, into `to`, whose memory it uses again. Throws decode_error: there is
+/// none, it is cut off, its kinds are unknown, or its payloads are not in ascending order.
+void take_note(frame& from, note& to);
+
+}  // namespace troupe::transport::lending

@@ -1,0 +1,112 @@
+#include "troupe/transport/lending/lent_payloads.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe::transport::lending {
+
+namespace {
+
+// As a tensor's reader wants its bytes.
+constexpr std::uintptr_t lent_alignment = 16;
+constexpr std::size_t ends_in_a_message = 64;
+static_assert(ends_in_a_message < most_entries);
+
+// The memory of the last note of this thread. Taken and put back, since what a note lets go may
+// run code that sends.
+thread_local std::vector<note_entry> spare_entries;
+
+bool is_aligned(const std::byte* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data) % lent_alignment == 0;
+}
+
+}  // namespace
+
+note_writer::note_writer(peer& to, const lending_options& options)
+    : to_(to), options_(options), entries_(std::exchange(spare_entries, {})) {
+  entries_.clear();
+}
+
+note_writer::~note_writer() {
+  if (!sent_) take_back();
+  spare_entries = std::move(entries_);
+}
+
+// The peer has heard of nothing.
+void note_writer::take_back() noexcept {
+  for (const auto& entry : entries_) {
+    if (entry.kind == entry_kind::lend) to_.lent->cancel(entry.loan);
+    if (entry.kind == entry_kind::can_read) to_.tell_mapped = true;
+  }
+  if (to_.borrowed) to_.borrowed->take_back(entries_);
+}
+
+void note_writer::lend(std::vector<outgoing_payload>& payloads) {
+  std::size_t stay = 0;
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    if (describe(payloads[i], static_cast<std::uint32_t>(i))) {
+      payloads[i].keep.reset();
+    } else {
+      if (stay != i) payloads[stay] = std::move(payloads[i]);
+      ++stay;
+    }
+  }
+  payloads.resize(stay);
+}
+
+bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
+  if (payload.size < options_.lend_from || payload.place.where != memory_place::kind::host ||
+      entries_.size() >= most_entries - ends_in_a_message)
+    return false;
+  if (to_.borrowed && is_aligned(payload.data)) {
+    if (const auto at = to_.borrowed->give_back(payload.data, payload.size)) {
+      entries_.push_back({entry_kind::give_back, index, at->loan, at->offset, payload.size});
+      return true;
+    }
+  }
+  if (!to_.may_lend.load(std::memory_order_relaxed)) return false;
+  if (payload.freeze && options_.memory->owns(payload.data) && is_aligned(payload.data))
+    if (auto keep = payload.freeze(payload))
+      return lend_bytes(std::move(keep), payload.data, payload.size, index);
+  if (payload.size < options_.copy_from) return false;
+  const std::byte* copy = nullptr;
+  auto keep = copy_into_arena(payload, copy);
+  return keep && lend_bytes(std::move(keep), copy, payload.size, index);
+}
+
+bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* data,
+                             std::size_t size, std::uint32_t index) {
+  const auto offset = options_.memory->offset_of(data);
+  const auto loan = to_.lent->lend(std::move(keep), offset, size);
+  if (loan == 0) {
+    if (!to_.lost && !to_.said_limit.exchange(true))
+      log().warn(
+          "rank {}: {} holds {} bytes of tensors that this node has lent to it, as many as one "
+          "node may (lending_options::most_lent); more are copied until it drops some",
+          options_.rank, rank_name(to_.rank), to_.lent->bytes());
+    return false;
+  }
+  entries_.push_back({entry_kind::lend, index, loan, offset, size});
+  return true;
+}
+
+std::shared_ptr<const void> note_writer::copy_into_arena(const outgoing_payload& payload,
+                                                         const std::byte*& data) const {
+  auto block = options_.memory->allocate(payload.size);
+  if (!options_.memory->owns(block.get())) return nullptr;  // the arena is full
+  std::memcpy(block.get(), payload.data, payload.size);
+  data = static_cast<const std::byte*>(block.get());
+  return std::make_shared<c10::DataPtr>(std::move(block));
+}
+
+void note_writer::add_ends() {
+  if (to_.tell_mapped.load(std::memory_order_relaxed) && to_.tell_mapped.exchange(false))
+    entries_.push_back({.kind = entry_kind::can_read});
+  if (to_.borrowed && to_.borrowed->any_ended())
+    to_.borrowed->take_ended(std::min(ends_in_a_message, most_entries - entries_.size()), entries_);
+}
+
+}  // namespace troupe::transport::lending

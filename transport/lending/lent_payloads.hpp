@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "troupe/transport/lending/lending_note.hpp"
+#include "troupe/transport/lending/lending_options.hpp"
+#include "troupe/transport/lending/lending_peer.hpp"
+
+namespace troupe::transport::lending {
+
+/// Writes the note of one message: takes the payloads out that need not travel, and says where
+/// they are. One thread, for the time of one `send`.
+class note_writer {
+public:
+  note_writer(peer& to, const lending_options& options);
+  /// Takes everything back, unless `sent` was called.
+  ~note_writer();
+  note_writer(const note_writer&) = delete;
+  note_writer& operator=(const note_writer&) = delete;
+
+  /// Leaves in `payloads` those that must be sent.
+  void lend(std::vector<outgoing_payload>& payloads);
+
+  /// Adds loans of the peer that have ended here, as many as a note takes. After `lend`: what is
+  /// given back there may have been the last use.
+  void add_ends();
+
+  std::span<const note_entry> entries() const noexcept { return entries_; }
+
+  void sent() noexcept { sent_ = true; }
+
+private:
+  void take_back() noexcept;
+  bool describe(outgoing_payload& payload, std::uint32_t index);
+  bool lend_bytes(std::shared_ptr<const void> keep, const std::byte* data, std::size_t size,
+                  std::uint32_t index);
+  std::shared_ptr<const void> copy_into_arena(const outgoing_payload& payload,
+                                              const std::byte*& data) const;
+
+  peer& to_;
+  const lending_options& options_;
+  std::vector<note_entry> entries_;
+  bool sent_ = false;
+};
+
+}  // namespace troupe::transport::lending

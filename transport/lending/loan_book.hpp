@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace troupe::transport::lending {
+
+/// What this node has lent to one peer: which bytes of its region, and what keeps them.
+/// Thread-safe.
+///
+/// A loan ends when the peer says so. Its messages may overtake each other, so the end says how
+/// often the peer has given the bytes back in messages of its own, and counts once those have
+/// arrived.
+class loan_book {
+public:
+  /// At most `limit` bytes are lent at a time.
+  explicit loan_book(std::uint64_t limit) noexcept : limit_(limit) {}
+
+  /// The loan's number, or 0: more would be lent than the limit, or it is closed. Allocates only to
+  /// grow.
+  std::uint64_t lend(std::shared_ptr<const void> keep, std::uint64_t offset, std::uint64_t size);
+
+  /// The peer has never heard of it.
+  void cancel(std::uint64_t loan) noexcept;
+
+  /// The peer sends the bytes back, all or some of them: what keeps them. Throws decode_error:
+  /// there is no such loan, or these are not its bytes.
+  std::shared_ptr<const void> give_back(std::uint64_t loan, std::uint64_t offset,
+                                        std::uint64_t size);
+
+  /// The peer uses the bytes no longer, and has given them back so often. Throws decode_error.
+  void end(std::uint64_t loan, std::uint64_t times_given_back);
+
+  /// Lends nothing any more: the connection is over, and a sender may be under way.
+  void close() noexcept;
+
+  /// The peer's process has ended.
+  void end_all() noexcept;
+
+  std::size_t loans() const noexcept;
+  std::uint64_t bytes() const noexcept;
+
+private:
+  struct loan {
+    std::shared_ptr<const void> keep;  // null: this place is free
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    std::uint64_t given_back = 0;
+    std::uint64_t due = 0;  // `given_back` with which it ends
+    bool ending = false;
+    std::uint32_t turn = 0;  // of this place: a number that comes late names no later loan
+    std::uint32_t next = 0;  // the next free place
+  };
+  static constexpr std::uint32_t none = 0xffffffff;
+
+  loan& find(std::uint64_t number);
+  std::shared_ptr<const void> remove(loan& which) noexcept;
+
+  const std::uint64_t limit_;
+  mutable std::mutex mutex_;
+  std::vector<loan> loans_;
+  std::uint32_t free_ = none;
+  std::size_t count_ = 0;
+  std::uint64_t bytes_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace troupe::transport::lending

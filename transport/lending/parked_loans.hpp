@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+
+#include "troupe/transport/lending/loan_book.hpp"
+#include "troupe/transport/system/process.hpp"
+
+namespace troupe::transport::lending {
+
+/// A node of a process, at random.
+using node_number = std::array<std::byte, 16>;
+
+/// A peer that this node is not connected to any more may still read what was lent to it: a verdict
+/// or a broken connection says nothing about a process that was only stopped. So loans outlive
+/// their connection, and their node: the memory stays as it is until the peer's process has ended
+/// for certain, or, if that is this process, until its tensors have.
+
+/// Makes `book` known, while it exists, as what `lender` has lent to `borrower`.
+void publish_loans(const node_number& lender, const node_number& borrower,
+                   const std::shared_ptr<loan_book>& book);
+
+/// What `lender`, if it is a node of this process, has lent to `borrower`.
+std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number& borrower);
+
+/// Keeps what is still lent by `book` until `borrower` has ended.
+void park_loans(std::shared_ptr<loan_book> book, const process_identity& borrower);
+
+/// Lets go of parked books without loans.
+void forget_ended_loans() noexcept;
+
+/// Bytes in parked books.
+std::uint64_t parked_bytes() noexcept;
+
+}  // namespace troupe::transport::lending
