@@ -6,8 +6,11 @@
 #include <cstring>
 
 #include "troupe/actors/node/option_checks.hpp"
+#include "troupe/messages/base/log.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/composite/composite_transport.hpp"
+#include "troupe/transport/lending/lending_transport.hpp"
+#include "troupe/transport/memory/arena.hpp"
 #include "troupe/transport/registry/transport_registry.hpp"
 #include "troupe/transport/rendezvous/environment.hpp"
 #include "troupe/transport/system/descriptors.hpp"
@@ -21,6 +24,10 @@ namespace {
 // Members that may join later are reckoned with when shared memory and descriptors are divided.
 constexpr unsigned likely_joiners = 8;
 
+bool lends_tensors(const rpc_options& options) {
+  return options.lend_tensors || transport::read_lend_tensors(transport::process_environment());
+}
+
 // `open`: those of them that are open already.
 void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t joiners,
                               std::size_t open = 0) {
@@ -28,13 +35,26 @@ void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std
   if (joiners > 0) who += " and room for " + std::to_string(joiners) + " joiners";
   const auto network = network_settings(options);
   const auto streams = std::max<std::size_t>(network.bulk_streams, network.interfaces.size());
-  const auto whole = transport::descriptors_of_node(peers + joiners, streams);
+  // To hand memory out, and to watch who has been lent some.
+  constexpr std::size_t for_lending = 8;
+  const auto whole = transport::descriptors_of_node(peers + joiners, streams) +
+                     (lends_tensors(options) ? for_lending : 0);
   transport::need_descriptors(whole - std::min(whole, open), who);
 }
 
 bool trusts_network(const rpc_options& options) {
   return options.trusted_network ||
          transport::read_trusted_network(transport::process_environment());
+}
+
+// Where the tensors of this process lie from now on; null, with a warning, where that cannot be.
+transport::arena* process_arena(transport::rank_t rank) {
+  std::string why_not;
+  auto* const memory = transport::install_arena({}, why_not);
+  if (!memory)
+    log().warn("rank {}: its tensors are copied, not lent, since this process has no arena: {}",
+               rank, why_not);
+  return memory;
 }
 
 // UCX alone, between hosts. Nobody's address is exchanged then: all ranks say so, before anything
@@ -102,6 +122,7 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   tcp.secret = secret.subkey("transport tcp");
   tcp.keepalive = options.keepalive;
   tcp.limit = options.keepalive * 5 / 2;
+  tcp.freezes_payloads = lends_tensors(options);
   const bool interfaces_named = !tcp.interfaces.empty();
   if (here_alone && !interfaces_named) tcp.interfaces = {"lo"};
   if (options.transport == backend::tcp)
@@ -115,9 +136,18 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   static_assert(sizeof proof == sizeof ucx.key);
   std::memcpy(ucx.key.data(), &proof, sizeof proof);
   ucx.kind = kind_of(options.transport);
-  if (options.transport == backend::automatic && !ucx.one_host)
-    return transport::make_composite_transport(std::move(ucx), std::move(tcp), parts, parts);
-  return transport::make_ucx_transport(std::move(ucx), parts, parts);
+  const auto rank = ucx.rank;
+  const auto make = [&](transport::sink& to, transport::payload_pool& pool) {
+    if (options.transport == backend::automatic && !ucx.one_host)
+      return transport::make_composite_transport(std::move(ucx), std::move(tcp), to, pool);
+    return transport::make_ucx_transport(std::move(ucx), to, pool);
+  };
+  if (!lends_tensors(options)) return make(parts, parts);
+  transport::lending_options lending;
+  lending.rank = rank;
+  lending.secret = secret.subkey("transport lending");
+  lending.memory = process_arena(rank);
+  return transport::make_lending_transport(std::move(lending), make, parts, parts);
 }
 
 std::unique_ptr<transport::transport> make_registered(transport::rank_t rank,

@@ -55,6 +55,9 @@ struct rpc_options {
   /// What protects the bytes between hosts, the same on all nodes. Empty: TROUPE_ENCRYPTION ("off",
   /// "authenticate", "encrypt"), or `authenticate`.
   std::optional<stream_protection> encryption{};
+  /// Large tensors for nodes of the same host are lent where they lie instead of copied
+  /// (docs/lent_tensors.md): the same on all nodes; TROUPE_LEND_TENSORS=1 does the same.
+  bool lend_tensors = false;
   std::string job{};     ///< empty: the launcher's
   flow_window window{};  ///< of each other node towards this one; the same on all nodes
   when_full overload = when_full::wait;  ///< what a call does when the receiver's window is full

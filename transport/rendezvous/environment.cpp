@@ -185,4 +185,8 @@ bool read_trusted_network(const environment& env) {
                      "1 if no one else can reach the network") == 1;
 }
 
+bool read_lend_tensors(const environment& env) {
+  return read_number(env, "TROUPE_LEND_TENSORS", 0, 1, "1 if tensors are lent within a host") == 1;
+}
+
 }  // namespace troupe::transport

@@ -77,6 +77,10 @@ std::optional<given_secret> read_job_secret(const environment& env);
 /// any other. Throws rendezvous_error for anything else.
 bool read_trusted_network(const environment& env);
 
+/// TROUPE_LEND_TENSORS: 1 if large tensors for nodes of the same host are lent. Throws
+/// rendezvous_error for anything but 0 and 1.
+bool read_lend_tensors(const environment& env);
+
 /// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for
 /// a malformed list.
 std::string first_slurm_host(std::string_view list);

@@ -1,0 +1,25 @@
+// A rank of a job whose nodes lend their tensors: lending_program RANK WORLD_SIZE FILE.
+
+#include <cstdio>
+#include <string>
+
+#include "tests/actors/node/lending_functions.hpp"
+#include "tests/served.hpp"
+
+int main(int, char** argv) {
+  using namespace troupe::test;
+  if (!served<&exchange, &wander, &give_back, &hold, &let_go>()) return 2;
+  try {
+    troupe::rpc_options options;
+    options.rank = std::stoi(argv[1]);
+    options.world_size = std::stoi(argv[2]);
+    options.init_method = std::string("file://") + argv[3];
+    options.lend_tensors = true;
+    const auto node = troupe::init_rpc(options);
+    node.shutdown(true, std::chrono::minutes(2));
+    return 0;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "rank %s: %s\n", argv[1], failure.what());
+    return 1;
+  }
+}
