@@ -152,7 +152,7 @@ void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
   }
 }
 
-void borrow_book::close(std::weak_ptr<loan_book> lender) noexcept {
+void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   std::vector<note_entry> untold;
   std::shared_ptr<const mapped_region> region;  // unmapped without the lock
   {

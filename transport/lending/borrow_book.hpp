@@ -50,7 +50,7 @@ public:
   /// The connection is over, so that nothing is told any more. What ends from now on is entered in
   /// `lender`, if that is in this process; otherwise the lender learns it from the end of this
   /// process. The region stays mapped for what is still borrowed.
-  void close(std::weak_ptr<loan_book> lender) noexcept;
+  void close(const std::weak_ptr<loan_book>& lender) noexcept;
 
   std::size_t borrows() const noexcept;
   std::uint64_t bytes() const noexcept;

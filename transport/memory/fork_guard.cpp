@@ -51,8 +51,10 @@ void in_forked_child() {
     if (size == 0) continue;
     any = true;
     // Other memory at these addresses would be taken for the parent's tensors.
-    ::mmap(reinterpret_cast<void*>(one.begin.load(std::memory_order_relaxed)), size, PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the table has addresses that may be compared
+    auto* const begin = reinterpret_cast<void*>(one.begin.load(std::memory_order_relaxed));
+    [[maybe_unused]] const auto* const there = ::mmap(
+        begin, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
   if (any) {
     detail::off.store(true);
