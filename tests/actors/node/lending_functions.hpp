@@ -69,10 +69,10 @@ public:
     const auto rows = static_cast<std::int64_t>(r() % 300);
     const auto columns = static_cast<std::int64_t>(r() % 4 == 0 ? 1 + r() % 2000 : 1 + r() % 30);
     auto t = at::empty({rows, columns}, types[r() % std::size(types)]);
-    auto* const bytes = static_cast<unsigned char*>(t.mutable_data_ptr());
+    const auto byte = static_cast<int>(r() % 3);
     // Small numbers: none is a NaN, so that equal tensors are equal.
-    std::memset(bytes, static_cast<int>(r() % 3),
-                static_cast<std::size_t>(t.numel()) * t.itemsize());
+    if (t.numel() > 0)
+      std::memset(t.mutable_data_ptr(), byte, static_cast<std::size_t>(t.numel()) * t.itemsize());
     if (r() % 2) t = t.reshape({-1});
     return add(t);
   }
