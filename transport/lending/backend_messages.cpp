@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
@@ -41,22 +43,19 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   if (!p) return inner_->send(rank, order, std::move(envelope), std::move(payloads));
   auto bytes = envelope.size();
   for (const auto& payload : payloads) bytes += payload.size;
+  std::optional<note_writer> writer;
   if (p->near) {
-    note_writer writer(*p, options_);
     const auto count = payloads.size();
     if (count > max_payloads)
       throw invalid_argument(
           fmt::format("a message can have {} payloads, not {}", max_payloads, count));
-    if (count > 0) writer.lend(payloads);
-    writer.add_ends();
-    append_note(envelope, writer.entries(), static_cast<std::uint32_t>(count), false);
-    const bool more = inner_->send(rank, order, std::move(envelope), std::move(payloads));
-    writer.sent();
-    p->messages_sent.fetch_add(1, std::memory_order_relaxed);
-    p->bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
-    return more;
+    writer.emplace(*p, options_);
+    if (count > 0) writer->lend(payloads);
+    writer->add_ends();
+    append_note(envelope, writer->entries(), static_cast<std::uint32_t>(count), false);
   }
   const bool more = inner_->send(rank, order, std::move(envelope), std::move(payloads));
+  if (writer) writer->sent();
   p->messages_sent.fetch_add(1, std::memory_order_relaxed);
   p->bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
   return more;
@@ -98,27 +97,23 @@ void backend::take(peer& from, incoming_message& message) {
       whole.push_back(std::move(came[next_came]));
     }
   };
+  const auto put = [&](const note_entry& entry, std::shared_ptr<std::byte> data) {
+    take_until(entry.index);
+    auto& payload = whole.emplace_back();
+    payload.data = std::move(data);
+    payload.size = entry.size;
+    payload.read_only = true;
+  };
   for (const auto& entry : note_.entries) {
     switch (entry.kind) {
-      case entry_kind::lend: {
-        take_until(entry.index);
+      case entry_kind::lend:
         if (!from.borrowed)
           throw decode_error("A note lends memory that this node has not mapped.");
-        incoming_payload payload;
-        payload.data = from.borrowed->borrow(entry.loan, entry.offset, entry.size);
-        payload.size = entry.size;
-        payload.read_only = true;
-        whole.push_back(std::move(payload));
+        put(entry, from.borrowed->borrow(entry.loan, entry.offset, entry.size));
         break;
-      }
       case entry_kind::give_back: {
-        take_until(entry.index);
         auto keep = from.lent->give_back(entry.loan, entry.offset, entry.size);
-        incoming_payload payload;
-        payload.data = {std::move(keep), options_.memory->at(entry.offset)};
-        payload.size = entry.size;
-        payload.read_only = true;
-        whole.push_back(std::move(payload));
+        put(entry, {std::move(keep), options_.memory->at(entry.offset)});
         break;
       }
       case entry_kind::end: from.lent->end(entry.loan, entry.size); break;

@@ -14,6 +14,14 @@ namespace {
 // How many loans that begin before the bytes are looked at for one that holds them all.
 constexpr int looks_back = 8;
 
+// In a book of this process.
+void enter_end(loan_book& lender, std::uint64_t loan, std::uint64_t times_given_back) noexcept {
+  try {
+    lender.end(loan, times_given_back);
+  } catch (const decode_error&) {  // the lender has been told that this process has ended
+  }
+}
+
 }  // namespace
 
 struct borrow_book::borrowed {
@@ -50,7 +58,6 @@ std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t
       ended_.reserve(2 * (ended_.size() + active_.size() + 1));
     if (!active_.try_emplace({offset, loan}, record{size, 0}).second)
       throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
-    bytes_ += size;
     region = region_;
   }
   const auto* const bytes = region->data() + offset;
@@ -88,9 +95,8 @@ void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
     const std::lock_guard lock(mutex_);
     const auto at = active_.find({offset, loan});
     times = at->second.given_back;
-    bytes_ -= at->second.size;
     active_.erase(at);
-    if (!closed_) {
+    if (region_) {
       ended_.push_back({entry_kind::end, 0, loan, 0, times});
       // Under the lock: `close` must not end what `tell_` uses meanwhile.
       if (!ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
@@ -99,10 +105,7 @@ void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
     lender = lender_.lock();
   }
   if (!lender) return;
-  try {
-    lender->end(loan, times);
-  } catch (const decode_error&) {  // the lender has been told that this process has ended
-  }
+  enter_end(*lender, loan, times);
   lender.reset();
   forget_ended_loans();
 }
@@ -128,8 +131,8 @@ void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
   std::vector<note_entry> direct;
   {
     const std::lock_guard lock(mutex_);
-    lender = closed_ ? lender_.lock() : nullptr;
-    auto& ends = closed_ ? direct : ended_;
+    lender = region_ ? nullptr : lender_.lock();
+    auto& ends = region_ ? ended_ : direct;
     for (const auto& one : entries)
       if (one.kind == entry_kind::end) ends.push_back(one);
     for (const auto& back : entries) {
@@ -144,12 +147,7 @@ void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
     if (!ended_.empty() && !ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
   }
   if (!lender) return;
-  for (const auto& one : direct) {
-    try {
-      lender->end(one.loan, one.size);
-    } catch (const decode_error&) {  // the lender has been told that this process has ended
-    }
-  }
+  for (const auto& one : direct) enter_end(*lender, one.loan, one.size);
 }
 
 void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
@@ -157,7 +155,6 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   std::shared_ptr<const mapped_region> region;  // unmapped without the lock
   {
     const std::lock_guard lock(mutex_);
-    closed_ = true;
     region.swap(region_);
     tell_ = nullptr;
     lender_ = lender;
@@ -166,22 +163,7 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   }
   const auto to = lender.lock();
   if (!to) return;
-  for (const auto& one : untold) {
-    try {
-      to->end(one.loan, one.size);
-    } catch (const decode_error&) {  // as above
-    }
-  }
-}
-
-std::size_t borrow_book::borrows() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return active_.size();
-}
-
-std::uint64_t borrow_book::bytes() const noexcept {
-  const std::lock_guard lock(mutex_);
-  return bytes_;
+  for (const auto& one : untold) enter_end(*to, one.loan, one.size);
 }
 
 }  // namespace troupe::transport::lending

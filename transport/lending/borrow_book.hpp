@@ -52,9 +52,6 @@ public:
   /// process. The region stays mapped for what is still borrowed.
   void close(const std::weak_ptr<loan_book>& lender) noexcept;
 
-  std::size_t borrows() const noexcept;
-  std::uint64_t bytes() const noexcept;
-
 private:
   struct borrowed;
   struct record {
@@ -65,14 +62,12 @@ private:
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
   record* find(std::uint64_t loan) noexcept;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::shared_ptr<const mapped_region> region_;                       // null: closed
   std::map<std::pair<std::uint64_t, std::uint64_t>, record> active_;  // by offset and loan
-  std::uint64_t bytes_ = 0;
   std::vector<note_entry> ended_;
   std::atomic<bool> ended_some_{false};
   std::function<void()> tell_;
-  bool closed_ = false;
   std::weak_ptr<loan_book> lender_;
 };
 

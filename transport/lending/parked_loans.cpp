@@ -81,12 +81,4 @@ void forget_ended_loans() noexcept {
   }
 }
 
-std::uint64_t parked_bytes() noexcept {
-  auto& all = registry();
-  const std::lock_guard lock(all.mutex);
-  std::uint64_t bytes = 0;
-  for (const auto& one : all.parked) bytes += one.book->bytes();
-  return bytes;
-}
-
 }  // namespace troupe::transport::lending

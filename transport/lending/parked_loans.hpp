@@ -30,7 +30,4 @@ void park_loans(std::shared_ptr<loan_book> book, const process_identity& borrowe
 /// Lets go of parked books without loans.
 void forget_ended_loans() noexcept;
 
-/// Bytes in parked books.
-std::uint64_t parked_bytes() noexcept;
-
 }  // namespace troupe::transport::lending
