@@ -48,6 +48,7 @@ read_call read_arguments_of_operator(decoder& in) {
   in.get_into(out.given.named);
   in.get_into(out.loans);
   in.expect_end();
+  in.let_tensors_go();
   // Each loan costs a call to the value's owner, so their number is limited.
   if (out.loans.size() > most_loans)
     throw decode_error(std::to_string(out.loans.size()) + " values are lent to an operator");

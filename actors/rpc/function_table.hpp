@@ -52,12 +52,20 @@ std::tuple<Args...> read_tuple(decoder& in, std::tuple<Args...>*) {
   return std::tuple<Args...>{in.get<Args>()...};  // braces: from left to right
 }
 
-/// The arguments, which are all that is left.
+/// The arguments, which are all that is left. Their tensors are held by nothing else from here on.
 template <class Arguments>
 Arguments read_arguments(decoder& in) {
   auto args = read_tuple(in, static_cast<Arguments*>(nullptr));
   in.expect_end();
+  in.let_tensors_go();
   return args;
+}
+
+/// Writes a result, which ends then: what it holds of others is theirs again with the answer.
+template <class T>
+void put_and_drop(encoder& out, T& result) {
+  out.put(std::as_const(result));
+  [[maybe_unused]] const T ended = std::move(result);
 }
 
 }  // namespace detail
@@ -124,12 +132,21 @@ private:
         kept->reply.fail(std::current_exception());
       }
     } else if constexpr (std::is_void_v<typename function::result>) {
-      std::apply(F, std::move(args));
+      call_and_drop(std::move(args));
       reply.done();
-    } else {
-      const auto& result = std::apply(F, std::move(args));
+    } else if constexpr (std::is_reference_v<typename function::result>) {
+      const auto& result = std::apply(F, std::move(args));  // perhaps one of the arguments
       reply.value([&](encoder& out) { out.put(result); });
+    } else {
+      auto result = call_and_drop(std::move(args));
+      reply.value([&](encoder& out) { detail::put_and_drop(out, result); });
     }
+  }
+
+  // The arguments have ended before the answer goes: it tells their lenders so.
+  static typename function::result call_and_drop(arguments&& args) {
+    auto given = std::move(args);
+    return std::apply(F, std::move(given));
   }
 
   static void finish(detail::future_state<answer>& state, reply_token& reply) noexcept {

@@ -196,18 +196,27 @@ private:
       } else if constexpr (std::is_void_v<returned>) {
         self->call(places);
         if constexpr (Creates) self->created_->set_value();
+        self->drop_arguments();
         self->reply_.done();
       } else if constexpr (Creates) {
         self->created_->set_value(self->call(places));
+        self->drop_arguments();
         self->reply_.done();
-      } else {
-        const auto& result = self->call(places);
+      } else if constexpr (std::is_reference_v<decltype(self->call(places))>) {
+        const auto& result = self->call(places);  // perhaps one of the arguments
         self->reply_.value([&](encoder& out) { out.put(result); });
+      } else {
+        auto result = self->call(places);
+        self->drop_arguments();
+        self->reply_.value([&](encoder& out) { put_and_drop(out, result); });
       }
     } catch (...) {
       self->fail(std::current_exception());
     }
   }
+
+  // They have ended before the answer goes: it tells their lenders so.
+  void drop_arguments() { given_ = Wire(); }
 
   void finish(future_state<answer>& state) noexcept {
     if (state.failure()) return fail(state.failure());

@@ -18,6 +18,10 @@ void decoder::get_tensor(at::Tensor& x) {
   x = tensors_->get(index);
 }
 
+void decoder::let_tensors_go() noexcept {
+  if (tensors_) tensors_->let_go();
+}
+
 caf::strong_actor_ptr decoder::get_handle() {
   if (!handles_) throw decode_error("an actor handle cannot be read outside of a node");
   return handles_->read(*this);

@@ -71,6 +71,9 @@ public:
       throw decode_error(std::to_string(remaining()) + " bytes too many after a message's body");
   }
 
+  /// What was read is all that is wanted: tensors live as long as those who took them.
+  void let_tensors_go() noexcept;
+
   // CAF's inspector protocol.
   using result_type = caf::error;
   static constexpr bool reads_state = false;

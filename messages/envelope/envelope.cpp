@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "troupe/messages/envelope/error_codec.hpp"
 #include "troupe/messages/envelope/plain_envelope.hpp"
@@ -97,6 +98,7 @@ sealed_envelope seal(const envelope_header& header, std::span<const std::byte> b
   if (has_tensors) {
     tensors->build(root.initTensors());
     out.payloads = tensors->take_payloads();
+    tensors->clear();  // the payloads alone hold them, so that a transport knows the last user
   }
   if (body_apart) {
     auto copy = std::make_shared<std::vector<std::byte>>(body.begin(), body.end());
@@ -227,8 +229,12 @@ opened_envelope::~opened_envelope() {
 tensor_reader* opened_envelope::tensors() {
   if (!has_tensors_) return nullptr;
   if (!tensors_) {
-    auto payloads = payloads_;
-    if (reader_->root.getBody().isPayload()) payloads.pop_back();
+    // The reader alone holds what belongs to tensors, so that it can let them go.
+    auto payloads = std::exchange(payloads_, {});
+    if (reader_->root.getBody().isPayload()) {
+      payloads_.push_back(std::move(payloads.back()));
+      payloads.pop_back();
+    }
     try {
       tensors_ = std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads));
     } catch (const kj::Exception& e) {

@@ -182,7 +182,9 @@ tensor_reader::tensor_reader(schema::TensorTable::Reader table,
              [&] { state_ = std::make_unique<state>(table, std::move(payloads)); });
 }
 
-std::size_t tensor_reader::size() const noexcept { return state_->made.size(); }
+std::size_t tensor_reader::size() const noexcept { return state_ ? state_->made.size() : 0; }
+
+void tensor_reader::let_go() noexcept { state_.reset(); }
 
 std::vector<at::Tensor> tensor_reader::requiring_grad() {
   std::vector<at::Tensor> out;
@@ -192,6 +194,7 @@ std::vector<at::Tensor> tensor_reader::requiring_grad() {
 }
 
 at::Tensor tensor_reader::get(std::uint32_t index) {
+  if (!state_) throw decode_error("a message's tensors are read after they were let go");
   return read_capnp("A message's table of tensors", [&] { return state_->get(index); });
 }
 

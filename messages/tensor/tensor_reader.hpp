@@ -34,7 +34,7 @@ public:
   tensor_reader& operator=(tensor_reader&&) noexcept;
   ~tensor_reader();
 
-  /// Number of tensors in the table, parts of other tensors included.
+  /// Number of tensors in the table, parts of other tensors included; 0 after let_go.
   std::size_t size() const noexcept;
 
   /// The tensor at `index`, the same one each time. Throws decode_error, naming the tensor and the
@@ -43,6 +43,10 @@ public:
 
   /// Those that require gradients, in the order of the sender's. Throws decode_error.
   std::vector<at::Tensor> requiring_grad();
+
+  /// Drops its hold on all tensors and payloads: from here on they live as long as the tensors that
+  /// were taken. There are none left to get.
+  void let_go() noexcept;
 
 private:
   struct state;

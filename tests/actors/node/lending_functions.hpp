@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <troupe/troupe.hpp>
@@ -12,6 +13,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "troupe/messages/memory/copy_on_write.hpp"
 
 namespace troupe::test {
 
@@ -176,6 +179,38 @@ inline bool wander(std::uint64_t seed, int steps, std::uint32_t world_size) {
 }
 
 inline at::Tensor give_back(at::Tensor x) { return x; }
+
+inline std::int64_t ends_of(const at::Tensor& x) {
+  return x.const_data_ptr<std::int64_t>()[0] + x.const_data_ptr<std::int64_t>()[x.numel() - 1];
+}
+
+/// An object that reads tensors, and keeps none.
+class reader_of_tensors {
+public:
+  std::int64_t read(const at::Tensor& x) { return seen_ = ends_of(x); }
+  void take(at::Tensor x) { seen_ = ends_of(x); }
+
+private:
+  std::int64_t seen_ = 0;
+};
+
+/// Sends a tensor to an object on another node again and again, and writes to it in between. How
+/// many of the writes had to copy it.
+inline std::uint64_t copies_beside_an_object(std::int64_t to, int rounds) {
+  const auto object = this_node().remote<reader_of_tensors>(to);
+  auto t = at::arange(1 << 20);
+  const auto before = copy_on_write::count().copies;
+  for (int i = 0; i < rounds; ++i) {
+    if (object.rpc_sync<&reader_of_tensors::read>(t) != 2 * i + (1 << 20) - 1)
+      throw std::runtime_error("an object has read another tensor");
+    t.add_(1);
+    object.rpc_sync<&reader_of_tensors::take>(t);
+    t.sub_(1);
+    object.remote<&reader_of_tensors::read>(t).to_here();
+    t.add_(1);
+  }
+  return copy_on_write::count().copies - before;
+}
 
 inline void hold(at::Tensor x) {
   const std::lock_guard lock(box().mutex);

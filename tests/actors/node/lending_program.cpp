@@ -8,7 +8,8 @@
 
 int main(int, char** argv) {
   using namespace troupe::test;
-  if (!served<&exchange, &wander, &give_back, &hold, &let_go>()) return 2;
+  if (!served<&exchange, &wander, &give_back, &ends_of, &copies_beside_an_object, &hold, &let_go>())
+    return 2;
   try {
     troupe::rpc_options options;
     options.rank = std::stoi(argv[1]);

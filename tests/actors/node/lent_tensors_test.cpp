@@ -83,12 +83,19 @@ TEST_F(lent_tensors, are_written_in_place_once_they_are_back) {
   const auto* const place = t.storage().data();
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(node_->rpc_sync<&give_back>("worker1", t).storage().data(), place);
-    node_->rpc_sync<&let_go>("worker1");  // its answer says, at the latest, that the loan has ended
     const auto copies = copy_on_write::count().copies;
     t.add_(1);
     EXPECT_EQ(copy_on_write::count().copies, copies) << i;
+    EXPECT_EQ(node_->rpc_sync<&ends_of>("worker1", t), 2 * i + (1 << 20) + 1);
+    t.add_(0);
+    EXPECT_EQ(copy_on_write::count().copies, copies) << i;
     EXPECT_EQ(t.storage().data(), place);
   }
+  end();
+}
+
+TEST_F(lent_tensors, are_written_in_place_once_an_object_has_read_them) {
+  EXPECT_EQ(node_->rpc_sync<&copies_beside_an_object>("worker0", 1, 20), 0);
   end();
 }
 
