@@ -21,18 +21,6 @@ std::vector<measurement> call_function(const node& here) {
   return {times_of(call_times([&] { here.rpc_sync<&nothing>(peer); }))};
 }
 
-std::vector<measurement> identity(const node& here) {
-  std::vector<measurement> measured;
-  const std::size_t sizes[] = {4, 4 << 10, 64 << 10, mib, 4 * mib, 64 * mib, 400'000'000};
-  for (const auto size : sizes) {
-    const auto tensor = at::ones({static_cast<std::int64_t>(size / 4)});
-    const effort how{.warm_up = size > large ? 1u : 2'000u};
-    measured.push_back(
-        times_of(call_times([&] { here.rpc_sync<&echo>(peer, tensor); }, how), size));
-  }
-  return measured;
-}
-
 // What a tensor costs that is the first of its size: memory that neither side has had before.
 std::vector<measurement> identity_first(const node& here) {
   call_times([&] { here.rpc_sync<&nothing>(peer); }, {.seconds = 0.5});
@@ -162,6 +150,18 @@ std::vector<measurement> oversubscribed(const node& here) {
 
 }  // namespace
 
+std::vector<measurement> identity(const node& here) {
+  std::vector<measurement> measured;
+  const std::size_t sizes[] = {4, 4 << 10, 64 << 10, mib, 4 * mib, 64 * mib, 400'000'000};
+  for (const auto size : sizes) {
+    const auto tensor = at::ones({static_cast<std::int64_t>(size / 4)});
+    const effort how{.warm_up = size > large ? 1u : 2'000u};
+    measured.push_back(
+        times_of(call_times([&] { here.rpc_sync<&echo>(peer, tensor); }, how), size));
+  }
+  return measured;
+}
+
 const std::map<std::string, row>& bench_rows() {
   static const std::map<std::string, row> all = [] {
     std::map<std::string, row> rows = {
@@ -179,6 +179,7 @@ const std::map<std::string, row>& bench_rows() {
         {"idle_cpu", idle_cpu},
         {"oversubscribed", oversubscribed},
     };
+    rows.insert(lending_rows().begin(), lending_rows().end());
     rows.insert(loss_rows().begin(), loss_rows().end());
     rows.insert(network_rows().begin(), network_rows().end());
     rows.insert(reliability_rows().begin(), reliability_rows().end());

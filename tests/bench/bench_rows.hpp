@@ -24,8 +24,12 @@ using row = std::function<std::vector<measurement>(const node&)>;
 /// Those of docs/benchmarks.md that this program measures, by name.
 const std::map<std::string, row>& bench_rows();
 
+/// Round trips of tensors of 4 B to 400 MB.
+std::vector<measurement> identity(const node& here);
+
 // Some of them, by what they are about.
 const std::map<std::string, row>& autograd_rows();
+const std::map<std::string, row>& lending_rows();
 const std::map<std::string, row>& loss_rows();
 const std::map<std::string, row>& network_rows();
 const std::map<std::string, row>& optim_rows();

@@ -13,6 +13,10 @@ void nothing();
 void take(const at::Tensor& x);
 at::Tensor echo(const at::Tensor& x);
 
+/// Adds 1, in place, and returns `x`.
+at::Tensor add_once(const at::Tensor& x);
+double sum_of(const at::Tensor& x);
+
 /// Adds 1 two hundred times, in place, and returns `x`.
 at::Tensor add_200_times(const at::Tensor& x);
 

@@ -1,5 +1,6 @@
 """How each program of the benchmark is started: ours, and every peer's."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -58,7 +59,8 @@ def started(setup, row, ranks, command, *options):
 
 def bench(setup, row, ranks, output):
     program = setup.build / "tests" / "bench" / "troupe-bench"
-    return started(setup, row, ranks, [program, "--row", row.name, "--json", output])
+    command = started(setup, row, ranks, [program, "--row", row.name, "--json", output])
+    return ["env", "TROUPE_LEND_TENSORS=1", *command] if row.lends else command
 
 
 def cartpole(setup, row, ranks, output):
@@ -147,6 +149,31 @@ def grpc_peer(setup, row, ranks, output):
     )
 
 
+def memory(allocator):
+    """Memory for tensors in one process; a row's ranks are its threads."""
+
+    def command(setup, row, ranks, output):
+        program = setup.build / "tests" / "bench" / "tensor-memory"
+        what = ["--row", row.name, "--allocator", allocator, "--threads", ranks, "--json", output]
+        return list(map(str, [program, *what]))
+
+    return command
+
+
+MALLOCS = {  # Debian's packages, and what they bring
+    rows.JEMALLOC: ("libjemalloc2", "libjemalloc.so.2"),
+    rows.MIMALLOC: ("libmimalloc2.0", "libmimalloc.so.2.0"),
+}
+
+
+def loads(library):
+    try:
+        ctypes.CDLL(library)
+        return True
+    except OSError:
+        return False
+
+
 GRPC_PACKAGES = "libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc"
 
 
@@ -174,6 +201,7 @@ OURS = {
     "rnn": Program("troupe", rnn),
     "pipeline": Program("troupe", pipeline),
     "batch": Program("troupe", batch),
+    "memory": Program("troupe", memory("arena")),
 }
 PEERS = {
     rows.TORCH: Program(rows.TORCH, torch_peer, torch_environment),
@@ -183,6 +211,11 @@ PEERS = {
     rows.SOCKET: Program(rows.SOCKET, socket_peer),
     rows.PLAIN: Program(rows.PLAIN, bench, lambda setup: {"TROUPE_ENCRYPTION": "off"}),
     rows.ENCRYPTED: Program(rows.ENCRYPTED, bench, lambda setup: {"TROUPE_ENCRYPTION": "encrypt"}),
+    rows.MALLOC: Program(rows.MALLOC, memory("default")),
+    **{
+        name: Program(name, memory("default"), lambda setup, of=library: {"LD_PRELOAD": of})
+        for name, (_, library) in MALLOCS.items()
+    },
 }
 
 
@@ -197,6 +230,9 @@ def prepare(build, chosen, install_peers=True):
             setup.missing[rows.TORCH] = reason
     if any(rows.IPERF in row.peers for row in chosen) and not shutil.which("iperf3"):
         setup.missing[rows.IPERF] = "not installed: apt-get install iperf3"
+    for name, (package, library) in MALLOCS.items():
+        if any(name in row.peers for row in chosen) and not loads(library):
+            setup.missing[name] = f"not installed: apt-get install {package}"
     if any(rows.GRPC in row.peers for row in chosen):
         reason = build_grpc_peer(setup.build) if install_peers else "left out by --no-peers"
         if reason:

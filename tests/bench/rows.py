@@ -14,6 +14,9 @@ IPERF = "iperf3"
 SOCKET = "a bare socket"
 PLAIN = "Troupe, not protected"
 ENCRYPTED = "Troupe, encrypted"
+MALLOC = "libtorch's allocator"
+JEMALLOC = "jemalloc"
+MIMALLOC = "mimalloc"
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -45,9 +48,9 @@ def at_least(value, text):
     return Target(text, reached)
 
 
-def at_most(value, text):
+def at_most(value, text, bytes=None):
     reached = lambda line, _: None if line["ours"] is None else line["ours"] <= value
-    return Target(text, reached)
+    return Target(text, reached, bytes=bytes)
 
 
 def share_of(ranks, share, of_ranks):
@@ -79,6 +82,7 @@ class Row:
     repeats: int = 1  # at least
     by_name: bool = False  # measured only where it is named
     grid: str = ""  # what it does, in the table that has all programs side by side
+    lends: bool = False  # with TROUPE_LEND_TENSORS
     wire: str = ""  # between two hosts: the rate of the link, "any" for as fast as it goes
 
 
@@ -111,6 +115,86 @@ ROWS = (
     ),
     Row("identity_first", "the first such round trip of each size", seconds=5, touches=4 * GIB),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
+    Row(
+        "identity_lent",
+        "round trip of a tensor, lent and not copied",
+        targets=tuple(
+            at_most(4.5, "4.5 us", bytes=size)
+            for size in (64 * KIB, MIB, 4 * MIB, 64 * MIB, 400_000_000)
+        ),
+        seconds=30,
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "identity_write_once",
+        "the same, written to once over there, over one copy in warm memory and that write",
+        peers=(),
+        targets=(at_most(1.2, "1.2 times"),),
+        seconds=10,
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "identity_foreign",
+        "a tensor of the program's own memory there and back, over one copy of it",
+        peers=(),
+        targets=(at_most(1.2, "1.2 times"),),
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "rewrite_between_calls",
+        "copies that writes to 64 MiB forced, each after a call that has read them",
+        peers=(),
+        targets=(at_most(0, "none"),),
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "replay_append",
+        "bytes that writes to a buffer of 4 GiB copied, over those of its rows that were sent",
+        peers=(),
+        targets=(at_most(0, "none"),),
+        seconds=10,
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "ops200_lent",
+        "200 in-place additions to a tensor over there, and back, over the same here",
+        peers=(),
+        targets=(at_most(1.05, "1.05 times"),),
+        seconds=30,
+        lends=True,
+        by_name=True,
+    ),
+    Row(
+        "allocator",
+        "a block for a tensor taken, written and freed, on 1 and 4 threads at once",
+        peers=(MALLOC, JEMALLOC, MIMALLOC),
+        ranks=(1, 4),
+        targets=(
+            times(1, peer=MALLOC),
+            *(times(1.5, bytes=size, peer=MALLOC) for size in (4 * MIB, 32 * MIB)),
+            *(times(10, bytes=size, peer=MALLOC) for size in (64 * MIB, 400_000_000)),
+        ),
+        seconds=12,
+        program="memory",
+        by_name=True,
+    ),
+    Row(
+        "temporaries",
+        "(a + b) * c of 4 and 16 million floats",
+        peers=(MALLOC, JEMALLOC, MIMALLOC),
+        ranks=(1,),
+        targets=(
+            times(1.5, bytes=16_000_000, peer=MALLOC),
+            times(5, bytes=64_000_000, peer=MALLOC),
+        ),
+        program="memory",
+        by_name=True,
+    ),
     Row(
         "grid_identity",
         "a tensor of 4 and 400 MB there and back, against gRPC as well, ten repeats",

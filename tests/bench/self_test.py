@@ -341,7 +341,7 @@ class TableTest(unittest.TestCase):
                     script = programs.HERE / "peers" / programs.SCRIPTS[row.name]
                     self.assertTrue(script.is_file(), script)
                 elif peer == rows.TORCH:
-                    self.assertIn(re.sub("_10?g$", "", row.name), torch_rows)
+                    self.assertIn(re.sub("_(10?g|lent)$", "", row.name), torch_rows)
                 if peer == rows.GRPC:
                     self.assertIn(f'"{row.name}"', grpc)
                 if peer == rows.UCX:

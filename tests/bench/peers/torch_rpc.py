@@ -409,6 +409,7 @@ ROWS = {
         tcp_call, tcp_stream, tcp_both_ways, tcp_mixed,
     )
 }  # fmt: skip
+ROWS["identity_lent"] = identity
 for name in ("tcp_stream", "tcp_both_ways"):
     for rate in ("1g", "10g"):
         ROWS[f"{name}_{rate}"] = ROWS[name]
