@@ -82,6 +82,8 @@ struct counters {
   std::uint64_t bytes_sent = 0;  ///< envelopes and payloads
   std::uint64_t bytes_received = 0;
   std::uint64_t strangers = 0;  ///< messages dropped because no known node sent them
+  std::uint64_t lent = 0;       ///< bytes of this node's memory that peers use now
+  std::uint64_t borrowed = 0;   ///< bytes of peers' memory that this node uses now
 };
 
 /// What moves messages between the nodes of a job.

@@ -1,10 +1,26 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "troupe/transport/transport.hpp"
 
 namespace troupe {
+
+/// Where the CPU tensors of this process lie, if its nodes lend them (docs/lent_tensors.md): one
+/// arena. Bytes, unless said otherwise.
+struct tensor_memory {
+  std::size_t limit = 0;  ///< the most that it holds; 0: there is none
+  std::size_t held = 0;   ///< taken from the system
+  std::size_t in_use = 0;
+  std::size_t peak_in_use = 0;  ///< the most of that, or more
+  /// Tensors, since the start, for which there was no room below the limit: others cannot be lent
+  /// their memory.
+  std::uint64_t without_room = 0;
+  /// Writes, since the start, that had to copy a tensor first: it was lent, or somebody else's.
+  std::uint64_t forced_copies = 0;
+  std::uint64_t forced_copy_bytes = 0;
+};
 
 /// A node's numbers, for people and tests.
 struct debug_info {
@@ -21,6 +37,7 @@ struct debug_info {
   std::size_t rref_forks = 0;         ///< rrefs on their way to other nodes, not yet confirmed
   std::size_t autograd_contexts = 0;  ///< distributed ones, in which this node takes part
   std::size_t backward_passes = 0;    ///< in those, under way
+  tensor_memory tensors;  ///< of the whole process
   transport::counters traffic;
 };
 

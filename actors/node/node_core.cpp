@@ -11,7 +11,9 @@
 #include "troupe/actors/remote/handler_run.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/memory/storage_pool.hpp"
+#include "troupe/transport/memory/arena.hpp"
 
 namespace troupe {
 
@@ -149,6 +151,26 @@ std::vector<transport::route> node_core::routes() const {
   return net_->routes();
 }
 
+namespace {
+
+tensor_memory count_tensor_memory() {
+  tensor_memory out;
+  const auto copies = copy_on_write::count();
+  out.forced_copies = copies.copies;
+  out.forced_copy_bytes = copies.bytes;
+  if (const auto* const arena = transport::installed_arena()) {
+    const auto counted = arena->count();
+    out.limit = arena->limit();
+    out.held = counted.held;
+    out.in_use = counted.in_use;
+    out.peak_in_use = counted.peak_in_use;
+    out.without_room = counted.fallbacks;
+  }
+  return out;
+}
+
+}  // namespace
+
 debug_info node_core::info() const {
   gate::pass pass(life_.uses());
   check_open();
@@ -169,6 +191,7 @@ debug_info node_core::info() const {
     out.autograd_contexts = contexts.contexts;
     out.backward_passes = contexts.passes;
   }
+  out.tensors = count_tensor_memory();
   out.traffic = net_->count();
   return out;
 }

@@ -48,9 +48,11 @@ bool trusts_network(const rpc_options& options) {
 }
 
 // Where the tensors of this process lie from now on; null, with a warning, where that cannot be.
-transport::arena* process_arena(transport::rank_t rank) {
+transport::arena* process_arena(transport::rank_t rank, std::size_t limit) {
   std::string why_not;
-  auto* const memory = transport::install_arena({}, why_not);
+  transport::arena_options options;
+  options.limit = limit;
+  auto* const memory = transport::install_arena(options, why_not);
   if (!memory)
     log().warn("rank {}: its tensors are copied, not lent, since this process has no arena: {}",
                rank, why_not);
@@ -146,7 +148,7 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   transport::lending_options lending;
   lending.rank = rank;
   lending.secret = secret.subkey("transport lending");
-  lending.memory = process_arena(rank);
+  lending.memory = process_arena(rank, options.tensor_memory_limit);
   return transport::make_lending_transport(std::move(lending), make, parts, parts);
 }
 

@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds longest = std::chrono::hours(24 * 365);
+constexpr std::size_t least_tensor_memory = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& rule) {
@@ -86,6 +87,9 @@ void check_options(const rpc_options& options) {
   if (options.hang_limit.count() != 0)
     check_time("hang_limit", options.hang_limit, milliseconds{100},
                "from 100 ms to 365 days, or 0 for no limit");
+  if (options.tensor_memory_limit != 0 && options.tensor_memory_limit < least_tensor_memory)
+    refuse("tensor_memory_limit", std::to_string(options.tensor_memory_limit),
+           "64 MiB or more, or 0 for three quarters of the machine's memory");
   if (options.max_threads == 0)
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
   check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},

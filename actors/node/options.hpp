@@ -58,6 +58,10 @@ struct rpc_options {
   /// Large tensors for nodes of the same host are lent where they lie instead of copied
   /// (docs/lent_tensors.md): the same on all nodes; TROUPE_LEND_TENSORS=1 does the same.
   bool lend_tensors = false;
+  /// Most bytes of the memory from which tensors can be lent, 64 MiB or more; what finds no room is
+  /// copied. The first node of a process that lends decides. 0: three quarters of the machine's
+  /// memory, or of the control group's limit if that is less.
+  std::size_t tensor_memory_limit = 0;
   std::string job{};     ///< empty: the launcher's
   flow_window window{};  ///< of each other node towards this one; the same on all nodes
   when_full overload = when_full::wait;  ///< what a call does when the receiver's window is full

@@ -7,6 +7,7 @@
 
 #include "troupe/apps/info/gpus.hpp"
 #include "troupe/apps/info/machine.hpp"
+#include "troupe/apps/info/tensor_memory.hpp"
 #include "troupe/apps/info/threads.hpp"
 #include "troupe/apps/info/transports.hpp"
 #include "troupe/apps/info/versions.hpp"
@@ -50,6 +51,7 @@ report machine_report() {
   all["versions"] = versions();
   all["machine"] = machine();
   all["transports"] = transports();
+  all["tensor_memory"] = tensor_memory();
   all["gpus"] = gpus();
   all["threads"] = threads();
   return all;

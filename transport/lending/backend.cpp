@@ -155,6 +155,8 @@ counters backend::count() const {
     all.messages_received += p->messages_received.load(std::memory_order_relaxed);
     all.bytes_sent += p->bytes_sent.load(std::memory_order_relaxed);
     all.bytes_received += p->bytes_received.load(std::memory_order_relaxed);
+    if (p->lent) all.lent += p->lent->bytes();
+    if (p->borrowed) all.borrowed += p->borrowed->bytes();
   }
   return all;
 }

@@ -58,6 +58,7 @@ std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t
       ended_.reserve(2 * (ended_.size() + active_.size() + 1));
     if (!active_.try_emplace({offset, loan}, record{size, 0}).second)
       throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
+    bytes_.fetch_add(size, std::memory_order_relaxed);
     region = region_;
   }
   const auto* const bytes = region->data() + offset;
@@ -95,6 +96,7 @@ void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
     const std::lock_guard lock(mutex_);
     const auto at = active_.find({offset, loan});
     times = at->second.given_back;
+    bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
     active_.erase(at);
     if (region_) {
       ended_.push_back({entry_kind::end, 0, loan, 0, times});

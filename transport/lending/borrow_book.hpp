@@ -45,6 +45,9 @@ public:
   /// These entries of `take_ended` and `give_back` have not been sent after all.
   void take_back(std::span<const note_entry> entries) noexcept;
 
+  /// In use here now. The same bytes count as often as they were lent.
+  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
   bool any_ended() const noexcept { return ended_some_.load(std::memory_order_acquire); }
 
   /// The connection is over, so that nothing is told any more. What ends from now on is entered in
@@ -65,6 +68,7 @@ private:
   std::mutex mutex_;
   std::shared_ptr<const mapped_region> region_;                       // null: closed
   std::map<std::pair<std::uint64_t, std::uint64_t>, record> active_;  // by offset and loan
+  std::atomic<std::uint64_t> bytes_{0};                               // of those
   std::vector<note_entry> ended_;
   std::atomic<bool> ended_some_{false};
   std::function<void()> tell_;

@@ -96,6 +96,8 @@ unique_fd arena::read_only_descriptor() const {
   return blocks_->memory().read_only_descriptor();
 }
 
+std::size_t arena::limit() const noexcept { return blocks_->limit(); }
+
 arena_counters arena::count() const noexcept {
   if (fork_guard::off()) return {};
   auto out = blocks_->count();

@@ -61,6 +61,8 @@ public:
   /// same user has other ways (/proc/PID/mem). Throws transport_error.
   unique_fd read_only_descriptor() const;
 
+  std::size_t limit() const noexcept;  ///< most bytes held
+
   /// Zeros in a forked process.
   arena_counters count() const noexcept;
   /// One round of housekeeping; memory returns to the system when it has been unused for more than

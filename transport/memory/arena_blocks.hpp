@@ -33,6 +33,7 @@ public:
   bool tidy() noexcept;
 
   arena_counters count() const noexcept;
+  std::size_t limit() const noexcept { return heap_.limit(); }
   const arena_memory& memory() const noexcept { return *memory_; }
 
 private:

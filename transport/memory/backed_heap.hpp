@@ -59,6 +59,7 @@ public:
   }
 
   counters count() const noexcept;
+  std::size_t limit() const noexcept { return limit_; }
 
 private:
   std::byte* take(std::uint32_t granules, std::uint32_t alignment, page_heap::label name) noexcept;

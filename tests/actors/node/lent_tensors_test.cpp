@@ -24,6 +24,7 @@ protected:
     options.world_size = 3;
     options.init_method = "file://" + file_;
     options.lend_tensors = true;
+    options.tensor_memory_limit = std::size_t{1} << 30;
     node_.emplace(init_rpc(options));
     // Memory is mapped as nodes meet; the first messages may come before both know.
     for (const auto* name : {"worker1", "worker2"})
@@ -96,6 +97,32 @@ TEST_F(lent_tensors, are_written_in_place_once_they_are_back) {
 
 TEST_F(lent_tensors, are_written_in_place_once_an_object_has_read_them) {
   EXPECT_EQ(node_->rpc_sync<&copies_beside_an_object>("worker0", 1, 20), 0);
+  end();
+}
+
+TEST_F(lent_tensors, are_counted) {
+  constexpr std::size_t size = 4 << 20;
+  EXPECT_EQ(node_->debug_info().traffic.lent, 0);
+  {
+    auto t = at::full({1 << 20}, 1.0F);
+    node_->rpc_sync<&hold>("worker1", t);
+    const auto lent = node_->debug_info();
+    EXPECT_EQ(lent.traffic.lent, size);
+    EXPECT_GE(lent.tensors.in_use, size);
+    EXPECT_GE(lent.tensors.held, lent.tensors.in_use);
+    EXPECT_EQ(lent.tensors.limit, std::size_t{1} << 30);
+    t.add_(1);
+    const auto written = node_->debug_info().tensors;
+    EXPECT_EQ(written.forced_copies, lent.tensors.forced_copies + 1);
+    EXPECT_EQ(written.forced_copy_bytes, lent.tensors.forced_copy_bytes + size);
+  }
+  {
+    const auto borrowed = node_->rpc_sync<&make>("worker1", 1 << 20);
+    EXPECT_EQ(node_->debug_info().traffic.borrowed, size);
+  }
+  EXPECT_EQ(node_->debug_info().traffic.borrowed, 0);
+  EXPECT_TRUE(node_->rpc_sync<&let_go>("worker1"));
+  EXPECT_EQ(node_->debug_info().traffic.lent, 0);
   end();
 }
 

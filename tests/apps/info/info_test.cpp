@@ -76,6 +76,8 @@ TEST(info, takes_thread_counts_from_the_environment) {
   setenv("OMP_NUM_THREADS", "1", 1);
   const auto report = nlohmann::json::parse(run_troupe("info --json").out);
   unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(report["tensor_memory"]["can_be_lent"], true);
+  EXPECT_GE(report["tensor_memory"]["limit_bytes"], 64 << 20);
   EXPECT_EQ(report["threads"]["intra_op"], 1);
   EXPECT_EQ(report["threads"]["OMP_NUM_THREADS"], "1");
 }
