@@ -37,7 +37,7 @@ struct debug_info {
   std::size_t rref_forks = 0;         ///< rrefs on their way to other nodes, not yet confirmed
   std::size_t autograd_contexts = 0;  ///< distributed ones, in which this node takes part
   std::size_t backward_passes = 0;    ///< in those, under way
-  tensor_memory tensors;  ///< of the whole process
+  tensor_memory tensors;              ///< of the whole process
   transport::counters traffic;
 };
 

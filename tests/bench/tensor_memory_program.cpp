@@ -1,5 +1,5 @@
-// tensor-memory: what memory for tensors costs, from the arena or from libtorch's own allocator (over the
-// malloc that is loaded). One process; measures and writes FILE:
+// tensor-memory: what memory for tensors costs, from the arena or from libtorch's own allocator
+// (over the malloc that is loaded). One process; measures and writes FILE:
 //   tensor-memory --row allocator --allocator arena --threads 4 --json FILE
 #include <ATen/Parallel.h>
 #include <ATen/ops/add.h>

@@ -8,7 +8,8 @@
 
 int main(int, char** argv) {
   using namespace troupe::test;
-  if (!served<&exchange, &wander, &give_back, &make, &ends_of, &copies_beside_an_object, &hold, &let_go>())
+  if (!served<&exchange, &wander, &give_back, &make, &ends_of, &copies_beside_an_object, &hold,
+              &let_go>())
     return 2;
   try {
     troupe::rpc_options options;
