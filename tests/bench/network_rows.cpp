@@ -112,6 +112,7 @@ const std::map<std::string, row>& network_rows() {
       {"tcp_mixed", tcp_mixed},
       {"tcp_encrypt", tcp_encrypt},
       {"tcp_encrypt_10g", tcp_encrypt},
+      {"tcp_encrypt_lent", tcp_encrypt},
   };
   return all;
 }

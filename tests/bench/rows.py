@@ -401,10 +401,13 @@ ROWS = (
             peers=(PLAIN, ENCRYPTED),
             targets=(times(0.9, peer=PLAIN),),
             wire=wire,
+            lends=lends,
+            by_name=lends,
         )
-        for suffix, speed, wire in (
-            ("", "as fast as the link goes", "any"),
-            ("_10g", "10 Gbit/s", "10gbit"),
+        for suffix, speed, wire, lends in (
+            ("", "as fast as the link goes", "any", False),
+            ("_10g", "10 Gbit/s", "10gbit", False),
+            ("_lent", "where they lie", "any", True),
         )
     ),
     Row(
