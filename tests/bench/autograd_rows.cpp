@@ -69,7 +69,6 @@ std::vector<measurement> autograd_overhead(const node& here) {
       for (const auto& w : weights) y = at::relu(at::matmul(y, w));
     return y.sum();
   };
-  std::vector<double> plain, within;
   const auto plain_pass = [&] {
     forward().backward();
     for (const auto& w : weights) w.mutable_grad() = at::Tensor();
@@ -79,13 +78,8 @@ std::vector<measurement> autograd_overhead(const node& here) {
     context.backward({forward()});
     expect(context.get_gradients().size() == weights.size());
   };
-  for (int i = 0; i < 150; ++i) {
-    plain.push_back(call_times(plain_pass, {.seconds = 0, .least = 1, .most = 1, .warm_up = 0})[0]);
-    within.push_back(
-        call_times(context_pass, {.seconds = 0, .least = 1, .most = 1, .warm_up = 0})[0]);
-  }
-  const auto model = percentile(plain, 0.5);
-  return {{"share", percentile(within, 0.5) / model - 1}};
+  const effort how{.seconds = 0, .least = 150, .warm_up = 0};
+  return {{"share", times_as_long(context_pass, plain_pass, how) - 1}};
 }
 
 // Growth of both processes over 1,000 contexts with a call and a pass each, after as many.

@@ -2,7 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,7 +12,6 @@
 #include "tests/bench/callees.hpp"
 #include "tests/bench/own_ranks.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
-#include "troupe/transport/memory/arena.hpp"
 
 namespace troupe::bench {
 
@@ -31,21 +29,6 @@ void until_lent(const node& here) {
     if (seconds_since(start) > 10) throw not_here("tensors are not lent: see the log");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-}
-
-// Two ways of doing the same, in turns: how many times the first takes the second's time.
-double times_as_long(const std::function<void()>& first, const std::function<void()>& second,
-                     const effort& how) {
-  std::vector<double> taken[2];
-  const auto start = clock::now();
-  for (std::size_t i = 0; i < how.warm_up + how.least || seconds_since(start) < how.seconds; ++i) {
-    for (const int which : {0, 1}) {
-      const auto before = clock::now();
-      (which == 0 ? first : second)();
-      if (i >= how.warm_up) taken[which].push_back(seconds_since(before));
-    }
-  }
-  return percentile(taken[0], 0.5) / percentile(taken[1], 0.5);
 }
 
 std::vector<measurement> identity_lent(const node& here) {
@@ -90,7 +73,7 @@ std::vector<measurement> rewrite_between_calls(const node& here) {
   constexpr std::size_t size = 64 * mib;
   auto tensor = floats(size);
   const auto before = copy_on_write::count().copies;
-  const auto taken = call_times([&] {
+  call_times([&] {
     here.rpc_sync<&sum_of>(peer, tensor);
     tensor.fill_(1);
   });

@@ -43,6 +43,20 @@ std::vector<double> call_times(const std::function<void()>& call, const effort& 
   return taken;
 }
 
+double times_as_long(const std::function<void()>& first, const std::function<void()>& second,
+                     const effort& how) {
+  std::vector<double> taken[2];
+  const auto start = clock::now();
+  for (std::size_t i = 0; i < how.warm_up + how.least || seconds_since(start) < how.seconds; ++i) {
+    for (const int which : {0, 1}) {
+      const auto before = clock::now();
+      (which == 0 ? first : second)();
+      if (i >= how.warm_up) taken[which].push_back(seconds_since(before));
+    }
+  }
+  return percentile(taken[0], 0.5) / percentile(taken[1], 0.5);
+}
+
 measurement times_of(const std::vector<double>& seconds, std::size_t bytes) {
   return {"us", percentile(seconds, 0.5) * 1e6, bytes, percentile(seconds, 0.99) * 1e6};
 }

@@ -35,6 +35,11 @@ struct effort {
 /// Seconds of each call.
 std::vector<double> call_times(const std::function<void()>& call, const effort& how = {});
 
+/// Two ways of doing the same, in turns: how many times the first takes the second's time, medians.
+/// `how.warm_up` are turns that do not count.
+double times_as_long(const std::function<void()>& first, const std::function<void()>& second,
+                     const effort& how);
+
 /// Median and 99th percentile, in microseconds.
 measurement times_of(const std::vector<double>& seconds, std::size_t bytes = 0);
 

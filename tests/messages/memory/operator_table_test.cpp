@@ -1,9 +1,7 @@
 // What libtorch's operators do with tensors whose memory is lent by another process.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <set>
 #include <string>
 #include <vector>
 
