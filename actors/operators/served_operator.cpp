@@ -116,7 +116,8 @@ public:
       }
       auto result =
           run_operator(name_, std::move(what_.given.positional), std::move(what_.given.named));
-      if (!keeper_) return reply_.value([&](encoder& out) { out.put(result); });
+      lent_.clear();
+      if (!keeper_) return reply_.value([&](encoder& out) { put_and_drop(out, result); });
       keeper_->keep(*created_, std::move(result));
       if (created_->failure()) std::rethrow_exception(created_->failure());
       reply_.done();

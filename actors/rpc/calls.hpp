@@ -66,6 +66,7 @@ public:
       this->take_apart(answer, [this](decoder& in, handle_scope& handles) {
         auto value = in.get<T>();
         in.expect_end();
+        in.let_tensors_go();  // before the caller has the value, and may write to its tensors
         auto claims = handles.take_claims();
         if (claims.empty())
           this->set_value(std::move(value));

@@ -65,7 +65,8 @@ Arguments read_arguments(decoder& in) {
 template <class T>
 void put_and_drop(encoder& out, T& result) {
   out.put(std::as_const(result));
-  [[maybe_unused]] const T ended = std::move(result);
+  if constexpr (!std::is_trivially_destructible_v<T>) [[maybe_unused]]
+    const T ended = std::move(result);
 }
 
 }  // namespace detail
@@ -145,8 +146,12 @@ private:
 
   // The arguments have ended before the answer goes: it tells their lenders so.
   static typename function::result call_and_drop(arguments&& args) {
-    auto given = std::move(args);
-    return std::apply(F, std::move(given));
+    if constexpr (std::is_trivially_destructible_v<arguments>) {
+      return std::apply(F, std::move(args));
+    } else {
+      auto given = std::move(args);
+      return std::apply(F, std::move(given));
+    }
   }
 
   static void finish(detail::future_state<answer>& state, reply_token& reply) noexcept {

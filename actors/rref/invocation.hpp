@@ -184,6 +184,7 @@ private:
       if (failure) std::rethrow_exception(failure);
       if constexpr (Target::constructs) {
         self->construct(places);
+        self->drop_arguments();
         self->reply_.done();
       } else if constexpr (answer_of<returned>::later) {
         const future<answer> later = self->call(places);
@@ -195,12 +196,13 @@ private:
             make_continuation([self, state = later.shared()] { self->finish(*state); }));
       } else if constexpr (std::is_void_v<returned>) {
         self->call(places);
-        if constexpr (Creates) self->created_->set_value();
         self->drop_arguments();
+        if constexpr (Creates) self->created_->set_value();
         self->reply_.done();
       } else if constexpr (Creates) {
-        self->created_->set_value(self->call(places));
+        returned result = self->call(places);
         self->drop_arguments();
+        self->created_->set_value(std::move(result));
         self->reply_.done();
       } else if constexpr (std::is_reference_v<decltype(self->call(places))>) {
         const auto& result = self->call(places);  // perhaps one of the arguments
@@ -211,12 +213,16 @@ private:
         self->reply_.value([&](encoder& out) { put_and_drop(out, result); });
       }
     } catch (...) {
+      self->drop_arguments();
       self->fail(std::current_exception());
     }
   }
 
-  // They have ended before the answer goes: it tells their lenders so.
-  void drop_arguments() { given_ = Wire(); }
+  // They have ended before the answer goes: it tells their lenders so. So have fetched values.
+  void drop_arguments() {
+    given_ = Wire();
+    values_ = typename values_of<Wire>::type();
+  }
 
   void finish(future_state<answer>& state) noexcept {
     if (state.failure()) return fail(state.failure());

@@ -230,7 +230,9 @@ tensor_reader* opened_envelope::tensors() {
   if (!has_tensors_) return nullptr;
   if (!tensors_) {
     // The reader alone holds what belongs to tensors, so that it can let them go.
-    auto payloads = std::exchange(payloads_, {});
+    std::vector<incoming_payload> of_body;
+    if (reader_->root.getBody().isPayload()) of_body.reserve(1);
+    auto payloads = std::exchange(payloads_, std::move(of_body));
     if (reader_->root.getBody().isPayload()) {
       payloads_.push_back(std::move(payloads.back()));
       payloads.pop_back();
