@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/clone.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/impl/COW.h>
 #include <c10/util/SmallVector.h>
 
 #include <utility>
@@ -29,6 +31,12 @@ c10::Layout compressed_layout(schema::TensorLayout layout) {
     case schema::TensorLayout::SPARSE_BSR: return c10::kSparseBsr;
     default: return c10::kSparseBsc;
   }
+}
+
+// Whoever has lent indices may change them after the check, by mistake or not, and operators do not
+// look again where they lead: these are copied.
+at::Tensor kept_as_checked(const at::Tensor& indices) {
+  return c10::impl::cow::is_cow_data_ptr(indices.storage().data_ptr()) ? indices.clone() : indices;
 }
 
 }  // namespace
@@ -143,18 +151,21 @@ at::Tensor tensor_reader::state::make_sparse(std::uint32_t index, schema::Tensor
   const auto list = in.getParts();
   const bool coo = in.getLayout() == schema::TensorLayout::SPARSE_COO;
   if (list.size() != (coo ? 2 : 3)) bad_tensor(index, "parts", "are too few or too many");
-  const auto first = part(index, list[0]);
-  const auto second = part(index, list[1]);
+  auto first = part(index, list[0]);
+  auto second = part(index, list[1]);
   const auto values = coo ? second : part(index, list[2]);
   if (values.scalar_type() != static_cast<c10::ScalarType>(in.getType()))
     bad_tensor(index, "values", "have another dtype than the tensor");
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   if (coo) {
+    first = kept_as_checked(first);
     detail::check_coo(index, first, values, sizes, in.getCoalesced());
     return at::_sparse_coo_tensor_unsafe(first, values, sizes,
                                          values.options().layout(c10::kSparse), in.getCoalesced());
   }
   const auto layout = compressed_layout(in.getLayout());
+  first = kept_as_checked(first);
+  second = kept_as_checked(second);
   detail::check_compressed(index, first, second, values, sizes, layout);
   return at::_sparse_compressed_tensor_unsafe(first, second, values, sizes,
                                               values.options().layout(layout));
