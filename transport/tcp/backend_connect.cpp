@@ -33,6 +33,8 @@ constexpr auto connect_timeout = 10s;
 void backend::adopt(peer& p, std::shared_ptr<stream> s) {
   if (p.messages && p.ever_open && p.trouble.empty())
     p.trouble = "the other end has made a new one";
+  // The old connection has broken, also if its end here is noticed only later.
+  if (p.ever_open) p.copies.store(true, std::memory_order_relaxed);
   if (!p.resuming) p.out_since = steady::now();
   drop_streams(p, false);
   end_calls(p, stream_kind::messages);  // both had called
