@@ -76,6 +76,15 @@ struct route {
   std::string reason;   ///< why these and no better ones
 };
 
+/// How tensors of one kind and size reach a peer, and why so.
+struct tensor_way {
+  std::string which;      ///< "any", "in the arena", "elsewhere, or a part of its storage"
+  std::size_t from = 0;   ///< bytes
+  std::size_t below = 0;  ///< bytes; 0: any number
+  std::string way;        ///< "in the message", "lent", "copied once, then lent", "sent"
+  std::string reason;
+};
+
 struct counters {
   std::uint64_t messages_sent = 0;
   std::uint64_t messages_received = 0;
@@ -94,8 +103,9 @@ struct counters {
 /// once.
 ///
 /// Threads: `address` on the thread that has made the transport, before it is used. Then `send`,
-/// `wake`, `routes`, `count`, `idle`, `delivered`, `add_peer` and `close_peer` on any thread, at
-/// any time; `progress`, `arm` and `event_fd` on one thread at a time, which may change.
+/// `wake`, `routes`, `ways_to`, `would_lend`, `count`, `idle`, `delivered`, `add_peer` and
+/// `close_peer` on any thread, at any time; `progress`, `arm` and `event_fd` on one thread at a
+/// time, which may change.
 class transport {
 public:
   virtual ~transport() = default;
@@ -144,6 +154,22 @@ public:
   virtual void close_peer(rank_t peer, bool force) = 0;
 
   virtual std::vector<route> routes() const = 0;
+
+  /// How tensors that do not fit into a message's envelope reach `peer`, the smallest first. Empty:
+  /// it is not reached.
+  virtual std::vector<tensor_way> ways_to(rank_t peer) const {
+    for (const auto& one : routes())
+      if (one.peer == peer)
+        return {{"any", 0, 0, "sent by " + one.backend + ": " + one.lanes, one.reason}};
+    return {};
+  }
+
+  /// Whether the bytes at `data`, all of a tensor's storage, would be lent to `peer` where they
+  /// lie, in a message that is sent now. Any thread; a guess, since others may send meanwhile.
+  virtual bool would_lend(rank_t, const std::byte* /*data*/, std::size_t /*size*/) const {
+    return false;
+  }
+
   virtual counters count() const = 0;
 };
 

@@ -106,6 +106,11 @@ bool outbox::try_write_control(peer& to, control_channel channel,
   }
 }
 
+bool outbox::would_lend(const peer& to, const void* data, std::size_t size) const {
+  return to.rank() != self_.rank &&
+         net_->would_lend(to.rank(), static_cast<const std::byte*>(data), size);
+}
+
 // A node talks to itself by value, like to any other.
 void outbox::send_to_self(sealed_envelope&& sealed) {
   transport::incoming_message message;

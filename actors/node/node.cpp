@@ -4,11 +4,14 @@
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/profiling/event_collector.hpp"
 #include "troupe/actors/rref/rref_table.hpp"
+#include "troupe/actors/rref/tensor_reads.hpp"
 
 namespace troupe {
 
-// Every program with nodes runs operators for others, and says what time it is.
+// Every program with nodes runs operators for others, lets them read its tensors, and says what
+// time it is.
 [[maybe_unused]] static const bool runs_operators = detail::serves_operators();
+[[maybe_unused]] static const bool gives_tensors = detail::serves_tensor_reads();
 [[maybe_unused]] static const bool tells_the_time = callable<&detail::profile_time>::registered;
 
 const worker_info& node::self() const { return core().self(); }
@@ -52,6 +55,10 @@ void node::set_rpc_timeout(std::chrono::milliseconds limit) const {
 std::chrono::milliseconds node::rpc_timeout() const { return core().agent().rpc_timeout(); }
 
 std::vector<transport::route> node::routes() const { return core().routes(); }
+
+std::vector<transport::tensor_way> node::transport_plan(const destination& to) const {
+  return core().ways_to(agent().find(to));
+}
 
 troupe::debug_info node::debug_info() const { return core().info(); }
 

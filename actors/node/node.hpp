@@ -345,6 +345,10 @@ public:
   /// How each peer is reached, and why.
   std::vector<transport::route> routes() const;
 
+  /// How tensors reach another node, by kind and size, and why so; the smallest first. Throws
+  /// unknown_worker, and invalid_argument for this node itself, which gets copies.
+  std::vector<transport::tensor_way> transport_plan(const destination& to) const;
+
   troupe::debug_info debug_info() const;
 
   /// CAF's actor system of this node, for CAF's own means (`caf::scoped_actor`, groups). What is

@@ -151,6 +151,15 @@ std::vector<transport::route> node_core::routes() const {
   return net_->routes();
 }
 
+std::vector<transport::tensor_way> node_core::ways_to(const peer& to) const {
+  if (to.rank() == self().id)
+    throw invalid_argument("the tensors of a node's calls to itself travel nowhere: " +
+                           self().name + " has no transport_plan for itself");
+  gate::pass pass(life_.uses());
+  check_open();
+  return net_->ways_to(to.rank());
+}
+
 namespace {
 
 tensor_memory count_tensor_memory() {

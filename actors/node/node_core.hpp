@@ -90,6 +90,7 @@ public:
   void watch_members(member_watcher watcher) { members_->watch(std::move(watcher)); }
 
   std::vector<transport::route> routes() const;
+  std::vector<transport::tensor_way> ways_to(const peer& to) const;
   debug_info info() const;
 
 private:

@@ -24,9 +24,16 @@ namespace {
 // Members that may join later are reckoned with when shared memory and descriptors are divided.
 constexpr unsigned likely_joiners = 8;
 
-bool lends_tensors(const rpc_options& options) {
-  return options.lend_tensors || transport::read_lend_tensors(transport::process_environment());
+transport::lending_settings lending_of(const rpc_options& options) {
+  auto out = transport::read_lending(transport::process_environment());
+  out.lend = out.lend || options.lend_tensors;
+  out.strictly = out.strictly || options.lend_strictly;
+  if (options.lend_from > 0) out.from = options.lend_from;
+  if (options.lend_copies_from > 0) out.copies_from = options.lend_copies_from;
+  return out;
 }
+
+bool lends_tensors(const rpc_options& options) { return lending_of(options).lend; }
 
 // `open`: those of them that are open already.
 void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t joiners,
@@ -144,8 +151,12 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
       return transport::make_composite_transport(std::move(ucx), std::move(tcp), to, pool);
     return transport::make_ucx_transport(std::move(ucx), to, pool);
   };
-  if (!lends_tensors(options)) return make(parts, parts);
+  const auto lends = lending_of(options);
+  if (!lends.lend) return make(parts, parts);
   transport::lending_options lending;
+  lending.lend_from = lends.from;
+  lending.copy_from = lends.copies_from;
+  lending.strict = lends.strictly;
   lending.rank = rank;
   lending.secret = secret.subkey("transport lending");
   lending.memory = process_arena(rank, options.tensor_memory_limit);

@@ -4,6 +4,7 @@
 #include "troupe/actors/rref/creation.hpp"
 #include "troupe/actors/rref/function_calls.hpp"
 #include "troupe/actors/rref/owner_actor.hpp"
+#include "troupe/actors/tensors/tensor_part.hpp"
 
 namespace troupe {
 
@@ -18,6 +19,20 @@ namespace detail {
 
 /// Runs the backward pass of a tensor of this node, without a distributed context.
 void backward(const at::Tensor& root, bool retain_graph);
+
+/// Of what is given to `rref::read`: the slices, which come before the options of the call.
+template <class... Given>
+std::vector<slice> slices_in(const Given&... given) {
+  static_assert(((std::is_same_v<Given, slice> || is_call_option<Given>)&&...),
+                "what is read is named by slices: r.read(slice{0, 10}, slice{2, 4})");
+  static_assert(options_are_last<Given...>(), "slices come before the options of the call");
+  std::vector<slice> out;
+  [[maybe_unused]] const auto take = [&](const auto& one) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(one)>, slice>) out.push_back(one);
+  };
+  (take(given), ...);
+  return out;
+}
 
 }  // namespace detail
 
@@ -164,6 +179,72 @@ public:
     return this->template remote<&T::template at<U>>(place);
   }
 
+  /// Of a tensor: the places that `which` names, a `slice` for each dimension from the first on;
+  /// without any, all of it. No more is read than these. Where nodes of one host lend each other
+  /// tensors, this node reads them from the owner's memory, and the owner touches nothing;
+  /// elsewhere the owner sends them. The result has memory of its own if slices were given,
+  /// otherwise it is like a copy by `to_here`; it has no gradients.
+  ///
+  /// While the owner updates the tensor between `begin_update` and `commit`, it is the version
+  /// before, never a mixture. Without these it may have a part of what is written meanwhile.
+  ///
+  /// Options of a call, such as a `timeout`, may follow. Throws like a call, and invalid_argument
+  /// if the slices do not fit.
+  template <class... Which>
+  T read(const Which&... which) const requires std::is_same_v<T, at::Tensor> {
+    return read_versioned(which...).value;
+  }
+
+  /// The same with the version that was read: how often the tensor was committed.
+  template <class... Which>
+  basic_versioned_tensor<T> read_versioned(
+      const Which&... which) const requires std::is_same_v<T, at::Tensor> {
+    const auto slices = detail::slices_in(which...);
+    return detail::taken_from(read_part(slices, detail::options_in(which...)).get(), slices);
+  }
+
+  /// `read` without waiting.
+  template <class... Which>
+  future<T> read_async(const Which&... which) const requires std::is_same_v<T, at::Tensor> {
+    auto slices = detail::slices_in(which...);
+    return read_part(slices, detail::options_in(which...))
+        .then([slices](const detail::basic_tensor_part<T>& part) {
+          return detail::taken_from(detail::basic_tensor_part<T>(part), slices).value;
+        });
+  }
+
+  /// The same straight into `to`, a tensor of this node of the part's sizes and dtype. Returns the
+  /// version.
+  template <class... Which>
+  std::uint64_t read_into(const detail::stored<T>& to,
+                          const Which&... which) const requires std::is_same_v<T, at::Tensor> {
+    const auto slices = detail::slices_in(which...);
+    return detail::take_into(to, read_part(slices, detail::options_in(which...)).get(), slices);
+  }
+
+  /// Writes `from`, of the part's sizes and dtype, into the part of the owner's tensor, and waits
+  /// until it is there. Writes and reads that overlap must be put in order by the program, as those
+  /// of a shared buffer.
+  template <class... Which>
+  void write_from(const detail::stored<T>& from,
+                  const Which&... which) const requires std::is_same_v<T, at::Tensor> {
+    const auto slices = detail::slices_in(which...);
+    if (is_owner()) return detail::write_part(local_value(), from, slices);
+    detail::begin_call_on<&detail::write_part, T>(core_, from, slices, detail::options_in(which...))
+        .get();
+  }
+
+  /// On the owner, before and after it updates the tensor in place. Both throw invalid_argument on
+  /// other nodes, and when they do not follow each other. Until `commit`, who reads gets the tensor
+  /// as it is now: the first write copies it, unless its memory cannot be shared, which is copied
+  /// at once. `commit` returns the new version, from 1 on.
+  void begin_update() const requires std::is_same_v<T, at::Tensor> {
+    detail::begin_update(local_value());
+  }
+  std::uint64_t commit() const requires std::is_same_v<T, at::Tensor> {
+    return detail::commit(local_value());
+  }
+
   /// Runs the backward pass of a tensor on its owner: gradients go into `.grad`. Throws
   /// invalid_argument on other nodes, which need a distributed autograd context for it.
   void backward(bool retain_graph = false) const requires std::is_same_v<T, at::Tensor> {
@@ -232,6 +313,17 @@ public:
   }
 
 private:
+  future<detail::basic_tensor_part<detail::stored<T>>> read_part(const std::vector<slice>& which,
+                                                                 const call_options& how) const {
+    auto& core = checked();
+    if (core.is_owner()) {
+      auto out = std::make_shared<detail::future_state<detail::basic_tensor_part<T>>>(nullptr);
+      out->set_value(detail::read_part(local_value(), which));
+      return future<detail::basic_tensor_part<T>>(std::move(out));
+    }
+    return detail::begin_call_on<&detail::read_part, T>(core_, which, how);
+  }
+
   detail::rref_use& checked() const {
     if (!core_) throw invalid_argument("this rref refers to nothing");
     return *core_;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/transport/lending/lending_transport.hpp"
+#include "troupe/transport/lending/lent_payloads.hpp"
 #include "troupe/transport/memory/mapped_region.hpp"
 
 namespace troupe::transport {
@@ -20,6 +22,10 @@ namespace lending {
 namespace {
 
 constexpr std::chrono::milliseconds fetch_limit{500};
+
+std::string why_not_lent(const peer& to) {
+  return to.why_not.empty() ? "it has not mapped this node's memory yet" : to.why_not;
+}
 
 }  // namespace
 
@@ -32,7 +38,7 @@ backend::backend(lending_options options,
     why_not_here_ = "libtorch does not use this program's copy-on-write functions";
     log().warn("rank {}: tensors are copied, not lent: {}", options_.rank, why_not_here_);
   } else if (options_.memory) {
-    if (options_.most_lent == 0) options_.most_lent = options_.memory->size() / 4;
+    if (options_.most_lent == 0) options_.most_lent = options_.memory->limit() / 2;
     try {
       server_ = std::make_unique<descriptor_server>(options_.memory->read_only_descriptor(),
                                                     options_.memory->size(), options_.memory->id(),
@@ -78,6 +84,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   p->process = where.process;
   p->why_not = apart(process_, where.process);
   p->near = p->why_not.empty();
+  p->same_host = process_.host == where.process.host;
   if (p->near) {
     p->lent = std::make_shared<loan_book>(options_.most_lent);
     if (!server_) p->why_not = why_not_here_.empty() ? "this node has no arena" : why_not_here_;
@@ -139,11 +146,36 @@ std::vector<route> backend::routes() const {
     if (p->may_lend)
       one.lanes += fmt::format(", tensors of {} bytes and more lent", options_.lend_from);
     else if (p->near)
-      one.reason +=
-          fmt::format("; tensors are copied: {}",
-                      p->why_not.empty() ? "it has not mapped this node's memory yet" : p->why_not);
+      one.reason += "; tensors are copied: " + why_not_lent(*p);
   }
   return all;
+}
+
+std::vector<tensor_way> backend::ways_to(rank_t rank) const {
+  auto all = inner_->ways_to(rank);
+  const auto* const p = find(rank);
+  if (!p || p->lost || all.empty()) return all;
+  if (!p->may_lend) {
+    for (auto& one : all) one.reason += "; not lent: " + why_not_lent(*p);
+    return all;
+  }
+  const auto from = options_.lend_from;
+  const auto copied = std::max(from, options_.copy_from);
+  const std::string other = "elsewhere, or a part of its storage";
+  const auto sent = all.front();
+  all.front().below = from;
+  all.push_back({"all of its storage, in the arena", from, 0, "lent where it lies",
+                 "the node maps this one's memory"});
+  if (copied > from) all.push_back({other, from, copied, sent.way, sent.reason});
+  all.push_back({other, copied, 0, "copied once, then lent",
+                 "the next write to a storage that is lent copies all of it"});
+  return all;
+}
+
+bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size) const {
+  const auto* const p = find(rank);
+  return p && p->may_lend && size >= options_.lend_from && is_aligned(data) &&
+         options_.memory->owns(data) && p->lent->has_room_for(size);
 }
 
 counters backend::count() const {

@@ -45,6 +45,8 @@ public:
   void close_peer(rank_t rank, bool force) override;
 
   std::vector<route> routes() const override;
+  std::vector<tensor_way> ways_to(rank_t rank) const override;
+  bool would_lend(rank_t rank, const std::byte* data, std::size_t size) const override;
 
   counters count() const override;
 

@@ -42,7 +42,11 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   auto* const p = use.now();
   if (!p) return inner_->send(rank, order, std::move(envelope), std::move(payloads));
   auto bytes = envelope.size();
-  for (const auto& payload : payloads) bytes += payload.size;
+  for (const auto& payload : payloads) {
+    bytes += payload.size;
+    if (p->same_host && !p->near && payload.size >= options_.lend_from)
+      say_not_lent(*p, options_, not_lent::to_this_peer, payload.size);
+  }
   std::optional<note_writer> writer;
   if (p->near) {
     const auto count = payloads.size();

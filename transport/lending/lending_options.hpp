@@ -20,8 +20,11 @@ struct lending_options {
   /// Payloads that cannot be lent where they lie are copied into the arena, once, and lent there
   /// from so many bytes on; smaller ones are sent.
   std::size_t copy_from = std::size_t{64} << 10;
+  /// Instead of sending or copying what could be lent to a peer of this host if it lay elsewhere,
+  /// `send` throws transport_error.
+  bool strict = false;
   /// Most bytes that one peer is lent at a time; beyond it payloads are sent, and it is said once.
-  std::uint64_t most_lent = 0;  ///< 0: a quarter of the arena's size(), about half of its limit
+  std::uint64_t most_lent = 0;  ///< 0: half of the arena's limit()
 };
 
 }  // namespace troupe::transport

@@ -13,6 +13,14 @@
 
 namespace troupe::transport::lending {
 
+/// Why a large payload for a peer is not lent where it lies. Each is said once for a peer.
+enum class not_lent : unsigned {
+  to_this_peer = 1,
+  not_all_of_its_storage = 2,
+  elsewhere = 4,
+  past_limit = 8
+};
+
 /// A connection to a peer: what each end has lent to the other over it.
 struct peer {
   rank_t rank = 0;
@@ -20,7 +28,8 @@ struct peer {
   process_identity process;
   /// Both ends can share memory, so that every message has a note.
   bool near = false;
-  std::string why_not;  ///< why no memory is lent to it, or by it, if so
+  std::string why_not;     ///< why no memory is lent to it, or by it, if so
+  bool same_host = false;  ///< also if the two cannot share memory
 
   std::shared_ptr<loan_book> lent;
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here
@@ -30,7 +39,7 @@ struct peer {
   std::atomic<bool> lost{false};
   std::atomic<bool> broken{false};  ///< it has sent nonsense: nothing more of it is delivered
   std::string problem;              ///< which; by the progressing thread
-  std::atomic<bool> said_limit{false};
+  std::atomic<unsigned> said{0};    ///< why payloads were not lent: bits of `not_lent`
 
   std::atomic<std::uint64_t> messages_sent{0};
   std::atomic<std::uint64_t> messages_received{0};

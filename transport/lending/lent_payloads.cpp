@@ -1,17 +1,19 @@
 #include "troupe/transport/lending/lent_payloads.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
+#include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe::transport::lending {
 
 namespace {
 
-// As a tensor's reader wants its bytes.
-constexpr std::uintptr_t lent_alignment = 16;
 constexpr std::size_t ends_in_a_message = 64;
 static_assert(ends_in_a_message < most_entries);
 
@@ -19,11 +21,38 @@ static_assert(ends_in_a_message < most_entries);
 // run code that sends.
 thread_local std::vector<note_entry> spare_entries;
 
-bool is_aligned(const std::byte* data) noexcept {
-  return reinterpret_cast<std::uintptr_t>(data) % lent_alignment == 0;
+}  // namespace
+
+namespace {
+
+std::string reason_of(not_lent why, const peer& to) {
+  switch (why) {
+    case not_lent::to_this_peer: return to.why_not;
+    case not_lent::not_all_of_its_storage:
+      return "it is a part of its storage, of which the next write would copy all";
+    case not_lent::elsewhere:
+      return "its memory is not this process's arena: it was made before the first node, by "
+             "at::from_blob, or by another node";
+    default:
+      return fmt::format("{} has {} bytes of this node's memory, as many as one node may",
+                         rank_name(to.rank), to.lent->bytes());
+  }
 }
 
 }  // namespace
+
+void say_not_lent(peer& to, const lending_options& options, not_lent why, std::size_t size) {
+  const auto bit = static_cast<unsigned>(why);
+  const bool said = (to.said.load(std::memory_order_relaxed) & bit) != 0;
+  if (said && !options.strict) return;
+  const auto text = fmt::format("a tensor of {} bytes for {} is not lent where it lies: {}", size,
+                                rank_name(to.rank), reason_of(why, to));
+  if (options.strict)
+    throw transport_error(text + ". rpc_options::lend_strictly refuses to copy it");
+  if ((to.said.fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
+  const auto level = why == not_lent::past_limit ? spdlog::level::warn : spdlog::level::info;
+  log().log(level, "rank {}: {}; such tensors are copied", options.rank, text);
+}
 
 note_writer::note_writer(peer& to, const lending_options& options)
     : to_(to), options_(options), entries_(std::exchange(spare_entries, {})) {
@@ -67,10 +96,17 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
       return true;
     }
   }
-  if (!to_.may_lend.load(std::memory_order_relaxed)) return false;
-  if (payload.freeze && options_.memory->owns(payload.data) && is_aligned(payload.data))
+  if (!to_.may_lend.load(std::memory_order_relaxed)) {
+    // Without a reason it has yet to map this node's memory, soon after the start.
+    if (!to_.why_not.empty()) say_not_lent(to_, options_, not_lent::to_this_peer, payload.size);
+    return false;
+  }
+  const bool in_arena = options_.memory->owns(payload.data);
+  if (payload.freeze && in_arena && is_aligned(payload.data))
     if (auto keep = payload.freeze(payload))
       return lend_bytes(std::move(keep), payload.data, payload.size, index);
+  say_not_lent(to_, options_, in_arena ? not_lent::not_all_of_its_storage : not_lent::elsewhere,
+               payload.size);
   if (payload.size < options_.copy_from) return false;
   const std::byte* copy = nullptr;
   auto keep = copy_into_arena(payload, copy);
@@ -82,11 +118,7 @@ bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* 
   const auto offset = options_.memory->offset_of(data);
   const auto loan = to_.lent->lend(std::move(keep), offset, size);
   if (loan == 0) {
-    if (!to_.lost && !to_.said_limit.exchange(true))
-      log().warn(
-          "rank {}: {} holds {} bytes of tensors that this node has lent to it, as many as one "
-          "node may (lending_options::most_lent); more are copied until it drops some",
-          options_.rank, rank_name(to_.rank), to_.lent->bytes());
+    if (!to_.lost) say_not_lent(to_, options_, not_lent::past_limit, size);
     return false;
   }
   entries_.push_back({entry_kind::lend, index, loan, offset, size});

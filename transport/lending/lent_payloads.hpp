@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,15 @@
 #include "troupe/transport/lending/lending_peer.hpp"
 
 namespace troupe::transport::lending {
+
+/// As a tensor's reader wants its bytes.
+inline bool is_aligned(const std::byte* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
+
+/// A payload of `size` bytes for `to` will not be lent where it lies. Says so the first time; with
+/// lending_options::strict, throws transport_error.
+void say_not_lent(peer& to, const lending_options& options, not_lent why, std::size_t size);
 
 /// Writes the note of one message: takes the payloads out that need not travel, and says where
 /// they are. One thread, for the time of one `send`.
@@ -20,7 +30,7 @@ public:
   note_writer(const note_writer&) = delete;
   note_writer& operator=(const note_writer&) = delete;
 
-  /// Leaves in `payloads` those that must be sent.
+  /// Leaves in `payloads` those that must be sent. Throws transport_error if that is refused.
   void lend(std::vector<outgoing_payload>& payloads);
 
   /// Adds loans of the peer that have ended here, as many as a note takes. After `lend`: what is

@@ -12,7 +12,7 @@ namespace troupe::transport::lending {
 std::uint64_t loan_book::lend(std::shared_ptr<const void> keep, std::uint64_t offset,
                               std::uint64_t size) {
   const std::lock_guard lock(mutex_);
-  if (closed_ || size > limit_ || bytes_ > limit_ - size) return 0;
+  if (!takes(size)) return 0;
   if (free_ == none) {
     if (loans_.size() >= none - 1) return 0;
     free_ = static_cast<std::uint32_t>(loans_.size());
@@ -104,6 +104,11 @@ void loan_book::end_all() noexcept {
 std::size_t loan_book::loans() const noexcept {
   const std::lock_guard lock(mutex_);
   return count_;
+}
+
+bool loan_book::has_room_for(std::uint64_t size) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return takes(size);
 }
 
 std::uint64_t loan_book::bytes() const noexcept {

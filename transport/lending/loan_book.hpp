@@ -42,6 +42,7 @@ public:
 
   std::size_t loans() const noexcept;
   std::uint64_t bytes() const noexcept;
+  bool has_room_for(std::uint64_t size) const noexcept;
 
 private:
   struct loan {
@@ -56,6 +57,9 @@ private:
   };
   static constexpr std::uint32_t none = 0xffffffff;
 
+  bool takes(std::uint64_t size) const noexcept {
+    return !closed_ && size <= limit_ && bytes_ <= limit_ - size;
+  }
   loan& find(std::uint64_t number);
   std::shared_ptr<const void> remove(loan& which) noexcept;
 

@@ -185,8 +185,20 @@ bool read_trusted_network(const environment& env) {
                      "1 if no one else can reach the network") == 1;
 }
 
-bool read_lend_tensors(const environment& env) {
-  return read_number(env, "TROUPE_LEND_TENSORS", 0, 1, "1 if tensors are lent within a host") == 1;
+lending_settings read_lending(const environment& env) {
+  constexpr std::uint32_t most = 0xffffffff;
+  lending_settings out;
+  out.lend =
+      read_number(env, "TROUPE_LEND_TENSORS", 0, 1, "1 if tensors are lent within a host") == 1;
+  out.strictly = read_number(env, "TROUPE_LEND_STRICTLY", 0, 1,
+                             "1 if no tensor may be copied within a host") == 1;
+  out.from = read_number(env, "TROUPE_LEND_FROM", 1, most,
+                         "bytes of the smallest tensor that is lent within a host")
+                 .value_or(out.from);
+  out.copies_from = read_number(env, "TROUPE_LEND_COPIES_FROM", 1, most,
+                                "bytes of the smallest tensor of which a copy is lent")
+                        .value_or(out.copies_from);
+  return out;
 }
 
 }  // namespace troupe::transport

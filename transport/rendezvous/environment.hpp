@@ -77,9 +77,17 @@ std::optional<given_secret> read_job_secret(const environment& env);
 /// any other. Throws rendezvous_error for anything else.
 bool read_trusted_network(const environment& env);
 
-/// TROUPE_LEND_TENSORS: 1 if large tensors for nodes of the same host are lent. Throws
-/// rendezvous_error for anything but 0 and 1.
-bool read_lend_tensors(const environment& env);
+/// What TROUPE_LEND_TENSORS, TROUPE_LEND_STRICTLY, TROUPE_LEND_FROM and TROUPE_LEND_COPIES_FROM say
+/// about tensors for nodes of the same host.
+struct lending_settings {
+  bool lend = false;
+  bool strictly = false;
+  std::size_t from = std::size_t{16} << 10;         ///< bytes; smaller ones are sent
+  std::size_t copies_from = std::size_t{64} << 10;  ///< bytes
+};
+
+/// Throws rendezvous_error for what is not a number, or not in range.
+lending_settings read_lending(const environment& env);
 
 /// The first host of a Slurm node list, such as "node[01-03,07],login". Throws rendezvous_error for
 /// a malformed list.

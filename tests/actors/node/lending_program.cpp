@@ -4,12 +4,13 @@
 #include <string>
 
 #include "tests/actors/node/lending_functions.hpp"
+#include "tests/actors/node/parameter_functions.hpp"
 #include "tests/served.hpp"
 
 int main(int, char** argv) {
   using namespace troupe::test;
   if (!served<&exchange, &wander, &give_back, &make, &ends_of, &copies_beside_an_object, &hold,
-              &let_go>())
+              &let_go, &offer_count, &pull_sum, &train, &offer_ones>())
     return 2;
   try {
     troupe::rpc_options options;

@@ -1,11 +1,11 @@
 // Tensors that travel without a copy between nodes in processes of their own.
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 
-#include "tests/actors/node/job.hpp"
-#include "tests/actors/node/lending_functions.hpp"
-#include "tests/rank_process.hpp"
+#include "tests/actors/node/lending_job.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/transport/memory/arena.hpp"
 
@@ -13,45 +13,9 @@ namespace troupe::test {
 
 namespace {
 
-class lent_tensors : public testing::Test {
+class lent_tensors : public lending_job {
 protected:
-  lent_tensors() : file_((folder_.path() / "meet").string()) {
-    for (const auto* rank : {"1", "2"})
-      ranks_.push_back(std::make_unique<rank_process>(
-          std::vector<std::string>{TROUPE_TEST_PROGRAM_DIR "/lending_program", rank, "3", file_}));
-    rpc_options options;
-    options.rank = 0;
-    options.world_size = 3;
-    options.init_method = "file://" + file_;
-    options.lend_tensors = true;
-    options.tensor_memory_limit = std::size_t{1} << 30;
-    node_.emplace(init_rpc(options));
-    // Memory is mapped as nodes meet; the first messages may come before both know.
-    for (const auto* name : {"worker1", "worker2"})
-      EXPECT_TRUE(eventually([&] {
-        node_->rpc_sync<&let_go>(name);
-        return lends_to(name);
-      }));
-  }
-
-  bool lends_to(const std::string& name) {
-    const auto t = at::full({1 << 16}, 1.0F);
-    const auto back = node_->rpc_sync<&give_back>(name, t);
-    return back.storage().data() == t.storage().data();
-  }
-
-  void end() {
-    node_->shutdown(true, time_limit);
-    EXPECT_TRUE(eventually([&] { return ranks_[0]->ended() && ranks_[1]->ended(); }));
-    EXPECT_TRUE(ranks_[0]->ended_well() && ranks_[1]->ended_well());
-  }
-
   static std::size_t in_use() { return transport::installed_arena()->count().in_use; }
-
-  temporary_folder folder_;
-  std::string file_;
-  std::vector<std::unique_ptr<rank_process>> ranks_;
-  std::optional<node> node_;
 };
 
 TEST_F(lent_tensors, come_back_as_the_same_memory) {
@@ -150,6 +114,77 @@ TEST_F(lent_tensors, hold_what_deep_copies_hold) {
   EXPECT_TRUE(second.get_for(time_limit));
   for (const auto* name : {"worker0", "worker1", "worker2"})
     EXPECT_TRUE(node_->rpc_sync<&let_go>(name));
+  end();
+}
+
+TEST_F(lent_tensors, go_as_the_plan_says) {
+  EXPECT_THROW(node_->transport_plan("worker0"), invalid_argument);
+  const auto plan = node_->transport_plan("worker1");
+  ASSERT_EQ(plan.size(), 4u);
+  EXPECT_EQ(plan[0].below, 16u << 10);
+  EXPECT_THAT(plan[0].way, testing::HasSubstr("sent by ucx"));
+  EXPECT_EQ(plan[1].way, "lent where it lies");
+  EXPECT_EQ(plan[1].from, 16u << 10);
+  EXPECT_EQ(plan[2].below, plan[3].from);
+  EXPECT_EQ(plan[3].way, "copied once, then lent");
+  const auto all_lent = [&] { return node_->debug_info().traffic.lent; };
+  const auto before = all_lent();
+  for (const auto& [size, lent] : {std::pair<std::size_t, std::size_t>{plan[1].from - 16, 0},
+                                   {plan[1].from, plan[1].from},
+                                   {plan[3].from, plan[3].from}}) {
+    node_->rpc_sync<&hold>("worker1", at::full({static_cast<std::int64_t>(size / 4)}, 1.0F));
+    EXPECT_EQ(all_lent() - before, lent) << size;
+    EXPECT_TRUE(node_->rpc_sync<&let_go>("worker1"));
+  }
+  end();
+}
+
+class strictly_lent_tensors : public lending_job {
+protected:
+  strictly_lent_tensors() : lending_job(strict()) {}
+  static rpc_options strict() {
+    rpc_options out;
+    out.lend_strictly = true;
+    out.lend_from = 1 << 20;
+    return out;
+  }
+};
+
+TEST_F(strictly_lent_tensors, are_refused_where_they_would_be_copied) {
+  const auto t = at::full({1 << 19}, 1.0F);
+  EXPECT_TRUE(node_->rpc_sync<&give_back>("worker1", t).equal(t));
+  try {
+    node_->rpc_sync<&hold>("worker1", t.slice(0, 0, 1 << 18));
+    ADD_FAILURE() << "a part of a storage was copied";
+  } catch (const transport_error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("1048576 bytes for rank 1"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("a part of its storage"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("lend_strictly"));
+  }
+  std::vector<float> own(1 << 18, 1.0F);
+  EXPECT_THROW(node_->rpc_sync<&hold>("worker1", at::from_blob(own.data(), {1 << 18})),
+               transport_error);
+  // Smaller ones may be sent, and nothing is lent that was refused.
+  node_->rpc_sync<&hold>("worker1", t.slice(0, 0, 1 << 17));
+  EXPECT_EQ(node_->debug_info().traffic.lent, 0u);
+  EXPECT_TRUE(node_->rpc_sync<&let_go>("worker1"));
+  end();
+}
+
+TEST_F(lent_tensors, are_read_in_part_where_they_lie) {
+  const auto there = node_->rpc_sync<&offer_count>("worker1", std::int64_t{1} << 20);
+  const auto whole = there.to_here();
+  // The rows are copied here, out of the owner's memory: nothing is lent afterwards.
+  const auto rows = there.read(slice{100, 200});
+  EXPECT_TRUE(rows.equal(whole.slice(0, 100, 200)));
+  EXPECT_EQ(rows.storage().nbytes(), 100 * sizeof(std::int64_t));
+  EXPECT_TRUE(there.read().equal(whole));
+  auto here = at::empty({1 << 19}, at::kLong);
+  EXPECT_EQ(there.read_into(here, slice{0, 1 << 20, 2}), 0u);
+  EXPECT_TRUE(here.equal(whole.slice(0, 0, 1 << 20, 2)));
+  there.write_from(here.neg(), slice{0, 1 << 19});
+  EXPECT_TRUE(there.read(slice{0, 1 << 19}).equal(here.neg()));
+  EXPECT_TRUE(there.read(slice{1 << 19}).equal(whole.slice(0, 1 << 19)));
   end();
 }
 

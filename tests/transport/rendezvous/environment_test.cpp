@@ -39,6 +39,29 @@ TEST(environment, reads_the_launcher_of_torch) {
   EXPECT_FALSE(place.all_local);
 }
 
+TEST(environment, says_how_tensors_are_lent) {
+  const auto usual = read_lending(from({}));
+  EXPECT_FALSE(usual.lend);
+  EXPECT_FALSE(usual.strictly);
+  EXPECT_EQ(usual.from, 16u << 10);
+  EXPECT_EQ(usual.copies_from, 64u << 10);
+  const auto other = read_lending(from({{"TROUPE_LEND_TENSORS", "1"},
+                                        {"TROUPE_LEND_STRICTLY", "1"},
+                                        {"TROUPE_LEND_FROM", "1048576"},
+                                        {"TROUPE_LEND_COPIES_FROM", "4294967295"}}));
+  EXPECT_TRUE(other.lend);
+  EXPECT_TRUE(other.strictly);
+  EXPECT_EQ(other.from, 1u << 20);
+  EXPECT_EQ(other.copies_from, 0xffffffffu);
+  for (const auto& wrong : {variables{{"TROUPE_LEND_TENSORS", "yes"}},
+                            {{"TROUPE_LEND_STRICTLY", "2"}},
+                            {{"TROUPE_LEND_FROM", "0"}},
+                            {{"TROUPE_LEND_FROM", "16k"}},
+                            {{"TROUPE_LEND_COPIES_FROM", "4294967296"}}})
+    EXPECT_NE(refusal([&] { read_lending(from(wrong)); }).find(wrong.begin()->first),
+              std::string::npos);
+}
+
 TEST(environment, reads_open_mpi_before_the_slurm_job_it_runs_in) {
   const auto env = from({{"OMPI_COMM_WORLD_RANK", "3"},
                          {"OMPI_COMM_WORLD_SIZE", "4"},

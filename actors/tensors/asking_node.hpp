@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/sync/futex.hpp"
+
+namespace at {
+class Tensor;
+}
+
+namespace troupe {
+
+class peer;
+class remote_actors;
+
+namespace detail {
+
+/// The node that has made a call, for answers that depend on how tensors reach it. Any thread.
+class asking_node {
+public:
+  /// Of the call that the calling thread serves; otherwise nobody.
+  static asking_node of_this_call();
+
+  asking_node() = default;
+
+  /// Will it be lent all of the tensor, where it lies? A guess. Never nobody, nor this node itself.
+  bool is_lent(const at::Tensor& whole) const;
+
+  /// The call's limit has passed long since: nobody waits for its answer any more.
+  bool has_given_up() const noexcept;
+
+private:
+  std::weak_ptr<remote_actors> actors_;  // of the node that was asked, which has `who_`
+  const peer* who_ = nullptr;
+  clock::time_point deadline_ = never;
+};
+
+}  // namespace detail
+
+}  // namespace troupe
