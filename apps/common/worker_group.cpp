@@ -11,10 +11,13 @@ std::vector<troupe::worker_info> homes(const troupe::node& node) {
   return others;
 }
 
-bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve) {
+bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve,
+             troupe::rpc_options options) {
   const auto limit =
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(limit_seconds));
-  const auto node = troupe::init_rpc({.rpc_timeout = 2 * limit, .hang_limit = limit});
+  options.rpc_timeout = 2 * limit;
+  options.hang_limit = limit;
+  const auto node = troupe::init_rpc(options);
   homes(node);
   bool good = true;
   if (node.rank() == 0) {

@@ -19,8 +19,9 @@ std::vector<troupe::worker_info> homes(const troupe::node& node);
 /// fail before they time out. Returns what `serve` returns; true on the other ranks.
 ///
 /// Throws what `serve` throws, troupe::invalid_argument if this rank is the only one, and what
-/// init_rpc and the node's shutdown throw.
-bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve);
+/// init_rpc and the node's shutdown throw. `options` are for init_rpc, but for the limits.
+bool run_job(double limit_seconds, const std::function<bool(const troupe::node&)>& serve,
+             troupe::rpc_options options = {});
 
 /// The outcome of one member's work.
 template <class Result>

@@ -15,7 +15,7 @@ from pathlib import Path
 RUN_LIMIT = 600  # seconds for one run of one program
 
 # What programs that are no benchmarks call their rate in the one object that they write.
-RATES = {"steps_per_second": "steps/s", "tokens_per_second": "tokens/s"}
+RATES = {"steps_per_second": "steps/s", "tokens_per_second": "tokens/s", "wait_us": "us"}
 
 
 def pipeline_gain(document):

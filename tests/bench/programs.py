@@ -99,6 +99,11 @@ def pipeline(setup, row, ranks, output):
     return launched(setup, ranks, [program, *what, *data, "--json", output])
 
 
+def weight_sync(setup, row, ranks, output):
+    what = ["--steps", "3", "--waits", "60"]
+    return launched(setup, ranks, [setup.build / "apps" / "weight_sync", *what, "--json", output])
+
+
 BATCH_JOBS = {"batch": ["server", "--rounds", "50"], "batch_agent": ["agent", "--steps", "100"]}
 
 
@@ -201,6 +206,7 @@ OURS = {
     "rnn": Program("troupe", rnn),
     "pipeline": Program("troupe", pipeline),
     "batch": Program("troupe", batch),
+    "weight_sync": Program("troupe", weight_sync),
     "memory": Program("troupe", memory("arena")),
 }
 PEERS = {

@@ -324,6 +324,16 @@ ROWS = (
         program="pipeline",
     ),
     Row(
+        "weight_sync",
+        "from a commit of 100 MB of weights until the last of four samplers that wait has them",
+        peers=(),
+        ranks=(5,),
+        targets=(at_most(300, "300 us"),),
+        seconds=25,
+        program="weight_sync",
+        by_name=True,
+    ),
+    Row(
         "batch",
         "a parameter server's time for 8 trainers' gradients one by one, over that in batches",
         peers=(),

@@ -194,6 +194,11 @@ class HarnessTest(unittest.TestCase):
         (found,) = measure.parse('{"steps_per_second": 9000.0, "solved": false}', row, 2)
         self.assertEqual((found["value"], found["unit"], found["ranks"]), (9000, "steps/s", 2))
 
+    def test_reads_how_long_weights_take_to_samplers(self):
+        (row,) = rows.choose(["weight_sync"])
+        (found,) = measure.parse('{"wait_us": 250.5, "methods": []}', row, 5)
+        self.assertEqual((found["value"], found["unit"], found["ranks"]), (250.5, "us", 5))
+
     def test_reads_the_gain_of_a_pipeline(self):
         (row,) = rows.choose(["pipeline"])
         way = lambda micro, speed, flight=1: {

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 PROGRAMS = ("troupe", "troupe-run", "troupe-batch", "troupe-cartpole", "troupe-parameter-server", "troupe-pipeline",
-            "troupe-rnn")
+            "troupe-rnn", "troupe-weight-sync")
 LIBRARIES = ("messages", "transport", "actors", "autograd", "optim")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 

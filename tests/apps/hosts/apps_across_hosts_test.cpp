@@ -47,9 +47,9 @@ TEST_P(apps_across_hosts, end_well) {
 }
 
 const std::vector<app> apps{
-    {"cartpole", 2, {"--seed", "5", "--episodes", "10"}, "."},
+    {"cartpole", 2, {"--seed", "5", "--episodes", "10"}, "10 episodes, [0-9]+ steps in "},
     {"batch", 2, {"server", "--width", "64"}, "batched [0-9.]+ s, one by one [0-9.]+ s"},
-    {"parameter_server", 2, {"--epochs", "2"}, "."},
+    {"parameter_server", 2, {"--epochs", "2"}, "[0-9.]+ % of [0-9]+ test digits"},
     {"pipeline",
      2,
      {"--width", "8", "--blocks", "4", "--batch-size", "16", "--steps", "4", "--repeats", "1"},
@@ -57,7 +57,11 @@ const std::vector<app> apps{
     {"rnn",
      1,
      {"--vocabulary", "1000", "--embedding", "16", "--hidden", "32", "--max-steps", "30"},
-     "perplexity"}};
+     "perplexity"},
+    {"weight_sync",
+     1,
+     {"--width", "64", "--steps", "5", "--waits", "5"},
+     "each sampler had the trainer's own weights"}};
 
 INSTANTIATE_TEST_SUITE_P(each, apps_across_hosts, testing::ValuesIn(apps),
                          [](const auto& info) { return std::string(info.param.name); });
