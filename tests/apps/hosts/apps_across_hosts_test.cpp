@@ -47,7 +47,7 @@ TEST_P(apps_across_hosts, end_well) {
 }
 
 const std::vector<app> apps{
-    {"cartpole", 2, {"--seed", "5", "--episodes", "10"}, "10 episodes, [0-9]+ steps in "},
+    {"cartpole", 2, {"--seed", "5", "--episodes", "10"}, "10 episodes, [0-9,]+ steps in "},
     {"batch", 2, {"server", "--width", "64"}, "batched [0-9.]+ s, one by one [0-9.]+ s"},
     {"parameter_server", 2, {"--epochs", "2"}, "[0-9.]+ % of [0-9]+ test digits"},
     {"pipeline",
