@@ -108,3 +108,11 @@ void operator_with_a_retry(const troupe::node& node, const at::Tensor& x) {
 
 // error: no value of an operator is of this type
 void operator_result_of_another_type(const troupe::op_result& x) { x.to<plain>(); }
+
+// error: what is read is named by slices: r.read(slice{0, 10}, slice{2, 4})
+void read_of_a_number(const troupe::rref<at::Tensor>& x) { x.read(3); }
+
+// error: slices come before the options of the call
+void read_with_an_option_in_front(const troupe::rref<at::Tensor>& x) {
+  x.read(troupe::no_wait, troupe::slice{0, 10});
+}
