@@ -165,8 +165,10 @@ public:
   }
 
   /// Whether the bytes at `data`, all of a tensor's storage, would be lent to `peer` where they
-  /// lie, in a message that is sent now. Any thread; a guess, since others may send meanwhile.
-  virtual bool would_lend(rank_t, const std::byte* /*data*/, std::size_t /*size*/) const {
+  /// lie, in a message that is sent now and lends so many bytes `beside`. Any thread; a guess,
+  /// since others may send meanwhile.
+  virtual bool would_lend(rank_t, const std::byte* /*data*/, std::size_t /*size*/,
+                          std::size_t /*beside*/) const {
     return false;
   }
 

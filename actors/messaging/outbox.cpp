@@ -106,9 +106,10 @@ bool outbox::try_write_control(peer& to, control_channel channel,
   }
 }
 
-bool outbox::would_lend(const peer& to, const void* data, std::size_t size) const {
+bool outbox::would_lend(const peer& to, const void* data, std::size_t size,
+                        std::size_t beside) const {
   return to.rank() != self_.rank &&
-         net_->would_lend(to.rank(), static_cast<const std::byte*>(data), size);
+         net_->would_lend(to.rank(), static_cast<const std::byte*>(data), size, beside);
 }
 
 // A node talks to itself by value, like to any other.

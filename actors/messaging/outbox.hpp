@@ -83,9 +83,9 @@ public:
   void send_fault(peer& to, std::uint64_t order, std::uint64_t request, const fault& why,
                   bool read = true) noexcept;
 
-  /// Would these bytes, all of a tensor's storage, be lent to `to` in a message that is sent now?
-  /// A guess. For callers that the entrance has let in.
-  bool would_lend(const peer& to, const void* data, std::size_t size) const;
+  /// Would these bytes, all of a tensor's storage, be lent to `to` in a message that is sent now,
+  /// beside so many others? A guess. For callers that the entrance has let in.
+  bool would_lend(const peer& to, const void* data, std::size_t size, std::size_t beside) const;
 
   const node_identity& self() const noexcept { return self_; }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr milliseconds longest = std::chrono::hours(24 * 365);
 constexpr std::size_t least_tensor_memory = std::size_t{64} << 20;
+constexpr std::size_t least_lent = std::size_t{16} << 10;  // smaller tensors are not in the arena
 
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& rule) {
@@ -90,6 +91,12 @@ void check_options(const rpc_options& options) {
   if (options.tensor_memory_limit != 0 && options.tensor_memory_limit < least_tensor_memory)
     refuse("tensor_memory_limit", std::to_string(options.tensor_memory_limit),
            "64 MiB or more, or 0 for three quarters of the machine's memory");
+  const auto check_lent = [](const char* option, std::size_t bytes) {
+    if (bytes != 0 && bytes < least_lent)
+      refuse(option, std::to_string(bytes), "16 KiB or more, or 0 for what is usual");
+  };
+  check_lent("lend_from", options.lend_from);
+  check_lent("lend_copies_from", options.lend_copies_from);
   if (options.max_threads == 0)
     refuse("max_threads", "0", "1 or more: handlers that may run, or wait, at one time");
   check_time("thread_idle_limit", options.thread_idle_limit, milliseconds{1},

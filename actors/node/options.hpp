@@ -58,7 +58,8 @@ struct rpc_options {
   /// Large tensors for nodes of the same host are lent where they lie instead of copied
   /// (docs/lent_tensors.md): the same on all nodes; TROUPE_LEND_TENSORS=1 does the same.
   bool lend_tensors = false;
-  /// Tensors of fewer bytes are sent to such nodes, not lent. 0: TROUPE_LEND_FROM, or 16 KiB.
+  /// Tensors of fewer bytes are sent to such nodes, not lent: 16 KiB or more. 0: TROUPE_LEND_FROM,
+  /// or 16 KiB.
   std::size_t lend_from = 0;
   /// Tensors that cannot be lent where they lie are copied once, and the copy lent, from so many
   /// bytes on; smaller ones are sent. 0: TROUPE_LEND_COPIES_FROM, or 64 KiB.
@@ -66,7 +67,7 @@ struct rpc_options {
   /// Instead of sending or copying a tensor of `lend_from` bytes and more for a node of the same
   /// host, calls and answers fail with transport_error, which says why it cannot be lent where it
   /// lies. Soon after the start, before the other node has mapped this one's memory, tensors are
-  /// still sent. TROUPE_LEND_STRICTLY=1 does the same.
+  /// still sent. Only with `lend_tensors`. TROUPE_LEND_STRICTLY=1 does the same.
   bool lend_strictly = false;
   /// Most bytes of the memory from which tensors can be lent, 64 MiB or more; what finds no room is
   /// copied. The first node of a process that lends decides. 0: three quarters of the machine's

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "troupe/actors/rpc/rpc_node.hpp"
 #include "troupe/actors/tensors/snapshot.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 // As torch::chunk: parts of as many rows, rounded up.
 at::Tensor shard_of(const at::Tensor& whole, std::uint32_t shard, std::uint32_t shards) {
-  if (shards == 1 || whole.dim() == 0) return whole;
+  if (shards == 1 || !whole.defined() || whole.dim() == 0) return whole;
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto rows = whole.size(0);
   const auto each = (rows + shards - 1) / shards;
@@ -34,9 +35,25 @@ const void* memory_of(const at::Tensor& t) {
 
 }  // namespace
 
-/// The call that asks for the parameters of a set.
+/// The call that asks for the parameters of a set. A reader that waits, and the answer that it
+/// waits for, keep the set: the wait is given up when the reader's is over, or when this node ends.
 future<pull_answer> pull_from(parameter_set& set, const pull_request& request) {
-  return set.serve(request, asking_node::of_this_call());
+  constexpr std::chrono::milliseconds spare{20};  // the caller's wait has ended by then
+  constexpr std::chrono::hours no_end(24 * 365);
+  const auto reader = asking_node::of_this_call();
+  auto answer = set.serve(request, reader, nullptr);
+  auto* const agent = current_agent();
+  if (answer.ready() || !agent) return answer;
+  const auto until = reader.deadline() == never ? clock::now() + no_end : reader.deadline() + spare;
+  const auto timer = agent->wake_at(until);
+  timer.state().when_ready(
+      make_continuation([waiting = std::weak_ptr<future_state<pull_answer>>(answer.shared())] {
+        if (const auto one = waiting.lock()) one->cancel();
+      }));
+  answer.state().when_ready(make_continuation([node = agent->weak_from_this(), timer, until] {
+    if (const auto one = node.lock()) one->forget(timer, until);
+  }));
+  return answer;
 }
 
 namespace {
@@ -72,7 +89,6 @@ parameter_set::parameter_set(named_tensors tensors, bool readers_wait)
 void parameter_set::begin_update() {
   std::vector<at::Tensor> before;  // let go without the lock
   const std::lock_guard lock(mutex_);
-  updating_ = true;
   if (readers_wait_) published_.swap(before);
 }
 
@@ -84,12 +100,12 @@ std::uint64_t parameter_set::commit() {
     const std::lock_guard lock(mutex_);
     before = published_;
     publish();
-    updating_ = false;
     version = counts_.version;
     due.swap(waiting_);
   }
   std::vector<waiting_pull> too_early;
   for (auto& one : due) {
+    if (one.answer.cancelled()) continue;
     if (one.request.newer_than >= version) {
       too_early.push_back(std::move(one));
       continue;
@@ -171,9 +187,13 @@ detail::pull_answer parameter_set::answer(const detail::pull_request& request,
                                           const detail::asking_node& reader) const {
   detail::pull_answer out;
   out.version = counts_.version;
+  std::size_t lent = 0;
   for (const auto i : places_of(request.names)) {
-    const auto& tensor = published_[i];
-    const bool whole = request.shards == 1 || reader.is_lent(tensor);
+    // Each reader gets a storage of its own: who writes to what it has pulled, as the owner may,
+    // must not write to what others pull.
+    const auto tensor = detail::snapshot_of(published_[i]);
+    const bool whole = request.shards == 1 || reader.is_lent(tensor, lent);
+    if (whole && tensor.defined() && tensor.has_storage()) lent += tensor.storage().nbytes();
     out.names.push_back(live_[i].first);
     out.tensors.push_back(whole ? tensor : detail::shard_of(tensor, request.shard, request.shards));
     out.whole.push_back(whole ? 1 : 0);
@@ -182,11 +202,12 @@ detail::pull_answer parameter_set::answer(const detail::pull_request& request,
 }
 
 future<detail::pull_answer> parameter_set::serve(const detail::pull_request& request,
-                                                 const detail::asking_node& reader) {
+                                                 const detail::asking_node& reader,
+                                                 std::shared_ptr<engine> driver) {
   if (request.shards == 0 || request.shard >= request.shards)
     throw invalid_argument(fmt::format("there is no shard {} of {}: they count from 0",
                                        request.shard, request.shards));
-  promise<detail::pull_answer> given;
+  promise<detail::pull_answer> given(std::move(driver));
   auto out = given.get_future();
   const std::lock_guard lock(mutex_);
   (void)places_of(request.names);  // unknown names are refused at once
@@ -199,10 +220,7 @@ future<detail::pull_answer> parameter_set::serve(const detail::pull_request& req
     nothing.version = counts_.version;
     given.set_value(std::move(nothing));
   } else {
-    // Callers that have given up meanwhile.
-    std::erase_if(waiting_, [](const auto& one) {
-      return one.answer.cancelled() || one.reader.has_given_up();
-    });
+    std::erase_if(waiting_, [](const auto& one) { return one.answer.cancelled(); });
     waiting_.push_back({request, reader, std::move(given)});
   }
   return out;
@@ -215,7 +233,16 @@ future<detail::pull_answer> ask(const rref<parameter_set>& from, const pull_opti
                                      what.shards};
   call_options how;
   how.limit = what.limit;
-  if (from.is_owner()) return from.local_value().serve(request, {});
+  if (from.is_owner()) {
+    const auto driver = from.core()->agent()->driver();
+    try {
+      return from.local_value().serve(request, {}, driver);
+    } catch (...) {  // as from another node
+      promise<detail::pull_answer> failed(driver);
+      failed.set_exception(std::current_exception());
+      return failed.get_future();
+    }
+  }
   return detail::begin_call_on<&detail::pull_from, parameter_set>(from.core(), request, how);
 }
 
@@ -230,7 +257,11 @@ future<pulled_parameters> pull_async(const rref<parameter_set>& from, const pull
 
 pulled_parameters pull(const rref<parameter_set>& from, const pull_options& what) {
   // Not by `pull_async`: what continues a future runs on another thread.
-  return detail::parameters_in(ask(from, what).get(), what.shard, what.shards);
+  const auto answer = ask(from, what);
+  const auto limit = what.limit.count() < 0 ? from.core()->agent()->rpc_timeout() : what.limit;
+  const bool limited = from.is_owner() && limit.count() > 0;
+  return detail::parameters_in(limited ? answer.get_for(limit) : answer.get(), what.shard,
+                               what.shards);
 }
 
 }  // namespace troupe

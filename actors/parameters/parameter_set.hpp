@@ -55,6 +55,9 @@ struct parameter_set_counts {
 /// then, once for each tensor and version. Nodes of the same host that lend each other tensors read
 /// the owner's memory; for them a pull copies nothing, whatever the size.
 ///
+/// A write after a commit gives a tensor other memory: pointers into it from before (accessors,
+/// at::from_blob aliases) are not the tensor's any more.
+///
 /// `commit`, and writes to the tensors, one thread at a time; all else on any thread.
 class parameter_set {
 public:
@@ -72,8 +75,6 @@ public:
   }
   explicit parameter_set(const Named& all, bool readers_wait = false)
       : parameter_set(list(all), readers_wait) {}
-  /// Pulls that wait fail with remote_error.
-  ~parameter_set() = default;
   parameter_set(const parameter_set&) = delete;
   parameter_set& operator=(const parameter_set&) = delete;
 
@@ -86,10 +87,12 @@ public:
 
   parameter_set_counts counts() const;
 
-  /// For `pull`: what the reader asks for, now or when there is such a version. Throws
+  /// For `pull`: what the reader asks for, now or when there is such a version. What continues the
+  /// future runs on a thread of `driver`, or, if that is null, on the one that commits. Throws
   /// invalid_argument: an unknown name, or no such shard.
   future<detail::pull_answer> serve(const detail::pull_request& request,
-                                    const detail::asking_node& reader);
+                                    const detail::asking_node& reader,
+                                    std::shared_ptr<engine> driver);
 
 private:
   struct waiting_pull {
@@ -114,15 +117,15 @@ private:
   mutable std::mutex mutex_;
   std::vector<at::Tensor> published_;    // as `live_` was at the last commit; empty: readers wait
   std::vector<const void*> written_to_;  // the memory of `live_` then
-  bool updating_ = false;
   parameter_set_counts counts_;
   std::vector<waiting_pull> waiting_;
 };
 
 /// Reads the tensors of a set, all of one version: on the set's host where they lie, elsewhere by
 /// one message. They are this node's to keep and to write to, and have no gradients; a write to one
-/// that lies in the owner's memory copies it first. The owner gets its own, snapshots of them.
-/// Throws like a call, and invalid_argument: an unknown name, or no such shard.
+/// that lies in the owner's memory copies it first. The owner gets its own, snapshots of them;
+/// there `pull_async` has no limit. Throws like a call, and invalid_argument: an unknown name, or
+/// no such shard.
 pulled_parameters pull(const rref<parameter_set>& from, const pull_options& what = {});
 future<pulled_parameters> pull_async(const rref<parameter_set>& from,
                                      const pull_options& what = {});

@@ -186,7 +186,9 @@ public:
   /// otherwise it is like a copy by `to_here`; it has no gradients.
   ///
   /// While the owner updates the tensor between `begin_update` and `commit`, it is the version
-  /// before, never a mixture. Without these it may have a part of what is written meanwhile.
+  /// before, never a mixture. Without these the owner must not write at the same time; `write_from`
+  /// of other nodes may. After a read or `begin_update`, pointers into the tensor from before are
+  /// not the tensor's any more once it is written to.
   ///
   /// Options of a call, such as a `timeout`, may follow. Throws like a call, and invalid_argument
   /// if the slices do not fit.
@@ -318,7 +320,7 @@ private:
     auto& core = checked();
     if (core.is_owner()) {
       auto out = std::make_shared<detail::future_state<detail::basic_tensor_part<T>>>(nullptr);
-      out->set_value(detail::read_part(local_value(), which));
+      out->set_value(detail::read_own_part(local_value(), which));
       return future<detail::basic_tensor_part<T>>(std::move(out));
     }
     return detail::begin_call_on<&detail::read_part, T>(core_, which, how);

@@ -18,19 +18,14 @@ asking_node asking_node::of_this_call() {
   return out;
 }
 
-bool asking_node::has_given_up() const noexcept {
-  constexpr std::chrono::seconds spare{1};  // the caller's clock began earlier
-  return deadline_ != never && clock::now() - spare > deadline_;
-}
-
-bool asking_node::is_lent(const at::Tensor& whole) const {
+bool asking_node::is_lent(const at::Tensor& whole, std::size_t beside) const {
   if (!whole.defined() || !whole.has_storage() || !whole.device().is_cpu()) return false;
   const auto& storage = whole.storage();
   if (static_cast<std::size_t>(whole.numel()) * whole.itemsize() != storage.nbytes()) return false;
   const auto actors = actors_.lock();
   if (!actors) return false;
   const gate::pass pass(actors->entrance());
-  return pass && actors->out().would_lend(*who_, storage.data(), storage.nbytes());
+  return pass && actors->out().would_lend(*who_, storage.data(), storage.nbytes(), beside);
 }
 
 }  // namespace troupe::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "troupe/actors/sync/futex.hpp"
@@ -23,11 +24,12 @@ public:
 
   asking_node() = default;
 
-  /// Will it be lent all of the tensor, where it lies? A guess. Never nobody, nor this node itself.
-  bool is_lent(const at::Tensor& whole) const;
+  /// Will it be lent all of the tensor, where it lies, beside so many bytes of others? A guess.
+  /// Never nobody, nor this node itself.
+  bool is_lent(const at::Tensor& whole, std::size_t beside = 0) const;
 
-  /// The call's limit has passed long since: nobody waits for its answer any more.
-  bool has_given_up() const noexcept;
+  /// When the caller ends its wait; `never` if it has no limit.
+  clock::time_point deadline() const noexcept { return deadline_; }
 
 private:
   std::weak_ptr<remote_actors> actors_;  // of the node that was asked, which has `who_`

@@ -1,8 +1,9 @@
 #include "troupe/actors/tensors/slice.hpp"
 
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <string>
 
 #include "troupe/messages/base/error.hpp"
@@ -14,7 +15,7 @@ at::Tensor sliced(const at::Tensor& whole, const std::vector<slice>& which) {
     throw invalid_argument("a tensor of " + std::to_string(whole.dim()) +
                            " dimensions cannot be read by " + std::to_string(which.size()) +
                            " slices");
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const at::NoGradGuard no_grad;  // a write to the view counts as one to the tensor
   auto out = whole;
   std::int64_t dimension = 0;
   for (const auto& one : which) {
@@ -22,15 +23,16 @@ at::Tensor sliced(const at::Tensor& whole, const std::vector<slice>& which) {
       throw invalid_argument("a slice of dimension " + std::to_string(dimension) +
                              " has the step " + std::to_string(one.step) +
                              ", but must have 1 or more");
-    out = out.slice(dimension++, one.begin, one.end, one.step);
+    const auto step = std::min(one.step, std::max<std::int64_t>(out.size(dimension), 1));
+    out = out.slice(dimension++, one.begin, one.end, step);
   }
   return out;
 }
 
 at::Tensor copy_of_slices(const at::Tensor& whole, const std::vector<slice>& which) {
   const auto part = sliced(whole, which);
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
-  return part.clone(at::MemoryFormat::Contiguous);
+  const at::NoGradGuard no_grad;
+  return part.detach().clone(at::MemoryFormat::Contiguous);
 }
 
 }  // namespace troupe::detail

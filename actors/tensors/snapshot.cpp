@@ -4,6 +4,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
+#include <array>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -23,7 +24,35 @@ storage_pointer owner_of(const c10::Storage& storage) {
 }
 
 bool can_be_kept(const at::Tensor& t) {
-  return t.defined() && t.layout() == c10::kStrided && t.device().is_cpu() && t.has_storage();
+  return t.defined() && t.layout() == c10::kStrided && t.device().is_cpu() && t.has_storage() &&
+         (t.storage().data() || t.storage().nbytes() == 0);
+}
+
+// Storages share some locks. Whoever keeps one has it alone; those that write through `writing`
+// share it: of two that write at once, one would copy away from the other.
+std::shared_mutex& lock_of(const at::Tensor& t) {
+  static auto* const locks = new std::array<std::shared_mutex, 64>;  // for static destructors too
+  if (!t.defined() || !t.has_storage()) return locks->front();
+  const auto place = reinterpret_cast<std::uintptr_t>(t.storage().unsafeGetStorageImpl());
+  return (*locks)[(place / 64 * 0x9e3779b97f4a7c15) >> 58];
+}
+
+// Null: its memory cannot be shared.
+c10::Storage share(const c10::Storage& storage) {
+  auto kept = copy_on_write::freeze(*storage.unsafeGetStorageImpl());
+  return kept ? c10::Storage(std::move(kept)) : c10::Storage();
+}
+
+c10::Storage copy(const c10::Storage& storage) {
+  const auto size = storage.nbytes();
+  auto* const allocator = c10::GetAllocator(c10::kCPU);
+  return {c10::Storage::use_byte_size_t(), size, allocator->clone(storage.data(), size), allocator,
+          false};
+}
+
+void check_fits(const at::Tensor& live, const c10::Storage& memory) {
+  if (live.storage().nbytes() > memory.nbytes())
+    throw invalid_argument("a tensor was resized between begin_update and commit");
 }
 
 struct update {
@@ -38,6 +67,7 @@ public:
     if (!can_be_kept(live))
       throw invalid_argument(
           "only tensors in host memory that are strided can be updated while others read them");
+    const std::lock_guard alone(lock_of(live));
     const std::lock_guard lock(mutex_);
     forget_ended();
     auto& one = updates_.try_emplace(key_of(live), update{weak(live), {}, 0}).first->second;
@@ -57,12 +87,28 @@ public:
     return ++one->version;
   }
 
-  tensor_version read(const at::Tensor& live) {
-    const std::lock_guard lock(mutex_);
-    const auto* const one = find(live);
-    const auto version = one ? one->version : 0;
-    if (one && one->before) return {tensor_in(c10::Storage(one->before), live), version};
-    return {snapshot_of(live), version};
+  tensor_version read(const at::Tensor& live, const std::vector<slice>& which) {
+    if (!can_be_kept(live)) {
+      const auto part = sliced(live, which).detach();
+      return {part.clone(), 0, which.empty()};
+    }
+    const std::lock_guard alone(lock_of(live));
+    std::uint64_t version = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto* const one = find(live)) {
+        version = one->version;
+        if (one->before) {
+          check_fits(live, c10::Storage(one->before));
+          // A storage of its own: who writes to what was read must not write to what others read.
+          const c10::Storage before(one->before);
+          const auto kept = share(before);
+          return {tensor_in(kept ? kept : copy(before), live), version, true};
+        }
+      }
+    }
+    if (const auto kept = share(live.storage())) return {tensor_in(kept, live), version, true};
+    return {copy_of_slices(live, which), version, which.empty()};
   }
 
 private:
@@ -98,13 +144,8 @@ update_table& updates() {
 
 c10::Storage keep_storage(const at::Tensor& of) {
   if (!can_be_kept(of)) return {};
-  const auto& storage = of.storage();
-  if (auto kept = copy_on_write::freeze(*storage.unsafeGetStorageImpl()))
-    return c10::Storage(std::move(kept));
-  const auto size = storage.nbytes();
-  auto* const allocator = c10::GetAllocator(c10::kCPU);
-  return c10::Storage(c10::Storage::use_byte_size_t(), size, allocator->clone(storage.data(), size),
-                      allocator, false);
+  const auto kept = share(of.storage());
+  return kept ? kept : copy(of.storage());
 }
 
 at::Tensor tensor_in(const c10::Storage& memory, const at::Tensor& like) {
@@ -125,6 +166,10 @@ void begin_update(const at::Tensor& live) { updates().begin(live); }
 
 std::uint64_t commit(const at::Tensor& live) { return updates().commit(live); }
 
-tensor_version read_version(const at::Tensor& live) { return updates().read(live); }
+tensor_version read_version(const at::Tensor& live, const std::vector<slice>& which) {
+  return updates().read(live, which);
+}
+
+writing::writing(const at::Tensor& to) : lock_(lock_of(to)) {}
 
 }  // namespace troupe::detail

@@ -4,6 +4,10 @@
 #include <c10/core/Storage.h>
 
 #include <cstdint>
+#include <shared_mutex>
+#include <vector>
+
+#include "troupe/actors/tensors/slice.hpp"
 
 // Tensors as they were at one moment, whatever is written to them later.
 namespace troupe::detail {
@@ -23,6 +27,7 @@ at::Tensor snapshot_of(const at::Tensor& live);
 struct tensor_version {
   at::Tensor tensor;
   std::uint64_t version = 0;  ///< how often it was committed
+  bool whole = true;          ///< or it is just the slices
 };
 
 /// Tensors of this process that are updated in place while others read them. From `begin_update`
@@ -34,7 +39,19 @@ void begin_update(const at::Tensor& live);
 /// Returns the new version. Throws invalid_argument: no update is under way.
 std::uint64_t commit(const at::Tensor& live);
 
-/// The tensor as it was committed last, or as it is now if it is not being updated.
-tensor_version read_version(const at::Tensor& live);
+/// The tensor as it was committed last, or as it is now if it is not being updated: all of it, or
+/// its slices, where the rest would have to be copied for nothing. Throws invalid_argument: the
+/// slices do not fit, or the tensor was resized during the update.
+tensor_version read_version(const at::Tensor& live, const std::vector<slice>& which = {});
+
+/// While it lives, nobody keeps the tensor: what is written to it meanwhile goes into its own
+/// memory. Several may write at once.
+class writing {
+public:
+  explicit writing(const at::Tensor& to);
+
+private:
+  std::shared_lock<std::shared_mutex> lock_;
+};
 
 }  // namespace troupe::detail

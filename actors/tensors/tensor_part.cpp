@@ -32,16 +32,29 @@ void copy_between(const at::Tensor& to, const at::Tensor& from, const char* what
 
 }  // namespace
 
-tensor_part read_part(const at::Tensor& value, const std::vector<slice>& which) {
+namespace {
+
+tensor_part read_for(const asking_node& reader, bool is_owner, const at::Tensor& value,
+                     const std::vector<slice>& which) {
   if (!value.defined()) {
     if (!which.empty()) throw invalid_argument("an undefined tensor has no slices");
     return {value, 0, true};
   }
-  auto [tensor, version] = read_version(value);
-  auto part = sliced(tensor, which);  // says what is wrong, also when all is lent
-  if (which.empty() || asking_node::of_this_call().is_lent(tensor))
-    return {std::move(tensor), version, true};
-  return {std::move(part), version, false};
+  auto read = read_version(value, which);
+  if (which.empty() || !read.whole) return {std::move(read.tensor), read.version, which.empty()};
+  auto part = sliced(read.tensor, which);  // says what is wrong, also when all is lent
+  if (is_owner || reader.is_lent(read.tensor)) return {std::move(read.tensor), read.version, true};
+  return {std::move(part), read.version, false};
+}
+
+}  // namespace
+
+tensor_part read_part(const at::Tensor& value, const std::vector<slice>& which) {
+  return read_for(asking_node::of_this_call(), false, value, which);
+}
+
+tensor_part read_own_part(const at::Tensor& value, const std::vector<slice>& which) {
+  return read_for({}, true, value, which);
 }
 
 basic_versioned_tensor<at::Tensor> taken_from(tensor_part&& answer,
@@ -60,6 +73,7 @@ std::uint64_t take_into(const at::Tensor& to, tensor_part&& answer,
 
 void write_part(at::Tensor& value, const at::Tensor& from, const std::vector<slice>& which) {
   if (!value.defined()) throw invalid_argument("write_from: the tensor is undefined");
+  const writing now(value);
   copy_between(sliced(value, which), from, "write_from");
 }
 }  // namespace troupe::detail

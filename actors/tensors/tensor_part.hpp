@@ -33,6 +33,9 @@ using tensor_part = basic_tensor_part<at::Tensor>;
 /// Throws invalid_argument.
 tensor_part read_part(const at::Tensor& value, const std::vector<slice>& which);
 
+/// The same for the owner itself.
+tensor_part read_own_part(const at::Tensor& value, const std::vector<slice>& which);
+
 /// On the reader: the part, in memory of its own if it is not all of the tensor.
 basic_versioned_tensor<at::Tensor> taken_from(tensor_part&& answer,
                                               const std::vector<slice>& which);

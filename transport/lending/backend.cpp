@@ -166,16 +166,21 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
   all.front().below = from;
   all.push_back({"all of its storage, in the arena", from, 0, "lent where it lies",
                  "the node maps this one's memory"});
+  if (options_.strict) {
+    all.push_back({other, from, 0, "refused", "rpc_options::lend_strictly"});
+    return all;
+  }
   if (copied > from) all.push_back({other, from, copied, sent.way, sent.reason});
   all.push_back({other, copied, 0, "copied once, then lent",
                  "the next write to a storage that is lent copies all of it"});
   return all;
 }
 
-bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size) const {
+bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,
+                         std::size_t beside) const {
   const auto* const p = find(rank);
   return p && p->may_lend && size >= options_.lend_from && is_aligned(data) &&
-         options_.memory->owns(data) && p->lent->has_room_for(size);
+         options_.memory->owns(data) && p->lent->has_room_for(size + beside);
 }
 
 counters backend::count() const {

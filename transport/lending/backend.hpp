@@ -46,7 +46,8 @@ public:
 
   std::vector<route> routes() const override;
   std::vector<tensor_way> ways_to(rank_t rank) const override;
-  bool would_lend(rank_t rank, const std::byte* data, std::size_t size) const override;
+  bool would_lend(rank_t rank, const std::byte* data, std::size_t size,
+                  std::size_t beside) const override;
 
   counters count() const override;
 

@@ -45,7 +45,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   for (const auto& payload : payloads) {
     bytes += payload.size;
     if (p->same_host && !p->near && payload.size >= options_.lend_from)
-      say_not_lent(*p, options_, not_lent::to_this_peer, payload.size);
+      say_not_lent(*p, options_, not_lent::to_this_peer, payload);
   }
   std::optional<note_writer> writer;
   if (p->near) {

@@ -41,12 +41,15 @@ std::string reason_of(not_lent why, const peer& to) {
 
 }  // namespace
 
-void say_not_lent(peer& to, const lending_options& options, not_lent why, std::size_t size) {
+void say_not_lent(peer& to, const lending_options& options, not_lent why,
+                  const outgoing_payload& payload) {
+  // Bodies of messages are payloads too, when they are large; tensors can be frozen.
+  if (!payload.freeze || payload.place.where != memory_place::kind::host) return;
   const auto bit = static_cast<unsigned>(why);
   const bool said = (to.said.load(std::memory_order_relaxed) & bit) != 0;
   if (said && !options.strict) return;
-  const auto text = fmt::format("a tensor of {} bytes for {} is not lent where it lies: {}", size,
-                                rank_name(to.rank), reason_of(why, to));
+  const auto text = fmt::format("a tensor of {} bytes for {} is not lent where it lies: {}",
+                                payload.size, rank_name(to.rank), reason_of(why, to));
   if (options.strict)
     throw transport_error(text + ". rpc_options::lend_strictly refuses to copy it");
   if ((to.said.fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
@@ -98,15 +101,18 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   }
   if (!to_.may_lend.load(std::memory_order_relaxed)) {
     // Without a reason it has yet to map this node's memory, soon after the start.
-    if (!to_.why_not.empty()) say_not_lent(to_, options_, not_lent::to_this_peer, payload.size);
+    if (!to_.why_not.empty()) say_not_lent(to_, options_, not_lent::to_this_peer, payload);
     return false;
   }
   const bool in_arena = options_.memory->owns(payload.data);
   if (payload.freeze && in_arena && is_aligned(payload.data))
-    if (auto keep = payload.freeze(payload))
-      return lend_bytes(std::move(keep), payload.data, payload.size, index);
+    if (auto keep = payload.freeze(payload)) {
+      if (lend_bytes(std::move(keep), payload.data, payload.size, index)) return true;
+      if (!to_.lost) say_not_lent(to_, options_, not_lent::past_limit, payload);
+      return false;
+    }
   say_not_lent(to_, options_, in_arena ? not_lent::not_all_of_its_storage : not_lent::elsewhere,
-               payload.size);
+               payload);
   if (payload.size < options_.copy_from) return false;
   const std::byte* copy = nullptr;
   auto keep = copy_into_arena(payload, copy);
@@ -117,10 +123,7 @@ bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* 
                              std::size_t size, std::uint32_t index) {
   const auto offset = options_.memory->offset_of(data);
   const auto loan = to_.lent->lend(std::move(keep), offset, size);
-  if (loan == 0) {
-    if (!to_.lost) say_not_lent(to_, options_, not_lent::past_limit, size);
-    return false;
-  }
+  if (loan == 0) return false;
   entries_.push_back({entry_kind::lend, index, loan, offset, size});
   return true;
 }

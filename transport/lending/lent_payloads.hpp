@@ -16,9 +16,10 @@ inline bool is_aligned(const std::byte* data) noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-/// A payload of `size` bytes for `to` will not be lent where it lies. Says so the first time; with
-/// lending_options::strict, throws transport_error.
-void say_not_lent(peer& to, const lending_options& options, not_lent why, std::size_t size);
+/// A payload for `to` will not be lent where it lies. If it is a tensor in host memory, says so the
+/// first time; with lending_options::strict, throws transport_error.
+void say_not_lent(peer& to, const lending_options& options, not_lent why,
+                  const outgoing_payload& payload);
 
 /// Writes the note of one message: takes the payloads out that need not travel, and says where
 /// they are. One thread, for the time of one `send`.

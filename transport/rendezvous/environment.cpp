@@ -187,15 +187,16 @@ bool read_trusted_network(const environment& env) {
 
 lending_settings read_lending(const environment& env) {
   constexpr std::uint32_t most = 0xffffffff;
+  constexpr std::uint32_t least_lent = 16 << 10;  // smaller tensors are not in the arena
   lending_settings out;
   out.lend =
       read_number(env, "TROUPE_LEND_TENSORS", 0, 1, "1 if tensors are lent within a host") == 1;
   out.strictly = read_number(env, "TROUPE_LEND_STRICTLY", 0, 1,
                              "1 if no tensor may be copied within a host") == 1;
-  out.from = read_number(env, "TROUPE_LEND_FROM", 1, most,
+  out.from = read_number(env, "TROUPE_LEND_FROM", least_lent, most,
                          "bytes of the smallest tensor that is lent within a host")
                  .value_or(out.from);
-  out.copies_from = read_number(env, "TROUPE_LEND_COPIES_FROM", 1, most,
+  out.copies_from = read_number(env, "TROUPE_LEND_COPIES_FROM", least_lent, most,
                                 "bytes of the smallest tensor of which a copy is lent")
                         .value_or(out.copies_from);
   return out;

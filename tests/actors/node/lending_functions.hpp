@@ -182,6 +182,8 @@ inline bool wander(std::uint64_t seed, int steps, std::uint32_t world_size) {
 inline at::Tensor give_back(at::Tensor x) { return x; }
 inline at::Tensor make(std::int64_t floats) { return at::full({floats}, 1.0F); }
 
+inline std::uint64_t length_of(const std::string& text) { return text.size(); }
+
 inline rref<at::Tensor> offer_count(std::int64_t integers) {
   return this_node().make_rref(at::arange(integers));
 }

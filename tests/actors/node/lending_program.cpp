@@ -10,7 +10,7 @@
 int main(int, char** argv) {
   using namespace troupe::test;
   if (!served<&exchange, &wander, &give_back, &make, &ends_of, &copies_beside_an_object, &hold,
-              &let_go, &offer_count, &pull_sum, &train, &offer_ones>())
+              &let_go, &offer_count, &length_of, &pull_sum, &train, &offer_ones>())
     return 2;
   try {
     troupe::rpc_options options;

@@ -164,6 +164,9 @@ TEST_F(strictly_lent_tensors, are_refused_where_they_would_be_copied) {
   std::vector<float> own(1 << 18, 1.0F);
   EXPECT_THROW(node_->rpc_sync<&hold>("worker1", at::from_blob(own.data(), {1 << 18})),
                transport_error);
+  // Large arguments that are no tensors go as before.
+  EXPECT_EQ(node_->rpc_sync<&length_of>("worker1", std::string(3 << 20, 'x')), 3u << 20);
+  EXPECT_EQ(node_->transport_plan("worker1")[2].way, "refused");
   // Smaller ones may be sent, and nothing is lent that was refused.
   node_->rpc_sync<&hold>("worker1", t.slice(0, 0, 1 << 17));
   EXPECT_EQ(node_->debug_info().traffic.lent, 0u);

@@ -25,6 +25,10 @@ TEST(rpc_options, that_cannot_be_are_named) {
   EXPECT_NO_THROW(check_options({}));
   EXPECT_THAT(refusal([](auto& o) { o.max_threads = 0; }),
               HasSubstr("rpc_options::max_threads is 0, but must be 1 or more"));
+  EXPECT_THAT(refusal([](auto& o) { o.lend_from = 4096; }),
+              HasSubstr("rpc_options::lend_from is 4096, but must be 16 KiB or more"));
+  EXPECT_THAT(refusal([](auto& o) { o.lend_copies_from = 1; }),
+              HasSubstr("rpc_options::lend_copies_from is 1, but"));
   EXPECT_THAT(refusal([](auto& o) { o.tensor_memory_limit = 4096; }),
               HasSubstr("rpc_options::tensor_memory_limit is 4096, but must be 64 MiB or more"));
   EXPECT_THAT(refusal([](auto& o) { o.rpc_timeout = -1ms; }),

@@ -148,7 +148,7 @@ TEST_P(parameter_sets, forget_readers_that_have_given_up) {
           set);
     };
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(ask());
-    // A second after their limits, by the next one that asks.
+    // Soon after their limits, by the next one that asks.
     EXPECT_TRUE(eventually([&] {
       std::this_thread::sleep_for(100ms);
       return ask() && here.counts().waiting < 15;
@@ -168,6 +168,36 @@ TEST_P(parameter_sets, are_of_one_version_while_their_owner_writes) {
       EXPECT_LE(copies, 3u * 99);
     }
   }
+  shut_down(nodes);
+}
+
+TEST_P(parameter_sets, stay_as_they_are_when_a_reader_writes_to_what_it_has) {
+  auto nodes = start({"a", "b"});
+  {
+    const auto set = nodes[1].make_rref(std::in_place_type<parameter_set>, some());
+    for (const auto& from : {set, nodes[0].rpc_sync<&offer_some>("b")}) {
+      auto mine = pull(from).tensors;
+      auto shard = pull(from, {.shard = 0, .shards = 2}).tensors;
+      for (auto* all : {&mine, &shard})
+        for (auto& [name, tensor] : *all) tensor.zero_();
+      expect_same(pull(from).tensors, some());
+    }
+    EXPECT_THROW(pull(set, {.newer_than = 1, .limit = 20ms}), rpc_timeout);
+    EXPECT_THROW(pull_async(set, {.names = {"no"}}).get(), invalid_argument);
+  }
+  shut_down(nodes);
+}
+
+// A reader that has given up keeps nothing.
+TEST_P(parameter_sets, end_with_their_last_reference_though_a_reader_has_waited) {
+  auto nodes = start({"a", "b"});
+  {
+    const auto there = nodes[0].rpc_sync<&offer_some>("b");
+    EXPECT_THROW(pull(there, {.newer_than = 1, .limit = 10ms}), rpc_timeout);
+  }
+  EXPECT_TRUE(eventually([&] {
+    return nodes[1].debug_info().owner_rrefs == 0 && nodes[1].debug_info().calls_served == 0;
+  }));
   shut_down(nodes);
 }
 

@@ -87,11 +87,40 @@ TEST_P(tensor_reads, see_the_version_before_during_an_update) {
     here.begin_update();
     here.local_value().add_(1);
     EXPECT_EQ(seen(), std::pair(std::uint64_t{0}, 0.0F));
+    // Who writes to what it has read writes to nothing else.
+    auto read = here.read();
+    read.fill_(7);
+    EXPECT_TRUE(here.read().equal(at::full({100}, 0.0F)));
+    EXPECT_TRUE(here.local_value().equal(at::full({100}, 1.0F)));
     EXPECT_EQ(here.commit(), 1u);
     EXPECT_EQ(seen(), std::pair(std::uint64_t{1}, 10.0F));
     EXPECT_THROW(here.commit(), invalid_argument);
     const auto there = nodes[0].remote<&table>("b", 1);
     EXPECT_THROW(there.begin_update(), invalid_argument);
+  }
+  shut_down(nodes);
+}
+
+rref<at::Tensor> offer_rows(std::int64_t rows, std::int64_t columns) {
+  return this_node().make_rref(at::zeros({rows, columns}));
+}
+
+// Writers of disjoint rows, and readers of others, at once: no write is lost.
+TEST_P(tensor_reads, lose_no_write_beside_other_writers) {
+  constexpr std::int64_t columns = 20'000;
+  auto nodes = start({"a", "b"});
+  {
+    const auto there = nodes[0].rpc_sync<&offer_rows>("b", std::int64_t{8}, columns);
+    std::vector<std::thread> threads;
+    for (std::int64_t row = 0; row < 4; ++row)
+      threads.emplace_back([&, row] {
+        for (int i = 1; i <= 50; ++i) {
+          there.write_from(at::full({1, columns}, static_cast<float>(i)), slice{row, row + 1});
+          if (!there.read(slice{row, row + 1}).equal(at::full({1, columns}, static_cast<float>(i))))
+            ADD_FAILURE() << "row " << row << " has lost a write";
+        }
+      });
+    for (auto& one : threads) one.join();
   }
   shut_down(nodes);
 }

@@ -84,6 +84,23 @@ TEST(updated_tensor, must_be_begun_and_committed_in_turn) {
   EXPECT_THROW(detail::begin_update(at::ones({3, 3}).to_sparse()), invalid_argument);
 }
 
+TEST(updated_tensor, is_not_read_beyond_what_it_was) {
+  const auto live = at::ones({10});
+  detail::begin_update(live);
+  live.resize_({100'000});
+  EXPECT_THROW(read_version(live), invalid_argument);
+  detail::commit(live);
+  EXPECT_EQ(read_version(live).tensor.numel(), 100'000);
+}
+
+TEST(updated_tensor, that_cannot_be_shared_is_copied_in_part) {
+  std::vector<float> own(1000, 1.0F);
+  const auto live = at::from_blob(own.data(), {1000});
+  const auto part = read_version(live, {{10, 20}});
+  EXPECT_FALSE(part.whole);
+  EXPECT_EQ(part.tensor.storage().nbytes(), 10 * sizeof(float));
+}
+
 TEST(updated_tensor, may_end_during_an_update) {
   for (int i = 0; i < 1000; ++i) {
     const auto live = at::ones({10});

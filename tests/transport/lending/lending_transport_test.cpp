@@ -422,22 +422,22 @@ TEST_F(lending_test, one_peer_gets_half_of_the_arena_at_most) {
     if (kept.back().payloads[0].read_only) lent += 16 << 20;
   }
   EXPECT_EQ(lent, a.memory->limit() / 2);
-  EXPECT_FALSE(a->would_lend(1, a.memory->at(0), 16 << 20));
+  EXPECT_FALSE(a->would_lend(1, a.memory->at(0), 16 << 20, 0));
 }
 
 TEST_F(lending_test, says_what_would_be_lent) {
   const auto in_arena = a.payload(1 << 20, 3);
   std::vector<std::byte> elsewhere(1 << 20);
-  EXPECT_TRUE(a->would_lend(1, in_arena.data, in_arena.size));
-  EXPECT_FALSE(a->would_lend(1, in_arena.data, 100));
-  EXPECT_FALSE(a->would_lend(1, elsewhere.data(), elsewhere.size()));
-  EXPECT_FALSE(a->would_lend(7, in_arena.data, in_arena.size));
+  EXPECT_TRUE(a->would_lend(1, in_arena.data, in_arena.size, 0));
+  EXPECT_FALSE(a->would_lend(1, in_arena.data, 100, 0));
+  EXPECT_FALSE(a->would_lend(1, elsewhere.data(), elsewhere.size(), 0));
+  EXPECT_FALSE(a->would_lend(7, in_arena.data, in_arena.size, 0));
   const auto ways = a->ways_to(1);
   ASSERT_EQ(ways.size(), 4u);
   EXPECT_EQ(ways[1].way, "lent where it lies");
   EXPECT_TRUE(a->ways_to(7).empty());
   a->close_peer(1, true);
-  EXPECT_FALSE(a->would_lend(1, in_arena.data, in_arena.size));
+  EXPECT_FALSE(a->would_lend(1, in_arena.data, in_arena.size, 0));
 }
 
 // What a member of the job that misbehaves may write into its notes: it is cut off, by name, and

@@ -55,7 +55,7 @@ TEST(environment, says_how_tensors_are_lent) {
   EXPECT_EQ(other.copies_from, 0xffffffffu);
   for (const auto& wrong : {variables{{"TROUPE_LEND_TENSORS", "yes"}},
                             {{"TROUPE_LEND_STRICTLY", "2"}},
-                            {{"TROUPE_LEND_FROM", "0"}},
+                            {{"TROUPE_LEND_FROM", "16383"}},
                             {{"TROUPE_LEND_FROM", "16k"}},
                             {{"TROUPE_LEND_COPIES_FROM", "4294967296"}}})
     EXPECT_NE(refusal([&] { read_lending(from(wrong)); }).find(wrong.begin()->first),
