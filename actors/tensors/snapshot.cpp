@@ -43,7 +43,8 @@ c10::Storage share(const c10::Storage& storage) {
   return kept ? c10::Storage(std::move(kept)) : c10::Storage();
 }
 
-c10::Storage copy(const c10::Storage& storage) {
+c10::Storage share_or_copy(const c10::Storage& storage) {
+  if (auto kept = share(storage)) return kept;
   const auto size = storage.nbytes();
   auto* const allocator = c10::GetAllocator(c10::kCPU);
   return {c10::Storage::use_byte_size_t(), size, allocator->clone(storage.data(), size), allocator,
@@ -101,9 +102,7 @@ public:
         if (one->before) {
           check_fits(live, c10::Storage(one->before));
           // A storage of its own: who writes to what was read must not write to what others read.
-          const c10::Storage before(one->before);
-          const auto kept = share(before);
-          return {tensor_in(kept ? kept : copy(before), live), version, true};
+          return {tensor_in(share_or_copy(c10::Storage(one->before)), live), version, true};
         }
       }
     }
@@ -143,9 +142,7 @@ update_table& updates() {
 }  // namespace
 
 c10::Storage keep_storage(const at::Tensor& of) {
-  if (!can_be_kept(of)) return {};
-  const auto kept = share(of.storage());
-  return kept ? kept : copy(of.storage());
+  return can_be_kept(of) ? share_or_copy(of.storage()) : c10::Storage();
 }
 
 at::Tensor tensor_in(const c10::Storage& memory, const at::Tensor& like) {

@@ -30,10 +30,6 @@ void copy_between(const at::Tensor& to, const at::Tensor& from, const char* what
   to.copy_(from);
 }
 
-}  // namespace
-
-namespace {
-
 tensor_part read_for(const asking_node& reader, bool is_owner, const at::Tensor& value,
                      const std::vector<slice>& which) {
   if (!value.defined()) {
