@@ -28,6 +28,8 @@ struct engine_options {
   /// The same while a peer fetches a tensor from here: the answer comes soon after.
   std::chrono::microseconds spin_sending{500};
   std::chrono::microseconds yield_after{2};  ///< of empty polling
+  /// So long a waiting thread asks a network thread for the role, before it parks.
+  std::chrono::microseconds ask_for_role{30};
   /// A handler that runs longer loses the network to another thread. Up to sixteen times as long
   /// after short handlers, and after a takeover in vain: the handler ended soon afterwards.
   std::chrono::microseconds takeover{50};

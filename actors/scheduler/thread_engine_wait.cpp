@@ -1,6 +1,7 @@
 // How a thread waits: it leads meanwhile, or parks beside others; the end of the node releases it.
 
 #include <algorithm>
+#include <thread>
 
 #include "troupe/actors/scheduler/thread_engine_internal.hpp"
 #include "troupe/messages/base/error.hpp"
@@ -139,16 +140,23 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
 }
 
 // A network thread that leads and has nothing to do gives way to a waiter: that saves the wake-up
-// of the waiter later.
+// of the waiter later, for this answer and for all that follow. So its next look at the network is
+// worth waiting for, which is many system calls where that is TCP: being woken costs more.
 bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   wanted_.fetch_add(1);
-  const auto give_up = clock::now() + options_.yield_after;
+  const auto start = clock::now();
   while (!what.ready() && key == 0) {
-    auto seen = role_.look();
-    if (leader_role::idle(seen))
+    const auto seen = role_.look();
+    if (leader_role::idle(seen)) {
       key = role_.take(seen, leader_role::waiter);
-    else if (clock::now() > give_up)
-      break;
+      continue;
+    }
+    const bool looks = leader_role::by_network_thread(seen) &&
+                       leader_role::state_of(seen) == leader_role::leading;
+    const auto asked = clock::now() - start;
+    if (asked > (looks ? options_.ask_for_role : options_.yield_after)) break;
+    // It may be waiting for this processor.
+    if (asked > options_.yield_after) std::this_thread::yield();
   }
   wanted_.fetch_sub(1);
   return key != 0;

@@ -179,6 +179,7 @@ const std::map<std::string, row>& bench_rows() {
         {"idle_cpu", idle_cpu},
         {"oversubscribed", oversubscribed},
     };
+    rows.insert(device_rows().begin(), device_rows().end());
     rows.insert(lending_rows().begin(), lending_rows().end());
     rows.insert(loss_rows().begin(), loss_rows().end());
     rows.insert(network_rows().begin(), network_rows().end());

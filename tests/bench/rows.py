@@ -113,6 +113,12 @@ ROWS = (
         ),
         seconds=30,
     ),
+    Row(
+        "identity_cuda",
+        "round trip of a tensor on a GPU, which both processes use, until it is there",
+        seconds=20,
+        by_name=True,
+    ),
     Row("identity_first", "the first such round trip of each size", seconds=5, touches=4 * GIB),
     Row("ops200", "200 in-place additions to a tensor over there, and back", seconds=90),
     Row(

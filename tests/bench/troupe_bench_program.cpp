@@ -8,6 +8,7 @@
 #include <troupe/troupe.hpp>
 
 #include "tests/bench/bench_rows.hpp"
+#include "tests/bench/device_rows.hpp"
 #include "tests/bench/own_ranks.hpp"
 
 int main(int argc, char** argv) {
@@ -22,7 +23,9 @@ int main(int argc, char** argv) {
   CLI11_PARSE(program, argc, argv);
   try {
     at::set_num_threads(1);
-    const auto node = troupe::init_rpc();
+    const bool on_gpus = troupe::bench::device_rows().contains(row);
+    const auto node =
+        troupe::init_rpc(on_gpus ? troupe::bench::gpu_options() : troupe::rpc_options());
     if (node.world_size() < 2)
       throw troupe::invalid_argument("the benchmark needs two ranks: troupe-run -n 2 troupe-bench");
     node.set_rpc_timeout(std::chrono::minutes(10));

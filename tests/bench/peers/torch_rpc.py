@@ -6,6 +6,7 @@ Rank 0 calls, the others serve. Rank 0 writes FILE.
 """
 
 import argparse
+import json
 import os
 import threading
 import time
@@ -111,6 +112,19 @@ def identity():
         warm_up = 1 if size > 1 << 25 else None
         taken = call_times(lambda: rpc.rpc_sync(PEER, echo, args=(tensor,)), warm_up=warm_up)
         measured.append({"bytes": size, **times_of(taken)})
+    return measured
+
+
+def identity_cuda():
+    measured = []
+    for size in (4, 64 << 10, 1 << 20, 4 << 20, 64 << 20, 400_000_000):
+        tensor = torch.ones(size // 4, device="cuda:0")
+
+        def call():
+            rpc.rpc_sync(PEER, echo, args=(tensor,))
+            torch.cuda.synchronize()
+
+        measured.append({"bytes": size, **times_of(call_times(call, least=5, warm_up=5))})
     return measured
 
 
@@ -402,7 +416,8 @@ def tcp_mixed():
 ROWS = {
     row.__name__: row
     for row in (
-        call_actor, call_function, identity, identity_first, ops200, grid_identity, grid_ops200,
+        call_actor, call_function, identity, identity_cuda, identity_first, ops200, grid_identity,
+        grid_ops200,
         calls_in_flight, calls_threads, long_handler, idle_cpu, oversubscribed,
         rref_remote_to_here, rref_churn, rref_chain, coroutines_in_flight,
         autograd_context, autograd_chain, optimizer_step,
@@ -424,6 +439,13 @@ def main():
     # Between network namespaces of one machine it would share memory.
     network = {"_transports": ["uv"], "_channels": ["basic"]} if "BENCH_SERVER" in os.environ else {}
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=600, **network)
+    if asked.row.endswith("_cuda"):
+        if not torch.cuda.is_available():
+            with open(asked.json, "w") as file:
+                json.dump([{"row": asked.row, "not_here": "torch finds no GPU here"}], file)
+            return
+        if RANK == 0:
+            options.set_device_map(PEER, {"cuda:0": "cuda:0"})
     rpc.init_rpc(name_of(RANK), rank=RANK, world_size=RANKS, rpc_backend_options=options)
     if RANK == 0:
         write(asked.json, asked.row, RANKS, ROWS[asked.row]())
