@@ -151,8 +151,8 @@ bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
       key = role_.take(seen, leader_role::waiter);
       continue;
     }
-    const bool looks = leader_role::by_network_thread(seen) &&
-                       leader_role::state_of(seen) == leader_role::leading;
+    const bool looks =
+        leader_role::by_network_thread(seen) && leader_role::state_of(seen) == leader_role::leading;
     const auto asked = clock::now() - start;
     if (asked > (looks ? options_.ask_for_role : options_.yield_after)) break;
     // It may be waiting for this processor.

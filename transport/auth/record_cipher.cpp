@@ -1,6 +1,7 @@
 #include "troupe/transport/auth/record_cipher.hpp"
 
 #include <aegis.h>
+#include <aegis128l.h>
 #include <aegis128x2.h>
 #include <sodium.h>
 
@@ -44,6 +45,33 @@ private:
   aegis128x2_mac_state state_;
 };
 
+bool is_brief(std::span<const std::byte> head, std::span<const std::byte> body) noexcept {
+  return head.size() + body.size() <= record_cipher::most_brief;
+}
+
+// The head and body of a brief record in one piece: where they lie, if that is what they are.
+class one_piece {
+public:
+  one_piece(std::span<const std::byte> head, std::span<const std::byte> body)
+      : size_(head.size() + body.size()) {
+    if (body.empty() || head.data() + head.size() == body.data()) {
+      at_ = head.data();
+      return;
+    }
+    at_ = std::ranges::copy(body, std::ranges::copy(head, copy_.begin()).out).out - size_;
+  }
+  one_piece(const one_piece&) = delete;
+  one_piece& operator=(const one_piece&) = delete;
+
+  const std::uint8_t* data() const noexcept { return raw(at_); }
+  std::size_t size() const noexcept { return size_; }
+
+private:
+  std::array<std::byte, record_cipher::most_brief> copy_;
+  std::size_t size_;
+  const std::byte* at_;
+};
+
 }  // namespace
 
 record_cipher::record_cipher(stream_protection how, const key& k) : how_(how) {
@@ -75,6 +103,12 @@ void record_cipher::seal(std::span<const std::byte> head, std::span<const std::b
                                 key_.data());
     return;
   }
+  if (is_brief(head, body)) {
+    const one_piece all(head, body);
+    aegis128l_encrypt_detached(nullptr, raw(out.data()), out.size(), nullptr, 0, all.data(),
+                               all.size(), nonce.data(), key_.data());
+    return;
+  }
   mac said(key_.data(), nonce.data());
   said.add(head);
   said.add(body);
@@ -87,6 +121,10 @@ void record_cipher::seal_copy(std::span<const std::byte> head, std::span<const s
   // libaegis reads each byte once, as it may write to where it reads from: both the encrypted bytes
   // and the tag are of one state of `body`, though that may change meanwhile.
   if (encrypts()) return seal(head, body, copy, out);
+  if (is_brief(head, body)) {
+    std::ranges::copy(body, copy);
+    return seal(head, {copy, body.size()}, copy, out);
+  }
   const auto nonce = next_nonce();
   mac said(key_.data(), nonce.data());
   said.add(head);
@@ -106,6 +144,11 @@ bool record_cipher::open(std::span<const std::byte> head, std::span<std::byte> b
     return aegis128x2_decrypt_detached(raw(body.data()), raw(body.data()), body.size(),
                                        raw(given.data()), given.size(), raw(head.data()),
                                        head.size(), nonce.data(), key_.data()) == 0;
+  if (is_brief(head, body)) {
+    const one_piece all(head, body);
+    return aegis128l_decrypt_detached(nullptr, nullptr, 0, raw(given.data()), given.size(),
+                                      all.data(), all.size(), nonce.data(), key_.data()) == 0;
+  }
   mac said(key_.data(), nonce.data());
   said.add(head);
   said.add(body);

@@ -132,6 +132,9 @@ private:
 
   // backend_progress.cpp
   unsigned carry_out_orders();
+  unsigned look_at_hot();
+  void set_hot(std::uint64_t id);
+  void watch_hot(bool yes);
   unsigned poll();
   unsigned read(std::uint64_t id, std::size_t most);
   stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
@@ -199,6 +202,8 @@ private:
   std::vector<incoming_message> ready_;
   std::vector<std::pair<rank_t, peer_loss>> lost_;
   std::uint64_t hot_ = 0;                // the stream that has delivered last
+  unsigned hot_reads_ = 0;               // looks at it that have brought something
+  bool hot_unwatched_ = false;           // by epoll
   std::uint64_t last_read_ = 0;          // of the streams with payloads
   unsigned peer_turn_ = 0;               // to whom payloads are sent next
   std::vector<std::uint64_t> payloads_;  // streams that have some, as epoll has reported last

@@ -45,7 +45,10 @@ void backend::rewatch(std::uint64_t id, int fd, std::uint32_t events) {
 void backend::unwatch(std::uint64_t id, int fd) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   targets_.erase(id);
-  if (hot_ == id) hot_ = 0;
+  if (hot_ == id) {
+    hot_ = 0;
+    hot_unwatched_ = false;
+  }
 }
 
 // ---- Calls

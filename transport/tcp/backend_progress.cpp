@@ -22,9 +22,20 @@ using namespace std::chrono_literals;
 constexpr unsigned polls_between_looks = 4;
 // Looks at it in one poll: all else that a poll does takes as long as a look.
 constexpr unsigned hot_looks = 4;
+// So many of them in a row have brought something: epoll need not watch the stream.
+constexpr unsigned looks_until_unwatched = 32;
 constexpr unsigned polls_between_acknowledgements = 1024;
 // Read from a stream of messages before others have their turn.
 constexpr std::size_t read_at_once = 1024 * 1024;
+
+// Between two looks at a socket. Each of them locks it, and what arrives meanwhile has to wait.
+void pause() noexcept {
+#if defined(__x86_64__)
+  for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  for (int i = 0; i < 4; ++i) asm volatile("isb");
+#endif
+}
 
 }  // namespace
 
@@ -35,10 +46,12 @@ unsigned backend::progress() {
   if (any_orders_.load(std::memory_order_acquire)) n += carry_out_orders();
   const bool payloads = !payloads_.empty() || !bulk_peers_.empty();
   if (std::exchange(delivered_, false) && payloads) let_receiver_run();
-  if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0)
-    for (unsigned looks = 0; n == 0 && looks < hot_looks; ++looks) n += read(hot_, read_at_once);
-  else
+  if (hot_ != 0 && !payloads && polls_ % polls_between_looks != 0) {
+    n += look_at_hot();
+  } else {
+    if (hot_unwatched_) n += read(hot_, read_at_once);
     n += poll();
+  }
   if (any_own_.load(std::memory_order_acquire)) n += take_own();
   const auto delivered = deliver();
   n += delivered;
@@ -57,6 +70,41 @@ unsigned backend::progress() {
   if (owing_much_ || polls_ % polls_between_acknowledgements == 0)
     n += acknowledge(polls_ % polls_between_acknowledgements == 0);
   return n + deliver();
+}
+
+// A stream that brings one message after the other is not watched: what arrives would be put into
+// epoll's list, at the price of a lock and at the sender's expense, and taken out of it at the next
+// poll.
+unsigned backend::look_at_hot() {
+  unsigned n = 0;
+  for (unsigned looks = 0; n == 0 && hot_ != 0 && looks < hot_looks; ++looks) {
+    if (looks > 0) pause();
+    n += read(hot_, read_at_once);
+  }
+  if (n > 0 && hot_ != 0 && !hot_unwatched_ && ++hot_reads_ >= looks_until_unwatched)
+    watch_hot(false);
+  return n;
+}
+
+void backend::set_hot(std::uint64_t id) {
+  if (hot_ == id) return;
+  if (hot_unwatched_) watch_hot(true);
+  hot_ = id;
+  hot_reads_ = 0;
+}
+
+// What has arrived before it is watched again is an event at once.
+void backend::watch_hot(bool yes) {
+  const auto at = targets_.find(hot_);
+  if (at == targets_.end() || at->second.what != target::kind::stream) return;
+  auto& p = *at->second.of;
+  const auto& s = at->second.flows;
+  const std::lock_guard lock(p.mutex);  // senders have it watched for room to write
+  const bool wants_write = p.messages == s && p.wants_write;
+  if (!yes && wants_write) return;
+  rewatch(hot_, s->fd(), (yes ? EPOLLIN : 0u) | (wants_write ? EPOLLOUT : 0u));
+  hot_unwatched_ = !yes;
+  if (yes) hot_reads_ = 0;
 }
 
 unsigned backend::carry_out_orders() {
@@ -157,7 +205,7 @@ unsigned backend::poll() {
             break;
           }
           n += read(id, read_at_once);
-          if (targets_.contains(id)) hot_ = id;
+          if (targets_.contains(id)) set_hot(id);
         }
         break;
       }
@@ -322,6 +370,7 @@ bool backend::arm() {
     when.it_value.tv_nsec = left % 1'000'000'000;
   }
   timerfd_settime(timer_.get(), 0, &when, nullptr);
+  if (hot_unwatched_) watch_hot(true);
   return true;
 }
 

@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "claims are little-endian as they lie");
 
 constexpr std::uint32_t claim_magic = 0x54707254;  // "TrpT"
-constexpr std::uint16_t claim_version = 3;
+constexpr std::uint16_t claim_version = 4;
 
 // A claim as it is sent.
 struct wire_claim {
