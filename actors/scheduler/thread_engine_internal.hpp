@@ -4,6 +4,7 @@
 
 #include "troupe/actors/scheduler/thread_engine.hpp"
 #include "troupe/actors/scheduler/thread_identity.hpp"
+#include "troupe/messages/base/spin_pause.hpp"
 
 // What the files of the engine share.
 namespace troupe {
@@ -26,7 +27,7 @@ public:
   /// we wait for may be one of them.
   template <class Spin>
   next one_more(Spin&& spin, std::chrono::microseconds yield_after) {
-    pause();
+    spin_pause();
     const bool crowded = placement_.crowded();
     ++count_;
     if (crowded ? count_ < polls_if_crowded : count_ % polls_per_look != 0) return next::poll;
@@ -48,15 +49,6 @@ public:
 private:
   static constexpr unsigned polls_per_look = 16;
   static constexpr unsigned polls_if_crowded = 3;
-
-  // Leaves the core to its other hyperthread, which may run the thread that we wait for.
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("isb");
-#endif
-  }
 
   cpu_placement& placement_;
   unsigned count_ = 0;

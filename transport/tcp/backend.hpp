@@ -7,11 +7,13 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "troupe/transport/tcp/chunk_thread.hpp"
 #include "troupe/transport/tcp/greeting.hpp"
 #include "troupe/transport/tcp/peer.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
@@ -32,8 +34,9 @@ inline tcp_probes probes(const tcp_options& options) {
 }
 
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
-/// hand it work through `orders_`.
-class backend final : public transport, private record_sink {
+/// hand it work through `orders_`. It has a second thread write and read every other chunk of
+/// payloads, where there are cores to spare, and waits for it.
+class backend final : public transport {
 public:
   backend(tcp_options options, sink& to, payload_pool& pool);
   ~backend() override;
@@ -71,6 +74,44 @@ private:
     std::shared_ptr<stream> flows{};
     peer* of = nullptr;
     steady::time_point until{};  ///< lingering: no longer
+  };
+
+  /// Takes what a stream of `of` brings, perhaps while another thread does so with another stream.
+  class record_taker final : public record_sink {
+  public:
+    record_taker(backend& to, peer& of, stream_kind kind, bool beside) noexcept
+        : to_(to), of_(of), kind_(kind), beside_(beside) {}
+
+    void on_record(const record_head& head, std::span<const std::byte> body) override;
+    std::byte* place_for(const record_head& head) override;
+    void on_attached(const record_head& head) override;
+
+  private:
+    std::unique_lock<std::mutex> alone();
+
+    backend& to_;
+    peer& of_;
+    const stream_kind kind_;
+    const bool beside_;
+  };
+
+  /// One look at a stream: what it is about, and what has come of it.
+  struct reading {
+    std::shared_ptr<stream> from;
+    peer* of;
+    stream::outcome outcome = stream::outcome::drained;
+    unsigned count = 0;
+    std::string why{};                      ///< ended or broken
+    std::optional<std::string> nonsense{};  ///< that it has sent
+  };
+
+  /// A chunk that is written.
+  struct writing {
+    peer* of;
+    std::shared_ptr<stream> to;
+    bool broken_stream = false;
+    std::string why{};
+    stream::sent_records sent{};
   };
 
   // backend.cpp
@@ -137,8 +178,10 @@ private:
   void watch_hot(bool yes);
   unsigned poll();
   unsigned read(std::uint64_t id, std::size_t most);
-  stream::outcome receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
-                               std::string& why);
+  std::optional<reading> reading_of(std::uint64_t id) const;
+  void receive(reading& one, std::size_t most, bool beside) noexcept;
+  void settle(reading& one, std::size_t before);
+  unsigned received(reading& one, std::size_t before);
   void take_what_is_left(peer& p);
   unsigned acknowledge(bool all);
   void take_acknowledgements();
@@ -153,19 +196,28 @@ private:
   void count_message() noexcept;
   std::size_t next_chunk(std::size_t payload) noexcept;
   bool glance();
+  chunk_thread* second_thread();
+  std::uint64_t next_to_read();
+  unsigned read_payloads(std::size_t most);
   bool read_payloads();
   unsigned pump_bulk();
-  bool pump_bulk(peer& p, bool& sent);
+  std::optional<writing> next_to_write(const stream* beside);
+  std::shared_ptr<stream> filled_stream(peer& p, const stream* beside);
+  static void write(writing& one) noexcept;
+  void written(writing& one);
+  bool has_more_to_write(peer& p);
   bool fill(peer& p, stream& s);
 
-  // record_sink, backend_receive.cpp
-  void on_record(const record_head& head, std::span<const std::byte> body) override;
-  std::byte* place_for(const record_head& head) override;
-  void on_attached(const record_head& head) override;
-  arriving_payload& arriving(const record_head& head, std::size_t offset, std::size_t size);
-  void arrived(const record_head& head, std::size_t size);
-  void note_acknowledgement(std::uint64_t expected);
-  void count_arrival(std::size_t bytes);
+  // backend_receive.cpp
+  void take_record(peer& p, stream_kind kind, const record_head& head,
+                   std::span<const std::byte> body);
+  std::byte* place_for(peer& p, stream_kind kind, const record_head& head);
+  void take_attached(peer& p, const record_head& head);
+  arriving_payload& arriving(peer& p, const record_head& head, std::size_t offset,
+                             std::size_t size);
+  void arrived(peer& p, const record_head& head, std::size_t size);
+  void note_acknowledgement(peer& p, std::uint64_t expected);
+  void count_arrival(peer& p, std::size_t bytes);
 
   const tcp_options options_;
   sink& sink_;
@@ -218,8 +270,9 @@ private:
   steady::time_point yields_at_{}, yields_to_receiver_at_{};  // not before
   steady::time_point attend_at_ = steady::time_point::max();
   steady::time_point listen_again_at_ = steady::time_point::max();  // descriptors are scarce
-  peer* reading_ = nullptr;  // whose stream hands records over
-  stream* from_ = nullptr;
+  std::mutex beside_mutex_;               // while two threads take what comes; see record_taker
+  std::unique_ptr<chunk_thread> second_;  // made when it is needed first
+  bool no_second_ = false;                // the system gave none
 
   std::atomic<std::uint64_t> messages_sent_{0}, messages_received_{0};
   std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0};

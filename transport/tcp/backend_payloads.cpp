@@ -1,4 +1,5 @@
-// Large payloads: chunks are read and sent in turns with all else, on the progressing thread.
+// Large payloads: chunks are read and sent in turns with all else, by the progressing thread and,
+// where there are cores to spare, by a second one beside it.
 #include <sched.h>
 #include <sys/epoll.h>
 
@@ -6,7 +7,9 @@
 #include <chrono>
 #include <deque>
 #include <string>
+#include <system_error>
 
+#include "troupe/messages/base/log.hpp"
 #include "troupe/transport/tcp/backend.hpp"
 
 namespace troupe::transport::tcp {
@@ -98,20 +101,59 @@ bool backend::glance() {
   return deliver() > 0;
 }
 
-// In the order of their numbers, since epoll reports a part of them each time. False: something has
-// come that somebody may wait for.
+// The thread that takes every other chunk; null where there is none. One core more is busy then.
+chunk_thread* backend::second_thread() {
+  if (options_.chunk_threads < 2 || no_second_) return nullptr;
+  if (!second_) try {
+      second_ = std::make_unique<chunk_thread>();
+    } catch (const std::system_error& e) {
+      no_second_ = true;
+      log().warn("rank {}: large tensors are sent and received by one thread: {}", options_.rank,
+                 e.what());
+    }
+  return second_.get();
+}
+
+// In the order of their numbers, since epoll reports a part of them each time.
+std::uint64_t backend::next_to_read() {
+  const auto next = std::ranges::upper_bound(payloads_, last_read_);
+  return last_read_ = next == payloads_.end() ? payloads_.front() : *next;
+}
+
+// From one stream with payloads or, by two threads, from two. Returns their number.
+unsigned backend::read_payloads(std::size_t most) {
+  auto* const second = most > 1 && payloads_.size() > 1 ? second_thread() : nullptr;
+  const auto first = next_to_read();
+  auto one = reading_of(first);
+  auto other = second && one ? reading_of(next_to_read()) : std::nullopt;
+  if (!other) {
+    read(first, largest_chunk);
+    return 1;
+  }
+  const auto before = ready_.size();
+  const auto there = [&] { receive(*other, largest_chunk, true); };
+  const function_ref<void()> job(there);
+  second->start(job);
+  receive(*one, largest_chunk, true);
+  second->finish();
+  received(*one, before);
+  received(*other, before);
+  return 2;
+}
+
+// False: something has come that somebody may wait for.
 bool backend::read_payloads() {
   std::ranges::sort(payloads_);
-  const std::size_t most = messages_are_frequent() ? 1 : chunks_at_once;
-  for (std::size_t i = 0; i < most && i < payloads_.size(); ++i) {
-    const auto next = std::ranges::upper_bound(payloads_, last_read_);
-    last_read_ = next == payloads_.end() ? payloads_.front() : *next;
-    read(last_read_, largest_chunk);
+  const std::size_t most =
+      std::min<std::size_t>(messages_are_frequent() ? 1 : chunks_at_once, payloads_.size());
+  for (std::size_t n = 0; n < most;) {
+    n += read_payloads(most - n);
     if (glance()) return false;
   }
   return true;
 }
 
+// Sends some chunks.
 unsigned backend::pump_bulk() {
   if (any_bulk_.exchange(false)) {
     bulk_peers_.clear();
@@ -120,55 +162,94 @@ unsigned backend::pump_bulk() {
       if (p->status != peer::state::gone && (p->bulk_unsent.load() > 0 || p->bulk_busy.load()))
         bulk_peers_.push_back(p.get());
   }
+  const unsigned most = messages_are_frequent() ? 1 : chunks_at_once;
   unsigned n = 0;
-  for (const unsigned most = messages_are_frequent() ? 1 : chunks_at_once;
-       n < most && !bulk_peers_.empty();) {
-    const auto nth = peer_turn_++ % bulk_peers_.size();
-    const auto at = bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth);
-    bool sent = false;
-    if (!pump_bulk(**at, sent)) bulk_peers_.erase(at);
-    if (!sent) continue;
-    ++n;
+  while (n < most) {
+    auto one = next_to_write(nullptr);
+    if (!one) break;
+    auto* const second = n + 1 < most ? second_thread() : nullptr;
+    auto other = second ? next_to_write(one->to.get()) : std::nullopt;
+    if (other) {
+      const auto there = [&] { write(*other); };
+      const function_ref<void()> job(there);
+      second->start(job);
+      write(*one);
+      second->finish();
+    } else {
+      write(*one);
+    }
+    written(*one);
+    if (other) written(*other);
+    n += other ? 2 : 1;
     if (glance()) break;
   }
   return n;
 }
 
-// Sends a chunk over the next of a peer's streams that takes one, and says whether it did. False:
-// there is nothing to do for the peer until something changes.
-bool backend::pump_bulk(peer& p, bool& sent) {
+// The peers take turns. `beside` is a stream that is written already. Nothing: nobody has anything
+// to send, until something changes, or but for that stream.
+std::optional<backend::writing> backend::next_to_write(const stream* beside) {
+  for (auto left = bulk_peers_.size(); left > 0; --left) {
+    const auto nth = peer_turn_++ % bulk_peers_.size();
+    auto& p = *bulk_peers_[nth];
+    if (auto s = filled_stream(p, beside)) return writing{&p, std::move(s)};
+    if (!beside) bulk_peers_.erase(bulk_peers_.begin() + static_cast<std::ptrdiff_t>(nth));
+  }
+  return std::nullopt;
+}
+
+// The next of a peer's streams that takes a chunk, with that chunk; null: there is none to send, or
+// none that can be written.
+std::shared_ptr<stream> backend::filled_stream(peer& p, const stream* beside) {
   if (p.status == peer::state::gone || !p.messages || !p.open ||
       (p.bulk_unsent.load() == 0 && !p.bulk_busy.load()))
-    return false;
+    return nullptr;
   const auto streams = p.bulk_out.size();
   if (streams == 0) {
     if (p.bulk_dials == 0 && p.bulk_again.empty())
       for (unsigned i = 0; i < bulk_streams() && p.messages; ++i) dial(p, stream_kind::bulk, i, 0);
-    return false;
+    return nullptr;
   }
   p.bulk_busy.store(true);  // before the queue is found empty: for `idle`
-  bool more = false, busy = false, rest = false;
   for (std::size_t i = 0, first = p.bulk_turn; i < streams; ++i) {
     const auto nth = (first + i) % streams;
-    const auto s = p.bulk_out[nth];
-    if (!sent && !s->blocked() && fill(p, *s)) {
-      sent = true;
-      p.bulk_turn = nth + 1;
-      std::string why;
-      stream::sent_records sent;
-      if (!s->flush(why, sent)) {
-        broke(p, s, why);
-        return false;
-      }
-      if (s->blocked()) rewatch(s->id, s->fd(), EPOLLIN | EPOLLOUT);
-    }
+    const auto& s = p.bulk_out[nth];
+    if (s.get() == beside || s->blocked() || !fill(p, *s)) continue;
+    p.bulk_turn = nth + 1;
+    return s;
+  }
+  if (!beside) has_more_to_write(p);
+  return nullptr;
+}
+
+// On the progressing thread, or on another one beside it.
+void backend::write(writing& one) noexcept {
+  try {
+    one.broken_stream = !one.to->flush(one.why, one.sent);
+  } catch (const std::exception& e) {
+    one.broken_stream = true;
+    one.why = e.what();
+  }
+}
+
+void backend::written(writing& one) {
+  auto& p = *one.of;
+  if (one.broken_stream) broke(p, one.to, one.why);
+  if (!one.broken_stream && one.to->blocked())
+    rewatch(one.to->id, one.to->fd(), EPOLLIN | EPOLLOUT);
+  if (!has_more_to_write(p)) std::erase(bulk_peers_, &p);
+}
+
+// What is blocked goes on when it can be written; what waits for acknowledgements, with those.
+bool backend::has_more_to_write(peer& p) {
+  bool more = false, busy = false, rest = false;
+  for (const auto& s : p.bulk_out) {
     busy = busy || !s->empty();
     more = more || !s->blocked();
     rest = rest || (!s->blocked() && !s->empty());  // it has become writable
   }
   p.bulk_busy.store(busy);
-  // What is blocked goes on when it can be written; what waits for acknowledgements, with those.
-  return sent && (rest || (more && p.bulk_unsent.load() > 0));
+  return rest || (more && p.bulk_unsent.load() > 0);
 }
 
 // Adds the next chunk to a stream, if it has sent all. False: it has nothing to send.

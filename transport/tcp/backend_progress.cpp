@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/spin_pause.hpp"
 #include "troupe/transport/tcp/backend.hpp"
 
 namespace troupe::transport::tcp {
@@ -28,14 +29,8 @@ constexpr unsigned polls_between_acknowledgements = 1024;
 // Read from a stream of messages before others have their turn.
 constexpr std::size_t read_at_once = 1024 * 1024;
 
-// Between two looks at a socket. Each of them locks it, and what arrives meanwhile has to wait.
-void pause() noexcept {
-#if defined(__x86_64__)
-  for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  for (int i = 0; i < 4; ++i) asm volatile("isb");
-#endif
-}
+// Between two looks at a socket: each locks it, and what arrives meanwhile has to wait.
+constexpr int pauses_between_looks = 16;
 
 }  // namespace
 
@@ -78,7 +73,8 @@ unsigned backend::progress() {
 unsigned backend::look_at_hot() {
   unsigned n = 0;
   for (unsigned looks = 0; n == 0 && hot_ != 0 && looks < hot_looks; ++looks) {
-    if (looks > 0) pause();
+    if (looks > 0)
+      for (int i = 0; i < pauses_between_looks; ++i) spin_pause();
     n += read(hot_, read_at_once);
   }
   if (n > 0 && hot_ != 0 && !hot_unwatched_ && ++hot_reads_ >= looks_until_unwatched)
@@ -216,60 +212,81 @@ unsigned backend::poll() {
 
 // Reads what a stream has.
 unsigned backend::read(std::uint64_t id, std::size_t most) {
+  auto one = reading_of(id);
+  if (!one) return 0;
+  const auto before = ready_.size();
+  receive(*one, most, false);
+  return received(*one, before);
+}
+
+std::optional<backend::reading> backend::reading_of(std::uint64_t id) const {
   const auto at = targets_.find(id);
-  if (at == targets_.end()) return 0;
-  const auto s = at->second.flows;
-  auto& p = *at->second.of;
-  unsigned n = 0;
-  std::string why;
-  const auto outcome = receive_from(p, *s, most, n, why);
-  if (outcome == stream::outcome::ended || outcome == stream::outcome::broken) {
-    broke(p, s, why);
-    return n + 1;
+  if (at == targets_.end()) return std::nullopt;
+  return reading{at->second.flows, at->second.of};
+}
+
+// On the progressing thread, or on another one `beside` it.
+void backend::receive(reading& one, std::size_t most, bool beside) noexcept {
+  try {
+    record_taker to(*this, *one.of, one.from->kind(), beside);
+    one.outcome = one.from->receive(to, most, one.count, one.why);
+  } catch (const std::exception& e) {
+    one.nonsense = e.what();
+  }
+}
+
+// After it, on the progressing thread. `before`: so many messages were there when it began. A peer
+// that sends what makes no sense is lost: though it has the secret, another connection would not
+// help.
+void backend::settle(reading& one, std::size_t before) {
+  auto& p = *one.of;
+  if (one.nonsense) {
+    lose(p, {loss_kind::broken, fmt::format("it sent a malformed record: {}", *one.nonsense)});
+    ++one.count;
+  }
+  // This node has closed the connection: nothing more of it is delivered.
+  if (p.status != peer::state::live) {
+    const auto first =
+        ready_.begin() + static_cast<std::ptrdiff_t>(std::min(before, ready_.size()));
+    const auto of_it = [&](const auto& message) { return message.from == p.rank; };
+    ready_.erase(std::remove_if(first, ready_.end(), of_it), ready_.end());
+  }
+  // For `transmit`: the next message that goes there says so.
+  if (one.count > 0 && p.status != peer::state::gone)
+    p.expected.store(p.parts.expected(), std::memory_order_release);
+  if (one.outcome == stream::outcome::ended) one.why = peer_left().text;
+}
+
+// What follows from it. Returns the number of events.
+unsigned backend::received(reading& one, std::size_t before) {
+  settle(one, before);
+  auto& p = *one.of;
+  if (one.outcome == stream::outcome::ended || one.outcome == stream::outcome::broken) {
+    broke(p, one.from, one.why);
+    return one.count + 1;
   }
   if (p.left) {
     take_what_is_left(p);
     lose(p, peer_left());
   }
-  return n;
-}
-
-// A peer that sends what makes no sense is lost: though it has the secret, another connection would
-// not help.
-stream::outcome backend::receive_from(peer& p, stream& s, std::size_t most, unsigned& count,
-                                      std::string& why) {
-  reading_ = &p;
-  from_ = &s;
-  const auto before = static_cast<std::ptrdiff_t>(ready_.size());
-  auto outcome = stream::outcome::drained;
-  try {
-    outcome = s.receive(*this, most, count, why);
-  } catch (const std::exception& e) {
-    lose(p, {loss_kind::broken, fmt::format("it sent a malformed record: {}", e.what())});
-    ++count;
-  }
-  // This node has closed the connection: nothing more of it is delivered.
-  if (p.status != peer::state::live) ready_.erase(ready_.begin() + before, ready_.end());
-  // For `transmit`: the next message that goes there says so.
-  if (count > 0 && p.status != peer::state::gone)
-    p.expected.store(p.parts.expected(), std::memory_order_release);
-  if (outcome == stream::outcome::ended) why = peer_left().text;
-  return outcome;
+  return one.count;
 }
 
 // Before its connections are ended: what of its messages and payloads has come, its leave perhaps.
 // So much and no more (8 MiB of each stream of payloads): it may go on sending.
 void backend::take_what_is_left(peer& p) {
-  const auto take = [&](stream& s, std::size_t most, int times) {
+  const auto take = [&](const std::shared_ptr<stream>& s, std::size_t most, int times) {
     auto outcome = stream::outcome::more;
     for (int i = 0; i < times && outcome == stream::outcome::more && p.messages; ++i) {
-      unsigned n = 0;
-      std::string why;
-      outcome = receive_from(p, s, most, n, why);
+      reading one{s, &p};
+      const auto before = ready_.size();
+      receive(one, most, false);
+      settle(one, before);
+      outcome = one.outcome;
     }
   };
-  if (const auto messages = p.messages) take(*messages, read_at_once, 16);
-  for (const auto& s : std::vector(p.bulk_in)) take(*s, largest_chunk, 64);
+  if (const auto messages = p.messages) take(messages, read_at_once, 16);
+  for (const auto& s : std::vector(p.bulk_in)) take(s, largest_chunk, 64);
 }
 
 // ---- Acknowledgements

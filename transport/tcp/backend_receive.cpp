@@ -37,8 +37,7 @@ void claim(arriving_payload& one, std::size_t offset, std::size_t size) {
 }  // namespace
 
 // Whoever waits for what came with it goes on first: see take_acknowledgements.
-void backend::note_acknowledgement(std::uint64_t expected) {
-  auto& p = *reading_;
+void backend::note_acknowledgement(peer& p, std::uint64_t expected) {
   if (expected <= p.confirmed) return;
   // A message is counted before it is written. The kernel, which has carried it there and the
   // acknowledgement back, orders the two.
@@ -49,8 +48,7 @@ void backend::note_acknowledgement(std::uint64_t expected) {
   confirming_.push_back(&p);
 }
 
-void backend::count_arrival(std::size_t bytes) {
-  auto& p = *reading_;
+void backend::count_arrival(peer& p, std::size_t bytes) {
   ++p.owed_messages;
   p.owed_bytes += bytes;
   if (p.owed_messages >= most_owed_messages || p.owed_bytes >= most_owed_bytes) owing_much_ = true;
@@ -60,12 +58,13 @@ void backend::count_arrival(std::size_t bytes) {
 }
 
 // The payload that `size` bytes from `offset` on belong to.
-arriving_payload& backend::arriving(const record_head& head, std::size_t offset, std::size_t size) {
+arriving_payload& backend::arriving(peer& p, const record_head& head, std::size_t offset,
+                                    std::size_t size) {
   const std::uint64_t whole = head.order;
   if (offset > whole || size > whole - offset || head.count >= max_payloads)
     throw decode_error("a part of a payload that lies outside of it");
-  reading_->parts.check(head.sequence);  // before memory is taken
-  auto& one = reading_->arriving[{head.sequence, head.count}];
+  p.parts.check(head.sequence);  // before memory is taken
+  auto& one = p.arriving[{head.sequence, head.count}];
   if (!one.payload.data && whole > 0) {
     one.payload.size = whole;
     one.payload.place = place_of(head);
@@ -76,47 +75,66 @@ arriving_payload& backend::arriving(const record_head& head, std::size_t offset,
 }
 
 // `size` bytes of a payload are there.
-void backend::arrived(const record_head& head, std::size_t size) {
-  auto& p = *reading_;
+void backend::arrived(peer& p, const record_head& head, std::size_t size) {
   const auto at = p.arriving.find({head.sequence, head.count});
   if (at == p.arriving.end()) throw decode_error("a part of a payload that is whole");
   at->second.here += size;
   if (at->second.here < at->second.payload.size) return;
   auto whole = std::move(at->second.payload);
   p.arriving.erase(at);
-  count_arrival(whole.size);
+  count_arrival(p, whole.size);
   p.parts.payload(head.sequence, head.count, std::move(whole), ready_);
 }
 
-void backend::on_record(const record_head& head, std::span<const std::byte> body) {
-  auto& p = *reading_;
-  const bool bulk = from_->kind() == stream_kind::bulk;
-  if (bulk) throw decode_error("a record that has no place on a stream for large payloads");
+// The streams of payloads may be read by two threads, each of them with its own.
+std::unique_lock<std::mutex> backend::record_taker::alone() {
+  return beside_ ? std::unique_lock(to_.beside_mutex_) : std::unique_lock<std::mutex>();
+}
+
+void backend::record_taker::on_record(const record_head& head, std::span<const std::byte> body) {
+  const auto lock = alone();
+  to_.take_record(of_, kind_, head, body);
+}
+
+std::byte* backend::record_taker::place_for(const record_head& head) {
+  const auto lock = alone();
+  return to_.place_for(of_, kind_, head);
+}
+
+void backend::record_taker::on_attached(const record_head& head) {
+  const auto lock = alone();
+  to_.take_attached(of_, head);
+}
+
+void backend::take_record(peer& p, stream_kind kind, const record_head& head,
+                          std::span<const std::byte> body) {
+  if (kind == stream_kind::bulk)
+    throw decode_error("a record that has no place on a stream for large payloads");
   switch (head.kind) {
     case record_kind::resume: return resumed(p, head.expected);
     case record_kind::message:
-      note_acknowledgement(head.expected);
-      count_arrival(body.size());
+      note_acknowledgement(p, head.expected);
+      count_arrival(p, body.size());
       p.parts.envelope(head.sequence, head.order, head.count, frame(body), ready_);
       return;
     case record_kind::payload: {
       if (head.order != body.size()) throw decode_error("a payload of another size");
-      auto& one = arriving(head, 0, body.size());
+      auto& one = arriving(p, head, 0, body.size());
       claim_whole(one);
       if (!body.empty()) std::memcpy(one.payload.data.get(), body.data(), body.size());
-      return arrived(head, body.size());
+      return arrived(p, head, body.size());
     }
-    case record_kind::acknowledgement: return note_acknowledgement(head.expected);
+    case record_kind::acknowledgement: return note_acknowledgement(p, head.expected);
     case record_kind::leave: p.left = true; return;
     case record_kind::chunk: break;
   }
   throw decode_error("a record of unknown kind");
 }
 
-std::byte* backend::place_for(const record_head& head) {
-  const bool bulk = from_->kind() == stream_kind::bulk;
+std::byte* backend::place_for(peer& p, stream_kind kind, const record_head& head) {
+  const bool bulk = kind == stream_kind::bulk;
   if (bulk && head.kind == record_kind::chunk) {
-    auto& one = arriving(head, head.expected, head.attached);
+    auto& one = arriving(p, head, head.expected, head.attached);
     const bool last = head.attached == head.order - head.expected;
     if (head.expected % chunk_unit != 0 || (head.attached % chunk_unit != 0 && !last) ||
         head.attached > largest_chunk)
@@ -125,24 +143,24 @@ std::byte* backend::place_for(const record_head& head) {
     return one.payload.data.get() + head.expected;
   }
   if (!bulk && head.kind == record_kind::payload && head.order == head.attached) {
-    auto& one = arriving(head, 0, head.attached);
+    auto& one = arriving(p, head, 0, head.attached);
     claim_whole(one);
     return one.payload.data.get();
   }
   if (!bulk && head.kind == record_kind::message) {
-    reading_->large_envelope = frame(std::size_t{head.attached});
-    reading_->large_envelope.resize(head.attached);
-    return reading_->large_envelope.data();
+    p.large_envelope = frame(std::size_t{head.attached});
+    p.large_envelope.resize(head.attached);
+    return p.large_envelope.data();
   }
   throw decode_error("bytes attached to a record that takes none");
 }
 
-void backend::on_attached(const record_head& head) {
-  if (head.kind != record_kind::message) return arrived(head, head.attached);
-  note_acknowledgement(head.expected);
-  count_arrival(head.attached);
-  reading_->parts.envelope(head.sequence, head.order, head.count,
-                           std::exchange(reading_->large_envelope, frame()), ready_);
+void backend::take_attached(peer& p, const record_head& head) {
+  if (head.kind != record_kind::message) return arrived(p, head, head.attached);
+  note_acknowledgement(p, head.expected);
+  count_arrival(p, head.attached);
+  p.parts.envelope(head.sequence, head.order, head.count, std::exchange(p.large_envelope, frame()),
+                   ready_);
 }
 
 }  // namespace troupe::transport::tcp

@@ -84,6 +84,8 @@ tcp_options read_tcp_settings(const tcp_settings& given, const variable_lookup& 
                        : read_protection(find("encryption", {}, "TROUPE_ENCRYPTION", variables));
   if (const auto streams = find("", {}, "TROUPE_TCP_STREAMS", variables); !streams.text.empty())
     out.bulk_streams = number_in(streams, streams.text, 1, 16, "a number from 1 to 16");
+  if (const auto threads = find("", {}, "TROUPE_TCP_THREADS", variables); !threads.text.empty())
+    out.chunk_threads = number_in(threads, threads.text, 1, 2, "1 or 2");
   return out;
 }
 

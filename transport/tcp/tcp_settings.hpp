@@ -17,7 +17,8 @@ namespace troupe::transport {
 /// | ports | a port, or a range: "40000-40100" | TROUPE_PORTS | any |
 /// | protection | off, authenticate or encrypt | TROUPE_ENCRYPTION | authenticate |
 ///
-/// TROUPE_TCP_STREAMS, 1 to 16, is the number of streams to a peer for large payloads.
+/// TROUPE_TCP_STREAMS, 1 to 16, is the number of streams to a peer for large payloads, and
+/// TROUPE_TCP_THREADS, 1 or 2, that of the threads which write and read them.
 struct tcp_settings {
   std::string interfaces{};
   std::string ports{};

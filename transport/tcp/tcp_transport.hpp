@@ -38,6 +38,9 @@ struct tcp_options {
   /// message's payloads from 4 KiB on is more than twice that in all.
   unsigned bulk_streams = 2;
   std::size_t bulk_threshold = 64 * 1024;
+  /// Threads that write and read chunks on these streams: the progressing one, and with 2 another
+  /// one, which keeps a core busy while payloads stream.
+  unsigned chunk_threads = 1;
   /// Payloads on these streams wait while so many of the messages before are not acknowledged. At
   /// most what a peer takes.
   std::uint64_t window = reassembly::window;

@@ -30,6 +30,7 @@ enum class tested_backend {
   tcp,
   tcp_plain,
   tcp_encrypted,
+  tcp_two_threads,
   composite,
   lending
 };
@@ -47,6 +48,7 @@ inline const char* name_of(tested_backend b) {
     case tested_backend::tcp: return "tcp";
     case tested_backend::tcp_plain: return "tcp_plain";
     case tested_backend::tcp_encrypted: return "tcp_encrypted";
+    case tested_backend::tcp_two_threads: return "tcp_two_threads";
     case tested_backend::composite: return "composite";
     case tested_backend::lending: return "lending";
   }
@@ -75,7 +77,7 @@ inline ucx_options options_of(tested_backend b, rank_t rank) {
 
 inline bool is_tcp(tested_backend b) {
   return b == tested_backend::tcp || b == tested_backend::tcp_plain ||
-         b == tested_backend::tcp_encrypted;
+         b == tested_backend::tcp_encrypted || b == tested_backend::tcp_two_threads;
 }
 
 inline tcp_options tcp_options_of(tested_backend b, rank_t rank) {
@@ -85,6 +87,7 @@ inline tcp_options tcp_options_of(tested_backend b, rank_t rank) {
   o.rank = rank;
   o.secret = secret;
   o.interfaces = {"lo"};
+  o.chunk_threads = b == tested_backend::tcp_two_threads ? 2 : 1;
   o.eager_below = 1'000;  // the end of a peer is noticed on a connection
   o.protection = b == tested_backend::tcp_plain       ? stream_protection::off
                  : b == tested_backend::tcp_encrypted ? stream_protection::encrypt
@@ -182,11 +185,12 @@ protected:
 };
 
 inline auto all_backends() {
-  return testing::Values(
-      tested_backend::loopback, tested_backend::virtual_clean, tested_backend::virtual_bad,
-      tested_backend::ucx, tested_backend::ucx_cma, tested_backend::ucx_shared_memory,
-      tested_backend::ucx_tcp, tested_backend::tcp, tested_backend::tcp_plain,
-      tested_backend::tcp_encrypted, tested_backend::composite, tested_backend::lending);
+  return testing::Values(tested_backend::loopback, tested_backend::virtual_clean,
+                         tested_backend::virtual_bad, tested_backend::ucx, tested_backend::ucx_cma,
+                         tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
+                         tested_backend::tcp, tested_backend::tcp_plain,
+                         tested_backend::tcp_encrypted, tested_backend::tcp_two_threads,
+                         tested_backend::composite, tested_backend::lending);
 }
 
 inline std::string backend_name(const testing::TestParamInfo<tested_backend>& info) {

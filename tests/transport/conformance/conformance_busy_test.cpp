@@ -17,7 +17,8 @@ protected:
 INSTANTIATE_TEST_SUITE_P(each, busy_over,
                          testing::Values(tested_backend::loopback, tested_backend::virtual_clean,
                                          tested_backend::ucx, tested_backend::tcp,
-                                         tested_backend::tcp_encrypted, tested_backend::composite,
+                                         tested_backend::tcp_encrypted,
+                                         tested_backend::tcp_two_threads, tested_backend::composite,
                                          tested_backend::lending),
                          backend_name);
 

@@ -44,7 +44,8 @@ TEST(tcp_settings, are_read_from_the_program_and_then_from_the_environment) {
   const auto environment = variables({{"TROUPE_INTERFACES", "eth9"},
                                       {"TROUPE_PORTS", "7"},
                                       {"TROUPE_ENCRYPTION", "off"},
-                                      {"TROUPE_TCP_STREAMS", "4"}});
+                                      {"TROUPE_TCP_STREAMS", "4"},
+                                      {"TROUPE_TCP_THREADS", "2"}});
   const auto given =
       read_tcp_settings({"eth0,eth1", "40000-40010", stream_protection::encrypt}, environment);
   EXPECT_THAT(given.interfaces, ElementsAre("eth0", "eth1"));
@@ -52,6 +53,7 @@ TEST(tcp_settings, are_read_from_the_program_and_then_from_the_environment) {
   EXPECT_EQ(given.ports.last, 40010);
   EXPECT_EQ(given.protection, stream_protection::encrypt);
   EXPECT_EQ(given.bulk_streams, 4u);
+  EXPECT_EQ(given.chunk_threads, 2u);
   const auto found = read_tcp_settings({}, environment);
   EXPECT_THAT(found.interfaces, ElementsAre("eth9"));
   EXPECT_EQ(found.ports.first, 7);
@@ -98,6 +100,8 @@ TEST(tcp_settings, that_are_wrong_are_named) {
               HasSubstr("TROUPE_ENCRYPTION is 'yes', but must be off, authenticate or encrypt"));
   for (const auto* streams : {"0", "17", "many"})
     EXPECT_THAT(refusal({}, {{"TROUPE_TCP_STREAMS", streams}}), HasSubstr("from 1 to 16"));
+  for (const auto* threads : {"0", "3", "x", "1x"})
+    EXPECT_THAT(refusal({}, {{"TROUPE_TCP_THREADS", threads}}), HasSubstr("1 or 2"));
 }
 
 TEST(tcp_addresses, survive_the_wire_and_nothing_else) {
