@@ -8,7 +8,7 @@ namespace troupe {
 /// have the job's secret.
 enum class stream_protection : std::uint8_t {
   off,           ///< nothing: for networks on which nobody else can alter packets
-  authenticate,  ///< altered, replayed or reordered bytes end the connection (AEGISMAC-128X2)
+  authenticate,  ///< altered, replayed or reordered bytes end the connection (AEGIS)
   encrypt,       ///< nobody else can read them either (AEGIS-128X2)
 };
 

@@ -34,8 +34,8 @@ inline tcp_probes probes(const tcp_options& options) {
 }
 
 /// The transport on TCP. All but sending messages is done by the progressing thread; other threads
-/// hand it work through `orders_`. It has a second thread write and read every other chunk of
-/// payloads, where there are cores to spare, and waits for it.
+/// hand it work through `orders_`. If it is asked to, it has a second thread write and read every
+/// other chunk of payloads, and waits for it.
 class backend final : public transport {
 public:
   backend(tcp_options options, sink& to, payload_pool& pool);
@@ -181,7 +181,7 @@ private:
   std::optional<reading> reading_of(std::uint64_t id) const;
   void receive(reading& one, std::size_t most, bool beside) noexcept;
   void settle(reading& one, std::size_t before);
-  unsigned received(reading& one, std::size_t before);
+  unsigned received(reading& one);
   void take_what_is_left(peer& p);
   unsigned acknowledge(bool all);
   void take_acknowledgements();

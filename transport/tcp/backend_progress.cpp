@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr unsigned polls_between_looks = 4;
 // Looks at it in one poll: all else that a poll does takes as long as a look.
 constexpr unsigned hot_looks = 4;
-// So many of them in a row have brought something: epoll need not watch the stream.
+// So many of them have brought something: epoll need not watch the stream.
 constexpr unsigned looks_until_unwatched = 32;
 constexpr unsigned polls_between_acknowledgements = 1024;
 // Read from a stream of messages before others have their turn.
@@ -216,7 +216,8 @@ unsigned backend::read(std::uint64_t id, std::size_t most) {
   if (!one) return 0;
   const auto before = ready_.size();
   receive(*one, most, false);
-  return received(*one, before);
+  settle(*one, before);
+  return received(*one);
 }
 
 std::optional<backend::reading> backend::reading_of(std::uint64_t id) const {
@@ -257,9 +258,9 @@ void backend::settle(reading& one, std::size_t before) {
   if (one.outcome == stream::outcome::ended) one.why = peer_left().text;
 }
 
-// What follows from it. Returns the number of events.
-unsigned backend::received(reading& one, std::size_t before) {
-  settle(one, before);
+// What follows from it, once all that was read beside it is settled: this may take what else there
+// is of a peer, and end it. Returns the number of events.
+unsigned backend::received(reading& one) {
   auto& p = *one.of;
   if (one.outcome == stream::outcome::ended || one.outcome == stream::outcome::broken) {
     broke(p, one.from, one.why);

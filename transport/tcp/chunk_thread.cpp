@@ -1,10 +1,9 @@
 #include "troupe/transport/tcp/chunk_thread.hpp"
 
-#include <pthread.h>
-
 #include <chrono>
 
 #include "troupe/messages/base/spin_pause.hpp"
+#include "troupe/transport/memory/quiet_thread.hpp"
 
 namespace troupe::transport::tcp {
 
@@ -19,9 +18,7 @@ constexpr auto yields_after = 5us;
 
 }  // namespace
 
-chunk_thread::chunk_thread() : thread_([this] { run(); }) {
-  pthread_setname_np(thread_.native_handle(), "troupe-chunks");
-}
+chunk_thread::chunk_thread() : thread_(start_quiet_thread("troupe-chunks", [this] { run(); })) {}
 
 chunk_thread::~chunk_thread() {
   state_.store(ended);

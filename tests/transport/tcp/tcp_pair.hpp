@@ -13,7 +13,7 @@ namespace troupe::transport::test {
 /// streams of their own.
 struct tcp_pair {
   explicit tcp_pair(unsigned bulk_streams = tcp_options().bulk_streams,
-                    std::uint64_t window = tcp_options().window) {
+                    std::uint64_t window = tcp_options().window, unsigned chunk_threads = 1) {
     const job_secret secret;
     tcp_options o;
     o.secret = secret;
@@ -21,6 +21,7 @@ struct tcp_pair {
     o.bulk_threshold = 1024;
     o.bulk_streams = bulk_streams;
     o.window = window;
+    o.chunk_threads = chunk_threads;
     o.rank = 0;
     a.net = make_tcp_transport(o, a.received, a.pool);
     o.rank = 1;
