@@ -21,8 +21,7 @@ INSTANTIATE_TEST_SUITE_P(each, events_over,
                                          tested_backend::virtual_bad, tested_backend::ucx,
                                          tested_backend::ucx_shared_memory, tested_backend::ucx_tcp,
                                          tested_backend::tcp, tested_backend::tcp_encrypted,
-                                         tested_backend::tcp_two_threads, tested_backend::composite,
-                                         tested_backend::lending),
+                                         tested_backend::composite, tested_backend::lending),
                          backend_name);
 
 // Sleeps until something happens; false after `limit`.
@@ -284,7 +283,6 @@ TEST_P(events_over, routes_name_lanes_and_reasons) {
       break;
     case tested_backend::tcp:
     case tested_backend::tcp_encrypted:
-    case tested_backend::tcp_two_threads:
       EXPECT_TRUE(has("tcp/lo"));
       EXPECT_NE(routes[0].reason.find("prove that they have"), std::string::npos);
       break;
