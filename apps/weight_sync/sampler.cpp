@@ -81,7 +81,7 @@ void take(std::uint64_t version, named_weights weights) {
   box.weights.swap(weights);
 }
 
-void wait_for_versions(troupe::rref<troupe::parameter_set> weights, std::uint64_t last) {
+void wait_for_versions(const troupe::rref<troupe::parameter_set>& weights, std::uint64_t last) {
   const auto node = troupe::this_node();
   troupe::pulled_parameters now;
   while (now.version < last) {

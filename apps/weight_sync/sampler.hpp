@@ -52,7 +52,7 @@ sampler_record sample(const sample_task& task);
 void take(std::uint64_t version, named_weights weights);
 
 /// On a sampler's rank: waits for version after version up to `last`, and says so to the trainer.
-void wait_for_versions(troupe::rref<troupe::parameter_set> weights, std::uint64_t last);
+void wait_for_versions(const troupe::rref<troupe::parameter_set>& weights, std::uint64_t last);
 
 /// On the trainer's rank.
 std::uint64_t newest_version();

@@ -133,6 +133,7 @@ private:
     named_weights plain;
     for (const auto& [name, weight] : weights) plain.emplace_back(name, weight.detach());
     std::vector<troupe::future<void>> all;
+    all.reserve(places_.size());
     for (const auto& where : places_) all.push_back(node_.rpc_async<&take>(where, version, plain));
     for (const auto& one : all) one.get();
   }
@@ -146,6 +147,7 @@ private:
     const auto last = std::uint64_t(opts_.waits) + 1;
     set_newest_version(1);
     std::vector<troupe::future<void>> running;
+    running.reserve(places_.size());
     for (const auto& where : places_)
       running.push_back(node_.rpc_async<&wait_for_versions>(
           where, set, last, troupe::timeout(std::chrono::seconds(0))));

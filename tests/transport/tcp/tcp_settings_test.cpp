@@ -136,7 +136,7 @@ socket_address at(const std::string& host) {
   return resolve({host, 1}, std::chrono::steady_clock::now() + std::chrono::minutes(1)).at(0);
 }
 
-tcp::address listens_at(std::vector<std::pair<std::string, std::uint8_t>> places,
+tcp::address listens_at(const std::vector<std::pair<std::string, std::uint8_t>>& places,
                         std::uint8_t interfaces = 0) {
   tcp::address out;
   out.interfaces = interfaces;
