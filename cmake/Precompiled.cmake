@@ -23,6 +23,10 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
                       "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  # g++ knows again what it has read once by the file's whole content, comments too; a cache that looks at
+  # preprocessed text returns what was precompiled before a comment changed, and the file is read twice.
+  set(_launch_precompiling ${CMAKE_CXX_COMPILER_LAUNCHER})
+  list(INSERT _launch_precompiling 3 CCACHE_DEPEND=1 CCACHE_NAMESPACE=precompiled)
 endif()
 
 # One for all: a program's objects are as independent of their position as a library's.
@@ -43,6 +47,9 @@ function(_troupe_precompiled name)
   target_link_libraries(troupe_precompiled_${name} PRIVATE troupe_settings torch::cpu caf::core fmt::fmt spdlog::spdlog
                                                            Threads::Threads)
   target_precompile_headers(troupe_precompiled_${name} PRIVATE ${ARGN})
+  if(_launch_precompiling)
+    set_target_properties(troupe_precompiled_${name} PROPERTIES CXX_COMPILER_LAUNCHER "${_launch_precompiling}")
+  endif()
 endfunction()
 set(_torch <torch/csrc/autograd/engine.h> <torch/nn/module.h>)
 _troupe_precompiled(base ${_base})
