@@ -135,11 +135,8 @@ unsigned backend::read_payloads(std::size_t most) {
     return 2;
   }
   const auto before = ready_.size();
-  const auto there = [&] { receive(*other, largest_chunk, true); };
-  const function_ref<void()> job(there);
-  second->start(job);
-  receive(*one, largest_chunk, true);
-  second->finish();
+  second->both([&] { receive(*one, largest_chunk, true); },
+               [&] { receive(*other, largest_chunk, true); });
   settle(*one, before);
   settle(*other, before);
   received(*one);
@@ -176,11 +173,7 @@ unsigned backend::pump_bulk() {
     auto* const second = n + 1 < most ? second_thread() : nullptr;
     auto other = second ? next_to_write(one->to.get()) : std::nullopt;
     if (other) {
-      const auto there = [&] { write(*other); };
-      const function_ref<void()> job(there);
-      second->start(job);
-      write(*one);
-      second->finish();
+      second->both([&] { write(*one); }, [&] { write(*other); });
     } else {
       write(*one);
     }

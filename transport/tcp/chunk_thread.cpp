@@ -26,6 +26,15 @@ chunk_thread::~chunk_thread() {
   thread_.join();
 }
 
+void chunk_thread::both(function_ref<void()> here, function_ref<void()> there) {
+  start(there);
+  struct joined {  // also if `here` throws: the job refers to what its caller has
+    chunk_thread& thread;
+    ~joined() { thread.finish(); }
+  } end{*this};
+  here();
+}
+
 // Sequentially consistent, as `notify_one` must see whether the thread sleeps: were it late, the
 // job would be done by `finish`.
 void chunk_thread::start(const function_ref<void()>& job) {
@@ -34,7 +43,8 @@ void chunk_thread::start(const function_ref<void()>& job) {
   state_.notify_one();
 }
 
-// Acquires what the job has written: from `done`, which the thread releases.
+// Does the job here if the thread has not begun it. Acquires what the job has written: from `done`,
+// which the thread releases.
 void chunk_thread::finish() noexcept {
   std::uint32_t seen = offered;
   if (state_.compare_exchange_strong(seen, running, std::memory_order_acquire)) {

@@ -10,8 +10,8 @@ namespace troupe::transport::tcp {
 
 /// Another thread, which does half of the work while payloads stream: it writes or reads a chunk
 /// beside the one that its owner does. It polls for a moment after a job, and then sleeps. For one
-/// owner, which begins a job and then waits for its end (fork and join). No lock and no memory per
-/// job; a system call only to wake it.
+/// owner, which waits for its end (fork and join). No lock and no memory per job; a system call
+/// only to wake it.
 class chunk_thread {
 public:
   /// Throws std::system_error.
@@ -20,15 +20,15 @@ public:
   chunk_thread(const chunk_thread&) = delete;
   chunk_thread& operator=(const chunk_thread&) = delete;
 
-  /// `job`, which throws nothing, must live until `finish` has returned.
-  void start(const function_ref<void()>& job);
-
-  /// Returns when the job is done; does it here if the thread has not begun it.
-  void finish() noexcept;
+  /// Calls `here`, and `there`, which throws nothing, on this thread meanwhile: on the caller's,
+  /// and afterwards, if this one has not begun by then. Returns when both are done.
+  void both(function_ref<void()> here, function_ref<void()> there);
 
 private:
   enum state : std::uint32_t { idle, offered, running, done, ended };
 
+  void start(const function_ref<void()>& job);
+  void finish() noexcept;
   void run() noexcept;
 
   const function_ref<void()>* job_ = nullptr;  // of the state `offered`, and of `running`

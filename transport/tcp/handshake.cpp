@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "claims are little-endian as they lie");
 
 constexpr std::uint32_t claim_magic = 0x54707254;  // "TrpT"
-constexpr std::uint16_t claim_version = 4;
+constexpr std::uint16_t claim_version = 5;
 
 // A claim as it is sent.
 struct wire_claim {
@@ -42,6 +42,8 @@ enum role : std::uint8_t {
 constexpr std::size_t greeted = handshake::claim_size + handshake::challenge_size;
 constexpr std::size_t all = greeted + handshake::challenge_size;
 
+static_assert(handshake::challenge_size == key_agreement::size);
+
 bool same(std::span<const std::byte> a, const job_secret::mac& b) {
   return sodium_memcmp(a.data(), b.data(), b.size()) == 0;
 }
@@ -68,7 +70,8 @@ handshake::hello handshake::greet(const stream_claim& claims) {
                   claims.to_id,
                   claims.beside};
   std::memcpy(said_.data(), &wire, sizeof wire);
-  random_bytes(std::span(said_).subspan(claim_size, challenge_size));
+  const auto half = exchange_.half();
+  std::memcpy(said_.data() + claim_size, half.data(), half.size());
   const auto proof = prove(dialer_greets, greeted);
   hello out;
   std::memcpy(out.data(), said_.data(), greeted);
@@ -94,7 +97,8 @@ std::optional<stream_claim> handshake::read(std::span<const std::byte, sizeof(he
 }
 
 handshake::challenge handshake::respond() {
-  random_bytes(std::span(said_).subspan(greeted, challenge_size));
+  const auto half = exchange_.half();
+  std::memcpy(said_.data() + greeted, half.data(), half.size());
   const auto proof = prove(listener_responds, all);
   challenge out;
   std::memcpy(out.data(), said_.data() + greeted, challenge_size);
@@ -104,19 +108,28 @@ handshake::challenge handshake::respond() {
 
 bool handshake::meet(std::span<const std::byte, sizeof(challenge)> in, answer& out) {
   std::memcpy(said_.data() + greeted, in.data(), challenge_size);
-  if (!same(in.subspan(challenge_size), prove(listener_responds, all))) return false;
+  if (!same(in.subspan(challenge_size), prove(listener_responds, all)) || !agree(greeted))
+    return false;
   const auto proof = prove(dialer_answers, all);
   std::memcpy(out.data(), proof.data(), proof.size());
   return true;
 }
 
-bool handshake::admit(std::span<const std::byte, sizeof(answer)> in) const {
-  return same(in, prove(dialer_answers, all));
+bool handshake::admit(std::span<const std::byte, sizeof(answer)> in) {
+  return same(in, prove(dialer_answers, all)) && agree(claim_size);
+}
+
+// The half of the other end begins at `others_challenge`. Only once it is known to be a member's:
+// to agree takes 30 us or so.
+bool handshake::agree(std::size_t others_challenge) {
+  agreed_ = exchange_.agree(std::span(said_).subspan(others_challenge).first<challenge_size>());
+  return agreed_.has_value();
 }
 
 stream_keys handshake::keys() const {
-  stream_keys out{prove(dialers_key, all), prove(listeners_key, all), {}};
-  const auto name = prove(connections_name, all);
+  const auto key = [&](role of) { return agreed_.value().sign(prove(of, all)); };
+  stream_keys out{key(dialers_key), key(listeners_key), {}};
+  const auto name = key(connections_name);
   std::copy_n(name.begin(), out.connection.size(), out.connection.begin());
   return out;
 }

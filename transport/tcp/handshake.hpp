@@ -7,6 +7,7 @@
 #include <span>
 
 #include "troupe/transport/auth/job_secret.hpp"
+#include "troupe/transport/auth/key_agreement.hpp"
 #include "troupe/transport/auth/record_cipher.hpp"
 #include "troupe/transport/tcp/tcp_transport.hpp"
 
@@ -52,11 +53,14 @@ struct stream_keys {
 /// A proof is the MAC (HMAC-SHA-512-256), under a key of this protocol alone, of the role of its
 /// sender and all that was said before. The hello's proof keeps strangers from anything but a
 /// closed connection; whoever replays one cannot go on, since the answer depends on the listener's
-/// fresh challenge. Nothing can be reflected, since the roles differ. The keys of the records are
-/// MACs of the same transcript: those of two connections are never the same, since both challenges
-/// are fresh. This is the pattern of a mutual challenge and response with derived keys; see Bellare
-/// and Rogaway, "Entity authentication and key distribution" (CRYPTO '93), protocols MAP1 and
-/// AKEP2.
+/// fresh challenge. Nothing can be reflected, since the roles differ. This is the pattern of a
+/// mutual challenge and response; see Bellare and Rogaway, "Entity authentication and key
+/// distribution" (CRYPTO '93), protocol MAP1.
+///
+/// The challenges are at once the halves of a key agreement (X25519). The keys of the records are
+/// MACs, under the agreed key, of MACs of the transcript: those of two connections are never the
+/// same, and who learns the job's secret later cannot compute them from what was recorded (forward
+/// secrecy).
 class handshake {
 public:
   static constexpr std::size_t claim_size = 64;
@@ -84,7 +88,7 @@ public:
   bool meet(std::span<const std::byte, sizeof(challenge)> in, answer& out);
 
   /// Listener: has the dialer the secret?
-  bool admit(std::span<const std::byte, sizeof(answer)> in) const;
+  bool admit(std::span<const std::byte, sizeof(answer)> in);
 
   /// Once the other end has proved itself.
   stream_keys keys() const;
@@ -94,8 +98,11 @@ private:
   using transcript = std::array<std::byte, claim_size + 2 * challenge_size>;
 
   job_secret::mac prove(std::uint8_t role, std::size_t said) const;
+  bool agree(std::size_t others_challenge);
 
   job_secret key_;
+  key_agreement exchange_;
+  std::optional<job_secret> agreed_;  // once the other end has proved itself
   transcript said_{};
 };
 

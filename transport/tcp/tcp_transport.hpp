@@ -60,13 +60,13 @@ struct tcp_options {
 /// A node on TCP. `to` and `pool` must outlive it. Throws transport_error when it cannot listen.
 ///
 /// Each connection begins with a handshake (tcp/handshake.hpp) in which both ends prove that they
-/// have the job's secret and which nodes they are; nothing else is read before. A peer has one
-/// connection for messages and small payloads, and `bulk_streams` for larger ones, which are
-/// received straight into memory of `pool`. What a peer has not acknowledged is kept,
-/// payloads by reference, and sent again on a new connection.
+/// have the job's secret and which nodes they are; nothing else is read before. Its keys last as
+/// long as the connection: who learns the secret later cannot read what was recorded. A peer has
+/// one connection for messages and small payloads, and `bulk_streams` for larger ones, which are
+/// received straight into memory of `pool`. What a peer has not acknowledged is kept, payloads by
+/// reference, and sent again on a new connection.
 ///
-/// The destructor drops what has not arrived: call `progress` until `delivered()` first. There is
-/// no forward secrecy: an attacker that learns the secret later can read what was recorded.
+/// The destructor drops what has not arrived: call `progress` until `delivered()` first.
 std::unique_ptr<transport> make_tcp_transport(tcp_options options, sink& to, payload_pool& pool);
 
 }  // namespace troupe::transport

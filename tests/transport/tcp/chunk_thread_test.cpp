@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 
 namespace troupe::transport::tcp {
@@ -25,16 +26,16 @@ TEST(chunk_thread, does_a_job_beside_its_owner) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<bool> here{false}, there{false};
     std::thread::id by;
-    const auto work = [&] {
-      by = std::this_thread::get_id();
-      there = true;
-      while (!here) std::this_thread::yield();
-    };
-    const function_ref<void()> job(work);
-    second.start(job);
-    while (!there) std::this_thread::yield();  // it has begun it by itself
-    here = true;
-    second.finish();
+    second.both(
+        [&] {
+          while (!there) std::this_thread::yield();  // it has begun it by itself
+          here = true;
+        },
+        [&] {
+          by = std::this_thread::get_id();
+          there = true;
+          while (!here) std::this_thread::yield();
+        });
     EXPECT_NE(by, std::this_thread::get_id());
   }
 }
@@ -42,13 +43,13 @@ TEST(chunk_thread, does_a_job_beside_its_owner) {
 // Whoever of the two does it: no job is lost, or done twice, whatever the thread is about.
 TEST(chunk_thread, does_each_job_once) {
   chunk_thread second;
-  std::uint64_t sum = 0, expected = 0;  // no atomic: `start` and `finish` order the accesses
+  std::uint64_t sum = 0, expected = 0;  // no atomic: `both` orders the accesses
   for (std::uint64_t i = 0; i < 20'000; ++i) {
-    const auto work = [&sum, i] { sum += i; };
-    const function_ref<void()> job(work);
-    second.start(job);
-    if (i % 5'000 == 4'999) std::this_thread::sleep_for(2ms);  // it sleeps
-    second.finish();
+    second.both(
+        [i] {
+          if (i % 5'000 == 4'999) std::this_thread::sleep_for(2ms);  // it sleeps
+        },
+        [&sum, i] { sum += i; });
     expected += i;
     ASSERT_EQ(sum, expected);
   }
@@ -66,11 +67,21 @@ TEST(chunk_thread, ends_at_any_time) {
   for (int i = 0; i < 50; ++i) {
     chunk_thread second;
     if (i % 2 == 0) continue;
-    const auto nothing = [] {};
-    const function_ref<void()> job(nothing);
-    second.start(job);
-    second.finish();
+    second.both([] {}, [] {});
   }
+}
+
+// The other job refers to what the caller has, until it is done.
+TEST(chunk_thread, waits_for_the_other_job_when_one_fails) {
+  chunk_thread second;
+  bool done = false;
+  EXPECT_THROW(second.both([] { throw std::runtime_error("broken"); },
+                           [&] {
+                             std::this_thread::sleep_for(5ms);
+                             done = true;
+                           }),
+               std::runtime_error);
+  EXPECT_TRUE(done);
 }
 
 }  // namespace

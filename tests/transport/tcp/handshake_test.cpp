@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <random>
+#include <vector>
 
 namespace troupe::transport::tcp::test {
 namespace {
@@ -120,6 +121,29 @@ TEST(tcp_handshake, has_new_keys_on_each_connection) {
   }
   EXPECT_NE(first.from_dialer, second.from_dialer);
   EXPECT_NE(first.from_listener, second.from_listener);
+}
+
+// Who has recorded all that was said and learns the secret afterwards: the secret's MACs are no
+// keys.
+TEST(tcp_handshake, has_keys_that_the_secret_alone_does_not_give) {
+  const job_secret secret;
+  handshake dialer(secret), listener(secret);
+  const auto hello = dialer.greet(some_claim());
+  listener.read(hello);
+  const auto challenge = listener.respond();
+  handshake::answer answer;
+  ASSERT_TRUE(dialer.meet(challenge, answer));
+
+  std::vector<std::byte> said{std::byte{0}};
+  said.insert(said.end(), hello.begin(), hello.end() - handshake::proof_size);
+  said.insert(said.end(), challenge.begin(), challenge.begin() + handshake::challenge_size);
+  const auto leaked = secret.subkey("troupe tcp handshake");
+  ASSERT_TRUE(leaked.verify((said[0] = std::byte{3}, said), answer)) << "it is what is proved";
+  for (int role = 0; role < 256; ++role) {
+    said[0] = static_cast<std::byte>(role);
+    EXPECT_NE(leaked.sign(said), dialer.keys().from_dialer);
+    EXPECT_NE(leaked.sign(said), dialer.keys().from_listener);
+  }
 }
 
 TEST(tcp_handshake, survives_garbage) {
