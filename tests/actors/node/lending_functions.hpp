@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -230,6 +231,28 @@ inline bool let_go() {
   box().check_all();
   box().clear();
   return true;
+}
+
+/// Bytes that this node has lent and borrowed, and those of the arena that are in use.
+inline std::pair<std::uint64_t, std::uint64_t> loans_and_in_use() {
+  const auto all = this_node().debug_info();
+  return {all.traffic.lent + all.traffic.borrowed, all.tensors.in_use};
+}
+
+/// The same for people.
+inline std::string loans_and_memory() {
+  const auto all = this_node().debug_info();
+  return std::to_string(all.traffic.lent) + " bytes lent, " + std::to_string(all.traffic.borrowed) +
+         " borrowed, " + std::to_string(all.tensors.in_use) + " in use";
+}
+
+/// Of other processes' memory.
+inline std::uint64_t regions_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::uint64_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find(" r--s ") != line.npos && line.find("memfd:") != line.npos;
+  return count;
 }
 
 }  // namespace troupe::test
