@@ -10,12 +10,14 @@
 #include "troupe/transport/memory/arena_blocks.hpp"
 #include "troupe/transport/memory/arena_table.hpp"
 #include "troupe/transport/memory/fork_guard.hpp"
+#include "troupe/transport/memory/small_blocks.hpp"
 
 namespace troupe::transport {
 
 namespace {
 
 constinit std::atomic<arena*> installed{nullptr};
+constinit std::atomic<small_blocks*> installed_small{nullptr};  // its
 
 // For libtorch's profiles. Asking whether there is one costs as much as an allocation does, so
 // blocks that are freed before the first profile are not asked about: it would not know them.
@@ -37,6 +39,7 @@ void report_release(void* data) {
 
 arena::arena(std::unique_ptr<arena_blocks> blocks, std::size_t smallest)
     : blocks_(std::move(blocks)),
+      small_(blocks_->small()),
       base_(blocks_->memory().base()),
       size_(blocks_->memory().size()),
       smallest_(smallest > 0 ? smallest : 1) {}
@@ -63,19 +66,31 @@ arena::~arena() {
 
 c10::DataPtr arena::allocate(std::size_t n) {
   const c10::Device device(c10::DeviceType::CPU);
-  if (n >= smallest_ && !fork_guard::off()) {
-    if (auto* data = blocks_->take(n)) [[likely]] {
+  if (!fork_guard::off()) [[likely]] {
+    std::byte* data = nullptr;
+    if (n >= smallest_) {
+      data = blocks_->take(n);
+      if (!data) fallbacks_.fetch_add(1, std::memory_order_relaxed);
+    } else if (small_ && n - 1 < largest_small) {
+      data = small_->take(n);
+    }
+    if (data) [[likely]] {
       report_allocation(data, n);
       return {data, data, &arena::release, device};
     }
-    fallbacks_.fetch_add(1, std::memory_order_relaxed);
   }
   void* data = c10::GetDefaultCPUAllocator()->raw_allocate(n);
   return {data, data, &arena::release, device};
 }
 
 void arena::release(void* data) noexcept {
-  if (auto* blocks = arena_table::find(data)) {
+  // Relaxed: whoever has a block of it has seen it made.
+  auto* const small = installed_small.load(std::memory_order_relaxed);
+  if (small && small->owns(data)) {
+    if (fork_guard::off()) return;  // the parent's threads may have held its locks
+    report_release(data);
+    small->put(static_cast<std::byte*>(data));
+  } else if (auto* blocks = arena_table::find(data)) {
     if (fork_guard::off()) return;
     report_release(data);
     blocks->put(static_cast<std::byte*>(data));
@@ -120,6 +135,7 @@ arena* install_arena(const arena_options& options, std::string& why_not) {
   auto made = arena::make(options, true, why_not);
   if (!made) return nullptr;
   auto* const one = made.release();
+  installed_small.store(one->small_);
   installed.store(one);
   c10::SetCPUAllocator(one, 255);  // the highest priority
   return one;

@@ -15,14 +15,16 @@
 namespace troupe::transport {
 
 class arena_blocks;
+class small_blocks;
 
 /// Memory for tensors which other processes of the job can map: a caching allocator over one memory
 /// file. Memory is recycled; from then on it costs neither page faults nor system calls. What was
 /// unused for long returns to the system.
 ///
 /// Contents are not cleared, as libtorch's are not: who maps the file sees what was there before.
-/// A process that is forked has none of the memory, see fork_guard.hpp; its allocations are the
-/// default allocator's, and freeing its parent's tensors does nothing. Thread-safe.
+/// A process that is forked has none of the memory, see fork_guard.hpp, but for that of small
+/// blocks; its allocations are the default allocator's, and freeing its parent's tensors does
+/// nothing. Thread-safe.
 class arena final : public c10::Allocator {
 public:
   /// Null, and the reason, where memory files, mapping or sealing them are refused.
@@ -34,10 +36,10 @@ public:
   arena& operator=(const arena&) = delete;
 
   /// 64-aligned; blocks of more than 1 MiB are 64 KiB-aligned, and those of 16 MiB or of whole
-  /// 2 MiB are 2 MiB-aligned. All lie on huge pages where the system has them. Small blocks, and
-  /// those for which there is no memory below the limit, are the default CPU allocator's. The
-  /// context is the data, and the deleter is raw_deleter(). Throws what the default allocator
-  /// throws.
+  /// 2 MiB are 2 MiB-aligned. All lie on huge pages where the system has them. Small blocks lie
+  /// elsewhere (arena_options::smallest), and those for which there is no memory below the limit
+  /// are the default CPU allocator's. The context is the data, and the deleter is raw_deleter().
+  /// Throws what the default allocator throws.
   c10::DataPtr allocate(std::size_t n) override;
   /// One function for all arenas, on any thread, at any time.
   c10::DeleterFnPtr raw_deleter() const override;
@@ -78,6 +80,7 @@ private:
   static void release(void* data) noexcept;
 
   std::unique_ptr<arena_blocks> blocks_;
+  small_blocks* small_;
   std::byte* base_;
   std::size_t size_;
   std::size_t smallest_;

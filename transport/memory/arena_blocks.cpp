@@ -61,16 +61,23 @@ std::unique_ptr<arena_blocks> arena_blocks::make(const arena_options& options, b
 }
 
 void arena_blocks::start(bool caches) {
-  if (caches) caches_ = std::make_unique<thread_caches>(heap_);
+  if (caches) {
+    caches_ = std::make_unique<thread_caches>(heap_);
+    small_ = small_blocks::make([this] {
+      if (housekeeping_) housekeeping_->notice();
+    });
+  }
   if (!options_.housekeeping) return;
   const auto interval =
       std::max(options_.give_back_after / rounds_unused, std::chrono::milliseconds(1));
   housekeeping_ = std::make_unique<housekeeping>(
-      interval,
-      housekeeping::duties{
-          [this] { return tidy(); },
-          [this] { return heap_.has_unused() || (caches_ && caches_->count().bytes > 0); },
-          [this] { back_ahead(); }});
+      interval, housekeeping::duties{[this] { return tidy(); },
+                                     [this] {
+                                       return heap_.has_unused() ||
+                                              (caches_ && caches_->count().bytes > 0) ||
+                                              (small_ && small_->has_unused());
+                                     },
+                                     [this] { back_ahead(); }});
 }
 
 arena_blocks::~arena_blocks() {
@@ -107,7 +114,8 @@ bool arena_blocks::tidy() noexcept {
   const auto cached = caches_ && caches_->empty_idle(rounds_unused);
   heap_.give_back_unused(rounds_unused);
   if (heap_.has_grown()) back_ahead();
-  return cached || heap_.has_unused();
+  const auto small = small_ && small_->tidy();
+  return cached || small || heap_.has_unused();
 }
 
 void arena_blocks::back_ahead() noexcept {
@@ -128,6 +136,7 @@ arena_counters arena_blocks::count() const noexcept {
   out.from_heap = heap.taken;
   out.backed = heap.backed;
   out.given_back = heap.given_back;
+  out.small_held = small_ ? small_->held() : 0;
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "troupe/transport/memory/arena_options.hpp"
 #include "troupe/transport/memory/backed_heap.hpp"
 #include "troupe/transport/memory/housekeeping.hpp"
+#include "troupe/transport/memory/small_blocks.hpp"
 #include "troupe/transport/memory/thread_caches.hpp"
 
 namespace troupe::transport {
@@ -35,6 +36,8 @@ public:
   arena_counters count() const noexcept;
   std::size_t limit() const noexcept { return heap_.limit(); }
   const arena_memory& memory() const noexcept { return *memory_; }
+  /// Null: there are none. Only where threads have caches.
+  small_blocks* small() const noexcept { return small_.get(); }
 
 private:
   arena_blocks(const arena_options& options, std::size_t limit,
@@ -47,6 +50,7 @@ private:
   const std::unique_ptr<arena_memory> memory_;
   backed_heap heap_;
   std::unique_ptr<thread_caches> caches_;
+  std::unique_ptr<small_blocks> small_;
   std::unique_ptr<housekeeping> housekeeping_;
 };
 

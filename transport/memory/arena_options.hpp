@@ -10,7 +10,8 @@ struct arena_options {
   /// Most bytes of memory held. 0: three quarters of the machine's memory, or of the control
   /// group's limit if that is less.
   std::size_t limit = 0;
-  /// Smaller allocations go to libtorch's default CPU allocator.
+  /// Smaller allocations are of private memory: small_blocks in the arena that is installed,
+  /// otherwise libtorch's default CPU allocator.
   std::size_t smallest = std::size_t{16} << 10;
   bool huge_pages = true;
   /// Memory that has been unused for so long, and up to a quarter longer, returns to the system.
@@ -31,6 +32,7 @@ struct arena_counters {
   std::uint64_t fallbacks = 0;   ///< allocations left to the default allocator for want of memory
   std::uint64_t backed = 0;      ///< bytes that came from the system, all in all
   std::uint64_t given_back = 0;  ///< bytes that returned to the system, all in all
+  std::size_t small_held = 0;    ///< bytes of private memory, besides, for smaller allocations
 };
 
 }  // namespace troupe::transport

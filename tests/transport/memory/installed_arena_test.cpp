@@ -81,6 +81,24 @@ TEST(installed_arena, has_storages_that_can_be_copied_on_write) {
   EXPECT_EQ(t[5].item<float>(), 4.f);
 }
 
+// A forked process may use what its parent had, and changes nothing of it.
+TEST(installed_arena, has_private_memory_for_small_tensors) {
+  auto& a = process_arena();
+  const auto before = a.count();
+  std::vector<at::Tensor> many;
+  for (int i = 0; i < 2000; ++i) many.push_back(at::full({40}, i));
+  EXPECT_FALSE(a.owns(many[7].data_ptr()));
+  EXPECT_EQ(a.count().in_use, before.in_use);
+  EXPECT_GE(a.count().small_held, 2000 * 40 * sizeof(std::int64_t));
+  EXPECT_EQ(0, troupe::test::in_child([&] {
+              if (many[7][39].item<std::int64_t>() != 7) return 1;
+              many[7].fill_(1);
+              many.clear();
+              return at::ones({40}).sum().item<float>() == 40 ? 0 : 2;
+            }));
+  EXPECT_EQ(many[7][39].item<std::int64_t>(), 7);
+}
+
 TEST(installed_arena, recycles_by_thread) {
   auto& a = process_arena();
   void* first = nullptr;
