@@ -17,6 +17,11 @@ namespace {
 // Ends of loans wait for so many polls for a message to travel with.
 constexpr unsigned polls_before_alone = 64;
 
+bool has_to_tell(const peer& to) noexcept {
+  return to.tell_mapped.load(std::memory_order_relaxed) ||
+         (to.borrowed && to.borrowed->any_ended());
+}
+
 }  // namespace
 
 unsigned backend::progress() {
@@ -48,7 +53,9 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
       say_not_lent(*p, options_, not_lent::to_this_peer, payload);
   }
   std::optional<note_writer> writer;
-  if (p->near) {
+  if (p->near && payloads.empty() && !has_to_tell(*p)) {
+    append_note(envelope, {}, 0, false);
+  } else if (p->near) {
     const auto count = payloads.size();
     if (count > max_payloads)
       throw invalid_argument(
@@ -71,15 +78,17 @@ void backend::on_message(incoming_message&& message) {
   if (p->lost || p->broken) return;
   if (p->near) {
     try {
-      take_note(message.envelope, note_);
-      take(*p, message);
+      if (!take_empty_note(message.envelope, message.payloads.size())) {
+        take_note(message.envelope, note_);
+        take(*p, message);
+        if (note_.alone) return;
+      }
     } catch (const std::exception& e) {  // what it is owed cannot be told any more
       p->broken = true;
       any_broken_ = true;
       p->problem = e.what();
       return;
     }
-    if (note_.alone) return;
   }
   auto bytes = message.envelope.size();
   for (const auto& payload : message.payloads) bytes += payload.size;
@@ -157,7 +166,7 @@ void backend::end_broken() {
 // Tells a peer what no message has told it. False: there was nothing, or it cannot be told.
 bool backend::tell(peer& to) {
   bool told = false;
-  while (to.near && !to.lost && (to.tell_mapped || (to.borrowed && to.borrowed->any_ended()))) {
+  while (to.near && !to.lost && has_to_tell(to)) {
     try {
       const sending use(peers_.find(to.rank));
       if (use.now() != &to) break;

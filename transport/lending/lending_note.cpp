@@ -55,6 +55,17 @@ void append_note(frame& to, std::span<const note_entry> entries, std::uint32_t p
   to.resize(size);
 }
 
+bool take_empty_note(frame& from, std::size_t payloads) noexcept {
+  note_foot foot;
+  if (from.size() < sizeof foot) return false;
+  std::memcpy(&foot, from.data() + from.size() - sizeof foot, sizeof foot);
+  if (foot.magic != note_magic || foot.entries != 0 || foot.flags != 0 ||
+      foot.payloads != payloads || to_words(foot.envelope) + sizeof foot != from.size())
+    return false;
+  from.resize(foot.envelope);
+  return true;
+}
+
 void take_note(frame& from, note& to) {
   note_foot foot;
   if (from.size() < sizeof foot) bad_note("it is missing");

@@ -41,6 +41,10 @@ struct note {
   bool alone = false;
 };
 
+/// Takes a note off `from` that says no more than that the message has so many payloads, all of
+/// which travelled. False, and nothing has changed: it says more, or cannot be read. Hot path.
+bool take_empty_note(frame& from, std::size_t payloads) noexcept;
+
 /// Takes the note off `from`, into `to`, whose memory it uses again. Throws decode_error: there is
 /// none, it is cut off, its kinds are unknown, or its payloads are not in ascending order.
 void take_note(frame& from, note& to);

@@ -64,6 +64,39 @@ TEST(lending_note, stays_in_the_frame_of_a_small_message) {
   EXPECT_EQ(f.size(), 8u + 16u);
 }
 
+TEST(lending_note, that_says_nothing_is_taken_off_at_once) {
+  auto f = frame_with("small", frame::small_capacity);
+  append_note(f, {}, 2, false);
+  frame other(f.bytes());
+  EXPECT_FALSE(take_empty_note(f, 1)) << "a payload is missing";
+  EXPECT_TRUE(take_empty_note(f, 2));
+  EXPECT_EQ(f.size(), 5u);
+  note got;
+  take_note(other, got);
+  EXPECT_EQ(other.size(), f.size());
+  EXPECT_EQ(got.payloads, 2u);
+}
+
+TEST(lending_note, that_says_something_is_not_taken_for_nothing) {
+  const auto refused = [](frame& f, std::size_t payloads) {
+    const auto before = f.size();
+    EXPECT_FALSE(take_empty_note(f, payloads));
+    EXPECT_EQ(f.size(), before);
+  };
+  auto f = frame_with("an envelope");
+  append_note(f, some_entries, 3, false);
+  refused(f, 3);
+  auto alone = frame_with("");
+  append_note(alone, {}, 0, true);
+  refused(alone, 0);
+  auto none = frame_with("no note at all, but long enough for one");
+  refused(none, 0);
+  auto lies = frame_with("an envelope");
+  append_note(lies, {}, 0, false);
+  lies.data()[lies.size() - 8] ^= std::byte{64};  // the envelope's length
+  refused(lies, 0);
+}
+
 // Throws what a note with this change does.
 template <class Change>
 void expect_refused(Change change, const char* why) {
