@@ -13,7 +13,7 @@
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/transport/lending/lending_transport.hpp"
 #include "troupe/transport/lending/lent_payloads.hpp"
-#include "troupe/transport/memory/mapped_region.hpp"
+#include "troupe/transport/regions/mapped_region.hpp"
 
 namespace troupe::transport {
 

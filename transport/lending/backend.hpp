@@ -12,7 +12,7 @@
 #include "troupe/transport/lending/lending_note.hpp"
 #include "troupe/transport/lending/lending_options.hpp"
 #include "troupe/transport/lending/lending_peer.hpp"
-#include "troupe/transport/memory/descriptor_channel.hpp"
+#include "troupe/transport/regions/descriptor_channel.hpp"
 
 namespace troupe::transport::lending {
 

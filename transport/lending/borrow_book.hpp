@@ -14,7 +14,7 @@
 
 #include "troupe/transport/lending/lending_note.hpp"
 #include "troupe/transport/lending/loan_book.hpp"
-#include "troupe/transport/memory/mapped_region.hpp"
+#include "troupe/transport/regions/mapped_region.hpp"
 
 namespace troupe::transport::lending {
 

@@ -8,7 +8,7 @@
 
 #include "troupe/transport/auth/job_secret.hpp"
 #include "troupe/transport/lending/parked_loans.hpp"
-#include "troupe/transport/memory/descriptor_channel.hpp"
+#include "troupe/transport/regions/descriptor_channel.hpp"
 #include "troupe/transport/system/process.hpp"
 
 namespace troupe::transport::lending {

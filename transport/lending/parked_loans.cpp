@@ -7,7 +7,7 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/transport/memory/process_end.hpp"
+#include "troupe/transport/system/process_end.hpp"
 
 namespace troupe::transport::lending {
 

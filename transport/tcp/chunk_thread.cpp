@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "troupe/messages/base/spin_pause.hpp"
-#include "troupe/transport/memory/quiet_thread.hpp"
+#include "troupe/transport/system/quiet_thread.hpp"
 
 namespace troupe::transport::tcp {
 

@@ -7,9 +7,9 @@
 
 #include "tests/forking.hpp"
 #include "tests/log_lines.hpp"
-#include "tests/transport/memory/memory_fixture.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
 #include "troupe/messages/base/random.hpp"
-#include "troupe/transport/memory/fetch_descriptor.hpp"
+#include "troupe/transport/regions/fetch_descriptor.hpp"
 
 namespace troupe::transport::test {
 namespace {

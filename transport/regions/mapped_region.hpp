@@ -6,7 +6,7 @@
 
 #include "troupe/messages/base/forked.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/memory/region_address.hpp"
+#include "troupe/transport/regions/region_address.hpp"
 #include "troupe/transport/system/socket.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
 

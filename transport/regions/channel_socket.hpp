@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "troupe/transport/memory/region_address.hpp"
+#include "troupe/transport/regions/region_address.hpp"
 #include "troupe/transport/system/socket.hpp"
 
 namespace troupe::transport {

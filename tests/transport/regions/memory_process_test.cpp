@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/transport/memory/memory_fixture.hpp"
-#include "tests/transport/memory/memory_process.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
+#include "tests/transport/regions/memory_process.hpp"
 
 namespace troupe::transport::test {
 namespace {

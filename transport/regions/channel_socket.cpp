@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/channel_socket.hpp"
+#include "troupe/transport/regions/channel_socket.hpp"
 
 #include <fcntl.h>
 #include <sys/un.h>

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/memory/descriptor_handshake.hpp"
-#include "troupe/transport/memory/region_address.hpp"
+#include "troupe/transport/regions/descriptor_handshake.hpp"
+#include "troupe/transport/regions/region_address.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
 
 namespace troupe::transport {

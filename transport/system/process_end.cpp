@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/process_end.hpp"
+#include "troupe/transport/system/process_end.hpp"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -19,9 +19,9 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/transport/memory/per_process.hpp"
-#include "troupe/transport/memory/quiet_thread.hpp"
 #include "troupe/transport/system/descriptors.hpp"
+#include "troupe/transport/system/per_process.hpp"
+#include "troupe/transport/system/quiet_thread.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
 
 namespace troupe::transport {

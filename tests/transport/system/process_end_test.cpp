@@ -1,6 +1,6 @@
 // The end of other processes, noticed.
 
-#include "troupe/transport/memory/process_end.hpp"
+#include "troupe/transport/system/process_end.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 
 #include "tests/forking.hpp"
 #include "tests/rank_process.hpp"
-#include "tests/transport/memory/memory_fixture.hpp"
-#include "tests/transport/memory/memory_process.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
+#include "tests/transport/regions/memory_process.hpp"
 
 namespace troupe::transport::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/passed_descriptor.hpp"
+#include "troupe/transport/regions/passed_descriptor.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/transport/memory/channel_socket.hpp"
-#include "troupe/transport/memory/descriptor_channel.hpp"
+#include "troupe/transport/regions/channel_socket.hpp"
+#include "troupe/transport/regions/descriptor_channel.hpp"
 
 namespace troupe::transport {
 

@@ -1,13 +1,13 @@
 // Memory that one process hands to others, seen from within one process.
 
-#include "troupe/transport/memory/mapped_region.hpp"
+#include "troupe/transport/regions/mapped_region.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "tests/forking.hpp"
-#include "tests/transport/memory/memory_fixture.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
 
 namespace troupe::transport::test {
 namespace {

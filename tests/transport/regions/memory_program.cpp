@@ -13,9 +13,9 @@
 #include <future>
 #include <iostream>
 
-#include "tests/transport/memory/memory_fixture.hpp"
-#include "tests/transport/memory/memory_process.hpp"
-#include "troupe/transport/memory/process_end.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
+#include "tests/transport/regions/memory_process.hpp"
+#include "troupe/transport/system/process_end.hpp"
 
 namespace troupe::transport::test {
 namespace {

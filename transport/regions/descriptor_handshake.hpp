@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/memory/region_address.hpp"
+#include "troupe/transport/regions/region_address.hpp"
 
 namespace troupe::transport {
 

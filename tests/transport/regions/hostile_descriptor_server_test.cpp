@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/transport/memory/memory_fixture.hpp"
-#include "troupe/transport/memory/fetch_descriptor.hpp"
+#include "tests/transport/regions/memory_fixture.hpp"
+#include "troupe/transport/regions/fetch_descriptor.hpp"
 
 namespace troupe::transport::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/descriptor_handshake.hpp"
+#include "troupe/transport/regions/descriptor_handshake.hpp"
 
 #include <span>
 

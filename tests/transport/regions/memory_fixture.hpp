@@ -23,10 +23,10 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/auth/job_secret.hpp"
-#include "troupe/transport/memory/channel_socket.hpp"
-#include "troupe/transport/memory/descriptor_channel.hpp"
-#include "troupe/transport/memory/mapped_region.hpp"
-#include "troupe/transport/memory/passed_descriptor.hpp"
+#include "troupe/transport/regions/channel_socket.hpp"
+#include "troupe/transport/regions/descriptor_channel.hpp"
+#include "troupe/transport/regions/mapped_region.hpp"
+#include "troupe/transport/regions/passed_descriptor.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 
 namespace troupe::transport::test {

@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/fetch_descriptor.hpp"
+#include "troupe/transport/regions/fetch_descriptor.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/memory/channel_socket.hpp"
-#include "troupe/transport/memory/descriptor_handshake.hpp"
-#include "troupe/transport/memory/passed_descriptor.hpp"
+#include "troupe/transport/regions/channel_socket.hpp"
+#include "troupe/transport/regions/descriptor_handshake.hpp"
+#include "troupe/transport/regions/passed_descriptor.hpp"
 #include "troupe/transport/system/deadline.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/transport/memory/mapped_region.hpp"
+#include "troupe/transport/regions/mapped_region.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include <mutex>
 
 #include "troupe/messages/base/error.hpp"
-#include "troupe/transport/memory/fetch_descriptor.hpp"
-#include "troupe/transport/memory/per_process.hpp"
+#include "troupe/transport/regions/fetch_descriptor.hpp"
+#include "troupe/transport/system/per_process.hpp"
 
 namespace troupe::transport {
 
