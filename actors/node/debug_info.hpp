@@ -14,6 +14,8 @@ struct tensor_memory {
   std::size_t held = 0;   ///< taken from the system
   std::size_t in_use = 0;
   std::size_t peak_in_use = 0;  ///< the most of that, or more
+  /// Taken from the system besides, private and without a limit, for tensors of less than 16 KiB.
+  std::size_t small_held = 0;
   /// Tensors, since the start, for which there was no room below the limit: others cannot be lent
   /// their memory.
   std::uint64_t without_room = 0;

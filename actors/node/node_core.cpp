@@ -173,6 +173,7 @@ tensor_memory count_tensor_memory() {
     out.held = counted.held;
     out.in_use = counted.in_use;
     out.peak_in_use = counted.peak_in_use;
+    out.small_held = counted.small_held;
     out.without_room = counted.fallbacks;
   }
   return out;

@@ -1,5 +1,6 @@
 #include "troupe/transport/lending/lent_payloads.hpp"
 
+#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,6 +83,7 @@ void note_writer::lend(std::vector<outgoing_payload>& payloads) {
     if (describe(payloads[i], static_cast<std::uint32_t>(i))) {
       payloads[i].keep.reset();
     } else {
+      settle(payloads[i]);
       if (stay != i) payloads[stay] = std::move(payloads[i]);
       ++stay;
     }
@@ -126,6 +128,22 @@ bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* 
   if (loan == 0) return false;
   entries_.push_back({entry_kind::lend, index, loan, offset, size});
   return true;
+}
+
+// The transport may read it long after `send`, when the peer is slow; whoever may write to it sees
+// no difference to what is lent. A copy costs less than freezing up to some size.
+void note_writer::settle(outgoing_payload& payload) const {
+  if (!payload.freeze || payload.place.where != memory_place::kind::host) return;
+  if (payload.size < options_.copy_from) {
+    auto block = c10::GetCPUAllocator()->allocate(payload.size);
+    std::memcpy(block.get(), payload.data, payload.size);
+    payload.data = static_cast<const std::byte*>(block.get());
+    payload.keep = std::make_shared<c10::DataPtr>(std::move(block));
+  } else if (auto kept = payload.freeze(payload)) {
+    payload.keep = std::move(kept);
+    payload.frozen = true;
+  }
+  payload.freeze = nullptr;  // it is for what was kept before
 }
 
 std::shared_ptr<const void> note_writer::copy_into_arena(const outgoing_payload& payload,

@@ -31,7 +31,8 @@ public:
   note_writer(const note_writer&) = delete;
   note_writer& operator=(const note_writer&) = delete;
 
-  /// Leaves in `payloads` those that must be sent. Throws transport_error if that is refused.
+  /// Leaves in `payloads` those that must be sent, as they are now: a copy, or frozen, unless it is
+  /// a large part of a storage. Throws transport_error if that is refused.
   void lend(std::vector<outgoing_payload>& payloads);
 
   /// Adds loans of the peer that have ended here, as many as a note takes. After `lend`: what is
@@ -47,6 +48,7 @@ private:
   bool describe(outgoing_payload& payload, std::uint32_t index);
   bool lend_bytes(std::shared_ptr<const void> keep, const std::byte* data, std::size_t size,
                   std::uint32_t index);
+  void settle(outgoing_payload& payload) const;
   std::shared_ptr<const void> copy_into_arena(const outgoing_payload& payload,
                                               const std::byte*& data) const;
 

@@ -6,13 +6,15 @@
 #include <new>
 #include <utility>
 
+#include "troupe/transport/memory/fork_guard.hpp"
+
 namespace troupe::transport {
 
 namespace {
 
 // Of one size, in a thread's cache: so many bytes, but some blocks at least and not too many.
 constexpr std::uint32_t most_cached(unsigned size_class) {
-  return std::clamp<std::uint32_t>((64U << 10) / bytes_of_small[size_class], 8, 256);
+  return std::clamp<std::uint32_t>((32U << 10) / bytes_of_small[size_class], 4, 64);
 }
 
 constexpr std::uint32_t blocks_in_slab(unsigned size_class) {
@@ -29,7 +31,8 @@ struct small_blocks::leaving {
   ~leaving() {
     for (unsigned c = 1; c <= small_classes; ++c) {
       own_cache[c].most = 0;
-      of.give(own_cache[c], c, own_cache[c].count);
+      // In a forked process the parent's threads may have held the locks.
+      if (!fork_guard::off()) of.give(own_cache[c], c, own_cache[c].count);
     }
   }
   small_blocks& of;
@@ -88,9 +91,14 @@ std::byte* small_blocks::refill(unsigned size_class) noexcept {
   return block;
 }
 
+// Keeps those that came last: they are in the processor's cache, and in few slabs.
 void small_blocks::overflow(std::byte* block, unsigned size_class) noexcept {
   auto& own = own_cache[size_class];
-  give(own, size_class, own.count / 2);
+  auto** end = &own.first;
+  for (auto kept = own.count / 2; kept > 0; --kept) end = &next_of(*end);
+  bin old{std::exchange(*end, nullptr), own.count - own.count / 2, 0};
+  own.count /= 2;
+  give(old, size_class, old.count);
   auto& to = shelves_[size_class];
   const std::lock_guard lock(to.mutex);
   put_one(to, block, size_class);
@@ -144,16 +152,16 @@ void small_blocks::put_one(shelf& to, std::byte* block, unsigned size_class) noe
 small_blocks::link small_blocks::new_slab(unsigned size_class) noexcept {
   const std::lock_guard lock(mutex_);
   link which = 0;
-  for (auto* list : {&unused_, &aging_, &returned_}) {
-    if (*list == 0) continue;
-    which = *list;
-    remove(*list, which);
-    if (list == &returned_) ++with_memory_;
-    break;
-  }
-  if (which == 0) {
-    if (made_ == size_ / slab_size) return 0;
-    which = ++made_;
+  const auto taken_from = [&](link& list) {
+    which = list;
+    if (which != 0) remove(list, which);
+    return which != 0;
+  };
+  if (!std::ranges::any_of(unused_, taken_from)) {
+    if (!taken_from(returned_)) {
+      if (made_ == size_ / slab_size) return 0;
+      which = ++made_;
+    }
     ++with_memory_;
   }
   slabs_[which - 1] = {};
@@ -164,32 +172,34 @@ small_blocks::link small_blocks::new_slab(unsigned size_class) noexcept {
 void small_blocks::retire(link which) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    push(unused_, which);
+    push(unused_[0], which);
     if (slabs_[which - 1].next != 0) return;
   }
   if (on_unused_) on_unused_();
 }
 
+// Nobody waits while the system works: what is returned is in no list meanwhile.
 bool small_blocks::tidy() noexcept {
-  const std::lock_guard lock(mutex_);
-  while (aging_ != 0) {
-    const auto which = aging_;
-    if (::madvise(base_ + (which - 1) * slab_size, slab_size, MADV_DONTNEED) != 0) break;
-    remove(aging_, which);
-    push(returned_, which);
-    --with_memory_;
+  link old = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    old = unused_.back();
+    std::shift_right(unused_.begin(), unused_.end(), 1);
+    unused_[0] = 0;
   }
-  while (unused_ != 0) {
-    const auto which = unused_;
-    remove(unused_, which);
-    push(aging_, which);
+  while (old != 0) {
+    const auto which = std::exchange(old, slabs_[old - 1].next);
+    const bool done = ::madvise(base_ + (which - 1) * slab_size, slab_size, MADV_DONTNEED) == 0;
+    const std::lock_guard lock(mutex_);
+    push(done ? returned_ : unused_[0], which);
+    if (done) --with_memory_;
   }
-  return aging_ != 0;
+  return has_unused();
 }
 
 bool small_blocks::has_unused() const noexcept {
   const std::lock_guard lock(mutex_);
-  return unused_ != 0 || aging_ != 0;
+  return std::ranges::any_of(unused_, [](link first) { return first != 0; });
 }
 
 std::size_t small_blocks::held() const noexcept {

@@ -16,7 +16,8 @@ namespace troupe::transport {
 /// Memory for tensors that are too small to be lent: private to the process, cut into slabs of
 /// blocks of one size. Each thread keeps some free blocks, so that most allocations take no lock.
 /// A slab whose blocks have all come back may serve another size; its memory returns to the system
-/// when it has been unused for a round or two of `tidy`. After Bonwick, "The Slab Allocator"
+/// when it has been unused for more than four rounds of `tidy`. What a thread keeps, it keeps until
+/// it ends: few blocks, each of which may keep a slab. After Bonwick, "The Slab Allocator"
 /// (USENIX 1994), and Bonwick and Adams, "Magazines and Vmem" (USENIX 2001). Thread-safe.
 class small_blocks {
 public:
@@ -61,7 +62,7 @@ public:
     return reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(base_) < size_;
   }
 
-  /// Returns the memory of slabs that have been unused since the call before. Whether some are
+  /// One round: returns the memory of slabs that were unused in the last four. Whether some are
   /// unused still.
   bool tidy() noexcept;
   bool has_unused() const noexcept;
@@ -121,11 +122,10 @@ private:
   lazy_table<slab> slabs_;
   std::array<shelf, small_classes + 1> shelves_;
 
-  mutable std::mutex mutex_;  // of the slabs that are of no size
-  link unused_ = 0;           // since the last `tidy`
-  link aging_ = 0;            // for longer
-  link returned_ = 0;         // without memory
-  std::uint32_t made_ = 0;    // those behind were never used
+  mutable std::mutex mutex_;      // of the slabs that are of no size
+  std::array<link, 5> unused_{};  // for so many rounds
+  link returned_ = 0;             // without memory
+  std::uint32_t made_ = 0;        // those behind were never used
   std::uint32_t with_memory_ = 0;
 };
 

@@ -39,6 +39,9 @@ struct stream_keys {
   key from_dialer{};
   key from_listener{};
   nonce connection{};  ///< names the connection; no secret
+
+  /// Wipes them.
+  ~stream_keys();
 };
 
 /// The handshake by which the two ends of a connection prove to each other that they have the job's

@@ -127,7 +127,8 @@ using some_tensors = std::pair<std::vector<at::Tensor>, std::vector<std::uint64_
 inline void keep_checked(const some_tensors& given, tensor_box::random& r) {
   for (std::size_t i = 0; i < given.first.size(); ++i)
     if (digest(given.first[i]) != given.second[i])
-      throw std::runtime_error("a tensor is not what was sent");
+      throw std::runtime_error("a tensor of " + std::to_string(given.first[i].nbytes()) +
+                               " bytes is not what was sent");
   // The others may be views of the same storage: a write to the one would be one to them.
   box().add(given.first.at(0));
   for (std::size_t i = 1; i < given.first.size(); ++i) box().add(given.first[i].clone());

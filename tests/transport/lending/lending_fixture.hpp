@@ -28,6 +28,7 @@ struct failing final : transport {
   std::unique_ptr<transport> inner;
   int failures = 0;
   std::function<void()> before_adding = [] {};
+  std::function<void(const std::vector<outgoing_payload>&)> before_sending;
 
   std::vector<std::byte> address() const override { return inner->address(); }
   void add_peer(rank_t peer, std::span<const std::byte> address) override {
@@ -40,6 +41,7 @@ struct failing final : transport {
       --failures;
       throw std::bad_alloc();
     }
+    if (before_sending) before_sending(payloads);
     return inner->send(peer, order, std::move(envelope), std::move(payloads));
   }
   unsigned progress() override { return inner->progress(); }

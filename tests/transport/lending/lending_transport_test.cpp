@@ -32,6 +32,23 @@ TEST_F(lending_test, small_payloads_are_sent) {
   EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), 16'000, 3));
 }
 
+// What travels is what it was when it was sent, however late the transport reads it.
+TEST_F(lending_test, what_is_written_afterwards_is_not_sent) {
+  for (const std::size_t size : {16'000, 40'000}) {
+    auto p = a.payload(size, 3);
+    p.freeze = [](const outgoing_payload&) { return std::shared_ptr<const void>(); };
+    auto* const bytes = const_cast<std::byte*>(p.data);
+    const auto keep = p.keep;
+    inner[0]->before_sending = [&](const auto& payloads) {
+      ASSERT_EQ(payloads.size(), 1u) << "it is lent";
+      std::memset(bytes, 0, size);
+    };
+    send(a, 1, std::move(p));
+    const auto got = next(b);
+    EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), size, 3)) << size;
+  }
+}
+
 TEST_F(lending_test, foreign_memory_is_copied_once_and_lent) {
   send(a, 1, patterned_payload(100'000, 5));
   auto got = next(b);

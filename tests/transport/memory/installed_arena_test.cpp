@@ -99,6 +99,28 @@ TEST(installed_arena, has_private_memory_for_small_tensors) {
   EXPECT_EQ(many[7][39].item<std::int64_t>(), 7);
 }
 
+// Whatever locks the parent's threads have when it forks.
+TEST(installed_arena, lets_a_forked_process_exit) {
+  auto& a = process_arena();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 2; ++i)
+    busy.emplace_back([&] {
+      while (!done) {
+        std::vector<c10::DataPtr> some;
+        for (int k = 0; k < 300; ++k) some.push_back(a.allocate(200));
+      }
+    });
+  { const auto one = a.allocate(200); }  // this thread has a cache
+  for (int i = 0; i < 20; ++i) {
+    const auto child = fork();
+    if (child == 0) std::exit(7);
+    EXPECT_EQ(troupe::test::status_of(child), 7);
+  }
+  done = true;
+  for (auto& one : busy) one.join();
+}
+
 TEST(installed_arena, recycles_by_thread) {
   auto& a = process_arena();
   void* first = nullptr;
