@@ -69,14 +69,19 @@ small_blocks::~small_blocks() {
   ::munmap(base_, size_);
 }
 
+// This thread keeps blocks from now on. False: it did so already, or is ending.
+bool small_blocks::begin_caching() noexcept {
+  static thread_local bool begun = false;
+  if (begun) return false;
+  begun = true;
+  static thread_local const leaving at_end(*this);
+  return true;
+}
+
 // One for the caller, and half of what this thread may keep.
 std::byte* small_blocks::refill(unsigned size_class) noexcept {
   auto& own = own_cache[size_class];
-  static thread_local bool watched = false;
-  if (own.most == 0 && !watched) {
-    watched = true;
-    static thread_local const leaving at_end(*this);
-  }
+  if (own.most == 0) begin_caching();
   auto& from = shelves_[size_class];
   const std::lock_guard lock(from.mutex);
   auto* const block = take_one(from, size_class);
@@ -94,6 +99,7 @@ std::byte* small_blocks::refill(unsigned size_class) noexcept {
 // Keeps those that came last: they are in the processor's cache, and in few slabs.
 void small_blocks::overflow(std::byte* block, unsigned size_class) noexcept {
   auto& own = own_cache[size_class];
+  if (own.most == 0 && begin_caching()) return put(block);
   auto** end = &own.first;
   for (auto kept = own.count / 2; kept > 0; --kept) end = &next_of(*end);
   bin old{std::exchange(*end, nullptr), own.count - own.count / 2, 0};

@@ -105,6 +105,7 @@ private:
     return static_cast<std::size_t>(block - base_) / slab_size;
   }
 
+  bool begin_caching() noexcept;
   std::byte* refill(unsigned size_class) noexcept;
   void overflow(std::byte* block, unsigned size_class) noexcept;
   std::byte* take_one(shelf& from, unsigned size_class) noexcept;

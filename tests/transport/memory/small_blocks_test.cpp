@@ -153,6 +153,16 @@ TEST_F(small_blocks_test, are_kept_by_threads) {
   });
 }
 
+TEST_F(small_blocks_test, are_kept_by_threads_that_have_taken_none) {
+  make(std::size_t{1} << 20);
+  auto* const block = heap->take(500);
+  elsewhere([&] {
+    heap->put(block);
+    EXPECT_EQ(heap->take(500), block);
+    heap->put(block);
+  });
+}
+
 TEST_F(small_blocks_test, come_back_after_their_thread_s_cache_has_ended) {
   make(std::size_t{1} << 20);
   struct late {
