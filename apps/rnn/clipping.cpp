@@ -25,7 +25,7 @@ double clip_factor(const std::vector<double>& squared_norms, double largest) {
 
 void scale(const std::vector<at::Tensor>& gradients, double factor) {
   const at::NoGradGuard no_grad;
-  for (auto gradient : gradients)
+  for (const auto& gradient : gradients)
     if (gradient.defined()) gradient.mul_(factor);
 }
 
@@ -35,6 +35,7 @@ gradient_share::gradient_share(const std::vector<troupe::rref<at::Tensor>>& para
 
 std::vector<at::Tensor> gradient_share::mine(const troupe::autograd::gradients& all) const {
   std::vector<at::Tensor> out;
+  out.reserve(parameters_.size());
   for (const auto& one : parameters_) out.push_back(all[one]);
   return out;
 }
