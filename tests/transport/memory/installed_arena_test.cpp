@@ -101,6 +101,9 @@ TEST(installed_arena, has_private_memory_for_small_tensors) {
 
 // Whatever locks the parent's threads have when it forks.
 TEST(installed_arena, lets_a_forked_process_exit) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's own allocator has locks, which a forked process waits for";
+#endif
   auto& a = process_arena();
   std::atomic<bool> done{false};
   std::vector<std::thread> busy;
@@ -112,7 +115,7 @@ TEST(installed_arena, lets_a_forked_process_exit) {
       }
     });
   { const auto one = a.allocate(200); }  // this thread has a cache
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 12; ++i) {
     const auto child = fork();
     if (child == 0) std::exit(7);
     EXPECT_EQ(troupe::test::status_of(child), 7);
