@@ -30,6 +30,13 @@ bool is_payload(entry_kind kind) noexcept {
   return kind == entry_kind::lend || kind == entry_kind::give_back;
 }
 
+// False: there is no note.
+bool read_foot(const frame& from, note_foot& to) noexcept {
+  if (from.size() < sizeof to) return false;
+  std::memcpy(&to, from.data() + from.size() - sizeof to, sizeof to);
+  return to.magic == note_magic;
+}
+
 [[noreturn]] void bad_note(const char* problem) {
   throw decode_error(std::string("A note about lent memory cannot be read: ") + problem + ".");
 }
@@ -57,10 +64,8 @@ void append_note(frame& to, std::span<const note_entry> entries, std::uint32_t p
 
 bool take_empty_note(frame& from, std::size_t payloads) noexcept {
   note_foot foot;
-  if (from.size() < sizeof foot) return false;
-  std::memcpy(&foot, from.data() + from.size() - sizeof foot, sizeof foot);
-  if (foot.magic != note_magic || foot.entries != 0 || foot.flags != 0 ||
-      foot.payloads != payloads || to_words(foot.envelope) + sizeof foot != from.size())
+  if (!read_foot(from, foot) || foot.entries != 0 || foot.flags != 0 || foot.payloads != payloads ||
+      to_words(foot.envelope) + sizeof foot != from.size())
     return false;
   from.resize(foot.envelope);
   return true;
@@ -68,9 +73,7 @@ bool take_empty_note(frame& from, std::size_t payloads) noexcept {
 
 void take_note(frame& from, note& to) {
   note_foot foot;
-  if (from.size() < sizeof foot) bad_note("it is missing");
-  std::memcpy(&foot, from.data() + from.size() - sizeof foot, sizeof foot);
-  if (foot.magic != note_magic) bad_note("it is missing");
+  if (!read_foot(from, foot)) bad_note("it is missing");
   if (foot.entries > most_entries) bad_note("it has too many entries");
   if (foot.flags > alone_bit) bad_note("its flags are unknown");
   if (foot.payloads > max_payloads) bad_note("its message has too many payloads");

@@ -32,7 +32,7 @@ struct small_blocks::leaving {
     for (unsigned c = 1; c <= small_classes; ++c) {
       own_cache[c].most = 0;
       // In a forked process the parent's threads may have held the locks.
-      if (!fork_guard::off()) of.give(own_cache[c], c, own_cache[c].count);
+      if (!fork_guard::off()) of.give_all(own_cache[c], c);
     }
   }
   small_blocks& of;
@@ -104,22 +104,18 @@ void small_blocks::overflow(std::byte* block, unsigned size_class) noexcept {
   for (auto kept = own.count / 2; kept > 0; --kept) end = &next_of(*end);
   bin old{std::exchange(*end, nullptr), own.count - own.count / 2, 0};
   own.count /= 2;
-  give(old, size_class, old.count);
+  give_all(old, size_class);
   auto& to = shelves_[size_class];
   const std::lock_guard lock(to.mutex);
   put_one(to, block, size_class);
 }
 
-void small_blocks::give(bin& from, unsigned size_class, std::uint32_t count) noexcept {
-  if (count == 0) return;
+void small_blocks::give_all(bin& from, unsigned size_class) noexcept {
+  if (from.count == 0) return;
   auto& to = shelves_[size_class];
   const std::lock_guard lock(to.mutex);
-  for (; count > 0; --count) {
-    auto* const block = from.first;
-    from.first = next_of(block);
-    --from.count;
-    put_one(to, block, size_class);
-  }
+  for (; from.count > 0; --from.count)
+    put_one(to, std::exchange(from.first, next_of(from.first)), size_class);
 }
 
 // Under the shelf's lock, as is what follows.

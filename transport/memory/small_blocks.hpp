@@ -110,7 +110,7 @@ private:
   void overflow(std::byte* block, unsigned size_class) noexcept;
   std::byte* take_one(shelf& from, unsigned size_class) noexcept;
   void put_one(shelf& to, std::byte* block, unsigned size_class) noexcept;
-  void give(bin& from, unsigned size_class, std::uint32_t count) noexcept;
+  void give_all(bin& from, unsigned size_class) noexcept;
   link new_slab(unsigned size_class) noexcept;
   void retire(link which) noexcept;
   void push(link& list, link which) noexcept;
