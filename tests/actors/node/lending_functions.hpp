@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/mapped_regions.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 
 namespace troupe::test {
@@ -245,15 +245,6 @@ inline std::string loans_and_memory() {
   const auto all = this_node().debug_info();
   return std::to_string(all.traffic.lent) + " bytes lent, " + std::to_string(all.traffic.borrowed) +
          " borrowed, " + std::to_string(all.tensors.in_use) + " in use";
-}
-
-/// Of other processes' memory.
-inline std::uint64_t regions_mapped() {
-  std::ifstream maps("/proc/self/maps");
-  std::uint64_t count = 0;
-  for (std::string line; std::getline(maps, line);)
-    count += line.find(" r--s ") != line.npos && line.find("memfd:") != line.npos;
-  return count;
 }
 
 }  // namespace troupe::test

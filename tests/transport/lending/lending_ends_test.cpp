@@ -1,11 +1,12 @@
 // When loans end: after their connections, nodes and failures to send.
 
-#include <fstream>
-#include <string>
+#include "tests/mapped_regions.hpp"
 #include "tests/transport/lending/lending_fixture.hpp"
 
 namespace troupe::transport::lending::test {
 namespace {
+
+using troupe::test::regions_mapped;
 
 TEST_F(lending_test, memory_stays_while_a_peer_that_was_left_may_read_it) {
   send(a, 1, a.payload(1 << 20, 3));
@@ -52,25 +53,16 @@ TEST_F(lending_test, a_peer_that_comes_again_is_lent_to_again) {
   EXPECT_TRUE(run([&] { return a.in_use() == 0; }));
 }
 
-// How many regions of others this process has mapped.
-std::size_t mapped() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);)
-    count += line.find(" r--s ") != line.npos && line.find("memfd:") != line.npos;
-  return count;
-}
-
 TEST_F(lending_test, the_region_of_a_peer_that_is_lost_is_unmapped) {
-  const auto before = mapped();
+  const auto before = regions_mapped();
   send(b, 0, b.payload(1 << 20, 3));
   auto got = next(a);
   b.net.reset();
   EXPECT_TRUE(run_until([&] { return !a.received.lost.empty(); }, 30s, a));
-  EXPECT_EQ(mapped(), before - 1);  // a's, which b had mapped
+  EXPECT_EQ(regions_mapped(), before - 1);  // a's, which b had mapped
   EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), 1 << 20, 3));
   got = {};
-  EXPECT_EQ(mapped(), before - 2);
+  EXPECT_EQ(regions_mapped(), before - 2);
 }
 
 TEST_F(lending_test, what_could_not_be_told_is_told_later) {
