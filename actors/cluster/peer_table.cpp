@@ -1,5 +1,9 @@
 #include "troupe/actors/cluster/peer_table.hpp"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "troupe/actors/cluster/incarnation.hpp"
 
 namespace troupe {
@@ -7,6 +11,30 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t most_departed = 65'536;
+
+// Of all tables: no two states of names have the same number.
+std::atomic<std::uint64_t> last_names{0};
+
+// The name that a thread has looked up last. Plain data: a node of static storage sends when the
+// main thread's other thread-locals are gone.
+struct last_lookup {
+  std::uint64_t names = 0;
+  std::size_t size = 0;
+  std::array<char, 64> name;
+  peer* found = nullptr;
+
+  bool is(std::uint64_t now, std::string_view wanted) const noexcept {
+    return found && names == now && std::string_view(name.data(), size) == wanted;
+  }
+  void set(std::uint64_t now, std::string_view wanted, peer& what) noexcept {
+    if (wanted.size() > name.size()) return;
+    names = now;
+    size = wanted.size();
+    std::ranges::copy(wanted, name.begin());
+    found = &what;
+  }
+};
+thread_local last_lookup last;
 
 }  // namespace
 
@@ -29,10 +57,13 @@ peer& peer_table::find(const destination& who) const {
                          " in a job of " + std::to_string(live_.size()));
   }
   const auto& name = std::get<std::string>(who.value());
+  // Acquires what `add` has published: whoever knows that a node has joined finds it.
+  if (last.is(names_.load(std::memory_order_acquire), name)) return *last.found;
   const std::lock_guard lock(mutex_);
   const auto place = by_name_.find(name);
   if (place == by_name_.end())
     throw unknown_worker("could not find destination: no worker is called '" + name + "'");
+  last.set(names_.load(std::memory_order_relaxed), name, *place->second);
   return *place->second;
 }
 
@@ -46,6 +77,7 @@ peer& peer_table::add(std::unique_ptr<peer> member, const std::vector<std::strin
   latest_.set(rank, &added);
   by_name_[added.info.name] = &added;
   for (const auto& name : aliases) by_name_[name] = &added;
+  names_.store(last_names.fetch_add(1) + 1, std::memory_order_release);
   live_[rank] = &added;
   list_ = nullptr;
   return added;

@@ -97,7 +97,8 @@ public:
     return found && found->incarnation == incarnation ? found : nullptr;
   }
 
-  /// The node that has the name now, or had it last. Throws unknown_worker.
+  /// The node that has the name now, or had it last. Throws unknown_worker. No lock for a name that
+  /// this thread looked up last, or a rank.
   peer& find(const destination& who) const;
 
   /// Enters a member, which may have further names. Throws invalid_argument if the rank is too
@@ -127,6 +128,7 @@ private:
   std::vector<std::unique_ptr<peer>> all_;
   std::size_t departed_ = 0;  // entries made by `departed`
   std::map<std::string, peer*, std::less<>> by_name_;
+  std::atomic<std::uint64_t> names_{0};  // another number with each change of `by_name_`
   std::map<transport::rank_t, peer*> live_;
   mutable std::shared_ptr<const std::vector<worker_info>> list_;
 };

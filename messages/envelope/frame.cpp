@@ -48,7 +48,6 @@ frame::frame(std::span<const std::byte> bytes) : frame(bytes.size()) {
 }
 
 void frame::release() noexcept {
-  if (!data_) return;
   if (capacity_ == small_capacity && !local.closed && local.count < cache::limit)
     local.spare[local.count++] = data_;
   else

@@ -30,7 +30,7 @@ public:
 
   frame& operator=(frame&& other) noexcept {
     if (this != &other) {
-      release();
+      if (data_) release();
       data_ = std::exchange(other.data_, nullptr);
       size_ = std::exchange(other.size_, 0);
       capacity_ = std::exchange(other.capacity_, 0);
@@ -38,7 +38,9 @@ public:
     return *this;
   }
 
-  ~frame() { release(); }
+  ~frame() {
+    if (data_) release();
+  }
 
   std::byte* data() noexcept { return data_; }
   const std::byte* data() const noexcept { return data_; }
@@ -52,7 +54,7 @@ public:
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
 
 private:
-  void release() noexcept;
+  void release() noexcept;  // pre: it has memory
 
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;

@@ -130,7 +130,7 @@ private:
   // backend_dial.cpp
   std::uint64_t watch(target&& one, std::uint32_t events);
   void unwatch(std::uint64_t id, int fd);
-  void rewatch(std::uint64_t id, int fd, std::uint32_t events);
+  bool rewatch(std::uint64_t id, int fd, std::uint32_t events);
   void dial(peer& p, stream_kind kind, unsigned index, std::size_t attempt);
   unsigned bulk_streams() const noexcept;
   std::vector<std::size_t> order_of(const peer& p, unsigned index, bool bulk) const;

@@ -35,11 +35,15 @@ std::uint64_t backend::watch(target&& one, std::uint32_t events) {
   return id;
 }
 
-void backend::rewatch(std::uint64_t id, int fd, std::uint32_t events) {
+// Without events it leaves the set: even a descriptor that is there for nothing costs whoever sends
+// to it a walk to it, with a lock, for each packet. False: the system refuses to take it back.
+bool backend::rewatch(std::uint64_t id, int fd, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = id;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+  if (events == 0) return epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return true;
+  return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 void backend::unwatch(std::uint64_t id, int fd) {

@@ -85,11 +85,13 @@ unsigned backend::look_at_hot() {
 void backend::set_hot(std::uint64_t id) {
   if (hot_ == id) return;
   if (hot_unwatched_) watch_hot(true);
+  if (hot_unwatched_) return;
   hot_ = id;
   hot_reads_ = 0;
 }
 
-// What has arrived before it is watched again is an event at once.
+// What has arrived before it is watched again is an event at once. If the system refuses to watch
+// it, it stays the stream that is looked at all the time.
 void backend::watch_hot(bool yes) {
   const auto at = targets_.find(hot_);
   if (at == targets_.end() || at->second.what != target::kind::stream) return;
@@ -98,8 +100,8 @@ void backend::watch_hot(bool yes) {
   const std::lock_guard lock(p.mutex);  // senders have it watched for room to write
   const bool wants_write = p.messages == s && p.wants_write;
   if (!yes && wants_write) return;
-  rewatch(hot_, s->fd(), (yes ? EPOLLIN : 0u) | (wants_write ? EPOLLOUT : 0u));
-  hot_unwatched_ = !yes;
+  if (rewatch(hot_, s->fd(), (yes ? EPOLLIN : 0u) | (wants_write ? EPOLLOUT : 0u)))
+    hot_unwatched_ = !yes;
   if (yes) hot_reads_ = 0;
 }
 
@@ -363,8 +365,12 @@ unsigned backend::deliver() {
     bytes += message.envelope.size();
     for (const auto& payload : message.payloads) bytes += payload.size;
   }
-  messages_received_.fetch_add(ready_.size(), std::memory_order_relaxed);
-  bytes_received_.fetch_add(bytes, std::memory_order_relaxed);
+  // One thread at a time delivers: nothing need be locked to count.
+  const auto add = [](std::atomic<std::uint64_t>& to, std::uint64_t more) {
+    to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  };
+  add(messages_received_, ready_.size());
+  add(bytes_received_, bytes);
   for (auto& message : ready_) sink_.on_message(std::move(message));
   ready_.clear();
   for (auto& [rank, why] : std::exchange(lost_, {})) sink_.on_peer_lost(rank, std::move(why));
@@ -389,7 +395,7 @@ bool backend::arm() {
   }
   timerfd_settime(timer_.get(), 0, &when, nullptr);
   if (hot_unwatched_) watch_hot(true);
-  return true;
+  return !hot_unwatched_;
 }
 
 }  // namespace troupe::transport::tcp

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "troupe/messages/base/error.hpp"
@@ -157,7 +159,8 @@ bool backend::flushed(peer& p, bool done, std::string&& why) {
   if (p.messages->empty()) return false;
   if (!p.wants_write) {
     p.wants_write = true;
-    rewatch(p.messages->id, p.messages->fd(), EPOLLIN | EPOLLOUT);
+    if (!rewatch(p.messages->id, p.messages->fd(), EPOLLIN | EPOLLOUT))
+      return flushed(p, false, fmt::format("epoll takes no descriptor: {}", std::strerror(errno)));
   }
   return true;
 }
