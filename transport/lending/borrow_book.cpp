@@ -1,6 +1,7 @@
 #include "troupe/transport/lending/borrow_book.hpp"
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include "troupe/messages/base/error.hpp"
@@ -127,6 +128,17 @@ borrow_book::record* borrow_book::find(std::uint64_t loan) noexcept {
   return nullptr;
 }
 
+// Of what is in use; nothing: there is no memory to say it.
+std::optional<std::vector<std::uint64_t>> borrow_book::numbers() const noexcept {
+  try {
+    std::vector<std::uint64_t> all;
+    for (const auto& [key, one] : active_) all.push_back(key.second);
+    return all;
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
 // Rare, so that it may take its time. The room for ends is there: they were taken from it.
 void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
   std::shared_ptr<loan_book> lender;
@@ -154,7 +166,9 @@ void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
 
 void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   std::vector<note_entry> untold;
+  std::optional<std::vector<std::uint64_t>> read;
   std::shared_ptr<const mapped_region> region;  // unmapped without the lock
+  const auto to = lender.lock();
   {
     const std::lock_guard lock(mutex_);
     region.swap(region_);
@@ -162,10 +176,12 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
     lender_ = lender;
     untold.swap(ended_);
     ended_some_ = false;
+    if (to) read = numbers();
   }
-  const auto to = lender.lock();
   if (!to) return;
   for (const auto& one : untold) enter_end(*to, one.loan, one.size);
+  if (read) to->only_read(std::move(*read));
+  forget_ended_loans();
 }
 
 }  // namespace troupe::transport::lending

@@ -64,6 +64,7 @@ private:
 
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
   record* find(std::uint64_t loan) noexcept;
+  std::optional<std::vector<std::uint64_t>> numbers() const noexcept;
 
   std::mutex mutex_;
   std::shared_ptr<const mapped_region> region_;                       // null: closed

@@ -1,5 +1,7 @@
 #include "troupe/transport/lending/loan_book.hpp"
 
+#include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -79,7 +81,8 @@ void loan_book::end(std::uint64_t number, std::uint64_t times_given_back) {
   if (one.ending || times_given_back < one.given_back)
     throw decode_error("A note about lent memory ends loan " + std::to_string(number) +
                        " twice, or too early.");
-  if (one.given_back == times_given_back) {
+  // What is on its way back when the connection ends does not come.
+  if (one.given_back == times_given_back || closed_) {
     keep = remove(one);
   } else {
     one.ending = true;
@@ -88,8 +91,34 @@ void loan_book::end(std::uint64_t number, std::uint64_t times_given_back) {
 }
 
 void loan_book::close() noexcept {
+  std::vector<std::shared_ptr<const void>> kept;
   const std::lock_guard lock(mutex_);
   closed_ = true;
+  end_unread(kept);
+}
+
+void loan_book::only_read(std::vector<std::uint64_t> loans) noexcept {
+  std::vector<std::shared_ptr<const void>> kept;
+  std::ranges::sort(loans);
+  const std::lock_guard lock(mutex_);
+  read_ = std::move(loans);
+  end_unread(kept);
+}
+
+// As long as there is a connection, messages that end loans may be on their way, and those that
+// give some back.
+void loan_book::end_unread(std::vector<std::shared_ptr<const void>>& kept) noexcept {
+  if (!closed_ || !read_) return;
+  try {
+    kept.reserve(count_);
+  } catch (const std::bad_alloc&) {  // they stay as they are
+    return;
+  }
+  for (std::uint32_t place = 0; place < loans_.size(); ++place) {
+    auto& one = loans_[place];
+    const auto number = std::uint64_t{one.turn} << 32 | (place + 1);
+    if (one.keep && !std::ranges::binary_search(*read_, number)) kept.push_back(remove(one));
+  }
 }
 
 void loan_book::end_all() noexcept {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace troupe::transport::lending {
@@ -34,8 +35,13 @@ public:
   /// The peer uses the bytes no longer, and has given them back so often. Throws decode_error.
   void end(std::uint64_t loan, std::uint64_t times_given_back);
 
-  /// Lends nothing any more: the connection is over, and a sender may be under way.
+  /// The connection is over: nothing is lent any more, though a sender may be under way, and
+  /// nothing more is heard.
   void close() noexcept;
+
+  /// The peer, a node of this process, hears nothing more, and reads these loans alone. The others
+  /// end with `close`: they are of messages that never came. What it reads ends by `end`.
+  void only_read(std::vector<std::uint64_t> loans) noexcept;
 
   /// The peer's process has ended.
   void end_all() noexcept;
@@ -62,6 +68,7 @@ private:
   }
   loan& find(std::uint64_t number);
   std::shared_ptr<const void> remove(loan& which) noexcept;
+  void end_unread(std::vector<std::shared_ptr<const void>>& kept) noexcept;
 
   const std::uint64_t limit_;
   mutable std::mutex mutex_;
@@ -70,6 +77,7 @@ private:
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
   bool closed_ = false;
+  std::optional<std::vector<std::uint64_t>> read_;  // see `only_read`; ascending
 };
 
 }  // namespace troupe::transport::lending

@@ -37,6 +37,34 @@ TEST(loan_book, a_number_names_one_loan) {
   book.end(second, 0);
 }
 
+TEST(loan_book, what_nobody_has_heard_of_ends_with_the_connection) {
+  for (const bool reader_first : {true, false}) {
+    loan_book book(1000);
+    const auto unheard = std::make_shared<int>(1);
+    const auto read = std::make_shared<int>(2);
+    const auto on_its_way_back = std::make_shared<int>(3);
+    book.lend(unheard, 0, 100);
+    const auto number = book.lend(read, 100, 100);
+    const auto ending = book.lend(on_its_way_back, 200, 100);
+    book.end(ending, 1);
+    if (reader_first) {
+      book.only_read({number});
+      EXPECT_EQ(book.loans(), 3u);  // messages may be on their way
+      book.close();
+    } else {
+      book.close();
+      EXPECT_EQ(book.loans(), 3u);
+      book.only_read({number});
+    }
+    EXPECT_EQ(book.bytes(), 100u);
+    EXPECT_EQ(unheard.use_count(), 1);
+    EXPECT_EQ(on_its_way_back.use_count(), 1);
+    EXPECT_EQ(read.use_count(), 2);
+    book.end(number, 1);  // given back in a message that never comes
+    EXPECT_EQ(book.loans(), 0u);
+  }
+}
+
 TEST(loan_book, lends_no_more_than_its_limit) {
   loan_book book(100);
   const auto loan = book.lend(std::make_shared<int>(1), 0, 60);
