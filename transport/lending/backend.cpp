@@ -54,7 +54,10 @@ backend::backend(lending_options options,
 backend::~backend() {
   tell_alone();
   // Before the inner transport ends: whoever drops a tensor wakes it until then.
-  for (auto& p : connections_) p->part(false, node_);
+  for (auto& p : connections_) part(*p, false);
+  orphans_.park_all();
+  for (auto& p : connections_)
+    if (p->borrowed) p->borrowed->silence();
 }
 
 std::vector<std::byte> backend::address() const {
@@ -120,20 +123,25 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
     inner_->add_peer(rank, where.inner);
   } catch (...) {
     place->now.store(before, std::memory_order_release);
-    p->part(false, node_);
+    part(*p, false);
     throw;
   }
   // Only now: it can be told.
   if (p->lent) publish_loans(node_, p->node, p->lent);
-  if (!p->borrowed) return;
-  p->tell_mapped = true;
-  something_to_tell();
+  if (p->near) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& other : connections_)
+      if (!over_.contains(p->node) && other->known && !other->lost)
+        p->words.add(entry_of(entry_kind::can_read_of, other->node));
+  }
+  if (p->borrowed) p->words.add({.kind = entry_kind::can_read});
+  if (p->words.any()) something_to_tell();
 }
 
 void backend::close_peer(rank_t rank, bool force) {
   if (auto* const p = find(rank)) {
     if (!force) tell(*p);
-    p->part(false, node_);
+    part(*p, false);
   }
   inner_->close_peer(rank, force);
 }

@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,8 @@
 #include "troupe/transport/lending/lending_note.hpp"
 #include "troupe/transport/lending/lending_options.hpp"
 #include "troupe/transport/lending/lending_peer.hpp"
+#include "troupe/transport/lending/lent_payloads.hpp"
+#include "troupe/transport/lending/orphaned_loans.hpp"
 #include "troupe/transport/regions/descriptor_channel.hpp"
 
 namespace troupe::transport::lending {
@@ -93,6 +97,21 @@ private:
     if (armed_.load(std::memory_order_seq_cst)) inner_->wake();
   }
 
+  // The connection has ended; what is lent stays until it is certain that nobody reads it. False:
+  // it was over already.
+  bool part(peer& p, bool process_has_ended);
+  void keep_for_what_is_on_its_way(peer& p);
+  void passed_in_all(peer& by, const node_number& owner, std::uint64_t count);
+  void let_go_of_late_regions();
+
+  // See passed_on.hpp. All but the last on the progressing thread.
+  std::optional<borrowed_place> place_of(const std::byte* data, std::size_t size,
+                                         const peer& but) const;
+  std::shared_ptr<const mapped_region> region_of(const node_number& owner);
+  void reader_is_known(peer& by);
+  void asked(peer& by, const node_number& middle);
+  void answer_the_asked();
+
   void on_message(incoming_message&& message) override;
   void on_peer_lost(rank_t rank, peer_loss why) override;
   void take(peer& from, incoming_message& message);
@@ -110,6 +129,30 @@ private:
   mutable std::mutex mutex_;
   slot_table peers_;
   std::vector<std::shared_ptr<peer>> connections_;  // those that have ended too
+
+  orphaned_loans orphans_;
+
+  // Asked by a peer of a node: to be answered. Guarded by `mutex_`.
+  struct question {
+    std::shared_ptr<peer> by;
+    node_number middle{};
+  };
+  std::vector<question> questions_;
+  std::set<node_number> over_;  // of which others were told that they pass nothing on any more
+
+  // Of owners whose connection is over, until all that others have passed on of it has come.
+  // Guarded by `mutex_`.
+  struct late_region {
+    struct sender {
+      std::shared_ptr<peer> from;
+      std::optional<std::uint64_t> passes;  // in all
+    };
+    node_number owner{};
+    std::shared_ptr<const mapped_region> region;
+    std::vector<sender> senders;
+  };
+  std::vector<late_region> late_regions_;
+  std::atomic<bool> any_late_{false};
 
   std::atomic<bool> waiting_{false};  // some peer is to be told something
   std::atomic<bool> armed_{false};    // the progressing thread sleeps, or is about to

@@ -17,9 +17,12 @@ namespace {
 // Ends of loans wait for so many polls for a message to travel with.
 constexpr unsigned polls_before_alone = 64;
 
+constexpr auto nothing_borrowed = [](const std::byte*, std::size_t) {
+  return std::optional<borrowed_place>();
+};
+
 bool has_to_tell(const peer& to) noexcept {
-  return to.tell_mapped.load(std::memory_order_relaxed) ||
-         (to.borrowed && to.borrowed->any_ended());
+  return to.words.any() || (to.borrowed && to.borrowed->any_ended());
 }
 
 }  // namespace
@@ -52,6 +55,9 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     if (p->same_host && !p->near && payload.size >= options_.lend_from)
       say_not_lent(*p, options_, not_lent::to_this_peer, payload);
   }
+  const auto find_place = [&](const std::byte* data, std::size_t size) {
+    return place_of(data, size, *p);
+  };
   std::optional<note_writer> writer;
   if (p->near && payloads.empty() && !has_to_tell(*p)) {
     append_note(envelope, {}, 0, false);
@@ -60,7 +66,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     if (count > max_payloads)
       throw invalid_argument(
           fmt::format("a message can have {} payloads, not {}", max_payloads, count));
-    writer.emplace(*p, options_);
+    writer.emplace(*p, options_, find_place);
     if (count > 0) writer->lend(payloads);
     writer->add_ends();
     append_note(envelope, writer->entries(), static_cast<std::uint32_t>(count), false);
@@ -117,6 +123,8 @@ void backend::take(peer& from, incoming_message& message) {
     payload.size = entry.size;
     payload.read_only = true;
   };
+  node_number owner{};
+  std::shared_ptr<const mapped_region> region;  // of `owner`
   for (const auto& entry : note_.entries) {
     switch (entry.kind) {
       case entry_kind::lend:
@@ -130,9 +138,37 @@ void backend::take(peer& from, incoming_message& message) {
         break;
       }
       case entry_kind::end: from.lent->end(entry.loan, entry.size); break;
-      case entry_kind::can_read: from.may_lend.store(server_ != nullptr); break;
+      case entry_kind::can_read:
+        if (!server_) break;
+        from.may_lend.store(true);
+        from.words.add({.kind = entry_kind::known});
+        something_to_tell();
+        break;
+      case entry_kind::known: reader_is_known(from); break;
+      case entry_kind::can_read_of: from.readable.add(node_of(entry)); break;
+      case entry_kind::cannot_read_of: {
+        auto answer = entry_of(entry_kind::passed_in_all, node_of(entry));
+        answer.size = from.readable.remove(node_of(entry));
+        from.words.add(answer);
+        something_to_tell();
+        break;
+      }
+      case entry_kind::passed_in_all: passed_in_all(from, node_of(entry), entry.size); break;
+      case entry_kind::of_node:
+        owner = node_of(entry);
+        region = region_of(owner);
+        break;
+      case entry_kind::pass:
+        if (!from.borrowed || !region)
+          throw decode_error("A note passes on memory that this node has not mapped.");
+        put(entry,
+            from.borrowed->borrow_passed(entry.loan, owner, region, entry.offset, entry.size));
+        break;
+      case entry_kind::whose: asked(from, node_of(entry)); break;
+      case entry_kind::nothing_of: orphans_.answered(node_of(entry), from.node); break;
     }
   }
+  if (region && any_late_.load(std::memory_order_relaxed)) let_go_of_late_regions();
   take_until(note_.payloads);
   if (next_came != came.size())
     throw decode_error("A message has more payloads than its note says.");
@@ -142,7 +178,7 @@ void backend::take(peer& from, incoming_message& message) {
 void backend::on_peer_lost(rank_t rank, peer_loss why) {
   if (auto* const p = find(rank)) {
     if (p->broken) return;  // `end_broken` says it
-    p->part(why.kind == loss_kind::ended, node_);
+    part(*p, why.kind == loss_kind::ended);
   }
   to_.on_peer_lost(rank, std::move(why));
 }
@@ -158,7 +194,7 @@ void backend::end_broken() {
   }
   for (const auto& p : all) {
     inner_->close_peer(p->rank, true);
-    if (p->part(false, node_))
+    if (part(*p, false))
       to_.on_peer_lost(p->rank, {loss_kind::broken, "it has sent malformed data: " + p->problem});
   }
 }
@@ -170,7 +206,7 @@ bool backend::tell(peer& to) {
     try {
       const sending use(peers_.find(to.rank));
       if (use.now() != &to) break;
-      note_writer writer(to, options_);
+      note_writer writer(to, options_, nothing_borrowed);
       writer.add_ends();
       frame note(frame::small_capacity);
       append_note(note, writer.entries(), 0, true);
@@ -190,6 +226,7 @@ bool backend::tell_alone() {
   bool told = false;
   // An exchange: what was written before whoever set it is seen below.
   waiting_.exchange(false);
+  answer_the_asked();
   std::vector<std::shared_ptr<peer>> all;
   {
     const std::lock_guard lock(mutex_);

@@ -27,10 +27,15 @@ void enter_end(loan_book& lender, std::uint64_t loan, std::uint64_t times_given_
 
 struct borrow_book::borrowed {
   borrowed(std::shared_ptr<borrow_book> from, std::shared_ptr<const mapped_region> in,
-           std::uint64_t number, std::uint64_t begin)
-      : book(std::move(from)), region(std::move(in)), loan(number), offset(begin) {}
+           std::uint64_t number, std::uint64_t begin, bool of_third)
+      : book(std::move(from)),
+        region(std::move(in)),
+        loan(number),
+        offset(begin),
+        passed_on(of_third) {}
   ~borrowed() {
-    if (!forked::from_nodes()) book->end(loan, offset);
+    if (forked::from_nodes()) return;
+    passed_on ? book->end_passed(loan) : book->end(loan, offset);
   }
   borrowed(const borrowed&) = delete;
   borrowed& operator=(const borrowed&) = delete;
@@ -39,74 +44,147 @@ struct borrow_book::borrowed {
   const std::shared_ptr<const mapped_region> region;
   const std::uint64_t loan;
   const std::uint64_t offset;
+  const bool passed_on;
 };
 
 borrow_book::borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell)
     : region_(std::move(region)), tell_(std::move(tell)) {}
+
+void borrow_book::check(const mapped_region& region, std::uint64_t offset, std::uint64_t size) {
+  if (size == 0 || size > region.size() || offset > region.size() - size)
+    throw decode_error("A note about lent memory lends " + std::to_string(size) + " bytes at " +
+                       std::to_string(offset) + ", and its owner's region has " +
+                       std::to_string(region.size()) + ".");
+}
+
+// So that `end` allocates nothing.
+void borrow_book::make_room() {
+  if (!region_) throw decode_error("A note about lent memory comes after its connection's end.");
+  const auto most = ended_.size() + active_.size() + passed_.size() + 1;
+  if (ended_.capacity() < most) ended_.reserve(2 * most);
+}
 
 std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t offset,
                                                std::uint64_t size) {
   std::shared_ptr<const mapped_region> region;
   {
     const std::lock_guard lock(mutex_);
-    if (!region_) throw decode_error("A note about lent memory comes after its connection's end.");
-    if (size == 0 || size > region_->size() || offset > region_->size() - size)
-      throw decode_error("A note about lent memory lends " + std::to_string(size) + " bytes at " +
-                         std::to_string(offset) + ", and its sender's region has " +
-                         std::to_string(region_->size()) + ".");
-    // So that `end` allocates nothing.
-    if (ended_.capacity() < ended_.size() + active_.size() + 1)
-      ended_.reserve(2 * (ended_.size() + active_.size() + 1));
+    make_room();
+    check(*region_, offset, size);
     if (!active_.try_emplace({offset, loan}, record{size, 0}).second)
       throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
     bytes_.fetch_add(size, std::memory_order_relaxed);
     region = region_;
   }
+  return hold(std::move(region), loan, offset, false);
+}
+
+std::shared_ptr<std::byte> borrow_book::borrow_passed(std::uint64_t loan, const node_number& owner,
+                                                      std::shared_ptr<const mapped_region> region,
+                                                      std::uint64_t offset, std::uint64_t size) {
+  check(*region, offset, size);
+  {
+    const std::lock_guard lock(mutex_);
+    make_room();
+    if (!passed_.try_emplace(loan, passed{owner, size}).second)
+      throw decode_error("A note about lent memory passes loan " + std::to_string(loan) +
+                         " on twice.");
+    ++passes_[owner];
+    bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
+  return hold(std::move(region), loan, offset, true);
+}
+
+std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region> region,
+                                             std::uint64_t loan, std::uint64_t offset,
+                                             bool passed_on) {
   const auto* const bytes = region->data() + offset;
   std::shared_ptr<borrowed> held;
   try {
-    held = std::make_shared<borrowed>(shared_from_this(), std::move(region), loan, offset);
+    held =
+        std::make_shared<borrowed>(shared_from_this(), std::move(region), loan, offset, passed_on);
   } catch (...) {
-    end(loan, offset);
+    passed_on ? end_passed(loan) : end(loan, offset);
     throw;
   }
   // Never written through: the mapping is readable only, and its tensors copy at their first write.
   return {std::move(held), const_cast<std::byte*>(bytes)};
 }
 
-std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, std::size_t size) {
-  const std::lock_guard lock(mutex_);
-  if (!region_ || !region_->contains(data)) return std::nullopt;
+// The loan that holds all of these bytes; the end: none does. Under the lock.
+borrow_book::records::const_iterator borrow_book::covering(const std::byte* data,
+                                                           std::size_t size) const {
+  if (!region_ || !region_->contains(data)) return active_.end();
   const auto offset = static_cast<std::uint64_t>(data - region_->data());
   auto at = active_.upper_bound({offset, ~std::uint64_t{0}});
   for (int i = 0; i < looks_back && at != active_.begin(); ++i) {
     --at;
     const auto skipped = offset - at->first.first;
-    auto& one = at->second;
-    if (skipped > one.size || size > one.size - skipped) continue;
-    ++one.given_back;
-    return place{at->first.second, offset};
+    if (skipped <= at->second.size && size <= at->second.size - skipped) return at;
   }
-  return std::nullopt;
+  return active_.end();
+}
+
+std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, std::size_t size) {
+  const std::lock_guard lock(mutex_);
+  const auto at = covering(data, size);
+  if (at == active_.end()) return std::nullopt;
+  ++active_.at(at->first).given_back;
+  return place{at->first.second, static_cast<std::uint64_t>(data - region_->data())};
+}
+
+std::optional<std::uint64_t> borrow_book::offset_of(const std::byte* data, std::size_t size) const {
+  const std::lock_guard lock(mutex_);
+  if (covering(data, size) == active_.end()) return std::nullopt;
+  return static_cast<std::uint64_t>(data - region_->data());
+}
+
+bool borrow_book::reads_of(const node_number& owner) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(passed_, [&](const auto& one) { return one.second.owner == owner; });
+}
+
+std::uint64_t borrow_book::passes_of(const node_number& owner) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = passes_.find(owner);
+  return at == passes_.end() ? 0 : at->second;
+}
+
+std::shared_ptr<const mapped_region> borrow_book::region() const {
+  const std::lock_guard lock(mutex_);
+  return region_;
 }
 
 void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
-  std::shared_ptr<loan_book> lender;
-  std::uint64_t times = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = active_.find({offset, loan});
-    times = at->second.given_back;
-    bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
-    active_.erase(at);
-    if (region_) {
-      ended_.push_back({entry_kind::end, 0, loan, 0, times});
-      // Under the lock: `close` must not end what `tell_` uses meanwhile.
-      if (!ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
-      return;
-    }
-    lender = lender_.lock();
+  std::unique_lock lock(mutex_);
+  const auto at = active_.find({offset, loan});
+  const auto times = at->second.given_back;
+  bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
+  active_.erase(at);
+  enter(std::move(lock), loan, times);
+}
+
+void borrow_book::end_passed(std::uint64_t loan) noexcept {
+  std::unique_lock lock(mutex_);
+  const auto at = passed_.find(loan);
+  bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
+  passed_.erase(at);
+  // The owner may be waiting for it: see passed_on.hpp.
+  if (!region_ && tell_) tell_();
+  enter(std::move(lock), loan, 0);
+}
+
+// Tells the lender that a loan has ended here.
+void borrow_book::enter(std::unique_lock<std::mutex> lock, std::uint64_t loan,
+                        std::uint64_t times) noexcept {
+  if (region_) {
+    ended_.push_back({entry_kind::end, 0, loan, 0, times});
+    // Under the lock: `silence` must not end what `tell_` uses meanwhile.
+    if (!ended_some_.exchange(true, std::memory_order_acq_rel)) tell_();
+    return;
   }
+  auto lender = lender_.lock();
+  lock.unlock();
   if (!lender) return;
   enter_end(*lender, loan, times);
   lender.reset();
@@ -133,6 +211,7 @@ std::optional<std::vector<std::uint64_t>> borrow_book::numbers() const noexcept 
   try {
     std::vector<std::uint64_t> all;
     for (const auto& [key, one] : active_) all.push_back(key.second);
+    for (const auto& [loan, one] : passed_) all.push_back(loan);
     return all;
   } catch (const std::bad_alloc&) {
     return std::nullopt;
@@ -172,7 +251,6 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   {
     const std::lock_guard lock(mutex_);
     region.swap(region_);
-    tell_ = nullptr;
     lender_ = lender;
     untold.swap(ended_);
     ended_some_ = false;
@@ -182,6 +260,11 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   for (const auto& one : untold) enter_end(*to, one.loan, one.size);
   if (read) to->only_read(std::move(*read));
   forget_ended_loans();
+}
+
+void borrow_book::silence() noexcept {
+  const std::lock_guard lock(mutex_);
+  tell_ = nullptr;
 }
 
 }  // namespace troupe::transport::lending

@@ -31,6 +31,12 @@ public:
   /// bytes lie outside the region, or the loan is known already.
   std::shared_ptr<std::byte> borrow(std::uint64_t loan, std::uint64_t offset, std::uint64_t size);
 
+  /// The same for bytes that the peer was lent by `owner` and passes on: they lie in `region`,
+  /// which is that node's.
+  std::shared_ptr<std::byte> borrow_passed(std::uint64_t loan, const node_number& owner,
+                                           std::shared_ptr<const mapped_region> region,
+                                           std::uint64_t offset, std::uint64_t size);
+
   /// Where bytes lie that are borrowed here and are sent back to their owner. From now on the
   /// loan's end waits for them. Nothing if they are not borrowed.
   struct place {
@@ -38,6 +44,18 @@ public:
     std::uint64_t offset = 0;
   };
   std::optional<place> give_back(const std::byte* data, std::size_t size);
+
+  /// Where bytes lie in the peer's region that the peer itself has lent; nothing: it has not.
+  std::optional<std::uint64_t> offset_of(const std::byte* data, std::size_t size) const;
+
+  /// Is anything in use here that the peer was lent by `owner`?
+  bool reads_of(const node_number& owner) const;
+
+  /// How often `borrow_passed` was called for `owner`.
+  std::uint64_t passes_of(const node_number& owner) const;
+
+  /// The peer's region; null: closed.
+  std::shared_ptr<const mapped_region> region() const;
 
   /// Moves up to `most` loans that have ended here to the end of `to`.
   void take_ended(std::size_t most, std::vector<note_entry>& to);
@@ -55,6 +73,9 @@ public:
   /// process. The region stays mapped for what is still borrowed.
   void close(const std::weak_ptr<loan_book>& lender) noexcept;
 
+  /// Calls `tell` no more, as it does after `close` when the last of what was passed on goes.
+  void silence() noexcept;
+
 private:
   struct borrowed;
   struct record {
@@ -62,14 +83,29 @@ private:
     std::uint64_t given_back = 0;
   };
 
+  struct passed {
+    node_number owner{};
+    std::uint64_t size = 0;
+  };
+  using records = std::map<std::pair<std::uint64_t, std::uint64_t>, record>;
+
+  void make_room();
+  std::shared_ptr<std::byte> hold(std::shared_ptr<const mapped_region> region, std::uint64_t loan,
+                                  std::uint64_t offset, bool passed_on);
+  static void check(const mapped_region& region, std::uint64_t offset, std::uint64_t size);
+  records::const_iterator covering(const std::byte* data, std::size_t size) const;
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
+  void end_passed(std::uint64_t loan) noexcept;
+  void enter(std::unique_lock<std::mutex> lock, std::uint64_t loan, std::uint64_t times) noexcept;
   record* find(std::uint64_t loan) noexcept;
   std::optional<std::vector<std::uint64_t>> numbers() const noexcept;
 
-  std::mutex mutex_;
-  std::shared_ptr<const mapped_region> region_;                       // null: closed
-  std::map<std::pair<std::uint64_t, std::uint64_t>, record> active_;  // by offset and loan
-  std::atomic<std::uint64_t> bytes_{0};                               // of those
+  mutable std::mutex mutex_;
+  std::shared_ptr<const mapped_region> region_;  // null: closed
+  records active_;                               // by offset and loan
+  std::map<std::uint64_t, passed> passed_;       // by loan
+  std::map<node_number, std::uint64_t> passes_;  // by owner; those that have ended too
+  std::atomic<std::uint64_t> bytes_{0};          // of those
   std::vector<note_entry> ended_;
   std::atomic<bool> ended_some_{false};
   std::function<void()> tell_;

@@ -27,7 +27,7 @@ static_assert(sizeof(note_foot) == 16);
 constexpr std::size_t to_words(std::size_t size) noexcept { return (size + 7) / 8 * 8; }
 
 bool is_payload(entry_kind kind) noexcept {
-  return kind == entry_kind::lend || kind == entry_kind::give_back;
+  return kind == entry_kind::lend || kind == entry_kind::give_back || kind == entry_kind::pass;
 }
 
 // False: there is no note.
@@ -42,6 +42,21 @@ bool read_foot(const frame& from, note_foot& to) noexcept {
 }
 
 }  // namespace
+
+note_entry entry_of(entry_kind kind, const node_number& node) noexcept {
+  note_entry out{.kind = kind};
+  static_assert(sizeof out.loan + sizeof out.offset == sizeof node);
+  std::memcpy(&out.loan, node.data(), sizeof out.loan);
+  std::memcpy(&out.offset, node.data() + sizeof out.loan, sizeof out.offset);
+  return out;
+}
+
+node_number node_of(const note_entry& entry) noexcept {
+  node_number out;
+  std::memcpy(out.data(), &entry.loan, sizeof entry.loan);
+  std::memcpy(out.data() + sizeof entry.loan, &entry.offset, sizeof entry.offset);
+  return out;
+}
 
 void append_note(frame& to, std::span<const note_entry> entries, std::uint32_t payloads,
                  bool alone) {
@@ -87,7 +102,7 @@ void take_note(frame& from, note& to) {
   to.alone = (foot.flags & alone_bit) != 0;
   std::uint64_t next = 0;
   for (const auto& entry : to.entries) {
-    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::can_read)
+    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::passed_in_all)
       bad_note("it has an entry of an unknown kind");
     if (!is_payload(entry.kind)) continue;
     if (entry.index < next || entry.index >= foot.payloads)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/messages/envelope/frame.hpp"
+#include "troupe/transport/lending/node_number.hpp"
 
 namespace troupe::transport::lending {
 
@@ -16,16 +17,29 @@ enum class entry_kind : std::uint32_t {
   end,        ///< a loan of the receiver has ended; `size` counts its `give_back` entries, all of
               ///< which count before it does, though they may arrive later
   can_read,   ///< the sender has mapped the receiver's region
+  // The following name a node; see passed_on.hpp.
+  known,           ///< the receiver is a reader that its owner, the sender, knows; no node
+  can_read_of,     ///< the sender has mapped the region of that node, which knows it
+  of_node,         ///< the `pass` entries that follow are of that node's region
+  pass,            ///< a payload that lies there, where it was lent to the sender
+  whose,           ///< that node has ended: what it has passed on of the sender's region?
+  nothing_of,      ///< nothing that it has passed on is read here, or will be
+  cannot_read_of,  ///< the sender lets go of that node's region
+  passed_in_all,   ///< of that node's region; `size` counts the `pass` entries, after the last one
 };
 
 struct note_entry {
   entry_kind kind;
   std::uint32_t index = 0;   ///< of the payload, among all of the message
   std::uint64_t loan = 0;    ///< numbered by the lender
-  std::uint64_t offset = 0;  ///< in the lender's region
+  std::uint64_t offset = 0;  ///< in the lender's region, or the named node's
   std::uint64_t size = 0;    ///< bytes
 };
 static_assert(sizeof(note_entry) == 32);
+
+/// An entry that names a node, in place of a loan.
+note_entry entry_of(entry_kind kind, const node_number& node) noexcept;
+node_number node_of(const note_entry& entry) noexcept;
 
 /// The largest note.
 inline constexpr std::size_t most_entries = 16 * 1024;

@@ -7,7 +7,8 @@
 
 #include "troupe/transport/lending/borrow_book.hpp"
 #include "troupe/transport/lending/loan_book.hpp"
-#include "troupe/transport/lending/parked_loans.hpp"
+#include "troupe/transport/lending/node_number.hpp"
+#include "troupe/transport/lending/passed_on.hpp"
 #include "troupe/transport/system/process.hpp"
 #include "troupe/transport/transport.hpp"
 
@@ -34,8 +35,10 @@ struct peer {
   std::shared_ptr<loan_book> lent;
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here
 
-  std::atomic<bool> may_lend{false};     ///< it has mapped this node's memory
-  std::atomic<bool> tell_mapped{false};  ///< it is still to be told that its memory is mapped here
+  std::atomic<bool> may_lend{false};  ///< it has mapped this node's memory
+  std::atomic<bool> known{false};     ///< it knows that this node has mapped its memory
+  word_list words;                    ///< that it is still to be told
+  readable_nodes readable;            ///< nodes whose memory it has mapped, and which know that
   std::atomic<bool> lost{false};
   std::atomic<bool> broken{false};  ///< it has sent nonsense: nothing more of it is delivered
   std::string problem;              ///< which; by the progressing thread
@@ -45,21 +48,6 @@ struct peer {
   std::atomic<std::uint64_t> messages_received{0};
   std::atomic<std::uint64_t> bytes_sent{0};
   std::atomic<std::uint64_t> bytes_received{0};
-
-  /// The connection has ended; what is lent stays until it is certain that nobody reads it.
-  /// False: it was over already.
-  bool part(bool process_has_ended, const node_number& self) {
-    if (lost.exchange(true)) return false;
-    may_lend = false;
-    if (borrowed) borrowed->close(find_loans(node, self));
-    if (!lent) return true;
-    lent->close();
-    if (process_has_ended)
-      lent->end_all();
-    else
-      park_loans(lent, process);
-    return true;
-  }
 };
 
 }  // namespace troupe::transport::lending

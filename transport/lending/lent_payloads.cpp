@@ -16,7 +16,10 @@ namespace troupe::transport::lending {
 namespace {
 
 constexpr std::size_t ends_in_a_message = 64;
-static_assert(ends_in_a_message < most_entries);
+constexpr std::size_t words_in_a_message = 64;
+// Beside payloads, one of which may take two entries.
+constexpr std::size_t others_in_a_message = ends_in_a_message + words_in_a_message + 1;
+static_assert(others_in_a_message < most_entries);
 
 // The memory of the last note of this thread. Taken and put back, since what a note lets go may
 // run code that sends.
@@ -58,8 +61,8 @@ void say_not_lent(peer& to, const lending_options& options, not_lent why,
   log().log(level, "rank {}: {}; such tensors are copied", options.rank, text);
 }
 
-note_writer::note_writer(peer& to, const lending_options& options)
-    : to_(to), options_(options), entries_(std::exchange(spare_entries, {})) {
+note_writer::note_writer(peer& to, const lending_options& options, find_borrowed find)
+    : to_(to), options_(options), find_(find), entries_(std::exchange(spare_entries, {})) {
   entries_.clear();
 }
 
@@ -70,9 +73,22 @@ note_writer::~note_writer() {
 
 // The peer has heard of nothing.
 void note_writer::take_back() noexcept {
+  node_number owner{};
   for (const auto& entry : entries_) {
-    if (entry.kind == entry_kind::lend) to_.lent->cancel(entry.loan);
-    if (entry.kind == entry_kind::can_read) to_.tell_mapped = true;
+    switch (entry.kind) {
+      case entry_kind::of_node: owner = node_of(entry); break;
+      case entry_kind::pass: to_.readable.take_back(owner); [[fallthrough]];
+      case entry_kind::lend: to_.lent->cancel(entry.loan); break;
+      case entry_kind::can_read:
+      case entry_kind::known:
+      case entry_kind::can_read_of:
+      case entry_kind::whose:
+      case entry_kind::nothing_of:
+      case entry_kind::cannot_read_of:
+      case entry_kind::passed_in_all: to_.words.add(entry); break;
+      case entry_kind::give_back:
+      case entry_kind::end: break;
+    }
   }
   if (to_.borrowed) to_.borrowed->take_back(entries_);
 }
@@ -93,7 +109,7 @@ void note_writer::lend(std::vector<outgoing_payload>& payloads) {
 
 bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   if (payload.size < options_.lend_from || payload.place.where != memory_place::kind::host ||
-      entries_.size() >= most_entries - ends_in_a_message)
+      entries_.size() >= most_entries - others_in_a_message)
     return false;
   if (to_.borrowed && is_aligned(payload.data)) {
     if (const auto at = to_.borrowed->give_back(payload.data, payload.size)) {
@@ -113,12 +129,32 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
       if (!to_.lost) say_not_lent(to_, options_, not_lent::past_limit, payload);
       return false;
     }
+  if (!in_arena && pass_on(payload, index)) return true;
   say_not_lent(to_, options_, in_arena ? not_lent::not_all_of_its_storage : not_lent::elsewhere,
                payload);
   if (payload.size < options_.copy_from) return false;
   const std::byte* copy = nullptr;
   auto keep = copy_into_arena(payload, copy);
   return keep && lend_bytes(std::move(keep), copy, payload.size, index);
+}
+
+// What another node has lent to this one stays in that node's memory: see passed_on.hpp.
+bool note_writer::pass_on(const outgoing_payload& payload, std::uint32_t index) {
+  if (!payload.freeze || !is_aligned(payload.data)) return false;
+  const auto at = find_(payload.data, payload.size);
+  if (!at || !to_.readable.pass(at->owner)) return false;
+  auto keep = payload.freeze(payload);
+  const auto loan = keep ? to_.lent->lend(std::move(keep), at->offset, payload.size) : 0;
+  if (loan == 0) {
+    to_.readable.take_back(at->owner);
+    return false;
+  }
+  if (named_ != at->owner) {
+    entries_.push_back(entry_of(entry_kind::of_node, at->owner));
+    named_ = at->owner;
+  }
+  entries_.push_back({entry_kind::pass, index, loan, at->offset, payload.size});
+  return true;
 }
 
 bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* data,
@@ -156,8 +192,7 @@ std::shared_ptr<const void> note_writer::copy_into_arena(const outgoing_payload&
 }
 
 void note_writer::add_ends() {
-  if (to_.tell_mapped.load(std::memory_order_relaxed) && to_.tell_mapped.exchange(false))
-    entries_.push_back({.kind = entry_kind::can_read});
+  if (to_.words.any()) to_.words.take(words_in_a_message, entries_);
   if (to_.borrowed && to_.borrowed->any_ended())
     to_.borrowed->take_ended(std::min(ends_in_a_message, most_entries - entries_.size()), entries_);
 }

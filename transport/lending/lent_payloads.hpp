@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "troupe/messages/base/function_ref.hpp"
 #include "troupe/transport/lending/lending_note.hpp"
 #include "troupe/transport/lending/lending_options.hpp"
 #include "troupe/transport/lending/lending_peer.hpp"
@@ -21,11 +24,20 @@ inline bool is_aligned(const std::byte* data) noexcept {
 void say_not_lent(peer& to, const lending_options& options, not_lent why,
                   const outgoing_payload& payload);
 
+/// Bytes in the region of a node that has lent them to this one.
+struct borrowed_place {
+  node_number owner{};
+  std::uint64_t offset = 0;
+};
+using find_borrowed =
+    function_ref<std::optional<borrowed_place>(const std::byte* data, std::size_t size)>;
+
 /// Writes the note of one message: takes the payloads out that need not travel, and says where
 /// they are. One thread, for the time of one `send`.
 class note_writer {
 public:
-  note_writer(peer& to, const lending_options& options);
+  /// `find` says what other peers have lent.
+  note_writer(peer& to, const lending_options& options, find_borrowed find);
   /// Takes everything back, unless `sent` was called.
   ~note_writer();
   note_writer(const note_writer&) = delete;
@@ -35,8 +47,8 @@ public:
   /// a large part of a storage. Throws transport_error if that is refused.
   void lend(std::vector<outgoing_payload>& payloads);
 
-  /// Adds loans of the peer that have ended here, as many as a note takes. After `lend`: what is
-  /// given back there may have been the last use.
+  /// Adds what else the peer is to be told, and loans of it that have ended here, as many as a note
+  /// takes. After `lend`: what is given back there may have been the last use.
   void add_ends();
 
   std::span<const note_entry> entries() const noexcept { return entries_; }
@@ -46,6 +58,7 @@ public:
 private:
   void take_back() noexcept;
   bool describe(outgoing_payload& payload, std::uint32_t index);
+  bool pass_on(const outgoing_payload& payload, std::uint32_t index);
   bool lend_bytes(std::shared_ptr<const void> keep, const std::byte* data, std::size_t size,
                   std::uint32_t index);
   void settle(outgoing_payload& payload) const;
@@ -54,7 +67,9 @@ private:
 
   peer& to_;
   const lending_options& options_;
+  const find_borrowed find_;
   std::vector<note_entry> entries_;
+  std::optional<node_number> named_;  // by the last `of_node`
   bool sent_ = false;
 };
 

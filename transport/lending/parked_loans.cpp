@@ -1,5 +1,8 @@
 #include "troupe/transport/lending/parked_loans.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <list>
 #include <map>
 #include <mutex>
@@ -15,7 +18,7 @@ namespace {
 
 struct parked_book {
   std::shared_ptr<loan_book> book;
-  process_end_watch end;  // of the borrower
+  std::vector<process_end_watch> ends;  // of those that may read
 };
 
 struct loan_registry {
@@ -47,25 +50,28 @@ std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number
   return found == all.known.end() ? std::weak_ptr<loan_book>() : found->second;
 }
 
-void park_loans(std::shared_ptr<loan_book> book, const process_identity& borrower) {
+void park_loans(std::shared_ptr<loan_book> book, std::vector<process_identity> readers) {
   if (book->loans() == 0) return;
-  // A book of a borrower in this process is emptied by its tensors.
-  process_end_watch end;
-  if (borrower != this_process()) {
+  // A book of a reader in this process is emptied by its tensors, and by nothing else.
+  std::vector<process_end_watch> ends;
+  if (std::ranges::find(readers, this_process()) == readers.end()) {
+    const auto left = std::make_shared<std::atomic<std::size_t>>(readers.size());
     try {
-      end = on_process_end(borrower, [book] {
-        book->end_all();
-        forget_ended_loans();
-      });
+      for (const auto& reader : readers)
+        ends.push_back(on_process_end(reader, [book, left] {
+          if (left->fetch_sub(1) > 1) return;
+          book->end_all();
+          forget_ended_loans();
+        }));
     } catch (const transport_error& e) {  // then it is kept for good
-      log().warn("{} bytes that were lent to process {} are kept until this process ends: {}",
-                 book->bytes(), borrower.pid, e.fault().text);
+      log().warn("{} bytes that were lent are kept until this process ends: {}", book->bytes(),
+                 e.fault().text);
     }
   }
   auto& all = registry();
   {
     const std::lock_guard lock(all.mutex);
-    all.parked.push_back({std::move(book), std::move(end)});
+    all.parked.push_back({std::move(book), std::move(ends)});
   }
   forget_ended_loans();  // it may have ended meanwhile
 }

@@ -1,16 +1,13 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "troupe/transport/lending/loan_book.hpp"
+#include "troupe/transport/lending/node_number.hpp"
 #include "troupe/transport/system/process.hpp"
 
 namespace troupe::transport::lending {
-
-/// A node of a process, at random.
-using node_number = std::array<std::byte, 16>;
 
 /// A peer that this node is not connected to any more may still read what was lent to it: a verdict
 /// or a broken connection says nothing about a process that was only stopped. So loans outlive
@@ -24,8 +21,9 @@ void publish_loans(const node_number& lender, const node_number& borrower,
 /// What `lender`, if it is a node of this process, has lent to `borrower`.
 std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number& borrower);
 
-/// Keeps what is still lent by `book` until `borrower` has ended.
-void park_loans(std::shared_ptr<loan_book> book, const process_identity& borrower);
+/// Keeps what is still lent by `book` until all of these processes have ended. Of this process:
+/// until its tensors have.
+void park_loans(std::shared_ptr<loan_book> book, std::vector<process_identity> readers);
 
 /// Lets go of parked books without loans.
 void forget_ended_loans() noexcept;

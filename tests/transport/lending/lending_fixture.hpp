@@ -138,8 +138,8 @@ struct lending_test : testing::Test {
   job_secret secret;
   std::uint64_t most_lent = 0;
   std::shared_ptr<loopback_network> network = std::make_shared<loopback_network>();
-  std::array<sink*, 2> inner_sinks{};
-  std::array<failing*, 2> inner{};
+  std::array<sink*, 3> inner_sinks{};
+  std::array<failing*, 3> inner{};
   lender a;
   lender b;
 };

@@ -47,6 +47,14 @@ TEST(lending_note, comes_off_as_it_was_put_on) {
   }
 }
 
+TEST(lending_note, an_entry_may_name_a_node) {
+  node_number node;
+  for (std::size_t i = 0; i < node.size(); ++i) node[i] = static_cast<std::byte>(i * 17);
+  const auto entry = entry_of(entry_kind::whose, node);
+  EXPECT_EQ(entry.kind, entry_kind::whose);
+  EXPECT_EQ(node_of(entry), node);
+}
+
 TEST(lending_note, may_be_alone) {
   frame f(64);
   append_note(f, {}, 0, true);
@@ -121,7 +129,7 @@ TEST(lending_note, nonsense_is_refused) {
   expect_refused([](entries& e, auto&, auto&) { e[2].index = 3; }, "do not exist");
   expect_refused([](entries& e, auto&, auto&) { e[2].index = 0xffffffff; }, "do not exist");
   expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{0}; }, "unknown kind");
-  expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{9}; }, "unknown kind");
+  expect_refused([](entries& e, auto&, auto&) { e[0].kind = entry_kind{13}; }, "unknown kind");
   expect_refused([](entries&, auto& p, auto&) { p = 1'000'000; }, "too many payloads");
   expect_refused([](entries& e, auto& p, auto& a) { e.clear(), p = 0, a = true; }, "no message");
   note got;
@@ -149,7 +157,7 @@ TEST(lending_note, altered_bytes_do_no_harm) {
       take_note(f, got);
       EXPECT_LE(f.size(), whole.size());
       for (const auto& entry : got.entries)
-        if (entry.kind <= entry_kind::give_back) {
+        if (entry.kind <= entry_kind::give_back || entry.kind == entry_kind::pass) {
           EXPECT_LT(entry.index, got.payloads);
         }
     } catch (const decode_error&) {

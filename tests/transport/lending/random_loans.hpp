@@ -73,23 +73,31 @@ public:
     for (const auto& memory : memories_) EXPECT_EQ(memory->count().in_use, 0u);
   }
 
-  std::uint64_t sent = 0, received = 0, lent = 0, sent_on = 0, crashes = 0;
+  std::uint64_t sent = 0, received = 0, lent = 0, crashes = 0;
+  std::uint64_t came_home = 0;  ///< to their owner's own memory
+  std::uint64_t passed_on = 0;  ///< to a third node, read where they were made
+  std::uint64_t copied_on = 0;  ///< to a third node, from a copy
 
 private:
-  // Bytes that a node has, its own or another one's: from `first` on, those of payload `of`.
-  struct piece {
+  // What an envelope says of a payload: its bytes from `first` on, and where they were made.
+  struct label {
+    std::uint64_t of = 0, first = 0, size = 0;
+    std::uint64_t maker = 0;   // an index of `memories_`
+    std::uint64_t offset = 0;  // there
+  };
+
+  // Bytes that a node has, its own or another one's.
+  struct piece : label {
     std::shared_ptr<const void> keep;
     const std::byte* data = nullptr;
-    std::uint64_t of = 0;
-    std::uint64_t first = 0;
-    std::uint64_t size = 0;
-    bool own = false;
   };
 
   struct member final : sink {
     rank_t rank = 0;
+    std::size_t number = 0;  // of `memory`, in `memories_`
     arena* memory = nullptr;
     counting_pool pool;
+    std::map<std::uint64_t, const std::byte*> mapped;  // other makers' memories here
     std::vector<incoming_message> messages;
     std::vector<piece> held;
     std::set<rank_t> lost;
@@ -97,11 +105,6 @@ private:
 
     void on_message(incoming_message&& message) override { messages.push_back(std::move(message)); }
     void on_peer_lost(rank_t peer, peer_loss) override { lost.insert(peer); }
-  };
-
-  // What an envelope says of each payload.
-  struct label {
-    std::uint64_t of, first, size;
   };
 
   virtual_network_options network() const {
@@ -126,6 +129,7 @@ private:
     ASSERT_TRUE(memory) << why_not;
     auto n = std::make_unique<member>();
     n->rank = rank;
+    n->number = memories_.size();
     n->memory = memory.get();
     memories_.push_back(std::move(memory));
     lending_options options;
@@ -164,7 +168,8 @@ private:
     auto* const bytes = static_cast<std::byte*>(block.get());
     for (std::size_t i = 0; i < out.size; ++i) bytes[i] = pattern(out.of, i);
     out.data = bytes;
-    out.own = true;
+    out.maker = n.number;
+    out.offset = n.memory->offset_of(bytes);
     out.keep = std::make_shared<c10::DataPtr>(std::move(block));
     return out;
   }
@@ -176,7 +181,7 @@ private:
       skip = below(from.size / 2) / 16 * 16;
       size = from.size - skip - below(16);
     }
-    labels.push_back({from.of, from.first + skip, size});
+    labels.push_back({from.of, from.first + skip, size, from.maker, from.offset + skip});
     outgoing_payload out;
     out.data = from.data + skip;
     out.size = size;
@@ -192,9 +197,7 @@ private:
     std::vector<label> labels;
     for (auto count = below(3) + 1; count > 0; --count) {
       if (!n.held.empty() && below(2) == 0) {
-        const auto& old = n.held[below(n.held.size())];
-        if (!old.own) ++sent_on;
-        payloads.push_back(payload_of(old, labels));
+        payloads.push_back(payload_of(n.held[below(n.held.size())], labels));
         continue;
       }
       auto fresh = make_piece(n);
@@ -219,18 +222,25 @@ private:
       std::memcpy(labels.data(), message.envelope.data(), message.envelope.size());
       for (std::size_t i = 0; i < labels.size(); ++i) {
         auto& came = message.payloads[i];
-        piece one;
-        one.of = labels[i].of;
-        one.first = labels[i].first;
-        one.size = labels[i].size;
-        one.data = came.data.get();
+        piece one{labels[i], nullptr, came.data.get()};
         one.keep = std::move(came.data);
         ASSERT_EQ(came.size, one.size);
-        if (came.read_only) ++lent;
+        if (came.read_only) count(n, message.from, one);
         check(n, one, "when it came");
         n.held.push_back(std::move(one));
       }
     }
+  }
+
+  void count(member& n, rank_t from, const piece& one) {
+    ++lent;
+    const auto* const start = one.data - one.offset;
+    if (one.maker == n.number)
+      came_home += n.memory->at(one.offset) == one.data ? 1 : 0;
+    else if (nodes_.contains(from) && at(from).number == one.maker)
+      n.mapped[one.maker] = start;
+    else if (const auto known = n.mapped.find(one.maker); known != n.mapped.end())
+      ++(known->second == start ? passed_on : copied_on);
   }
 
   void check(const member& n, const piece& one, const char* when) {
