@@ -174,6 +174,8 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
   all.front().below = from;
   all.push_back({"all of its storage, in the arena", from, 0, "lent where it lies",
                  "the node maps this one's memory"});
+  all.push_back({"all of a storage that another node has lent", from, 0, "passed on",
+                 "both map the memory of that node"});
   if (options_.strict) {
     all.push_back({other, from, 0, "refused", "rpc_options::lend_strictly"});
     return all;

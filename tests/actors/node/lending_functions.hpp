@@ -227,6 +227,11 @@ inline void hold(at::Tensor x) {
   box().add(x);
 }
 
+/// Has another node hold it.
+inline void hold_at(const std::string& name, const at::Tensor& x) {
+  this_node().rpc_sync<&hold>(name, x);
+}
+
 inline bool let_go() {
   const std::lock_guard lock(box().mutex);
   box().check_all();

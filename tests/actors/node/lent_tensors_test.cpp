@@ -16,6 +16,17 @@ namespace {
 class lent_tensors : public lending_job {
 protected:
   static std::size_t in_use() { return transport::installed_arena()->count().in_use; }
+
+  // The two others have to meet, too, before one passes on to the other.
+  void wait_until_passed_on() {
+    EXPECT_TRUE(eventually([&] {
+      node_->rpc_sync<&hold_at>("worker1", std::string("worker2"), at::full({1 << 18}, 1.0F));
+      const bool still_lent = node_->debug_info().traffic.lent > 0;
+      EXPECT_TRUE(node_->rpc_sync<&let_go>("worker2"));
+      return still_lent;
+    }));
+    EXPECT_TRUE(eventually([&] { return node_->debug_info().traffic.lent == 0; }));
+  }
 };
 
 TEST_F(lent_tensors, come_back_as_the_same_memory) {
@@ -104,6 +115,37 @@ TEST_F(lent_tensors, of_a_killed_node_come_back) {
   EXPECT_TRUE(eventually([&] { return in_use() < size; }));
 }
 
+TEST_F(lent_tensors, reach_a_third_node_without_a_copy) {
+  constexpr std::size_t size = 4 << 20;
+  wait_until_passed_on();
+  const auto before = node_->rpc_sync<&loans_and_in_use>("worker1");
+  auto t = at::full({1 << 20}, 1.0F);
+  node_->rpc_sync<&hold_at>("worker1", std::string("worker2"), t);
+  const auto between = node_->rpc_sync<&loans_and_in_use>("worker1");
+  EXPECT_EQ(between.first - before.first, 2 * size);  // borrowed, and lent
+  EXPECT_EQ(between.second, before.second);
+  EXPECT_EQ(node_->debug_info().traffic.lent, size);
+  t.fill_(2);
+  EXPECT_TRUE(node_->rpc_sync<&let_go>("worker2"));
+  EXPECT_TRUE(eventually([&] { return node_->debug_info().traffic.lent == 0; }));
+  end();
+}
+
+TEST_F(lent_tensors, that_were_passed_on_outlast_the_node_between) {
+  constexpr std::size_t size = 4 << 20;
+  wait_until_passed_on();
+  node_->rpc_sync<&hold_at>("worker1", std::string("worker2"), at::full({1 << 20}, 1.0F));
+  ranks_[0]->kill();
+  EXPECT_THROW(node_->rpc_sync<&let_go>("worker1"), peer_lost);
+  for (int i = 0; i < 50; ++i) {
+    const auto other = at::full({1 << 20}, 7.0F);  // lies where that one lay, if it could
+    EXPECT_GE(in_use(), 2 * size);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(node_->rpc_sync<&let_go>("worker2"));
+  EXPECT_TRUE(eventually([&] { return in_use() < size; }));
+}
+
 // Three processes that send one another views of what they hold, write to all of it, and compare
 // with deep copies.
 TEST_F(lent_tensors, hold_what_deep_copies_hold) {
@@ -120,18 +162,19 @@ TEST_F(lent_tensors, hold_what_deep_copies_hold) {
 TEST_F(lent_tensors, go_as_the_plan_says) {
   EXPECT_THROW(node_->transport_plan("worker0"), invalid_argument);
   const auto plan = node_->transport_plan("worker1");
-  ASSERT_EQ(plan.size(), 4u);
+  ASSERT_EQ(plan.size(), 5u);
   EXPECT_EQ(plan[0].below, 16u << 10);
   EXPECT_THAT(plan[0].way, testing::HasSubstr("sent by ucx"));
   EXPECT_EQ(plan[1].way, "lent where it lies");
   EXPECT_EQ(plan[1].from, 16u << 10);
-  EXPECT_EQ(plan[2].below, plan[3].from);
-  EXPECT_EQ(plan[3].way, "copied once, then lent");
+  EXPECT_EQ(plan[2].way, "passed on");
+  EXPECT_EQ(plan[3].below, plan[4].from);
+  EXPECT_EQ(plan[4].way, "copied once, then lent");
   const auto all_lent = [&] { return node_->debug_info().traffic.lent; };
   const auto before = all_lent();
   for (const auto& [size, lent] : {std::pair<std::size_t, std::size_t>{plan[1].from - 16, 0},
                                    {plan[1].from, plan[1].from},
-                                   {plan[3].from, plan[3].from}}) {
+                                   {plan[4].from, plan[4].from}}) {
     node_->rpc_sync<&hold>("worker1", at::full({static_cast<std::int64_t>(size / 4)}, 1.0F));
     EXPECT_EQ(all_lent() - before, lent) << size;
     EXPECT_TRUE(node_->rpc_sync<&let_go>("worker1"));
@@ -166,7 +209,7 @@ TEST_F(strictly_lent_tensors, are_refused_where_they_would_be_copied) {
                transport_error);
   // Large arguments that are no tensors go as before.
   EXPECT_EQ(node_->rpc_sync<&length_of>("worker1", std::string(3 << 20, 'x')), 3u << 20);
-  EXPECT_EQ(node_->transport_plan("worker1")[2].way, "refused");
+  EXPECT_EQ(node_->transport_plan("worker1")[3].way, "refused");
   // Smaller ones may be sent, and nothing is lent that was refused.
   node_->rpc_sync<&hold>("worker1", t.slice(0, 0, 1 << 17));
   EXPECT_EQ(node_->debug_info().traffic.lent, 0u);
