@@ -91,7 +91,7 @@ private:
     return place ? place->now.load(std::memory_order_acquire) : nullptr;
   }
 
-  // On any thread: a loan has ended, or a region is mapped.
+  // On any thread: a loan has ended, some peer is to be told a word, or a question can be answered.
   void something_to_tell() {
     waiting_.store(true, std::memory_order_seq_cst);
     if (armed_.load(std::memory_order_seq_cst)) inner_->wake();
@@ -100,14 +100,17 @@ private:
   // The connection has ended; what is lent stays until it is certain that nobody reads it. False:
   // it was over already.
   bool part(peer& p, bool process_has_ended);
+  void orphan(peer& p, bool process_has_ended);
+  bool is_here(const peer& p) const noexcept;
   void keep_for_what_is_on_its_way(peer& p);
   void passed_in_all(peer& by, const node_number& owner, std::uint64_t count);
   void let_go_of_late_regions();
 
-  // See passed_on.hpp. All but the last on the progressing thread.
+  // See passed_on.hpp. All but the first, and the last two, on the progressing thread.
   std::optional<borrowed_place> place_of(const std::byte* data, std::size_t size,
                                          const peer& but) const;
   std::shared_ptr<const mapped_region> region_of(const node_number& owner);
+  void reads_here(peer& by);
   void reader_is_known(peer& by);
   void asked(peer& by, const node_number& middle);
   void answer_the_asked();

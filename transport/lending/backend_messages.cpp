@@ -139,10 +139,7 @@ void backend::take(peer& from, incoming_message& message) {
       }
       case entry_kind::end: from.lent->end(entry.loan, entry.size); break;
       case entry_kind::can_read:
-        if (!server_) break;
-        from.may_lend.store(true);
-        from.words.add({.kind = entry_kind::known});
-        something_to_tell();
+        if (server_) reads_here(from);
         break;
       case entry_kind::known: reader_is_known(from); break;
       case entry_kind::can_read_of: from.readable.add(node_of(entry)); break;

@@ -1,4 +1,5 @@
 // What is passed on, and what becomes of loans whose peer is gone: see passed_on.hpp.
+#include <algorithm>
 #include <utility>
 
 #include "troupe/transport/lending/backend.hpp"
@@ -8,38 +9,66 @@ namespace troupe::transport::lending {
 bool backend::part(peer& p, bool process_has_ended) {
   if (p.lost.exchange(true)) return false;
   p.may_lend = false;
+  if (process_has_ended) p.ended = true;
   keep_for_what_is_on_its_way(p);
   if (p.borrowed) p.borrowed->close(find_loans(p.node, node_));
   const orphaned_loans::reader who{p.node, p.process};
-  orphans_.reader_lost(who, process_has_ended);
+  if (p.reads || process_has_ended) orphans_.reader_lost(who, process_has_ended);
   if (p.lent) {
     p.lent->close();
-    std::vector<std::shared_ptr<peer>> others;
-    std::vector<orphaned_loans::reader> readers;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& other : connections_) {
-        if (!other->may_lend || other->lost) continue;
-        others.push_back(other);
-        readers.push_back({other->node, other->process});
-      }
-    }
-    if (orphans_.add(p.lent, who, process_has_ended, std::move(readers)))
-      for (const auto& other : others) {
-        other->words.add(entry_of(entry_kind::whose, p.node));
-        // Lost meanwhile: it may have been forgotten before it was entered.
-        if (other->lost) orphans_.reader_lost({other->node, other->process}, false);
-      }
+    orphan(p, process_has_ended);
   }
   if (any_late_.load(std::memory_order_relaxed)) let_go_of_late_regions();
   something_to_tell();  // others may have asked about it
   return true;
 }
 
+// What `p` was lent stays until nobody reads it.
+void backend::orphan(peer& p, bool process_has_ended) {
+  if (p.lent->loans() == 0) return;
+  // Its tensors end all, what it has passed on included.
+  if (!process_has_ended && is_here(p)) return park_loans(p.lent, {});
+  std::vector<std::shared_ptr<peer>> lost;
+  {
+    // With the lock, so that whoever begins to read is among them, or finds the orphan.
+    const std::lock_guard lock(mutex_);
+    std::vector<orphaned_loans::reader> readers;
+    for (const auto& other : connections_) {
+      if (other->node == p.node || !other->reads || other->ended) continue;
+      readers.push_back({other->node, other->process});
+      other->words.add(entry_of(entry_kind::whose, p.node));
+      lost.push_back(other);
+    }
+    orphans_.enter(p.lent, {p.node, p.process}, process_has_ended, std::move(readers));
+  }
+  orphans_.begin(p.lent);
+  std::erase_if(lost, [](const auto& other) { return !other->lost; });
+  for (const auto& other : lost) orphans_.reader_lost({other->node, other->process}, other->ended);
+}
+
+bool backend::is_here(const peer& p) const noexcept {
+  return p.process == process_ && !options_.apart;
+}
+
+// It has mapped this node's memory.
+void backend::reads_here(peer& by) {
+  {
+    const std::lock_guard lock(mutex_);
+    by.may_lend = !by.lost;
+    if (is_here(by)) return;  // see passed_on.hpp
+    if (!by.reads.exchange(true))
+      for (const auto& node : orphans_.add_reader({by.node, by.process}))
+        by.words.add(entry_of(entry_kind::whose, node));
+    by.words.add({.kind = entry_kind::known});
+  }
+  something_to_tell();
+}
+
 void backend::keep_for_what_is_on_its_way(peer& p) {
-  if (!p.known || !p.borrowed) return;
+  if (!p.borrowed) return;
   late_region kept{p.node, p.borrowed->region(), {}};
   const std::lock_guard lock(mutex_);
+  if (!p.known) return;
   for (const auto& one : connections_) {
     if (one.get() == &p || !one->borrowed || one->lost) continue;
     one->words.add(entry_of(entry_kind::cannot_read_of, p.node));
@@ -56,7 +85,7 @@ void backend::passed_in_all(peer& by, const node_number& owner, std::uint64_t co
     for (auto& late : late_regions_)
       if (late.owner == owner)
         for (auto& one : late.senders)
-          if (one.from.get() == &by) one.passes = count;
+          if (one.from.get() == &by) one.passes = std::min(count, one.passes.value_or(count));
   }
   let_go_of_late_regions();
 }
@@ -81,8 +110,8 @@ std::optional<borrowed_place> backend::place_of(const std::byte* data, std::size
   const std::lock_guard lock(mutex_);
   for (const auto& one : connections_) {
     if (one.get() == &but || !one->borrowed || one->lost) continue;
-    if (const auto offset = one->borrowed->offset_of(data, size))
-      return borrowed_place{one->node, *offset};
+    if (auto at = one->borrowed->find_lent(data, size))
+      return borrowed_place{one->node, at->offset, std::move(at->keep)};
   }
   return std::nullopt;
 }
@@ -99,9 +128,10 @@ std::shared_ptr<const mapped_region> backend::region_of(const node_number& owner
 
 // That node asks this one if others may have passed its memory on to it: so they may.
 void backend::reader_is_known(peer& by) {
-  if (!by.borrowed || by.known.exchange(true)) return;
   {
+    // With the lock: `part` tells the same nodes that it cannot be read any more.
     const std::lock_guard lock(mutex_);
+    if (!by.borrowed || by.lost || by.known.exchange(true)) return;
     for (const auto& other : connections_)
       if (other.get() != &by && other->near && !other->lost && !over_.contains(other->node))
         other->words.add(entry_of(entry_kind::can_read_of, by.node));

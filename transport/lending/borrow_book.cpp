@@ -71,7 +71,7 @@ std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t
     const std::lock_guard lock(mutex_);
     make_room();
     check(*region_, offset, size);
-    if (!active_.try_emplace({offset, loan}, record{size, 0}).second)
+    if (!active_.try_emplace({offset, loan}, record{.size = size}).second)
       throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
     bytes_.fetch_add(size, std::memory_order_relaxed);
     region = region_;
@@ -107,6 +107,10 @@ std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region
     passed_on ? end_passed(loan) : end(loan, offset);
     throw;
   }
+  if (!passed_on) {
+    const std::lock_guard lock(mutex_);
+    active_.at({offset, loan}).held = held;
+  }
   // Never written through: the mapping is readable only, and its tensors copy at their first write.
   return {std::move(held), const_cast<std::byte*>(bytes)};
 }
@@ -133,10 +137,14 @@ std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, 
   return place{at->first.second, static_cast<std::uint64_t>(data - region_->data())};
 }
 
-std::optional<std::uint64_t> borrow_book::offset_of(const std::byte* data, std::size_t size) const {
+std::optional<borrow_book::lent_place> borrow_book::find_lent(const std::byte* data,
+                                                              std::size_t size) const {
   const std::lock_guard lock(mutex_);
-  if (covering(data, size) == active_.end()) return std::nullopt;
-  return static_cast<std::uint64_t>(data - region_->data());
+  const auto at = covering(data, size);
+  if (at == active_.end()) return std::nullopt;
+  auto keep = at->second.held.lock();
+  if (!keep) return std::nullopt;  // it ends just now
+  return lent_place{static_cast<std::uint64_t>(data - region_->data()), std::move(keep)};
 }
 
 bool borrow_book::reads_of(const node_number& owner) const {

@@ -23,7 +23,8 @@ namespace troupe::transport::lending {
 class borrow_book : public std::enable_shared_from_this<borrow_book> {
 public:
   /// `tell` is called, on the thread that drops a borrowed pointer, when there is something for
-  /// `take_ended` and there was nothing before.
+  /// `take_ended` and there was nothing before; after `close`, when anything goes that was passed
+  /// on.
   borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell);
 
   /// A pointer to bytes that the peer has lent; readable only. They are the peer's again when the
@@ -45,8 +46,13 @@ public:
   };
   std::optional<place> give_back(const std::byte* data, std::size_t size);
 
-  /// Where bytes lie in the peer's region that the peer itself has lent; nothing: it has not.
-  std::optional<std::uint64_t> offset_of(const std::byte* data, std::size_t size) const;
+  /// Where bytes lie in the peer's region that the peer itself has lent, and what keeps that loan;
+  /// nothing: it has not.
+  struct lent_place {
+    std::uint64_t offset = 0;
+    std::shared_ptr<const void> keep;
+  };
+  std::optional<lent_place> find_lent(const std::byte* data, std::size_t size) const;
 
   /// Is anything in use here that the peer was lent by `owner`?
   bool reads_of(const node_number& owner) const;
@@ -81,6 +87,7 @@ private:
   struct record {
     std::uint64_t size = 0;
     std::uint64_t given_back = 0;
+    std::weak_ptr<const void> held{};  // while it is in use
   };
 
   struct passed {

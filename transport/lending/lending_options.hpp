@@ -23,6 +23,8 @@ struct lending_options {
   /// Instead of sending or copying what could be lent to a peer of this host if it lay elsewhere,
   /// `send` throws transport_error.
   bool strict = false;
+  /// For tests, and nothing else: a node of this process is taken for one of another process.
+  bool apart = false;
   /// Most bytes that one peer is lent at a time; beyond it payloads are sent, and it is said once.
   std::uint64_t most_lent = 0;  ///< 0: half of the arena's limit()
 };

@@ -36,6 +36,8 @@ struct peer {
   std::shared_ptr<borrow_book> borrowed;  ///< null: its memory is not mapped here
 
   std::atomic<bool> may_lend{false};  ///< it has mapped this node's memory
+  std::atomic<bool> reads{false};     ///< the same, for good: also once the connection is over
+  std::atomic<bool> ended{false};     ///< its process has, as far as the connection's end has said
   std::atomic<bool> known{false};     ///< it knows that this node has mapped its memory
   word_list words;                    ///< that it is still to be told
   readable_nodes readable;            ///< nodes whose memory it has mapped, and which know that

@@ -77,7 +77,7 @@ void note_writer::take_back() noexcept {
   for (const auto& entry : entries_) {
     switch (entry.kind) {
       case entry_kind::of_node: owner = node_of(entry); break;
-      case entry_kind::pass: to_.readable.take_back(owner); [[fallthrough]];
+      case entry_kind::pass: correct(owner); [[fallthrough]];
       case entry_kind::lend: to_.lent->cancel(entry.loan); break;
       case entry_kind::can_read:
       case entry_kind::known:
@@ -138,15 +138,20 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   return keep && lend_bytes(std::move(keep), copy, payload.size, index);
 }
 
-// What another node has lent to this one stays in that node's memory: see passed_on.hpp.
+// What another node has lent to this one stays in that node's memory: see passed_on.hpp. The loan
+// that is found is kept, since the payload may have another one of the same bytes.
 bool note_writer::pass_on(const outgoing_payload& payload, std::uint32_t index) {
   if (!payload.freeze || !is_aligned(payload.data)) return false;
-  const auto at = find_(payload.data, payload.size);
-  if (!at || !to_.readable.pass(at->owner)) return false;
-  auto keep = payload.freeze(payload);
-  const auto loan = keep ? to_.lent->lend(std::move(keep), at->offset, payload.size) : 0;
+  auto at = find_(payload.data, payload.size);
+  if (!at) return false;
+  auto frozen = payload.freeze(payload);
+  if (!frozen) return false;
+  using both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  auto keep = std::make_shared<const both>(std::move(frozen), std::move(at->keep));
+  if (!to_.readable.pass(at->owner)) return false;
+  const auto loan = to_.lent->lend(std::move(keep), at->offset, payload.size, true);
   if (loan == 0) {
-    to_.readable.take_back(at->owner);
+    correct(at->owner);
     return false;
   }
   if (named_ != at->owner) {
@@ -155,6 +160,15 @@ bool note_writer::pass_on(const outgoing_payload& payload, std::uint32_t index) 
   }
   entries_.push_back({entry_kind::pass, index, loan, at->offset, payload.size});
   return true;
+}
+
+// One less was passed on than has been counted.
+void note_writer::correct(const node_number& owner) {
+  const auto passed = to_.readable.take_back(owner);
+  if (!passed) return;
+  auto word = entry_of(entry_kind::passed_in_all, owner);
+  word.size = *passed;
+  to_.words.add(word);
 }
 
 bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* data,

@@ -24,10 +24,11 @@ inline bool is_aligned(const std::byte* data) noexcept {
 void say_not_lent(peer& to, const lending_options& options, not_lent why,
                   const outgoing_payload& payload);
 
-/// Bytes in the region of a node that has lent them to this one.
+/// Bytes in the region of a node that has lent them to this one, and what keeps that loan.
 struct borrowed_place {
   node_number owner{};
   std::uint64_t offset = 0;
+  std::shared_ptr<const void> keep;
 };
 using find_borrowed =
     function_ref<std::optional<borrowed_place>(const std::byte* data, std::size_t size)>;
@@ -59,6 +60,7 @@ private:
   void take_back() noexcept;
   bool describe(outgoing_payload& payload, std::uint32_t index);
   bool pass_on(const outgoing_payload& payload, std::uint32_t index);
+  void correct(const node_number& owner);
   bool lend_bytes(std::shared_ptr<const void> keep, const std::byte* data, std::size_t size,
                   std::uint32_t index);
   void settle(outgoing_payload& payload) const;

@@ -9,7 +9,7 @@
 
 namespace troupe::transport::lending {
 
-/// What this node has lent to one peer: which bytes of its region, and what keeps them.
+/// What this node has lent to one peer, or passed on to it: which bytes, and what keeps them.
 /// Thread-safe.
 ///
 /// A loan ends when the peer says so. Its messages may overtake each other, so the end says how
@@ -21,8 +21,9 @@ public:
   explicit loan_book(std::uint64_t limit) noexcept : limit_(limit) {}
 
   /// The loan's number, or 0: more would be lent than the limit, or it is closed. Allocates only to
-  /// grow.
-  std::uint64_t lend(std::shared_ptr<const void> keep, std::uint64_t offset, std::uint64_t size);
+  /// grow. `passed_on`: the bytes are of another node's region, so that they cannot be given back.
+  std::uint64_t lend(std::shared_ptr<const void> keep, std::uint64_t offset, std::uint64_t size,
+                     bool passed_on = false);
 
   /// The peer has never heard of it.
   void cancel(std::uint64_t loan) noexcept;
@@ -58,6 +59,7 @@ private:
     std::uint64_t given_back = 0;
     std::uint64_t due = 0;  // `given_back` with which it ends
     bool ending = false;
+    bool passed_on = false;
     std::uint32_t turn = 0;  // of this place: a number that comes late names no later loan
     std::uint32_t next = 0;  // the next free place
   };

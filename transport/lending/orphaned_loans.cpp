@@ -1,6 +1,7 @@
 #include "troupe/transport/lending/orphaned_loans.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
@@ -9,39 +10,50 @@
 
 namespace troupe::transport::lending {
 
-bool orphaned_loans::add(std::shared_ptr<loan_book> book, const reader& borrower, bool ended,
-                         std::vector<reader> readers) {
-  if (book->loans() == 0) return false;
-  // Of a borrower in this process its tensors end all, what it has passed on included.
-  if (!ended && borrower.process == this_process()) {
-    park_loans(std::move(book), {borrower.process});
-    return false;
-  }
-  if (ended && readers.empty()) {
-    book->end_all();
-    return false;
-  }
-  orphan one;
-  one.book = book;
-  one.borrower = borrower;
-  one.ended = ended;
-  one.readers = std::move(readers);
+void orphaned_loans::enter(std::shared_ptr<loan_book> book, const reader& borrower, bool ended,
+                           std::vector<reader> readers) {
+  const std::lock_guard lock(mutex_);
+  all_.push_back({std::move(book), borrower, ended, std::move(readers), {}});
+}
+
+void orphaned_loans::begin(const std::shared_ptr<loan_book>& book) {
+  std::list<orphan> over;
+  std::optional<reader> alive;
   {
     const std::lock_guard lock(mutex_);
-    all_.push_back(std::move(one));
+    take_finished(over);
+    for (const auto& one : all_)
+      if (one.book == book && !one.ended) alive = one.borrower;
   }
-  if (ended) return true;
+  finish(std::move(over));
+  if (!alive) return;
+  auto end = watch(*alive, *book);
+  const std::lock_guard lock(mutex_);
+  for (auto& one : all_)
+    if (one.book == book) one.watches.push_back(std::move(end));
+}
+
+std::vector<node_number> orphaned_loans::add_reader(const reader& one) {
+  std::vector<node_number> of;
+  const std::lock_guard lock(mutex_);
+  for (auto& each : all_) {
+    each.readers.push_back(one);
+    of.push_back(each.borrower.node);
+  }
+  return of;
+}
+
+// Without a watch the loans are kept for good.
+process_end_watch orphaned_loans::watch(const reader& who, const loan_book& book) {
   try {
-    auto watch =
-        on_process_end(borrower.process, [this, node = borrower.node] { process_ended(node); });
-    const std::lock_guard lock(mutex_);
-    for (auto& each : all_)
-      if (each.book == book) each.watches.push_back(std::move(watch));
-  } catch (const transport_error& e) {  // then it is kept for good
-    log().warn("{} bytes that were lent to process {} are kept until this process ends: {}",
-               book->bytes(), borrower.process.pid, e.fault().text);
+    return on_process_end(who.process, [this, node = who.node] { process_ended(node); });
+  } catch (const transport_error& e) {
+    log().warn(
+        "{} bytes that were lent are kept until this process ends, since the end of process "
+        "{} cannot be noticed: {}",
+        book.bytes(), who.process.pid, e.fault().text);
+    return {};
   }
-  return true;
 }
 
 void orphaned_loans::forget_reader(orphan& one, const node_number& reader) {
@@ -65,25 +77,17 @@ void orphaned_loans::reader_lost(const reader& who, bool ended) {
     return std::ranges::any_of(one.readers,
                                [&](const auto& each) { return each.node == who.node; });
   };
+  std::vector<std::shared_ptr<loan_book>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    if (std::ranges::none_of(all_, waits_for_it)) return;
+    for (const auto& one : all_)
+      if (waits_for_it(one)) waiting.push_back(one.book);
   }
-  // Nothing says when the tensors of a node of this process that has ended are gone.
-  if (who.process == this_process()) return;
-  try {
-    auto watch = on_process_end(who.process, [this, node = who.node] { process_ended(node); });
+  for (const auto& book : waiting) {
+    auto end = watch(who, *book);
     const std::lock_guard lock(mutex_);
     for (auto& one : all_)
-      if (waits_for_it(one)) {
-        one.watches.push_back(std::move(watch));  // one tells all
-        break;
-      }
-  } catch (const transport_error& e) {
-    log().warn(
-        "memory that was lent is kept until this process ends, since the end of process {} "
-        "cannot be noticed: {}",
-        who.process.pid, e.fault().text);
+      if (one.book == book) one.watches.push_back(std::move(end));
   }
 }
 
@@ -103,7 +107,8 @@ void orphaned_loans::process_ended(const node_number& whose) {
 void orphaned_loans::take_finished(std::list<orphan>& to) {
   for (auto at = all_.begin(); at != all_.end();) {
     const auto next = std::next(at);
-    if (at->ended && at->readers.empty()) to.splice(to.end(), all_, at);
+    const bool read = !at->ended || !at->readers.empty();
+    if (!read || at->book->loans() == 0) to.splice(to.end(), all_, at);
     at = next;
   }
 }

@@ -27,15 +27,19 @@ public:
   orphaned_loans(const orphaned_loans&) = delete;
   orphaned_loans& operator=(const orphaned_loans&) = delete;
 
-  /// `book` is what `borrower` had; it is closed. `ended`: so has its process. `readers` have
-  /// mapped the memory too. False: they need not be asked.
-  bool add(std::shared_ptr<loan_book> book, const reader& borrower, bool ended,
-           std::vector<reader> readers);
+  /// `book` is what `borrower` had; it is closed. `ended`: so has its process. `readers` may read
+  /// the memory, too. Calls nothing: `begin` must follow, with no lock held.
+  void enter(std::shared_ptr<loan_book> book, const reader& borrower, bool ended,
+             std::vector<reader> readers);
+  void begin(const std::shared_ptr<loan_book>& book);
+
+  /// One more may read. Returns the borrowers that it is to be asked about.
+  std::vector<node_number> add_reader(const reader& one);
 
   /// The reader `by` reads nothing that `borrower` has passed on, and will not.
   void answered(const node_number& borrower, const node_number& by);
 
-  /// The connection to one that may have been asked is over; it reads until its process ends.
+  /// A reader cannot be asked, or not any more: it reads until its process ends.
   void reader_lost(const reader& who, bool ended);
 
   /// Nobody can be asked any more: what is left waits for the ends of processes. No other call
@@ -52,6 +56,7 @@ private:
   };
 
   void process_ended(const node_number& whose);
+  process_end_watch watch(const reader& who, const loan_book& book);
   void take_finished(std::list<orphan>& to);
   static void finish(std::list<orphan>&& all) noexcept;
   static void forget_reader(orphan& one, const node_number& reader);

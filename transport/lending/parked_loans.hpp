@@ -21,8 +21,8 @@ void publish_loans(const node_number& lender, const node_number& borrower,
 /// What `lender`, if it is a node of this process, has lent to `borrower`.
 std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number& borrower);
 
-/// Keeps what is still lent by `book` until all of these processes have ended. Of this process:
-/// until its tensors have.
+/// Keeps what is still lent by `book` until all of these processes have ended. None: the borrower
+/// is a node of this process, whose tensors end it.
 void park_loans(std::shared_ptr<loan_book> book, std::vector<process_identity> readers);
 
 /// Lets go of parked books without loans.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "troupe/transport/lending/lending_note.hpp"
@@ -18,14 +19,17 @@ namespace troupe::transport::lending {
 /// The middle lends the reader what it was lent itself, and names the owner; the reader reads it in
 /// its own mapping of the owner's region, and tells the middle when it no longer does. The middle's
 /// loan lasts as long, so nobody else takes part while all live. Only memory that its owner has
-/// lent to the middle is passed on, not what the middle has by way of another one.
+/// lent to the middle is passed on, by virtue of that loan, which the middle keeps meanwhile; not
+/// what it has by way of another one.
 ///
 /// If the middle ends, the owner must not end its loans while the reader reads. So it asks all that
-/// have mapped its region (`whose`), and these answer (`nothing_of`) once their own connection to
-/// the middle is over and they read nothing that came from there (orphaned_loans.hpp).
+/// have mapped its region (`whose`), those who come later too, and these answer (`nothing_of`) once
+/// their own connection to the middle is over and they read nothing that came from there. Of those
+/// that cannot be asked any more it waits for the end of the process (orphaned_loans.hpp).
 ///
 /// For that the owner must know all readers: one tells the others that it can read the owner's
-/// region (`can_read_of`) only after the owner has said that it knows it (`known`).
+/// region (`can_read_of`) only after the owner has said that it knows it (`known`). A node of the
+/// owner's own process is never told so, since nothing says when its process has ended.
 ///
 /// If the owner ends, the reader lets go of its region. What is on its way must find it mapped, so
 /// the reader tells all others first (`cannot_read_of`), and waits until it has got all that they
@@ -58,43 +62,48 @@ private:
   std::atomic<bool> any_{false};
 };
 
-/// The nodes whose memory a peer can read, and what it has been passed of each. Thread-safe.
+/// The nodes whose memory a peer can read, and what it has been passed of each. A node that was
+/// removed stays so, since what says that it can be read may come late. Thread-safe.
 class readable_nodes {
 public:
   void add(const node_number& owner) {
     const std::lock_guard lock(mutex_);
-    passed_.try_emplace(owner, 0);
+    all_.try_emplace(owner);
   }
 
   /// Counts one more that is passed on. False: the peer cannot read it, and nothing is counted.
   bool pass(const node_number& owner) {
     const std::lock_guard lock(mutex_);
-    const auto at = passed_.find(owner);
-    if (at == passed_.end()) return false;
-    ++at->second;
+    const auto at = all_.find(owner);
+    if (at == all_.end() || at->second.removed) return false;
+    ++at->second.passed;
     return true;
   }
 
-  /// It was not passed on after all.
-  void take_back(const node_number& owner) {
+  /// It was not passed on after all. A number: how many were, to correct what `remove` has said.
+  std::optional<std::uint64_t> take_back(const node_number& owner) {
     const std::lock_guard lock(mutex_);
-    const auto at = passed_.find(owner);
-    if (at != passed_.end()) --at->second;
+    auto& one = all_.at(owner);
+    --one.passed;
+    return one.removed ? std::optional(one.passed) : std::nullopt;
   }
 
   /// The peer cannot read it any more: how many were passed on.
   std::uint64_t remove(const node_number& owner) {
     const std::lock_guard lock(mutex_);
-    const auto at = passed_.find(owner);
-    if (at == passed_.end()) return 0;
-    const auto count = at->second;
-    passed_.erase(at);
-    return count;
+    auto& one = all_[owner];
+    one.removed = true;
+    return one.passed;
   }
 
 private:
+  struct state {
+    std::uint64_t passed = 0;
+    bool removed = false;
+  };
+
   std::mutex mutex_;
-  std::map<node_number, std::uint64_t> passed_;
+  std::map<node_number, state> all_;
 };
 
 }  // namespace troupe::transport::lending

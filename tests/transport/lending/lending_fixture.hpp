@@ -75,7 +75,8 @@ struct lender : ::troupe::transport::test::node {
 };
 
 struct lending_test : testing::Test {
-  lending_test() {
+  /// `each_apart`: as if each node had a process of its own.
+  explicit lending_test(bool each_apart = false) : apart(each_apart) {
     begin(a, 0);
     begin(b, 1);
     meet();
@@ -93,6 +94,7 @@ struct lending_test : testing::Test {
     options.secret = secret;
     options.memory = n.memory.get();
     options.most_lent = most_lent;
+    options.apart = apart;
     n.net = make_lending_transport(
         options,
         [&](sink& to, payload_pool& pool) {
@@ -136,6 +138,7 @@ struct lending_test : testing::Test {
   }
 
   job_secret secret;
+  const bool apart;
   std::uint64_t most_lent = 0;
   std::shared_ptr<loopback_network> network = std::make_shared<loopback_network>();
   std::array<sink*, 3> inner_sinks{};

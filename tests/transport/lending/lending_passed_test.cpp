@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/mapped_regions.hpp"
-#include "tests/transport/lending/lending_fixture.hpp"
+#include "tests/transport/lending/passing_fixture.hpp"
 #include "troupe/transport/lending/lending_address.hpp"
 #include "troupe/transport/lending/lending_note.hpp"
 
@@ -12,94 +12,6 @@ namespace troupe::transport::lending::test {
 namespace {
 
 using troupe::test::regions_mapped;
-
-constexpr std::size_t size_passed = std::size_t{1} << 20;
-
-struct passing_test : lending_test {
-  passing_test() {
-    begin(c, 2);
-    for (auto* const other : {&a, &b}) {
-      (*other)->add_peer(2, c->address());
-      c->add_peer(other == &a ? 0 : 1, (*other)->address());
-    }
-    EXPECT_TRUE(all([&] { return lends_to(a, 2) && lends_to(b, 2) && lends_to(c, 2); }));
-    settle();
-  }
-
-  // Is everybody lent to?
-  static bool lends_to(lender& n, std::size_t count) {
-    const auto routes = n->routes();
-    return routes.size() == count && std::ranges::all_of(routes, [](const auto& one) {
-             return one.lanes.find("lent") != std::string::npos;
-           });
-  }
-
-  template <class Done>
-  bool all(Done done) {
-    const auto poll = [](lender& n) {
-      if (n.net) n->progress();
-    };
-    const auto end = std::chrono::steady_clock::now() + 30s;
-    while (!done()) {
-      poll(a);
-      poll(b);
-      poll(c);
-      if (std::chrono::steady_clock::now() > end) return done();
-    }
-    return true;
-  }
-
-  // Until everybody has been told what there is.
-  void settle() {
-    int polls = 0;
-    all([&] { return ++polls > 1000; });
-  }
-
-  incoming_message take(lender& n) {
-    EXPECT_TRUE(all([&] { return !n.received.messages.empty(); }));
-    if (n.received.messages.empty()) return {};
-    auto out = std::move(n.received.messages.front());
-    n.received.messages.erase(n.received.messages.begin());
-    return out;
-  }
-
-  static outgoing_payload again(const incoming_message& got) {
-    outgoing_payload out;
-    out.data = got.payloads.at(0).data.get();
-    out.size = got.payloads.at(0).size;
-    out.keep = got.payloads.at(0).data;
-    out.freeze = [](const outgoing_payload& p) { return p.keep; };
-    return out;
-  }
-
-  // From a to b, and on to c.
-  void pass() {
-    auto made = a.payload(size_passed, 3);
-    offset = a.memory->offset_of(made.data);
-    send(a, 1, std::move(made));
-    at_b = take(b);
-    send(b, 2, again(at_b));
-    at_c = take(c);
-    ASSERT_EQ(at_c.payloads.size(), 1u);
-    EXPECT_TRUE(at_c.payloads[0].read_only);
-    EXPECT_TRUE(has_pattern(bytes(at_c), size_passed, 3));
-  }
-
-  static const std::byte* bytes(const incoming_message& got) {
-    return got.payloads.at(0).data.get();
-  }
-
-  // As the kernel's word that b's process has ended.
-  void b_ends() {
-    at_b = {};
-    inner_sinks[0]->on_peer_lost(1, {loss_kind::ended, "its process has ended"});
-    inner_sinks[2]->on_peer_lost(1, {loss_kind::ended, "its process has ended"});
-  }
-
-  lender c;
-  incoming_message at_b, at_c;
-  std::uint64_t offset = 0;  // in a's memory
-};
 
 TEST_F(passing_test, a_third_node_reads_what_was_lent_where_it_lies) {
   pass();
@@ -214,6 +126,76 @@ TEST_F(passing_test, what_could_not_be_sent_is_not_passed_on) {
   EXPECT_THROW(send(b, 2, again(at_b)), std::bad_alloc);
   at_b = {};
   EXPECT_TRUE(all([&] { return a.in_use() == 0; }));
+}
+
+TEST_F(passing_test, memory_stays_for_a_third_node_that_the_owner_has_lost) {
+  pass();
+  inner_sinks[0]->on_peer_lost(2, {loss_kind::broken, "it was stopped, perhaps"});
+  b_ends();
+  settle();
+  EXPECT_GE(a.in_use(), size_passed);
+  EXPECT_TRUE(has_pattern(bytes(at_c), size_passed, 3));
+}
+
+// c has the bytes twice: lent by a, and passed on by b. What it sends is passed on by virtue of the
+// first, whichever is let go first.
+TEST_F(passing_test, the_loan_is_kept_by_which_bytes_are_passed_on) {
+  auto made = a.payload(size_passed, 3);
+  auto twice = made;
+  send(a, 1, std::move(made));
+  send(a, 2, std::move(twice));
+  at_b = take(b);
+  auto direct = take(c);
+  send(b, 2, again(at_b));
+  at_c = take(c);
+  send(c, 1, again(at_c));
+  auto back = take(b);
+  EXPECT_EQ(bytes(back), bytes(at_b));
+  direct = {};
+  at_b = {};
+  at_c = {};
+  settle();
+  EXPECT_GE(a.in_use(), size_passed);
+  inner_sinks[0]->on_peer_lost(2, {loss_kind::ended, "its process has ended"});
+  settle();
+  EXPECT_GE(a.in_use(), size_passed);
+  EXPECT_TRUE(has_pattern(bytes(back), size_passed, 3));
+  back = {};
+  inner_sinks[1]->on_peer_lost(2, {loss_kind::ended, "its process has ended"});
+  EXPECT_TRUE(all([&] { return a.in_use() == 0; }));
+}
+
+TEST_F(passing_test, what_was_passed_on_cannot_be_given_back) {
+  pass();
+  incoming_message message;
+  message.from = 2;
+  message.envelope = patterned_frame(40, 1);
+  const note_entry entry{entry_kind::give_back, 0, 1, offset + 4096, 64};
+  append_note(message.envelope, {&entry, 1}, 1, false);
+  inner_sinks[1]->on_message(std::move(message));
+  b->progress();
+  EXPECT_TRUE(b.received.messages.empty());
+  ASSERT_EQ(b.received.lost.size(), 1u);
+  EXPECT_EQ(b.received.lost[0].first, 2u);
+}
+
+// Messages may overtake each other.
+TEST_F(passing_test, nothing_is_passed_on_once_the_third_node_has_let_go) {
+  send(a, 1, a.payload(size_passed, 3));
+  at_b = take(b);
+  inner_sinks[2]->on_peer_lost(0, {loss_kind::ended, "its process has ended"});
+  settle();
+  incoming_message late;
+  late.from = 2;
+  const auto word = entry_of(entry_kind::can_read_of, decode(a->address(), secret).node);
+  append_note(late.envelope, {&word, 1}, 0, true);
+  inner_sinks[1]->on_message(std::move(late));
+  c.received.lost.clear();
+  send(b, 2, again(at_b));
+  at_c = take(c);
+  EXPECT_TRUE(has_pattern(bytes(at_c), size_passed, 3));
+  EXPECT_GE(b.in_use(), size_passed);  // a copy
+  EXPECT_TRUE(c.received.lost.empty());
 }
 
 // What a member of the job that misbehaves may say to c.

@@ -136,6 +136,7 @@ private:
     options.rank = rank;
     options.secret = secret_;
     options.memory = n->memory;
+    options.apart = true;
     n->net = make_lending_transport(
         options,
         [&](sink& to, payload_pool& pool) { return make_virtual_transport(net_, rank, to, pool); },
