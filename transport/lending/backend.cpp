@@ -53,6 +53,7 @@ backend::backend(lending_options options,
 
 backend::~backend() {
   tell_alone();
+  orphans_.stop_watching();
   // Before the inner transport ends: whoever drops a tensor wakes it until then.
   for (auto& p : connections_) part(*p, false);
   orphans_.park_all();
@@ -119,9 +120,11 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   }
   // Those that write to the one before fail soon: it is lost.
   while (place->senders.load() != 0) std::this_thread::yield();
+  p->added = true;  // before its messages come
   try {
     inner_->add_peer(rank, where.inner);
   } catch (...) {
+    p->added = false;
     place->now.store(before, std::memory_order_release);
     part(*p, false);
     throw;

@@ -58,7 +58,17 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   const auto find_place = [&](const std::byte* data, std::size_t size) {
     return place_of(data, size, *p);
   };
-  std::optional<note_writer> writer;
+  // What a note said that is not sent is told by another one.
+  struct untold {
+    backend& of;
+    std::optional<note_writer> writer{};
+    ~untold() {
+      if (!writer || writer->is_sent()) return;
+      writer.reset();
+      of.something_to_tell();
+    }
+  } note{*this};
+  auto& writer = note.writer;
   if (p->near && payloads.empty() && !has_to_tell(*p)) {
     append_note(envelope, {}, 0, false);
   } else if (p->near) {

@@ -11,7 +11,9 @@ bool backend::part(peer& p, bool process_has_ended) {
   p.may_lend = false;
   if (process_has_ended) p.ended = true;
   keep_for_what_is_on_its_way(p);
-  if (p.borrowed) p.borrowed->close(find_loans(p.node, node_));
+  // One that was never added says nothing about what an earlier connection of the two reads.
+  if (p.borrowed)
+    p.borrowed->close(p.added ? find_loans(p.node, node_) : std::weak_ptr<loan_book>());
   const orphaned_loans::reader who{p.node, p.process};
   if (p.reads || process_has_ended) orphans_.reader_lost(who, process_has_ended);
   if (p.lent) {
@@ -61,6 +63,8 @@ void backend::reads_here(peer& by) {
         by.words.add(entry_of(entry_kind::whose, node));
     by.words.add({.kind = entry_kind::known});
   }
+  // Either this sees that it is lost meanwhile, or `part` sees that it reads.
+  if (by.lost) orphans_.reader_lost({by.node, by.process}, by.ended);
   something_to_tell();
 }
 

@@ -115,23 +115,24 @@ std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region
   return {std::move(held), const_cast<std::byte*>(bytes)};
 }
 
-// The loan that holds all of these bytes; the end: none does. Under the lock.
-borrow_book::records::const_iterator borrow_book::covering(const std::byte* data,
-                                                           std::size_t size) const {
+// An accepted loan that holds all of these bytes; the end: there is none. Under the lock.
+borrow_book::records::const_iterator borrow_book::covering(
+    const std::byte* data, std::size_t size, function_ref<bool(const record&)> accept) const {
   if (!region_ || !region_->contains(data)) return active_.end();
   const auto offset = static_cast<std::uint64_t>(data - region_->data());
   auto at = active_.upper_bound({offset, ~std::uint64_t{0}});
   for (int i = 0; i < looks_back && at != active_.begin(); ++i) {
     --at;
     const auto skipped = offset - at->first.first;
-    if (skipped <= at->second.size && size <= at->second.size - skipped) return at;
+    if (skipped <= at->second.size && size <= at->second.size - skipped && accept(at->second))
+      return at;
   }
   return active_.end();
 }
 
 std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, std::size_t size) {
   const std::lock_guard lock(mutex_);
-  const auto at = covering(data, size);
+  const auto at = covering(data, size, [](const record&) { return true; });
   if (at == active_.end()) return std::nullopt;
   ++active_.at(at->first).given_back;
   return place{at->first.second, static_cast<std::uint64_t>(data - region_->data())};
@@ -140,10 +141,12 @@ std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, 
 std::optional<borrow_book::lent_place> borrow_book::find_lent(const std::byte* data,
                                                               std::size_t size) const {
   const std::lock_guard lock(mutex_);
-  const auto at = covering(data, size);
+  std::shared_ptr<const void> keep;
+  const auto at = covering(data, size, [&](const record& one) {
+    keep = one.held.lock();  // null: it ends just now
+    return keep != nullptr;
+  });
   if (at == active_.end()) return std::nullopt;
-  auto keep = at->second.held.lock();
-  if (!keep) return std::nullopt;  // it ends just now
   return lent_place{static_cast<std::uint64_t>(data - region_->data()), std::move(keep)};
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/messages/base/function_ref.hpp"
 #include "troupe/transport/lending/lending_note.hpp"
 #include "troupe/transport/lending/loan_book.hpp"
 #include "troupe/transport/regions/mapped_region.hpp"
@@ -100,7 +101,8 @@ private:
   std::shared_ptr<std::byte> hold(std::shared_ptr<const mapped_region> region, std::uint64_t loan,
                                   std::uint64_t offset, bool passed_on);
   static void check(const mapped_region& region, std::uint64_t offset, std::uint64_t size);
-  records::const_iterator covering(const std::byte* data, std::size_t size) const;
+  records::const_iterator covering(const std::byte* data, std::size_t size,
+                                   function_ref<bool(const record&)> accept) const;
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
   void end_passed(std::uint64_t loan) noexcept;
   void enter(std::unique_lock<std::mutex> lock, std::uint64_t loan, std::uint64_t times) noexcept;

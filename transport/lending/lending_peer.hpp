@@ -41,6 +41,7 @@ struct peer {
   std::atomic<bool> known{false};     ///< it knows that this node has mapped its memory
   word_list words;                    ///< that it is still to be told
   readable_nodes readable;            ///< nodes whose memory it has mapped, and which know that
+  std::atomic<bool> added{false};     ///< to the inner transport: it is a connection
   std::atomic<bool> lost{false};
   std::atomic<bool> broken{false};  ///< it has sent nonsense: nothing more of it is delivered
   std::string problem;              ///< which; by the progressing thread

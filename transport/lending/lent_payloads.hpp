@@ -55,6 +55,7 @@ public:
   std::span<const note_entry> entries() const noexcept { return entries_; }
 
   void sent() noexcept { sent_ = true; }
+  bool is_sent() const noexcept { return sent_; }
 
 private:
   void take_back() noexcept;

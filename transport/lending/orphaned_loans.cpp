@@ -45,6 +45,7 @@ std::vector<node_number> orphaned_loans::add_reader(const reader& one) {
 
 // Without a watch the loans are kept for good.
 process_end_watch orphaned_loans::watch(const reader& who, const loan_book& book) {
+  if (!watches_) return {};
   try {
     return on_process_end(who.process, [this, node = who.node] { process_ended(node); });
   } catch (const transport_error& e) {
@@ -73,15 +74,13 @@ void orphaned_loans::answered(const node_number& borrower, const node_number& by
 
 void orphaned_loans::reader_lost(const reader& who, bool ended) {
   if (ended) return process_ended(who.node);
-  const auto waits_for_it = [&](const orphan& one) {
-    return std::ranges::any_of(one.readers,
-                               [&](const auto& each) { return each.node == who.node; });
-  };
   std::vector<std::shared_ptr<loan_book>> waiting;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& one : all_)
-      if (waits_for_it(one)) waiting.push_back(one.book);
+    for (auto& one : all_)
+      for (auto& each : one.readers)
+        if (each.node == who.node && !std::exchange(each.watched, true))
+          waiting.push_back(one.book);
   }
   for (const auto& book : waiting) {
     auto end = watch(who, *book);

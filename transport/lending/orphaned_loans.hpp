@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ public:
   struct reader {
     node_number node{};
     process_identity process;
+    bool watched = false;  ///< for this class
   };
 
   orphaned_loans() = default;
@@ -42,6 +44,9 @@ public:
   /// A reader cannot be asked, or not any more: it reads until its process ends.
   void reader_lost(const reader& who, bool ended);
 
+  /// The node ends: `park_all` follows.
+  void stop_watching() noexcept { watches_ = false; }
+
   /// Nobody can be asked any more: what is left waits for the ends of processes. No other call
   /// comes after it.
   void park_all() noexcept;
@@ -63,6 +68,7 @@ private:
 
   std::mutex mutex_;
   std::list<orphan> all_;
+  std::atomic<bool> watches_{true};
 };
 
 }  // namespace troupe::transport::lending
