@@ -37,6 +37,19 @@ TEST_F(lending_test, memory_outlives_both_nodes) {
   EXPECT_EQ(b.in_use(), 0u);
 }
 
+TEST_F(lending_test, a_peer_that_is_refused_ends_no_earlier_loan) {
+  send(a, 1, a.payload(1 << 20, 3));
+  auto got = next(b);
+  a->close_peer(1, true);
+  EXPECT_TRUE(run([&] { return !b.received.lost.empty(); }));
+  inner[1]->before_adding = [] { throw transport_error("refused"); };
+  EXPECT_THROW(b->add_peer(0, a->address()), transport_error);
+  EXPECT_GE(a.in_use(), std::size_t{1} << 20);
+  EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), 1 << 20, 3));
+  got = {};
+  EXPECT_TRUE(run([&] { return a.in_use() == 0; }));
+}
+
 TEST_F(lending_test, a_peer_that_comes_again_is_lent_to_again) {
   send(a, 1, a.payload(1 << 20, 3));
   auto before = next(b);
