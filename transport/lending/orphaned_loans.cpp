@@ -22,15 +22,13 @@ void orphaned_loans::begin(const std::shared_ptr<loan_book>& book) {
   {
     const std::lock_guard lock(mutex_);
     take_finished(over);
-    for (const auto& one : all_)
-      if (one.book == book && !one.ended) alive = one.borrower;
+    if (const auto* const one = find(*book); one && !one->ended) alive = one->borrower;
   }
   finish(std::move(over));
   if (!alive) return;
   auto end = watch(*alive, *book);
   const std::lock_guard lock(mutex_);
-  for (auto& one : all_)
-    if (one.book == book) one.watches.push_back(std::move(end));
+  if (auto* const one = find(*book)) one->watches.push_back(std::move(end));
 }
 
 std::vector<node_number> orphaned_loans::add_reader(const reader& one) {
@@ -41,6 +39,13 @@ std::vector<node_number> orphaned_loans::add_reader(const reader& one) {
     of.push_back(each.borrower.node);
   }
   return of;
+}
+
+// Under the lock. Null: it is finished.
+orphaned_loans::orphan* orphaned_loans::find(const loan_book& book) noexcept {
+  for (auto& one : all_)
+    if (one.book.get() == &book) return &one;
+  return nullptr;
 }
 
 // Without a watch the loans are kept for good.
@@ -85,8 +90,7 @@ void orphaned_loans::reader_lost(const reader& who, bool ended) {
   for (const auto& book : waiting) {
     auto end = watch(who, *book);
     const std::lock_guard lock(mutex_);
-    for (auto& one : all_)
-      if (one.book == book) one.watches.push_back(std::move(end));
+    if (auto* const one = find(*book)) one->watches.push_back(std::move(end));
   }
 }
 
@@ -128,7 +132,7 @@ void orphaned_loans::park_all() noexcept {
     std::vector<process_identity> until;
     if (!one.ended) until.push_back(one.borrower.process);
     for (const auto& each : one.readers) until.push_back(each.process);
-    park_loans(std::move(one.book), std::move(until));
+    park_loans(std::move(one.book), until);
   }
 }
 

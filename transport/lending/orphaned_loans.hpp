@@ -61,6 +61,7 @@ private:
   };
 
   void process_ended(const node_number& whose);
+  orphan* find(const loan_book& book) noexcept;
   process_end_watch watch(const reader& who, const loan_book& book);
   void take_finished(std::list<orphan>& to);
   static void finish(std::list<orphan>&& all) noexcept;

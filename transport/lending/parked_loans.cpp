@@ -49,7 +49,7 @@ std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number
   return found == all.known.end() ? std::weak_ptr<loan_book>() : found->second;
 }
 
-void park_loans(std::shared_ptr<loan_book> book, std::vector<process_identity> readers) {
+void park_loans(std::shared_ptr<loan_book> book, const std::vector<process_identity>& readers) {
   if (book->loans() == 0) return;
   std::vector<process_end_watch> ends;
   if (!readers.empty()) {

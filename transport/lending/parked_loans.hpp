@@ -23,7 +23,7 @@ std::weak_ptr<loan_book> find_loans(const node_number& lender, const node_number
 
 /// Keeps what is still lent by `book` until all of these processes have ended. None: the borrower
 /// is a node of this process, whose tensors end it.
-void park_loans(std::shared_ptr<loan_book> book, std::vector<process_identity> readers);
+void park_loans(std::shared_ptr<loan_book> book, const std::vector<process_identity>& readers);
 
 /// Lets go of parked books without loans.
 void forget_ended_loans() noexcept;
