@@ -105,11 +105,15 @@ void arena::copy_data(void* to, const void* from, std::size_t n) const {
   default_copy_data(to, from, n);
 }
 
-unique_fd arena::read_only_descriptor() const {
+const arena_memory& arena::shared_memory() const {
   if (fork_guard::off())
     throw transport_error("this process was forked: the memory of its tensors is its parent's");
-  return blocks_->memory().read_only_descriptor();
+  return blocks_->memory();
 }
+
+unique_fd arena::read_only_descriptor() const { return shared_memory().read_only_descriptor(); }
+
+unique_fd arena::writable_descriptor() const { return shared_memory().writable_descriptor(); }
 
 std::size_t arena::limit() const noexcept { return blocks_->limit(); }
 

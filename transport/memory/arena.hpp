@@ -15,6 +15,7 @@
 namespace troupe::transport {
 
 class arena_blocks;
+class arena_memory;
 class small_blocks;
 
 /// Memory for tensors which other processes of the job can map: a caching allocator over one memory
@@ -62,6 +63,8 @@ public:
   /// not written, and mprotect does not change that. A guard against mistakes: a process of the
   /// same user has other ways (/proc/PID/mem). Throws transport_error.
   unique_fd read_only_descriptor() const;
+  /// The same for a process that is trusted with writing to all of it. Throws transport_error.
+  unique_fd writable_descriptor() const;
 
   std::size_t limit() const noexcept;  ///< most bytes held
 
@@ -78,6 +81,7 @@ private:
   arena(std::unique_ptr<arena_blocks> blocks, std::size_t smallest);
 
   static void release(void* data) noexcept;
+  const arena_memory& shared_memory() const;
 
   std::unique_ptr<arena_blocks> blocks_;
   small_blocks* small_;

@@ -153,6 +153,14 @@ unique_fd arena_memory::read_only_descriptor() const {
   return out;
 }
 
+unique_fd arena_memory::writable_descriptor() const {
+  unique_fd out(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!out)
+    throw transport_error(
+        with_descriptor_shortage("a descriptor cannot be duplicated: " + because(errno)));
+  return out;
+}
+
 std::size_t default_arena_limit() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES);
   const auto page = ::sysconf(_SC_PAGESIZE);

@@ -35,6 +35,8 @@ public:
 
   /// Throws transport_error.
   unique_fd read_only_descriptor() const;
+  /// The same for who may write all of it. Throws transport_error.
+  unique_fd writable_descriptor() const;
 
 private:
   bool reserve(std::size_t bytes);

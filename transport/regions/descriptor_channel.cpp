@@ -55,8 +55,9 @@ std::uint64_t descriptor_counts::refused(refusal_cause why) const noexcept {
 }
 
 descriptor_server::descriptor_server(unique_fd read_only, std::uint64_t size,
-                                     std::array<std::byte, 16> id, const job_secret& secret)
-    : impl_(std::make_unique<impl>(std::move(read_only), size, id, secret)) {}
+                                     std::array<std::byte, 16> id, const job_secret& secret,
+                                     unique_fd writable)
+    : impl_(std::make_unique<impl>(std::move(read_only), size, id, secret, std::move(writable))) {}
 
 descriptor_server::~descriptor_server() {
   if (!home_.here()) (void)impl_.release();  // its thread is the parent's
@@ -67,11 +68,15 @@ const region_address& descriptor_server::address() const noexcept { return impl_
 descriptor_counts descriptor_server::counts() const noexcept { return impl_->counts(); }
 
 descriptor_server::impl::impl(unique_fd read_only, std::uint64_t size, std::array<std::byte, 16> id,
-                              const job_secret& secret)
+                              const job_secret& secret, unique_fd writable)
     : key_(descriptor_handshake::key(secret)),
       address_{id, size, channel_socket::random_name()},
-      served_(std::move(read_only)) {
-  if (const auto why = not_shared_memory(served_.get(), size); !why.empty()) channel_fails(why);
+      served_(std::move(read_only)),
+      writable_(std::move(writable)) {
+  auto why = not_shared_memory(served_.get(), size, region_access::read);
+  if (why.empty() && writable_)
+    why = not_shared_memory(writable_.get(), size, region_access::write);
+  if (!why.empty()) channel_fails(why);
   auto listening = channel_socket::listen_at(address_);
   if (!listening.fd) channel_fails_in("the socket", listening.error);
   listener_ = std::move(listening.fd);
@@ -153,6 +158,8 @@ void descriptor_server::impl::read_hello(connection& c) {
   if (n != sizeof in) return refuse(c, refusal_cause::malformed);
   refusal_cause why{};
   if (!c.talk.read(in, why)) return refuse(c, why);
+  if (c.talk.wanted() == region_access::write && !writable_)
+    return refuse(c, refusal_cause::read_only);
   if (!channel_socket::send(c.fd.get(), channel_bytes(c.talk.respond())))
     return refuse(c, refusal_cause::left);
   c.challenged = true;
@@ -166,7 +173,8 @@ void descriptor_server::impl::read_answer(connection& c) {
   if (n != sizeof in) return refuse(c, refusal_cause::malformed);
   if (!c.talk.admit(in)) return refuse(c, refusal_cause::no_secret);
   const descriptor_handshake::grant granted{address_.id, address_.size};
-  if (!send_descriptor(c.fd.get(), channel_bytes(granted), served_.get()))
+  const auto& wanted = c.talk.wanted() == region_access::write ? writable_ : served_;
+  if (!send_descriptor(c.fd.get(), channel_bytes(granted), wanted.get()))
     return refuse(c, errno == EPIPE ? refusal_cause::left : refusal_cause::not_sent);
   served_count_.fetch_add(1, std::memory_order_relaxed);
   c.fd.reset();  // what was sent can be read still

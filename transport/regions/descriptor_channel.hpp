@@ -23,9 +23,9 @@ struct descriptor_counts {
   std::uint64_t refused(refusal_cause why) const noexcept;
 };
 
-/// Hands a read-only descriptor of one region to the members of the job that belong to this user.
-/// Has a thread of its own, which sleeps while nobody asks. Processes forked from this one serve
-/// nothing.
+/// Hands descriptors of one region to the members of the job that belong to this user: to read it,
+/// and to write it too where it is given one for that. Has a thread of its own, which sleeps while
+/// nobody asks. Processes forked from this one serve nothing.
 ///
 /// Any process of the host can connect. One of another user gets a closed connection; one that has
 /// not proved that it has the secret holds a connection for a second at most, and gives it up
@@ -34,10 +34,10 @@ class descriptor_server {
 public:
   static constexpr std::size_t most_connections = 16;
 
-  /// `read_only`: see not_shared_memory. Throws transport_error with the reason when it is not fit
-  /// to be shared, or cannot be served.
+  /// `read_only`, and `writable` of the same memory, or none: see not_shared_memory. Throws
+  /// transport_error with the reason when one is not fit to be shared, or cannot be served.
   descriptor_server(unique_fd read_only, std::uint64_t size, std::array<std::byte, 16> id,
-                    const job_secret& secret);
+                    const job_secret& secret, unique_fd writable = {});
   /// Ends the thread. In a forked process: nothing.
   ~descriptor_server();
   descriptor_server(const descriptor_server&) = delete;

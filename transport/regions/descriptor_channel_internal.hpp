@@ -19,7 +19,7 @@ namespace troupe::transport {
 class descriptor_server::impl {
 public:
   impl(unique_fd read_only, std::uint64_t size, std::array<std::byte, 16> id,
-       const job_secret& secret);
+       const job_secret& secret, unique_fd writable);
   ~impl();
 
   const region_address& address() const noexcept { return address_; }
@@ -56,6 +56,7 @@ private:
   const job_secret key_;
   region_address address_;
   unique_fd served_;
+  unique_fd writable_;  // or none
   unique_fd listener_;
   unique_fd wake_;
   std::atomic<bool> stop_{false};

@@ -7,7 +7,7 @@ namespace troupe::transport {
 namespace {
 
 constexpr std::uint32_t descriptor_magic = 0x44707254;  // "TrpD"
-constexpr std::uint16_t descriptor_version = 1;
+constexpr std::uint16_t descriptor_version = 2;
 
 // Who proves.
 enum descriptor_role : std::uint8_t { descriptor_server_role = 1, descriptor_client_role };
@@ -25,6 +25,7 @@ const char* to_string(refusal_cause why) noexcept {
     case refusal_cause::too_slow: return "it took too long";
     case refusal_cause::left: return "it closed the connection";
     case refusal_cause::not_sent: return "the descriptor could not be sent";
+    case refusal_cause::read_only: return "the memory can be read only";
   }
   return "for an unknown reason";
 }
@@ -43,11 +44,12 @@ bool descriptor_handshake::is_refusal(const refusal& in) noexcept {
 }
 
 descriptor_handshake::descriptor_handshake(const job_secret& key, const region_address& region)
-    : key_(key), said_{{}, region, {}, {}} {}
+    : key_(key), said_{{}, {}, region, {}, {}} {}
 
-descriptor_handshake::hello descriptor_handshake::greet() {
+descriptor_handshake::hello descriptor_handshake::greet(region_access wanted) {
+  said_.wanted = wanted;
   random_bytes(said_.client);
-  return {descriptor_magic, descriptor_version, 0, said_.region.id, said_.client};
+  return {descriptor_magic, descriptor_version, wanted, said_.region.id, said_.client};
 }
 
 bool descriptor_handshake::read(const hello& in, refusal_cause& why) noexcept {
@@ -57,7 +59,10 @@ bool descriptor_handshake::read(const hello& in, refusal_cause& why) noexcept {
     why = refusal_cause::other_version;
   else if (in.id != said_.region.id)
     why = refusal_cause::other_region;
+  else if (in.access != region_access::read && in.access != region_access::write)
+    why = refusal_cause::malformed;
   else {
+    said_.wanted = in.access;
     said_.client = in.challenge;
     return true;
   }

@@ -20,8 +20,9 @@ enum class refusal_cause : std::uint16_t {
   too_slow,      ///< it took too long
   left,          ///< it closed the connection
   not_sent,      ///< the system did not pass the descriptor on
+  read_only,     ///< it wants to write, and the memory is served for reading only
 };
-inline constexpr std::size_t refusal_causes = 9;
+inline constexpr std::size_t refusal_causes = 10;
 
 /// A clause for a person: "it belongs to another user".
 const char* to_string(refusal_cause why) noexcept;
@@ -31,16 +32,16 @@ const char* to_string(refusal_cause why) noexcept;
 ///
 /// Packets of fixed and different sizes:
 ///
-///     client -> server   hello      magic, version, region's id, client's challenge (56 bytes)
-///     server -> client   challenge  server's challenge (32), proof (32)
-///     client -> server   answer     proof (32)
-///     server -> client   grant      region's id, size (24), and the descriptor beside it
+///     client -> server   hello      magic, version, access, region's id, client's challenge (56
+///     bytes) server -> client   challenge  server's challenge (32), proof (32) client -> server
+///     answer     proof (32) server -> client   grant      region's id, size (24), and the
+///     descriptor beside it
 ///
 /// or, instead of the server's packets, a refusal (8). A proof is the MAC, under a key of this
-/// protocol alone, of the role of its sender, the whole region_address and both challenges. So
-/// nothing can be reflected (the roles differ), replayed (both challenges are fresh) or relayed
-/// from another server (the names of the sockets differ). A refusal is not proven: it tells what
-/// went wrong, and can do no more than a closed connection.
+/// protocol alone, of the role of its sender, the access, the whole region_address and both
+/// challenges. So nothing can be reflected (the roles differ), replayed (both challenges are fresh)
+/// or relayed from another server (the names of the sockets differ). A refusal is not proven: it
+/// tells what went wrong, and can do no more than a closed connection.
 class descriptor_handshake {
 public:
   using challenge_bytes = std::array<std::byte, 32>;
@@ -48,7 +49,7 @@ public:
   struct hello {
     std::uint32_t magic;
     std::uint16_t version;
-    std::uint16_t reserved;
+    region_access access;
     std::array<std::byte, 16> id;
     challenge_bytes challenge;
   };
@@ -81,8 +82,8 @@ public:
   /// One object for each connection.
   descriptor_handshake(const job_secret& key, const region_address& region);
 
-  /// Client: the first packet.
-  hello greet();
+  /// Client: the first packet, which says what it wants.
+  hello greet(region_access wanted = region_access::read);
   /// Server: is this a hello to this region? `why` says why not.
   bool read(const hello& in, refusal_cause& why) noexcept;
   /// Server: its answer to the hello.
@@ -92,10 +93,14 @@ public:
   /// Server: has the client the secret?
   bool admit(const answer& in) const noexcept;
 
+  /// What the client wants; known once the hello is.
+  region_access wanted() const noexcept { return said_.wanted; }
+
 private:
   // What both ends know once the challenges are exchanged; the role comes first.
   struct transcript {
-    std::array<std::byte, 8> role{};
+    std::array<std::byte, 6> role{};
+    region_access wanted{};
     region_address region;
     challenge_bytes client{};
     challenge_bytes server{};

@@ -31,8 +31,9 @@ constexpr std::chrono::milliseconds fetch_longest_pause{50};
 // One fetch, with as many connections as it takes.
 class descriptor_fetch {
 public:
-  descriptor_fetch(const region_address& where, const job_secret& secret, time_point deadline)
-      : where_(where), key_(fetch_talk::key(secret)), deadline_(deadline) {}
+  descriptor_fetch(const region_address& where, const job_secret& secret, time_point deadline,
+                   region_access access)
+      : where_(where), key_(fetch_talk::key(secret)), deadline_(deadline), access_(access) {}
 
   unique_fd run() {
     for (auto pause = fetch_first_pause;; pause = std::min(2 * pause, fetch_longest_pause)) {
@@ -49,7 +50,7 @@ private:
     const int fd = connected.get();
     fetch_talk talk(key_, where_);
     // If this fails, what there is to read says why.
-    const auto hello = talk.greet();
+    const auto hello = talk.greet(access_);
     channel_socket::send(fd, std::as_bytes(std::span(&hello, 1)));
     fetch_talk::challenge challenge;
     if (!receive(fd, "waiting for the server's proof", challenge)) return std::nullopt;
@@ -110,7 +111,8 @@ private:
     std::memcpy(&granted, room.data(), sizeof granted);
     if (granted.id != where_.id || granted.size != where_.size)
       fail(check, "the server sent one of other memory");
-    if (const auto why = not_shared_memory(in.descriptors[0].get(), where_.size); !why.empty())
+    if (const auto why = not_shared_memory(in.descriptors[0].get(), where_.size, access_);
+        !why.empty())
       fail(check, why);
     return std::move(in.descriptors[0]);
   }
@@ -142,16 +144,17 @@ private:
   const region_address where_;
   const job_secret key_;
   const time_point deadline_;
+  const region_access access_;
   std::string later_;
 };
 
 }  // namespace
 
 unique_fd fetch_descriptor(const region_address& where, const job_secret& secret,
-                           time_point deadline) {
+                           time_point deadline, region_access access) {
   if (!channel_socket::is_well_formed(where))
     throw transport_error("the memory of another process cannot be mapped: its address is damaged");
-  return descriptor_fetch(where, secret, deadline).run();
+  return descriptor_fetch(where, secret, deadline, access).run();
 }
 
 void fail_to_fetch(const region_address& where, const char* step, const std::string& reason) {

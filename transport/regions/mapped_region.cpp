@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/regions/fetch_descriptor.hpp"
@@ -21,30 +22,31 @@ namespace {
 // The regions that are mapped now. Whoever may hold a region's last reference must not hold the
 // mutex: the region's end takes it.
 struct mapped_now {
-  using id_t = std::array<std::byte, 16>;
+  using key = std::pair<std::array<std::byte, 16>, region_access>;
 
   std::mutex mutex;
-  std::map<id_t, std::weak_ptr<const mapped_region>> by_id;
+  std::map<key, std::weak_ptr<const mapped_region>> by_id;
 
-  std::shared_ptr<const mapped_region> find(const id_t& id) {
+  std::shared_ptr<const mapped_region> find(const key& of) {
     const std::lock_guard lock(mutex);
-    const auto at = by_id.find(id);
+    const auto at = by_id.find(of);
     return at == by_id.end() ? nullptr : at->second.lock();
   }
 
   // The one that is there already, or `region`.
-  std::shared_ptr<const mapped_region> add(const std::shared_ptr<const mapped_region>& region) {
+  std::shared_ptr<const mapped_region> add(const key& of,
+                                           const std::shared_ptr<const mapped_region>& region) {
     const std::lock_guard lock(mutex);
-    auto& place = by_id[region->id()];
+    auto& place = by_id[of];
     if (auto other = place.lock()) return other;
     place = region;
     return region;
   }
 
   // Once its last owner has gone.
-  void remove(const id_t& id) {
+  void remove(const key& of) {
     const std::lock_guard lock(mutex);
-    const auto at = by_id.find(id);
+    const auto at = by_id.find(of);
     if (at != by_id.end() && at->second.expired()) by_id.erase(at);
   }
 };
@@ -53,8 +55,9 @@ constinit per_process<mapped_now> mapped_regions;
 
 }  // namespace
 
-mapped_region::mapped_region(const region_address& where, const unique_fd& descriptor)
-    : where_(where) {
+mapped_region::mapped_region(const region_address& where, const unique_fd& descriptor,
+                             region_access access)
+    : where_(where), access_(access) {
   const auto fail = [&](const char* call) {
     fail_to_fetch(where, "mapping", std::string(call) + " failed: " + std::strerror(errno));
   };
@@ -66,10 +69,11 @@ mapped_region::mapped_region(const region_address& where, const unique_fd& descr
   if (::fstat(descriptor.get(), &is) != 0) fail("fstat");
   file_[0] = is.st_dev;
   file_[1] = is.st_ino;
+  const int rights = access == region_access::write ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const at =
-      ::mmap(nullptr, where.size, PROT_READ, MAP_SHARED | MAP_NORESERVE, descriptor.get(), 0);
+      ::mmap(nullptr, where.size, rights, MAP_SHARED | MAP_NORESERVE, descriptor.get(), 0);
   if (at == MAP_FAILED) fail("mmap");
-  data_ = static_cast<const std::byte*>(at);
+  data_ = static_cast<std::byte*>(at);
   if (::madvise(at, where.size, MADV_DONTFORK) != 0) {
     const int error = errno;
     ::munmap(at, where.size);
@@ -85,8 +89,8 @@ bool mapped_region::is(const unique_fd& descriptor) const noexcept {
 
 mapped_region::~mapped_region() {
   if (!home_.here()) return;  // a child has no such mapping; the addresses may be another's
-  ::munmap(const_cast<std::byte*>(data_), where_.size);
-  mapped_regions.get().remove(where_.id);
+  ::munmap(data_, where_.size);
+  mapped_regions.get().remove({where_.id, access_});
 }
 
 bool mapped_region::contains(const void* at) const noexcept {
@@ -95,13 +99,16 @@ bool mapped_region::contains(const void* at) const noexcept {
 }
 
 std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
-                                                  const job_secret& secret, time_point deadline) {
+                                                  const job_secret& secret, time_point deadline,
+                                                  region_access access) {
   auto& now = mapped_regions.get();
-  auto known = now.find(where.id);
+  auto known = now.find({where.id, access});
   if (known && known->address() == where) return known;
-  const auto descriptor = fetch_descriptor(where, secret, deadline);
+  const auto descriptor = fetch_descriptor(where, secret, deadline, access);
   // Another thread may have been faster, or another node of that process be known.
-  if (!known) known = now.add(std::make_shared<const mapped_region>(where, descriptor));
+  if (!known)
+    known = now.add({where.id, access},
+                    std::make_shared<const mapped_region>(where, descriptor, access));
   if (!known->is(descriptor))
     fail_to_fetch(where, "comparing", "its id is that of other memory, which is mapped already");
   return known;

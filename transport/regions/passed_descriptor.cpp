@@ -80,13 +80,15 @@ received_packet receive_descriptors(int fd, std::span<std::byte> room) {
   }
 }
 
-std::string not_shared_memory(int fd, std::uint64_t size) {
+std::string not_shared_memory(int fd, std::uint64_t size, region_access access) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0) return std::string("it cannot be examined: ") + std::strerror(errno);
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) return std::string("it is no memory file (memfd): ") + std::strerror(errno);
   if ((seals & F_SEAL_SHRINK) == 0) return "it could shrink: F_SEAL_SHRINK is not set";
-  if ((flags & O_ACCMODE) != O_RDONLY) return "it is not open for reading only";
+  const bool writes = access == region_access::write;
+  if ((flags & O_ACCMODE) != (writes ? O_RDWR : O_RDONLY))
+    return writes ? "it is not open for reading and writing" : "it is not open for reading only";
   struct stat file {};
   if (::fstat(fd, &file) != 0) return std::string("fstat failed: ") + std::strerror(errno);
   if (size == 0 || static_cast<std::uint64_t>(file.st_size) != size)

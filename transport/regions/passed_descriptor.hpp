@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/transport/regions/region_address.hpp"
 #include "troupe/transport/system/unique_fd.hpp"
 
 namespace troupe::transport {
@@ -28,8 +29,8 @@ struct received_packet {
 received_packet receive_descriptors(int fd, std::span<std::byte> room);
 
 /// Empty when `fd` is memory of `size` bytes that can be mapped without risk: a memory file
-/// (memfd), open for reading only, that can never shrink under who reads it (a read beyond its end
-/// would be a SIGBUS). Otherwise the reason why not.
-std::string not_shared_memory(int fd, std::uint64_t size);
+/// (memfd), open for reading only, or for both where `access` is to write, that can never shrink
+/// under who uses it (an access beyond its end would be a SIGBUS). Otherwise the reason why not.
+std::string not_shared_memory(int fd, std::uint64_t size, region_access access);
 
 }  // namespace troupe::transport

@@ -7,6 +7,9 @@
 
 namespace troupe::transport {
 
+/// What another process may do with the memory of a region. The values travel.
+enum class region_access : std::uint16_t { read = 0, write = 1 };
+
 /// What a process needs to map the memory of another one of its host. Travels as it lies; whoever
 /// receives one need not trust it.
 struct region_address {

@@ -125,7 +125,35 @@ TEST_F(descriptor_server_of, a_job_refuses_other_hellos) {
     client.say(bytes_of(hello));
     EXPECT_TRUE(client.is_refused(refusal_cause::other_region));
   }
+  hello = mine.greet(static_cast<region_access>(2));
+  {
+    const raw_client client(address);
+    client.say(bytes_of(hello));
+    EXPECT_TRUE(client.is_refused(refusal_cause::malformed));
+  }
   still_serves();
+}
+
+TEST_F(descriptor_server_of, a_job_refuses_writers_if_it_has_nothing_for_them) {
+  const auto why =
+      error_of_call([&] { fetch_descriptor(address, secret, soon(), region_access::write); });
+  EXPECT_NE(why.find("the memory can be read only"), std::string::npos) << why;
+  EXPECT_TRUE(refuses(refusal_cause::read_only, 1));
+  still_serves();
+}
+
+// Whoever can change packets on their way gets no other right than was asked for.
+TEST_F(descriptor_server_of, a_job_refuses_a_right_that_was_changed_on_the_way) {
+  const writable_memory other(secret);
+  descriptor_handshake mine(key, other.server.address());
+  auto hello = mine.greet(region_access::read);
+  hello.access = region_access::write;
+  const raw_client client(other.server.address());
+  client.say(bytes_of(hello));
+  descriptor_handshake::challenge challenge;
+  ASSERT_TRUE(client.hear(challenge));
+  descriptor_handshake::answer answer;
+  EXPECT_FALSE(mine.meet(challenge, answer));
 }
 
 TEST_F(descriptor_server_of, a_job_refuses_packets_that_are_cut_or_too_long) {

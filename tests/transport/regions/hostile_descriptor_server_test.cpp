@@ -242,6 +242,18 @@ TEST(hostile_descriptor_server, that_sends_a_writable_descriptor_is_refused) {
   hostile_descriptor_fails(fd.get(), "reading only");
 }
 
+TEST(hostile_descriptor_server, that_sends_a_read_only_descriptor_to_a_writer_is_refused) {
+  const job_secret secret;
+  const test_memory memory;
+  const auto fd_of = memory.open_again();
+  const hostile_member server(secret, [&](int fd, hostile_member::grant grant) {
+    send_descriptor(fd, bytes_of(grant), fd_of.get());
+  });
+  const auto why =
+      error_of_call([&] { fetch_region(server.address(), secret, soon(), region_access::write); });
+  EXPECT_NE(why.find("reading and writing"), std::string::npos) << why;
+}
+
 TEST(hostile_descriptor_server, that_grants_other_memory_is_refused) {
   const job_secret secret;
   const test_memory memory;

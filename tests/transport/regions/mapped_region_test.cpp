@@ -51,6 +51,21 @@ TEST(mapped_region, cannot_be_made_writable) {
   EXPECT_EQ(errno, EACCES);
 }
 
+TEST(mapped_region, is_written_where_it_was_fetched_for_that) {
+  const job_secret secret;
+  writable_memory owner(secret);
+  const auto region = fetch_region(owner.server.address(), secret, soon(), region_access::write);
+  ASSERT_NE(region->writable(), nullptr);
+  region->writable()[17] = std::byte{42};
+  EXPECT_EQ(owner.memory.data()[17], std::byte{42});
+  // Beside it, the same memory can be mapped for reading only.
+  const auto read_only = fetch_region(owner.server.address(), secret, soon());
+  EXPECT_NE(read_only, region);
+  EXPECT_EQ(read_only->writable(), nullptr);
+  EXPECT_EQ(read_only->data()[17], std::byte{42});
+  EXPECT_EQ(fetch_region(owner.server.address(), secret, soon(), region_access::write), region);
+}
+
 TEST(mapped_region, is_mapped_once_and_unmapped_when_dropped) {
   const job_secret secret;
   served_memory owner(secret);

@@ -76,6 +76,15 @@ struct served_memory {
   descriptor_server server;
 };
 
+/// The same, for writing too.
+struct writable_memory {
+  explicit writable_memory(const job_secret& secret)
+      : server(memory.open_again(), memory.size(), memory.id(), secret, memory.open_again(O_RDWR)) {
+  }
+  test_memory memory;
+  descriptor_server server;
+};
+
 inline std::size_t open_descriptors() {
   namespace fs = std::filesystem;
   // The one that lists them is one of them.
