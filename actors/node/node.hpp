@@ -92,8 +92,8 @@ public:
   /// are. Throws remote_error (what F threw), rpc_timeout, peer_lost, overloaded_error,
   /// unknown_worker, not_initialized.
   template <auto F, class... Args>
-  auto rpc_sync(const destination& to, const Args&... args) const {
-    return rpc_async<F>(to, args..., detail::sync).get();
+  auto rpc_sync(const destination& to, Args&&... args) const {
+    return rpc_async<F>(to, std::forward<Args>(args)..., detail::sync).get();
   }
 
   /// The same without waiting for the answer; when the callee's window is full, for room in it. At
@@ -102,21 +102,22 @@ public:
   /// call is made once it is there, on a thread of the node, and nothing waits for it (for room in
   /// the window, perhaps); its error becomes the call's.
   template <auto F, class... Args>
-  auto rpc_async(const destination& to, const Args&... args) const {
-    static_assert(!detail::target_for<F, void, Args...>::is_member,
+  auto rpc_async(const destination& to, Args&&... args) const {
+    static_assert(!detail::target_for<F, void, std::remove_cvref_t<Args>...>::is_member,
                   "a member function is called on an rref: r.rpc_sync<&T::f>(x)");
-    return detail::awaited_later(detail::begin_call<F>(agent(), to, args...),
-                                 detail::options_in(args...).sync);
+    const bool sync = detail::options_in(args...).sync;
+    return detail::awaited_later(detail::begin_call<F>(agent(), to, std::forward<Args>(args)...),
+                                 sync);
   }
 
   /// The same with a lambda as an argument: `rpc_sync("w1", [](int x) { return x + 1; }, 2)`.
   template <detail::captureless F, class... Args>
-  auto rpc_sync(const destination& to, F, const Args&... args) const {
-    return rpc_sync<F{}>(to, args...);
+  auto rpc_sync(const destination& to, F, Args&&... args) const {
+    return rpc_sync<F{}>(to, std::forward<Args>(args)...);
   }
   template <detail::captureless F, class... Args>
-  auto rpc_async(const destination& to, F, const Args&... args) const {
-    return rpc_async<F{}>(to, args...);
+  auto rpc_async(const destination& to, F, Args&&... args) const {
+    return rpc_async<F{}>(to, std::forward<Args>(args)...);
   }
 
   // Anything else does not compile; the error says why.
@@ -143,16 +144,17 @@ public:
   /// for a value of just its type, and a future for a value.
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
-  auto rpc_sync(const destination& to, function_label name, const Args&... args) const {
-    return rpc_async<Signature>(to, name, args..., detail::sync).get();
+  auto rpc_sync(const destination& to, function_label name, Args&&... args) const {
+    return rpc_async<Signature>(to, name, std::forward<Args>(args)..., detail::sync).get();
   }
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
-  auto rpc_async(const destination& to, function_label name, const Args&... args) const {
-    detail::check_no_retry<Args...>();
+  auto rpc_async(const destination& to, function_label name, Args&&... args) const {
+    detail::check_no_retry<std::remove_cvref_t<Args>...>();
+    const bool sync = detail::options_in(args...).sync;
     return detail::awaited_later(
-        detail::begin_named_call<Signature>(agent(), to, name.text, args...),
-        detail::options_in(args...).sync);
+        detail::begin_named_call<Signature>(agent(), to, name.text, std::forward<Args>(args)...),
+        sync);
   }
 
   // A name that is no literal.
@@ -176,29 +178,31 @@ public:
   /// once; errors are thrown where it is used. A `timeout` limits the creation. Arguments as for
   /// `rpc_async`. Throws unknown_worker, not_initialized.
   template <auto F, class... Args>
-  auto remote(const destination& to, const Args&... args) const {
-    using target = detail::target_for<F, void, Args...>;
+  auto remote(const destination& to, Args&&... args) const {
+    using target = detail::target_for<F, void, std::remove_cvref_t<Args>...>;
     static_assert(!target::is_member, "a member function is called on an rref: r.remote<&T::f>(x)");
     using answer = typename callable<F>::answer;
-    if constexpr (!target::is_member && detail::call_check<target, void, Args...>::ok)
-      return rref<answer>(
-          detail::create<target, void>(agent(), agent().find(to), to.site(), nullptr, args...));
+    if constexpr (!target::is_member &&
+                  detail::call_check<target, void, std::remove_cvref_t<Args>...>::ok)
+      return rref<answer>(detail::create<target, void>(agent(), agent().find(to), to.site(),
+                                                       nullptr, std::forward<Args>(args)...));
     else
       return rref<answer>();  // does not compile: said above
   }
   template <detail::captureless F, class... Args>
-  auto remote(const destination& to, F, const Args&... args) const {
-    return remote<F{}>(to, args...);
+  auto remote(const destination& to, F, Args&&... args) const {
+    return remote<F{}>(to, std::forward<Args>(args)...);
   }
   template <class Signature, class... Args>
   requires std::is_function_v<Signature>
-  auto remote(const destination& to, function_label name, const Args&... args) const {
+  auto remote(const destination& to, function_label name, Args&&... args) const {
     using named = detail::named_function<Signature>;
-    detail::check_no_retry<Args...>();
+    detail::check_no_retry<std::remove_cvref_t<Args>...>();
     using answer = typename named::answer;
-    if constexpr (detail::named_arguments_check<typename named::parameters, Args...>::ok) {
-      return rref<answer>(detail::create_by_name<Signature>(agent(), agent().find(to), to.site(),
-                                                            name.text, args...));
+    if constexpr (detail::named_arguments_check<typename named::parameters,
+                                                std::remove_cvref_t<Args>...>::ok) {
+      return rref<answer>(detail::create_by_name<Signature>(
+          agent(), agent().find(to), to.site(), name.text, std::forward<Args>(args)...));
     } else {
       return rref<answer>();  // does not compile: said above
     }

@@ -27,13 +27,16 @@ constexpr unsigned likely_joiners = 8;
 transport::lending_settings lending_of(const rpc_options& options) {
   auto out = transport::read_lending(transport::process_environment());
   out.lend = out.lend || options.lend_tensors;
+  out.hand_over = out.hand_over.value_or(options.hand_over_tensors);
   out.strictly = out.strictly || options.lend_strictly;
   if (options.lend_from > 0) out.from = options.lend_from;
   if (options.lend_copies_from > 0) out.copies_from = options.lend_copies_from;
   return out;
 }
 
-bool lends_tensors(const rpc_options& options) { return lending_of(options).lend; }
+bool shares_tensors(const transport::lending_settings& how) {
+  return how.lend || how.hand_over.value_or(false);
+}
 
 // `open`: those of them that are open already.
 void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std::size_t joiners,
@@ -45,7 +48,7 @@ void need_descriptors_of_node(const rpc_options& options, std::size_t peers, std
   // To hand memory out, and to watch who has been lent some.
   constexpr std::size_t for_lending = 8;
   const auto whole = transport::descriptors_of_node(peers + joiners, streams) +
-                     (lends_tensors(options) ? for_lending : 0);
+                     (shares_tensors(lending_of(options)) ? for_lending : 0);
   transport::need_descriptors(whole - std::min(whole, open), who);
 }
 
@@ -61,8 +64,9 @@ transport::arena* process_arena(transport::rank_t rank, std::size_t limit) {
   options.limit = limit;
   auto* const memory = transport::install_arena(options, why_not);
   if (!memory)
-    log().warn("rank {}: its tensors are copied, not lent, since this process has no arena: {}",
-               rank, why_not);
+    log().warn(
+        "rank {}: its tensors are copied for other nodes, since this process has no arena: {}",
+        rank, why_not);
   return memory;
 }
 
@@ -131,7 +135,7 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   tcp.secret = secret.subkey("transport tcp");
   tcp.keepalive = options.keepalive;
   tcp.limit = options.keepalive * 5 / 2;
-  tcp.freezes_payloads = lends_tensors(options);
+  tcp.freezes_payloads = lending_of(options).lend;
   const bool interfaces_named = !tcp.interfaces.empty();
   if (here_alone && !interfaces_named) tcp.interfaces = {"lo"};
   if (options.transport == backend::tcp)
@@ -152,8 +156,9 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
     return transport::make_ucx_transport(std::move(ucx), to, pool);
   };
   const auto lends = lending_of(options);
-  if (!lends.lend) return make(parts, parts);
+  if (!shares_tensors(lends)) return make(parts, parts);
   transport::lending_options lending;
+  lending.only_given = !lends.lend;
   lending.lend_from = lends.from;
   lending.copy_from = lends.copies_from;
   lending.strict = lends.strictly;

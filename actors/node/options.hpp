@@ -55,8 +55,13 @@ struct rpc_options {
   /// What protects the bytes between hosts, the same on all nodes. Empty: TROUPE_ENCRYPTION ("off",
   /// "authenticate", "encrypt"), or `authenticate`.
   std::optional<stream_protection> encryption{};
-  /// Large tensors for nodes of the same host are lent where they lie instead of copied
-  /// (docs/lent_tensors.md): the same on all nodes; TROUPE_LEND_TENSORS=1 does the same.
+  /// Large tensors that a program moves into a call or a message, and fresh results, are handed
+  /// over to nodes of the same host instead of copied (docs/lent_tensors.md): the same on all
+  /// nodes. CPU tensors of 16 KiB and more lie in memory that those nodes can map then.
+  /// TROUPE_HAND_OVER_TENSORS=0 or 1 decides instead.
+  bool hand_over_tensors = true;
+  /// Others are lent, too: large tensors for nodes of the same host are lent where they lie instead
+  /// of copied (docs/lent_tensors.md): the same on all nodes; TROUPE_LEND_TENSORS=1 does the same.
   bool lend_tensors = false;
   /// Tensors of fewer bytes are sent to such nodes, not lent: 16 KiB or more. 0: TROUPE_LEND_FROM,
   /// or 16 KiB.

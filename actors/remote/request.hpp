@@ -174,9 +174,10 @@ auto ask(const Handle& receiver, const call_options& how, Ts&&... message) {
     auto state =
         std::make_shared<remote_answer<answer>>(actors_at(*elsewhere), home_of(*elsewhere), name);
     const auto id = target->id();
-    state->sent_as(send_request(*elsewhere, name, how, state,
-                                [&](encoder& out) { put_as_message(out, message...); }),
-                   id);
+    state->sent_as(
+        send_request(*elsewhere, name, how, state,
+                     [&](encoder& out) { put_as_message(out, std::forward<Ts>(message)...); }),
+        id);
     return future<answer>(std::move(state));
   }
   auto question = ask_here(std::move(target));
@@ -206,7 +207,7 @@ void send_to(const Handle& receiver, const call_options& how, Ts&&... message) {
     if (elsewhere) throw_stays_here(*elsewhere, message_name<Ts...>);
   } else if (elsewhere) {
     return send_message(*elsewhere, message_name<Ts...>, how,
-                        [&](encoder& out) { put_as_message(out, message...); });
+                        [&](encoder& out) { put_as_message(out, std::forward<Ts>(message)...); });
   }
   target->enqueue(caf::make_mailbox_element(nullptr, with_priority(caf::message_id(), how), {},
                                             message_of(std::forward<Ts>(message)...)),

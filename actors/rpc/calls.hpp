@@ -159,8 +159,9 @@ constexpr void check_no_retry() {
                 "retry is for calls of functions, rpc_sync and rpc_async of a node");
 }
 
-template <class Wanted, class T>
-void write_argument(encoder& out, [[maybe_unused]] handle_scope& handles, const T& x) {
+template <class Wanted, class Given>
+void write_argument(encoder& out, [[maybe_unused]] handle_scope& handles, Given&& x) {
+  using T = std::remove_cvref_t<Given>;
   if constexpr (is_loan<Wanted>) {
     out.put(Wanted{handles.lend(x.core())});
   } else if constexpr (is_value_or_loan<Wanted>) {
@@ -170,18 +171,19 @@ void write_argument(encoder& out, [[maybe_unused]] handle_scope& handles, const 
     else
       out.put(Wanted{static_cast<parameter>(x)});
   } else if constexpr (std::is_same_v<T, Wanted>) {
-    out.put(x);
+    out.put_argument(std::forward<Given>(x));
   } else {
     out.put(static_cast<const Wanted&>(static_cast<Wanted>(x)));
   }
 }
 
-/// Writes the arguments as `Wire`; options behind them are left out.
+/// Writes the arguments as `Wire`; options behind them are left out. Those that are given away are
+/// moved from.
 template <class Wire, class... Given>
-void write_arguments(encoder& out, handle_scope& handles, const Given&... given) {
-  const auto all = std::forward_as_tuple(given...);
+void write_arguments(encoder& out, handle_scope& handles, Given&&... given) {
+  auto all = std::forward_as_tuple(std::forward<Given>(given)...);
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (write_argument<std::tuple_element_t<I, Wire>>(out, handles, std::get<I>(all)), ...);
+    (write_argument<std::tuple_element_t<I, Wire>>(out, handles, std::get<I>(std::move(all))), ...);
   }
   (std::make_index_sequence<std::tuple_size_v<Wire>>());
 }

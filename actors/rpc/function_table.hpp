@@ -64,7 +64,7 @@ Arguments read_arguments(decoder& in) {
 /// Writes a result, which ends then: what it holds of others is theirs again with the answer.
 template <class T>
 void put_and_drop(encoder& out, T& result) {
-  out.put(std::as_const(result));
+  out.put_given(std::as_const(result));
   if constexpr (!std::is_trivially_destructible_v<T>) [[maybe_unused]]
     const T ended = std::move(result);
 }

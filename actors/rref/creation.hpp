@@ -21,13 +21,13 @@ struct constructor_target {
 /// the outcome.
 template <class Wire, class... Args>
 void send_creation(rpc_agent& agent, const std::shared_ptr<rref_use>& core, std::uint64_t hash,
-                   std::string_view name, const Args&... args) {
+                   std::string_view name, Args&&... args) {
   try {
     agent.call(core->owner(), hash, name, core, options_in(args...),
                [&](encoder& out, handle_scope& handles) {
                  out.put(core->id().number);
                  if (core->object()) out.put(core->object()->id());
-                 write_arguments<Wire>(out, handles, args...);
+                 write_arguments<Wire>(out, handles, std::forward<Args>(args)...);
                });
   } catch (...) {  // thrown by a type of the program as it was written
     core->on_fault(describe(std::current_exception(), {}, std::string(name)));
@@ -37,10 +37,9 @@ void send_creation(rpc_agent& agent, const std::shared_ptr<rref_use>& core, std:
 
 /// The same by `Target`, on `Object`, once the values of futures are there.
 template <class Target, class Object, class... Args>
-void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
-                      const Args&... args) {
+void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_use>& core, Args&&... args) {
   using parameters = typename Target::template parameters<Object>;
-  if constexpr ((is_future<Args> || ...)) {
+  if constexpr ((is_future<std::remove_cvref_t<Args>> || ...)) {
     when_given<parameters>(
         agent,
         [core](rpc_agent& here, const auto&... xs) {
@@ -51,10 +50,10 @@ void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
         },
         args...);
   } else {
-    using wire = wire_for<parameters, Args...>;
+    using wire = wire_for<parameters, std::remove_cvref_t<Args>...>;
     using call = invocation<Target, Object, true, wire>;
     (void)call::registered;
-    send_creation<wire>(agent, core, call::hash(), call::name, args...);
+    send_creation<wire>(agent, core, call::hash(), call::name, std::forward<Args>(args)...);
   }
 }
 
@@ -62,21 +61,21 @@ void send_creation_by(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
 /// unless that is null. Errors are thrown where the reference is used.
 template <class Target, class Object, class... Args>
 std::shared_ptr<rref_use> create(rpc_agent& agent, peer& owner, const std::source_location& site,
-                                 std::shared_ptr<rref_use> object, const Args&... args) {
-  check_no_retry<Args...>();
+                                 std::shared_ptr<rref_use> object, Args&&... args) {
+  check_no_retry<std::remove_cvref_t<Args>...>();
   using answer = typename answer_of<std::remove_cvref_t<typename Target::result>>::type;
   auto core = agent.rrefs().expect(owner, value_type::of<answer>(), site);
   core->keep_object(std::move(object));
-  send_creation_by<Target, Object>(agent, core, args...);
+  send_creation_by<Target, Object>(agent, core, std::forward<Args>(args)...);
   return core;
 }
 
 /// Like `send_creation_by`, by a function that the owner's program has registered as `name`.
 template <class Signature, class... Args>
 void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_use>& core,
-                           std::string_view name, const Args&... args) {
+                           std::string_view name, Args&&... args) {
   using named = named_function<Signature>;
-  if constexpr ((is_future<Args> || ...)) {
+  if constexpr ((is_future<std::remove_cvref_t<Args>> || ...)) {
     when_given<typename named::parameters>(
         agent,
         [core, name](rpc_agent& here, const auto&... xs) {
@@ -87,8 +86,9 @@ void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_use>& co
         },
         args...);
   } else {
-    using wire = typename named::template wire<Args...>;
-    send_creation<wire>(agent, core, named::template creating_hash<wire>(name), name, args...);
+    using wire = typename named::template wire<std::remove_cvref_t<Args>...>;
+    send_creation<wire>(agent, core, named::template creating_hash<wire>(name), name,
+                        std::forward<Args>(args)...);
   }
 }
 
@@ -96,11 +96,11 @@ void send_creation_by_name(rpc_agent& agent, const std::shared_ptr<rref_use>& co
 template <class Signature, class... Args>
 std::shared_ptr<rref_use> create_by_name(rpc_agent& agent, peer& owner,
                                          const std::source_location& site, std::string_view name,
-                                         const Args&... args) {
-  check_no_retry<Args...>();
+                                         Args&&... args) {
+  check_no_retry<std::remove_cvref_t<Args>...>();
   using answer = typename named_function<Signature>::answer;
   auto core = agent.rrefs().expect(owner, value_type::of<answer>(), site);
-  send_creation_by_name<Signature>(agent, core, name, args...);
+  send_creation_by_name<Signature>(agent, core, name, std::forward<Args>(args)...);
   return core;
 }
 

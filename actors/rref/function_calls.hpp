@@ -13,12 +13,13 @@ namespace troupe::detail {
 /// Sends one call. `name`: static text.
 template <class Answer, class Wire, class... Args>
 future<Answer> send_call(rpc_agent& agent, peer& callee, std::uint64_t hash, std::string_view name,
-                         const Args&... args) {
+                         Args&&... args) {
   const auto how = options_in(args...);
   auto state = std::make_shared<call_state<Answer>>(agent, callee, name, how);
-  state->sent_as(agent.call(
-      callee, hash, name, state, how,
-      [&](encoder& out, handle_scope& handles) { write_arguments<Wire>(out, handles, args...); }));
+  state->sent_as(
+      agent.call(callee, hash, name, state, how, [&](encoder& out, handle_scope& handles) {
+        write_arguments<Wire>(out, handles, std::forward<Args>(args)...);
+      }));
   return future<Answer>(std::move(state));
 }
 
@@ -40,15 +41,15 @@ future<Answer> call_with_values(rpc_agent& agent, const peer& callee, std::strin
 }
 
 template <auto F, class... Args>
-auto call_once(rpc_agent& agent, peer& callee, const Args&... args) {
-  using target = target_for<F, void, Args...>;
+auto call_once(rpc_agent& agent, peer& callee, Args&&... args) {
+  using target = target_for<F, void, std::remove_cvref_t<Args>...>;
   using parameters = typename target::template parameters<void>;
-  using wire = wire_for<parameters, Args...>;
+  using wire = wire_for<parameters, std::remove_cvref_t<Args>...>;
   using call = std::conditional_t<std::is_same_v<wire, typename callable<F>::arguments>,
                                   callable<F>, invocation<target, void, false, wire>>;
   (void)call::registered;
   return send_call<typename callable<F>::answer, wire>(agent, callee, call::hash(), call::name,
-                                                       args...);
+                                                       std::forward<Args>(args)...);
 }
 
 /// A call with a `retry` among its options.
@@ -76,10 +77,10 @@ auto call_again(rpc_agent& agent, const destination& to, const Args&... args) {
 
 /// A call of F on `to`. Throws unknown_worker, not_initialized.
 template <auto F, class... Args>
-auto begin_call(rpc_agent& agent, const destination& to, const Args&... args) {
-  using target = target_for<F, void, Args...>;
-  using check = call_check<target, void, Args...>;
-  if constexpr (asks_for_retry<Args...>)
+auto begin_call(rpc_agent& agent, const destination& to, Args&&... args) {
+  using target = target_for<F, void, std::remove_cvref_t<Args>...>;
+  using check = call_check<target, void, std::remove_cvref_t<Args>...>;
+  if constexpr (asks_for_retry<std::remove_cvref_t<Args>...>)
     static_assert(is_idempotent<F>,
                   "retry may run a function twice: say that this one is made for it, with "
                   "TROUPE_IDEMPOTENT(&f) outside of all namespaces and before the call");
@@ -89,30 +90,30 @@ auto begin_call(rpc_agent& agent, const destination& to, const Args&... args) {
   auto& callee = agent.find(to);
   if constexpr (target::is_member || !check::ok)
     return future<answer>();  // does not compile: said above
-  else if constexpr ((is_future<Args> || ...))
+  else if constexpr ((is_future<std::remove_cvref_t<Args>> || ...))
     return call_with_values<answer, parameters>(
         agent, callee, target::name,
         [to](rpc_agent& here, const auto&... xs) { return begin_call<F>(here, to, xs...); },
         args...);
-  else if constexpr (asks_for_retry<Args...>)
+  else if constexpr (asks_for_retry<std::remove_cvref_t<Args>...>)
     return call_again<F>(agent, to, args...);
   else
-    return call_once<F>(agent, callee, args...);
+    return call_once<F>(agent, callee, std::forward<Args>(args)...);
 }
 
 /// A call of the function that the program of `to` has registered as `name`. Throws like
 /// `begin_call`.
 template <class Signature, class... Args>
 auto begin_named_call(rpc_agent& agent, const destination& to, std::string_view name,
-                      const Args&... args) {
+                      Args&&... args) {
   using named = named_function<Signature>;
   using parameters = typename named::parameters;
   using answer = typename named::answer;
   agent.check_open();
   auto& callee = agent.find(to);
-  if constexpr (!named_arguments_check<parameters, Args...>::ok) {
+  if constexpr (!named_arguments_check<parameters, std::remove_cvref_t<Args>...>::ok) {
     return future<answer>();  // does not compile: said above
-  } else if constexpr ((is_future<Args> || ...)) {
+  } else if constexpr ((is_future<std::remove_cvref_t<Args>> || ...)) {
     return call_with_values<answer, parameters>(
         agent, callee, name,
         [to, name](rpc_agent& here, const auto&... xs) {
@@ -120,29 +121,30 @@ auto begin_named_call(rpc_agent& agent, const destination& to, std::string_view 
         },
         args...);
   } else {
-    using wire = typename named::template wire<Args...>;
-    return send_call<answer, wire>(agent, callee, named::template hash<wire>(name), name, args...);
+    using wire = typename named::template wire<std::remove_cvref_t<Args>...>;
+    return send_call<answer, wire>(agent, callee, named::template hash<wire>(name), name,
+                                   std::forward<Args>(args)...);
   }
 }
 
 /// A call of F on the value of `core`, a T. The use is kept until the answer.
 template <auto F, class T, class... Args>
-auto begin_call_on(const std::shared_ptr<rref_use>& core, const Args&... args) {
-  using target = target_for<F, T, Args...>;
+auto begin_call_on(const std::shared_ptr<rref_use>& core, Args&&... args) {
+  using target = target_for<F, T, std::remove_cvref_t<Args>...>;
   using parameters = typename target::template parameters<T>;
   using answer = typename answer_of<std::remove_cvref_t<typename target::result>>::type;
   const auto agent = core->agent();
   core->check();
   auto& owner = core->owner();
-  if constexpr (!call_check<target, T, Args...>::ok) {
+  if constexpr (!call_check<target, T, std::remove_cvref_t<Args>...>::ok) {
     return future<answer>();  // does not compile: said above
-  } else if constexpr ((is_future<Args> || ...)) {
+  } else if constexpr ((is_future<std::remove_cvref_t<Args>> || ...)) {
     return call_with_values<answer, parameters>(
         *agent, owner, target::name,
         [core](rpc_agent&, const auto&... xs) { return begin_call_on<F, T>(core, xs...); },
         args...);
   } else {
-    using wire = wire_for<parameters, Args...>;
+    using wire = wire_for<parameters, std::remove_cvref_t<Args>...>;
     using call = invocation<target, T, false, wire>;
     (void)call::registered;
     const auto how = options_in(args...);
@@ -151,7 +153,7 @@ auto begin_call_on(const std::shared_ptr<rref_use>& core, const Args&... args) {
     state->sent_as(agent->call(owner, call::hash(), call::name, state, how,
                                [&](encoder& out, handle_scope& handles) {
                                  out.put(core->id());
-                                 write_arguments<wire>(out, handles, args...);
+                                 write_arguments<wire>(out, handles, std::forward<Args>(args)...);
                                }));
     if (core->creates()) core->add_waiting(state);
     return future<answer>(std::move(state));

@@ -141,27 +141,28 @@ public:
   /// Calls a member function of T, or of what a T points to; or a function whose first parameter is
   /// a T&. Arguments and options as for node::rpc_sync.
   template <auto F, class... Args>
-  auto rpc_sync(const Args&... args) const {
-    return rpc_async<F>(args..., detail::sync).get();
+  auto rpc_sync(Args&&... args) const {
+    return rpc_async<F>(std::forward<Args>(args)..., detail::sync).get();
   }
 
   template <auto F, class... Args>
-  auto rpc_async(const Args&... args) const {
-    detail::check_no_retry<Args...>();
+  auto rpc_async(Args&&... args) const {
+    detail::check_no_retry<std::remove_cvref_t<Args>...>();
     (void)checked();
-    return detail::awaited_later(detail::begin_call_on<F, T>(core_, args...),
-                                 detail::options_in(args...).sync);
+    const bool sync = detail::options_in(args...).sync;
+    return detail::awaited_later(detail::begin_call_on<F, T>(core_, std::forward<Args>(args)...),
+                                 sync);
   }
 
   /// The same, but the result stays on the owner. See node::remote.
   template <auto F, class... Args>
-  auto remote(const Args&... args) const {
-    using target = detail::target_for<F, T, Args...>;
+  auto remote(Args&&... args) const {
+    using target = detail::target_for<F, T, std::remove_cvref_t<Args>...>;
     using answer = typename detail::answer_of<std::remove_cvref_t<typename target::result>>::type;
     const auto agent = checked().agent();
-    if constexpr (detail::call_check<target, T, Args...>::ok)
-      return rref<answer>(
-          detail::create<target, T>(*agent, core_->owner(), core_->site(), core_, args...));
+    if constexpr (detail::call_check<target, T, std::remove_cvref_t<Args>...>::ok)
+      return rref<answer>(detail::create<target, T>(*agent, core_->owner(), core_->site(), core_,
+                                                    std::forward<Args>(args)...));
     else
       return rref<answer>();  // does not compile: said above
   }

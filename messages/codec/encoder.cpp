@@ -20,7 +20,7 @@ namespace {
 
 void encoder::put_tensor(const at::Tensor& x) {
   if (!tensors_) throw encode_error("a tensor cannot be written here");
-  put(tensors_->add(x));
+  put(tensors_->add(x, given_));
 }
 
 void encoder::put_handle(const caf::strong_actor_ptr& x) {

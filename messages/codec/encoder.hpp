@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/type_name.hpp"
@@ -34,6 +35,7 @@ public:
   void reset(tensor_writer* tensors, handle_translator* handles) noexcept {
     bytes_.clear();
     depth_ = 0;
+    given_ = false;
     empty_elements_ = {};
     tensors_ = tensors;
     handles_ = handles;
@@ -51,6 +53,27 @@ public:
 
   template <class T>
   void put(const T& x);
+
+  /// The same for a value that nobody will read or write any more: memory of its tensors that
+  /// nothing else refers to may be handed over to the receiver.
+  template <class T>
+  void put_given(const T& x) {
+    const giving now(given_, true);
+    put(x);
+  }
+
+  /// The same for an argument: one that its caller gives away, with `std::move` or since it is a
+  /// temporary, is moved from and given.
+  template <class Given>
+  void put_argument(Given&& x) {
+    if constexpr (is_given_away<Given>) {
+      const auto taken =
+          std::move(x);  // the caller's own is empty, whatever becomes of the message
+      put_given(taken);
+    } else {
+      put(x);
+    }
+  }
 
   /// The fields of TROUPE_MESSAGE, in turn. What `put` does with such a type, in the end.
   template <class T>
@@ -73,9 +96,27 @@ public:
 
 private:
   template <class... Ts>
-  friend void put_as_message(encoder& out, const Ts&... xs);
+  friend void put_as_message(encoder& out, Ts&&... xs);
+
+  template <class Given>
+  static constexpr bool is_given_away =
+      std::is_rvalue_reference_v<Given&&> && !std::is_const_v<std::remove_reference_t<Given>> &&
+      !std::is_trivially_copyable_v<Given> && std::is_move_constructible_v<Given>;
 
   using nesting = detail::nesting<encode_error>;
+
+  // Whether what is written now is given away, until the end of a scope.
+  class giving {
+  public:
+    giving(bool& flag, bool now) : flag_(flag), before_(std::exchange(flag, now)) {}
+    ~giving() { flag_ = before_; }
+    giving(const giving&) = delete;
+    giving& operator=(const giving&) = delete;
+
+  private:
+    bool& flag_;
+    const bool before_;
+  };
 
   template <class T>
   caf::error visit(T& x) {
@@ -96,6 +137,7 @@ private:
 
   std::vector<std::byte> bytes_;
   int depth_ = 0;
+  bool given_ = false;
   detail::empty_elements<encode_error> empty_elements_;
   tensor_writer* tensors_;
   handle_translator* handles_;
@@ -118,6 +160,7 @@ void encoder::put(const T& x) {
     put_reference(x.core());
   } else if constexpr (as == form::message) {
     nesting level(depth_);
+    const giving shared(given_, false);  // others may have the same message
     put_message(x);
   } else if constexpr (as == form::error) {
     nesting level(depth_);
@@ -129,6 +172,7 @@ void encoder::put(const T& x) {
       put_fields(x);
   } else if constexpr (as == form::inspected) {
     nesting level(depth_);
+    const giving unknown(given_, false);  // what it shows may be somebody else's
     if (auto failure = inspect(*this, const_cast<T&>(x)))
       throw encode_error(detail::inspect_failure(failure, type_name<T>()));
   } else if constexpr (as == form::string) {
@@ -161,6 +205,9 @@ void encoder::put(const T& x) {
     raw(x.data(), x.size() * sizeof(typename T::value_type));
   } else if constexpr (as == form::container) {
     nesting level(depth_);
+    // Containers with allocators own their elements; what others show may be somebody else's.
+    const giving owned(
+        given_, given_ && requires { typename T::allocator_type; });
     put_range(x);
   }
 }

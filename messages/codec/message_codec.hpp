@@ -16,18 +16,18 @@ bool is_troupe(const caf::error& e) noexcept;
 
 /// Writes what `put(caf::make_message(xs...))` would, without making the message.
 template <class... Ts>
-void put_as_message(encoder& out, const Ts&... xs) {
+void put_as_message(encoder& out, Ts&&... xs) {
   static_assert(sizeof...(Ts) <= detail::max_elements);
   encoder::nesting level(out.depth_);
   out.put(static_cast<std::uint8_t>(sizeof...(Ts)));
   (
       [&] {
-        using element =
-            typename caf::detail::implicit_conversions<typename detail::canonical<Ts>::type>::type;
+        using element = typename caf::detail::implicit_conversions<
+            typename detail::canonical<std::remove_cvref_t<Ts>>::type>::type;
         (void)detail::type_registration<element>::done;
         out.put(detail::element_hash<element>());
-        if constexpr (std::is_same_v<element, Ts>)
-          out.put(xs);
+        if constexpr (std::is_same_v<element, std::remove_cvref_t<Ts>>)
+          out.put_argument(std::forward<Ts>(xs));
         else
           out.put(static_cast<const element&>(element(xs)));
       }(),

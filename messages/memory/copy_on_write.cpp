@@ -72,6 +72,21 @@ constinit std::atomic<unsigned> dropped_by_us{0};
 
 void drop_read_only(void* owner) { delete static_cast<std::shared_ptr<std::byte>*>(owner); }
 
+// Another function, which tells such memory from the one above.
+void drop_owned(void* owner) { drop_read_only(owner); }
+
+// Ends it, unless `owned` takes it out.
+struct kept_memory {
+  c10::DataPtr memory;
+  void operator()(std::byte*) noexcept { memory.clear(); }
+};
+
+// Whether the only storage that has it may write to it.
+bool is_writable(const owned_pointer& held, const void* data) noexcept {
+  return held.get_deleter() == &drop_owned ||
+         (held.get() == data && held.get_deleter() != &drop_read_only);
+}
+
 }  // namespace
 
 namespace c10::impl::cow {
@@ -111,11 +126,11 @@ void materialize_cow_storage(StorageImpl& storage) {
     old.release_context();  // the reference is dropped by itself
   };
   // The only reference is this storage's, and whoever would add one waits for the lock.
-  if (references_to(*context) == 1 && held.get() == data && held.get_deleter() != &drop_read_only) {
+  if (references_to(*context) == 1 && is_writable(held, data)) {
     left = context->decrement_refcount();
     auto& last = std::get<COWDeleterContext::LastReference>(left);
     const auto deleter = last.get_deleter();
-    become(DataPtr(last.release(), data, deleter, storage.device()));
+    become(DataPtr(data, last.release(), deleter, storage.device()));
     return;
   }
   // Copied without the lock: the storage's reference, which only a writer drops, keeps the memory.
@@ -149,6 +164,20 @@ void materialize_cow_storage(StorageImpl& storage) {
 
 namespace troupe::copy_on_write {
 
+namespace {
+
+// Makes a storage of `owned` memory one that libtorch can share. Under the storage's lock; threads
+// that read meanwhile see the same pointer all the time.
+void share_owned(c10::StorageImpl& storage) {
+  const auto& now = storage.data_ptr();
+  auto* const shared = new COWDeleterContext(owned_pointer(now.get_context(), &drop_owned));
+  void* const data = const_cast<void*>(now.get());
+  auto plain = storage.set_data_ptr({data, shared, &c10::impl::cow::cow_deleter, storage.device()});
+  plain.release_context();  // it is held above
+}
+
+}  // namespace
+
 bool is_safe() {
   static const bool used = [] {
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
@@ -168,6 +197,7 @@ bool is_safe() {
 c10::intrusive_ptr<c10::StorageImpl> freeze(c10::StorageImpl& storage) {
   if (!is_safe()) return {};
   const std::lock_guard lock(lock_of(storage).mutex);
+  if (storage.data_ptr().get_deleter() == &drop_owned) share_owned(storage);
   return c10::impl::cow::lazy_clone_storage(storage);
 }
 
@@ -176,6 +206,41 @@ c10::DataPtr read_only(std::shared_ptr<std::byte> owner) {
   owned_pointer held(new std::shared_ptr<std::byte>(std::move(owner)), &drop_read_only);
   return {bytes, new COWDeleterContext(std::move(held)), &c10::impl::cow::cow_deleter,
           c10::Device(c10::kCPU)};
+}
+
+c10::DataPtr owned(std::shared_ptr<std::byte> owner) {
+  auto* const bytes = owner.get();
+  auto* const keeper = std::get_deleter<kept_memory>(owner);
+  if (keeper && owner.use_count() == 1 && keeper->memory.get() == bytes)
+    return std::move(keeper->memory);
+  return {bytes, new std::shared_ptr<std::byte>(std::move(owner)), &drop_owned,
+          c10::Device(c10::kCPU)};
+}
+
+std::shared_ptr<std::byte> kept(c10::DataPtr memory) {
+  auto* const bytes = static_cast<std::byte*>(memory.get());
+  return {bytes, kept_memory{std::move(memory)}};
+}
+
+std::shared_ptr<std::byte> take(c10::StorageImpl& storage) {
+  c10::DataPtr memory;
+  {
+    const std::lock_guard lock(lock_of(storage).mutex);
+    const auto& now = storage.data_ptr();
+    if (!now.device().is_cpu() || !now.get()) return nullptr;
+    if (const auto* shared = now.cast_context<COWDeleterContext>(c10::impl::cow::cow_deleter)) {
+      if (references_to(*shared) != 1 || !is_writable(data_of(*shared), now.get())) return nullptr;
+    } else if (now.get_deleter() != &drop_owned && now.get_context() != now.get()) {
+      return nullptr;
+    }
+  }
+  // Nobody else has the storage, so nobody shares its memory meanwhile.
+  if (c10::impl::cow::is_cow_data_ptr(storage.data_ptr()))
+    c10::impl::cow::materialize_cow_storage(storage);
+  memory = storage.set_data_ptr(c10::DataPtr(nullptr, storage.device()));
+  if (memory.get_deleter() == &drop_owned)
+    return *static_cast<std::shared_ptr<std::byte>*>(memory.get_context());
+  return kept(std::move(memory));
 }
 
 counters count() noexcept { return {forced_copies.load(), forced_bytes.load()}; }

@@ -30,13 +30,25 @@ bool is_safe();
 /// Makes the bytes of `storage` last for as long as the result exists, while `storage` stays an
 /// ordinary one: its next writer writes to a copy if the result exists then, and to this memory
 /// itself otherwise. Copies nothing. Null if the storage's memory is of a kind that cannot be
-/// shared: not from libtorch's allocators, such as that of at::from_blob. Several threads may
-/// freeze and read one storage at once; to write at the same time is a race, as always.
+/// shared: neither from libtorch's allocators nor `owned`, such as that of at::from_blob. Several
+/// threads may freeze and read one storage at once; to write at the same time is a race, as always.
 c10::intrusive_ptr<c10::StorageImpl> freeze(c10::StorageImpl& storage);
 
 /// Memory that `owner` keeps and that must not be written: the first write to a storage made of it
 /// copies `size` bytes, and drops the owner.
 c10::DataPtr read_only(std::shared_ptr<std::byte> owner);
+
+/// Memory that `owner` keeps, for a storage that may be written like any other. What came from
+/// `kept` or `take` goes into the storage without a layer around it, if `owner` is its only owner.
+c10::DataPtr owned(std::shared_ptr<std::byte> owner);
+
+/// `memory`, which ends with the last copy of the result.
+std::shared_ptr<std::byte> kept(c10::DataPtr memory);
+
+/// Takes the memory out of `storage`, which has none then. For a storage that nobody else refers
+/// to, and nobody uses any more. Null, and nothing has changed: others see the memory (it is
+/// frozen, or `read_only`), or it is neither from libtorch's allocators nor `owned`.
+std::shared_ptr<std::byte> take(c10::StorageImpl& storage);
 
 struct counters {
   std::uint64_t copies = 0;  ///< writes that had to copy, in this process, since its start

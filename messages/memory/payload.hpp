@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace troupe {
 
@@ -32,8 +33,27 @@ struct outgoing_payload {
   /// known.
   std::shared_ptr<const void> (*freeze)(const outgoing_payload&) = nullptr;
 
-  /// `keep` is what `freeze` has returned.
+  /// Takes the bytes out of the tensor that they are of, with all rights to them, since nobody will
+  /// use it any more. Null if that cannot be done; nothing has changed then. For the one who sends,
+  /// as `freeze` is. Null for bytes that somebody else may use.
+  std::shared_ptr<std::byte> (*take)(const outgoing_payload&) = nullptr;
+
+  /// The bytes stay as they are: `keep` is what `freeze` or `take` has returned.
   bool frozen = false;
+
+  /// Makes the bytes stay as they are until they have been sent: they are taken out of their
+  /// tensor, or frozen. False: neither can be done.
+  bool settle() {
+    std::shared_ptr<const void> kept;
+    if (take) kept = take(*this);
+    if (!kept && freeze) kept = freeze(*this);
+    take = nullptr;  // they are for what was kept before
+    freeze = nullptr;
+    if (!kept) return false;
+    keep = std::move(kept);
+    frozen = true;
+    return true;
+  }
 };
 
 /// Bytes that have arrived beside an envelope, in their final memory.

@@ -34,6 +34,8 @@ c10::Storage make_storage(c10::DataPtr data, std::size_t size) {
 c10::Storage storage_around(incoming_payload&& payload) {
   if (payload.read_only)
     return make_storage(copy_on_write::read_only(std::move(payload.data)), payload.size);
+  if (payload.place.where == memory_place::kind::host)
+    return make_storage(copy_on_write::owned(std::move(payload.data)), payload.size);
   const auto device = device_of(payload.place);
   auto* bytes = payload.data.get();
   auto* owner = new std::shared_ptr<std::byte>(std::move(payload.data));

@@ -18,7 +18,8 @@ struct table_entry {
   std::int64_t offset = 0;  ///< in elements
   std::uint32_t parts[3] = {0, 0, 0};
   std::uint8_t part_count = 0;
-  bool part = false;  ///< of another tensor
+  bool part = false;   ///< of another tensor
+  bool given = false;  ///< it is the only one that refers to its storage, and will not be used
 };
 
 /// A strided tensor with elements, as a range of bytes of its storage.

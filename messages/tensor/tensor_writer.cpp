@@ -52,6 +52,17 @@ std::shared_ptr<const void> freeze_storage(const outgoing_payload& payload) {
   return std::make_shared<const c10::intrusive_ptr<c10::StorageImpl>>(std::move(frozen));
 }
 
+std::shared_ptr<std::byte> take_storage(const outgoing_payload& payload) {
+  auto* const storage =
+      static_cast<const c10::Storage*>(payload.keep.get())->unsafeGetStorageImpl();
+  if (storage->nbytes() != payload.size || storage->data() != payload.data) return nullptr;
+  return copy_on_write::take(*storage);
+}
+
+bool is_only_user(const at::Tensor& t) {
+  return t.defined() && t.use_count() == 1 && t.has_storage() && t.storage().use_count() == 1;
+}
+
 void check_quantizer(const at::Tensor& t, double scale, double zero_point) {
   if (!detail::quantizer_fits(detail::type_of(t), scale, zero_point))
     detail::refuse_tensor(t, "its scale or zero point is out of range");
@@ -68,7 +79,7 @@ struct tensor_writer::state {
   bool planned = false;
   const device_route* route = nullptr;
 
-  std::uint32_t add(const at::Tensor& t, bool part);
+  std::uint32_t add(const at::Tensor& t, bool part, bool given = false);
   void add_strided(table_entry& entry, std::uint32_t index);
   void add_sparse_parts(table_entry& entry);
   void add_quantizer_parts(table_entry& entry);
@@ -80,9 +91,10 @@ struct tensor_writer::state {
   void take_to_host(detail::planned_storage& s) const;
 };
 
-std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part) {
+std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part, bool given) {
   if (planned) throw internal_error("A tensor was added to a table that is already laid out.");
   table_entry entry;
+  entry.given = given && is_only_user(t);  // before the entry refers to it too
   entry.tensor = t;
   entry.part = part;
   bool strided = false;
@@ -242,6 +254,7 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
   if (!cuda || route) payload.freeze = &freeze_storage;
+  if (!cuda && (s.packed.defined() || entries[s.entry].given)) payload.take = &take_storage;
 }
 
 // No transport receives into GPU memory yet: the bytes of a tensor on a GPU are copied to the host
@@ -267,7 +280,9 @@ tensor_writer::state& tensor_writer::made() {
   return *state_;
 }
 
-std::uint32_t tensor_writer::add(const at::Tensor& tensor) { return made().add(tensor, false); }
+std::uint32_t tensor_writer::add(const at::Tensor& tensor, bool given) {
+  return made().add(tensor, false, given);
+}
 
 void tensor_writer::set_route(const device_route& route) noexcept { state_->route = &route; }
 

@@ -45,8 +45,9 @@ public:
   ~tensor_writer();
 
   /// Takes a tensor into the table and returns its index there. Throws encode_error, naming dtype,
-  /// device and layout, for a tensor that cannot travel.
-  std::uint32_t add(const at::Tensor& tensor);
+  /// device and layout, for a tensor that cannot travel. `given`: nobody will read or write
+  /// `tensor` any more; if nothing else refers to its memory, a transport may hand that over.
+  std::uint32_t add(const at::Tensor& tensor, bool given = false);
 
   /// Tensors arrive on the devices that `route` says, which must live until `build` has returned;
   /// the bytes of those on a GPU travel through host memory. Without a route all arrive where their

@@ -40,9 +40,9 @@ backend::backend(lending_options options,
   } else if (options_.memory) {
     if (options_.most_lent == 0) options_.most_lent = options_.memory->limit() / 2;
     try {
-      server_ = std::make_unique<descriptor_server>(options_.memory->read_only_descriptor(),
-                                                    options_.memory->size(), options_.memory->id(),
-                                                    options_.secret);
+      server_ = std::make_unique<descriptor_server>(
+          options_.memory->read_only_descriptor(), options_.memory->size(), options_.memory->id(),
+          options_.secret, options_.memory->writable_descriptor());
     } catch (const transport_error& e) {
       why_not_here_ = e.fault().text;
       log().warn("rank {}: its tensors are copied, not lent: {}", options_.rank, why_not_here_);
@@ -92,17 +92,7 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   if (p->near) {
     p->lent = std::make_shared<loan_book>(options_.most_lent);
     if (!server_) p->why_not = why_not_here_.empty() ? "this node has no arena" : why_not_here_;
-    if (where.lends && copy_on_write::is_safe()) {
-      try {
-        auto region = fetch_region(where.region, options_.secret,
-                                   std::chrono::steady_clock::now() + fetch_limit);
-        p->borrowed =
-            std::make_shared<borrow_book>(std::move(region), [this] { something_to_tell(); });
-      } catch (const transport_error& e) {
-        log().warn("rank {}: tensors of {} are copied: {}", options_.rank, rank_name(rank),
-                   e.fault().text);
-      }
-    }
+    if (where.lends && copy_on_write::is_safe()) map_region_of(*p, where.region);
   }
   peer* before = nullptr;
   slot* place = nullptr;
@@ -138,7 +128,21 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
         p->words.add(entry_of(entry_kind::can_read_of, other->node));
   }
   if (p->borrowed) p->words.add({.kind = entry_kind::can_read});
+  if (p->borrowed && p->borrowed->is_writable()) p->words.add({.kind = entry_kind::can_write});
   if (p->words.any()) something_to_tell();
+}
+
+// So that it can lend and hand over its tensors. Without it they are copied.
+void backend::map_region_of(peer& p, const region_address& where) {
+  try {
+    auto mapped =
+        fetch_both_mappings(where, options_.secret, std::chrono::steady_clock::now() + fetch_limit);
+    p.borrowed = std::make_shared<borrow_book>(
+        std::move(mapped.readable), [this] { something_to_tell(); }, std::move(mapped.writable));
+  } catch (const transport_error& e) {
+    log().warn("rank {}: tensors of {} are copied: {}", options_.rank, rank_name(p.rank),
+               e.fault().text);
+  }
 }
 
 void backend::close_peer(rank_t rank, bool force) {
@@ -174,9 +178,18 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
   const auto copied = std::max(from, options_.copy_from);
   const std::string other = "elsewhere, or a part of its storage";
   const auto sent = all.front();
+  if (options_.only_given) {
+    if (p->may_hand)
+      all.push_back({"moved in by its only owner, or a fresh result", from, 0, "handed over",
+                     "rpc_options::lend_tensors is off; the node may write to this one's memory"});
+    return all;
+  }
   all.front().below = from;
   all.push_back({"all of its storage, in the arena", from, 0, "lent where it lies",
                  "the node maps this one's memory"});
+  if (p->may_hand)
+    all.push_back({"the same, with nobody else who refers to it", from, 0, "handed over",
+                   "the node may write to this one's memory"});
   all.push_back({"all of a storage that another node has lent", from, 0, "passed on",
                  "both map the memory of that node"});
   if (options_.strict) {
@@ -184,7 +197,8 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
     return all;
   }
   if (copied > from) all.push_back({other, from, copied, sent.way, sent.reason});
-  all.push_back({other, copied, 0, "copied once, then lent",
+  all.push_back({other, copied, 0,
+                 p->may_hand ? "copied once, then handed over" : "copied once, then lent",
                  "the next write to a storage that is lent copies all of it"});
   return all;
 }
@@ -192,8 +206,8 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
 bool backend::would_lend(rank_t rank, const std::byte* data, std::size_t size,
                          std::size_t beside) const {
   const auto* const p = find(rank);
-  return p && p->may_lend && size >= options_.lend_from && is_aligned(data) &&
-         options_.memory->owns(data) && p->lent->has_room_for(size + beside);
+  return p && p->may_lend && !options_.only_given && size >= options_.lend_from &&
+         is_aligned(data) && options_.memory->owns(data) && p->lent->has_room_for(size + beside);
 }
 
 counters backend::count() const {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "troupe/messages/base/error.hpp"
@@ -23,6 +24,13 @@ constexpr auto nothing_borrowed = [](const std::byte*, std::size_t) {
 
 bool has_to_tell(const peer& to) noexcept {
   return to.words.any() || (to.borrowed && to.borrowed->any_ended());
+}
+
+// What a thread has taken from the books to tell it alone must not be overtaken by a message of
+// another thread: an answer would come before the end of the loans that it has ended. Rare, and as
+// short as a small send.
+void wait_for_notes(const peer& to) noexcept {
+  while (to.telling.load(std::memory_order_acquire) != 0) std::this_thread::yield();
 }
 
 }  // namespace
@@ -81,6 +89,8 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
     writer->add_ends();
     append_note(envelope, writer->entries(), static_cast<std::uint32_t>(count), false);
   }
+  // After the books were looked at: whoever found them empty sees who has emptied them.
+  if (p->near) wait_for_notes(*p);
   const bool more = inner_->send(rank, order, std::move(envelope), std::move(payloads));
   if (writer) writer->sent();
   p->messages_sent.fetch_add(1, std::memory_order_relaxed);
@@ -131,7 +141,7 @@ void backend::take(peer& from, incoming_message& message) {
     auto& payload = whole.emplace_back();
     payload.data = std::move(data);
     payload.size = entry.size;
-    payload.read_only = true;
+    payload.read_only = entry.kind != entry_kind::hand && entry.kind != entry_kind::hand_back;
   };
   node_number owner{};
   std::shared_ptr<const mapped_region> region;  // of `owner`
@@ -147,6 +157,17 @@ void backend::take(peer& from, incoming_message& message) {
         put(entry, {std::move(keep), options_.memory->at(entry.offset)});
         break;
       }
+      case entry_kind::hand:
+        if (!from.borrowed)
+          throw decode_error("A note hands memory over that this node has not mapped.");
+        put(entry, from.borrowed->take_over(entry.loan, entry.offset, entry.size));
+        break;
+      case entry_kind::hand_back:
+        // The arena's own block again: whoever keeps it may write it.
+        put(entry, std::static_pointer_cast<std::byte>(std::const_pointer_cast<void>(
+                       from.lent->hand_back(entry.loan, entry.offset, entry.size))));
+        break;
+      case entry_kind::can_write: from.may_hand = server_ && !from.lost; break;
       case entry_kind::end: from.lent->end(entry.loan, entry.size); break;
       case entry_kind::can_read:
         if (server_) reads_here(from);
@@ -209,7 +230,13 @@ void backend::end_broken() {
 // Tells a peer what no message has told it. False: there was nothing, or it cannot be told.
 bool backend::tell(peer& to) {
   bool told = false;
-  while (to.near && !to.lost && has_to_tell(to)) {
+  if (!to.near) return false;
+  struct counted {
+    std::atomic<unsigned>& count;
+    explicit counted(std::atomic<unsigned>& c) : count(c) { count.fetch_add(1); }
+    ~counted() { count.fetch_sub(1, std::memory_order_release); }
+  } telling(to.telling);
+  while (!to.lost && has_to_tell(to)) {
     try {
       const sending use(peers_.find(to.rank));
       if (use.now() != &to) break;

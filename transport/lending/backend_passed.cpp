@@ -9,6 +9,7 @@ namespace troupe::transport::lending {
 bool backend::part(peer& p, bool process_has_ended) {
   if (p.lost.exchange(true)) return false;
   p.may_lend = false;
+  p.may_hand = false;
   if (process_has_ended) p.ended = true;
   keep_for_what_is_on_its_way(p);
   // One that was never added says nothing about what an earlier connection of the two reads.

@@ -47,8 +47,9 @@ struct borrow_book::borrowed {
   const bool passed_on;
 };
 
-borrow_book::borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell)
-    : region_(std::move(region)), tell_(std::move(tell)) {}
+borrow_book::borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell,
+                         std::shared_ptr<const mapped_region> writable)
+    : region_(std::move(region)), writable_(std::move(writable)), tell_(std::move(tell)) {}
 
 void borrow_book::check(const mapped_region& region, std::uint64_t offset, std::uint64_t size) {
   if (size == 0 || size > region.size() || offset > region.size() - size)
@@ -64,19 +65,28 @@ void borrow_book::make_room() {
   if (ended_.capacity() < most) ended_.reserve(2 * most);
 }
 
+std::shared_ptr<const mapped_region> borrow_book::add(std::uint64_t loan, std::uint64_t offset,
+                                                      std::uint64_t size, bool handed) {
+  const std::lock_guard lock(mutex_);
+  make_room();
+  const auto& region = handed ? writable_ : region_;
+  if (!region)
+    throw decode_error("A note hands memory over that this node has not mapped for writing.");
+  check(*region, offset, size);
+  if (!active_.try_emplace({offset, loan}, record{.size = size, .handed = handed}).second)
+    throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
+  bytes_.fetch_add(size, std::memory_order_relaxed);
+  return region;
+}
+
 std::shared_ptr<std::byte> borrow_book::borrow(std::uint64_t loan, std::uint64_t offset,
                                                std::uint64_t size) {
-  std::shared_ptr<const mapped_region> region;
-  {
-    const std::lock_guard lock(mutex_);
-    make_room();
-    check(*region_, offset, size);
-    if (!active_.try_emplace({offset, loan}, record{.size = size}).second)
-      throw decode_error("A note about lent memory lends loan " + std::to_string(loan) + " twice.");
-    bytes_.fetch_add(size, std::memory_order_relaxed);
-    region = region_;
-  }
-  return hold(std::move(region), loan, offset, false);
+  return hold(add(loan, offset, size, false), loan, offset, false);
+}
+
+std::shared_ptr<std::byte> borrow_book::take_over(std::uint64_t loan, std::uint64_t offset,
+                                                  std::uint64_t size) {
+  return hold(add(loan, offset, size, true), loan, offset, false);
 }
 
 std::shared_ptr<std::byte> borrow_book::borrow_passed(std::uint64_t loan, const node_number& owner,
@@ -111,20 +121,31 @@ std::shared_ptr<std::byte> borrow_book::hold(std::shared_ptr<const mapped_region
     const std::lock_guard lock(mutex_);
     active_.at({offset, loan}).held = held;
   }
-  // Never written through: the mapping is readable only, and its tensors copy at their first write.
+  // Written through only if the mapping can be: tensors of another one copy at their first write.
   return {std::move(held), const_cast<std::byte*>(bytes)};
+}
+
+// Where bytes lie that are borrowed here, in the peer's region; and whether they can be written.
+// Nothing: they are not. Under the lock.
+std::optional<std::pair<std::uint64_t, bool>> borrow_book::locate(const std::byte* data) const {
+  for (const auto* const region : {&region_, &writable_})
+    if (*region && (*region)->contains(data))
+      return std::pair(static_cast<std::uint64_t>(data - (*region)->data()), region == &writable_);
+  return std::nullopt;
 }
 
 // An accepted loan that holds all of these bytes; the end: there is none. Under the lock.
 borrow_book::records::const_iterator borrow_book::covering(
     const std::byte* data, std::size_t size, function_ref<bool(const record&)> accept) const {
-  if (!region_ || !region_->contains(data)) return active_.end();
-  const auto offset = static_cast<std::uint64_t>(data - region_->data());
+  const auto found = locate(data);
+  if (!found) return active_.end();
+  const auto [offset, handed] = *found;
   auto at = active_.upper_bound({offset, ~std::uint64_t{0}});
   for (int i = 0; i < looks_back && at != active_.begin(); ++i) {
     --at;
     const auto skipped = offset - at->first.first;
-    if (skipped <= at->second.size && size <= at->second.size - skipped && accept(at->second))
+    if (at->second.handed == handed && skipped <= at->second.size &&
+        size <= at->second.size - skipped && accept(at->second))
       return at;
   }
   return active_.end();
@@ -132,10 +153,26 @@ borrow_book::records::const_iterator borrow_book::covering(
 
 std::optional<borrow_book::place> borrow_book::give_back(const std::byte* data, std::size_t size) {
   const std::lock_guard lock(mutex_);
-  const auto at = covering(data, size, [](const record&) { return true; });
+  // What was handed over may be written here while its owner reads it.
+  const auto at = covering(data, size, [](const record& one) { return !one.handed; });
   if (at == active_.end()) return std::nullopt;
   ++active_.at(at->first).given_back;
-  return place{at->first.second, static_cast<std::uint64_t>(data - region_->data())};
+  return place{at->first.second, locate(data)->first};
+}
+
+std::optional<borrow_book::place> borrow_book::hand_back(const std::byte* data, std::size_t size) {
+  const std::lock_guard lock(mutex_);
+  const auto found = locate(data);
+  if (!found || !found->second) return std::nullopt;
+  const auto offset = found->first;
+  for (auto at = active_.lower_bound({offset, 0}); at != active_.end(); ++at) {
+    auto& [key, one] = *at;
+    if (key.first != offset) break;
+    if (!one.handed || one.handed_back || one.size != size) continue;
+    one.handed_back = true;
+    return place{key.second, offset};
+  }
+  return std::nullopt;
 }
 
 std::optional<borrow_book::lent_place> borrow_book::find_lent(const std::byte* data,
@@ -147,7 +184,7 @@ std::optional<borrow_book::lent_place> borrow_book::find_lent(const std::byte* d
     return keep != nullptr;
   });
   if (at == active_.end()) return std::nullopt;
-  return lent_place{static_cast<std::uint64_t>(data - region_->data()), std::move(keep)};
+  return lent_place{locate(data)->first, std::move(keep)};
 }
 
 bool borrow_book::reads_of(const node_number& owner) const {
@@ -161,6 +198,11 @@ std::uint64_t borrow_book::passes_of(const node_number& owner) const {
   return at == passes_.end() ? 0 : at->second;
 }
 
+bool borrow_book::is_writable() const {
+  const std::lock_guard lock(mutex_);
+  return writable_ != nullptr;
+}
+
 std::shared_ptr<const mapped_region> borrow_book::region() const {
   const std::lock_guard lock(mutex_);
   return region_;
@@ -170,9 +212,11 @@ void borrow_book::end(std::uint64_t loan, std::uint64_t offset) noexcept {
   std::unique_lock lock(mutex_);
   const auto at = active_.find({offset, loan});
   const auto times = at->second.given_back;
+  // Its owner has it, or will, as long as messages come.
+  const bool told = at->second.handed_back && region_;
   bytes_.fetch_sub(at->second.size, std::memory_order_relaxed);
   active_.erase(at);
-  enter(std::move(lock), loan, times);
+  if (!told) enter(std::move(lock), loan, times);
 }
 
 void borrow_book::end_passed(std::uint64_t loan) noexcept {
@@ -237,8 +281,14 @@ void borrow_book::take_back(std::span<const note_entry> entries) noexcept {
     const std::lock_guard lock(mutex_);
     lender = region_ ? nullptr : lender_.lock();
     auto& ends = region_ ? ended_ : direct;
-    for (const auto& one : entries)
+    for (const auto& one : entries) {
       if (one.kind == entry_kind::end) ends.push_back(one);
+      if (one.kind != entry_kind::hand_back) continue;
+      if (auto* const still = find(one.loan))
+        still->handed_back = false;
+      else
+        ends.push_back({entry_kind::end, 0, one.loan, 0, 0});
+    }
     for (const auto& back : entries) {
       if (back.kind != entry_kind::give_back) continue;
       if (auto* const one = find(back.loan)) {
@@ -258,10 +308,12 @@ void borrow_book::close(const std::weak_ptr<loan_book>& lender) noexcept {
   std::vector<note_entry> untold;
   std::optional<std::vector<std::uint64_t>> read;
   std::shared_ptr<const mapped_region> region;  // unmapped without the lock
+  std::shared_ptr<const mapped_region> writable;
   const auto to = lender.lock();
   {
     const std::lock_guard lock(mutex_);
     region.swap(region_);
+    writable.swap(writable_);
     lender_ = lender;
     untold.swap(ended_);
     ended_some_ = false;

@@ -26,12 +26,18 @@ public:
   /// `tell` is called, on the thread that drops a borrowed pointer, when there is something for
   /// `take_ended` and there was nothing before; after `close`, when anything goes that was passed
   /// on.
-  borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell);
+  /// `writable`: the same region, for what is handed over; null: nothing is.
+  borrow_book(std::shared_ptr<const mapped_region> region, std::function<void()> tell,
+              std::shared_ptr<const mapped_region> writable = nullptr);
 
   /// A pointer to bytes that the peer has lent; readable only. They are the peer's again when the
   /// last copy is dropped, on any thread. It keeps the region mapped. Throws decode_error: the
   /// bytes lie outside the region, or the loan is known already.
   std::shared_ptr<std::byte> borrow(std::uint64_t loan, std::uint64_t offset, std::uint64_t size);
+
+  /// The same for bytes that the peer has handed over: writable.
+  std::shared_ptr<std::byte> take_over(std::uint64_t loan, std::uint64_t offset,
+                                       std::uint64_t size);
 
   /// The same for bytes that the peer was lent by `owner` and passes on: they lie in `region`,
   /// which is that node's.
@@ -47,6 +53,10 @@ public:
   };
   std::optional<place> give_back(const std::byte* data, std::size_t size);
 
+  /// The same for bytes that the peer has handed over, all of them, and which nobody uses here any
+  /// more: their loan ends with the message.
+  std::optional<place> hand_back(const std::byte* data, std::size_t size);
+
   /// Where bytes lie in the peer's region that the peer itself has lent, and what keeps that loan;
   /// nothing: it has not.
   struct lent_place {
@@ -61,13 +71,16 @@ public:
   /// How often `borrow_passed` was called for `owner`.
   std::uint64_t passes_of(const node_number& owner) const;
 
+  /// Whether the peer may hand memory over.
+  bool is_writable() const;
+
   /// The peer's region; null: closed.
   std::shared_ptr<const mapped_region> region() const;
 
   /// Moves up to `most` loans that have ended here to the end of `to`.
   void take_ended(std::size_t most, std::vector<note_entry>& to);
 
-  /// These entries of `take_ended` and `give_back` have not been sent after all.
+  /// These entries of `take_ended`, `give_back` and `hand_back` have not been sent after all.
   void take_back(std::span<const note_entry> entries) noexcept;
 
   /// In use here now. The same bytes count as often as they were lent.
@@ -89,6 +102,8 @@ private:
     std::uint64_t size = 0;
     std::uint64_t given_back = 0;
     std::weak_ptr<const void> held{};  // while it is in use
+    bool handed = false;               // over to this node
+    bool handed_back = false;          // with a message that may not have been sent
   };
 
   struct passed {
@@ -98,9 +113,12 @@ private:
   using records = std::map<std::pair<std::uint64_t, std::uint64_t>, record>;
 
   void make_room();
+  std::shared_ptr<const mapped_region> add(std::uint64_t loan, std::uint64_t offset,
+                                           std::uint64_t size, bool handed);
   std::shared_ptr<std::byte> hold(std::shared_ptr<const mapped_region> region, std::uint64_t loan,
                                   std::uint64_t offset, bool passed_on);
   static void check(const mapped_region& region, std::uint64_t offset, std::uint64_t size);
+  std::optional<std::pair<std::uint64_t, bool>> locate(const std::byte* data) const;
   records::const_iterator covering(const std::byte* data, std::size_t size,
                                    function_ref<bool(const record&)> accept) const;
   void end(std::uint64_t loan, std::uint64_t offset) noexcept;
@@ -110,11 +128,12 @@ private:
   std::optional<std::vector<std::uint64_t>> numbers() const noexcept;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<const mapped_region> region_;  // null: closed
-  records active_;                               // by offset and loan
-  std::map<std::uint64_t, passed> passed_;       // by loan
-  std::map<node_number, std::uint64_t> passes_;  // by owner; those that have ended too
-  std::atomic<std::uint64_t> bytes_{0};          // of those
+  std::shared_ptr<const mapped_region> region_;    // null: closed
+  std::shared_ptr<const mapped_region> writable_;  // or null
+  records active_;                                 // by offset and loan
+  std::map<std::uint64_t, passed> passed_;         // by loan
+  std::map<node_number, std::uint64_t> passes_;    // by owner; those that have ended too
+  std::atomic<std::uint64_t> bytes_{0};            // of those
   std::vector<note_entry> ended_;
   std::atomic<bool> ended_some_{false};
   std::function<void()> tell_;

@@ -52,8 +52,9 @@ address decode(std::span<const std::byte> bytes, const job_secret& secret) {
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.magic != address_magic || head.version != address_version)
     throw decode_error(
-        "this is the address of a node that lends no memory: all nodes of a job "
-        "must have the same rpc_options::lend_tensors");
+        "this is the address of a node that shares no memory: all nodes of a job must have the "
+        "same "
+        "rpc_options::hand_over_tensors and lend_tensors");
   const auto covered = strip_proof(bytes, address_key(secret));
   if (!covered) throw decode_error("an address that is damaged or from another job");
   if (covered->size() - sizeof head != head.inner_size || head.lends > 1)

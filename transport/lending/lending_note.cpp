@@ -27,7 +27,14 @@ static_assert(sizeof(note_foot) == 16);
 constexpr std::size_t to_words(std::size_t size) noexcept { return (size + 7) / 8 * 8; }
 
 bool is_payload(entry_kind kind) noexcept {
-  return kind == entry_kind::lend || kind == entry_kind::give_back || kind == entry_kind::pass;
+  switch (kind) {
+    case entry_kind::lend:
+    case entry_kind::give_back:
+    case entry_kind::pass:
+    case entry_kind::hand:
+    case entry_kind::hand_back: return true;
+    default: return false;
+  }
 }
 
 // False: there is no note.
@@ -102,7 +109,7 @@ void take_note(frame& from, note& to) {
   to.alone = (foot.flags & alone_bit) != 0;
   std::uint64_t next = 0;
   for (const auto& entry : to.entries) {
-    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::passed_in_all)
+    if (entry.kind < entry_kind::lend || entry.kind > entry_kind::hand_back)
       bad_note("it has an entry of an unknown kind");
     if (!is_payload(entry.kind)) continue;
     if (entry.index < next || entry.index >= foot.payloads)

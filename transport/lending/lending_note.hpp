@@ -26,6 +26,10 @@ enum class entry_kind : std::uint32_t {
   nothing_of,      ///< nothing that it has passed on is read here, or will be
   cannot_read_of,  ///< the sender lets go of that node's region
   passed_in_all,   ///< of that node's region; `size` counts the `pass` entries, after the last one
+  // Memory that is handed over: nobody but who has got it last uses it.
+  can_write,  ///< the sender can write to the receiver's region
+  hand,       ///< a payload that lies in the sender's region, and which the receiver may write
+  hand_back,  ///< a payload that was handed to the sender, all of it: the loan has ended
 };
 
 struct note_entry {

@@ -15,6 +15,8 @@ struct lending_options {
   /// The memory that is lent; null: this node lends nothing, and may be lent to. Must outlive the
   /// process's last tensor in it.
   arena* memory = nullptr;
+  /// Nothing is lent but what nobody else refers to (outgoing_payload::take), which is handed over.
+  bool only_given = false;
   /// Payloads of fewer bytes are sent.
   std::size_t lend_from = std::size_t{16} << 10;
   /// Payloads that cannot be lent where they lie are copied into the arena, once, and lent there

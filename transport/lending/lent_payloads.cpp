@@ -10,6 +10,7 @@
 
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/log.hpp"
+#include "troupe/messages/memory/copy_on_write.hpp"
 
 namespace troupe::transport::lending {
 
@@ -78,7 +79,9 @@ void note_writer::take_back() noexcept {
     switch (entry.kind) {
       case entry_kind::of_node: owner = node_of(entry); break;
       case entry_kind::pass: correct(owner); [[fallthrough]];
+      case entry_kind::hand:
       case entry_kind::lend: to_.lent->cancel(entry.loan); break;
+      case entry_kind::can_write:
       case entry_kind::can_read:
       case entry_kind::known:
       case entry_kind::can_read_of:
@@ -87,6 +90,7 @@ void note_writer::take_back() noexcept {
       case entry_kind::cannot_read_of:
       case entry_kind::passed_in_all: to_.words.add(entry); break;
       case entry_kind::give_back:
+      case entry_kind::hand_back:
       case entry_kind::end: break;
     }
   }
@@ -111,12 +115,14 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   if (payload.size < options_.lend_from || payload.place.where != memory_place::kind::host ||
       entries_.size() >= most_entries - others_in_a_message)
     return false;
+  if (payload.take && is_aligned(payload.data) && hand_over(payload, index)) return true;
   if (to_.borrowed && is_aligned(payload.data)) {
     if (const auto at = to_.borrowed->give_back(payload.data, payload.size)) {
       entries_.push_back({entry_kind::give_back, index, at->loan, at->offset, payload.size});
       return true;
     }
   }
+  if (options_.only_given) return false;
   if (!to_.may_lend.load(std::memory_order_relaxed)) {
     // Without a reason it has yet to map this node's memory, soon after the start.
     if (!to_.why_not.empty()) say_not_lent(to_, options_, not_lent::to_this_peer, payload);
@@ -133,9 +139,46 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   say_not_lent(to_, options_, in_arena ? not_lent::not_all_of_its_storage : not_lent::elsewhere,
                payload);
   if (payload.size < options_.copy_from) return false;
-  const std::byte* copy = nullptr;
-  auto keep = copy_into_arena(payload, copy);
-  return keep && lend_bytes(std::move(keep), copy, payload.size, index);
+  auto copy = copy_into_arena(payload);
+  if (!copy) return false;
+  if (to_.may_hand.load(std::memory_order_relaxed))
+    return hand_over_bytes(std::move(copy), payload.size, index);
+  const auto* const bytes = copy.get();
+  return lend_bytes(std::move(copy), bytes, payload.size, index);
+}
+
+// What nobody here uses any more: the peer gets all rights to it.
+bool note_writer::hand_over(outgoing_payload& payload, std::uint32_t index) {
+  if (to_.borrowed) {
+    if (const auto at = to_.borrowed->hand_back(payload.data, payload.size)) {
+      const note_entry back{entry_kind::hand_back, index, at->loan, at->offset, payload.size};
+      if (auto memory = payload.take(payload)) {
+        payload.keep = std::move(memory);
+        entries_.push_back(back);
+        return true;
+      }
+      to_.borrowed->take_back({&back, 1});  // a third node reads it
+      return false;
+    }
+  }
+  if (!to_.may_hand.load(std::memory_order_relaxed) || !options_.memory->owns(payload.data) ||
+      !to_.lent->has_room_for(payload.size))
+    return false;
+  auto memory = payload.take(payload);
+  if (!memory) return false;
+  payload.keep = memory;  // the tensor has it no longer
+  payload.freeze = nullptr;
+  payload.take = nullptr;
+  return hand_over_bytes(std::move(memory), payload.size, index);
+}
+
+bool note_writer::hand_over_bytes(std::shared_ptr<std::byte> memory, std::size_t size,
+                                  std::uint32_t index) {
+  const auto offset = options_.memory->offset_of(memory.get());
+  const auto loan = to_.lent->lend(std::move(memory), offset, size, loan_book::way::handed);
+  if (loan == 0) return false;
+  entries_.push_back({entry_kind::hand, index, loan, offset, size});
+  return true;
 }
 
 // What another node has lent to this one stays in that node's memory: see passed_on.hpp. The loan
@@ -149,7 +192,8 @@ bool note_writer::pass_on(const outgoing_payload& payload, std::uint32_t index) 
   using both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
   auto keep = std::make_shared<const both>(std::move(frozen), std::move(at->keep));
   if (!to_.readable.pass(at->owner)) return false;
-  const auto loan = to_.lent->lend(std::move(keep), at->offset, payload.size, true);
+  const auto loan =
+      to_.lent->lend(std::move(keep), at->offset, payload.size, loan_book::way::passed_on);
   if (loan == 0) {
     correct(at->owner);
     return false;
@@ -183,26 +227,24 @@ bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* 
 // The transport may read it long after `send`, when the peer is slow; whoever may write to it sees
 // no difference to what is lent. A copy costs less than freezing up to some size.
 void note_writer::settle(outgoing_payload& payload) const {
+  if (options_.only_given) return;  // what is in flight is the program's own to leave alone
   if (!payload.freeze || payload.place.where != memory_place::kind::host) return;
-  if (payload.size < options_.copy_from) {
+  const bool small = payload.size < options_.copy_from;
+  if ((payload.take || !small) && payload.settle()) return;
+  if (small) {
     auto block = c10::GetCPUAllocator()->allocate(payload.size);
     std::memcpy(block.get(), payload.data, payload.size);
     payload.data = static_cast<const std::byte*>(block.get());
     payload.keep = std::make_shared<c10::DataPtr>(std::move(block));
-  } else if (auto kept = payload.freeze(payload)) {
-    payload.keep = std::move(kept);
-    payload.frozen = true;
+    payload.freeze = nullptr;  // it is for what was kept before
   }
-  payload.freeze = nullptr;  // it is for what was kept before
 }
 
-std::shared_ptr<const void> note_writer::copy_into_arena(const outgoing_payload& payload,
-                                                         const std::byte*& data) const {
+std::shared_ptr<std::byte> note_writer::copy_into_arena(const outgoing_payload& payload) const {
   auto block = options_.memory->allocate(payload.size);
   if (!options_.memory->owns(block.get())) return nullptr;  // the arena is full
   std::memcpy(block.get(), payload.data, payload.size);
-  data = static_cast<const std::byte*>(block.get());
-  return std::make_shared<c10::DataPtr>(std::move(block));
+  return copy_on_write::kept(std::move(block));
 }
 
 void note_writer::add_ends() {

@@ -12,7 +12,7 @@ namespace troupe::transport::lending {
 // A number is a place, from 1 on, and that place's turn.
 
 std::uint64_t loan_book::lend(std::shared_ptr<const void> keep, std::uint64_t offset,
-                              std::uint64_t size, bool passed_on) {
+                              std::uint64_t size, way how) {
   const std::lock_guard lock(mutex_);
   if (!takes(size)) return 0;
   if (free_ == none) {
@@ -29,7 +29,7 @@ std::uint64_t loan_book::lend(std::shared_ptr<const void> keep, std::uint64_t of
   one.given_back = 0;
   one.due = 0;
   one.ending = false;
-  one.passed_on = passed_on;
+  one.how = how;
   ++count_;
   bytes_ += size;
   return std::uint64_t{one.turn} << 32 | (place + 1);
@@ -67,13 +67,23 @@ std::shared_ptr<const void> loan_book::give_back(std::uint64_t number, std::uint
                                                  std::uint64_t size) {
   const std::lock_guard lock(mutex_);
   auto& one = find(number);
-  if (one.passed_on || size == 0 || offset < one.offset || size > one.size ||
+  if (one.how != way::read || size == 0 || offset < one.offset || size > one.size ||
       offset - one.offset > one.size - size)
     throw decode_error("A note about lent memory gives back bytes that are not those of loan " +
                        std::to_string(number) + ".");
   ++one.given_back;
   if (one.ending && one.given_back == one.due) return remove(one);
   return one.keep;
+}
+
+std::shared_ptr<const void> loan_book::hand_back(std::uint64_t number, std::uint64_t offset,
+                                                 std::uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  auto& one = find(number);
+  if (one.how != way::handed || offset != one.offset || size != one.size)
+    throw decode_error("A note about lent memory hands back bytes that are not those of loan " +
+                       std::to_string(number) + ".");
+  return remove(one);
 }
 
 void loan_book::end(std::uint64_t number, std::uint64_t times_given_back) {

@@ -20,10 +20,17 @@ public:
   /// At most `limit` bytes are lent at a time.
   explicit loan_book(std::uint64_t limit) noexcept : limit_(limit) {}
 
+  /// What the peer may do with what it is lent.
+  enum class way : std::uint8_t {
+    read,       ///< read it, and give it back to be read
+    passed_on,  ///< the same, but not give it back: it is of another node's region
+    handed      ///< write it as well, and hand all of it back: nobody uses it here
+  };
+
   /// The loan's number, or 0: more would be lent than the limit, or it is closed. Allocates only to
-  /// grow. `passed_on`: the bytes are of another node's region, so that they cannot be given back.
+  /// grow.
   std::uint64_t lend(std::shared_ptr<const void> keep, std::uint64_t offset, std::uint64_t size,
-                     bool passed_on = false);
+                     way how = way::read);
 
   /// The peer has never heard of it.
   void cancel(std::uint64_t loan) noexcept;
@@ -31,6 +38,11 @@ public:
   /// The peer sends the bytes back, all or some of them: what keeps them. Throws decode_error:
   /// there is no such loan, or these are not its bytes.
   std::shared_ptr<const void> give_back(std::uint64_t loan, std::uint64_t offset,
+                                        std::uint64_t size);
+
+  /// The peer sends back what it was handed, all of it, and the loan ends: what keeps the bytes,
+  /// which are this node's alone. Throws decode_error as above.
+  std::shared_ptr<const void> hand_back(std::uint64_t loan, std::uint64_t offset,
                                         std::uint64_t size);
 
   /// The peer uses the bytes no longer, and has given them back so often. Throws decode_error.
@@ -59,7 +71,7 @@ private:
     std::uint64_t given_back = 0;
     std::uint64_t due = 0;  // `given_back` with which it ends
     bool ending = false;
-    bool passed_on = false;
+    way how = way::read;
     std::uint32_t turn = 0;  // of this place: a number that comes late names no later loan
     std::uint32_t next = 0;  // the next free place
   };

@@ -98,13 +98,13 @@ bool mapped_region::contains(const void* at) const noexcept {
   return reinterpret_cast<std::uintptr_t>(at) - begin < where_.size;
 }
 
-std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
-                                                  const job_secret& secret, time_point deadline,
-                                                  region_access access) {
+namespace {
+
+// The mapping that there is already, or a new one.
+std::shared_ptr<const mapped_region> map_once(const region_address& where,
+                                              const unique_fd& descriptor, region_access access) {
   auto& now = mapped_regions.get();
   auto known = now.find({where.id, access});
-  if (known && known->address() == where) return known;
-  const auto descriptor = fetch_descriptor(where, secret, deadline, access);
   // Another thread may have been faster, or another node of that process be known.
   if (!known)
     known = now.add({where.id, access},
@@ -112,6 +112,31 @@ std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
   if (!known->is(descriptor))
     fail_to_fetch(where, "comparing", "its id is that of other memory, which is mapped already");
   return known;
+}
+
+std::shared_ptr<const mapped_region> find_mapped(const region_address& where,
+                                                 region_access access) {
+  auto known = mapped_regions.get().find({where.id, access});
+  return known && known->address() == where ? known : nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
+                                                  const job_secret& secret, time_point deadline,
+                                                  region_access access) {
+  if (auto known = find_mapped(where, access)) return known;
+  return map_once(where, fetch_descriptor(where, secret, deadline, access), access);
+}
+
+region_mappings fetch_both_mappings(const region_address& where, const job_secret& secret,
+                                    time_point deadline) {
+  region_mappings known{find_mapped(where, region_access::read),
+                        find_mapped(where, region_access::write)};
+  if (known.readable && known.writable) return known;
+  const auto descriptor = fetch_descriptor(where, secret, deadline, region_access::write);
+  return {map_once(where, descriptor, region_access::read),
+          map_once(where, descriptor, region_access::write)};
 }
 
 }  // namespace troupe::transport

@@ -51,4 +51,12 @@ std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
                                                   const job_secret& secret, time_point deadline,
                                                   region_access access = region_access::read);
 
+/// The same memory, mapped for reading and for writing, with one question to its server.
+struct region_mappings {
+  std::shared_ptr<const mapped_region> readable;
+  std::shared_ptr<const mapped_region> writable;
+};
+region_mappings fetch_both_mappings(const region_address& where, const job_secret& secret,
+                                    time_point deadline);
+
 }  // namespace troupe::transport

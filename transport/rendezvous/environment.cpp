@@ -191,6 +191,9 @@ lending_settings read_lending(const environment& env) {
   lending_settings out;
   out.lend =
       read_number(env, "TROUPE_LEND_TENSORS", 0, 1, "1 if tensors are lent within a host") == 1;
+  if (const auto said = read_number(env, "TROUPE_HAND_OVER_TENSORS", 0, 1,
+                                    "0 if tensors are not even handed over within a host"))
+    out.hand_over = *said == 1;
   out.strictly = read_number(env, "TROUPE_LEND_STRICTLY", 0, 1,
                              "1 if no tensor may be copied within a host") == 1;
   out.from = read_number(env, "TROUPE_LEND_FROM", least_lent, most,

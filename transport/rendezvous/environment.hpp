@@ -77,10 +77,11 @@ std::optional<given_secret> read_job_secret(const environment& env);
 /// any other. Throws rendezvous_error for anything else.
 bool read_trusted_network(const environment& env);
 
-/// What TROUPE_LEND_TENSORS, TROUPE_LEND_STRICTLY, TROUPE_LEND_FROM and TROUPE_LEND_COPIES_FROM say
-/// about tensors for nodes of the same host.
+/// What TROUPE_LEND_TENSORS, TROUPE_HAND_OVER_TENSORS, TROUPE_LEND_STRICTLY, TROUPE_LEND_FROM and
+/// TROUPE_LEND_COPIES_FROM say about tensors for nodes of the same host.
 struct lending_settings {
   bool lend = false;
+  std::optional<bool> hand_over{};
   bool strictly = false;
   std::size_t from = std::size_t{16} << 10;         ///< bytes; smaller ones are sent
   std::size_t copies_from = std::size_t{64} << 10;  ///< bytes

@@ -18,15 +18,6 @@ namespace {
 // longer.
 constexpr std::size_t least_apart = 4 * 1024;
 
-// A payload that nobody changes is authenticated and sent where it lies, without a copy of its own.
-void freeze(outgoing_payload& one) {
-  auto kept = one.freeze(one);
-  if (!kept) return;
-  one.keep = std::move(kept);
-  one.freeze = nullptr;  // it is for what was kept before
-  one.frozen = true;
-}
-
 }  // namespace
 
 bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
@@ -45,8 +36,10 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   for (const auto& one : payloads) bytes += one.size;
   if (options_.freezes_payloads && options_.protection == stream_protection::authenticate &&
       !p->copies.load(std::memory_order_relaxed))
+    // A payload that nobody changes is authenticated and sent where it lies, without a copy of its
+    // own.
     for (auto& one : payloads)
-      if (one.freeze && one.size >= options_.bulk_threshold) freeze(one);
+      if (one.size >= options_.bulk_threshold) one.settle();
   bool more = true;
   // Dropped without the lock: it may be answered, and these the last, before this thread goes on.
   retransmit_queue::message kept;

@@ -182,6 +182,13 @@ inline bool wander(std::uint64_t seed, int steps, std::uint32_t world_size) {
 }
 
 inline at::Tensor give_back(at::Tensor x) { return x; }
+inline std::uint64_t copies_here() { return copy_on_write::count().copies; }
+inline at::Tensor add_one(at::Tensor x) { return x.add_(1); }
+inline at::Tensor double_it(at::Tensor x) { return x.mul_(2); }
+inline std::vector<at::Tensor> add_one_to_each(std::vector<at::Tensor> all) {
+  for (auto& one : all) one.add_(1);
+  return all;
+}
 inline at::Tensor make(std::int64_t floats) { return at::full({floats}, 1.0F); }
 
 inline std::uint64_t length_of(const std::string& text) { return text.size(); }
@@ -192,6 +199,22 @@ inline rref<at::Tensor> offer_count(std::int64_t integers) {
 
 inline std::int64_t ends_of(const at::Tensor& x) {
   return x.const_data_ptr<std::int64_t>()[0] + x.const_data_ptr<std::int64_t>()[x.numel() - 1];
+}
+
+/// A tensor that this process keeps and counts in.
+inline at::Tensor kept_counter(std::int64_t step) {
+  static auto counter = at::full({1 << 20}, 0, at::kLong);
+  return counter.add_(step);
+}
+
+using adder = caf::typed_actor<caf::replies_to<at::Tensor>::with<std::int64_t>>;
+inline adder adder_here() {
+  return this_node().spawn([]() -> adder::behavior_type {
+    return {[](at::Tensor x) {
+      x.add_(1);
+      return x.const_data_ptr<std::int64_t>()[0] + x.const_data_ptr<std::int64_t>()[x.numel() - 1];
+    }};
+  });
 }
 
 /// An object that reads tensors, and keeps none.

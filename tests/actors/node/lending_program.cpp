@@ -10,7 +10,8 @@
 int main(int, char** argv) {
   using namespace troupe::test;
   if (!served<&exchange, &wander, &give_back, &make, &ends_of, &copies_beside_an_object, &hold,
-              &hold_at, &let_go, &offer_count, &length_of, &pull_sum, &train, &offer_ones,
+              &hold_at, &let_go, &offer_count, &copies_here, &add_one, &double_it, &add_one_to_each,
+              &kept_counter, &adder_here, &length_of, &pull_sum, &train, &offer_ones,
               &loans_and_in_use, &loans_and_memory, &regions_mapped>())
     return 2;
   try {

@@ -70,6 +70,15 @@ struct lender : ::troupe::transport::test::node {
     out.freeze = [](const outgoing_payload& p) { return p.keep; };
     return out;
   }
+  // The same bytes, which nobody else refers to.
+  outgoing_payload given_payload(std::size_t size, std::uint64_t seed) const {
+    auto out = payload(size, seed);
+    out.take = [](const outgoing_payload& p) {
+      return std::shared_ptr<std::byte>(std::const_pointer_cast<void>(p.keep),
+                                        const_cast<std::byte*>(p.data));
+    };
+    return out;
+  }
   bool holds(const void* data) const { return memory->owns(data); }
   std::size_t in_use() const { return memory->count().in_use; }
 };

@@ -54,8 +54,9 @@ TEST_F(lending_test, says_what_would_be_lent) {
   EXPECT_FALSE(a->would_lend(1, elsewhere.data(), elsewhere.size(), 0));
   EXPECT_FALSE(a->would_lend(7, in_arena.data, in_arena.size, 0));
   const auto ways = a->ways_to(1);
-  ASSERT_EQ(ways.size(), 5u);
+  ASSERT_EQ(ways.size(), 6u);
   EXPECT_EQ(ways[1].way, "lent where it lies");
+  EXPECT_EQ(ways[2].way, "handed over");
   EXPECT_TRUE(a->ways_to(7).empty());
   a->close_peer(1, true);
   EXPECT_FALSE(a->would_lend(1, in_arena.data, in_arena.size, 0));
@@ -64,7 +65,7 @@ TEST_F(lending_test, says_what_would_be_lent) {
 // What a member of the job that misbehaves may write into its notes: it is cut off, by name, and
 // nothing outside its region is read.
 struct hostile_note_test : lending_test, testing::WithParamInterface<int> {};
-INSTANTIATE_TEST_SUITE_P(each, hostile_note_test, testing::Range(0, 9));
+INSTANTIATE_TEST_SUITE_P(each, hostile_note_test, testing::Range(0, 13));
 
 TEST_P(hostile_note_test, ends_the_connection) {
   send(a, 1, a.payload(1 << 20, 3));
@@ -78,7 +79,12 @@ TEST_P(hostile_note_test, ends_the_connection) {
                             {entry_kind::give_back, 0, 77, 0, 64},
                             {entry_kind::give_back, 0, 1, 0, std::uint64_t{1} << 30},
                             {entry_kind::end, 0, 99, 0, 0},
-                            {entry_kind::lend, 1, 1, 0, 64}};
+                            {entry_kind::lend, 1, 1, 0, 64},
+                            {entry_kind::hand, 0, 1, size - 63, 64},
+                            {entry_kind::hand, 0, 1, 64, ~0ULL},
+                            {entry_kind::hand_back, 0, 77, 0, 64},
+                            // That was lent, not handed over.
+                            {entry_kind::hand_back, 0, 1, 0, std::uint64_t{1} << 20}};
   incoming_message message;
   message.from = 1;
   const auto& entry = bad[GetParam()];

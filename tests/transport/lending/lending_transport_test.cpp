@@ -49,18 +49,20 @@ TEST_F(lending_test, what_is_written_afterwards_is_not_sent) {
   }
 }
 
-TEST_F(lending_test, foreign_memory_is_copied_once_and_lent) {
+// The copy is nobody else's, so that the receiver may write to it.
+TEST_F(lending_test, foreign_memory_is_copied_once_and_handed_over) {
   send(a, 1, patterned_payload(100'000, 5));
   auto got = next(b);
-  EXPECT_TRUE(got.payloads[0].read_only);
+  EXPECT_FALSE(got.payloads[0].read_only);
+  EXPECT_EQ(b.pool.out(), 0);
   EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), 100'000, 5));
   send(a, 1, patterned_payload(60'000, 5));  // cheaper to send
   got = next(b);
-  EXPECT_FALSE(got.payloads[0].read_only);
+  EXPECT_EQ(b.pool.out(), 1);
   EXPECT_TRUE(run([&] { return a.in_use() == 0; }));
 }
 
-TEST_F(lending_test, a_payload_that_cannot_be_frozen_is_copied_and_lent) {
+TEST_F(lending_test, a_payload_that_cannot_be_frozen_is_copied_and_handed_over) {
   auto p = a.payload(1 << 20, 5);
   p.freeze = [](const outgoing_payload&) { return std::shared_ptr<const void>(); };
   const auto keep = p.keep;
@@ -68,7 +70,8 @@ TEST_F(lending_test, a_payload_that_cannot_be_frozen_is_copied_and_lent) {
   send(a, 1, std::move(p));
   std::memset(place, 0, 1 << 20);
   auto got = next(b);
-  EXPECT_TRUE(got.payloads[0].read_only);
+  EXPECT_FALSE(got.payloads[0].read_only);
+  EXPECT_EQ(b.pool.out(), 0);
   EXPECT_TRUE(has_pattern(got.payloads[0].data.get(), 1 << 20, 5));
 }
 

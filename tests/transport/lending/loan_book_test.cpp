@@ -27,6 +27,25 @@ TEST(loan_book, keeps_what_is_lent_until_its_end) {
   EXPECT_THROW(book.give_back(loan, 64, 100), decode_error);
 }
 
+TEST(loan_book, what_is_handed_over_comes_back_whole_and_ends) {
+  using way = loan_book::way;
+  loan_book book(1000);
+  const auto kept = std::make_shared<int>(1);
+  const auto loan = book.lend(kept, 64, 100, way::handed);
+  EXPECT_THROW(book.give_back(loan, 64, 100), decode_error);  // its holder may write to it
+  EXPECT_THROW(book.hand_back(loan, 64, 50), decode_error);
+  EXPECT_THROW(book.hand_back(loan, 80, 84), decode_error);
+  EXPECT_EQ(book.hand_back(loan, 64, 100), kept);
+  EXPECT_EQ(book.loans(), 0u);
+  EXPECT_THROW(book.hand_back(loan, 64, 100), decode_error);
+  EXPECT_THROW(book.end(loan, 0), decode_error);
+  const auto lent = book.lend(kept, 64, 100);
+  EXPECT_THROW(book.hand_back(lent, 64, 100), decode_error);  // it is read here, too
+  const auto dropped = book.lend(kept, 200, 100, way::handed);
+  book.end(dropped, 0);
+  EXPECT_EQ(book.loans(), 1u);
+}
+
 TEST(loan_book, a_number_names_one_loan) {
   loan_book book(1000);
   const auto first = book.lend(std::make_shared<int>(1), 0, 10);

@@ -77,6 +77,8 @@ public:
   std::uint64_t came_home = 0;  ///< to their owner's own memory
   std::uint64_t passed_on = 0;  ///< to a third node, read where they were made
   std::uint64_t copied_on = 0;  ///< to a third node, from a copy
+  std::uint64_t handed = 0;     ///< over, so that the receiver may write
+  std::uint64_t written = 0;    ///< by the one that it was handed to
 
 private:
   // What an envelope says of a payload: its bytes from `first` on, and where they were made.
@@ -90,13 +92,24 @@ private:
   struct piece : label {
     std::shared_ptr<const void> keep;
     const std::byte* data = nullptr;
+    bool alone = false;  // nobody else has them, so that this node may write
+  };
+
+  // Knows all that it has ever handed out.
+  struct knowing_pool final : counting_pool {
+    std::set<const std::byte*> all;
+    std::shared_ptr<std::byte> allocate(std::size_t size, memory_place place) override {
+      auto out = counting_pool::allocate(size, place);
+      all.insert(out.get());
+      return out;
+    }
   };
 
   struct member final : sink {
     rank_t rank = 0;
     std::size_t number = 0;  // of `memory`, in `memories_`
     arena* memory = nullptr;
-    counting_pool pool;
+    knowing_pool pool;
     std::map<std::uint64_t, const std::byte*> mapped;  // other makers' memories here
     std::vector<incoming_message> messages;
     std::vector<piece> held;
@@ -149,6 +162,8 @@ private:
     const auto what = below(100);
     if (what < 45)
       send(n);
+    else if (what < 50)
+      write_any(n);
     else if (what < 65)
       drop_any(n);
     else if (what < 98 || !how_.faults)
@@ -172,11 +187,28 @@ private:
     out.maker = n.number;
     out.offset = n.memory->offset_of(bytes);
     out.keep = std::make_shared<c10::DataPtr>(std::move(block));
+    out.alone = true;
+    return out;
+  }
+
+  // All of it, which the node has no longer.
+  outgoing_payload payload_of_given(piece&& from, std::vector<label>& labels) {
+    labels.push_back(from);
+    outgoing_payload out;
+    out.data = from.data;
+    out.size = from.size;
+    out.keep = std::move(from.keep);
+    out.freeze = [](const outgoing_payload& p) { return p.keep; };
+    out.take = [](const outgoing_payload& p) {
+      return std::shared_ptr<std::byte>(std::const_pointer_cast<void>(p.keep),
+                                        const_cast<std::byte*>(p.data));
+    };
     return out;
   }
 
   // All of it, or a part.
-  outgoing_payload payload_of(const piece& from, std::vector<label>& labels) {
+  outgoing_payload payload_of(piece& from, std::vector<label>& labels) {
+    from.alone = false;
     std::uint64_t skip = 0, size = from.size;
     if (below(3) == 0 && from.size >= 64) {
       skip = below(from.size / 2) / 16 * 16;
@@ -198,10 +230,20 @@ private:
     std::vector<label> labels;
     for (auto count = below(3) + 1; count > 0; --count) {
       if (!n.held.empty() && below(2) == 0) {
-        payloads.push_back(payload_of(n.held[below(n.held.size())], labels));
+        const auto which = below(n.held.size());
+        if (n.held[which].alone && below(2) == 0) {
+          payloads.push_back(payload_of_given(std::move(n.held[which]), labels));
+          n.held.erase(n.held.begin() + static_cast<std::ptrdiff_t>(which));
+        } else {
+          payloads.push_back(payload_of(n.held[which], labels));
+        }
         continue;
       }
       auto fresh = make_piece(n);
+      if (below(2) == 0) {
+        payloads.push_back(payload_of_given(std::move(fresh), labels));
+        continue;
+      }
       payloads.push_back(payload_of(fresh, labels));
       if (below(2) == 0) n.held.push_back(std::move(fresh));
     }
@@ -226,7 +268,11 @@ private:
         piece one{labels[i], nullptr, came.data.get()};
         one.keep = std::move(came.data);
         ASSERT_EQ(came.size, one.size);
-        if (came.read_only) count(n, message.from, one);
+        if (came.read_only)
+          count(n, message.from, one);
+        else if (!n.pool.all.contains(one.data))
+          ++handed;
+        one.alone = !came.read_only;
         check(n, one, "when it came");
         n.held.push_back(std::move(one));
       }
@@ -257,6 +303,19 @@ private:
   void drop(member& n, std::size_t which) {
     check(n, n.held[which], "before it was dropped");
     n.held.erase(n.held.begin() + static_cast<std::ptrdiff_t>(which));
+  }
+
+  // Other bytes, by a node that alone has them.
+  void write_any(member& n) {
+    if (n.held.empty()) return;
+    auto& one = n.held[below(n.held.size())];
+    if (!one.alone) return;
+    check(n, one, "before it was written to");
+    one.of = ++last_payload_;
+    one.first = 0;
+    auto* const bytes = const_cast<std::byte*>(one.data);
+    for (std::uint64_t i = 0; i < one.size; ++i) bytes[i] = pattern(one.of, i);
+    ++written;
   }
 
   void drop_any(member& n) {
