@@ -1,4 +1,4 @@
-// Rows about tensors that are lent: TROUPE_LEND_TENSORS is set for them.
+// Rows about tensors that are lent, for which TROUPE_LEND_TENSORS is set, or handed over.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
@@ -118,6 +118,47 @@ std::vector<measurement> ops200_lent(const node& here) {
   return measured;
 }
 
+// The first messages may travel before both processes can write to the other's memory.
+void until_handed_over(const node& here) {
+  const auto start = clock::now();
+  for (;;) {
+    auto x = floats(mib);
+    const auto* const place = x.storage().data();
+    x = here.rpc_sync<&echo>(peer, std::move(x));
+    if (x.storage().data() == place) return;
+    if (seconds_since(start) > 10) throw not_here("tensors are not handed over: see the log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// There and back by moves: one of the two processes has it at a time.
+std::vector<measurement> identity_handed(const node& here) {
+  until_handed_over(here);
+  std::vector<measurement> measured;
+  for (const std::size_t size :
+       {64 * std::size_t{1024}, mib, 4 * mib, 64 * mib, std::size_t{400'000'000}}) {
+    auto tensor = floats(size);
+    const auto there = [&] { tensor = here.rpc_sync<&echo>(peer, std::move(tensor)); };
+    measured.push_back(times_of(call_times(there), size));
+  }
+  return measured;
+}
+
+std::vector<measurement> ops200_handed(const node& here) {
+  until_handed_over(here);
+  std::vector<measurement> measured;
+  for (const std::size_t size : {4'000'000, 400'000'000}) {
+    auto tensor = floats(size);
+    auto copy = floats(size);
+    const auto there = [&] { tensor = here.rpc_sync<&add_200_times>(peer, std::move(tensor)); };
+    const auto locally = [&] { add_200_times(copy); };
+    const bool long_one = size > 32 * mib;
+    const effort how{.least = long_one ? 2u : 5u, .warm_up = long_one ? 0u : 1u};
+    measured.push_back({"times", times_as_long(there, locally, how), size});
+  }
+  return measured;
+}
+
 }  // namespace
 
 const std::map<std::string, row>& lending_rows() {
@@ -125,6 +166,7 @@ const std::map<std::string, row>& lending_rows() {
       {"identity_lent", identity_lent},       {"identity_write_once", identity_write_once},
       {"identity_foreign", identity_foreign}, {"rewrite_between_calls", rewrite_between_calls},
       {"replay_append", replay_append},       {"ops200_lent", ops200_lent},
+      {"identity_handed", identity_handed},   {"ops200_handed", ops200_handed},
   };
   return all;
 }

@@ -176,6 +176,25 @@ ROWS = (
         by_name=True,
     ),
     Row(
+        "identity_handed",
+        "round trip of a tensor that is moved there and moved back",
+        peers=(),
+        targets=tuple(
+            at_most(4.5, "4.5 us", bytes=size)
+            for size in (64 * KIB, MIB, 4 * MIB, 64 * MIB, 400_000_000)
+        ),
+        seconds=10,
+        by_name=True,
+    ),
+    Row(
+        "ops200_handed",
+        "the 200 additions to a tensor that is moved there and back, over the same here",
+        peers=(),
+        targets=(at_most(1.05, "1.05 times"),),
+        seconds=30,
+        by_name=True,
+    ),
+    Row(
         "allocator",
         "a block for a tensor taken, written and freed, on 1 and 4 threads at once",
         peers=(MALLOC, JEMALLOC, MIMALLOC),

@@ -117,6 +117,32 @@ TEST_F(handed_tensors, travel_in_containers) {
   end();
 }
 
+// Without lend_tensors.
+class handed_by_default : public lending_job {
+protected:
+  handed_by_default() : lending_job({}, false) {}
+};
+
+TEST_F(handed_by_default, is_what_nobody_else_refers_to) {
+  auto moved = at::arange(integers);
+  const auto* const place = moved.storage().data();
+  moved = node_->rpc_sync<&add_one>("worker1", std::move(moved));
+  EXPECT_EQ(moved.storage().data(), place);
+  EXPECT_EQ(moved[7].item<std::int64_t>(), 8);
+  const auto made = node_->rpc_sync<&make>("worker1", integers);
+  EXPECT_EQ(node_->debug_info().traffic.borrowed, integers * sizeof(float));
+  // Others are copied, so that old pointers do no harm.
+  const auto kept = at::arange(integers);
+  auto* const old = const_cast<std::int64_t*>(kept.const_data_ptr<std::int64_t>());
+  node_->rpc_sync<&hold>("worker1", kept);
+  EXPECT_EQ(node_->debug_info().traffic.lent, 0u);
+  old[7] = -1;
+  EXPECT_TRUE(node_->rpc_sync<&let_go>("worker1"));
+  const auto plan = node_->transport_plan("worker1");
+  EXPECT_EQ(plan.back().way, "handed over");
+  end();
+}
+
 TEST_F(handed_tensors, of_a_killed_node_come_back) {
   constexpr std::size_t size = integers * 8;
   const auto in_use = [] { return transport::installed_arena()->count().in_use; };

@@ -1,4 +1,5 @@
-// A rank of a job whose nodes lend their tensors: lending_program RANK WORLD_SIZE FILE.
+// A rank of a job whose nodes lend their tensors, or only hand them over:
+// lending_program RANK WORLD_SIZE FILE [HOW].
 
 #include <cstdio>
 #include <string>
@@ -19,7 +20,7 @@ int main(int, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = std::stoi(argv[2]);
     options.init_method = std::string("file://") + argv[3];
-    options.lend_tensors = true;
+    options.lend_tensors = argv[4] == nullptr || argv[4] == std::string("lends");
     const auto node = troupe::init_rpc(options);
     node.shutdown(true, std::chrono::minutes(2));
     return 0;
