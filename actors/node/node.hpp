@@ -122,15 +122,15 @@ public:
 
   // Anything else does not compile; the error says why.
   template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
-  auto rpc_sync(const destination&, const F&, const Args&...) const {
+  auto rpc_sync(const destination&, const F&, Args&&...) const {
     return detail::uncallable<F>();
   }
   template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
-  auto rpc_async(const destination&, const F&, const Args&...) const {
+  auto rpc_async(const destination&, const F&, Args&&...) const {
     return detail::uncallable<F>();
   }
   template <detail::deduced = detail::deduced(), detail::not_to_be_called F, class... Args>
-  auto remote(const destination&, const F&, const Args&...) const {
+  auto remote(const destination&, const F&, Args&&...) const {
     return detail::uncallable<F>();
   }
   template <detail::deduced = detail::deduced(), class F, class... Args>
@@ -160,17 +160,17 @@ public:
   // A name that is no literal.
   template <class Signature, detail::no_literal Name, class... Args>
   requires std::is_function_v<Signature>
-  auto rpc_sync(const destination&, const Name&, const Args&...) const {
+  auto rpc_sync(const destination&, const Name&, Args&&...) const {
     return detail::unnamable<Name>();
   }
   template <class Signature, detail::no_literal Name, class... Args>
   requires std::is_function_v<Signature>
-  auto rpc_async(const destination&, const Name&, const Args&...) const {
+  auto rpc_async(const destination&, const Name&, Args&&...) const {
     return detail::unnamable<Name>();
   }
   template <class Signature, detail::no_literal Name, class... Args>
   requires std::is_function_v<Signature>
-  auto remote(const destination&, const Name&, const Args&...) const {
+  auto remote(const destination&, const Name&, Args&&...) const {
     return detail::unnamable<Name>();
   }
 
