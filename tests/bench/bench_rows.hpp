@@ -27,6 +27,9 @@ const std::map<std::string, row>& bench_rows();
 /// Round trips of tensors of 4 B to 400 MB.
 std::vector<measurement> identity(const node& here);
 
+/// The time of one of many calls with tensors of 1 MiB to 400 MB, four of them under way.
+std::vector<measurement> perftest_am(const node& here);
+
 // Some of them, by what they are about.
 const std::map<std::string, row>& autograd_rows();
 const std::map<std::string, row>& device_rows();

@@ -36,6 +36,11 @@ std::vector<measurement> identity_lent(const node& here) {
   return identity(here);
 }
 
+std::vector<measurement> perftest_am_lent(const node& here) {
+  until_lent(here);
+  return perftest_am(here);
+}
+
 // The callee writes to the tensor, once: its first write has to copy. Here the same is done to a
 // copy in warm memory.
 std::vector<measurement> identity_write_once(const node& here) {
@@ -167,6 +172,7 @@ const std::map<std::string, row>& lending_rows() {
       {"identity_foreign", identity_foreign}, {"rewrite_between_calls", rewrite_between_calls},
       {"replay_append", replay_append},       {"ops200_lent", ops200_lent},
       {"identity_handed", identity_handed},   {"ops200_handed", ops200_handed},
+      {"perftest_am_lent", perftest_am_lent},
   };
   return all;
 }

@@ -1,6 +1,5 @@
 """How each program of the benchmark is started: ours, and every peer's."""
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -172,11 +171,10 @@ MALLOCS = {  # Debian's packages, and what they bring
 
 
 def loads(library):
-    try:
-        ctypes.CDLL(library)
-        return True
-    except OSError:
-        return False
+    """Whether it can be preloaded: jemalloc cannot be loaded into a process that runs already."""
+    given = {**os.environ, "LD_PRELOAD": library, "LC_ALL": "C"}
+    tried = subprocess.run(["true"], env=given, capture_output=True, text=True)
+    return "cannot be preloaded" not in tried.stderr
 
 
 GRPC_PACKAGES = "libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc"

@@ -220,6 +220,22 @@ ROWS = (
         program="memory",
         by_name=True,
     ),
+    *(
+        Row(
+            f"arena_memory_{program}",
+            f"most memory that {what} needs for its tensors, its allocations recorded and repeated",
+            peers=(MALLOC, JEMALLOC, MIMALLOC),
+            ranks=(1,),
+            targets=(times(1 / 1.25, peer=MALLOC),),
+            seconds=seconds,
+            program="memory",
+            by_name=True,
+        )
+        for program, what, seconds in (
+            ("transformer", "training on sequences of varying lengths", 15),
+            ("cartpole", "playing CartPole", 4),
+        )
+    ),
     Row(
         "grid_identity",
         "a tensor of 4 and 400 MB there and back, against gRPC as well, ten repeats",
@@ -248,9 +264,19 @@ ROWS = (
     Row("calls_threads", "small calls a second from 4 threads, each waiting for its own"),
     Row(
         "perftest_am",
-        "a call with 1 or 4 MiB, some under way, against UCX's own on the same lanes",
+        "a call with 1 MiB to 400 MB, some under way, against UCX's own on the same lanes",
         peers=(UCX,),
         targets=(times(1 / 1.2, peer=UCX),),
+        seconds=12,
+    ),
+    Row(
+        "perftest_am_lent",
+        "the same with tensors that are lent and not copied",
+        peers=(UCX,),
+        targets=(times(1 / 1.2, peer=UCX),),
+        seconds=12,
+        lends=True,
+        by_name=True,
     ),
     Row(
         "long_handler",

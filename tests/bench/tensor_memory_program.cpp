@@ -11,9 +11,11 @@
 #include <CLI/CLI.hpp>
 #include <barrier>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include "tests/bench/memory_traces.hpp"
 #include "tests/bench/timing.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/memory/arena.hpp"
@@ -71,16 +73,73 @@ std::vector<measurement> temporaries(unsigned) {
   return measured;
 }
 
+// Of this process, counted page by page: the kernel's own sums may be off by a megabyte.
+std::size_t resident_now() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  std::string word;
+  while (file >> word)
+    if (std::size_t kib = 0; word == "Rss:" && file >> kib) return kib * 1024;
+  throw internal_error("/proc/self/smaps_rollup cannot be read");
+}
+
+// The most memory that the process has, above what it has before, while a program's blocks are
+// taken, written and freed again.
+measurement peak_of(const memory_trace& trace) {
+  std::size_t in_use = 0, most_in_use = 0, at_most = 0;
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    const auto [block, bytes] = trace[i];
+    if (bytes > 0) {
+      sizes.push_back(bytes);
+      in_use += bytes;
+    } else {
+      in_use -= sizes[block];
+    }
+    if (in_use > most_in_use) most_in_use = in_use, at_most = i;
+  }
+  auto* const allocator = c10::GetCPUAllocator();
+  std::vector<void*> blocks(sizes.size());
+  std::fill(blocks.begin(), blocks.end(), nullptr);
+  const auto every = trace.size() / 500 + 1;
+  const auto before = resident_now();
+  auto peak = before;
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    const auto [block, bytes] = trace[i];
+    if (bytes > 0) {
+      blocks[block] = allocator->raw_allocate(bytes);
+      std::memset(blocks[block], 1, bytes);
+    } else {
+      allocator->raw_deallocate(blocks[block]);
+    }
+    if (i == at_most || i % every == 0 || i + 1 == trace.size())
+      peak = std::max(peak, resident_now());
+  }
+  return {"bytes", static_cast<double>(peak - before), most_in_use};
+}
+
 const std::map<std::string, std::function<std::vector<measurement>(unsigned)>> rows = {
     {"allocator", allocator}, {"temporaries", temporaries}};
+
+constexpr std::string_view of_a_trace = "arena_memory_";
+
+std::vector<std::string> row_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, measure] : rows) out.push_back(name);
+  for (const auto& [name, program] : traced_programs())
+    out.push_back(std::string(of_a_trace) + name);
+  return out;
+}
 
 void run(const std::string& row, const std::string& which, unsigned threads,
          const std::string& file) {
   at::set_num_threads(1);
+  memory_trace trace;
+  if (row.starts_with(of_a_trace))
+    trace = trace_of(traced_programs().at(row.substr(of_a_trace.size())));
   std::string why_not;
   if (which == "arena" && !transport::install_arena({}, why_not))
     throw internal_error("there is no arena: " + why_not);
-  write(file, row, threads, rows.at(row)(threads));
+  write(file, row, threads, trace.empty() ? rows.at(row)(threads) : std::vector{peak_of(trace)});
 }
 
 }  // namespace
@@ -92,7 +151,7 @@ int main(int argc, char** argv) {
   unsigned threads = 1;
   program.add_option("--row", row, "which")
       ->required()
-      ->check(CLI::IsMember({"allocator", "temporaries"}));
+      ->check(CLI::IsMember(troupe::bench::row_names()));
   program.add_option("--allocator", which, "whose memory")
       ->check(CLI::IsMember({"arena", "default"}))
       ->capture_default_str();

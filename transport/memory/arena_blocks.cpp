@@ -119,9 +119,9 @@ bool arena_blocks::tidy() noexcept {
 }
 
 void arena_blocks::back_ahead() noexcept {
-  const auto eighth = heap_.count().held / 8;
-  const auto whole = (eighth + arena_chunk - 1) / arena_chunk * arena_chunk;
-  heap_.back_ahead(std::min(whole, options_.ahead));
+  // Nothing for what is less than eight chunks: that would be much beside what is used.
+  const auto eighth = heap_.count().held / 8 / arena_chunk * arena_chunk;
+  if (eighth > 0) heap_.back_ahead(std::min(eighth, options_.ahead));
 }
 
 arena_counters arena_blocks::count() const noexcept {

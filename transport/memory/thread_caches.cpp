@@ -11,8 +11,16 @@ namespace troupe::transport {
 namespace {
 
 constexpr std::size_t most_of_class = 16;                       // blocks in a thread's cache
-constexpr std::size_t most_bytes = std::size_t{8} << 20;        // of a thread's cache
 constexpr std::size_t class_bytes_kept = std::size_t{2} << 20;  // but at least four blocks
+
+// Of a thread's cache: a sixteenth of the arena, so that what caches keep is little beside what the
+// program uses, whatever its size.
+constexpr std::size_t least_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_bytes = std::size_t{8} << 20;
+
+constexpr std::size_t bytes_kept(std::size_t held) {
+  return std::clamp(held / 16, least_bytes, most_bytes);
+}
 
 constexpr std::size_t bytes_of_class(unsigned size_class) {
   return granules_of_class(size_class) * arena_granule;
@@ -31,7 +39,8 @@ constexpr auto kept_by_class = [] {
 // Its thread uses it, and housekeeping now and then. Who finds it busy does without it.
 struct alignas(64) thread_caches::cache {
   struct bin {
-    std::uint32_t count = 0;
+    std::uint16_t count = 0;
+    std::uint16_t refilled = 0;  // blocks that the last refill brought
     std::array<std::byte*, most_of_class> blocks;
   };
 
@@ -50,6 +59,7 @@ struct alignas(64) thread_caches::cache {
   std::atomic<std::size_t> bytes{0};
   std::atomic<std::uint64_t> taken{0};
   std::atomic<std::uint64_t> put{0};
+  std::size_t most = least_bytes;  // as of when it was reached last
   std::array<bin, size_classes + 1> bins{};
 
   // Of housekeeping, under the list's lock.
@@ -104,16 +114,17 @@ void thread_caches::put(std::byte* block, unsigned size_class) noexcept {
   to.blocks[to.count++] = block;
   own->add_bytes(bytes_of_class(size_class));
   own->put.store(own->put.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (own->bytes.load(std::memory_order_relaxed) > most_bytes) [[unlikely]]
-    give_others(*own, size_class);
+  if (own->bytes.load(std::memory_order_relaxed) > own->most) [[unlikely]]
+    make_less(*own, size_class);
   own->leave();
 }
 
-// One for the caller, and some for later.
+// One for the caller, and some for later: twice as many each time, since a size may come but once.
 std::byte* thread_caches::refill(cache& to, unsigned size_class) noexcept {
   auto& bin = to.bins[size_class];
-  const std::size_t wanted = kept_by_class[size_class] / 2u;
-  bin.count = static_cast<std::uint32_t>(heap_.take_backed(size_class, bin.blocks.data(), wanted));
+  const auto wanted = std::clamp(2 * bin.refilled, 1, kept_by_class[size_class] / 2);
+  const auto count = heap_.take_backed(size_class, bin.blocks.data(), std::size_t(wanted));
+  bin.count = bin.refilled = static_cast<std::uint16_t>(count);
   if (bin.count == 0) return nullptr;
   --bin.count;
   to.add_bytes(bin.count * bytes_of_class(size_class));
@@ -123,11 +134,17 @@ std::byte* thread_caches::refill(cache& to, unsigned size_class) noexcept {
 // Those that have been there longest.
 void thread_caches::give_half(cache& from, unsigned size_class) noexcept {
   auto& bin = from.bins[size_class];
-  const auto half = (bin.count + 1) / 2;
+  const auto half = (bin.count + 1u) / 2;
   heap_.put_all(bin.blocks.data(), half);
   std::copy(bin.blocks.begin() + half, bin.blocks.begin() + bin.count, bin.blocks.begin());
-  bin.count -= half;
+  bin.count = static_cast<std::uint16_t>(bin.count - half);
   from.add_bytes(-(half * bytes_of_class(size_class)));
+}
+
+void thread_caches::make_less(cache& from, unsigned size_class) noexcept {
+  from.most = bytes_kept(heap_.count().held);
+  if (from.bytes.load(std::memory_order_relaxed) > from.most) give_others(from, size_class);
+  if (from.bytes.load(std::memory_order_relaxed) > from.most) give_half(from, size_class);
 }
 
 void thread_caches::give_others(cache& from, unsigned size_class) noexcept {

@@ -47,6 +47,7 @@ private:
   void retire(cache* ending) noexcept;
   std::byte* refill(cache& to, unsigned size_class) noexcept;
   void give_half(cache& from, unsigned size_class) noexcept;
+  void make_less(cache& from, unsigned size_class) noexcept;
   void give_others(cache& from, unsigned size_class) noexcept;
 
   backed_heap& heap_;

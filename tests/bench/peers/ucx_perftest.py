@@ -20,7 +20,7 @@ UCX = Path(__file__).resolve().parents[3] / ".deps" / "site" / "libucx"
 # The lanes that Troupe uses on one host; which of them takes what is left to UCX.
 LANES = "posix,cma,self"
 LIMIT = 120  # seconds for one size
-SMALL, LARGE = (8,), (1 << 20, 4 << 20)
+SMALL, LARGE = (8,), (1 << 20, 4 << 20, 400_000_000)
 STREAM = tuple(n << 20 for n in (1, 16, 256, 1024))
 BETWEEN_HOSTS = {
     "tcp_call": SMALL,
@@ -28,7 +28,7 @@ BETWEEN_HOSTS = {
     "tcp_stream_1g": STREAM,
     "tcp_stream_10g": STREAM,
 }
-SIZES = {"call_actor": SMALL, "call_function": SMALL, "perftest_am": LARGE, **BETWEEN_HOSTS}
+SIZES = {"call_actor": SMALL, "call_function": SMALL, "perftest_am": LARGE, "perftest_am_lent": LARGE, **BETWEEN_HOSTS}
 PORT = 18515  # of the first size between hosts; others take the next ones
 
 
@@ -84,6 +84,8 @@ def run(test, size, column):
     try:
         wait_for(server, port)
         calls, warm_up = (200_000, 10_000) if size < 1 << 16 else (1_000, 50)
+        if size > 32 << 20:
+            calls, warm_up = 20, 3
         asked = [
             "-t",
             test,
@@ -168,7 +170,7 @@ def main():
         return measure_between_hosts(asked.row, asked.json)
     measured = []
     for size in SIZES[asked.row]:
-        large = asked.row == "perftest_am"
+        large = SIZES[asked.row] is LARGE
         value = one_of_many(size) if large else round_trip(size)
         measured.append({"bytes": size if large else None, "unit": "us", "value": value})
     write(asked.json, asked.row, 2, measured)

@@ -159,7 +159,23 @@ TEST(installed_arena, keeps_little_in_the_caches_of_threads) {
       std::vector<c10::DataPtr> some;
       for (int i = 0; i < 40; ++i) some.push_back(a.allocate(size));
     }
-    EXPECT_LE(a.count().cached, before.cached + 9 * mib);
+    const auto after = a.count();
+    EXPECT_LE(after.cached, before.cached + std::clamp(after.held / 16, mib, 8 * mib));
+  }).join();
+}
+
+TEST(installed_arena, caches_nothing_for_a_size_that_comes_once) {
+  auto& a = process_arena();
+  { const auto backed = a.allocate(20 * mib); }
+  std::thread([&] {
+    const auto before = a.count();
+    std::vector<c10::DataPtr> some;
+    for (std::size_t size = 16 * kib; size <= mib; size *= 2) some.push_back(a.allocate(size));
+    EXPECT_EQ(a.count().from_heap, before.from_heap + some.size());
+    EXPECT_EQ(a.count().cached, before.cached);
+    // More at a time for one that comes often.
+    for (int i = 0; i < 100; ++i) some.push_back(a.allocate(100 * kib));
+    EXPECT_GT(a.count().cached, before.cached);
   }).join();
 }
 
