@@ -98,8 +98,7 @@ std::uint64_t parameter_set::commit() {
   std::uint64_t version = 0;
   {
     const std::lock_guard lock(mutex_);
-    before = published_;
-    publish();
+    before = publish();
     version = counts_.version;
     due.swap(waiting_);
   }
@@ -119,7 +118,7 @@ std::uint64_t parameter_set::commit() {
           too_early.push_back(std::move(one));
           continue;
         }
-        answered = answer(one.request, one.reader);
+        answered = answer(one.request, one.places, one.reader);
         ++counts_.pulls;
       }
       one.answer.set_value(std::move(answered));
@@ -132,8 +131,8 @@ std::uint64_t parameter_set::commit() {
   return version;
 }
 
-// With the lock, or in the constructor.
-void parameter_set::publish() {
+// With the lock, or in the constructor. Returns the version before.
+std::vector<at::Tensor> parameter_set::publish() {
   std::vector<at::Tensor> now;
   std::vector<const void*> memory;
   now.reserve(live_.size());
@@ -153,6 +152,7 @@ void parameter_set::publish() {
   published_.swap(now);
   written_to_.swap(memory);
   ++counts_.version;
+  return now;
 }
 
 parameter_set_counts parameter_set::counts() const {
@@ -184,11 +184,12 @@ std::vector<std::size_t> parameter_set::places_of(const std::vector<std::string>
 
 // With the lock.
 detail::pull_answer parameter_set::answer(const detail::pull_request& request,
+                                          const std::vector<std::size_t>& places,
                                           const detail::asking_node& reader) const {
   detail::pull_answer out;
   out.version = counts_.version;
   std::size_t lent = 0;
-  for (const auto i : places_of(request.names)) {
+  for (const auto i : places) {
     // Each reader gets a storage of its own: who writes to what it has pulled, as the owner may,
     // must not write to what others pull.
     const auto tensor = detail::snapshot_of(published_[i]);
@@ -207,21 +208,21 @@ future<detail::pull_answer> parameter_set::serve(const detail::pull_request& req
   if (request.shards == 0 || request.shard >= request.shards)
     throw invalid_argument(fmt::format("there is no shard {} of {}: they count from 0",
                                        request.shard, request.shards));
+  auto places = places_of(request.names);
   promise<detail::pull_answer> given(std::move(driver));
   auto out = given.get_future();
   const std::lock_guard lock(mutex_);
-  (void)places_of(request.names);  // unknown names are refused at once
   const bool there = counts_.version > request.newer_than && (!published_.empty() || live_.empty());
   if (there) {
     ++counts_.pulls;
-    given.set_value(answer(request, reader));
+    given.set_value(answer(request, places, reader));
   } else if (!request.wait) {
     detail::pull_answer nothing;
     nothing.version = counts_.version;
     given.set_value(std::move(nothing));
   } else {
     std::erase_if(waiting_, [](const auto& one) { return one.answer.cancelled(); });
-    waiting_.push_back({request, reader, std::move(given)});
+    waiting_.push_back({request, std::move(places), reader, std::move(given)});
   }
   return out;
 }

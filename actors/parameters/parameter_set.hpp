@@ -97,6 +97,7 @@ public:
 private:
   struct waiting_pull {
     detail::pull_request request;
+    std::vector<std::size_t> places;  // of the tensors that it asks for
     detail::asking_node reader;
     promise<detail::pull_answer> answer;
   };
@@ -107,9 +108,10 @@ private:
     for (const auto& one : all) out.emplace_back(one.key(), one.value());
     return out;
   }
-  void publish();
+  std::vector<at::Tensor> publish();
   std::vector<std::size_t> places_of(const std::vector<std::string>& names) const;
   detail::pull_answer answer(const detail::pull_request& request,
+                             const std::vector<std::size_t>& places,
                              const detail::asking_node& reader) const;
 
   const named_tensors live_;

@@ -3,10 +3,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "troupe/apps/common/initial_weights.hpp"
 
@@ -28,19 +28,8 @@ mailbox& pushed() {
   return one;
 }
 
-/// What the trainer's process tells samplers, and hears of them.
-struct announcements {
-  std::mutex mutex;
-  std::condition_variable heard;
-  std::uint64_t newest = 1;
-  std::size_t have_it = 0;
-  std::int64_t last_at = 0;
-};
-
-announcements& trainer() {
-  static announcements one;
-  return one;
-}
+/// Of the trainer's process.
+std::atomic<std::uint64_t> newest{1};
 
 troupe::pulled_parameters newer(const sample_task& task, std::uint64_t version) {
   if (task.by == method::pull)
@@ -66,9 +55,9 @@ sampler_record sample(const sample_task& task) {
       out.digests.emplace_back(now.version, digest(now.tensors));
     const auto width = now.tensors.front().second.size(0);
     forward(now.tensors, at::randn({task.batch, width}, generator));
-    const auto newest = node.rpc_sync<&newest_version>(trainers_rank);
+    const auto last_committed = node.rpc_sync<&newest_version>(trainers_rank);
     out.batches.push_back(
-        {std::chrono::duration<double>(clock::now() - start).count(), now.version, newest});
+        {std::chrono::duration<double>(clock::now() - start).count(), now.version, last_committed});
     if (now.version >= task.last) return out;
     if (auto next = newer(task, now.version)) now = std::move(next);
   }
@@ -81,46 +70,20 @@ void take(std::uint64_t version, named_weights weights) {
   box.weights.swap(weights);
 }
 
-void wait_for_versions(const troupe::rref<troupe::parameter_set>& weights, std::uint64_t last) {
-  const auto node = troupe::this_node();
+version_times wait_for_versions(const troupe::rref<troupe::parameter_set>& weights,
+                                std::uint64_t last) {
+  version_times out;
   troupe::pulled_parameters now;
   while (now.version < last) {
     now = troupe::pull(weights, {.newer_than = now.version});
-    node.rpc_sync<&has_version>(trainers_rank, now.version, now_ns());
+    out.emplace_back(now.version, now_ns());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  return out;
 }
 
-std::uint64_t newest_version() {
-  auto& all = trainer();
-  const std::lock_guard lock(all.mutex);
-  return all.newest;
-}
-
-void set_newest_version(std::uint64_t version) {
-  auto& all = trainer();
-  const std::lock_guard lock(all.mutex);
-  all.newest = version;
-  all.have_it = 0;
-  all.last_at = 0;
-}
-
-void has_version(std::uint64_t version, std::int64_t at) {
-  auto& all = trainer();
-  const std::lock_guard lock(all.mutex);
-  if (version != all.newest) return;
-  ++all.have_it;
-  all.last_at = std::max(all.last_at, at);
-  all.heard.notify_all();
-}
-
-std::optional<std::int64_t> await_samplers(std::size_t count, double limit_seconds) {
-  auto& all = trainer();
-  std::unique_lock lock(all.mutex);
-  if (!all.heard.wait_for(lock, std::chrono::duration<double>(limit_seconds),
-                          [&] { return all.have_it >= count; }))
-    return std::nullopt;
-  return all.last_at;
-}
+std::uint64_t newest_version() { return newest; }
+void set_newest_version(std::uint64_t version) { newest = version; }
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <troupe/parameters.hpp>
 #include <troupe/troupe.hpp>
 #include <utility>
@@ -51,17 +50,17 @@ sampler_record sample(const sample_task& task);
 /// On a sampler's rank, for method::push: newer weights.
 void take(std::uint64_t version, named_weights weights);
 
-/// On a sampler's rank: waits for version after version up to `last`, and says so to the trainer.
-void wait_for_versions(const troupe::rref<troupe::parameter_set>& weights, std::uint64_t last);
+/// When a sampler had a version, by `now_ns` of its process.
+using version_times = std::vector<std::pair<std::uint64_t, std::int64_t>>;
+
+/// On a sampler's rank: waits for version after version up to `last`, and returns when it had each.
+/// In between it sleeps for a moment, so that the others find a processor.
+version_times wait_for_versions(const troupe::rref<troupe::parameter_set>& weights,
+                                std::uint64_t last);
 
 /// On the trainer's rank.
 std::uint64_t newest_version();
 void set_newest_version(std::uint64_t version);
-/// A sampler that waits has this version, since `at` by its monotonic clock (nanoseconds).
-void has_version(std::uint64_t version, std::int64_t at);
-/// Waits until so many have said so since `set_newest_version(version)`, and returns the last one's
-/// time; nothing if they have not said so within `limit_seconds`.
-std::optional<std::int64_t> await_samplers(std::size_t count, double limit_seconds);
 
 /// This process's monotonic clock, in nanoseconds: that of all processes of a host.
 std::int64_t now_ns();

@@ -5,8 +5,11 @@
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
+#include <thread>
 
 #include "troupe/apps/common/initial_weights.hpp"
 #include "troupe/apps/common/progress_bar.hpp"
@@ -145,35 +148,63 @@ private:
         node_.make_rref(std::in_place_type<troupe::parameter_set>, weights, opts_.readers_wait);
     auto& published = set.local_value();
     const auto last = std::uint64_t(opts_.waits) + 1;
-    set_newest_version(1);
-    std::vector<troupe::future<void>> running;
+    std::vector<troupe::future<version_times>> running;
     running.reserve(places_.size());
     for (const auto& where : places_)
       running.push_back(node_.rpc_async<&wait_for_versions>(
           where, set, last, troupe::timeout(std::chrono::seconds(0))));
+    std::vector<committed_version> commits;
     for (std::uint64_t version = 2; version <= last; ++version) {
       published.begin_update();
       for (auto& [name, weight] : weights) weight.mul_(0.999);
-      while (published.counts().waiting < places_.size()) {
-        for (const auto& one : running)
-          if (one.ready()) one.get();  // it has failed
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      }
-      set_newest_version(version);
-      const auto start = now_ns();
+      await(running, [&] { return published.counts().waiting == places_.size(); });
+      if (!commits.empty()) commits.back().all_ask_again = now_ns();
+      commits.push_back({now_ns(), 0});
       published.commit();
-      const auto last_has_it = await_samplers(places_.size(), opts_.limit);
-      const auto heard = now_ns();
-      if (!last_has_it)
-        throw troupe::peer_lost("a sampler has not said within " + std::to_string(opts_.limit) +
-                                " s that it has version " + std::to_string(version));
-      // Another host's clock is another one: then it is when the last one has said so.
-      const bool same_clock = *last_has_it >= start && *last_has_it <= heard;
-      record_.waits.push_back(1e-9 * double((same_clock ? *last_has_it : heard) - start));
       show("samplers wait");
     }
-    for (const auto& one : running) one.get();
+    await(running, [&] { return std::ranges::all_of(running, &is_ready); });
+    commits.back().all_ask_again = now_ns();
     record_.copies_while_waiting = published.counts().copies;
+    record_.waits = waits_of(commits, running);
+  }
+
+  struct committed_version {
+    std::int64_t at = 0;
+    std::int64_t all_ask_again = 0;  // or have ended
+  };
+  static bool is_ready(const troupe::future<version_times>& one) { return one.ready(); }
+
+  // Throws what a sampler has failed with. Looks seldom: the samplers need the processors.
+  void await(const std::vector<troupe::future<version_times>>& running,
+             const std::function<bool()>& done) const {
+    const auto start = clock::now();
+    while (!done()) {
+      for (const auto& one : running)
+        if (one.ready()) one.get();
+      if (seconds_since(start) > opts_.limit)
+        throw troupe::peer_lost(
+            fmt::format("a sampler has not asked for the next version within {} s", opts_.limit));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  // Seconds from each commit until the last sampler had its version. Another host's clock is
+  // another one: then until all have asked for the next.
+  static std::vector<double> waits_of(const std::vector<committed_version>& commits,
+                                      const std::vector<troupe::future<version_times>>& samplers) {
+    std::vector<std::int64_t> last(commits.size(), 0);
+    for (const auto& one : samplers)
+      for (const auto& [version, at] : one.get()) {
+        if (version < 2) continue;  // what there was before
+        const auto& commit = commits.at(version - 2);
+        const bool same_clock = at >= commit.at && at <= commit.all_ask_again;
+        last[version - 2] = std::max(last[version - 2], same_clock ? at : commit.all_ask_again);
+      }
+    std::vector<double> out;
+    for (std::size_t i = 0; i < commits.size(); ++i)
+      out.push_back(1e-9 * double(last[i] - commits[i].at));
+    return out;
   }
 
   const troupe::node& node_;
