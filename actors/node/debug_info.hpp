@@ -2,10 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "troupe/transport/transport.hpp"
 
 namespace troupe {
+
+/// Writes that had to copy a tensor first.
+struct forced_copies_by {
+  /// The operator that was called, with its overload, as the namespace at::_ops calls it
+  /// ("add__Tensor"); "a pointer" where the program took one that may be written through.
+  std::string writer;
+  std::uint64_t copies = 0;
+  std::uint64_t bytes = 0;
+};
 
 /// Where the CPU tensors of this process lie, if its nodes lend them (docs/lent_tensors.md): one
 /// arena. Bytes, unless said otherwise.
@@ -22,6 +33,8 @@ struct tensor_memory {
   /// Writes, since the start, that had to copy a tensor first: it was lent, or somebody else's.
   std::uint64_t forced_copies = 0;
   std::uint64_t forced_copy_bytes = 0;
+  /// By whom, most bytes first. Of more than 256 copies a sample, once in 4 MiB of a thread.
+  std::vector<forced_copies_by> forced_by{};
 };
 
 /// A node's numbers, for people and tests.

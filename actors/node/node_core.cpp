@@ -167,6 +167,8 @@ tensor_memory count_tensor_memory() {
   const auto copies = copy_on_write::count();
   out.forced_copies = copies.copies;
   out.forced_copy_bytes = copies.bytes;
+  for (auto& one : copy_on_write::writers())
+    out.forced_by.push_back({std::move(one.name), one.copies, one.bytes});
   if (const auto* const arena = transport::installed_arena()) {
     const auto counted = arena->count();
     out.limit = arena->limit();

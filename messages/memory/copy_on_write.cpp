@@ -7,12 +7,19 @@
 #include <c10/core/impl/COW.h>
 #include <c10/core/impl/COWDeleter.h>
 
+#include <dlfcn.h>
+#include <execinfo.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -69,6 +76,83 @@ constinit std::atomic<std::uint64_t> forced_bytes{0};
 // How often libtorch has called each of the two.
 constinit std::atomic<unsigned> written_by_us{0};
 constinit std::atomic<unsigned> dropped_by_us{0};
+
+// Where a copy was made: the addresses of its callers, whose names are looked up when somebody
+// asks.
+struct call_path {
+  static constexpr int most = 20;
+
+  std::array<void*, most> callers{};
+  std::uint64_t copies = 0;
+  std::uint64_t bytes = 0;
+};
+struct call_paths {
+  std::mutex mutex;
+  std::array<call_path, 256> known;
+  std::size_t count = 0;  // the last one is of all for which there is no room
+};
+
+call_paths& paths() {
+  static auto* const all = new call_paths;  // for static destructors too
+  return *all;
+}
+
+constexpr std::uint64_t looked_at_one_by_one = 256;
+constexpr std::uint64_t bytes_between_looks = std::uint64_t{4} << 20;
+
+// Of this thread, since it looked last.
+struct copies_not_looked_at {
+  std::uint64_t copies = 0;
+  std::uint64_t bytes = 0;
+};
+thread_local constinit copies_not_looked_at left_out;
+
+void count_copy(std::uint64_t bytes) {
+  const auto number = forced_copies.fetch_add(1, std::memory_order_relaxed);
+  forced_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  ++left_out.copies;
+  left_out.bytes += bytes;
+  if (number >= looked_at_one_by_one && left_out.bytes < bytes_between_looks) return;
+  call_path here;
+  ::backtrace(here.callers.data(), call_path::most);
+  const auto seen = std::exchange(left_out, {});
+  auto& all = paths();
+  const std::lock_guard lock(all.mutex);
+  const auto end = all.known.begin() + static_cast<std::ptrdiff_t>(all.count);
+  auto at = std::find_if(all.known.begin(), end,
+                         [&](const call_path& one) { return one.callers == here.callers; });
+  if (at == end) {
+    if (all.count < all.known.size()) {
+      if (++all.count < all.known.size()) at->callers = here.callers;
+    } else {
+      at = std::prev(end);
+    }
+  }
+  at->copies += seen.copies;
+  at->bytes += seen.bytes;
+}
+
+// "add__Tensor" of the mangled at::_ops::add__Tensor::call; empty: it is another function.
+std::string_view operator_in(std::string_view symbol) {
+  constexpr std::string_view before = "_ZN2at4_ops";
+  if (!symbol.starts_with(before)) return {};
+  symbol.remove_prefix(before.size());
+  std::size_t length = 0;
+  const auto [name, error] = std::from_chars(symbol.data(), symbol.data() + symbol.size(), length);
+  if (error != std::errc()) return {};
+  symbol.remove_prefix(static_cast<std::size_t>(name - symbol.data()));
+  return symbol.substr(0, length);
+}
+
+// The operator that the program has called: the outermost.
+std::string name_of(const call_path& path) {
+  for (std::size_t i = path.callers.size(); i-- > 0;) {
+    Dl_info found{};
+    if (!path.callers[i] || ::dladdr(path.callers[i], &found) == 0 || !found.dli_sname) continue;
+    if (const auto name = operator_in(found.dli_sname); !name.empty()) return std::string(name);
+  }
+  return path.callers[0] ? "a pointer" : "others";
+}
 
 void drop_read_only(void* owner) { delete static_cast<std::shared_ptr<std::byte>*>(owner); }
 
@@ -150,8 +234,7 @@ void materialize_cow_storage(StorageImpl& storage) {
     place.done.notify_all();
     throw;
   }
-  forced_copies.fetch_add(1, std::memory_order_relaxed);
-  forced_bytes.fetch_add(storage.nbytes(), std::memory_order_relaxed);
+  count_copy(storage.nbytes());
   lock.lock();
   place.remove(here);
   become(*std::move(copy));
@@ -244,5 +327,31 @@ std::shared_ptr<std::byte> take(c10::StorageImpl& storage) {
 }
 
 counters count() noexcept { return {forced_copies.load(), forced_bytes.load()}; }
+
+std::vector<writer> writers() {
+  static constinit std::mutex looking;
+  static auto* const names = new std::vector<std::string>;  // of the paths: none goes, or changes
+  const std::lock_guard alone(looking);
+  std::vector<call_path> seen;
+  {
+    auto& all = paths();
+    const std::lock_guard lock(all.mutex);
+    seen.assign(all.known.begin(), all.known.begin() + static_cast<std::ptrdiff_t>(all.count));
+  }
+  std::map<std::string, writer> by_name;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (i == names->size()) names->push_back(name_of(seen[i]));
+    auto& one = by_name[(*names)[i]];
+    one.copies += seen[i].copies;
+    one.bytes += seen[i].bytes;
+  }
+  std::vector<writer> out;
+  for (auto& [name, one] : by_name) {
+    one.name = name;
+    out.push_back(std::move(one));
+  }
+  std::ranges::stable_sort(out, std::ranges::greater(), &writer::bytes);
+  return out;
+}
 
 }  // namespace troupe::copy_on_write

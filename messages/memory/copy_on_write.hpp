@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace c10 {
 struct StorageImpl;
@@ -55,5 +57,17 @@ struct counters {
   std::uint64_t bytes = 0;   ///< that they copied
 };
 counters count() noexcept;
+
+/// What had to copy: the operator that was called, as the namespace at::_ops calls it
+/// ("add__Tensor"), or "a pointer" where a program took one that may be written through.
+struct writer {
+  std::string name;
+  std::uint64_t copies = 0;
+  std::uint64_t bytes = 0;
+};
+/// Those that copied most bytes first. The first 256 copies are looked at one by one; after them a
+/// thread looks once in 4 MiB that it copies, for all since its last look. Looks up the symbols of
+/// what is new, some milliseconds each. Thread-safe.
+std::vector<writer> writers();
 
 }  // namespace troupe::copy_on_write

@@ -88,6 +88,9 @@ TEST_F(lent_tensors, are_counted) {
     const auto written = node_->debug_info().tensors;
     EXPECT_EQ(written.forced_copies, lent.tensors.forced_copies + 1);
     EXPECT_EQ(written.forced_copy_bytes, lent.tensors.forced_copy_bytes + size);
+    EXPECT_TRUE(std::ranges::any_of(written.forced_by, [](const troupe::forced_copies_by& one) {
+      return one.writer.starts_with("add_");
+    }));
   }
   {
     const auto borrowed = node_->rpc_sync<&make>("worker1", 1 << 20);

@@ -64,6 +64,31 @@ TEST(copy_on_write, frozen_bytes_stay_as_they_are_and_copy_nothing) {
   EXPECT_EQ(t[999].item<std::int64_t>(), 1000);
 }
 
+TEST(copy_on_write, is_counted_by_who_has_written) {
+  const auto written_by = [](std::string_view name) {
+    for (auto& one : writers())
+      if (one.name == name) return one;
+    return writer{};
+  };
+  constexpr std::size_t size = 1000 * sizeof(std::int64_t);
+  const auto by_operator = written_by("div__Tensor_mode");
+  const auto by_pointer = written_by("a pointer");
+  for (int i = 0; i < 3; ++i) {
+    auto t = at::arange(1000);
+    const auto frozen = freeze(storage_of(t));
+    t.div_(at::full({}, 2), "floor");
+  }
+  auto t = at::arange(1000);
+  const auto frozen = freeze(storage_of(t));
+  t.mutable_data_ptr();
+  EXPECT_EQ(written_by("div__Tensor_mode").copies, by_operator.copies + 3);
+  EXPECT_EQ(written_by("div__Tensor_mode").bytes, by_operator.bytes + 3 * size);
+  EXPECT_EQ(written_by("a pointer").copies, by_pointer.copies + 1);
+  std::uint64_t copies = 0;
+  for (const auto& one : writers()) copies += one.copies;
+  EXPECT_LE(copies, count().copies);
+}
+
 TEST(copy_on_write, a_writer_keeps_its_memory_once_nothing_is_frozen) {
   auto t = at::arange(1000);
   const auto* const before = place_of(t);
