@@ -5,6 +5,8 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
+
 #include "tests/actors/node/lending_job.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/transport/memory/arena.hpp"
