@@ -20,6 +20,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -92,9 +93,11 @@ struct call_paths {
   std::size_t count = 0;  // the last one is of all for which there is no room
 };
 
-call_paths& paths() {
-  static auto* const all = new call_paths;  // for static destructors too
-  return *all;
+// Never destroyed: static destructors may write to tensors.
+call_paths& paths() noexcept {
+  static_assert(std::is_trivially_destructible_v<call_paths>);
+  static constinit call_paths all;
+  return all;
 }
 
 constexpr std::uint64_t looked_at_one_by_one = 256;
@@ -107,7 +110,7 @@ struct copies_not_looked_at {
 };
 thread_local constinit copies_not_looked_at left_out;
 
-void count_copy(std::uint64_t bytes) {
+void count_copy(std::uint64_t bytes) noexcept {
   const auto number = forced_copies.fetch_add(1, std::memory_order_relaxed);
   forced_bytes.fetch_add(bytes, std::memory_order_relaxed);
   ++left_out.copies;
@@ -234,13 +237,13 @@ void materialize_cow_storage(StorageImpl& storage) {
     place.done.notify_all();
     throw;
   }
-  count_copy(storage.nbytes());
   lock.lock();
   place.remove(here);
   become(*std::move(copy));
   place.done.notify_all();
   lock.unlock();
   left = context->decrement_refcount();
+  count_copy(storage.nbytes());
 }
 
 }  // namespace c10::impl::cow
