@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/actors/groups/backend/operation.hpp"
+#include "troupe/actors/groups/backend/time_limit.hpp"
+
+namespace troupe {
+class node_core;
+}
+
+namespace troupe::groups {
+
+/// Carries out the collectives of one group, for one of its ranks.
+///
+/// `run` has one caller at a time: the group keeps the order. `abort` may be called meanwhile, by
+/// any thread.
+class backend {
+public:
+  virtual ~backend() = default;
+
+  /// The name it is registered by.
+  virtual std::string_view name() const noexcept = 0;
+
+  /// Can it carry this out? The answer is the same on all ranks and never changes. Any thread.
+  virtual bool supports(operation_kind kind, c10::ScalarType dtype,
+                        c10::DeviceType device) const noexcept = 0;
+
+  /// Carries `what` out and returns when this rank is done: its outputs are there, and its inputs
+  /// may be written again. Compares what the ranks asked for before it writes into any output.
+  /// Throws collective_mismatch if they disagree, on all ranks; collective_timeout when `limit` has
+  /// passed; what `abort` was called with. After an error the outputs are undefined, and the group
+  /// calls it no more.
+  virtual void run(operation& what, const time_limit& limit) = 0;
+
+  /// Every `run` from now on throws `why`, and one that is under way does so soon: within 100 ms,
+  /// whether it spins or sleeps. The first call counts. Any thread.
+  virtual void abort(std::exception_ptr why) noexcept = 0;
+};
+
+/// One rank of a group.
+struct group_member {
+  std::uint32_t node = 0;  ///< its rank in the job
+  std::string name;        ///< its worker's
+};
+
+/// Passes bytes between the ranks of a group while it is made.
+class member_exchange {
+public:
+  /// Returns what each rank has given, by rank; all ranks call it, in the same order. Blocks.
+  /// Throws collective_timeout, which names the ranks missing, and peer_lost.
+  virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
+
+protected:
+  ~member_exchange() = default;
+};
+
+/// What a backend is made for.
+struct backend_request {
+  std::string group;  ///< its name: the same on all ranks, and no other group of the job has it
+  int rank = 0;       ///< of this node in the group
+  std::vector<group_member> members{};           ///< by rank
+  std::chrono::milliseconds timeout{};           ///< of the group
+  std::map<std::string, std::string> options{};  ///< group_options::backend_options
+  member_exchange* exchange = nullptr;           ///< until the factory returns
+  node_core* node = nullptr;  ///< Troupe's own backends know it; it outlives them
+
+  int size() const noexcept { return static_cast<int>(members.size()); }
+};
+
+}  // namespace troupe::groups

@@ -1,0 +1,83 @@
+#include "troupe/actors/groups/backend/collective_error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::groups {
+
+std::string to_string(const operation_place& where) {
+  if (where.sequence == 0)
+    return fmt::format("{} of group '{}', on rank {}", to_string(where.kind), where.group,
+                       where.rank);
+  return fmt::format("{}, sequence number {} of group '{}', on rank {}", to_string(where.kind),
+                     where.sequence, where.group, where.rank);
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) out += i + 1 == ranks.size() ? " and " : ", ";
+    out += std::to_string(ranks[i]);
+  }
+  return out;
+}
+
+std::exception_ptr timeout_error(const operation_place& where, std::chrono::milliseconds limit,
+                                 const std::vector<int>& missing) {
+  fault f;
+  f.code = errc::rpc_timeout;
+  f.limit = limit;
+  f.text = fmt::format("{}, timed out after {} ms", to_string(where), limit.count());
+  if (!missing.empty())
+    f.text +=
+        fmt::format(": {} {} missing", rank_list(missing), missing.size() == 1 ? "is" : "are");
+  return std::make_exception_ptr(collective_timeout(std::move(f)));
+}
+
+std::exception_ptr mismatch_error(const operation_place& where,
+                                  std::span<const operation_signature> asked) {
+  // Those who asked for the same thing are named together, in the order of their first rank.
+  std::vector<std::pair<std::string, std::vector<int>>> wishes;
+  for (std::size_t rank = 0; rank < asked.size(); ++rank) {
+    auto text = to_string(asked[rank]);
+    auto at = std::ranges::find(wishes, text, [](const auto& one) { return one.first; });
+    if (at == wishes.end()) at = wishes.insert(wishes.end(), {std::move(text), {}});
+    at->second.push_back(static_cast<int>(rank));
+  }
+  fault f;
+  f.code = errc::invalid_argument;
+  f.text = fmt::format("{}: the ranks disagree", to_string(where));
+  const char* between = ": ";
+  for (const auto& [text, ranks] : wishes) {
+    f.text += fmt::format("{}{} asked for {}", between, rank_list(ranks), text);
+    between = "; ";
+  }
+  return std::make_exception_ptr(collective_mismatch(std::move(f)));
+}
+
+std::exception_ptr error_at(const operation_place& where, const std::exception_ptr& why) {
+  const auto placed = [&](fault f) {
+    f.text = fmt::format("{}: {}", to_string(where), f.text);
+    return f;
+  };
+  try {
+    std::rethrow_exception(why);
+  } catch (const collective_timeout& e) {
+    return std::make_exception_ptr(collective_timeout(placed(e.fault())));
+  } catch (const collective_mismatch& e) {
+    return std::make_exception_ptr(collective_mismatch(placed(e.fault())));
+  } catch (const group_failed& e) {
+    return std::make_exception_ptr(group_failed(placed(e.fault())));
+  } catch (const error& e) {
+    return to_exception(placed(e.fault()));
+  } catch (const std::exception& e) {
+    fault f;
+    f.code = errc::cancelled;
+    f.text = e.what();
+    return std::make_exception_ptr(group_failed(placed(std::move(f))));
+  }
+}
+
+}  // namespace troupe::groups
