@@ -16,6 +16,7 @@ enum control_channel : std::uint64_t {
   calls_channel = 4,       ///< cancelled calls, profiles of calls: rpc_agent
   deadlock_channel = 5,    ///< deadlock::search
   first_free_channel = 6,  ///< this one and those after it
+  groups_channel = 6,      ///< process groups: groups/group_service, which registers
 };
 
 /// Channels are numbers below this.

@@ -18,6 +18,7 @@
 namespace troupe {
 
 class node_core;
+class process_group;
 
 /// The members of the job, by rank, as they were when it was asked for.
 class worker_list {
@@ -332,6 +333,11 @@ public:
   /// Ready after `time`; no thread waits for it. Fails with not_initialized if the node ends
   /// before.
   future<void> sleep_for(std::chrono::nanoseconds time) const { return agent().sleep_for(time); }
+
+  /// The process group of all nodes that began the job together: its ranks are theirs. Does not
+  /// wait; its first collective waits for all. <troupe/collectives.hpp> has what can be done with
+  /// it. Throws not_initialized.
+  process_group world() const;
 
   /// Is this node a member: neither shut down nor fenced, and the job still runs?
   bool in_job() const;

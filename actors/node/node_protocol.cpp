@@ -7,6 +7,7 @@
 #include "troupe/actors/node/message_router.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/registry.hpp"
+#include "troupe/messages/codec/decoder.hpp"
 
 namespace troupe::detail {
 
@@ -56,7 +57,11 @@ node_protocol* protocol_table::find(control_channel channel) const noexcept {
 
 void protocol_table::attach(message_router& router) {
   for (const auto& [channel, one] : all_)
-    router.add_body(channel, [to = one.get()](decoder& in, peer& from) { to->deliver(in, from); });
+    router.add(channel,
+               [to = one.get()](opened_envelope& message, peer& from, engine_unit& /*unit*/) {
+                 decoder in(message.body(), message.tensors(), nullptr);
+                 to->deliver(in, from);
+               });
 }
 
 void protocol_table::evict(const peer& whom) noexcept {

@@ -21,8 +21,8 @@ class node_protocol {
 public:
   virtual ~node_protocol() = default;
 
-  /// A message of its channel. On the thread that leads, so it is brief and never waits. What it
-  /// throws goes to the log, and the message is dropped.
+  /// A message of its channel, which may have tensors, but no handles. On the thread that leads, so
+  /// it is brief and never waits. What it throws goes to the log, and the message is dropped.
   virtual void deliver(decoder& body, peer& from) = 0;
 
   /// `whom` has left or is lost: no message of it follows. Called once for each, by any thread.

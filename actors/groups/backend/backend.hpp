@@ -20,6 +20,10 @@ class node_core;
 
 namespace troupe::groups {
 
+namespace network {
+class group_channel;
+}
+
 /// Carries out the collectives of one group, for one of its ranks.
 ///
 /// `run` has one caller at a time: the group keeps the order. `abort` may be called meanwhile, by
@@ -72,7 +76,9 @@ struct backend_request {
   std::chrono::milliseconds timeout{};           ///< of the group
   std::map<std::string, std::string> options{};  ///< group_options::backend_options
   member_exchange* exchange = nullptr;           ///< until the factory returns
-  node_core* node = nullptr;  ///< Troupe's own backends know it; it outlives them
+  // For Troupe's own backends, which they outlive.
+  node_core* node = nullptr;
+  std::shared_ptr<network::group_channel> channel{};
 
   int size() const noexcept { return static_cast<int>(members.size()); }
 };

@@ -46,14 +46,17 @@ std::exception_ptr mismatch_error(const operation_place& where,
     if (at == wishes.end()) at = wishes.insert(wishes.end(), {std::move(text), {}});
     at->second.push_back(static_cast<int>(rank));
   }
+  std::string difference;
+  for (const auto& [text, ranks] : wishes)
+    difference +=
+        fmt::format("{}{} asked for {}", difference.empty() ? "" : "; ", rank_list(ranks), text);
+  return mismatch_error(where, difference);
+}
+
+std::exception_ptr mismatch_error(const operation_place& where, const std::string& difference) {
   fault f;
   f.code = errc::invalid_argument;
-  f.text = fmt::format("{}: the ranks disagree", to_string(where));
-  const char* between = ": ";
-  for (const auto& [text, ranks] : wishes) {
-    f.text += fmt::format("{}{} asked for {}", between, rank_list(ranks), text);
-    between = "; ";
-  }
+  f.text = fmt::format("{}: the ranks disagree: {}", to_string(where), difference);
   return std::make_exception_ptr(collective_mismatch(std::move(f)));
 }
 

@@ -54,6 +54,8 @@ std::exception_ptr timeout_error(const operation_place& where, std::chrono::mill
 /// What every rank throws when `asked`, by rank, do not agree.
 std::exception_ptr mismatch_error(const operation_place& where,
                                   std::span<const operation_signature> asked);
+/// The same where they agree on that, and `difference` says on what not.
+std::exception_ptr mismatch_error(const operation_place& where, const std::string& difference);
 
 /// The error of an operation whose group has failed by `why`, which keeps its class and gets this
 /// operation's name, rank and sequence number in its text. Errors of other kinds become

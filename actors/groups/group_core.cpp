@@ -1,0 +1,420 @@
+#include "troupe/actors/groups/group_core.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/actors/groups/backend/backend_registry.hpp"
+#include "troupe/actors/groups/network/channel_exchange.hpp"
+#include "troupe/actors/groups/network/network_backend.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/messages/codec/decoder.hpp"
+#include "troupe/messages/codec/encoder.hpp"
+
+namespace troupe::groups {
+
+/// The backends, when the members have agreed.
+struct group_core::established {
+  /// Of one device type: the one that was named first, then what does the rest.
+  std::map<c10::DeviceType, std::vector<std::shared_ptr<backend>>> by_device;
+};
+
+namespace {
+
+// What the members compare before the group begins.
+std::vector<std::byte> fingerprint_of(const group_description& about) {
+  encoder out(nullptr, nullptr);
+  out.put(about.name);
+  out.put(about.description);
+  out.put(static_cast<std::int64_t>(about.timeout.count()));
+  out.put(about.backends);
+  out.put(about.backend_options);
+  std::vector<std::uint32_t> nodes;
+  for (const auto& one : about.members) nodes.push_back(one.node);
+  out.put(nodes);
+  return out.take();
+}
+
+// In words, where two of them differ.
+std::string difference_of(std::span<const std::byte> mine, std::span<const std::byte> others) {
+  const auto read = [](std::span<const std::byte> bytes) {
+    decoder in(bytes, nullptr, nullptr);
+    std::vector<std::string> out;
+    out.push_back(fmt::format("name '{}'", in.get<std::string>()));
+    out.push_back(fmt::format("description '{}'", in.get<std::string>()));
+    out.push_back(fmt::format("a timeout of {} ms", in.get<std::int64_t>()));
+    const auto listed = [](const std::map<std::string, std::string>& all) {
+      std::string text;
+      for (const auto& [key, value] : all)
+        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", key, value);
+      return text;
+    };
+    out.push_back(
+        fmt::format("backend \"{}\"", listed(in.get<std::map<std::string, std::string>>())));
+    out.push_back(fmt::format("backend options \"{}\"",
+                              listed(in.get<std::map<std::string, std::string>>())));
+    std::string nodes;
+    for (const auto node : in.get<std::vector<std::uint32_t>>())
+      nodes += fmt::format("{}{}", nodes.empty() ? "" : " ", node);
+    out.push_back(fmt::format("ranks {}", nodes));
+    return out;
+  };
+  const auto here = read(mine), there = read(others);
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (here[i] != there[i]) return fmt::format("{} instead of {}", there[i], here[i]);
+  return "something else";
+}
+
+}  // namespace
+
+std::shared_ptr<group_core> group_core::make(group_description about,
+                                             std::shared_ptr<network::group_channel> channel,
+                                             std::weak_ptr<node_core> node,
+                                             std::function<void()> over) {
+  std::shared_ptr<group_core> made(
+      new group_core(std::move(about), std::move(channel), std::move(node), std::move(over)));
+  made->watch_channel();
+  return made;
+}
+
+group_core::group_core(group_description about, std::shared_ptr<network::group_channel> channel,
+                       std::weak_ptr<node_core> node, std::function<void()> over)
+    : about_(std::move(about)),
+      channel_(std::move(channel)),
+      node_(std::move(node)),
+      over_(std::move(over)),
+      queue_(std::make_shared<work_queue>(channel_->driver())),
+      timeout_(about_.timeout) {}
+
+group_core::~group_core() { destroy(); }
+
+void group_core::watch_channel() {
+  channel_->watch([weak = weak_from_this()](const std::exception_ptr& why) {
+    if (const auto self = weak.lock()) self->fail(why);
+  });
+}
+
+std::shared_ptr<node_core> group_core::node() const {
+  auto found = node_.lock();
+  if (!found) throw not_initialized(fmt::format("the node of group '{}' has ended", about_.name));
+  return found;
+}
+
+bool group_core::destroyed() const {
+  const std::lock_guard lock(mutex_);
+  return destroyed_;
+}
+
+std::exception_ptr group_core::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void group_core::check_usable() const {
+  if (!failed_.load(std::memory_order_acquire)) [[likely]]
+    return;
+  fault f;
+  f.code = errc::cancelled;
+  const auto why = describe(failure(), {}, {});
+  f.text = why.code == errc::cancelled
+               ? why.text
+               : fmt::format(
+                     "group '{}' takes no more operations on rank {}, since it has failed: "
+                     "{}. Shrink it, or make another one.",
+                     about_.name, about_.rank, why.text);
+  throw group_failed(std::move(f));
+}
+
+void group_core::establish() {
+  check_usable();
+  if (ready_.load(std::memory_order_acquire)) return;
+  // As a turn of its own: of several threads one agrees with the other ranks.
+  queue_->enter();
+  struct turn {
+    work_queue& of;
+    ~turn() { of.leave(); }
+  } leaves{*queue_};
+  establish_in_turn();
+}
+
+void group_core::establish_in_turn() {
+  if (ready_.load(std::memory_order_acquire)) return;
+  std::unique_ptr<established> made;
+  try {
+    made = agree();
+  } catch (...) {
+    fail(std::current_exception());
+    throw;
+  }
+  std::exception_ptr why;
+  std::vector<std::shared_ptr<backend>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    made_ = std::move(made);
+    ready_.store(made_.get(), std::memory_order_release);
+    why = failure_;
+    if (why) all = backends();
+  }
+  // It has failed meanwhile, and nobody has aborted these.
+  for (const auto& one : all) one->abort(why);
+}
+
+// All members call it at the same time.
+std::unique_ptr<group_core::established> group_core::agree() {
+  const time_limit limit(timeout());
+  network::channel_exchange exchange(*channel_, limit);
+  const auto mine = fingerprint_of(about_);
+  const auto all = exchange.all_gather(mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != mine)
+      throw collective_mismatch(fmt::format(
+          "the members of group '{}' disagree on what it is: rank {} has {}, on rank {}",
+          about_.name, rank, difference_of(mine, all[rank]), about_.rank));
+  auto out = std::make_unique<established>();
+  backend_request request;
+  request.group = about_.name;
+  request.rank = about_.rank;
+  request.members = about_.members;
+  request.timeout = about_.timeout;
+  request.options = about_.backend_options;
+  request.exchange = &exchange;
+  const auto here = node();
+  request.node = here.get();
+  request.channel = channel_;
+  std::string problem;
+  std::exception_ptr thrown;
+  std::map<std::string, std::shared_ptr<backend>> by_name;
+  try {
+    for (const auto& [device, name] : about_.backends) {
+      auto& one = by_name[name];
+      if (!one) one = find_backend(name).make(request);
+      if (!one) throw invalid_argument(fmt::format("the factory of backend '{}' made none", name));
+      out->by_device[c10::Device(device).type()].push_back(one);
+    }
+  } catch (const std::exception& e) {
+    thrown = std::current_exception();
+    problem = e.what();
+  }
+  // A group is made everywhere or nowhere.
+  const auto* const text = reinterpret_cast<const std::byte*>(problem.data());
+  const auto problems = exchange.all_gather({text, problem.size()});
+  if (thrown) std::rethrow_exception(thrown);
+  for (std::size_t rank = 0; rank < problems.size(); ++rank)
+    if (!problems[rank].empty())
+      throw group_failed(
+          fmt::format("group '{}' was not made, since rank {} could not: {}", about_.name, rank,
+                      std::string(reinterpret_cast<const char*>(problems[rank].data()),
+                                  problems[rank].size())));
+  // What the named ones do not do is done by messages.
+  auto& on_cpu = out->by_device[c10::DeviceType::CPU];
+  if (on_cpu.empty() || on_cpu.back()->name() != "network")
+    on_cpu.push_back(std::make_shared<network::network_backend>(channel_));
+  return out;
+}
+
+// Hot path.
+backend& group_core::backend_for(const operation& what) const {
+  const auto& all = ready_.load(std::memory_order_acquire)->by_device;
+  const auto found = all.find(what.device);
+  if (found == all.end())
+    throw invalid_argument(
+        fmt::format("No backend type associated with device type {}: {} of group "
+                    "'{}'",
+                    c10::DeviceTypeName(what.device, true), to_string(what.kind), about_.name));
+  for (const auto& one : found->second)
+    if (one->supports(what.kind, what.dtype, what.device)) return *one;
+  throw invalid_argument(fmt::format("no backend of group '{}' has {} for {} on {}", about_.name,
+                                     to_string(what.kind), c10::toString(what.dtype),
+                                     c10::DeviceTypeName(what.device, true)));
+}
+
+std::string group_core::backend_of(operation_kind kind, c10::ScalarType dtype,
+                                   c10::DeviceType device) {
+  establish();
+  operation what;
+  what.kind = kind;
+  what.dtype = dtype;
+  what.device = device;
+  return std::string(backend_for(what).name());
+}
+
+// Hot path.
+void group_core::run(prepared_call& call) {
+  check_usable();
+  const auto sequence = queue_->try_enter();
+  if (sequence == 0) return start(std::move(call)).wait();
+  struct turn {
+    work_queue& of;
+    ~turn() { of.leave(); }
+  } leaves{*queue_};
+  auto& what = call.bind();
+  what.sequence = sequence;
+  const auto record = recorder_.schedule(what);
+  execute(what, record);
+  call.finish();
+}
+
+// In its turn. Hot path.
+void group_core::execute(operation& what, std::uint64_t record) {
+  std::exception_ptr why;
+  try {
+    if (failed_.load(std::memory_order_acquire)) [[unlikely]]
+      std::rethrow_exception(failure());
+    if (!ready_.load(std::memory_order_acquire)) [[unlikely]]
+      establish_in_turn();
+    recorder_.start(record);
+    backend_for(what).run(what, time_limit(timeout_.load(std::memory_order_relaxed)));
+    recorder_.complete(record);
+    last_completed_.store(what.sequence, std::memory_order_relaxed);
+    if (has_hooks_.load(std::memory_order_relaxed)) [[unlikely]]
+      notify_hooks(place_of(what), nullptr);
+    return;
+  } catch (...) {
+    why = std::current_exception();
+  }
+  recorder_.fail(record);
+  why = failed_at(what, why);
+  notify_hooks(place_of(what), why);
+  std::rethrow_exception(why);
+}
+
+// An operation has failed by `why`. Returns what to throw, and the group has failed.
+std::exception_ptr group_core::failed_at(const operation& what, const std::exception_ptr& why) {
+  const auto before = failure();
+  if (before == why) return error_at(place_of(what), why);
+  fail(why);
+  return why;
+}
+
+// Under the lock.
+std::vector<std::shared_ptr<backend>> group_core::backends() const {
+  std::vector<std::shared_ptr<backend>> out;
+  if (made_)
+    for (const auto& [device, all] : made_->by_device)
+      out.insert(out.end(), all.begin(), all.end());
+  return out;
+}
+
+// Backends are aborted without the lock: that of the network fails the channel, which calls this.
+void group_core::fail(std::exception_ptr why) noexcept {
+  std::vector<std::shared_ptr<backend>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = why;
+    failed_.store(true, std::memory_order_release);
+    all = backends();
+  }
+  for (const auto& one : all) one->abort(why);
+  // The others are told unless they know, which is when it comes from the channel.
+  if (channel_->failure() != why) channel_->send_failure(describe(why, {}, {}));
+  channel_->fail(why);
+  write_trace();
+}
+
+void group_core::destroy() noexcept {
+  const auto why = std::make_exception_ptr(group_failed(
+      fmt::format("group '{}' has been destroyed on rank {}", about_.name, about_.rank)));
+  std::vector<std::shared_ptr<backend>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(destroyed_, true)) return;
+    failure_ = why;
+    failed_.store(true, std::memory_order_release);
+    all = backends();
+  }
+  channel_->send_leave();
+  for (const auto& one : all) one->abort(why);
+  channel_->fail(why);
+  all.clear();
+  queue_->close();
+  // One that runs on a thread of the program ends soon, and uses them no more. The queue's own
+  // thread gets here when it drops the last handle, after its operation.
+  const bool waits = !queue_->is_worker();
+  if (waits) queue_->enter();
+  std::unique_ptr<established> made;
+  {
+    const std::lock_guard lock(mutex_);
+    made = std::move(made_);
+    ready_ = nullptr;
+  }
+  made.reset();
+  if (waits) queue_->leave();
+  over_();
+}
+
+work group_core::start(prepared_call&& call) {
+  check_usable();
+  auto held = std::make_shared<prepared_call>(std::move(call));
+  auto state = std::make_shared<work_state>(channel_->driver(), place_of(held->what()));
+  try {
+    queue_->push([&](std::uint64_t sequence) -> work_queue::item {
+      auto& what = held->bind();
+      what.sequence = sequence;
+      state->set_sequence(sequence);
+      const auto record = recorder_.schedule(what);
+      return [self = shared_from_this(), held, state, record](std::uint64_t) {
+        self->run_started(*held, *state, record);
+      };
+    });
+  } catch (const std::runtime_error&) {
+    check_usable();
+    throw;
+  }
+  return work(std::move(state));
+}
+
+void group_core::run_started(prepared_call& call, work_state& state,
+                             std::uint64_t record) noexcept {
+  try {
+    state.begin();
+    execute(call.bind(), record);
+    call.finish();
+    state.complete({call.results().begin(), call.results().end()});
+  } catch (...) {
+    state.fail(std::current_exception());
+  }
+}
+
+void group_core::wait_for_pending() {
+  queue_->enter();
+  queue_->leave();
+}
+
+void group_core::add_hook(std::function<void(const completed_work&)> hook) {
+  const std::lock_guard lock(mutex_);
+  hooks_.push_back(std::move(hook));
+  has_hooks_ = true;
+}
+
+void group_core::notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept {
+  std::vector<std::function<void(const completed_work&)>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = hooks_;
+  }
+  for (const auto& one : all) {
+    try {
+      one({to_string(what.kind), what.sequence, why});
+    } catch (const std::exception& e) {
+      log().warn("a completion hook of group '{}' has thrown: {}", about_.name, e.what());
+    }
+  }
+}
+
+trace_header group_core::trace_about() const {
+  return {about_.name, about_.description, about_.rank, about_.members, failure()};
+}
+
+void group_core::write_trace() noexcept {
+  if (about_.trace_directory.empty()) return;
+  try {
+    write_trace_file(about_.trace_directory, trace_about(), recorder_.records());
+  } catch (const std::exception& e) {
+    log().warn("the trace of group '{}' was not written: {}", about_.name, e.what());
+  }
+}
+
+}  // namespace troupe::groups

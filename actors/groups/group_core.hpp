@@ -1,0 +1,163 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/groups/backend/backend.hpp"
+#include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/network/group_channel.hpp"
+#include "troupe/actors/groups/prepared_call.hpp"
+#include "troupe/actors/groups/trace.hpp"
+#include "troupe/actors/groups/work.hpp"
+#include "troupe/actors/groups/work_queue.hpp"
+
+namespace troupe {
+
+class node_core;
+
+/// What a completion hook is told: an operation of this rank that has ended.
+struct completed_work {
+  std::string operation;         ///< "all_reduce"
+  std::uint64_t sequence = 0;    ///< 0: a send or recv
+  std::exception_ptr exception;  ///< nullptr: it has ended well
+};
+
+namespace groups {
+
+/// What a group is made of. All members agree on it, except on the rank.
+struct group_description {
+  std::string name;
+  std::string description;
+  std::vector<group_member> members;  ///< by rank
+  int rank = 0;                       ///< this node's
+  std::chrono::milliseconds timeout{};
+  std::map<std::string, std::string> backends;  ///< by device type
+  std::map<std::string, std::string> backend_options;
+  std::string trace_directory;
+};
+
+/// One rank of a process group: keeps the order of its collectives, its backends, and its health. A
+/// `process_group` is a handle of it. Thread-safe.
+class group_core : public std::enable_shared_from_this<group_core> {
+public:
+  /// `channel` is open; `over` is called when the group needs it no more.
+  static std::shared_ptr<group_core> make(group_description about,
+                                          std::shared_ptr<network::group_channel> channel,
+                                          std::weak_ptr<node_core> node,
+                                          std::function<void()> over);
+  ~group_core();
+
+  const group_description& about() const noexcept { return about_; }
+  int rank() const noexcept { return about_.rank; }
+  int size() const noexcept { return static_cast<int>(about_.members.size()); }
+  const flight_recorder& recorder() const noexcept { return recorder_; }
+  trace_header trace_about() const;
+  network::group_channel& channel() noexcept { return *channel_; }
+  /// Throws not_initialized when it has ended.
+  std::shared_ptr<node_core> node() const;
+  bool destroyed() const;
+
+  /// Agrees with the other members on what the group is, and makes the backends, unless that is
+  /// done. Blocks until all members call it, or run their first collective. Throws
+  /// collective_mismatch, collective_timeout, what a backend's factory throws.
+  void establish();
+
+  /// Carries a collective out, in its turn. Throws its error.
+  void run(prepared_call& call);
+
+  /// The same later, in its turn.
+  work start(prepared_call&& call);
+
+  /// A send passes collectives, and returns when the message is on its way.
+  void send(prepared_call& call);
+  work start_send(prepared_call& call);
+  /// A recv passes collectives. Receives of one sender and tag get its messages in their order.
+  work start_receive(prepared_call&& call);
+  /// Returns the sender's rank.
+  int receive(prepared_call& call);
+
+  /// Throws group_failed if the group has failed or was destroyed.
+  void check_usable() const;
+
+  /// The group fails: what is under way gets `why`, which is `here`'s or was noticed elsewhere;
+  /// later operations group_failed. The others are told if it is from here.
+  void fail(std::exception_ptr why) noexcept;
+
+  /// The group takes no more operations; those under way fail. The backends are gone when it
+  /// returns. Not inside of a completion hook, which it would wait for.
+  void destroy() noexcept;
+
+  /// Waits until all collectives that were started have ended.
+  void wait_for_pending();
+
+  void add_hook(std::function<void(const completed_work&)> hook);
+
+  /// Of a group that another one was shrunk to: the last collective of that one that all members of
+  /// this one have completed. 0: none.
+  std::uint64_t completed_before() const noexcept { return completed_before_.load(); }
+  void set_completed_before(std::uint64_t sequence) noexcept { completed_before_ = sequence; }
+
+  /// The last collective that has ended well on this rank; 0: none.
+  std::uint64_t last_completed() const noexcept { return last_completed_.load(); }
+  std::uint64_t last_sequence() const noexcept { return queue_->last(); }
+
+  std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
+  void set_timeout(std::chrono::milliseconds limit) noexcept { timeout_ = limit; }
+
+  operation_place place_of(const operation& what) const {
+    return {about_.name, about_.rank, what.kind, what.sequence};
+  }
+
+  /// The name of the backend that carries `what` out. Establishes.
+  std::string backend_of(operation_kind kind, c10::ScalarType dtype, c10::DeviceType device);
+
+private:
+  struct established;
+
+  group_core(group_description about, std::shared_ptr<network::group_channel> channel,
+             std::weak_ptr<node_core> node, std::function<void()> over);
+
+  void watch_channel();
+  void establish_in_turn();
+  std::unique_ptr<established> agree();
+  backend& backend_for(const operation& what) const;
+  void execute(operation& what, std::uint64_t record);
+  void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
+  std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
+  void letter_ended(std::uint64_t record, const operation_place& where,
+                    const std::exception_ptr& why) noexcept;
+  void notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept;
+  void write_trace() noexcept;
+  std::vector<std::shared_ptr<backend>> backends() const;
+  std::exception_ptr failure() const;
+
+  const group_description about_;
+  const std::shared_ptr<network::group_channel> channel_;
+  const std::weak_ptr<node_core> node_;
+  const std::function<void()> over_;
+  const std::shared_ptr<work_queue> queue_;
+  flight_recorder recorder_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<std::uint64_t> last_completed_{0};
+  std::atomic<std::uint64_t> completed_before_{0};
+
+  std::atomic<bool> failed_{false};
+  std::atomic<established*> ready_{nullptr};  // what `made_` holds
+  std::atomic<bool> has_hooks_{false};
+
+  mutable std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::unique_ptr<established> made_;
+  bool destroyed_ = false;
+  std::vector<std::function<void(const completed_work&)>> hooks_;
+};
+
+}  // namespace groups
+
+}  // namespace troupe

@@ -1,0 +1,176 @@
+// Sends and receives of a group.
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "troupe/actors/future/combinators.hpp"
+#include "troupe/actors/groups/group_core.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+// Takes what `mail` has into the call's output.
+void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail) {
+  auto& what = call.bind();
+  const auto& to = what.outputs[0];
+  const auto bytes = mail.content.bytes();
+  if (mail.dtype != static_cast<std::int8_t>(what.dtype) || bytes.size() != to.nbytes()) {
+    const auto sent = static_cast<c10::ScalarType>(mail.dtype);
+    std::rethrow_exception(mismatch_error(
+        where, fmt::format("rank {} has sent {} bytes of {} with tag {}, this recv takes {} bytes "
+                           "of {}",
+                           mail.from, bytes.size(), c10::toString(sent), mail.tag, to.nbytes(),
+                           c10::toString(what.dtype))));
+  }
+  if (!bytes.empty()) std::memcpy(to.mutable_data_ptr(), bytes.data(), bytes.size());
+  what.peer = mail.from;
+  call.finish();
+}
+
+// A thread waits for it.
+class awaited_letter final : public network::posted_receive {
+public:
+  explicit awaited_letter(std::shared_ptr<engine> driver) : driver_(std::move(driver)) {}
+
+  void on_letter(network::letter&& what) noexcept override {
+    mail = std::move(what);
+    driver_->finish(over);
+  }
+  void on_failure(const std::exception_ptr& reason) noexcept override {
+    why = reason;
+    driver_->finish(over);
+  }
+
+  network::letter mail;
+  std::exception_ptr why;
+  completion over;
+
+private:
+  const std::shared_ptr<engine> driver_;
+};
+
+// A work handle stands for it; a thread of the node takes the letter.
+class started_receive final : public network::posted_receive {
+public:
+  std::shared_ptr<engine> driver;
+  std::shared_ptr<prepared_call> call;
+  std::shared_ptr<work_state> state;
+  std::function<void(const std::exception_ptr&)> ended;
+
+  void on_letter(network::letter&& what) noexcept override {
+    troupe::detail::run_on_thread_of(
+        *driver, [mail = std::move(what), call = call, state = state, ended = ended] {
+          try {
+            state->begin();
+            take_letter(*call, state->where(), mail);
+            state->set_source(mail.from);
+            ended(nullptr);
+            state->complete({call->results().begin(), call->results().end()});
+          } catch (...) {
+            ended(std::current_exception());
+            state->fail(std::current_exception());
+          }
+        });
+  }
+  void on_failure(const std::exception_ptr& why) noexcept override {
+    const auto placed = error_at(state->where(), why);
+    ended(placed);
+    state->fail(placed);
+  }
+};
+
+}  // namespace
+
+void group_core::send(prepared_call& call) {
+  check_usable();
+  const auto& what = call.bind();
+  const auto record = recorder_.schedule(what);
+  recorder_.start(record);
+  try {
+    const auto& tensor = what.inputs[0];
+    network::letter mail;
+    mail.tag = what.tag;
+    mail.dtype = static_cast<std::int8_t>(what.dtype);
+    mail.content =
+        network::packet({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+    channel_->send(what.peer, std::move(mail));
+  } catch (...) {
+    const auto why = error_at(place_of(what), std::current_exception());
+    letter_ended(record, place_of(what), why);
+    std::rethrow_exception(why);
+  }
+  letter_ended(record, place_of(what), nullptr);
+}
+
+work group_core::start_send(prepared_call& call) {
+  auto state = std::make_shared<work_state>(channel_->driver(), place_of(call.what()));
+  state->begin();
+  send(call);
+  state->complete({});
+  return work(std::move(state));
+}
+
+void group_core::letter_ended(std::uint64_t record, const operation_place& where,
+                              const std::exception_ptr& why) noexcept {
+  if (why)
+    recorder_.fail(record);
+  else
+    recorder_.complete(record);
+  if (has_hooks_.load(std::memory_order_relaxed)) notify_hooks(where, why);
+}
+
+work group_core::start_receive(prepared_call&& call) {
+  check_usable();
+  auto posted = std::make_shared<started_receive>();
+  posted->driver = channel_->driver();
+  posted->call = std::make_shared<prepared_call>(std::move(call));
+  const auto& what = posted->call->bind();
+  posted->state = std::make_shared<work_state>(channel_->driver(), place_of(what), timeout());
+  const auto record = recorder_.schedule(what);
+  recorder_.start(record);
+  // The group's handles may all be gone when it ends.
+  posted->ended = [weak = weak_from_this(), record, where = place_of(what)](const auto& why) {
+    if (const auto self = weak.lock()) self->letter_ended(record, where, why);
+  };
+  work out(posted->state);
+  channel_->letters().post(what.peer, what.tag, std::move(posted));
+  return out;
+}
+
+int group_core::receive(prepared_call& call) {
+  check_usable();
+  const auto& what = call.bind();
+  const auto where = place_of(what);
+  const auto record = recorder_.schedule(what);
+  recorder_.start(record);
+  try {
+    const auto posted = std::make_shared<awaited_letter>(channel_->driver());
+    const auto limit = timeout();
+    channel_->letters().post(what.peer, what.tag, posted);
+    bool came = false;
+    try {
+      came = channel_->driver()->wait(posted->over, deadline_after(limit));
+    } catch (...) {
+      channel_->letters().withdraw(*posted);
+      throw;
+    }
+    if (!came && channel_->letters().withdraw(*posted)) {
+      const auto missing = what.peer == any_source ? std::vector<int>() : std::vector{what.peer};
+      std::rethrow_exception(timeout_error(where, limit, missing));
+    }
+    // It may have come with the deadline.
+    if (!came) channel_->driver()->wait(posted->over, never);
+    if (posted->why) std::rethrow_exception(error_at(where, posted->why));
+    take_letter(call, where, posted->mail);
+    letter_ended(record, where, nullptr);
+    return posted->mail.from;
+  } catch (...) {
+    letter_ended(record, where, std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace troupe::groups

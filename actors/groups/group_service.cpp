@@ -1,0 +1,125 @@
+#include "troupe/actors/groups/group_service.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "troupe/actors/groups/backend/backend_registry.hpp"
+#include "troupe/actors/groups/backend/device_backends.hpp"
+#include "troupe/actors/groups/group_options.hpp"
+#include "troupe/actors/groups/network/network_backend.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+std::unique_ptr<backend> make_network(const backend_request& request) {
+  return std::make_unique<network::network_backend>(request.channel);
+}
+
+// Before any node is made. "troupe" is what a group takes by itself.
+bool register_groups() {
+  register_backend("network", {"cpu"}, &make_network);
+  register_backend("troupe", {"cpu"}, &make_network);
+  troupe::detail::register_protocol(
+      groups_channel, [](node_core& node) { return std::make_unique<group_service>(node); });
+  return true;
+}
+
+const bool groups_registered = register_groups();
+
+std::string trace_directory_of_environment() {
+  const char* const set = std::getenv("TROUPE_TRACE_DIR");
+  return set ? set : "";
+}
+
+}  // namespace
+
+group_service::group_service(node_core& node)
+    : node_(node),
+      founders_(*node.workers()),
+      joined_(node.epoch()),
+      endpoint_(
+          std::make_shared<network::endpoint>(node.actors().shared_from_this(), node.driver())) {}
+
+// Backends may use what the node has.
+group_service::~group_service() {
+  std::vector<std::weak_ptr<group_core>> all;
+  std::shared_ptr<group_core> world;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(all_);
+    world.swap(world_);
+  }
+  for (const auto& one : all)
+    if (const auto group = one.lock()) group->destroy();
+}
+
+group_service& group_service::of(node_core& node) {
+  node.check_open();
+  auto* const found = node.protocols().find(groups_channel);
+  if (!found || !groups_registered)
+    throw not_initialized("this node was made before process groups were loaded: load them first");
+  return static_cast<group_service&>(*found);
+}
+
+std::shared_ptr<group_core> group_service::world() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (world_) return world_;
+  }
+  group_description about;
+  // A node that has joined later has another world than the founders.
+  about.name = joined_ == 0 ? "world" : fmt::format("world of epoch {}", joined_);
+  for (const auto& who : founders_) {
+    if (who.id == node_.self().id) about.rank = static_cast<int>(about.members.size());
+    about.members.push_back({who.id, who.name});
+  }
+  about.timeout = default_group_timeout;
+  about.backends = parse_backends("troupe");
+  about.trace_directory = trace_directory_of_environment();
+  const std::lock_guard lock(mutex_);
+  if (!world_) world_ = make_locked(std::move(about));
+  return world_;
+}
+
+void group_service::replace_world(std::shared_ptr<group_core> by) {
+  const std::lock_guard lock(mutex_);
+  world_ = std::move(by);
+}
+
+std::shared_ptr<group_core> group_service::make(group_description about) {
+  if (about.trace_directory.empty()) about.trace_directory = trace_directory_of_environment();
+  const std::lock_guard lock(mutex_);
+  return make_locked(std::move(about));
+}
+
+std::shared_ptr<group_core> group_service::make_locked(group_description about) {
+  std::vector<peer*> members;
+  for (const auto& one : about.members) {
+    auto* const found = node_.peers().find(one.node);
+    if (!found)
+      throw invalid_argument(fmt::format("rank {} of the job, a member of group '{}', is no node",
+                                         one.node, about.name));
+    members.push_back(found);
+  }
+  auto channel = endpoint_->open(about.name, std::move(members), about.rank);
+  const std::weak_ptr<network::endpoint> weak = endpoint_;
+  auto made = group_core::make(std::move(about), channel, node_.weak_from_this(), [weak, channel] {
+    if (const auto there = weak.lock()) there->close(*channel);
+  });
+  std::erase_if(all_, [](const auto& one) { return one.expired(); });
+  all_.push_back(made);
+  return made;
+}
+
+std::uint64_t group_service::count(const std::string& stem) {
+  const std::lock_guard lock(mutex_);
+  return counts_[stem]++;
+}
+
+}  // namespace troupe::groups

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/network/endpoint.hpp"
+#include "troupe/actors/node/node_protocol.hpp"
+
+namespace troupe::groups {
+
+/// The process groups of one node. Thread-safe.
+class group_service final : public troupe::detail::node_protocol {
+public:
+  explicit group_service(node_core& node);
+  ~group_service() override;
+
+  /// That of `node`. Throws not_initialized if it was made before groups were there.
+  static group_service& of(node_core& node);
+
+  /// The group of all nodes that began the job together, or what it was shrunk to.
+  std::shared_ptr<group_core> world();
+  void replace_world(std::shared_ptr<group_core> by);
+
+  /// Makes a group of which this node is a member. Throws invalid_argument if its name was used
+  /// before, or if a member is no node of the job.
+  std::shared_ptr<group_core> make(group_description about);
+
+  /// How many groups were named by `stem` before.
+  std::uint64_t count(const std::string& stem);
+
+  // node_protocol
+  void deliver(decoder& body, peer& from) override { endpoint_->deliver(body, from); }
+  void evict(const peer& whom) noexcept override { endpoint_->evict(whom); }
+  void close() noexcept override { endpoint_->close(); }
+
+private:
+  std::shared_ptr<group_core> make_locked(group_description about);
+
+  node_core& node_;
+  const std::vector<worker_info> founders_;
+  const std::uint32_t joined_;  // the epoch
+  const std::shared_ptr<network::endpoint> endpoint_;
+
+  std::mutex mutex_;
+  std::shared_ptr<group_core> world_;
+  std::vector<std::weak_ptr<group_core>> all_;
+  std::map<std::string, std::uint64_t> counts_;
+};
+
+}  // namespace troupe::groups

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/groups/backend/backend.hpp"
+#include "troupe/actors/groups/network/group_channel.hpp"
+
+namespace troupe::groups::network {
+
+/// The exchange of bytes between the ranks of a group while it is made. One thread.
+class channel_exchange final : public member_exchange {
+public:
+  channel_exchange(group_channel& channel, const time_limit& limit)
+      : channel_(channel), limit_(limit) {}
+
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
+
+private:
+  group_channel& channel_;
+  const time_limit& limit_;
+  std::uint32_t stage_ = 0;
+};
+
+}  // namespace troupe::groups::network

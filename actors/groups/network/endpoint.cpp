@@ -1,0 +1,99 @@
+#include "troupe/actors/groups/network/endpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/messages/base/log.hpp"
+#include "troupe/messages/codec/decoder.hpp"
+
+namespace troupe::groups::network {
+
+namespace {
+
+std::size_t size_of(const group_message& message) {
+  std::size_t size = 256;  // of what keeps it
+  if (const auto* one = std::get_if<part>(&message.what)) size += one->content.size();
+  if (const auto* one = std::get_if<letter>(&message.what)) size += one->content.size();
+  return size;
+}
+
+}  // namespace
+
+std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vector<peer*> members,
+                                              int rank) {
+  const auto made =
+      std::make_shared<group_channel>(actors_, driver_, name, std::move(members), rank);
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw not_initialized("the node has been shut down");
+    if (open_.contains(made->id()) || over_.contains(made->id()))
+      throw invalid_argument(fmt::format("this node has, or had, a group '{}' already", name));
+    // Under the lock: what comes next must not pass what has come.
+    if (auto waiting = early_.extract(made->id()))
+      for (auto& one : waiting.mapped()) {
+        early_bytes_ -= one.bytes;
+        try {
+          made->accept(std::move(one.what), *one.from);
+        } catch (const std::exception& e) {
+          log().warn("dropped a message for group '{}': {}", name, e.what());
+        }
+      }
+    open_.emplace(made->id(), made);
+  }
+  // Those that were lost before: `evict` did not find the group.
+  for (int other = 0; other < made->size(); ++other)
+    if (other != rank && !made->member(other).live()) made->evict(made->member(other));
+  return made;
+}
+
+void endpoint::close(const group_channel& channel) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (open_.erase(channel.id()) > 0) over_.insert(channel.id());
+}
+
+void endpoint::deliver(decoder& body, peer& from) {
+  auto message = read_message(body);
+  body.let_tensors_go();
+  std::shared_ptr<group_channel> to;
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_.contains(message.group)) return;
+    const auto found = open_.find(message.group);
+    if (found == open_.end()) {
+      const auto size = size_of(message);
+      if (early_bytes_ + size > most_early_bytes)
+        throw decode_error("too many bytes wait for groups that this node has not made");
+      early_bytes_ += size;
+      early_[message.group].push_back({&from, size, std::move(message)});
+      return;
+    }
+    to = found->second;
+  }
+  to->accept(std::move(message), from);
+}
+
+void endpoint::evict(const peer& whom) noexcept {
+  std::vector<std::shared_ptr<group_channel>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, one] : open_) all.push_back(one);
+  }
+  for (const auto& one : all) one->evict(whom);
+}
+
+void endpoint::close() noexcept {
+  std::map<std::uint64_t, std::shared_ptr<group_channel>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    all.swap(open_);
+    early_.clear();
+    early_bytes_ = 0;
+  }
+  const auto why = std::make_exception_ptr(not_initialized("the node has been shut down"));
+  for (const auto& [id, one] : all) one->fail(why);
+}
+
+}  // namespace troupe::groups::network

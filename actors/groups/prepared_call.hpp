@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "troupe/actors/groups/backend/operation.hpp"
+
+namespace troupe::groups {
+
+/// An operation with its tensors as a backend takes them: checked, and dense. What the program
+/// writes into, but a backend cannot, is replaced by memory that is copied back at the end. Can be
+/// moved. One thread at a time.
+class prepared_call {
+public:
+  explicit prepared_call(operation_kind kind) { what_.kind = kind; }
+
+  /// Does the output's present value count?
+  enum class use : std::uint8_t { written, updated };
+
+  /// The tensors, in the order of the descriptor. Throw invalid_argument, in the name of the
+  /// operation: for tensors that are not defined, sparse or quantized, for an output that is a leaf
+  /// which requires a gradient or that overlaps itself, and for a second dtype or device.
+  void input(const at::Tensor& tensor);
+  void output(const at::Tensor& tensor, use how = use::written);
+
+  /// Throws invalid_argument if outputs overlap with one another, or with inputs.
+  void check_overlaps() const;
+
+  operation& what() noexcept { return what_; }
+  std::vector<std::int64_t> input_splits{}, output_splits{};
+
+  /// The descriptor, whose tensors are this object's: it stays where it is from now on.
+  operation& bind() noexcept;
+
+  /// It has been carried out: the program's tensors get their values, and newer versions.
+  void finish();
+
+  /// The program's tensors that were written, as it has given them.
+  const c10::SmallVector<at::Tensor, 2>& results() const noexcept { return results_; }
+
+private:
+  void check(const at::Tensor& tensor);
+
+  operation what_;
+  c10::SmallVector<at::Tensor, 2> inputs_, outputs_;
+  c10::SmallVector<at::Tensor, 2> results_;  // those of `outputs_` that are not these are copied
+};
+
+}  // namespace troupe::groups

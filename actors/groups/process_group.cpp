@@ -1,0 +1,352 @@
+#include "troupe/actors/groups/process_group.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "troupe/actors/groups/backend/device_backends.hpp"
+#include "troupe/actors/groups/group_service.hpp"
+#include "troupe/actors/node/node.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/messages/base/log.hpp"
+
+namespace troupe {
+
+struct process_group::state {
+  std::shared_ptr<groups::group_core> core;  ///< nullptr: this node is not a member
+  groups::group_description about;           ///< of such a group: what is known
+};
+
+namespace {
+
+using groups::group_core;
+using groups::group_description;
+using groups::group_service;
+
+process_group not_a_member(group_description about) {
+  about.rank = -1;
+  return process_group(std::make_shared<const process_group::state>(
+      process_group::state{nullptr, std::move(about)}));
+}
+
+std::string joined(const std::vector<int>& ranks) {
+  return fmt::format("{}", fmt::join(ranks, ","));
+}
+
+// What `parent` and the options make of a new group of these ranks of it; the name is yet to come.
+group_description describe_group(const group_description& parent, const std::vector<int>& ranks,
+                                 const group_options& options,
+                                 std::chrono::milliseconds parents_timeout) {
+  group_description out;
+  out.description = options.description;
+  out.timeout = options.timeout.count() > 0 ? options.timeout : parents_timeout;
+  out.backends =
+      options.backend.empty() ? parent.backends : groups::parse_backends(options.backend);
+  out.backend_options =
+      options.backend_options.empty() ? parent.backend_options : options.backend_options;
+  out.trace_directory =
+      options.trace_directory.empty() ? parent.trace_directory : options.trace_directory;
+  out.rank = -1;
+  for (const auto rank : ranks) {
+    if (rank == parent.rank) out.rank = static_cast<int>(out.members.size());
+    out.members.push_back(parent.members.at(static_cast<std::size_t>(rank)));
+  }
+  return out;
+}
+
+// Makes the group of `about`, unless this node is not a member.
+process_group make_group(group_core& parent, group_description about, const std::string& what,
+                         const group_options& options) {
+  if (options.timeout.count() < 0)
+    throw invalid_argument("the timeout of a group is negative: give 0 for the parent's");
+  const auto node = parent.node();
+  auto& service = group_service::of(*node);
+  about.name = options.name;
+  if (about.name.empty()) {
+    // Equal on all members, who need not talk to anybody: they have made as many such groups.
+    about.name = fmt::format("{}/{}", parent.about().name, what);
+    if (!about.description.empty()) about.name += ":" + about.description;
+    about.name += fmt::format("#{}", service.count(about.name));
+  }
+  if (about.rank < 0) return not_a_member(std::move(about));
+  auto made = service.make(std::move(about));
+  made->establish();
+  return process_group(std::move(made));
+}
+
+void check_ranks(const std::vector<int>& ranks, int size) {
+  if (ranks.empty()) throw invalid_argument("the new group cannot be empty: name its ranks");
+  if (ranks.size() > static_cast<std::size_t>(size))
+    throw invalid_argument(
+        "the new group's world size should be less or equal to the world size set by "
+        "init_process_group");
+  std::set<int> seen;
+  for (const auto rank : ranks) {
+    if (rank < 0 || rank >= size)
+      throw invalid_argument(
+          "The new group's rank should be within the world_size set by init_process_group");
+    if (!seen.insert(rank).second)
+      throw invalid_argument(
+          fmt::format("the new group cannot have duplicate ranks: {} is twice in "
+                      "[{}]",
+                      rank, joined(ranks)));
+  }
+}
+
+}  // namespace
+
+process_group::process_group(std::shared_ptr<groups::group_core> core)
+    : state_(std::make_shared<const state>(state{std::move(core), {}})) {}
+
+const process_group::state& process_group::known() const {
+  if (!state_) throw invalid_argument("Invalid process group specified: this handle has no group");
+  return *state_;
+}
+
+group_core& process_group::core() const {
+  const auto& it = known();
+  if (!it.core)
+    throw invalid_argument(
+        fmt::format("this node does not belong to the given group '{}'", it.about.name));
+  return *it.core;
+}
+
+group_core* process_group::member(const char* operation) const {
+  const auto& it = known();
+  if (it.core) [[likely]]
+    return it.core.get();
+  log().warn("Running {} on a node which does not belong to the given group '{}': it does nothing",
+             operation, it.about.name);
+  return nullptr;
+}
+
+namespace {
+
+const group_description& about_of(const process_group::state& it) {
+  return it.core ? it.core->about() : it.about;
+}
+
+}  // namespace
+
+bool process_group::is_member() const { return known().core != nullptr; }
+int process_group::rank() const { return about_of(known()).rank; }
+int process_group::size() const { return known().core ? known().core->size() : -1; }
+const std::string& process_group::name() const { return about_of(known()).name; }
+const std::string& process_group::description() const { return about_of(known()).description; }
+
+std::vector<std::uint32_t> process_group::ranks() const {
+  std::vector<std::uint32_t> out;
+  for (const auto& one : about_of(known()).members) out.push_back(one.node);
+  return out;
+}
+
+std::uint32_t process_group::global_rank(int group_rank) const {
+  const auto& members = about_of(known()).members;
+  if (group_rank < 0 || static_cast<std::size_t>(group_rank) >= members.size())
+    throw invalid_argument(
+        fmt::format("Group rank {} is not part of group {}", group_rank, name()));
+  return members[static_cast<std::size_t>(group_rank)].node;
+}
+
+int process_group::group_rank(std::uint32_t global_rank) const {
+  const auto& members = about_of(known()).members;
+  const auto at =
+      std::ranges::find_if(members, [&](const auto& one) { return one.node == global_rank; });
+  if (at == members.end())
+    throw invalid_argument(
+        fmt::format("Global rank {} is not part of group {}", global_rank, name()));
+  return static_cast<int>(at - members.begin());
+}
+
+std::string process_group::backend() const { return groups::to_string(about_of(known()).backends); }
+
+std::chrono::milliseconds process_group::timeout() const { return core().timeout(); }
+
+void process_group::set_timeout(std::chrono::milliseconds limit) const {
+  if (limit.count() <= 0)
+    throw invalid_argument("the timeout of a group has to be positive, in milliseconds");
+  core().set_timeout(limit);
+}
+
+process_group process_group::new_group(const std::vector<int>& ranks,
+                                       const group_options& options) const {
+  auto& parent = core();
+  check_ranks(ranks, parent.size());
+  return make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
+                    joined(ranks), options);
+}
+
+std::pair<process_group, std::vector<process_group>> process_group::new_subgroups(
+    int group_size, const group_options& options) const {
+  const auto size = core().size();
+  if (group_size <= 0)
+    throw invalid_argument(fmt::format("The arg 'group_size' ({}) must be positive", group_size));
+  if (size < group_size)
+    throw invalid_argument(fmt::format(
+        "The arg 'group_size' ({}) must not exceed the world size ({})", group_size, size));
+  if (size % group_size != 0)
+    throw invalid_argument(
+        fmt::format("The world size ({}) must be divisible by 'group_size={}'", size, group_size));
+  std::vector<std::vector<int>> all;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank % group_size == 0) all.emplace_back();
+    all.back().push_back(rank);
+  }
+  return new_subgroups_by_enumeration(all, options);
+}
+
+std::pair<process_group, std::vector<process_group>> process_group::new_subgroups_by_enumeration(
+    const std::vector<std::vector<int>>& ranks_per_subgroup_list,
+    const group_options& options) const {
+  if (ranks_per_subgroup_list.empty())
+    throw invalid_argument("The arg 'ranks_per_subgroup_list' cannot be empty");
+  // All are checked before the first one is made.
+  std::map<int, const std::vector<int>*> found;
+  for (const auto& ranks : ranks_per_subgroup_list) {
+    check_ranks(ranks, core().size());
+    for (const auto rank : ranks)
+      if (!found.emplace(rank, &ranks).second)
+        throw invalid_argument(fmt::format("Rank {} has appeared in both subgroup [{}] and [{}]",
+                                           rank, fmt::join(*found[rank], ", "),
+                                           fmt::join(ranks, ", ")));
+  }
+  std::pair<process_group, std::vector<process_group>> out;
+  for (const auto& ranks : ranks_per_subgroup_list) {
+    out.second.push_back(new_group(ranks, options));
+    if (out.second.back().is_member()) out.first = out.second.back();
+  }
+  if (out.first == process_group()) {
+    group_description none;
+    none.name = "none of the subgroups";
+    out.first = not_a_member(std::move(none));
+  }
+  return out;
+}
+
+process_group process_group::split(int color, int key, const group_options& options) const {
+  auto& parent = core();
+  groups::prepared_call call(groups::operation_kind::all_gather_into_tensor);
+  auto mine = at::empty({2}, at::kLong);
+  mine.mutable_data_ptr<std::int64_t>()[0] = color;
+  mine.mutable_data_ptr<std::int64_t>()[1] = key;
+  const auto all = at::empty({parent.size(), 2}, at::kLong);
+  call.input(mine);
+  call.output(all);
+  parent.run(call);
+  const auto* const wishes = all.const_data_ptr<std::int64_t>();
+  std::vector<int> ranks;
+  for (int rank = 0; rank < parent.size(); ++rank)
+    if (wishes[2 * rank] == color) ranks.push_back(rank);
+  std::ranges::stable_sort(ranks, {}, [&](int rank) { return wishes[2 * rank + 1]; });
+  if (color < 0) ranks.clear();
+  return make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
+                    fmt::format("split {}: {}", color, joined(ranks)), options);
+}
+
+namespace {
+
+void check_excluded(const std::vector<int>& excluded, const group_core& group) {
+  const auto size = group.size();
+  if (excluded.empty())
+    throw invalid_argument(
+        "ranks_to_exclude cannot be empty. To shrink a group, you must specify at least one rank "
+        "to "
+        "exclude. Example: [failed_rank_id]");
+  if (size <= 1)
+    throw invalid_argument(fmt::format(
+        "Cannot shrink a process group with size {}. Group must have at least 2 ranks to "
+        "support shrinking.",
+        size));
+  std::set<int> seen;
+  for (std::size_t i = 0; i < excluded.size(); ++i) {
+    if (excluded[i] < 0 || excluded[i] >= size)
+      throw invalid_argument(
+          fmt::format("Rank {} at index {} is out of bounds for group size {}. Valid ranks are in "
+                      "range [0, {}].",
+                      excluded[i], i, size, size - 1));
+    if (!seen.insert(excluded[i]).second)
+      throw invalid_argument(
+          fmt::format("Duplicate rank {} found in ranks_to_exclude at index {}. Each rank can only "
+                      "be excluded once.",
+                      excluded[i], i));
+  }
+  if (static_cast<int>(seen.size()) >= size)
+    throw invalid_argument(fmt::format(
+        "Cannot exclude all {} ranks from process group. At least one rank must remain. "
+        "Excluding {} ranks.",
+        size, seen.size()));
+  if (seen.contains(group.rank()))
+    throw invalid_argument(fmt::format(
+        "Current rank {} is in the exclusion list and should not call shrink_group(). "
+        "Only non-excluded ranks should participate in the shrinking operation. Excluded "
+        "ranks should terminate their processes instead.",
+        group.rank()));
+}
+
+// The smallest of the members' numbers.
+std::uint64_t least_of(group_core& group, std::uint64_t mine) {
+  groups::prepared_call call(groups::operation_kind::all_reduce);
+  const auto number = at::scalar_tensor(static_cast<std::int64_t>(mine), at::kLong);
+  call.what().reduction = reduce_op::min;
+  call.output(number, groups::prepared_call::use::updated);
+  group.run(call);
+  return static_cast<std::uint64_t>(*number.const_data_ptr<std::int64_t>());
+}
+
+}  // namespace
+
+process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bool abort_pending,
+                                    const group_options& options) const {
+  auto& parent = core();
+  check_excluded(ranks_to_exclude, parent);
+  if (abort_pending)
+    parent.fail(std::make_exception_ptr(group_failed(
+        fmt::format("rank {} shrinks group '{}'", parent.rank(), parent.about().name))));
+  parent.wait_for_pending();
+  std::vector<int> ranks;
+  for (int rank = 0; rank < parent.size(); ++rank)
+    if (std::ranges::find(ranks_to_exclude, rank) == ranks_to_exclude.end()) ranks.push_back(rank);
+  auto out = make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
+                        "shrunk to " + joined(ranks), options);
+  auto& made = out.core();
+  made.set_completed_before(least_of(made, parent.last_completed()));
+  const auto node = parent.node();
+  auto& service = group_service::of(*node);
+  if (service.world().get() == &parent)
+    service.replace_world(known().core ? out.state_->core : nullptr);
+  parent.destroy();
+  return out;
+}
+
+std::uint64_t process_group::completed_before() const { return core().completed_before(); }
+
+void process_group::abort() const {
+  auto& it = core();
+  it.fail(std::make_exception_ptr(
+      group_failed(fmt::format("group '{}' was aborted on rank {}", it.about().name, it.rank()))));
+}
+
+void process_group::destroy() const { core().destroy(); }
+void process_group::wait_for_pending() const { core().wait_for_pending(); }
+
+void process_group::on_completion(std::function<void(const completed_work&)> hook) const {
+  core().add_hook(std::move(hook));
+}
+
+std::uint64_t process_group::sequence_number() const { return core().last_sequence(); }
+
+std::string process_group::trace() const {
+  return groups::trace_json(core().trace_about(), core().recorder().records());
+}
+
+std::string process_group::write_trace(const std::string& directory) const {
+  return groups::write_trace_file(directory, core().trace_about(), core().recorder().records());
+}
+
+process_group node::world() const { return process_group(group_service::of(core()).world()); }
+
+}  // namespace troupe

@@ -1,0 +1,85 @@
+#include "troupe/actors/groups/trace.hpp"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json operation_json(const operation_record& one) {
+  json out{{"id", one.id},
+           {"kind", to_string(one.kind)},
+           {"state", to_string(one.state)},
+           {"sequence", one.sequence},
+           {"dtype", c10::toString(one.dtype)}};
+  if (reduces(one.kind)) out["reduction"] = to_string(one.reduction);
+  out["inputs"] = one.inputs;
+  out["outputs"] = one.outputs;
+  if (has_root(one.kind)) out["root"] = one.root;
+  if (one.kind == operation_kind::send || one.kind == operation_kind::recv) {
+    out["peer"] = one.root;
+    out["tag"] = one.tag;
+  }
+  out["scheduled_ns"] = one.scheduled_ns;
+  out["started_ns"] = one.started_ns;
+  out["ended_ns"] = one.ended_ns;
+  return out;
+}
+
+// Names of groups have characters that a file's cannot have.
+std::string file_name(const trace_header& about) {
+  auto out = about.group;
+  for (auto& c : out)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  return out + "_rank" + std::to_string(about.rank) + ".json";
+}
+
+}  // namespace
+
+std::string trace_json(const trace_header& about, const std::vector<operation_record>& operations) {
+  json members = json::array();
+  for (std::size_t rank = 0; rank < about.members.size(); ++rank)
+    members.push_back(
+        {{"rank", rank}, {"node", about.members[rank].node}, {"name", about.members[rank].name}});
+  json all = json::array();
+  for (const auto& one : operations) all.push_back(operation_json(one));
+  const json document{
+      {"version", 1},
+      {"group", about.group},
+      {"description", about.description},
+      {"rank", about.rank},
+      {"members", std::move(members)},
+      {"failure", about.failure ? describe(about.failure, {}, {}).text : std::string()},
+      {"operations", std::move(all)}};
+  // Texts of other nodes may be no UTF-8.
+  return document.dump(1, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+std::string write_trace_file(const std::string& directory, const trace_header& about,
+                             const std::vector<operation_record>& operations) {
+  const auto path = std::filesystem::path(directory) / file_name(about);
+  auto part = path;
+  part += ".part" + std::to_string(getpid());
+  {
+    std::ofstream out(part, std::ios::binary);
+    out << trace_json(about, operations);
+    out.close();
+    if (!out)
+      throw std::system_error(std::make_error_code(std::errc::io_error),
+                              "cannot write " + part.string());
+  }
+  std::filesystem::rename(part, path);
+  return path.string();
+}
+
+}  // namespace troupe::groups

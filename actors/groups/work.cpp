@@ -1,0 +1,86 @@
+#include "troupe/actors/groups/work.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace troupe {
+
+namespace groups {
+
+work_state::work_state(std::shared_ptr<engine> driver, operation_place where,
+                       std::chrono::milliseconds limit)
+    : where_(std::move(where)),
+      promise_(std::move(driver)),
+      result_(promise_.get_future()),
+      limit_(limit),
+      deadline_(limit.count() > 0 ? deadline_after(limit) : never) {}
+
+void work_state::complete(std::vector<at::Tensor> results) {
+  ended_ = clock::now();
+  promise_.set_value(std::move(results));
+}
+
+void work_state::fail(std::exception_ptr why) {
+  ended_ = clock::now();
+  promise_.set_exception(std::move(why));
+}
+
+std::chrono::nanoseconds work_state::duration() const noexcept {
+  if (!result_.ready() || started_ == clock::time_point()) return {};
+  return ended_ - started_;
+}
+
+}  // namespace groups
+
+groups::work_state& work::state() const {
+  if (!state_) throw invalid_argument("this work is no operation: this node is not in the group");
+  return *state_;
+}
+
+bool work::is_completed() const { return state().result().ready(); }
+
+bool work::is_success() const {
+  if (!is_completed())
+    throw invalid_argument(
+        fmt::format("{} has not ended: is_success tells nothing yet", to_string(state().where())));
+  return state().result().state().failure() == nullptr;
+}
+
+std::exception_ptr work::exception() const {
+  return is_completed() ? state().result().state().failure() : nullptr;
+}
+
+void work::wait(std::chrono::milliseconds limit) const {
+  auto& it = state();
+  auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
+  if (it.deadline() <= deadline) {
+    deadline = it.deadline();
+    limit = it.limit();
+  }
+  const auto& result = it.result();
+  const bool ended = deadline == never ? (result.wait(), true)
+                                       : result.wait_for(deadline - clock::now()) || result.ready();
+  if (!ended) std::rethrow_exception(groups::timeout_error(it.where(), limit, {}));
+  result.get();
+}
+
+int work::source_rank() const {
+  if (state().source() < 0)
+    throw invalid_argument(fmt::format("{} has no source rank: it is no recv that has ended",
+                                       to_string(state().where())));
+  return state().source();
+}
+
+std::vector<at::Tensor> work::result() const {
+  wait();
+  return state().result().get();
+}
+
+std::chrono::nanoseconds work::duration() const { return state().duration(); }
+std::uint64_t work::sequence_number() const { return state().where().sequence; }
+std::string work::name() const { return to_string(state().where().kind); }
+future<std::vector<at::Tensor>> work::get_future() const { return state().result(); }
+
+}  // namespace troupe

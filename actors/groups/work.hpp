@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/future/future.hpp"
+#include "troupe/actors/groups/backend/collective_error.hpp"
+
+namespace at {
+class Tensor;
+}
+
+namespace troupe {
+
+namespace groups {
+
+/// What a work handle refers to.
+class work_state {
+public:
+  /// `limit`: how long `wait` waits; 0: until the operation ends, which has a limit of its own.
+  work_state(std::shared_ptr<engine> driver, operation_place where,
+             std::chrono::milliseconds limit = {});
+
+  const operation_place& where() const noexcept { return where_; }
+  void set_sequence(std::uint64_t number) noexcept { where_.sequence = number; }
+
+  void begin() noexcept { started_ = clock::now(); }
+  void complete(std::vector<at::Tensor> results);
+  void fail(std::exception_ptr why);
+  void set_source(int rank) noexcept { source_ = rank; }
+
+  const future<std::vector<at::Tensor>>& result() const noexcept { return result_; }
+  int source() const noexcept { return source_; }
+  std::chrono::nanoseconds duration() const noexcept;
+  clock::time_point deadline() const noexcept { return deadline_; }
+  std::chrono::milliseconds limit() const noexcept { return limit_; }
+
+private:
+  operation_place where_;
+  promise<std::vector<at::Tensor>> promise_;
+  future<std::vector<at::Tensor>> result_;
+  std::atomic<int> source_{-1};
+  // Written before the result is there, and read afterwards.
+  clock::time_point started_;
+  clock::time_point ended_;
+  const std::chrono::milliseconds limit_;
+  const clock::time_point deadline_;
+};
+
+}  // namespace groups
+
+/// An operation of a process group that was started. Copies are the same operation, which goes on
+/// without them. The tensors that were given to it must not be read (outputs) or written (all)
+/// until it has ended. Thread-safe.
+class work {
+public:
+  work() = default;
+  explicit work(std::shared_ptr<groups::work_state> state) : state_(std::move(state)) {}
+
+  /// Is it an operation at all? Not on a rank that is not in the group.
+  bool valid() const noexcept { return state_ != nullptr; }
+
+  /// Has it ended, well or not?
+  bool is_completed() const;
+  /// Has it ended well? Throws invalid_argument before it has ended.
+  bool is_success() const;
+  /// Its error; nullptr: it has none, or has not ended.
+  std::exception_ptr exception() const;
+
+  /// Blocks until it has ended, or throws collective_timeout after `limit` (0: without one), which
+  /// the operation survives. Throws its error: collective_timeout, collective_mismatch, peer_lost,
+  /// group_failed, not_initialized, which name rank, operation, sequence number and cause.
+  void wait(std::chrono::milliseconds limit = {}) const;
+  void synchronize() const { wait(); }
+
+  /// Of a recv that has ended: the sender's rank in the group. Throws invalid_argument otherwise.
+  int source_rank() const;
+
+  /// The tensors that it has written. Waits.
+  std::vector<at::Tensor> result() const;
+
+  /// From when it began to run until it ended. 0: it has not ended, or never ran.
+  std::chrono::nanoseconds duration() const;
+
+  /// Among the collectives of its group, from 1 on: all ranks count alike. 0: a send or recv.
+  std::uint64_t sequence_number() const;
+
+  /// "all_reduce", for texts.
+  std::string name() const;
+
+  /// The tensors that it writes, when it has ended; its error if it fails. To be continued by
+  /// `then` and awaited in coroutines.
+  future<std::vector<at::Tensor>> get_future() const;
+
+private:
+  groups::work_state& state() const;
+
+  std::shared_ptr<groups::work_state> state_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "troupe/actors/scheduler/engine.hpp"
+
+namespace troupe::groups {
+
+/// Keeps the collectives of one rank of a group in order. One runs at a time: on the thread that
+/// asks for it, if none runs or waits, or else, in the order in which they were asked for, on a
+/// thread of the queue, which is made when it is first needed. Thread-safe.
+class work_queue : public std::enable_shared_from_this<work_queue> {
+public:
+  /// What runs later. It must not throw. `sequence`: its number.
+  using item = std::function<void(std::uint64_t sequence)>;
+
+  explicit work_queue(std::shared_ptr<engine> driver) : driver_(std::move(driver)) {}
+  ~work_queue() {
+    if (thread_.joinable()) thread_.detach();  // this is its own
+  }
+
+  /// The number of the collective that the caller may run now, and then calls `leave`; 0: others
+  /// run or wait. Hot path.
+  std::uint64_t try_enter() noexcept {
+    auto seen = state_.load(std::memory_order_relaxed);
+    if ((seen & (busy | waiting_mask)) != 0) return 0;
+    const auto next = seen + sequence_step + busy;
+    if (!state_.compare_exchange_strong(seen, next, std::memory_order_acquire,
+                                        std::memory_order_relaxed))
+      return 0;
+    return next / sequence_step;
+  }
+
+  /// Hot path.
+  void leave() noexcept {
+    if ((state_.fetch_and(~busy, std::memory_order_acq_rel) & waiting_mask) != 0) pass_turn();
+  }
+
+  /// Blocks until the caller may run something that has no number, and then calls `leave`. Others
+  /// that wait may be passed.
+  void enter();
+
+  /// Returns its number. `make` is called with it, and returns what runs. Throws std::system_error
+  /// if no thread can be made, and std::runtime_error if it is closed.
+  std::uint64_t push(const std::function<item(std::uint64_t sequence)>& make);
+
+  /// The number of the last collective that was asked for.
+  std::uint64_t last() const noexcept {
+    return state_.load(std::memory_order_relaxed) / sequence_step;
+  }
+
+  /// Is the caller the queue's own thread?
+  bool is_worker();
+
+  /// Runs what waits, which should fail soon, takes no more, and ends the thread: returns then,
+  /// unless it is the caller. Whoever makes a queue closes it.
+  void close() noexcept;
+
+private:
+  static constexpr std::uint64_t busy = 1;
+  static constexpr std::uint64_t waiting_step = 2;  // items, and threads in `enter`
+  static constexpr std::uint64_t waiting_mask = 0xfffffe;
+  static constexpr std::uint64_t sequence_step = 0x1000000;
+
+  struct entry {
+    std::uint64_t sequence;
+    item run;
+  };
+
+  void pass_turn() noexcept;
+  void take_turn();
+  void work();
+  void run_all();
+  void begin_thread();
+  void block(completion& until);
+
+  const std::shared_ptr<engine> driver_;
+  // Whether one runs, how many wait, and the last number, in one word: they change together.
+  std::atomic<std::uint64_t> state_{0};
+
+  std::mutex mutex_;
+  std::deque<entry> items_;
+  std::deque<std::shared_ptr<completion>> turns_;  // of those that wait until none runs
+  std::shared_ptr<completion> idle_;               // the thread sleeps until this
+  std::thread thread_;
+  std::thread::id worker_;  // that, or the strand of a simulation
+  bool runs_ = false;       // there is one
+  bool closed_ = false;
+  std::shared_ptr<completion> ended_;  // in a simulation
+};
+
+}  // namespace troupe::groups

@@ -1,0 +1,7 @@
+#pragma once
+
+// Process groups and their collectives: what torch.distributed has. docs/collectives.md.
+#include "troupe/actors/groups/collectives.hpp"
+#include "troupe/actors/groups/point_to_point.hpp"
+#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/work.hpp"
