@@ -1,0 +1,170 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/backend/signature.hpp"
+#include "troupe/actors/groups/backend/time_limit.hpp"
+#include "troupe/actors/groups/reduction/reduction.hpp"
+#include "troupe/actors/groups/shared/control_segment.hpp"
+#include "troupe/actors/groups/shared/tensor_view.hpp"
+#include "troupe/actors/groups/shared/waiting.hpp"
+#include "troupe/actors/groups/shared/ways.hpp"
+
+namespace troupe::groups {
+
+/// The memory in which the tensors of a rank may lie, as this process has it mapped, writable. Empty
+/// if one of the ranks does not have it: then all say so.
+struct rank_memory {
+  std::byte* base = nullptr;
+  std::size_t size = 0;
+};
+
+/// What a rank needs to take part. All ranks have the same, but for `rank` and addresses.
+struct shared_setup {
+  std::string group;  ///< its name, for errors
+  int rank = 0;
+  int size = 1;
+  std::span<std::byte> control;  ///< of a control_segment; outlives the group
+  std::size_t area = 0;          ///< bytes, of its areas
+  std::vector<rank_memory> memories;
+  int cores = 1;  ///< that the ranks run on, all together
+  collective_ways ways;
+};
+
+/// One rank's end of a group whose ranks share a host: the collectives, on contiguous arrays.
+///
+/// Each operation begins with one step (`exchange`), at which every rank shows what it was asked
+/// for and where its tensors lie. So all ranks know the same and decide alike: whether they agree,
+/// and if not, that this is an error of all; and which way the data goes. Rules 1 to 6 of
+/// docs/collectives_shared.md say when a rank may read and write tensors of others.
+///
+/// One operation at a time, on any thread. Operations throw collective_mismatch, after which the
+/// group can go on; collective_timeout, and group_failed when any rank has aborted, after which it
+/// cannot: then tensors that the others may write are undefined, and stay so until all ranks have
+/// left (`all_left`). They neither allocate, lock nor call the system, except to wait for long.
+class shared_group {
+public:
+  /// Throws invalid_argument.
+  explicit shared_group(shared_setup setup);
+
+  int rank() const noexcept { return setup_.rank; }
+  int size() const noexcept { return setup_.size; }
+  const collective_ways& ways() const noexcept { return setup_.ways; }
+
+  void barrier(const operation_signature& what, const time_limit& limit);
+
+  /// The root's `tensor` into all others'.
+  void broadcast(const operation_signature& what, tensor_view tensor, const time_limit& limit);
+
+  /// In place. `factor` is that of premul_sum, for this rank.
+  void all_reduce(const operation_signature& what, tensor_view tensor, double factor,
+                  const time_limit& limit);
+
+  /// The root has an `output`, which may be its `input`.
+  void reduce(const operation_signature& what, tensor_view input, tensor_view output,
+              double factor, const time_limit& limit);
+
+  /// `inputs` has one for each rank; `output` may be this rank's.
+  void reduce_scatter(const operation_signature& what, std::span<const tensor_view> inputs,
+                      tensor_view output, double factor, const time_limit& limit);
+
+  /// all_gather, gather, scatter and all_to_all, by what.kind: `inputs` and `outputs` are those of
+  /// `operation` with those of one tensor cut into one for each rank.
+  void move(const operation_signature& what, std::span<const tensor_view> inputs,
+            std::span<const tensor_view> outputs, const time_limit& limit);
+
+  /// All operations of all ranks fail from now on, those under way soon. Any thread.
+  void abort(const std::string& reason) noexcept { control_.abort(rank(), reason); }
+  std::optional<std::string> aborted_because() const;
+
+  /// Has every rank but those in `dead` seen the abort, so that none writes into this rank's
+  /// tensors any more? Any thread.
+  bool all_left(std::uint64_t dead = 0) const noexcept;
+  /// Did the operation that failed let others write into this rank's tensors?
+  bool exposed() const noexcept { return exposed_; }
+  /// The last operation that every rank has completed, by its sequence number.
+  std::uint64_t last_completed_by_all() const noexcept;
+
+private:
+  using source_pointers = std::array<const std::byte*, most_ranks>;
+  using destination_pointers = std::array<std::byte*, most_ranks>;
+
+  // What a rank shows the others when an operation begins.
+  struct entry {
+    std::uint32_t note = 0;
+    std::uint64_t place = tensor_place::elsewhere;  // of what others read, and write if it is all
+    std::uint64_t output_place = tensor_place::elsewhere;
+    double factor = 1;
+    std::uint64_t payload = 0;
+  };
+  // Notes of an entry.
+  static constexpr std::uint32_t carried = 1;    // the data is in the entry or in the rank's area
+  static constexpr std::uint32_t reachable = 2;  // the tensors are where the others can use them
+
+  // What this rank has for each rank, and what it expects of each.
+  struct parts {
+    std::array<tensor_view, most_ranks> sends{};
+    std::array<tensor_view, most_ranks> receives{};
+    bool same_for_all = false;  // one tensor is sent to all that get any
+  };
+
+  // How an operation begins and ends, shared_group.cpp.
+  void enter(const entry& mine, const operation_signature& what, const time_limit& limit);
+  void step(const operation_signature& what, const time_limit& limit);
+  void complete(const operation_signature& what) noexcept;
+  void leave_if_aborted(const operation_signature& what);
+  [[noreturn]] void fail(wait_result why, const operation_signature& what, const time_limit& limit);
+  [[noreturn]] void disagree(const operation_signature& what, const std::string& text);
+  [[noreturn]] void fail_by_damage(const operation_signature& what, int by_rank, const char* shows);
+  operation_place place_of(const operation_signature& what) const;
+
+  // What this rank has to show: a tensor of which all ranks have as many bytes.
+  entry entry_for(const operation_signature& what, tensor_view tensor) noexcept;
+  // The half of double memory that was shown at the step that has ended.
+  unsigned shown_parity() const noexcept { return exchange_.parity() ^ 1; }
+  bool all_have(std::uint32_t note) const noexcept;
+  std::uint64_t own_place(const tensor_view& tensor) const noexcept;
+  // Where `rank` has `bytes` bytes at `place`, here.
+  std::byte* mapped(int rank, std::uint64_t place, std::size_t bytes,
+                    const operation_signature& what);
+  store_mode stores_for(std::size_t all_bytes) const noexcept {
+    return all_bytes > setup_.ways.streaming_from ? store_mode::streaming : store_mode::cached;
+  }
+
+  // shared_group_reduce.cpp
+  void combine(const operation_signature& what, tensor_view input, tensor_view output, bool to_all,
+               double factor, const time_limit& limit);
+  const double* shown_factors(const operation_signature& what) noexcept;
+  void combine_boxes(const reduction& how, tensor_view output, const double* factors);
+  void combine_direct(const reduction& how, const operation_signature& what, tensor_view input,
+                      bool to_all, const double* factors, const time_limit& limit);
+  void combine_staged(const reduction& how, const operation_signature& what, tensor_view input,
+                      tensor_view output, bool to_all, const double* factors,
+                      const time_limit& limit);
+  void scatter_staged(const reduction& how, const operation_signature& what, const parts& mine,
+                      tensor_view output, const double* factors, const time_limit& limit);
+
+  // shared_group_move.cpp
+  void enter_parts(const operation_signature& what, const parts& mine, double factor,
+                   const time_limit& limit);
+  void check_parts(const operation_signature& what);
+  std::size_t largest_part() const noexcept;
+  const std::byte* boxed_part(int from, bool same_for_all, const operation_signature& what);
+  void move_staged(const operation_signature& what, const parts& mine, const time_limit& limit);
+
+  const shared_setup setup_;
+  const control_segment control_;
+  control_segment::exchange_type exchange_;
+  bool exposed_ = false;
+  std::array<double, most_ranks> factors_{};
+};
+
+}  // namespace troupe::groups

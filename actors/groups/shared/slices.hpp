@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace troupe::groups {
+
+/// A part of an array, in bytes.
+struct byte_range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  std::size_t size() const noexcept { return end - begin; }
+  bool empty() const noexcept { return begin == end; }
+};
+
+/// What `rank` of `ranks` works on, of `bytes` bytes: nearly equal parts that begin at whole cache
+/// lines of the array, so that no two ranks write the same line of an aligned one. Elements have at
+/// most 64 bytes and a power of two of them.
+inline byte_range slice_of(std::size_t bytes, int rank, int ranks) noexcept {
+  constexpr std::size_t line = 64;
+  const auto lines = (bytes + line - 1) / line;
+  const auto n = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(rank);
+  const auto each = lines / n, more = lines % n;  // the first `more` ranks have one line more
+  const auto first = r * each + std::min(r, more);
+  const auto past = first + each + (r < more ? 1 : 0);
+  return {std::min(first * line, bytes), std::min(past * line, bytes)};
+}
+
+/// The `index`th piece of `piece` bytes.
+inline byte_range piece_of(std::size_t bytes, std::size_t index, std::size_t piece) noexcept {
+  const auto begin = std::min(index * piece, bytes);
+  return {begin, std::min(begin + piece, bytes)};
+}
+
+inline std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
+  return (bytes + piece - 1) / piece;
+}
+
+}  // namespace troupe::groups

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe::groups {
+
+/// The elements of a contiguous tensor. Owns nothing.
+struct tensor_view {
+  std::byte* data = nullptr;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::int64_t count = 0;
+
+  std::size_t element_bytes() const noexcept { return c10::elementSize(dtype); }
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(count) * element_bytes(); }
+};
+
+}  // namespace troupe::groups
