@@ -64,7 +64,8 @@ public:
   /// Not 0: the rank has seen an abort, and writes into no memory of others any more.
   std::atomic<std::uint64_t>& left(int rank) const noexcept;
 
-  /// Aborts in the name of `rank`; `reason` is cut to what there is room for. Only the first counts.
+  /// Aborts in the name of `rank`; `reason` is cut to what there is room for. Only the first
+  /// counts.
   void abort(int rank, const std::string& reason) const noexcept;
   /// Who has aborted, and why: "rank 2: its deadline has passed". Empty: nobody.
   struct abort_reason {

@@ -44,9 +44,9 @@ struct alignas(64) abort_line {
 ///
 /// Steps are numbered, from 1 on, and the number is the flag: nothing is ever reset. A rank has two
 /// lines, for even and odd steps. It writes that of step s + 2 when it has ended step s + 1, which
-/// every rank begins only when it has read what was shown at step s. So what a rank has shown, there
-/// and in memory of its own that it uses at every second step, lies still until it is read. A line
-/// has the number of this step or of the one two before it, so numbers may wrap around.
+/// every rank begins only when it has read what was shown at step s. So what a rank has shown,
+/// there and in memory of its own that it uses at every second step, lies still until it is read. A
+/// line has the number of this step or of the one two before it, so numbers may wrap around.
 ///
 /// One thread uses one object; several objects, of any processes, share the lines. A rank that does
 /// not end a step (aborted, timed_out) can take no other one.

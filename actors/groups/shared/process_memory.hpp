@@ -42,8 +42,8 @@ struct process_memory {
   static void yield() noexcept { sched_yield(); }
   static clock::time_point now() noexcept { return clock::now(); }
 
-  /// Sleeps while `word` is `expected`, until woken or `until`. Other than futex_wait it is woken by
-  /// other processes too.
+  /// Sleeps while `word` is `expected`, until woken or `until`. Other than futex_wait it is woken
+  /// by other processes too.
   static void sleep(cell<std::uint32_t>& word, std::uint32_t expected,
                     clock::time_point until) noexcept {
     const auto ns =
@@ -51,8 +51,8 @@ struct process_memory {
     timespec limit{};
     limit.tv_sec = ns / 1'000'000'000;
     limit.tv_nsec = ns % 1'000'000'000;
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_BITSET, expected,
-            &limit, nullptr, FUTEX_BITSET_MATCH_ANY);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_BITSET, expected, &limit,
+            nullptr, FUTEX_BITSET_MATCH_ANY);
   }
   static void wake(cell<std::uint32_t>& word) noexcept {
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX);

@@ -60,6 +60,7 @@ shared_group::entry shared_group::entry_for(const operation_signature& what,
 void shared_group::enter(const entry& mine, const operation_signature& what,
                          const time_limit& limit) {
   leave_if_aborted(what);
+  exposed_ = mine.exposes;
   step_entry shown;
   shown.note = mine.note;
   std::memcpy(shown.words.data(), &what, sizeof what);
@@ -77,8 +78,8 @@ void shared_group::enter(const entry& mine, const operation_signature& what,
         std::array<operation_signature, most_ranks> asked;
         for (int q = 0; q < size(); ++q) {
           const auto of_rank = exchange_.shown_by(q);
-          std::memcpy(static_cast<void*>(&asked[static_cast<std::size_t>(q)]),
-                      of_rank.words.data(), sizeof(operation_signature));
+          std::memcpy(static_cast<void*>(&asked[static_cast<std::size_t>(q)]), of_rank.words.data(),
+                      sizeof(operation_signature));
         }
         std::rethrow_exception(mismatch_error(
             place_of(what), std::span(asked).first(static_cast<std::size_t>(size()))));
@@ -142,8 +143,8 @@ bool shared_group::all_have(std::uint32_t note) const noexcept {
 
 std::uint64_t shared_group::own_place(const tensor_view& tensor) const noexcept {
   const auto& mine = setup_.memories[static_cast<std::size_t>(rank())];
-  const auto offset = reinterpret_cast<std::uintptr_t>(tensor.data) -
-                      reinterpret_cast<std::uintptr_t>(mine.base);
+  const auto offset =
+      reinterpret_cast<std::uintptr_t>(tensor.data) - reinterpret_cast<std::uintptr_t>(mine.base);
   if (tensor.count == 0) return 0;
   return mine.base && offset < mine.size && tensor.bytes() <= mine.size - offset
              ? offset

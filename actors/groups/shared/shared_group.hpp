@@ -20,8 +20,8 @@
 
 namespace troupe::groups {
 
-/// The memory in which the tensors of a rank may lie, as this process has it mapped, writable. Empty
-/// if one of the ranks does not have it: then all say so.
+/// The memory in which the tensors of a rank may lie, as this process has it mapped, writable.
+/// Empty if one of the ranks does not have it: then all say so.
 struct rank_memory {
   std::byte* base = nullptr;
   std::size_t size = 0;
@@ -69,8 +69,8 @@ public:
                   const time_limit& limit);
 
   /// The root has an `output`, which may be its `input`.
-  void reduce(const operation_signature& what, tensor_view input, tensor_view output,
-              double factor, const time_limit& limit);
+  void reduce(const operation_signature& what, tensor_view input, tensor_view output, double factor,
+              const time_limit& limit);
 
   /// `inputs` has one for each rank; `output` may be this rank's.
   void reduce_scatter(const operation_signature& what, std::span<const tensor_view> inputs,
@@ -104,6 +104,7 @@ private:
     std::uint64_t output_place = tensor_place::elsewhere;
     double factor = 1;
     std::uint64_t payload = 0;
+    bool exposes = false;  // others may write into this rank's tensor; not shown
   };
   // Notes of an entry.
   static constexpr std::uint32_t carried = 1;    // the data is in the entry or in the rank's area

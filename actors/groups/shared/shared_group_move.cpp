@@ -25,15 +25,14 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
     mine = entry_for(what, tensor);
   else
     mine.note = carried;
-  exposed_ = mine.note == reachable && !is_root;
+  mine.exposes = mine.note == reachable && !is_root;
   enter(mine, what, limit);
   if (all_have(carried)) {
     if (!is_root) {
       const auto payload = exchange_.word_of(what.root, 6);
       std::memcpy(tensor.data,
-                  bytes <= sizeof payload
-                      ? reinterpret_cast<const std::byte*>(&payload)
-                      : control_.area(what.root, shown_parity()).data(),
+                  bytes <= sizeof payload ? reinterpret_cast<const std::byte*>(&payload)
+                                          : control_.area(what.root, shown_parity()).data(),
                   bytes);
     }
   } else if (all_have(reachable)) {
@@ -115,7 +114,8 @@ void shared_group::check_parts(const operation_signature& what) {
 std::size_t shared_group::largest_part() const noexcept {
   std::uint64_t largest = 0;
   for (int p = 0; p < size(); ++p)
-    for (const auto& part : control_.sends(p, shown_parity())) largest = std::max(largest, part.bytes);
+    for (const auto& part : control_.sends(p, shown_parity()))
+      largest = std::max(largest, part.bytes);
   return largest;
 }
 

@@ -32,7 +32,7 @@ void shared_group::combine(const operation_signature& what, tensor_view input, t
     mine.output_place = own_place(output);
     if (mine.output_place == tensor_place::elsewhere) mine.note = 0;
   }
-  exposed_ = mine.note == reachable && (to_all || rank() == what.root);
+  mine.exposes = mine.note == reachable && (to_all || rank() == what.root);
   enter(mine, what, limit);
   // Not earlier: all ranks shall get the same error.
   const reduction how(to_string(what.kind), what.reduction, input.dtype);
@@ -126,8 +126,9 @@ void shared_group::combine_staged(const reduction& how, const operation_signatur
       const auto s = slice_of(whole.size(), rank(), size());
       source_pointers sources;
       for (int p = 0; p < size(); ++p)
-        sources[static_cast<std::size_t>(p)] =
-            p == rank() ? input.data + whole.begin + s.begin : control_.area(p, shown).data() + s.begin;
+        sources[static_cast<std::size_t>(p)] = p == rank()
+                                                   ? input.data + whole.begin + s.begin
+                                                   : control_.area(p, shown).data() + s.begin;
       // The half that is shown at the next step.
       auto* combined = control_.area(rank(), exchange_.parity()).data() + half;
       destination_pointers to = {combined, writes ? output.data + whole.begin + s.begin : nullptr};
@@ -191,7 +192,8 @@ void shared_group::scatter_staged(const reduction& how, const operation_signatur
     for (int p = 0; p < size(); ++p) {
       const auto i = static_cast<std::size_t>(p);
       const auto s = piece_of(mine.sends[i].bytes(), round, slot);
-      if (p != rank() && !s.empty()) copy_bytes(in + i * slot, mine.sends[i].data + s.begin, s.size());
+      if (p != rank() && !s.empty())
+        copy_bytes(in + i * slot, mine.sends[i].data + s.begin, s.size());
     }
     step(what, limit);
     const auto s = piece_of(output.bytes(), round, slot);

@@ -97,8 +97,8 @@ bool holds(const tensor_view& tensor, const std::vector<std::byte>& wanted) {
 
 // Elements that p has for q: uneven where an operation allows it.
 std::int64_t part_count(const collective_case& one, int p, int q) {
-  return one.kind == operation_kind::all_to_all ? one.count + (p * 3 + q * 5) % 7
-         : one.kind == operation_kind::all_gather ? one.count + p % 3
+  return one.kind == operation_kind::all_to_all       ? one.count + (p * 3 + q * 5) % 7
+         : one.kind == operation_kind::all_gather     ? one.count + p % 3
          : one.kind == operation_kind::reduce_scatter ? one.count + q % 3
                                                       : one.count;
 }
@@ -193,9 +193,9 @@ void check_collective(shared_group& group, std::byte* memory, const collective_c
 }
 
 constexpr operation_kind all_kinds[] = {
-    operation_kind::barrier,  operation_kind::broadcast, operation_kind::all_reduce,
-    operation_kind::reduce,   operation_kind::all_gather, operation_kind::gather,
-    operation_kind::scatter,  operation_kind::reduce_scatter, operation_kind::all_to_all};
+    operation_kind::barrier, operation_kind::broadcast,      operation_kind::all_reduce,
+    operation_kind::reduce,  operation_kind::all_gather,     operation_kind::gather,
+    operation_kind::scatter, operation_kind::reduce_scatter, operation_kind::all_to_all};
 
 // All of them one after the other, as every rank.
 void run_cases(int ranks, const std::vector<collective_case>& cases, const std::string& rules,
@@ -236,8 +236,8 @@ std::vector<collective_case> cases_of(std::initializer_list<c10::ScalarType> dty
 
 // In areas of 4 KiB, whatever is larger takes many rounds.
 TEST(SharedGroup, CarriesOutEveryOperationOnOneToEightRanks) {
-  const auto cases = cases_of({c10::kFloat, c10::kBFloat16, c10::kBool},
-                              {0, 1, 2, 3, 65, 511, 1025, 4097, 9000});
+  const auto cases =
+      cases_of({c10::kFloat, c10::kBFloat16, c10::kBool}, {0, 1, 2, 3, 65, 511, 1025, 4097, 9000});
   for (int ranks = 1; ranks <= 8; ++ranks) run_cases(ranks, cases, "", 4096);
 }
 

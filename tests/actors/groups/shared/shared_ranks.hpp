@@ -71,7 +71,8 @@ public:
     return out;
   }
 
-  /// Runs `f` as every rank, each on a thread of its own; returns what they threw, "" where nothing.
+  /// Runs `f` as every rank, each on a thread of its own; returns what they threw, "" where
+  /// nothing.
   std::vector<std::string> run(const std::function<void(shared_group&)>& f) {
     std::vector<shared_setup> setups;
     for (int p = 0; p < ranks_; ++p) setups.push_back(setup_of(p));
@@ -96,9 +97,7 @@ public:
   }
 
 private:
-  std::size_t bytes() const {
-    return control_ + static_cast<std::size_t>(ranks_) * memory_of_rank;
-  }
+  std::size_t bytes() const { return control_ + static_cast<std::size_t>(ranks_) * memory_of_rank; }
 
   const int ranks_;
   const std::size_t area_;
