@@ -166,7 +166,8 @@ private:
     for (;;) {
       for (int i = 0; i < how_.looks; ++i) {
         if (arrived()) return wait_result::arrived;
-        if (abort_cause() != 0) return wait_result::aborted;
+        // Whoever has ended this step may have aborted then; all flags are there, and are seen now.
+        if (abort_cause() != 0) return arrived() ? wait_result::arrived : wait_result::aborted;
         if (how_.yields)
           Memory::yield();
         else

@@ -1,0 +1,243 @@
+#include "troupe/actors/groups/shared/host_setup.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "troupe/messages/base/error.hpp"
+#include "troupe/transport/memory/arena.hpp"
+#include "troupe/transport/regions/descriptor_channel.hpp"
+#include "troupe/transport/rendezvous/host.hpp"
+
+namespace troupe::groups {
+
+using transport::descriptor_server;
+using transport::job_secret;
+using transport::region_access;
+using transport::region_address;
+
+namespace {
+
+constexpr std::uint32_t protocol_version = 1;
+// Rounds of staged operations move half of it; two are for each rank.
+constexpr std::size_t area_bytes = 256 << 10;
+
+// A card that travels: fixed bytes, and a text behind them.
+template <class Fixed>
+std::vector<std::byte> card_bytes(const Fixed& fixed, const std::string& text) {
+  static_assert(std::is_trivially_copyable_v<Fixed>);
+  std::vector<std::byte> out(sizeof fixed + text.size());
+  std::memcpy(out.data(), &fixed, sizeof fixed);
+  std::memcpy(out.data() + sizeof fixed, text.data(), text.size());
+  return out;
+}
+template <class Fixed>
+std::pair<Fixed, std::string> read_card(const std::vector<std::byte>& bytes, std::size_t rank) {
+  if (bytes.size() < sizeof(Fixed))
+    throw decode_error(fmt::format("rank {} of a group has sent {} bytes about itself, not {}",
+                                   rank, bytes.size(), sizeof(Fixed)));
+  std::pair<Fixed, std::string> out;
+  std::memcpy(static_cast<void*>(&out.first), bytes.data(), sizeof(Fixed));
+  out.second.assign(reinterpret_cast<const char*>(bytes.data()) + sizeof(Fixed),
+                    bytes.size() - sizeof(Fixed));
+  return out;
+}
+template <class Fixed>
+std::vector<std::pair<Fixed, std::string>> gather_cards(member_exchange& exchange,
+                                                        const Fixed& fixed,
+                                                        const std::string& text) {
+  std::vector<std::pair<Fixed, std::string>> out;
+  for (const auto& bytes : exchange.all_gather(card_bytes(fixed, text)))
+    out.push_back(read_card<Fixed>(bytes, out.size()));
+  return out;
+}
+
+// What the user wants of the ways: rank 0's wishes count, so that all have the same.
+std::string rules_of(const backend_request& request) {
+  std::string rules;
+  if (const char* set = std::getenv("TROUPE_COLLECTIVES")) rules = set;
+  const auto option = request.options.find("collectives");
+  if (option != request.options.end())
+    rules += (rules.empty() || option->second.empty() ? "" : ",") + option->second;
+  return rules;
+}
+
+}  // namespace
+
+// First: who this is, and on which host; the text is the host's id.
+struct host_setup::card {
+  std::uint32_t version;
+  std::uint32_t reserved;
+  std::uint64_t process;
+  std::uint64_t process_namespace;
+  core_set cores;
+  std::array<std::byte, job_secret::size> secret;  // rank 0's is the group's
+};
+
+// Second: what this rank offers; the text says why it does not.
+struct host_setup::offer {
+  std::uint8_t has_control, has_memory, reserved[6];
+  region_address control;  // rank 0
+  region_address memory;
+};
+
+// Third: what this rank has mapped; the text says why not all.
+struct host_setup::mapped_ranks {
+  std::uint64_t control;
+  std::uint64_t memories;  // of which ranks, as bits
+};
+
+std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std::string& why_not) {
+  const auto rank = request.rank, size = request.size();
+  const auto deadline = transport::time_point(deadline_after(request.timeout).time_since_epoch());
+  const auto host = transport::this_host();
+  const job_secret own_secret;
+  card mine{};
+  mine.version = protocol_version;
+  mine.process = host.process;
+  mine.process_namespace = host.process_namespace;
+  mine.cores = usable_cores();
+  std::memcpy(mine.secret.data(), own_secret.bytes().data(), mine.secret.size());
+  // The rules come after the host's id, which has no line break.
+  const auto cards = gather_cards(*request.exchange, mine, host.id + "\n" + rules_of(request));
+  if (size > most_ranks) {
+    why_not = fmt::format("{} ranks are more than {}", size, most_ranks);
+    return nullptr;
+  }
+  std::vector<card> known;
+  std::vector<core_set> cores;
+  const auto host_of = [&](std::size_t p) {
+    return cards[p].second.substr(0, cards[p].second.find('\n'));
+  };
+  for (std::size_t p = 0; p < cards.size(); ++p) {
+    known.push_back(cards[p].first);
+    cores.push_back(cards[p].first.cores);
+    if (cards[p].first.version != protocol_version)
+      why_not = fmt::format("rank {} has another version of Troupe", p);
+    if (host_of(p) != host_of(0)) why_not = fmt::format("ranks 0 and {} are on two hosts", p);
+  }
+  if (!why_not.empty()) return nullptr;
+
+  std::unique_ptr<host_setup> out(new host_setup);
+  auto& setup = out->setup_;
+  setup.group = request.group;
+  setup.rank = rank;
+  setup.size = size;
+  setup.area = area_bytes;
+  setup.cores = count_cores(cores);
+  setup.ways = collective_ways::measured(size, setup.cores);
+  const auto line_break = cards[0].second.find('\n');
+  if (line_break != std::string::npos) setup.ways.apply(cards[0].second.substr(line_break + 1));
+
+  // Nothing may throw between two exchanges: the others would wait for the second one.
+  const auto secret = job_secret::from_bytes(known[0].secret);
+  const auto control_bytes = control_segment::size_for(size, area_bytes);
+  offer offered{};
+  std::string reason;
+  std::optional<descriptor_server> control_server, memory_server;
+  auto* const arena = transport::installed_arena();
+  try {
+    if (rank == 0) {
+      auto memory = std::make_unique<transport::arena_memory>(control_bytes, true, reason);
+      const auto whole = (control_bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
+      if (*memory && (memory->size() < whole || !memory->back(0, whole)))
+        reason = fmt::format("no {} bytes of memory that can be shared", whole);
+      else if (*memory) {
+        control_segment::create({memory->base(), control_bytes}, size, area_bytes);
+        // Its id need only differ from those of other regions.
+        std::array<std::byte, 16> id;
+        const job_secret random;
+        std::memcpy(id.data(), random.bytes().data(), id.size());
+        control_server.emplace(memory->read_only_descriptor(), memory->size(), id, secret,
+                               memory->writable_descriptor());
+        offered.control = control_server->address();
+        offered.has_control = 1;
+        out->control_ = std::move(memory);
+      }
+    }
+    if (arena) {
+      memory_server.emplace(arena->read_only_descriptor(), arena->size(), arena->id(), secret,
+                            arena->writable_descriptor());
+      offered.memory = memory_server->address();
+      offered.has_memory = 1;
+    }
+  } catch (const std::exception& e) {
+    reason = e.what();
+  }
+  const auto offers = gather_cards(*request.exchange, offered, reason);
+
+  mapped_ranks have{};
+  reason.clear();
+  setup.memories.resize(static_cast<std::size_t>(size));
+  try {
+    const auto& control = offers[0].first;
+    if (rank == 0) {
+      have.control = out->control_ != nullptr;
+      if (have.control) setup.control = {out->control_->base(), control_bytes};
+    } else if (control.has_control && control.control.size >= control_bytes) {
+      const auto region =
+          transport::fetch_region(control.control, secret, deadline, region_access::write);
+      setup.control = {region->writable(), control_bytes};
+      out->mapped_.push_back(region);
+      have.control = 1;
+    }
+    for (std::size_t p = 0; p < offers.size(); ++p) {
+      const auto& one = offers[p].first;
+      if (!one.has_memory) continue;
+      // Ranks of one process have the same arena.
+      if (arena && one.memory.id == arena->id()) {
+        setup.memories[p] = {arena->at(0), arena->size()};
+      } else {
+        const auto region =
+            transport::fetch_region(one.memory, secret, deadline, region_access::write);
+        setup.memories[p] = {region->writable(), region->size()};
+        out->mapped_.push_back(region);
+      }
+      have.memories |= std::uint64_t{1} << p;
+    }
+  } catch (const std::exception& e) {
+    reason = e.what();
+  }
+  const auto mapped = gather_cards(*request.exchange, have, reason);
+  auto by_all = ~std::uint64_t{0};
+  for (std::size_t p = 0; p < mapped.size(); ++p) {
+    by_all &= mapped[p].first.memories;
+    if (mapped[p].first.control || !why_not.empty()) continue;
+    const auto& because = offers[0].first.has_control ? mapped[p].second : offers[0].second;
+    why_not = fmt::format("rank {} cannot map the memory of the group: {}", p, because);
+  }
+  if (!why_not.empty()) return nullptr;
+  for (std::size_t p = 0; p < setup.memories.size(); ++p)
+    if ((by_all >> p & 1) == 0) setup.memories[p] = {};
+  out->watch_processes(known, rank);
+  return out;
+}
+
+void host_setup::watch_processes(const std::vector<card>& cards, int rank) {
+  const auto& mine = cards[static_cast<std::size_t>(rank)];
+  processes_.resize(cards.size());
+  for (std::size_t p = 0; p < cards.size(); ++p) {
+    // A process of another namespace has another number here.
+    if (cards[p].process_namespace != mine.process_namespace || cards[p].process == mine.process)
+      continue;
+    const auto fd = syscall(SYS_pidfd_open, static_cast<pid_t>(cards[p].process), 0);
+    processes_[p] = transport::unique_fd(static_cast<int>(fd));
+  }
+}
+
+std::uint64_t host_setup::dead() const noexcept {
+  std::uint64_t out = 0;
+  for (std::size_t p = 0; p < processes_.size(); ++p) {
+    if (!processes_[p]) continue;
+    pollfd one{processes_[p].get(), POLLIN, 0};
+    if (poll(&one, 1, 0) == 1 && (one.revents & POLLIN)) out |= std::uint64_t{1} << p;
+  }
+  return out;
+}
+
+}  // namespace troupe::groups

@@ -1,0 +1,320 @@
+// The backend on tensors, between processes with arenas of their own.
+#include "troupe/actors/groups/shared/shared_backend.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "tests/actors/groups/shared/forked_exchange.hpp"
+#include "tests/forking.hpp"
+#include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/shared/quarantine.hpp"
+#include "troupe/transport/memory/arena.hpp"
+
+namespace troupe::groups {
+namespace {
+
+using test::forked_exchange;
+using namespace std::chrono_literals;
+
+backend_request request_of(forked_exchange& exchange, int rank, int size) {
+  backend_request out;
+  out.group = "test";
+  out.rank = rank;
+  for (int p = 0; p < size; ++p)
+    out.members.push_back({static_cast<std::uint32_t>(p), "worker" + std::to_string(p)});
+  out.timeout = 60s;
+  out.exchange = &exchange;
+  return out;
+}
+
+// Runs `f` as each rank in a process of its own, with an arena; all return 0.
+template <class F>
+void as_processes(int ranks, const F& f) {
+  forked_exchange exchange(ranks);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      int status = 99;
+      try {
+        std::string why_not;
+        transport::arena_options options;
+        options.limit = std::size_t{64} << 20;
+        if (!transport::install_arena(options, why_not)) throw std::runtime_error(why_not);
+        exchange.become(rank);
+        auto made = make_shared_backend(request_of(exchange, rank, ranks), why_not);
+        if (!made) throw std::runtime_error(why_not);
+        status = f(*made, rank, exchange);
+        exchange.wait_for_all();
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
+      }
+      _exit(status);
+    }
+    children.push_back(child);
+  }
+  for (const auto child : children) EXPECT_EQ(troupe::test::status_of(child), 0);
+}
+
+struct asked_operation {
+  std::vector<at::Tensor> inputs, outputs;
+  std::vector<std::int64_t> input_splits, output_splits;
+  operation what;
+
+  asked_operation(operation_kind kind, std::vector<at::Tensor> in, std::vector<at::Tensor> out,
+                  int root = 0)
+      : inputs(std::move(in)), outputs(std::move(out)) {
+    static std::uint64_t sequence = 0;
+    what.kind = kind;
+    what.root = root;
+    what.sequence = ++sequence;
+    for (const auto& t : inputs) what.dtype = t.scalar_type();
+    for (const auto& t : outputs) what.dtype = t.scalar_type();
+  }
+  void run(backend& on) {
+    what.inputs = inputs;
+    what.outputs = outputs;
+    what.input_splits = input_splits;
+    what.output_splits = output_splits;
+    on.run(what, time_limit(60s));
+  }
+};
+
+at::Tensor values(int rank, std::int64_t count) {
+  return at::arange(rank * 1000, rank * 1000 + count, at::kFloat);
+}
+
+#define CHECK_OR_RETURN(condition, code) \
+  if (!(condition)) return code
+
+// Tensors in the arena; `count` decides the way.
+int every_operation(backend& on, int rank, int size, std::int64_t count) {
+  const auto total = [&](std::int64_t n) {
+    auto sum = values(0, n);
+    for (int p = 1; p < size; ++p) sum.add_(values(p, n));
+    return sum;
+  };
+  asked_operation(operation_kind::barrier, {}, {}).run(on);
+  {
+    auto a = values(rank, count), b = values(rank, 7);
+    asked_operation(operation_kind::all_reduce, {}, {a, b}).run(on);
+    CHECK_OR_RETURN(at::equal(a, total(count)) && at::equal(b, total(7)), 1);
+  }
+  {
+    auto a = rank == 1 ? values(5, count) : at::zeros({count});
+    asked_operation(operation_kind::broadcast, {}, {a}, 1).run(on);
+    CHECK_OR_RETURN(at::equal(a, values(5, count)), 2);
+  }
+  {
+    const auto in = values(rank, count);
+    std::vector<at::Tensor> out;
+    if (rank == 1) out.push_back(at::empty({count}));
+    asked_operation one(operation_kind::reduce, {in}, out, 1);
+    one.run(on);
+    CHECK_OR_RETURN(at::equal(in, values(rank, count)), 3);
+    CHECK_OR_RETURN(rank != 1 || at::equal(one.outputs[0], total(count)), 4);
+  }
+  {
+    auto all = at::empty({size, count});
+    asked_operation(operation_kind::all_gather_into_tensor, {values(rank, count)}, {all}).run(on);
+    for (int p = 0; p < size; ++p) CHECK_OR_RETURN(at::equal(all[p], values(p, count)), 5);
+    // In place: the input is this rank's part.
+    all.zero_();
+    all[rank].copy_(values(rank, count));
+    asked_operation(operation_kind::all_gather_into_tensor, {all[rank]}, {all}).run(on);
+    for (int p = 0; p < size; ++p) CHECK_OR_RETURN(at::equal(all[p], values(p, count)), 6);
+    auto mine = at::empty({count});
+    asked_operation(operation_kind::reduce_scatter_tensor, {all}, {mine}).run(on);
+    CHECK_OR_RETURN(at::equal(mine, values(rank, count).mul(size)), 7);
+  }
+  {
+    // Rank p has p + 1 more for each, and splits are uneven.
+    asked_operation one(operation_kind::all_to_all_single, {}, {});
+    std::int64_t sent = 0, received = 0;
+    for (int q = 0; q < size; ++q) {
+      one.input_splits.push_back(count / size + rank + q);
+      one.output_splits.push_back(count / size + q + rank);
+      sent += one.input_splits.back();
+      received += one.output_splits.back();
+    }
+    one.inputs = {values(rank, sent)};
+    one.outputs = {at::empty({received})};
+    one.what.dtype = at::kFloat;
+    one.run(on);
+    std::int64_t at = 0;
+    for (int p = 0; p < size; ++p) {
+      std::int64_t before = 0;
+      for (int q = 0; q < rank; ++q) before += count / size + p + q;
+      const auto n = one.output_splits[static_cast<std::size_t>(p)];
+      CHECK_OR_RETURN(
+          at::equal(one.outputs[0].narrow(0, at, n), values(p, before + n).narrow(0, before, n)),
+          8);
+      at += n;
+    }
+  }
+  {
+    std::vector<at::Tensor> in;
+    for (int q = 0; q < size; ++q) in.push_back(values(rank + q, count));
+    auto out = at::empty({count});
+    asked_operation(operation_kind::reduce_scatter, in, {out}).run(on);
+    auto sum = values(rank, count);
+    for (int p = 1; p < size; ++p) sum.add_(values(p + rank, count));
+    CHECK_OR_RETURN(at::equal(out, sum), 9);
+  }
+  return 0;
+}
+
+TEST(SharedBackend, CarriesOutOperationsBetweenProcesses) {
+  for (const int ranks : {2, 3})
+    as_processes(ranks, [&](backend& on, int rank, forked_exchange&) {
+      for (const std::int64_t count : {1, 100, 50'000})
+        if (const int bad = every_operation(on, rank, ranks, count)) return bad;
+      // Of memory that the others have not mapped.
+      std::vector<float> outside(50'000, static_cast<float>(rank));
+      auto a = at::from_blob(outside.data(), {50'000});
+      asked_operation(operation_kind::all_reduce, {}, {a}).run(on);
+      return outside[49'999] == static_cast<float>(ranks * (ranks - 1) / 2) ? 0 : 20;
+    });
+}
+
+// Rule 1: what is written in place is the tensor's alone; who shares its memory keeps the old.
+TEST(SharedBackend, LeavesOtherOwnersOfMemoryAlone) {
+  as_processes(2, [&](backend& on, int rank, forked_exchange&) {
+    auto a = values(rank, 50'000);
+    const auto copy = a._lazy_clone();
+    asked_operation(operation_kind::all_reduce, {}, {a}).run(on);
+    CHECK_OR_RETURN(at::equal(copy, values(rank, 50'000)), 1);
+    CHECK_OR_RETURN(at::equal(a, values(0, 50'000).add(values(1, 50'000))), 2);
+    return 0;
+  });
+}
+
+// Rule 5: a rank is stopped somewhere inside of direct all_reduces, the other one's deadline passes
+// and it fills its memory anew; when the rank goes on, no byte of that changes.
+TEST(SharedBackend, IsNotWrittenIntoByARankThatWasStopped) {
+  for (int round = 0; round < 6; ++round)
+    as_processes(2, [&](backend& on, int rank, forked_exchange& exchange) {
+      constexpr std::int64_t count = 2 << 20;
+      auto a = at::zeros({count});
+      std::array<std::byte, sizeof(pid_t)> mine;
+      const auto me = getpid();
+      std::memcpy(mine.data(), &me, sizeof me);
+      pid_t other = 0;
+      std::memcpy(&other, exchange.all_gather(mine)[1].data(), sizeof other);
+      std::thread stopper;
+      if (rank == 0)
+        stopper = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::microseconds(20'000 + 1'700 * round));
+          kill(other, SIGSTOP);
+        });
+      int failures = 0;
+      try {
+        for (;;) {
+          asked_operation one(operation_kind::all_reduce, {}, {a});
+          one.what.outputs = one.outputs;
+          on.run(one.what, time_limit(rank == 0 ? 80ms : 60'000ms));
+        }
+      } catch (const collective_timeout&) {
+        failures = rank == 0 ? 0 : 1;
+      } catch (const group_failed&) {
+        failures = rank == 1 ? 0 : 1;
+      }
+      if (rank == 1) return failures;
+      stopper.join();
+      a.fill_(7);
+      std::vector<at::Tensor> others;
+      for (int i = 0; i < 3; ++i) others.push_back(at::full({count}, 7.f));
+      others.push_back(a);
+      kill(other, SIGCONT);
+      std::this_thread::sleep_for(20ms);
+      for (const auto& one : others)
+        if (!at::equal(one, at::full({count}, 7.f))) ++failures;
+      return failures;
+    });
+}
+
+// Rules 5 and 6: nor is it given to anybody else while the rank has not left.
+TEST(SharedBackend, KeepsMemoryFromRanksThatMayStillWrite) {
+  as_processes(2, [&](backend& on, int rank, forked_exchange& exchange) {
+    auto a = values(rank, 50'000);
+    asked_operation one(operation_kind::all_reduce, {}, {a});
+    one.what.outputs = one.outputs;
+    if (rank == 1) {
+      exchange.wait_for_all();
+      // As if it had been stopped: it comes when rank 0 has given up.
+      try {
+        on.run(one.what, time_limit(60s));
+        return 1;
+      } catch (const group_failed&) {
+      }
+      exchange.wait_for_all();
+      return 0;
+    }
+    const auto* before = a.const_data_ptr();
+    try {
+      on.run(one.what, time_limit(50ms));
+      return 2;
+    } catch (const collective_timeout&) {
+    }
+    CHECK_OR_RETURN(a.const_data_ptr() != before, 3);
+    CHECK_OR_RETURN(at::equal(a, values(0, 50'000)), 4);
+    // Nor does anybody else get it.
+    std::vector<at::Tensor> others;
+    for (int i = 0; i < 50; ++i) {
+      others.push_back(at::full({50'000}, 7.f));
+      CHECK_OR_RETURN(others.back().const_data_ptr() != before, 5);
+    }
+    exchange.wait_for_all();
+    exchange.wait_for_all();
+    return 0;
+  });
+}
+
+TEST(SharedBackend, ThrowsWhatItWasAbortedWith) {
+  as_processes(2, [&](backend& on, int rank, forked_exchange&) {
+    if (rank == 1) on.abort(std::make_exception_ptr(peer_lost("worker 7 is gone")));
+    std::string text;
+    try {
+      asked_operation(operation_kind::barrier, {}, {}).run(on);
+    } catch (const peer_lost& e) {
+      text = rank == 1 ? e.what() : "";
+    } catch (const group_failed& e) {
+      text = rank == 0 ? e.what() : "";
+    }
+    return text.find("worker 7 is gone") != std::string::npos ? 0 : 1;
+  });
+}
+
+TEST(SharedBackend, SaysOnAllRanksThatTheyShareNoHost) {
+  forked_exchange exchange(1);
+  struct two_hosts final : member_exchange {
+    std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+      std::vector<std::byte> a(mine.begin(), mine.end()), b = a;
+      b.insert(std::ranges::find(b, std::byte{'\n'}), std::byte{'x'});
+      return {a, b};
+    }
+  } other;
+  auto request = request_of(exchange, 0, 2);
+  request.exchange = &other;
+  std::string why_not;
+  EXPECT_EQ(make_shared_backend(request, why_not), nullptr);
+  EXPECT_EQ(why_not, "ranks 0 and 1 are on two hosts");
+}
+
+}  // namespace
+}  // namespace troupe::groups
