@@ -9,9 +9,11 @@
 #include "troupe/actors/groups/backend/device_backends.hpp"
 #include "troupe/actors/groups/group_options.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
+#include "troupe/actors/groups/shared/shared_backend.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::groups {
 
@@ -21,10 +23,18 @@ std::unique_ptr<backend> make_network(const backend_request& request) {
   return std::make_unique<network::network_backend>(request.channel);
 }
 
+// In shared memory where all ranks are on one host.
+std::unique_ptr<backend> make_troupe(const backend_request& request) {
+  std::string why_not;
+  if (auto made = make_shared_backend(request, why_not)) return made;
+  log().debug("group '{}' uses messages alone, since {}", request.group, why_not);
+  return make_network(request);
+}
+
 // Before any node is made. "troupe" is what a group takes by itself.
 bool register_groups() {
   register_backend("network", {"cpu"}, &make_network);
-  register_backend("troupe", {"cpu"}, &make_network);
+  register_backend("troupe", {"cpu"}, &make_troupe);
   troupe::detail::register_protocol(
       groups_channel, [](node_core& node) { return std::make_unique<group_service>(node); });
   return true;

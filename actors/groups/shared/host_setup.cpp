@@ -72,7 +72,7 @@ std::string rules_of(const backend_request& request) {
 // First: who this is, and on which host; the text is the host's id.
 struct host_setup::card {
   std::uint32_t version;
-  std::uint32_t reserved;
+  std::uint32_t simulated;  // one thread runs all ranks of a simulation: none may wait for another
   std::uint64_t process;
   std::uint64_t process_namespace;
   core_set cores;
@@ -99,6 +99,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   const job_secret own_secret;
   card mine{};
   mine.version = protocol_version;
+  mine.simulated = troupe::detail::virtual_now != nullptr;
   mine.process = host.process;
   mine.process_namespace = host.process_namespace;
   mine.cores = usable_cores();
@@ -119,6 +120,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
     cores.push_back(cards[p].first.cores);
     if (cards[p].first.version != protocol_version)
       why_not = fmt::format("rank {} has another version of Troupe", p);
+    if (cards[p].first.simulated) why_not = "the nodes are simulated";
     if (host_of(p) != host_of(0)) why_not = fmt::format("ranks 0 and {} are on two hosts", p);
   }
   if (!why_not.empty()) return nullptr;

@@ -29,9 +29,8 @@ tensor_view part_of(const tensor_view& all, std::int64_t first, std::int64_t cou
 
 class shared_backend final : public backend {
 public:
-  shared_backend(std::unique_ptr<host_setup> host, std::unique_ptr<backend> messages)
+  explicit shared_backend(std::unique_ptr<host_setup> host)
       : host_(std::move(host)),
-        messages_(std::move(messages)),
         group_(host_->setup()),
         quarantine_([this] { return group_.all_left(host_->dead()); }) {}
 
@@ -40,20 +39,15 @@ public:
     if (!why_) group_.abort("it has left the group");
   }
 
-  std::string_view name() const noexcept override { return "troupe"; }
+  std::string_view name() const noexcept override { return "shared"; }
 
-  bool supports(operation_kind kind, c10::ScalarType dtype,
+  bool supports(operation_kind kind, c10::ScalarType,
                 c10::DeviceType device) const noexcept override {
-    if (kind == operation_kind::send || kind == operation_kind::recv)
-      return messages_ && messages_->supports(kind, dtype, device);
-    return device == c10::DeviceType::CPU;
+    return kind != operation_kind::send && kind != operation_kind::recv &&
+           device == c10::DeviceType::CPU;
   }
 
   void run(operation& what, const time_limit& limit) override {
-    if (what.kind == operation_kind::send || what.kind == operation_kind::recv) {
-      if (!messages_) throw internal_error("sends and receives need a backend for messages");
-      return messages_->run(what, limit);
-    }
     try {
       carry_out(what, limit);
     } catch (...) {
@@ -78,7 +72,6 @@ public:
       if (!why_) why_ = why;
     }
     group_.abort(text);
-    if (messages_) messages_->abort(std::move(why));
   }
 
 private:
@@ -101,7 +94,6 @@ private:
                       const time_limit& limit);
 
   const std::unique_ptr<host_setup> host_;
-  const std::unique_ptr<backend> messages_;
   shared_group group_;
   quarantine quarantine_;
   std::mutex mutex_;
@@ -192,11 +184,10 @@ void shared_backend::exchange_parts(const operation& what, const operation_signa
 
 }  // namespace
 
-std::unique_ptr<backend> make_shared_backend(const backend_request& request, std::string& why_not,
-                                             std::unique_ptr<backend> messages) {
+std::unique_ptr<backend> make_shared_backend(const backend_request& request, std::string& why_not) {
   auto host = host_setup::make(request, why_not);
   if (!host) return nullptr;
-  return std::make_unique<shared_backend>(std::move(host), std::move(messages));
+  return std::make_unique<shared_backend>(std::move(host));
 }
 
 }  // namespace troupe::groups
