@@ -115,15 +115,14 @@ std::exception_ptr group_core::failure() const {
 void group_core::check_usable() const {
   if (!failed_.load(std::memory_order_acquire)) [[likely]]
     return;
+  const auto why = describe(failure(), {}, {});
   fault f;
   f.code = errc::cancelled;
-  const auto why = describe(failure(), {}, {});
-  f.text = why.code == errc::cancelled
-               ? why.text
-               : fmt::format(
-                     "group '{}' takes no more operations on rank {}, since it has failed: "
-                     "{}. Shrink it, or make another one.",
-                     about_.name, about_.rank, why.text);
+  f.text = destroyed() ? why.text
+                       : fmt::format(
+                             "group '{}' takes no more operations on rank {}, since it has "
+                             "failed: {}. Shrink it, or make another one.",
+                             about_.name, about_.rank, why.text);
   throw group_failed(std::move(f));
 }
 
@@ -282,10 +281,12 @@ void group_core::execute(operation& what, std::uint64_t record) {
 
 // An operation has failed by `why`. Returns what to throw, and the group has failed.
 std::exception_ptr group_core::failed_at(const operation& what, const std::exception_ptr& why) {
-  const auto before = failure();
-  if (before == why) return error_at(place_of(what), why);
-  fail(why);
-  return why;
+  const auto where = place_of(what);
+  // What a backend has found says where; what it was aborted with, or has got of others, does not.
+  const auto placed =
+      describe(why, {}, {}).text.starts_with(to_string(where)) ? why : error_at(where, why);
+  if (!failure()) fail(placed);
+  return placed;
 }
 
 // Under the lock.
@@ -299,6 +300,8 @@ std::vector<std::shared_ptr<backend>> group_core::backends() const {
 
 // Backends are aborted without the lock: that of the network fails the channel, which calls this.
 void group_core::fail(std::exception_ptr why) noexcept {
+  // The others know what comes from the channel, and are told of all else.
+  const bool known = channel_->failure() != nullptr;
   std::vector<std::shared_ptr<backend>> all;
   {
     const std::lock_guard lock(mutex_);
@@ -308,8 +311,7 @@ void group_core::fail(std::exception_ptr why) noexcept {
     all = backends();
   }
   for (const auto& one : all) one->abort(why);
-  // The others are told unless they know, which is when it comes from the channel.
-  if (channel_->failure() != why) channel_->send_failure(describe(why, {}, {}));
+  if (!known) channel_->send_failure(describe(why, {}, {}));
   channel_->fail(why);
   write_trace();
 }

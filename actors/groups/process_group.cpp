@@ -132,6 +132,10 @@ const group_description& about_of(const process_group::state& it) {
 
 }  // namespace
 
+bool process_group::is_same(const process_group& other) const noexcept {
+  return state_ && other.state_ && state_->core && state_->core == other.state_->core;
+}
+
 bool process_group::is_member() const { return known().core != nullptr; }
 int process_group::rank() const { return about_of(known()).rank; }
 int process_group::size() const { return known().core ? known().core->size() : -1; }

@@ -107,7 +107,7 @@ public:
   std::string write_trace(const std::string& directory) const;
 
   friend bool operator==(const process_group& a, const process_group& b) noexcept {
-    return a.state_ == b.state_;
+    return a.state_ == b.state_ || a.is_same(b);
   }
 
   /// For Troupe's own use.
@@ -119,6 +119,7 @@ public:
   groups::group_core* member(const char* operation) const;
 
 private:
+  bool is_same(const process_group& other) const noexcept;
   const state& known() const;
   groups::group_core& core() const;
 

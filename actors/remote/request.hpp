@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class process_group;  // has a `send` of its own: groups/point_to_point.hpp
+
 class actor_proxy;
 
 namespace detail {
@@ -242,7 +244,8 @@ auto request(const Handle& receiver, Ts&&... message) {
 /// to no autograd context; see rpc_options::on_lost_gradient. Throws invalid_argument for a handle
 /// that names no actor.
 template <class Handle, class... Ts>
-auto send(const Handle& receiver, Ts&&... message) {
+requires(!std::is_same_v<Handle, process_group>) auto send(const Handle& receiver,
+                                                           Ts&&... message) {
   static_assert(detail::is_handle<Handle>, "send takes an actor handle, as returned by spawn");
   static_assert(!detail::asks_for_retry<Ts...>, "retry applies only to calls of functions");
   auto all = std::forward_as_tuple(std::forward<Ts>(message)...);

@@ -364,9 +364,9 @@ private:
 
 bool network_backend::supports(operation_kind kind, c10::ScalarType dtype,
                                c10::DeviceType device) const noexcept {
-  if (kind == operation_kind::barrier) return true;
-  return device == c10::DeviceType::CPU && dtype != c10::ScalarType::Undefined &&
-         !c10::isQIntType(dtype) && kind != operation_kind::send && kind != operation_kind::recv;
+  // Of no tensors, a barrier's or an empty list's, the dtype is undefined.
+  return device == c10::DeviceType::CPU && !c10::isQIntType(dtype) &&
+         kind != operation_kind::send && kind != operation_kind::recv;
 }
 
 void network_backend::run(operation& what, const time_limit& limit) {
