@@ -10,6 +10,7 @@
 
 #include "troupe/actors/groups/backend/backend.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/completed_work.hpp"
 #include "troupe/actors/groups/flight_recorder.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
 #include "troupe/actors/groups/prepared_call.hpp"
@@ -20,13 +21,6 @@
 namespace troupe {
 
 class node_core;
-
-/// What a completion hook is told: an operation of this rank that has ended.
-struct completed_work {
-  std::string operation;         ///< "all_reduce"
-  std::uint64_t sequence = 0;    ///< 0: a send or recv
-  std::exception_ptr exception;  ///< nullptr: it has ended well
-};
 
 namespace groups {
 
@@ -82,6 +76,10 @@ public:
   /// Returns the sender's rank.
   int receive(prepared_call& call);
 
+  /// In the turn of a collective, but without a number. Throws collective_timeout; the group is as
+  /// good as before then.
+  void monitored_barrier(std::chrono::milliseconds limit, bool wait_all_ranks);
+
   /// Throws group_failed if the group has failed or was destroyed.
   void check_usable() const;
 
@@ -120,6 +118,8 @@ public:
 private:
   struct established;
 
+  void monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds limit, bool wait_all_ranks);
+  void pass_monitor(std::uint64_t sequence, std::chrono::milliseconds limit);
   group_core(group_description about, std::shared_ptr<network::group_channel> channel,
              std::weak_ptr<node_core> node, std::function<void()> over);
 
@@ -145,6 +145,7 @@ private:
   flight_recorder recorder_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> last_completed_{0};
+  std::uint64_t monitored_ = 0;  // barriers so far; of whoever has the turn
   std::atomic<std::uint64_t> completed_before_{0};
 
   std::atomic<bool> failed_{false};

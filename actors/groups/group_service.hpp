@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/cluster/worker_info.hpp"
 #include "troupe/actors/groups/group_core.hpp"
 #include "troupe/actors/groups/network/endpoint.hpp"
 #include "troupe/actors/node/node_protocol.hpp"

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/completed_work.hpp"
 #include "troupe/actors/groups/group_options.hpp"
 
 namespace troupe {
-
-struct completed_work;
 
 namespace groups {
 class group_core;

@@ -1,0 +1,93 @@
+// The monitored barrier: rank 0 hears of each rank by itself, and can say which one is missing.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "troupe/actors/groups/group_core.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+// Their numbers are beyond those of collectives.
+constexpr std::uint64_t first_monitored = std::uint64_t{1} << 63;
+constexpr std::uint32_t reached = 0;   // to rank 0
+constexpr std::uint32_t answered = 1;  // from rank 0: empty, or what is wrong
+
+[[noreturn]] void throw_timeout(std::string text, std::chrono::milliseconds limit) {
+  fault f;
+  f.code = errc::rpc_timeout;
+  f.text = std::move(text);
+  f.limit = limit;
+  throw collective_timeout(std::move(f));
+}
+
+network::packet packet_of(const std::string& text) {
+  return network::packet({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+}
+
+std::string text_of(const network::packet& content) {
+  const auto bytes = content.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+void group_core::monitored_barrier(std::chrono::milliseconds limit, bool wait_all_ranks) {
+  establish();
+  queue_->enter();
+  struct turn {
+    work_queue& of;
+    ~turn() { of.leave(); }
+  } leaves{*queue_};
+  check_usable();
+  const auto sequence = first_monitored + monitored_++;
+  if (rank() == 0)
+    monitor_ranks(sequence, limit, wait_all_ranks);
+  else
+    pass_monitor(sequence, limit);
+}
+
+void group_core::monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds limit,
+                               bool wait_all_ranks) {
+  const auto deadline = deadline_after(limit);
+  std::vector<int> processed, missing;
+  std::string problem;
+  for (int from = 1; from < size() && problem.empty(); ++from) {
+    if (!wait_all_ranks && !processed.empty() && clock::now() > deadline) {
+      problem = fmt::format(
+          "Rank 0 timed out in monitoredBarrier after {} ms.\n Successfully "
+          "processed ranks: {}",
+          limit.count(), fmt::join(processed, ", "));
+    } else if (channel_->parts().take({sequence, reached, from}, deadline)) {
+      processed.push_back(from);
+    } else if (wait_all_ranks) {
+      missing.push_back(from);
+    } else {
+      problem = fmt::format("[Rank 0]: Rank {} failed to pass monitoredBarrier in {} ms", from,
+                            limit.count());
+    }
+  }
+  if (!missing.empty())
+    problem = fmt::format("[Rank 0]: {} {} failed to pass monitoredBarrier in {} ms",
+                          missing.size() == 1 ? "Rank" : "Ranks", fmt::join(missing, ", "),
+                          limit.count());
+  const auto answer = packet_of(problem);
+  for (int to = 1; to < size(); ++to) channel_->send(to, network::part{sequence, answered, answer});
+  if (!problem.empty()) throw_timeout(std::move(problem), limit);
+}
+
+void group_core::pass_monitor(std::uint64_t sequence, std::chrono::milliseconds limit) {
+  channel_->send(0, network::part{sequence, reached, {}});
+  const auto answer = channel_->parts().take({sequence, answered, 0}, deadline_after(limit));
+  if (answer && answer->size() == 0) return;
+  throw_timeout(fmt::format("Rank {} successfully reached monitoredBarrier, but received errors "
+                            "while waiting for send/recv from rank 0. Please check rank 0 logs for "
+                            "faulty rank.\n Original exception: \n{}",
+                            rank(),
+                            answer ? text_of(*answer)
+                                   : fmt::format("nothing came of rank 0 in {} ms", limit.count())),
+                limit);
+}
+
+}  // namespace troupe::groups

@@ -1,0 +1,75 @@
+#include "troupe/actors/groups/object_bytes.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "troupe/messages/codec/decoder.hpp"
+#include "troupe/messages/codec/encoder.hpp"
+#include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/messages/tensor/tensor_reader.hpp"
+#include "troupe/messages/tensor/tensor_writer.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+// As payloads are aligned, in memory of their own: the tensors keep it.
+std::shared_ptr<std::byte> payload_memory(std::size_t size) {
+  constexpr std::align_val_t alignment{64};
+  return {static_cast<std::byte*>(::operator new(size, alignment)),
+          [](std::byte* memory) { ::operator delete(memory, alignment); }};
+}
+
+}  // namespace
+
+// An envelope and its payloads: how many, and of each its size and its bytes.
+std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write) {
+  tensor_writer tensors;
+  encoder body(&tensors, nullptr);
+  write(body);
+  const auto sealed = seal({}, body.bytes(), &tensors);
+  encoder out(nullptr, nullptr);
+  const auto put = [&](std::span<const std::byte> bytes) {
+    out.put(static_cast<std::uint64_t>(bytes.size()));
+    out.raw(bytes.data(), bytes.size());
+  };
+  out.put(static_cast<std::uint64_t>(sealed.payloads.size()));
+  put(sealed.bytes.bytes());
+  for (const auto& one : sealed.payloads) {
+    if (one.place.where != memory_place::kind::host)
+      throw encode_error("a tensor on a GPU cannot be part of an object yet: copy it to the CPU");
+    put({one.data, one.size});
+  }
+  return out.take();
+}
+
+void bytes_to_object(std::span<const std::byte> bytes, function_ref<void(decoder&)> read) {
+  decoder in(bytes, nullptr, nullptr);
+  const auto next_size = [&] {
+    const auto size = in.get<std::uint64_t>();
+    if (size > in.remaining()) throw decode_error("an object's bytes end early");
+    return static_cast<std::size_t>(size);
+  };
+  const auto count = in.get<std::uint64_t>();
+  if (count > max_payloads) throw decode_error("an object has too many payloads");
+  const auto size = next_size();
+  frame envelope(size);
+  envelope.resize(size);
+  in.raw(envelope.data(), size);
+  std::vector<incoming_payload> payloads;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto each = next_size();
+    if (each == 0) throw decode_error("a payload of an object is empty");
+    incoming_payload next{payload_memory(each), each, {}};
+    in.raw(next.data.get(), each);
+    payloads.push_back(std::move(next));
+  }
+  in.expect_end();
+  opened_envelope opened(std::move(envelope), std::move(payloads));
+  decoder body(opened.body(), opened.tensors(), nullptr);
+  read(body);
+  body.expect_end();
+  body.let_tensors_go();
+}
+
+}  // namespace troupe::groups

@@ -1,0 +1,179 @@
+// Collectives of values of any type, and the barrier that names who is missing.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+
+#include <fstream>
+
+#include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/flight_recorder.hpp"
+
+namespace troupe::test {
+
+struct group_object {
+  std::string name;
+  std::vector<double> numbers;
+  at::Tensor tensor;
+};
+TROUPE_MESSAGE(group_object, name, numbers, tensor)
+
+namespace {
+
+using testing::HasSubstr;
+
+group_object object_of(int rank) {
+  return {"rank " + std::to_string(rank), std::vector<double>(static_cast<std::size_t>(rank), 0.5),
+          at::full({rank * 3000 + 1}, rank, at::kInt)};
+}
+
+void expect_object(const group_object& found, int rank) {
+  const auto expected = object_of(rank);
+  EXPECT_EQ(found.name, expected.name);
+  EXPECT_EQ(found.numbers, expected.numbers);
+  EXPECT_TRUE(at::equal(found.tensor, expected.tensor));
+}
+
+TEST(object_collectives, move_values_of_any_size) {
+  local_group all(3);
+  all.run([](const process_group& group, int rank) {
+    auto object = object_of(rank);
+    broadcast_object(group, object, 2);
+    expect_object(object, 2);
+    object.tensor.add_(1);  // it is this rank's own
+
+    const auto gathered = all_gather_object(group, object_of(rank));
+    ASSERT_EQ(gathered.size(), 3u);
+    for (int from = 0; from < 3; ++from)
+      expect_object(gathered[static_cast<std::size_t>(from)], from);
+
+    const auto some = gather_object(group, object_of(rank), 1);
+    EXPECT_EQ(some.size(), rank == 1 ? 3u : 0u);
+    if (rank == 1) expect_object(some[2], 2);
+
+    std::vector<group_object> parts;
+    if (rank == 0)
+      for (int to = 0; to < 3; ++to) parts.push_back(object_of(to));
+    expect_object(scatter_object(group, parts, 0), rank);
+
+    if (rank == 0) {
+      for (int i = 0; i < 2; ++i) {
+        const auto [found, from] = recv_object<group_object>(group, any_source, 3);
+        expect_object(found, from);
+      }
+    } else {
+      send_object(group, object_of(rank), 0, 3);
+    }
+
+    std::vector<std::string> texts{std::to_string(rank), "x"};
+    broadcast_object_list(group, texts, 1);
+    EXPECT_EQ(texts, (std::vector<std::string>{"1", "x"}));
+  });
+}
+
+TEST(object_collectives, refuse_what_is_not_one_for_each_rank) {
+  local_group all(2);
+  EXPECT_THAT(
+      thrown_text<invalid_argument>([&] { scatter_object(all.groups[0], std::vector<int>(), 0); }),
+      HasSubstr("source rank must provide non-None scatter_object_input_list"));
+  EXPECT_THAT(
+      thrown_text<invalid_argument>([&] { scatter_object(all.groups[0], std::vector{1}, 0); }),
+      HasSubstr("1 objects are not one for each of 2 ranks"));
+}
+
+TEST(object_collectives, notice_another_type) {
+  local_group all(2);
+  all.run([](const process_group& group, int rank) {
+    if (rank == 0) {
+      send_object(group, std::string("text"), 1);
+    } else {
+      EXPECT_THROW(recv_object<std::vector<std::string>>(group, 0), decode_error);
+    }
+  });
+}
+
+TEST(monitored_barrier, passes_when_all_are_there) {
+  local_group all(3);
+  all.run([](const process_group& group, int) {
+    for (int i = 0; i < 5; ++i) monitored_barrier(group, 60s, i % 2 == 0);
+  });
+  local_group alone(1);
+  monitored_barrier(alone.groups[0], 1ms);
+}
+
+TEST(monitored_barrier, names_the_first_that_is_missing) {
+  local_group all(4);
+  all.run([](const process_group& group, int rank) {
+    if (rank == 1 || rank == 3) return;
+    const auto text = thrown_text<collective_timeout>([&] { monitored_barrier(group, 100ms); });
+    EXPECT_THAT(text,
+                HasSubstr(rank == 0 ? "Rank 1 failed to pass monitoredBarrier in 100 ms"
+                                    : "Rank 2 successfully reached monitoredBarrier, but received "
+                                      "errors while waiting for send/recv from rank 0"));
+  });
+  // The late ones learn it, and the group goes on.
+  all.run([](const process_group& group, int rank) {
+    if (rank == 1 || rank == 3) {
+      EXPECT_THROW(monitored_barrier(group, 60s), collective_timeout);
+    }
+    monitored_barrier(group, 60s);
+    barrier(group);
+  });
+}
+
+TEST(monitored_barrier, names_all_that_are_missing) {
+  local_group all(4);
+  EXPECT_THAT(
+      thrown_text<collective_timeout>([&] { monitored_barrier(all.groups[0], 50ms, true); }),
+      HasSubstr("Ranks 1, 2, 3 failed to pass monitoredBarrier in 50 ms"));
+}
+
+TEST(monitored_barrier, misses_rank_0_too) {
+  local_group all(2);
+  EXPECT_THAT(thrown_text<collective_timeout>([&] { monitored_barrier(all.groups[1], 50ms); }),
+              HasSubstr("Rank 1 successfully reached monitoredBarrier, but received errors while "
+                        "waiting for send/recv from rank 0"));
+}
+
+TEST(flight_recorder, tells_what_ran) {
+  local_group all(2, {.description = "traced"});
+  all.run([](const process_group& group, int rank) {
+    const auto x = at::ones({5});
+    all_reduce(group, x);
+    if (rank == 0)
+      send(group, x, 1, 4);
+    else
+      recv(group, x, 0, 4);
+    for (int i = 0; i < 1100; ++i) barrier(group);
+    EXPECT_EQ(groups::flight_recorder::capacity, 1000u);
+    const temporary_folder folder;
+    const auto path = group.write_trace(folder.path().string());
+    EXPECT_THAT(path, HasSubstr("world_0_1_traced_0_rank" + std::to_string(rank) + ".json"));
+    const auto text = group.trace();
+    EXPECT_THAT(text, HasSubstr("\"description\": \"traced\""));
+    EXPECT_THAT(text, HasSubstr("\"kind\": \"barrier\""));
+    EXPECT_THAT(text, testing::Not(HasSubstr("all_reduce")));
+  });
+}
+
+TEST(flight_recorder, is_written_when_an_operation_fails) {
+  const temporary_folder folder;
+  local_group all(2, {.trace_directory = folder.path().string()});
+  all.run([](const process_group& group, int rank) {
+    const auto x = at::ones({5}, rank == 0 ? at::kFloat : at::kInt);
+    all_reduce(group, at::ones({2}));
+    EXPECT_THROW(all_reduce(group, x), collective_mismatch);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    std::ifstream in(folder.path() / ("world_0_1_0_rank" + std::to_string(rank) + ".json"));
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_THAT(text, HasSubstr("the ranks disagree"));
+    EXPECT_THAT(text, HasSubstr("\"state\": \"completed\""));
+    EXPECT_THAT(text, HasSubstr(rank == 0 ? "\"dtype\": \"Float\"" : "\"dtype\": \"Int\""));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::test
