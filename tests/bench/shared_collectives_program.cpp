@@ -225,7 +225,7 @@ private:
     const auto probe = time_of(bytes, ours, 5);
     if (rank_ == 0)
       state_->iterations =
-          std::clamp(static_cast<int>(60'000 / std::max(probe, 0.01)), 5, most_times);
+          std::clamp(static_cast<int>(20'000 / std::max(probe, 0.01)), 5, most_times);
     bare_barrier();
     const int times = state_->iterations;
     std::vector<double> a, b;

@@ -43,6 +43,7 @@ shared_group::entry shared_group::entry_for(const operation_signature& what,
     case way::box:
       if (bytes > control_.area_bytes()) break;
       mine.note = carried;
+      if (bytes == 0) break;
       if (bytes <= sizeof mine.payload)
         std::memcpy(&mine.payload, tensor.data, bytes);
       else

@@ -28,7 +28,7 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
   mine.exposes = mine.note == reachable && !is_root;
   enter(mine, what, limit);
   if (all_have(carried)) {
-    if (!is_root) {
+    if (!is_root && bytes > 0) {
       const auto payload = exchange_.word_of(what.root, 6);
       std::memcpy(tensor.data,
                   bytes <= sizeof payload ? reinterpret_cast<const std::byte*>(&payload)

@@ -61,6 +61,7 @@ public:
       own_.push_back(std::make_unique<std::byte[]>(bytes + 1));
       out.data = own_.back().get();
     }
+    if (bytes == 0) return out;
     if (contents)
       std::memcpy(out.data, contents->data(), bytes);
     else
@@ -92,7 +93,7 @@ std::string name_of(const collective_case& one, int rank) {
 
 bool holds(const tensor_view& tensor, const std::vector<std::byte>& wanted) {
   return tensor.bytes() == wanted.size() &&
-         std::memcmp(tensor.data, wanted.data(), wanted.size()) == 0;
+         (wanted.empty() || std::memcmp(tensor.data, wanted.data(), wanted.size()) == 0);
 }
 
 // Elements that p has for q: uneven where an operation allows it.
