@@ -97,11 +97,16 @@ TEST(Exchange, ShowsWhatWasWrittenAndForgetsNoSleeper) {
       const auto result = simulate(seed, ranks, 6, {});
       ASSERT_TRUE(result.ended) << "seed " << seed << ", " << ranks << " ranks";
       ASSERT_EQ(result.wrong, 0) << "seed " << seed << ", " << ranks << " ranks";
-      // Who leaves as soon as it is done disturbs nobody.
       ASSERT_EQ(result.aborted, 0) << "seed " << seed << ", " << ranks << " ranks";
       naps += result.naps;
     }
   EXPECT_GT(naps, 100);
+}
+
+// Who has ended its last step and leaves, which aborts, disturbs nobody that is in it still.
+TEST(Exchange, EndsAStepThatAllHaveBegun) {
+  for (std::uint64_t seed = 1; seed <= 10 * exchange_seeds; ++seed)
+    ASSERT_EQ(simulate(seed, 2, 1, {}).aborted, 0) << "seed " << seed;
 }
 
 TEST(Exchange, WakesAllWhenOneAborts) {
