@@ -103,6 +103,7 @@ endfunction()
 #     *_timing_test.cpp  the same, run while no other test runs, labelled "timing" too
 #     *_soak_test.cpp    the same, run by `make soak` only, labelled "soak" too, with a long limit
 #   *_program.cpp   a program that tests start; they find it in TROUPE_TEST_PROGRAM_DIR
+#   *_module.cpp    a shared object that programs load, whose symbols are theirs; it is there, too
 #   other *.cpp     a library that all of them link
 # Tests find the folder itself in TROUPE_TEST_SOURCE_DIR, the applications in TROUPE_APPS_DIR.
 # Tests are compiled together some LINES at once, but for those that match ALONE.
@@ -120,7 +121,7 @@ function(troupe_test module folder)
               "TROUPE_APPS_DIR=\"${PROJECT_BINARY_DIR}/apps\"")
 
   set(helpers ${sources})
-  list(FILTER helpers EXCLUDE REGEX "_(test|program)\\.cpp$")
+  list(FILTER helpers EXCLUDE REGEX "_(test|program|module)\\.cpp$")
   set(base troupe_test_${module}_base GTest::gtest GTest::gmock)
   if(helpers)
     add_library(troupe_test_${module} STATIC ${helpers})
@@ -140,6 +141,20 @@ function(troupe_test module folder)
     troupe_precompile(${name} ${arg_PRECOMPILE}_tests)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${out}")
     list(APPEND program_targets ${name})
+  endforeach()
+  file(GLOB_RECURSE modules CONFIGURE_DEPENDS "${folder}/*_module.cpp")
+  foreach(source IN LISTS modules)
+    get_filename_component(name "${source}" NAME_WE)
+    # Compiled with what the programs are compiled with, and linked with nothing.
+    add_library(${name}_object OBJECT "${source}")
+    target_link_libraries(${name}_object PRIVATE ${base})
+    set_target_properties(${name}_object PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    add_library(${name} MODULE $<TARGET_OBJECTS:${name}_object>)
+    set_target_properties(${name} PROPERTIES PREFIX "" LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY "${out}")
+    # The program that loads it shows its symbols.
+    string(REGEX REPLACE "_module$" "_program" loader ${name})
+    set_target_properties(${loader} PROPERTIES ENABLE_EXPORTS ON)
+    add_dependencies(${loader} ${name})
   endforeach()
   list(FILTER sources INCLUDE REGEX "_test\\.cpp$")
   _troupe_test_batches(batches "${sources}" "${arg_LINES}" "${arg_ALONE}" "${arg_BASE_ONLY}")

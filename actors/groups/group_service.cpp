@@ -7,7 +7,6 @@
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/backend/device_backends.hpp"
-#include "troupe/actors/groups/group_options.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
 #include "troupe/actors/groups/shared/shared_backend.hpp"
 #include "troupe/actors/node/node.hpp"
@@ -77,7 +76,7 @@ group_service& group_service::of(node_core& node) {
   return static_cast<group_service&>(*found);
 }
 
-std::shared_ptr<group_core> group_service::world() {
+std::shared_ptr<group_core> group_service::world(const group_options& options) {
   {
     const std::lock_guard lock(mutex_);
     if (world_) return world_;
@@ -89,9 +88,12 @@ std::shared_ptr<group_core> group_service::world() {
     if (who.id == node_.self().id) about.rank = static_cast<int>(about.members.size());
     about.members.push_back({who.id, who.name});
   }
-  about.timeout = default_group_timeout;
-  about.backends = parse_backends("troupe");
-  about.trace_directory = trace_directory_of_environment();
+  about.description = options.description;
+  about.timeout = options.timeout.count() > 0 ? options.timeout : default_group_timeout;
+  about.backends = parse_backends(options.backend.empty() ? "troupe" : options.backend);
+  about.backend_options = options.backend_options;
+  about.trace_directory =
+      options.trace_directory.empty() ? trace_directory_of_environment() : options.trace_directory;
   const std::lock_guard lock(mutex_);
   if (!world_) world_ = make_locked(std::move(about));
   return world_;

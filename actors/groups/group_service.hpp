@@ -8,6 +8,7 @@
 
 #include "troupe/actors/cluster/worker_info.hpp"
 #include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/group_options.hpp"
 #include "troupe/actors/groups/network/endpoint.hpp"
 #include "troupe/actors/node/node_protocol.hpp"
 
@@ -23,7 +24,8 @@ public:
   static group_service& of(node_core& node);
 
   /// The group of all nodes that began the job together, or what it was shrunk to.
-  std::shared_ptr<group_core> world();
+  /// `options`, but for its name, if this is the first call.
+  std::shared_ptr<group_core> world(const group_options& options = {});
   void replace_world(std::shared_ptr<group_core> by);
 
   /// Makes a group of which this node is a member. Throws invalid_argument if its name was used

@@ -17,8 +17,9 @@
 namespace troupe {
 
 struct process_group::state {
-  std::shared_ptr<groups::group_core> core;  ///< nullptr: this node is not a member
-  groups::group_description about;           ///< of such a group: what is known
+  std::shared_ptr<node_core> owned{};          ///< of init_process_group; goes last
+  std::shared_ptr<groups::group_core> core{};  ///< nullptr: this node is not a member
+  groups::group_description about{};           ///< of such a group: what is known
 };
 
 namespace {
@@ -30,7 +31,7 @@ using groups::group_service;
 process_group not_a_member(group_description about) {
   about.rank = -1;
   return process_group(std::make_shared<const process_group::state>(
-      process_group::state{nullptr, std::move(about)}));
+      process_group::state{.about = std::move(about)}));
 }
 
 std::string joined(const std::vector<int>& ranks) {
@@ -99,8 +100,12 @@ void check_ranks(const std::vector<int>& ranks, int size) {
 
 }  // namespace
 
-process_group::process_group(std::shared_ptr<groups::group_core> core)
-    : state_(std::make_shared<const state>(state{std::move(core), {}})) {}
+process_group::process_group(std::shared_ptr<groups::group_core> core,
+                             std::shared_ptr<node_core> owned)
+    : state_(std::make_shared<const state>(
+          state{.owned = std::move(owned), .core = std::move(core)})) {}
+
+std::shared_ptr<node_core> process_group::owned_node() const { return known().owned; }
 
 const process_group::state& process_group::known() const {
   if (!state_) throw invalid_argument("Invalid process group specified: this handle has no group");

@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class node_core;
+
 namespace groups {
 class group_core;
 }
@@ -112,7 +114,10 @@ public:
   /// For Troupe's own use.
   struct state;
   explicit process_group(std::shared_ptr<const state> of) : state_(std::move(of)) {}
-  explicit process_group(std::shared_ptr<groups::group_core> core);
+  /// `owned`: lives as long as the handles.
+  explicit process_group(std::shared_ptr<groups::group_core> core,
+                         std::shared_ptr<node_core> owned = nullptr);
+  std::shared_ptr<node_core> owned_node() const;
   /// The member's end. nullptr on a node that is not a member, with a warning that names
   /// `operation`. Throws invalid_argument if this is no group.
   groups::group_core* member(const char* operation) const;

@@ -2,6 +2,7 @@
 
 // Process groups and their collectives: what torch.distributed has. docs/collectives.md.
 #include "troupe/actors/groups/collectives.hpp"
+#include "troupe/actors/groups/init_process_group.hpp"
 #include "troupe/actors/groups/monitored_barrier.hpp"
 #include "troupe/actors/groups/object_collectives.hpp"
 #include "troupe/actors/groups/point_to_point.hpp"

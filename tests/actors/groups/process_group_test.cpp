@@ -197,5 +197,33 @@ TEST(process_group, differs_from_what_others_make) {
   });
 }
 
+TEST(init_process_group, begins_and_ends_twenty_times) {
+  for (int i = 0; i < 20; ++i) {
+    const temporary_folder folder;
+    std::vector<int> ranks(2);
+    on_each(ranks, [&](int, int rank) {
+      const auto group =
+          init_process_group("cpu:troupe",
+                             {.rank = static_cast<std::uint32_t>(rank),
+                              .world_size = 2u,
+                              .init_method = "file://" + (folder.path() / "meet").string()},
+                             {.description = "alone", .timeout = 60s});
+      EXPECT_EQ(group.rank(), rank);
+      EXPECT_EQ(group.description(), "alone");
+      EXPECT_EQ(group.timeout(), 60s);
+      const auto x = at::full({3}, rank, at::kInt);
+      all_reduce(group, x);
+      EXPECT_EQ(x[0].item<int>(), 1);
+      destroy_process_group(group);
+      EXPECT_THROW(barrier(group), group_failed);
+    });
+  }
+}
+
+TEST(init_process_group, knows_its_backends) {
+  EXPECT_THAT(thrown_text<invalid_argument>([] { init_process_group("cpu:gloo"); }),
+              HasSubstr("Unknown c10d backend type GLOO"));
+}
+
 }  // namespace
 }  // namespace troupe::test

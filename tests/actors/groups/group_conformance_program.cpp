@@ -1,0 +1,49 @@
+// A rank of a group that does what every backend has to do: group_conformance_program RANK
+// WORLD_SIZE FILE BACKEND NAME, where NAME is that of the backend that is to carry out an
+// all_reduce. Exits with 0 if all was right.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/actors/groups/collective_conformance.hpp"
+#include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/group_core.hpp"
+
+int main(int, char** argv) {
+  using namespace troupe::test;
+  try {
+    troupe::rpc_options options;
+    options.rank = std::stoi(argv[1]);
+    options.world_size = std::stoi(argv[2]);
+    options.init_method = std::string("file://") + argv[3];
+    const auto node = troupe::init_rpc(options);
+    const std::string backend = argv[4];
+    std::vector<int> all;
+    for (int rank = 0; rank < std::stoi(argv[2]); ++rank) all.push_back(rank);
+    const auto make = [&] { return node.world().new_group(all, {.backend = backend}); };
+    const auto group = make();
+    EXPECT_EQ(group.member("the test")
+                  ->backend_of(troupe::groups::operation_kind::all_reduce, at::kFloat, at::kCPU),
+              argv[5]);
+    for (const auto dtype : moved_dtypes()) {
+      for (const std::int64_t count : {0, 1, 13, 5'003, 70'000}) {
+        check_broadcast(group, dtype, count);
+        check_gathers(group, dtype, count);
+        check_all_to_all(group, dtype, count);
+        for (const auto op : reductions_of(dtype)) check_reductions(group, dtype, op, count);
+      }
+    }
+    check_coalesced(group);
+    check_shapes(group);
+    check_in_place(group);
+    check_disagreements(make, group.rank());
+    troupe::barrier(group);
+    node.shutdown(true, std::chrono::minutes(2));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "rank %s: %s\n", argv[1], e.what());
+    return 1;
+  }
+  return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 2 : 0;
+}
