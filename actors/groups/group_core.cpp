@@ -67,6 +67,16 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
   return "something else";
 }
 
+bool is_abort(const std::exception_ptr& why) {
+  try {
+    std::rethrow_exception(why);
+  } catch (const group_failed&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<group_core> group_core::make(group_description about,
@@ -282,11 +292,23 @@ void group_core::execute(operation& what, std::uint64_t record) {
 // An operation has failed by `why`. Returns what to throw, and the group has failed.
 std::exception_ptr group_core::failed_at(const operation& what, const std::exception_ptr& why) {
   const auto where = place_of(what);
+  // Another rank has aborted a backend: why so, the network tells, a moment before or after.
+  if (is_abort(why) && !failure()) await_failure();
+  const auto before = failure();
+  if (before && is_abort(why)) return error_at(where, before);
   // What a backend has found says where; what it was aborted with, or has got of others, does not.
   const auto placed =
       describe(why, {}, {}).text.starts_with(to_string(where)) ? why : error_at(where, why);
-  if (!failure()) fail(placed);
+  if (!before) fail(placed);
   return placed;
+}
+
+void group_core::await_failure() noexcept {
+  try {
+    channel_->driver()->wait(known_, clock::now() + std::chrono::milliseconds(50));
+  } catch (const std::exception&) {
+    // The node ends.
+  }
 }
 
 // Under the lock.
@@ -311,6 +333,7 @@ void group_core::fail(std::exception_ptr why) noexcept {
     all = backends();
   }
   for (const auto& one : all) one->abort(why);
+  channel_->driver()->finish(known_);
   if (!known) channel_->send_failure(describe(why, {}, {}));
   channel_->fail(why);
   write_trace();

@@ -132,6 +132,7 @@ private:
   std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
   void letter_ended(std::uint64_t record, const operation_place& where,
                     const std::exception_ptr& why) noexcept;
+  void await_failure() noexcept;
   void notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept;
   void write_trace() noexcept;
   std::vector<std::shared_ptr<backend>> backends() const;
@@ -154,6 +155,7 @@ private:
 
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
+  completion known_;  // there is a failure
   std::unique_ptr<established> made_;
   bool destroyed_ = false;
   std::vector<std::function<void(const completed_work&)>> hooks_;

@@ -28,7 +28,10 @@ int main(int, char** argv) {
                   ->backend_of(troupe::groups::operation_kind::all_reduce, at::kFloat, at::kCPU),
               argv[5]);
     for (const auto dtype : moved_dtypes()) {
-      for (const std::int64_t count : {0, 1, 13, 5'003, 70'000}) {
+      // From the shortest way to the longest; all of them for one dtype.
+      for (const std::int64_t count : {0, 13, 5'003, 70'000}) {
+        if (count > 13 && (count > 5'003 ? dtype != at::kFloat : at::elementSize(dtype) < 2))
+          continue;
         check_broadcast(group, dtype, count);
         check_gathers(group, dtype, count);
         check_all_to_all(group, dtype, count);

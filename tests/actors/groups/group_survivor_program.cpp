@@ -1,12 +1,13 @@
 // A rank of a job of which one is killed: group_survivor_program RANK WORLD_SIZE FILE BACKEND
-// Runs collectives without pause until one fails, checks the error, goes on without the dead rank,
-// and exits with 0 if all is right.
+// Makes FILE.runningRANK when it has begun, runs collectives without pause until one fails, checks
+// the error, goes on without the dead rank, and exits with 0 if all is right.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <troupe/collectives.hpp>
 #include <troupe/troupe.hpp>
@@ -26,7 +27,7 @@ int lost_rank(const std::string& text) {
 }
 
 // Runs until a rank dies. Returns the error.
-std::string run_until_a_death(const troupe::process_group& group) {
+std::string run_until_a_death(const troupe::process_group& group, const std::string& running) {
   try {
     for (int i = 0;; ++i) {
       const auto size = std::int64_t{1} << (i % 18);
@@ -37,7 +38,7 @@ std::string run_until_a_death(const troupe::process_group& group) {
       troupe::all_reduce(group, x, troupe::async).wait();
       troupe::broadcast(group, x, i % group.size());
       if (i % 3 == 0) troupe::barrier(group);
-      if (i == 0) std::fprintf(stderr, "rank %d runs\n", group.rank());
+      if (i == 0) std::ofstream{running};
     }
   } catch (const troupe::peer_lost& e) {
     return e.what();
@@ -57,7 +58,7 @@ int main(int, char** argv) {
     std::vector<int> all;
     for (int rank = 0; rank < std::stoi(argv[2]); ++rank) all.push_back(rank);
     const auto group = node.world().new_group(all, {.backend = argv[4]});
-    const auto text = run_until_a_death(group);
+    const auto text = run_until_a_death(group, std::string(argv[3]) + ".running" + argv[1]);
     expect(text.find("sequence number") != std::string::npos, "no sequence number in: " + text);
     const auto dead = lost_rank(text);
     try {
