@@ -168,9 +168,11 @@ TEST(process_group, takes_nothing_after_its_end) {
   group[0].destroy();
   EXPECT_THAT(thrown_text<group_failed>([&] { all_reduce(group[0], x); }),
               HasSubstr("has been destroyed on rank 0"));
+  // The backend or the network tells: in either case who and why.
   EXPECT_THAT(thrown_text<group_failed>([&] { waits.wait(); }),
-              HasSubstr("all_reduce, sequence number 1 of group 'world/0,1#0', on rank 1: rank 0 "
-                        "has destroyed group 'world/0,1#0'"));
+              testing::AllOf(HasSubstr("all_reduce, sequence number 1 of group 'world/0,1#0', on "
+                                       "rank 1: rank 0 has "),
+                             HasSubstr("destroyed")));
   EXPECT_THAT(thrown_text<group_failed>([&] { barrier(group[1]); }),
               HasSubstr("takes no more operations"));
 }
