@@ -38,9 +38,9 @@ TEST_P(conforming_processes, do_what_every_backend_does) {
   }
 }
 
+using program_on = std::tuple<const char*, int>;
 INSTANTIATE_TEST_SUITE_P(backends, conforming_processes,
-                         testing::Combine(testing::Values("network", "shared"),
-                                          testing::Values(2, 3)));
+                         testing::Values(program_on("network", 2), program_on("shared", 3)));
 
 class group_of_processes : public testing::TestWithParam<std::tuple<const char*, int>> {};
 
