@@ -34,7 +34,7 @@ using namespace groups;
 
 constexpr int most_times = 4000;
 constexpr std::size_t huge = 2 << 20;
-constexpr std::size_t area = 256 << 10;
+constexpr std::size_t area = 2 << 20;
 
 struct alignas(64) bare_flag {
   std::atomic<std::uint64_t> word;

@@ -1,5 +1,9 @@
 #include "troupe/actors/groups/reduction/reduction.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstring>
 
 #include "troupe/actors/groups/reduction/kernel_table_internal.hpp"
@@ -28,6 +32,14 @@ reduction_kernel kernel_of(instruction_set set, reduce_op op, c10::ScalarType dt
   return baseline::find_kernel(op, dtype);
 }
 
+#if defined(__x86_64__)
+// clang's __builtin_cpu_supports does not know it.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 instruction_set best_set() {
   static const instruction_set best = available_instruction_sets().back();
   return best;
@@ -46,8 +58,7 @@ std::vector<instruction_set> available_instruction_sets() {
   std::vector<instruction_set> sets = {instruction_set::baseline};
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
-    sets.push_back(instruction_set::avx2);
+  if (__builtin_cpu_supports("avx2") && has_f16c()) sets.push_back(instruction_set::avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     sets.push_back(instruction_set::avx512);

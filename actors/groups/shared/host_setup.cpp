@@ -24,8 +24,9 @@ using transport::region_address;
 namespace {
 
 constexpr std::uint32_t protocol_version = 1;
-// Rounds of staged operations move half of it; two are for each rank.
-constexpr std::size_t area_bytes = 256 << 10;
+// Of each rank's two: so much that what staged operations write has left the caches when they write
+// it again. Of many ranks less.
+constexpr std::size_t area_for(int ranks) { return ranks <= 8 ? 2 << 20 : 512 << 10; }
 
 // A card that travels: fixed bytes, and a text behind them.
 template <class Fixed>
@@ -130,7 +131,8 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   setup.group = request.group;
   setup.rank = rank;
   setup.size = size;
-  setup.area = area_bytes;
+  const auto area = area_for(size);
+  setup.area = area;
   setup.cores = count_cores(cores);
   setup.ways = collective_ways::measured(size, setup.cores);
   const auto line_break = cards[0].second.find('\n');
@@ -138,7 +140,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
 
   // Nothing may throw between two exchanges: the others would wait for the second one.
   const auto secret = job_secret::from_bytes(known[0].secret);
-  const auto control_bytes = control_segment::size_for(size, area_bytes);
+  const auto control_bytes = control_segment::size_for(size, area);
   offer offered{};
   std::string reason;
   std::optional<descriptor_server> control_server, memory_server;
@@ -150,7 +152,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
       if (*memory && (memory->size() < whole || !memory->back(0, whole)))
         reason = fmt::format("no {} bytes of memory that can be shared", whole);
       else if (*memory) {
-        control_segment::create({memory->base(), control_bytes}, size, area_bytes);
+        control_segment::create({memory->base(), control_bytes}, size, area);
         // Its id need only differ from those of other regions.
         std::array<std::byte, 16> id;
         const job_secret random;

@@ -51,12 +51,13 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
     const auto piece = std::min(control_.area_bytes(), setup_.ways.piece);
     for (std::size_t round = 0; round < pieces_of(bytes, piece); ++round) {
       const auto s = piece_of(bytes, round, piece);
+      const auto place = place_of_round(round, piece, control_.area_bytes());
       if (is_root)
-        copy_bytes(control_.area(rank(), exchange_.parity()).data(), tensor.data + s.begin,
+        copy_bytes(control_.area(rank(), exchange_.parity()).data() + place, tensor.data + s.begin,
                    s.size());
       step(what, limit);
       if (!is_root)
-        copy_bytes(tensor.data + s.begin, control_.area(what.root, shown_parity()).data(),
+        copy_bytes(tensor.data + s.begin, control_.area(what.root, shown_parity()).data() + place,
                    s.size());
     }
   }
@@ -192,7 +193,9 @@ void shared_group::move_staged(const operation_signature& what, const parts& min
   if (mine.sends[me].data != mine.receives[me].data)
     copy_bytes(mine.receives[me].data, mine.sends[me].data, mine.sends[me].bytes());
   for (std::size_t round = 0; round < rounds; ++round) {
-    auto* in = control_.area(rank(), exchange_.parity()).data();
+    const auto place =
+        place_of_round(round, mine.same_for_all ? slot : slot * n, control_.area_bytes());
+    auto* in = control_.area(rank(), exchange_.parity()).data() + place;
     for (std::size_t p = 0; p < n; ++p) {
       const auto& part = mine.sends[p];
       const auto s = piece_of(part.bytes(), round, slot);
@@ -206,7 +209,7 @@ void shared_group::move_staged(const operation_signature& what, const parts& min
       const auto& to = mine.receives[p];
       const auto s = piece_of(to.bytes(), round, slot);
       if (s.empty()) continue;
-      const auto* from = control_.area(static_cast<int>(p), shown_parity()).data();
+      const auto* from = control_.area(static_cast<int>(p), shown_parity()).data() + place;
       copy_bytes(to.data + s.begin, mine.same_for_all ? from : from + me * slot, s.size());
     }
   }

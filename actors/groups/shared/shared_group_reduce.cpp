@@ -114,7 +114,8 @@ void shared_group::combine_staged(const reduction& how, const operation_signatur
   const bool writes = to_all || rank() == what.root;
   for (std::size_t round = 0; round <= rounds; ++round) {
     const auto whole = piece_of(bytes, round, piece);
-    auto* in = control_.area(rank(), exchange_.parity()).data();
+    const auto place = place_of_round(round, piece, half);
+    auto* in = control_.area(rank(), exchange_.parity()).data() + place;
     for (int p = 0; p < size(); ++p) {
       if (p == rank()) continue;
       const auto s = slice_of(whole.size(), p, size());
@@ -126,11 +127,11 @@ void shared_group::combine_staged(const reduction& how, const operation_signatur
       const auto s = slice_of(whole.size(), rank(), size());
       source_pointers sources;
       for (int p = 0; p < size(); ++p)
-        sources[static_cast<std::size_t>(p)] = p == rank()
-                                                   ? input.data + whole.begin + s.begin
-                                                   : control_.area(p, shown).data() + s.begin;
+        sources[static_cast<std::size_t>(p)] =
+            p == rank() ? input.data + whole.begin + s.begin
+                        : control_.area(p, shown).data() + place + s.begin;
       // The half that is shown at the next step.
-      auto* combined = control_.area(rank(), exchange_.parity()).data() + half;
+      auto* combined = control_.area(rank(), exchange_.parity()).data() + half + place;
       destination_pointers to = {combined, writes ? output.data + whole.begin + s.begin : nullptr};
       how.run({sources.data(), n}, {to.data(), writes ? 2u : 1u},
               static_cast<std::int64_t>(s.size() / element), store_mode::cached, factors);
@@ -140,7 +141,8 @@ void shared_group::combine_staged(const reduction& how, const operation_signatur
     for (int q = 1; q < size(); ++q) {
       const auto p = (rank() + q) % size();
       const auto s = slice_of(before.size(), p, size());
-      copy_bytes(output.data + before.begin + s.begin, control_.area(p, shown).data() + half,
+      copy_bytes(output.data + before.begin + s.begin,
+                 control_.area(p, shown).data() + half + place_of_round(round - 1, piece, half),
                  s.size());
     }
   }
@@ -188,7 +190,8 @@ void shared_group::scatter_staged(const reduction& how, const operation_signatur
   const auto slot = std::min(control_.area_bytes(), setup_.ways.piece) / n / 64 * 64;
   const auto rounds = pieces_of(largest_part(), slot);
   for (std::size_t round = 0; round < rounds; ++round) {
-    auto* in = control_.area(rank(), exchange_.parity()).data();
+    const auto place = place_of_round(round, slot * n, control_.area_bytes());
+    auto* in = control_.area(rank(), exchange_.parity()).data() + place;
     for (int p = 0; p < size(); ++p) {
       const auto i = static_cast<std::size_t>(p);
       const auto s = piece_of(mine.sends[i].bytes(), round, slot);
@@ -202,7 +205,7 @@ void shared_group::scatter_staged(const reduction& how, const operation_signatur
     for (int p = 0; p < size(); ++p) {
       const auto i = static_cast<std::size_t>(p), r = static_cast<std::size_t>(rank());
       sources[i] = p == rank() ? mine.sends[r].data + s.begin
-                               : control_.area(p, shown_parity()).data() + r * slot;
+                               : control_.area(p, shown_parity()).data() + place + r * slot;
     }
     auto* to = output.data + s.begin;
     how.run({sources.data(), n}, {&to, 1},

@@ -33,6 +33,13 @@ inline byte_range piece_of(std::size_t bytes, std::size_t index, std::size_t pie
   return {begin, std::min(begin + piece, bytes)};
 }
 
+/// Where a piece lies in `room` bytes of an area, of which every second round has one: each piece
+/// behind the one before. What is written again has then left the caches of both ranks, and a write
+/// need not take it from there: three times as fast as one place for all.
+inline std::size_t place_of_round(std::size_t round, std::size_t piece, std::size_t room) noexcept {
+  return round / 2 % std::max<std::size_t>(1, room / piece) * piece;
+}
+
 inline std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
   return (bytes + piece - 1) / piece;
 }

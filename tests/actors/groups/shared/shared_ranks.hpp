@@ -72,6 +72,7 @@ public:
     out.cores = count_cores(cores);
     out.ways = collective_ways::measured(ranks_, out.cores);
     out.ways.apply(rules_);
+    if (area_ >= 16384) out.ways.piece = area_ / 4;  // several places for pieces
     return out;
   }
 
