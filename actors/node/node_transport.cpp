@@ -158,10 +158,11 @@ std::unique_ptr<transport::transport> make_own(transport::ucx_options place, boo
   const auto lends = lending_of(options);
   if (!shares_tensors(lends)) return make(parts, parts);
   transport::lending_options lending;
+  lending.hand_over = lends.hand_over.value_or(true);
   lending.only_given = !lends.lend;
   lending.lend_from = lends.from;
   lending.copy_from = lends.copies_from;
-  lending.strict = lends.strictly;
+  lending.strict = lends.strictly && lends.lend;
   lending.rank = rank;
   lending.secret = secret.subkey("transport lending");
   lending.memory = process_arena(rank, options.tensor_memory_limit);

@@ -52,9 +52,12 @@ std::shared_ptr<const void> freeze_storage(const outgoing_payload& payload) {
   return std::make_shared<const c10::intrusive_ptr<c10::StorageImpl>>(std::move(frozen));
 }
 
+// Looked at once more, when it is sent: the tensor was taken into the table since, and autograd may
+// have recorded it (a leaf that requires gradients lives on in its AccumulateGrad).
 std::shared_ptr<std::byte> take_storage(const outgoing_payload& payload) {
-  auto* const storage =
-      static_cast<const c10::Storage*>(payload.keep.get())->unsafeGetStorageImpl();
+  const auto& kept = *static_cast<const c10::Storage*>(payload.keep.get());
+  if (kept.use_count() != 1) return nullptr;
+  auto* const storage = kept.unsafeGetStorageImpl();
   if (storage->nbytes() != payload.size || storage->data() != payload.data) return nullptr;
   return copy_on_write::take(*storage);
 }

@@ -40,9 +40,9 @@ backend::backend(lending_options options,
   } else if (options_.memory) {
     if (options_.most_lent == 0) options_.most_lent = options_.memory->limit() / 2;
     try {
-      server_ = std::make_unique<descriptor_server>(
-          options_.memory->read_only_descriptor(), options_.memory->size(), options_.memory->id(),
-          options_.secret, options_.memory->writable_descriptor());
+      server_ = std::make_unique<descriptor_server>(options_.memory->read_only_descriptor(),
+                                                    options_.memory->size(), options_.memory->id(),
+                                                    options_.secret, descriptor_for_writers());
     } catch (const transport_error& e) {
       why_not_here_ = e.fault().text;
       log().warn("rank {}: its tensors are copied, not lent: {}", options_.rank, why_not_here_);
@@ -132,11 +132,17 @@ void backend::add_peer(rank_t rank, std::span<const std::byte> bytes) {
   if (p->words.any()) something_to_tell();
 }
 
+unique_fd backend::descriptor_for_writers() const {
+  return options_.hand_over ? options_.memory->writable_descriptor() : unique_fd();
+}
+
 // So that it can lend and hand over its tensors. Without it they are copied.
 void backend::map_region_of(peer& p, const region_address& where) {
   try {
-    auto mapped =
-        fetch_both_mappings(where, options_.secret, std::chrono::steady_clock::now() + fetch_limit);
+    const auto deadline = std::chrono::steady_clock::now() + fetch_limit;
+    auto mapped = options_.hand_over
+                      ? fetch_mappings(where, options_.secret, deadline)
+                      : region_mappings{fetch_region(where, options_.secret, deadline), nullptr};
     p.borrowed = std::make_shared<borrow_book>(
         std::move(mapped.readable), [this] { something_to_tell(); }, std::move(mapped.writable));
   } catch (const transport_error& e) {
@@ -158,7 +164,11 @@ std::vector<route> backend::routes() const {
   for (auto& one : all) {
     const auto* const p = find(one.peer);
     if (!p || p->lost) continue;
-    if (p->may_lend)
+    if (options_.only_given && p->may_hand)
+      one.lanes += fmt::format(", tensors of {} bytes and more handed over", options_.lend_from);
+    else if (options_.only_given)
+      continue;
+    else if (p->may_lend)
       one.lanes += fmt::format(", tensors of {} bytes and more lent", options_.lend_from);
     else if (p->near)
       one.reason += "; tensors are copied: " + why_not_lent(*p);
@@ -170,20 +180,20 @@ std::vector<tensor_way> backend::ways_to(rank_t rank) const {
   auto all = inner_->ways_to(rank);
   const auto* const p = find(rank);
   if (!p || p->lost || all.empty()) return all;
-  if (!p->may_lend) {
-    for (auto& one : all) one.reason += "; not lent: " + why_not_lent(*p);
-    return all;
-  }
   const auto from = options_.lend_from;
-  const auto copied = std::max(from, options_.copy_from);
-  const std::string other = "elsewhere, or a part of its storage";
-  const auto sent = all.front();
   if (options_.only_given) {
     if (p->may_hand)
       all.push_back({"moved in by its only owner, or a fresh result", from, 0, "handed over",
                      "rpc_options::lend_tensors is off; the node may write to this one's memory"});
     return all;
   }
+  if (!p->may_lend) {
+    for (auto& one : all) one.reason += "; not lent: " + why_not_lent(*p);
+    return all;
+  }
+  const auto copied = std::max(from, options_.copy_from);
+  const std::string other = "elsewhere, or a part of its storage";
+  const auto sent = all.front();
   all.front().below = from;
   all.push_back({"all of its storage, in the arena", from, 0, "lent where it lies",
                  "the node maps this one's memory"});

@@ -109,6 +109,7 @@ private:
   // See passed_on.hpp. All but the first, and the last two, on the progressing thread.
   std::optional<borrowed_place> place_of(const std::byte* data, std::size_t size,
                                          const peer& but) const;
+  unique_fd descriptor_for_writers() const;
   void map_region_of(peer& p, const region_address& where);
   std::shared_ptr<const mapped_region> region_of(const node_number& owner);
   void reads_here(peer& by);

@@ -60,7 +60,7 @@ bool backend::send(rank_t rank, std::uint64_t order, frame&& envelope,
   auto bytes = envelope.size();
   for (const auto& payload : payloads) {
     bytes += payload.size;
-    if (p->same_host && !p->near && payload.size >= options_.lend_from)
+    if (p->same_host && !p->near && !options_.only_given && payload.size >= options_.lend_from)
       say_not_lent(*p, options_, not_lent::to_this_peer, payload);
   }
   const auto find_place = [&](const std::byte* data, std::size_t size) {

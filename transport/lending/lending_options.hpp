@@ -15,7 +15,10 @@ struct lending_options {
   /// The memory that is lent; null: this node lends nothing, and may be lent to. Must outlive the
   /// process's last tensor in it.
   arena* memory = nullptr;
-  /// Nothing is lent but what nobody else refers to (outgoing_payload::take), which is handed over.
+  /// What nobody else refers to (outgoing_payload::take) is handed over: other nodes may write to
+  /// all of this one's memory then.
+  bool hand_over = true;
+  /// Nothing else is lent.
   bool only_given = false;
   /// Payloads of fewer bytes are sent.
   std::size_t lend_from = std::size_t{16} << 10;

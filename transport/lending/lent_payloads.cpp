@@ -149,6 +149,7 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
 
 // What nobody here uses any more: the peer gets all rights to it.
 bool note_writer::hand_over(outgoing_payload& payload, std::uint32_t index) {
+  entries_.reserve(entries_.size() + 1);  // once it is taken nothing may throw
   if (to_.borrowed) {
     if (const auto at = to_.borrowed->hand_back(payload.data, payload.size)) {
       const note_entry back{entry_kind::hand_back, index, at->loan, at->offset, payload.size};

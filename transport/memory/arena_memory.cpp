@@ -91,6 +91,9 @@ arena_memory::arena_memory(std::size_t most, bool huge_pages, std::string& why_n
     why_not = "sealing a memory file is refused: " + because(errno);
   } else if (::madvise(base_, size_, MADV_DONTFORK) != 0) {
     why_not = "keeping memory from forked processes is refused: " + because(errno);
+  } else if (::madvise(base_, size_, MADV_DONTDUMP) != 0) {
+    // A core dump would read the holes of the file, and fill them so.
+    why_not = "keeping memory from core dumps is refused: " + because(errno);
   } else {
     // Of no bytes: whether the system knows the advice at all.
     populates_ = ::madvise(base_, 0, MADV_POPULATE_WRITE) == 0;

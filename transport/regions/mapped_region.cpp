@@ -67,6 +67,10 @@ mapped_region::mapped_region(const region_address& where, const unique_fd& descr
   }
   struct stat is {};
   if (::fstat(descriptor.get(), &is) != 0) fail("fstat");
+  if (static_cast<std::uint64_t>(is.st_size) != where.size) {
+    errno = EINVAL;
+    fail("comparing sizes");
+  }
   file_[0] = is.st_dev;
   file_[1] = is.st_ino;
   const int rights = access == region_access::write ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -74,7 +78,9 @@ mapped_region::mapped_region(const region_address& where, const unique_fd& descr
       ::mmap(nullptr, where.size, rights, MAP_SHARED | MAP_NORESERVE, descriptor.get(), 0);
   if (at == MAP_FAILED) fail("mmap");
   data_ = static_cast<std::byte*>(at);
-  if (::madvise(at, where.size, MADV_DONTFORK) != 0) {
+  // Not in core dumps either: reading the holes of a file to write them there would fill them.
+  if (::madvise(at, where.size, MADV_DONTFORK) != 0 ||
+      ::madvise(at, where.size, MADV_DONTDUMP) != 0) {
     const int error = errno;
     ::munmap(at, where.size);
     errno = error;
@@ -129,14 +135,19 @@ std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
   return map_once(where, fetch_descriptor(where, secret, deadline, access), access);
 }
 
-region_mappings fetch_both_mappings(const region_address& where, const job_secret& secret,
-                                    time_point deadline) {
+region_mappings fetch_mappings(const region_address& where, const job_secret& secret,
+                               time_point deadline) {
   region_mappings known{find_mapped(where, region_access::read),
                         find_mapped(where, region_access::write)};
   if (known.readable && known.writable) return known;
-  const auto descriptor = fetch_descriptor(where, secret, deadline, region_access::write);
-  return {map_once(where, descriptor, region_access::read),
-          map_once(where, descriptor, region_access::write)};
+  try {
+    const auto descriptor = fetch_descriptor(where, secret, deadline, region_access::write);
+    known.readable = map_once(where, descriptor, region_access::read);
+    known.writable = map_once(where, descriptor, region_access::write);
+  } catch (const transport_error&) {
+    if (!known.readable) known.readable = fetch_region(where, secret, deadline);
+  }
+  return known;
 }
 
 }  // namespace troupe::transport

@@ -51,12 +51,14 @@ std::shared_ptr<const mapped_region> fetch_region(const region_address& where,
                                                   const job_secret& secret, time_point deadline,
                                                   region_access access = region_access::read);
 
-/// The same memory, mapped for reading and for writing, with one question to its server.
+/// The same memory, mapped for reading and for writing, with one question to its server. Of the
+/// first, mprotect could make another one for writing. Where the server lets nobody write, or there
+/// is no address space for both, `writable` is null.
 struct region_mappings {
   std::shared_ptr<const mapped_region> readable;
   std::shared_ptr<const mapped_region> writable;
 };
-region_mappings fetch_both_mappings(const region_address& where, const job_secret& secret,
-                                    time_point deadline);
+region_mappings fetch_mappings(const region_address& where, const job_secret& secret,
+                               time_point deadline);
 
 }  // namespace troupe::transport

@@ -56,6 +56,10 @@ TEST_F(lent_tensors, are_values_at_both_ends) {
   end();
 }
 
+// The end of a loan travels with the answer, or before it; unless another message of the callee's
+// node, such as one of its membership, takes it along at that moment and gets no processor then.
+constexpr int most_ends_elsewhere = 1;
+
 TEST_F(lent_tensors, are_written_in_place_once_they_are_back) {
   auto t = at::arange(1 << 20);
   const auto copies = copy_on_write::count().copies;
@@ -66,12 +70,12 @@ TEST_F(lent_tensors, are_written_in_place_once_they_are_back) {
     EXPECT_EQ(node_->rpc_sync<&ends_of>("worker1", t), 2 * i + (1 << 20) + 1);
     t.add_(0);
   }
-  EXPECT_EQ(copy_on_write::count().copies, copies);
+  EXPECT_LE(copy_on_write::count().copies - copies, most_ends_elsewhere);
   end();
 }
 
 TEST_F(lent_tensors, are_written_in_place_once_an_object_has_read_them) {
-  EXPECT_EQ(node_->rpc_sync<&copies_beside_an_object>("worker0", 1, 20), 0u);
+  EXPECT_LE(node_->rpc_sync<&copies_beside_an_object>("worker0", 1, 20), most_ends_elsewhere);
   end();
 }
 
