@@ -150,7 +150,7 @@ TEST_F(few_descriptors, are_too_few_for_a_founder_who_must_have_room_for_joiners
 
 // It has enough to ask, and to learn how many there are.
 TEST_F(few_descriptors, are_reported_by_a_joiner_of_a_large_job) {
-  const auto joiner = start(48, "4", "4", "comes");
+  const auto joiner = start(56, "4", "4", "comes");
   std::vector<std::unique_ptr<rank_process>> others;
   for (const std::string rank : {"1", "2", "3"})
     others.push_back(std::make_unique<rank_process>(
@@ -163,7 +163,7 @@ TEST_F(few_descriptors, are_reported_by_a_joiner_of_a_large_job) {
   const auto node = init_rpc(options);
   EXPECT_TRUE(eventually([&] { return joiner->ended(); }));
   EXPECT_EQ(joiner->exit_code(), 1);
-  EXPECT_THAT(output_of("4"), HasSubstr("this process may have 48 file descriptors, of which"));
+  EXPECT_THAT(output_of("4"), HasSubstr("this process may have 56 file descriptors, of which"));
   EXPECT_THAT(output_of("4"), HasSubstr("for a node with 4 peers; raise the limit (ulimit -n "));
   // Nobody else minds.
   EXPECT_TRUE(eventually([&] { return node.epoch() >= 2 && node.world_size() == 4; }));
