@@ -141,10 +141,7 @@ void group_core::establish() {
   if (ready_.load(std::memory_order_acquire)) return;
   // As a turn of its own: of several threads one agrees with the other ranks.
   queue_->enter();
-  struct turn {
-    work_queue& of;
-    ~turn() { of.leave(); }
-  } leaves{*queue_};
+  const work_queue::turn turn(*queue_);
   establish_in_turn();
 }
 
@@ -254,10 +251,7 @@ void group_core::run(prepared_call& call) {
   check_usable();
   const auto sequence = queue_->try_enter();
   if (sequence == 0) return start(std::move(call)).wait();
-  struct turn {
-    work_queue& of;
-    ~turn() { of.leave(); }
-  } leaves{*queue_};
+  const work_queue::turn turn(*queue_);
   auto& what = call.bind();
   what.sequence = sequence;
   const auto record = recorder_.schedule(what);
@@ -404,7 +398,7 @@ void group_core::run_started(prepared_call& call, work_state& state,
 }
 
 void group_core::wait_for_pending() {
-  queue_->enter();
+  queue_->enter_in_order();
   queue_->leave();
 }
 

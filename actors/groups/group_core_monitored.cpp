@@ -34,12 +34,10 @@ std::string text_of(const network::packet& content) {
 }  // namespace
 
 void group_core::monitored_barrier(std::chrono::milliseconds limit, bool wait_all_ranks) {
-  establish();
-  queue_->enter();
-  struct turn {
-    work_queue& of;
-    ~turn() { of.leave(); }
-  } leaves{*queue_};
+  check_usable();
+  // The channel is enough. Members that have not agreed on the group yet may be those missing.
+  queue_->enter_in_order();
+  const work_queue::turn turn(*queue_);
   check_usable();
   const auto sequence = first_monitored + monitored_++;
   if (rank() == 0)
@@ -51,15 +49,35 @@ void group_core::monitored_barrier(std::chrono::milliseconds limit, bool wait_al
 void group_core::monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds limit,
                                bool wait_all_ranks) {
   const auto deadline = deadline_after(limit);
+  const auto answer_all = [&](const std::string& text) {
+    const auto answer = packet_of(text);
+    for (int to = 1; to < size(); ++to) {
+      try {
+        channel_->send(to, network::part{sequence, answered, answer});
+      } catch (const error&) {
+        // It is lost.
+        if (text.empty()) throw;
+      }
+    }
+  };
   std::vector<int> processed, missing;
   std::string problem;
+  const auto take = [&](int from) {
+    try {
+      return channel_->parts().take({sequence, reached, from}, deadline).has_value();
+    } catch (const error& e) {
+      answer_all(
+          fmt::format("[Rank 0]: Rank {} failed to pass monitoredBarrier: {}", from, e.what()));
+      throw;
+    }
+  };
   for (int from = 1; from < size() && problem.empty(); ++from) {
     if (!wait_all_ranks && !processed.empty() && clock::now() > deadline) {
       problem = fmt::format(
           "Rank 0 timed out in monitoredBarrier after {} ms.\n Successfully "
           "processed ranks: {}",
           limit.count(), fmt::join(processed, ", "));
-    } else if (channel_->parts().take({sequence, reached, from}, deadline)) {
+    } else if (take(from)) {
       processed.push_back(from);
     } else if (wait_all_ranks) {
       missing.push_back(from);
@@ -72,8 +90,7 @@ void group_core::monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds
     problem = fmt::format("[Rank 0]: {} {} failed to pass monitoredBarrier in {} ms",
                           missing.size() == 1 ? "Rank" : "Ranks", fmt::join(missing, ", "),
                           limit.count());
-  const auto answer = packet_of(problem);
-  for (int to = 1; to < size(); ++to) channel_->send(to, network::part{sequence, answered, answer});
+  answer_all(problem);
   if (!problem.empty()) throw_timeout(std::move(problem), limit);
 }
 

@@ -46,6 +46,33 @@ void work_queue::enter() {
   state_.fetch_sub(waiting_step);
 }
 
+void work_queue::enter_in_order() {
+  std::shared_ptr<completion> handed;
+  {
+    const std::lock_guard lock(mutex_);
+    // What has left the queue has the turn already.
+    if (!items_.empty()) {
+      handed = std::make_shared<completion>();
+      items_.push_back({0, {}, handed});
+      state_.fetch_add(waiting_step);
+    }
+  }
+  if (!handed) return enter();
+  try {
+    block(*handed);
+  } catch (...) {
+    // Only in a simulation that ends. Nobody else gives this turn back.
+    std::unique_lock lock(mutex_);
+    const auto waits = std::erase_if(items_, [&](const auto& one) { return one.taker == handed; });
+    lock.unlock();
+    if (waits > 0)
+      state_.fetch_sub(waiting_step);
+    else
+      leave();
+    throw;
+  }
+}
+
 std::uint64_t work_queue::push(const std::function<item(std::uint64_t)>& make) {
   const std::lock_guard lock(mutex_);
   if (closed_) throw std::runtime_error("the queue of a group is closed");
@@ -53,7 +80,13 @@ std::uint64_t work_queue::push(const std::function<item(std::uint64_t)>& make) {
   // The number and the place in the queue belong together: this is under the lock, and `try_enter`
   // finds that something waits.
   const auto sequence = state_.fetch_add(sequence_step + waiting_step) / sequence_step + 1;
-  items_.push_back({sequence, make(sequence)});
+  try {
+    items_.push_back({sequence, make(sequence), nullptr});
+  } catch (...) {
+    // While something waits nobody takes a number without the lock, so this one is the last.
+    state_.fetch_sub(sequence_step + waiting_step);
+    throw;
+  }
   if (idle_) driver_->finish(*std::exchange(idle_, nullptr));
   return sequence;
 }
@@ -105,6 +138,12 @@ void work_queue::run_all() {
       const std::lock_guard lock(mutex_);
       next = std::move(items_.front());
       items_.pop_front();
+    }
+    if (next.taker) {
+      // The turn is that thread's now.
+      state_.fetch_sub(waiting_step);
+      driver_->finish(*next.taker);
+      continue;
     }
     next.run(next.sequence);
     next.run = nullptr;

@@ -46,8 +46,24 @@ public:
   /// that wait may be passed.
   void enter();
 
+  /// The same, after all that was asked for before.
+  void enter_in_order();
+
+  /// Leaves when it ends.
+  class turn {
+  public:
+    explicit turn(work_queue& of) noexcept : of_(of) {}
+    ~turn() { of_.leave(); }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+  private:
+    work_queue& of_;
+  };
+
   /// Returns its number. `make` is called with it, and returns what runs. Throws std::system_error
-  /// if no thread can be made, and std::runtime_error if it is closed.
+  /// if no thread can be made, std::runtime_error if it is closed, and what `make` throws: then it
+  /// was not asked for.
   std::uint64_t push(const std::function<item(std::uint64_t sequence)>& make);
 
   /// The number of the last collective that was asked for.
@@ -71,6 +87,7 @@ private:
   struct entry {
     std::uint64_t sequence;
     item run;
+    std::shared_ptr<completion> taker;  // instead of `run`: who waits in `enter_in_order`
   };
 
   void pass_turn() noexcept;

@@ -130,6 +130,46 @@ TEST(monitored_barrier, names_all_that_are_missing) {
       HasSubstr("Ranks 1, 2, 3 failed to pass monitoredBarrier in 50 ms"));
 }
 
+TEST(monitored_barrier, passes_nothing_that_was_started) {
+  local_group all(3);
+  all.run([](const process_group& group, int) {
+    for (int i = 0; i < 20; ++i) {
+      std::vector<work> started;
+      for (int j = 0; j < 3; ++j) started.push_back(all_reduce(group, at::ones({10}), async));
+      monitored_barrier(group, 10s);
+      for (const auto& one : started) EXPECT_TRUE(one.is_success());
+    }
+  });
+}
+
+TEST(monitored_barrier, has_its_own_limit_on_a_new_group) {
+  auto nodes = local_nodes(rank_names(2));
+  EXPECT_THAT(thrown_text<collective_timeout>([&] { monitored_barrier(nodes[0].world(), 50ms); }),
+              HasSubstr("Rank 1 failed to pass monitoredBarrier in 50 ms"));
+  // The group is as good as before.
+  on_each(nodes, [](const node& one, int rank) {
+    if (rank == 1) {
+      EXPECT_THROW(monitored_barrier(one.world(), 60s), collective_timeout);
+    }
+    monitored_barrier(one.world(), 60s);
+    barrier(one.world());
+  });
+}
+
+TEST(monitored_barrier, tells_all_that_a_rank_has_left) {
+  local_group all(3);
+  all.run([](const process_group& group, int rank) {
+    if (rank == 1) return group.destroy();
+    if (rank == 0) {
+      EXPECT_THAT(thrown_text<group_failed>([&] { monitored_barrier(group, 60s); }),
+                  HasSubstr("rank 1 has destroyed group"));
+    } else {
+      EXPECT_THAT(thrown_text<error>([&] { monitored_barrier(group, 60s); }),
+                  HasSubstr("rank 1 has destroyed group"));
+    }
+  });
+}
+
 TEST(monitored_barrier, misses_rank_0_too) {
   local_group all(2);
   EXPECT_THAT(thrown_text<collective_timeout>([&] { monitored_barrier(all.groups[1], 50ms); }),

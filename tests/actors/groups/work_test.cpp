@@ -5,10 +5,13 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <future>
+#include <thread>
 #include <troupe/troupe.hpp>
 
 #include "tests/actors/groups/group_testing.hpp"
 #include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/work_queue.hpp"
 
 namespace troupe::test {
 namespace {
@@ -138,6 +141,66 @@ TEST(work, tells_hooks_and_drains) {
   });
   EXPECT_EQ(told, 2 * 13);
   EXPECT_EQ(failed, 0);
+}
+
+TEST(work, is_waited_for_although_it_has_not_begun) {
+  local_group all(2);
+  all.run([](const process_group& group, int rank) {
+    for (int i = 0; i < 50; ++i) {
+      std::vector<work> started;
+      for (int j = 0; j < 3; ++j) started.push_back(all_reduce(group, at::ones({100}), async));
+      if (rank == 1 && i % 10 == 0) std::this_thread::sleep_for(5ms);
+      group.wait_for_pending();
+      for (const auto& one : started) EXPECT_TRUE(one.is_completed());
+    }
+  });
+}
+
+TEST(work, is_waited_for_before_a_group_shrinks) {
+  auto nodes = local_nodes(rank_names(3));
+  std::vector<process_group> groups(3);
+  on_each(nodes, [&](const node& one, int rank) {
+    groups[static_cast<std::size_t>(rank)] = one.world().new_group({0, 1, 2});
+  });
+  on_each(groups, [](const process_group& group, int rank) {
+    std::vector<work> started;
+    for (int i = 0; i < 20; ++i) started.push_back(all_reduce(group, at::ones({100}), async));
+    if (rank == 2) return group.wait_for_pending();
+    const auto left = group.shrink({2});
+    for (const auto& one : started) EXPECT_TRUE(one.is_success());
+    EXPECT_EQ(left.completed_before(), 20u);
+  });
+}
+
+TEST(work, of_a_queue_lets_turns_be_taken_in_order) {
+  local_group all(1);
+  const auto queue =
+      std::make_shared<groups::work_queue>(all.groups[0].member("a test")->channel().driver());
+  std::vector<int> order;
+  std::promise<void> go;
+  const auto item = [&](int number) {
+    queue->push([&, number](std::uint64_t) -> groups::work_queue::item {
+      return [&, number](std::uint64_t) {
+        if (number == 1) go.get_future().wait();
+        order.push_back(number);
+      };
+    });
+  };
+  for (int i = 1; i <= 3; ++i) item(i);
+  // What cannot be made takes no number, and is in nobody's way.
+  EXPECT_THROW(queue->push([](std::uint64_t) -> groups::work_queue::item {
+    throw std::length_error("too long");
+  }),
+               std::length_error);
+  EXPECT_EQ(queue->last(), 3u);
+  go.set_value();
+  queue->enter_in_order();
+  order.push_back(0);
+  queue->leave();
+  EXPECT_EQ(order, (std::vector{1, 2, 3, 0}));
+  EXPECT_EQ(queue->try_enter(), 4u);
+  queue->leave();
+  queue->close();
 }
 
 TEST(work, of_four_threads_on_one_group_each) {
