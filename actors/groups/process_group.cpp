@@ -18,6 +18,7 @@ namespace troupe {
 
 struct process_group::state {
   std::shared_ptr<node_core> owned{};          ///< of init_process_group; goes last
+  bool ends_node = false;                      ///< `owned` ends with this group
   std::shared_ptr<groups::group_core> core{};  ///< nullptr: this node is not a member
   groups::group_description about{};           ///< of such a group: what is known
 };
@@ -28,10 +29,12 @@ using groups::group_core;
 using groups::group_description;
 using groups::group_service;
 
-process_group not_a_member(group_description about) {
+using node_owner = std::shared_ptr<node_core>;
+
+process_group not_a_member(group_description about, node_owner owned) {
   about.rank = -1;
   return process_group(std::make_shared<const process_group::state>(
-      process_group::state{.about = std::move(about)}));
+      process_group::state{.owned = std::move(owned), .about = std::move(about)}));
 }
 
 std::string joined(const std::vector<int>& ranks) {
@@ -59,9 +62,10 @@ group_description describe_group(const group_description& parent, const std::vec
   return out;
 }
 
-// Makes the group of `about`, unless this node is not a member.
-process_group make_group(group_core& parent, group_description about, const std::string& what,
-                         const group_options& options) {
+// Makes the group of `about`, unless this node is not a member. `like`: what `parent` is of.
+process_group make_group(group_core& parent, const process_group::state& like,
+                         group_description about, const std::string& what,
+                         const group_options& options, bool ends_node = false) {
   if (options.timeout.count() < 0)
     throw invalid_argument("the timeout of a group is negative: give 0 for the parent's");
   const auto node = parent.node();
@@ -73,10 +77,11 @@ process_group make_group(group_core& parent, group_description about, const std:
     if (!about.description.empty()) about.name += ":" + about.description;
     about.name += fmt::format("#{}", service.count(about.name));
   }
-  if (about.rank < 0) return not_a_member(std::move(about));
+  if (about.rank < 0) return not_a_member(std::move(about), like.owned);
   auto made = service.make(std::move(about));
   made->establish();
-  return process_group(std::move(made));
+  return process_group(std::make_shared<const process_group::state>(
+      process_group::state{.owned = like.owned, .ends_node = ends_node, .core = std::move(made)}));
 }
 
 void check_ranks(const std::vector<int>& ranks, int size) {
@@ -103,9 +108,11 @@ void check_ranks(const std::vector<int>& ranks, int size) {
 process_group::process_group(std::shared_ptr<groups::group_core> core,
                              std::shared_ptr<node_core> owned)
     : state_(std::make_shared<const state>(
-          state{.owned = std::move(owned), .core = std::move(core)})) {}
+          state{.owned = std::move(owned), .ends_node = true, .core = std::move(core)})) {}
 
-std::shared_ptr<node_core> process_group::owned_node() const { return known().owned; }
+std::shared_ptr<node_core> process_group::owned_node() const {
+  return known().ends_node ? known().owned : nullptr;
+}
 
 const process_group::state& process_group::known() const {
   if (!state_) throw invalid_argument("Invalid process group specified: this handle has no group");
@@ -185,8 +192,9 @@ process_group process_group::new_group(const std::vector<int>& ranks,
                                        const group_options& options) const {
   auto& parent = core();
   check_ranks(ranks, parent.size());
-  return make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
-                    joined(ranks), options);
+  return make_group(parent, known(),
+                    describe_group(parent.about(), ranks, options, parent.timeout()), joined(ranks),
+                    options);
 }
 
 std::pair<process_group, std::vector<process_group>> process_group::new_subgroups(
@@ -231,7 +239,7 @@ std::pair<process_group, std::vector<process_group>> process_group::new_subgroup
   if (out.first == process_group()) {
     group_description none;
     none.name = "none of the subgroups";
-    out.first = not_a_member(std::move(none));
+    out.first = not_a_member(std::move(none), known().owned);
   }
   return out;
 }
@@ -252,7 +260,8 @@ process_group process_group::split(int color, int key, const group_options& opti
     if (wishes[2 * rank] == color) ranks.push_back(rank);
   std::ranges::stable_sort(ranks, {}, [&](int rank) { return wishes[2 * rank + 1]; });
   if (color < 0) ranks.clear();
-  return make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
+  return make_group(parent, known(),
+                    describe_group(parent.about(), ranks, options, parent.timeout()),
                     fmt::format("split {}: {}", color, joined(ranks)), options);
 }
 
@@ -319,8 +328,9 @@ process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bo
   std::vector<int> ranks;
   for (int rank = 0; rank < parent.size(); ++rank)
     if (std::ranges::find(ranks_to_exclude, rank) == ranks_to_exclude.end()) ranks.push_back(rank);
-  auto out = make_group(parent, describe_group(parent.about(), ranks, options, parent.timeout()),
-                        "shrunk to " + joined(ranks), options);
+  auto out =
+      make_group(parent, known(), describe_group(parent.about(), ranks, options, parent.timeout()),
+                 "shrunk to " + joined(ranks), options, known().ends_node);
   auto& made = out.core();
   made.set_completed_before(least_of(made, parent.last_completed()));
   const auto node = parent.node();

@@ -114,9 +114,11 @@ public:
   /// For Troupe's own use.
   struct state;
   explicit process_group(std::shared_ptr<const state> of) : state_(std::move(of)) {}
-  /// `owned`: lives as long as the handles.
+  /// `owned`: lives as long as the handles, also those of groups made of this one.
+  /// `destroy_process_group` of this one shuts it down.
   explicit process_group(std::shared_ptr<groups::group_core> core,
                          std::shared_ptr<node_core> owned = nullptr);
+  /// The node that ends with this group; nullptr: none does.
   std::shared_ptr<node_core> owned_node() const;
   /// The member's end. nullptr on a node that is not a member, with a warning that names
   /// `operation`. Throws invalid_argument if this is no group.
