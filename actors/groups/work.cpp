@@ -12,19 +12,22 @@ namespace groups {
 work_state::work_state(std::shared_ptr<engine> driver, operation_place where,
                        std::chrono::milliseconds limit)
     : where_(std::move(where)),
-      promise_(std::move(driver)),
+      promise_(driver),
       result_(promise_.get_future()),
+      relay_(std::move(driver)),
       limit_(limit),
       deadline_(limit.count() > 0 ? deadline_after(limit) : never) {}
 
 void work_state::complete(std::vector<at::Tensor> results) {
   ended_ = clock::now();
-  promise_.set_value(std::move(results));
+  promise_.set_value(results);
+  relay_.set_value(std::move(results));
 }
 
 void work_state::fail(std::exception_ptr why) {
   ended_ = clock::now();
-  promise_.set_exception(std::move(why));
+  promise_.set_exception(why);
+  relay_.set_exception(std::move(why));
 }
 
 std::chrono::nanoseconds work_state::duration() const noexcept {
@@ -81,6 +84,6 @@ std::vector<at::Tensor> work::result() const {
 std::chrono::nanoseconds work::duration() const { return state().duration(); }
 std::uint64_t work::sequence_number() const { return state().where().sequence; }
 std::string work::name() const { return to_string(state().where().kind); }
-future<std::vector<at::Tensor>> work::get_future() const { return state().result(); }
+future<std::vector<at::Tensor>> work::get_future() const { return state().relayed(); }
 
 }  // namespace troupe

@@ -35,6 +35,8 @@ public:
   void set_source(int rank) noexcept { source_ = rank; }
 
   const future<std::vector<at::Tensor>>& result() const noexcept { return result_; }
+  /// The same for programs, which may cancel it.
+  future<std::vector<at::Tensor>> relayed() const { return relay_.get_future(); }
   int source() const noexcept { return source_; }
   std::chrono::nanoseconds duration() const noexcept;
   clock::time_point deadline() const noexcept { return deadline_; }
@@ -44,6 +46,7 @@ private:
   operation_place where_;
   promise<std::vector<at::Tensor>> promise_;
   future<std::vector<at::Tensor>> result_;
+  promise<std::vector<at::Tensor>> relay_;
   std::atomic<int> source_{-1};
   // Written before the result is there, and read afterwards.
   clock::time_point started_;
@@ -94,7 +97,7 @@ public:
   std::string name() const;
 
   /// The tensors that it writes, when it has ended; its error if it fails. To be continued by
-  /// `then` and awaited in coroutines.
+  /// `then` and awaited in coroutines. Cancelling it ends neither the operation nor this work.
   future<std::vector<at::Tensor>> get_future() const;
 
 private:
