@@ -25,10 +25,18 @@ void check_peer(const group_core& group, int peer, const char* role) {
         fmt::format("Group rank {} is not part of group {}", peer, group.about().name));
 }
 
+void check_device(const at::Tensor& tensor, operation_kind kind) {
+  if (tensor.device().type() != c10::DeviceType::CPU)
+    throw invalid_argument(
+        fmt::format("{} takes tensors on the CPU alone, and this one is on {}: copy it to the CPU",
+                    groups::to_string(kind), tensor.device().str()));
+}
+
 prepared_call send_call(const group_core& group, const at::Tensor& tensor, int dst, int tag) {
   check_peer(group, dst, "destination");
   prepared_call out(operation_kind::send);
   out.input(tensor);
+  check_device(tensor, operation_kind::send);
   out.what().peer = dst;
   out.what().tag = tag;
   return out;
@@ -38,6 +46,7 @@ prepared_call receive_call(const group_core& group, const at::Tensor& tensor, in
   if (src != any_source) check_peer(group, src, "source");
   prepared_call out(operation_kind::recv);
   out.output(tensor);
+  check_device(tensor, operation_kind::recv);
   out.what().peer = src;
   out.what().tag = tag;
   return out;
