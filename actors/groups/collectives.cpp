@@ -65,12 +65,12 @@ struct collective_call {
   }
 
   void run() {
-    call.check_overlaps();
+    call.check_overlaps(group->rank());
     group->run(call);
   }
 
   work start() {
-    call.check_overlaps();
+    call.check_overlaps(group->rank());
     return group->start(std::move(call));
   }
 
@@ -220,8 +220,9 @@ std::vector<std::int64_t> split_elements(const at::Tensor& tensor,
   }
   if (rows.size() != static_cast<std::size_t>(ranks))
     throw invalid_argument("Number of tensor splits not equal to group size");
-  const bool negative = std::ranges::any_of(rows, [](auto one) { return one < 0; });
-  if (negative || std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) != all)
+  // None is larger than all, so the sum does not overflow.
+  const bool wrong = std::ranges::any_of(rows, [&](auto one) { return one < 0 || one > all; });
+  if (wrong || std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) != all)
     throw invalid_argument("Split sizes doesn't match total dim 0 size");
   std::vector<std::int64_t> out;
   for (const auto one : rows) out.push_back(all == 0 ? 0 : tensor.numel() / all * one);

@@ -67,14 +67,28 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
   return "something else";
 }
 
-bool is_abort(const std::exception_ptr& why) {
+template <class T>
+bool is_a(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
-  } catch (const group_failed&) {
+  } catch (const T&) {
     return true;
   } catch (...) {
     return false;
   }
+}
+
+bool is_abort(const std::exception_ptr& why) { return is_a<group_failed>(why); }
+
+constexpr std::uint64_t bit_of(c10::DeviceType device) noexcept {
+  return std::uint64_t{1} << static_cast<unsigned>(device);
+}
+
+// Messages do what is on the CPU.
+std::uint64_t devices_of(const std::map<std::string, std::string>& backends) {
+  auto out = bit_of(c10::DeviceType::CPU);
+  for (const auto& [device, name] : backends) out |= bit_of(c10::Device(device).type());
+  return out;
 }
 
 }  // namespace
@@ -96,6 +110,7 @@ group_core::group_core(group_description about, std::shared_ptr<network::group_c
       node_(std::move(node)),
       over_(std::move(over)),
       queue_(std::make_shared<work_queue>(channel_->driver())),
+      devices_(devices_of(about_.backends)),
       timeout_(about_.timeout) {}
 
 group_core::~group_core() { destroy(); }
@@ -220,16 +235,20 @@ std::unique_ptr<group_core::established> group_core::agree() {
   return out;
 }
 
+// Before anything is asked for: the mistake is this rank's alone. Hot path.
+void group_core::check_device(c10::DeviceType device, operation_kind kind) const {
+  if ((devices_ & bit_of(device)) != 0) [[likely]]
+    return;
+  throw invalid_argument(
+      fmt::format("No backend type associated with device type {}: {} of group '{}' has its "
+                  "tensors there. Name a backend for it when the group is made, or move them",
+                  c10::DeviceTypeName(device, true), to_string(kind), about_.name));
+}
+
 // Hot path.
 backend& group_core::backend_for(const operation& what) const {
   const auto& all = ready_.load(std::memory_order_acquire)->by_device;
-  const auto found = all.find(what.device);
-  if (found == all.end())
-    throw invalid_argument(
-        fmt::format("No backend type associated with device type {}: {} of group "
-                    "'{}'",
-                    c10::DeviceTypeName(what.device, true), to_string(what.kind), about_.name));
-  for (const auto& one : found->second)
+  for (const auto& one : all.at(what.device))
     if (one->supports(what.kind, what.dtype, what.device)) return *one;
   throw invalid_argument(fmt::format("no backend of group '{}' has {} for {} on {}", about_.name,
                                      to_string(what.kind), c10::toString(what.dtype),
@@ -238,37 +257,50 @@ backend& group_core::backend_for(const operation& what) const {
 
 std::string group_core::backend_of(operation_kind kind, c10::ScalarType dtype,
                                    c10::DeviceType device) {
-  establish();
+  check_usable();
+  check_device(device, kind);
   operation what;
   what.kind = kind;
   what.dtype = dtype;
   what.device = device;
+  // Backends go in a turn too.
+  queue_->enter();
+  const work_queue::turn turn(*queue_);
+  check_usable();
+  establish_in_turn();
   return std::string(backend_for(what).name());
 }
 
 // Hot path.
 void group_core::run(prepared_call& call) {
   check_usable();
+  check_device(call.what().device, call.what().kind);
   const auto sequence = queue_->try_enter();
   if (sequence == 0) return start(std::move(call)).wait();
   const work_queue::turn turn(*queue_);
   auto& what = call.bind();
   what.sequence = sequence;
   const auto record = recorder_.schedule(what);
-  execute(what, record);
+  execute(call, record);
   call.finish();
 }
 
 // In its turn. Hot path.
-void group_core::execute(operation& what, std::uint64_t record) {
+void group_core::execute(prepared_call& call, std::uint64_t record) {
+  auto& what = call.bind();
   std::exception_ptr why;
+  bool refused = false;
   try {
     if (failed_.load(std::memory_order_acquire)) [[unlikely]]
       std::rethrow_exception(failure());
     if (!ready_.load(std::memory_order_acquire)) [[unlikely]]
       establish_in_turn();
     recorder_.start(record);
-    backend_for(what).run(what, time_limit(timeout_.load(std::memory_order_relaxed)));
+    refused = true;
+    auto& by = backend_for(what);
+    refused = false;
+    call.make_dense();
+    by.run(what, time_limit(timeout_.load(std::memory_order_relaxed)));
     recorder_.complete(record);
     last_completed_.store(what.sequence, std::memory_order_relaxed);
     if (has_hooks_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -278,7 +310,8 @@ void group_core::execute(operation& what, std::uint64_t record) {
     why = std::current_exception();
   }
   recorder_.fail(record);
-  why = failed_at(what, why);
+  // What no backend can do fails on all ranks alike, before anything was sent: the group goes on.
+  if (!refused) why = failed_at(what, why);
   notify_hooks(place_of(what), why);
   std::rethrow_exception(why);
 }
@@ -330,20 +363,25 @@ void group_core::fail(std::exception_ptr why) noexcept {
   channel_->driver()->finish(known_);
   if (!known) channel_->send_failure(describe(why, {}, {}));
   channel_->fail(why);
-  write_trace();
+  // A node that ends while nothing is under way is no failure.
+  if (!is_a<not_initialized>(why) || last_completed() != last_sequence()) write_trace();
 }
 
 void group_core::destroy() noexcept {
   const auto why = std::make_exception_ptr(group_failed(
       fmt::format("group '{}' has been destroyed on rank {}", about_.name, about_.rank)));
   std::vector<std::shared_ptr<backend>> all;
+  bool again = false;
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(destroyed_, true)) return;
-    failure_ = why;
-    failed_.store(true, std::memory_order_release);
-    all = backends();
+    again = std::exchange(destroyed_, true);
+    if (!again) {
+      failure_ = why;
+      failed_.store(true, std::memory_order_release);
+      all = backends();
+    }
   }
+  if (again) return await_end();
   channel_->send_leave();
   for (const auto& one : all) one->abort(why);
   channel_->fail(why);
@@ -362,10 +400,26 @@ void group_core::destroy() noexcept {
   made.reset();
   if (waits) queue_->leave();
   over_();
+  channel_->driver()->finish(gone_);
+}
+
+// Another thread destroys it.
+void group_core::await_end() noexcept {
+  if (gone_.ready() || queue_->is_worker()) return;
+  try {
+    auto& driver = *channel_->driver();
+    if (driver.simulated())
+      driver.wait(gone_, never);
+    else
+      engine::wait_without_network(gone_, never);
+  } catch (const std::exception&) {
+    // The simulation is over.
+  }
 }
 
 work group_core::start(prepared_call&& call) {
   check_usable();
+  check_device(call.what().device, call.what().kind);
   auto held = std::make_shared<prepared_call>(std::move(call));
   auto state = std::make_shared<work_state>(channel_->driver(), place_of(held->what()));
   try {
@@ -389,7 +443,7 @@ void group_core::run_started(prepared_call& call, work_state& state,
                              std::uint64_t record) noexcept {
   try {
     state.begin();
-    execute(call.bind(), record);
+    execute(call, record);
     call.finish();
     state.complete({call.results().begin(), call.results().end()});
   } catch (...) {

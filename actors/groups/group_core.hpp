@@ -127,12 +127,14 @@ private:
   void establish_in_turn();
   std::unique_ptr<established> agree();
   backend& backend_for(const operation& what) const;
-  void execute(operation& what, std::uint64_t record);
+  void check_device(c10::DeviceType device, operation_kind kind) const;
+  void execute(prepared_call& call, std::uint64_t record);
   void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
   std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
   void letter_ended(std::uint64_t record, const operation_place& where,
                     const std::exception_ptr& why) noexcept;
   void await_failure() noexcept;
+  void await_end() noexcept;
   void notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept;
   void write_trace() noexcept;
   std::vector<std::shared_ptr<backend>> backends() const;
@@ -143,6 +145,7 @@ private:
   const std::weak_ptr<node_core> node_;
   const std::function<void()> over_;
   const std::shared_ptr<work_queue> queue_;
+  std::uint64_t devices_ = 0;  // a bit for each c10::DeviceType that has a backend
   flight_recorder recorder_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> last_completed_{0};
@@ -156,6 +159,7 @@ private:
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
   completion known_;  // there is a failure
+  completion gone_;   // `destroy` is done
   std::unique_ptr<established> made_;
   bool destroyed_ = false;
   std::vector<std::function<void(const completed_work&)>> hooks_;

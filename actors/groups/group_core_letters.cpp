@@ -14,6 +14,7 @@ namespace {
 
 // Takes what `mail` has into the call's output.
 void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail) {
+  call.make_dense();
   auto& what = call.bind();
   const auto& to = what.outputs[0];
   const auto bytes = mail.content.bytes();
@@ -86,6 +87,7 @@ public:
 
 void group_core::send(prepared_call& call) {
   check_usable();
+  call.make_dense();
   const auto& what = call.bind();
   const auto record = recorder_.schedule(what);
   recorder_.start(record);

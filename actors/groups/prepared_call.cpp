@@ -5,8 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "troupe/actors/groups/tensor_overlap.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups {
@@ -18,22 +17,18 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-std::pair<const std::byte*, const std::byte*> extent(const at::Tensor& tensor) {
-  const auto* const begin = static_cast<const std::byte*>(tensor.const_data_ptr());
-  return {begin, begin + tensor.nbytes()};
+at::Tensor dense(const at::Tensor& tensor) {
+  return tensor.resolve_conj().resolve_neg().contiguous();
 }
 
-bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  if (a.numel() == 0 || b.numel() == 0 || !a.is_alias_of(b)) return false;
-  const auto [a_begin, a_end] = extent(a);
-  const auto [b_begin, b_end] = extent(b);
-  return a_begin < b_end && b_begin < a_end;
+// Does `tensor` belong to a leaf that requires gradients?
+bool is_parameter(const at::Tensor& tensor) {
+  if (!tensor.requires_grad()) return false;
+  return tensor.is_leaf() || (tensor.is_view() && tensor._base().is_leaf());
 }
 
-// Where an input may be its own output: see `operation`.
-bool may_share(operation_kind kind) noexcept {
-  return kind == operation_kind::reduce || kind == operation_kind::all_gather_into_tensor ||
-         kind == operation_kind::reduce_scatter_tensor;
+const std::byte* begin_of(const at::Tensor& tensor) {
+  return static_cast<const std::byte*>(tensor.const_data_ptr());
 }
 
 }  // namespace
@@ -43,6 +38,9 @@ void prepared_call::check(const at::Tensor& tensor) {
   if (!tensor.defined()) throw invalid_argument(fmt::format("{}: a tensor is not defined", name));
   if (tensor.layout() != c10::kStrided)
     throw invalid_argument(fmt::format("{} takes no {} tensors", name, c10::str(tensor.layout())));
+  if (tensor.is_quantized())
+    throw invalid_argument(
+        fmt::format("{} takes no quantized tensors: give it their int_repr()", name));
   const auto dtype = tensor.scalar_type();
   const auto device = tensor.device().type();
   if (what_.dtype == c10::ScalarType::Undefined) {
@@ -61,47 +59,54 @@ void prepared_call::check(const at::Tensor& tensor) {
 
 void prepared_call::input(const at::Tensor& tensor) {
   check(tensor);
-  if (is_plain(tensor)) {
-    inputs_.push_back(tensor);
-    return;
-  }
-  const at::NoGradGuard none;
-  inputs_.push_back(tensor.resolve_conj().resolve_neg().contiguous());
+  strided_ = strided_ || !is_plain(tensor);
+  inputs_.push_back(tensor);
 }
 
 void prepared_call::output(const at::Tensor& tensor, use how) {
   check(tensor);
-  if (tensor.requires_grad() && tensor.is_leaf() && at::GradMode::is_enabled())
+  if (at::GradMode::is_enabled() && is_parameter(tensor))
     throw invalid_argument(
-        fmt::format("{} would write into a leaf tensor that requires gradients: detach it, or call "
-                    "it where at::NoGradGuard is",
+        fmt::format("{} would write into a leaf tensor that requires gradients, or a view of one: "
+                    "detach it, or call it where at::NoGradGuard is",
                     to_string(what_.kind)));
-  results_.push_back(tensor);
-  if (is_plain(tensor)) {
-    outputs_.push_back(tensor);
-    return;
+  if (!is_plain(tensor)) {
+    strided_ = true;
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+      throw invalid_argument(fmt::format("{} would write into a tensor whose elements overlap",
+                                         to_string(what_.kind)));
   }
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
-    throw invalid_argument(
-        fmt::format("{} would write into a tensor whose elements overlap", to_string(what_.kind)));
-  const at::NoGradGuard none;
-  if (how == use::updated)
-    outputs_.push_back(tensor.resolve_conj().resolve_neg().contiguous());
-  else
-    outputs_.push_back(at::empty(tensor.sizes(), tensor.options()));
+  results_.push_back(tensor);
+  outputs_.push_back(tensor);
+  uses_.push_back(how);
 }
 
-void prepared_call::check_overlaps() const {
+// Where an input may be its own output: see `operation`. Of others a backend would read what it has
+// written.
+bool prepared_call::may_share(const at::Tensor& output, const at::Tensor& input, int rank) const {
+  switch (what_.kind) {
+    case operation_kind::reduce: return begin_of(output) == begin_of(input);
+    case operation_kind::all_gather_into_tensor:
+      return begin_of(input) == begin_of(output) + static_cast<std::size_t>(rank) * input.nbytes();
+    case operation_kind::reduce_scatter_tensor:
+      return begin_of(output) == begin_of(input) + static_cast<std::size_t>(rank) * output.nbytes();
+    default: return false;
+  }
+}
+
+void prepared_call::check_overlaps(int rank) const {
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j)
       if (overlap(outputs_[i], outputs_[j]))
         throw invalid_argument(
             fmt::format("{}: outputs {} and {} overlap", to_string(what_.kind), j, i));
-    if (may_share(what_.kind)) continue;
     for (std::size_t j = 0; j < inputs_.size(); ++j)
-      if (overlap(outputs_[i], inputs_[j]))
-        throw invalid_argument(
-            fmt::format("{}: output {} and input {} overlap", to_string(what_.kind), i, j));
+      // Of those that are not plain there are copies before anything is written.
+      if (is_plain(outputs_[i]) && is_plain(inputs_[j]) && overlap(outputs_[i], inputs_[j]) &&
+          (i != j || !may_share(outputs_[i], inputs_[j], rank)))
+        throw invalid_argument(fmt::format(
+            "{}: output {} and input {} overlap, and not as this rank's own part of the other",
+            to_string(what_.kind), i, j));
   }
 }
 
@@ -111,6 +116,20 @@ operation& prepared_call::bind() noexcept {
   what_.input_splits = input_splits;
   what_.output_splits = output_splits;
   return what_;
+}
+
+void prepared_call::make_dense() {
+  if (!strided_) [[likely]]
+    return;
+  strided_ = false;
+  const at::NoGradGuard none;
+  for (auto& one : inputs_)
+    if (!is_plain(one)) one = dense(one);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    auto& one = outputs_[i];
+    if (is_plain(one)) continue;
+    one = uses_[i] == use::updated ? dense(one) : at::empty(one.sizes(), one.options());
+  }
 }
 
 void prepared_call::finish() {

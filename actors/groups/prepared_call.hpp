@@ -11,9 +11,9 @@
 
 namespace troupe::groups {
 
-/// An operation with its tensors as a backend takes them: checked, and dense. What the program
-/// writes into, but a backend cannot, is replaced by memory that is copied back at the end. Can be
-/// moved. One thread at a time.
+/// An operation with its tensors as a backend takes them: checked, and, when it begins, dense. What
+/// a backend cannot use is replaced by memory that is copied back at the end. Can be moved. One
+/// thread at a time.
 class prepared_call {
 public:
   explicit prepared_call(operation_kind kind) { what_.kind = kind; }
@@ -23,18 +23,23 @@ public:
 
   /// The tensors, in the order of the descriptor. Throw invalid_argument, in the name of the
   /// operation: for tensors that are not defined, sparse or quantized, for an output that is a leaf
-  /// which requires a gradient or that overlaps itself, and for a second dtype or device.
+  /// which requires a gradient, a view of one, or that overlaps itself, and for a second dtype or
+  /// device.
   void input(const at::Tensor& tensor);
   void output(const at::Tensor& tensor, use how = use::written);
 
-  /// Throws invalid_argument if outputs overlap with one another, or with inputs.
-  void check_overlaps() const;
+  /// Throws invalid_argument if outputs overlap with one another, or with inputs other than
+  /// `operation` allows for rank `rank`.
+  void check_overlaps(int rank) const;
 
   operation& what() noexcept { return what_; }
   std::vector<std::int64_t> input_splits{}, output_splits{};
 
   /// The descriptor, whose tensors are this object's: it stays where it is from now on.
   operation& bind() noexcept;
+
+  /// It begins: tensors that are not dense are replaced by copies of what they hold now.
+  void make_dense();
 
   /// It has been carried out: the program's tensors get their values, and newer versions.
   void finish();
@@ -44,10 +49,13 @@ public:
 
 private:
   void check(const at::Tensor& tensor);
+  bool may_share(const at::Tensor& output, const at::Tensor& input, int rank) const;
 
   operation what_;
+  bool strided_ = false;  // not all are dense yet
   c10::SmallVector<at::Tensor, 2> inputs_, outputs_;
   c10::SmallVector<at::Tensor, 2> results_;  // those of `outputs_` that are not these are copied
+  c10::SmallVector<use, 2> uses_;            // of the outputs
 };
 
 }  // namespace troupe::groups

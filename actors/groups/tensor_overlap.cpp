@@ -1,0 +1,65 @@
+#include "troupe/actors/groups/tensor_overlap.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace troupe::groups {
+
+namespace {
+
+struct extent {
+  const std::byte* begin;
+  const std::byte* end;
+};
+
+// From the first byte to behind the last one. Strides of tensors are not negative.
+extent extent_of(const at::Tensor& tensor) {
+  const auto* const begin = static_cast<const std::byte*>(tensor.const_data_ptr());
+  std::int64_t last = 0;
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  return {begin, begin + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
+}
+
+// Calls `f` with the offset of each element, in elements.
+template <class F>
+void for_each_offset(const at::Tensor& tensor, F f) {
+  std::vector<std::int64_t> at(static_cast<std::size_t>(tensor.dim()));
+  std::int64_t offset = 0;
+  for (std::int64_t left = tensor.numel(); left > 0; --left) {
+    f(offset);
+    for (auto i = tensor.dim() - 1; i >= 0; --i) {
+      auto& index = at[static_cast<std::size_t>(i)];
+      offset += tensor.stride(i);
+      if (++index < tensor.size(i)) break;
+      offset -= index * tensor.stride(i);
+      index = 0;
+    }
+  }
+}
+
+}  // namespace
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0 || b.numel() == 0 || !a.is_alias_of(b)) return false;
+  const auto of_a = extent_of(a), of_b = extent_of(b);
+  if (of_a.begin >= of_b.end || of_b.begin >= of_a.end) return false;
+  if (of_a.begin == of_b.begin) return true;
+  if (a.is_non_overlapping_and_dense() && b.is_non_overlapping_and_dense()) return true;
+  const auto size = static_cast<std::int64_t>(a.element_size());
+  const auto bytes = of_b.begin - of_a.begin;
+  if (bytes % size != 0) return true;
+  const auto distance = bytes / size;
+  std::vector<bool> used(static_cast<std::size_t>((of_a.end - of_a.begin) / size));
+  for_each_offset(a, [&](std::int64_t offset) { used[static_cast<std::size_t>(offset)] = true; });
+  bool found = false;
+  for_each_offset(b, [&](std::int64_t offset) {
+    const auto there = offset + distance;
+    if (there >= 0 && there < static_cast<std::int64_t>(used.size()))
+      found = found || used[static_cast<std::size_t>(there)];
+  });
+  return found;
+}
+
+}  // namespace troupe::groups

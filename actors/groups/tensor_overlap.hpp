@@ -1,0 +1,12 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace troupe::groups {
+
+/// Do they share an element's memory, whatever their strides? Exact, but for tensors of which an
+/// extent meets the other's, whose strides leave gaps, and whose elements lie at odds: these
+/// overlap. Of one dtype. Time and memory go with the elements only where extents with gaps meet.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace troupe::groups
