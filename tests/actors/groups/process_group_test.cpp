@@ -5,7 +5,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <filesystem>
+
 #include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/group_core.hpp"
 
 namespace troupe::test {
 namespace {
@@ -188,6 +191,41 @@ TEST(process_group, may_not_be_used_after_its_node) {
   EXPECT_EQ(world.rank(), 0);
 }
 
+TEST(process_group, is_gone_when_any_destroy_returns) {
+  for (int i = 0; i < 20; ++i) {
+    local_group all(2);
+    std::vector<int> threads(3);
+    auto waits = all_reduce(all.groups[0], at::ones({1}), async);
+    on_each(threads, [&](int, int thread) {
+      if (thread == 2) {
+        // Meanwhile somebody asks.
+        try {
+          all.groups[0].member("a test")->backend_of(groups::operation_kind::barrier, at::kFloat,
+                                                     at::kCPU);
+        } catch (const group_failed&) {
+        }
+        return;
+      }
+      all.groups[0].destroy();
+      EXPECT_TRUE(waits.is_completed());
+    });
+  }
+}
+
+TEST(process_group, writes_no_trace_when_its_node_ends_well) {
+  const temporary_folder folder;
+  auto nodes = local_nodes(rank_names(2));
+  std::vector<process_group> groups(2);
+  on_each(nodes, [&](const node& one, int rank) {
+    auto& group = groups[static_cast<std::size_t>(rank)];
+    group = one.world().new_group({0, 1}, {.trace_directory = folder.path().string()});
+    barrier(group);
+  });
+  shut_down(nodes);
+  for (const auto& one : groups) EXPECT_THROW(barrier(one), error);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(process_group, differs_from_what_others_make) {
   auto nodes = local_nodes(rank_names(2));
   on_each(nodes, [&](const node& one, int rank) {
@@ -220,6 +258,52 @@ TEST(init_process_group, begins_and_ends_twenty_times) {
       EXPECT_THROW(barrier(group), group_failed);
     });
   }
+}
+
+TEST(init_process_group, keeps_its_node_for_groups_made_of_it) {
+  const temporary_folder folder;
+  std::vector<int> ranks(2);
+  on_each(ranks, [&](int, int rank) {
+    auto group = init_process_group("troupe",
+                                    {.rank = static_cast<std::uint32_t>(rank),
+                                     .world_size = 2u,
+                                     .init_method = "file://" + (folder.path() / "meet").string()},
+                                    {.timeout = 60s});
+    barrier(group);
+    // The first handle goes.
+    group = group.new_group({0, 1});
+    const auto x = at::full({3}, rank, at::kInt);
+    all_reduce(group, x);
+    EXPECT_EQ(x[0].item<int>(), 1);
+    const auto part = group.split(0);
+    group = process_group();
+    // Only a group of its own ends: the node goes on.
+    destroy_process_group(part.new_group({0, 1}));
+    barrier(part);
+    if (rank == 1) return;
+    auto left = part.shrink({1});
+    EXPECT_EQ(left.size(), 1);
+    barrier(left);
+  });
+}
+
+TEST(init_process_group, ends_its_node_with_the_shrunk_world) {
+  const temporary_folder folder;
+  std::vector<int> ranks(2);
+  on_each(ranks, [&](int, int rank) {
+    auto group = init_process_group("troupe",
+                                    {.rank = static_cast<std::uint32_t>(rank),
+                                     .world_size = 2u,
+                                     .init_method = "file://" + (folder.path() / "meet").string()},
+                                    {.timeout = 60s});
+    barrier(group);
+    if (rank == 1) return destroy_process_group(group);
+    group = group.shrink({1});
+    barrier(group);
+    EXPECT_NE(group.owned_node(), nullptr);
+    destroy_process_group(group);
+    EXPECT_THROW(barrier(group), group_failed);
+  });
 }
 
 TEST(init_process_group, knows_its_backends) {

@@ -4,8 +4,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/quantize_per_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <future>
+#include <limits>
 #include <thread>
 #include <troupe/troupe.hpp>
 
@@ -270,6 +273,107 @@ TEST(work, refuses_arguments_before_anything_is_sent) {
   // The group is as good as before.
   EXPECT_EQ(group.sequence_number(), 0u);
   all.run([](const process_group& each, int) { barrier(each); });
+}
+
+TEST(work, refuses_what_its_group_cannot_take) {
+  local_group all(2);
+  const auto& group = all.groups[0];
+  const auto text = [](auto f) { return thrown_text<invalid_argument>(f); };
+  const auto meta = at::empty({4}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
+  EXPECT_THAT(text([&] { all_reduce(group, meta); }),
+              HasSubstr("No backend type associated with device type meta"));
+  EXPECT_THAT(text([&] { all_reduce(group, meta, async); }), HasSubstr("device type meta"));
+  EXPECT_THAT(text([&] { send(group, meta, 1); }),
+              HasSubstr("send takes tensors on the CPU alone, and this one is on meta"));
+  EXPECT_THAT(text([&] { isend(group, meta, 1); }), HasSubstr("on the CPU alone"));
+  EXPECT_THAT(text([&] { recv(group, meta, 1); }), HasSubstr("recv takes tensors on the CPU"));
+  EXPECT_THAT(text([&] { irecv(group, meta, 1); }), HasSubstr("on the CPU alone"));
+  const auto quantized = at::quantize_per_tensor(at::ones({4}), 0.5, 0, at::kQInt8);
+  EXPECT_THAT(text([&] { broadcast(group, quantized, 0); }), HasSubstr("no quantized tensors"));
+  const auto leaf = at::ones({2, 2}).requires_grad_();
+  EXPECT_THAT(text([&] { all_reduce(group, leaf.view({4})); }),
+              HasSubstr("a leaf tensor that requires gradients, or a view of one"));
+  EXPECT_THAT(text([&] {
+                all_to_all_single(group, at::ones({4}), at::ones({4}), {},
+                                  {std::numeric_limits<std::int64_t>::max(),
+                                   std::numeric_limits<std::int64_t>::max()});
+              }),
+              HasSubstr("Split sizes doesn't match total dim 0 size"));
+  // The group is as good as before, on all ranks.
+  EXPECT_EQ(group.sequence_number(), 0u);
+  all.run([](const process_group& each, int) { barrier(each); });
+}
+
+TEST(work, writes_in_place_into_the_own_part_alone) {
+  local_group all(2);
+  all.run([](const process_group& group, int rank) {
+    const auto text = [](auto f) { return thrown_text<invalid_argument>(f); };
+    const auto whole = at::full({8}, rank + 1, at::kFloat);
+    const auto mine = whole.narrow(0, 4 * rank, 4), other = whole.narrow(0, 4 - 4 * rank, 4);
+    EXPECT_THAT(text([&] { all_gather_into_tensor(group, whole, other); }), HasSubstr("overlap"));
+    EXPECT_THAT(text([&] { all_gather_into_tensor(group, whole, whole.narrow(0, 2, 4)); }),
+                HasSubstr("overlap"));
+    EXPECT_THAT(text([&] { reduce_scatter_tensor(group, other, whole); }), HasSubstr("overlap"));
+    EXPECT_EQ(group.sequence_number(), 0u);
+    all_gather_into_tensor(group, whole, mine);
+    EXPECT_EQ(whole[0].item<int>(), 1);
+    EXPECT_EQ(whole[7].item<int>(), 2);
+    reduce_scatter_tensor(group, mine, whole);
+    EXPECT_EQ(mine[0].item<int>(), rank == 0 ? 2 : 4);
+  });
+}
+
+TEST(work, writes_into_strided_tensors_that_do_not_overlap) {
+  local_group all(2);
+  all.run([](const process_group& group, int rank) {
+    const auto table = at::zeros({5, 3});
+    const auto column = [&](int i) { return table.select(1, i); };
+    EXPECT_THAT(thrown_text<invalid_argument>([&] {
+                  all_gather(group, {column(0), column(0)}, at::ones({5}));
+                }),
+                HasSubstr("outputs 0 and 1 overlap"));
+    EXPECT_THAT(thrown_text<invalid_argument>([&] {
+                  all_gather(group, {table.view({15}).narrow(0, 6, 5), column(1)}, at::ones({5}));
+                }),
+                HasSubstr("outputs 0 and 1 overlap"));
+    all_gather(group, {column(0), column(2)}, at::full({5}, rank + 1, at::kFloat));
+    for (int row = 0; row < 5; ++row) {
+      EXPECT_EQ(table[row][0].item<int>(), 1);
+      EXPECT_EQ(table[row][1].item<int>(), 0);
+      EXPECT_EQ(table[row][2].item<int>(), 2);
+    }
+  });
+}
+
+TEST(work, reads_strided_tensors_when_it_runs) {
+  local_group all(2);
+  all.run([](const process_group& group, int) {
+    const auto x = at::ones({50, 2}).select(1, 0);
+    std::vector<work> started;
+    for (int i = 0; i < 5; ++i) started.push_back(all_reduce(group, x, async));
+    for (const auto& one : started) one.wait();
+    EXPECT_EQ(x[49].item<int>(), 32);
+    // An input that an operation before it writes.
+    const auto sums = at::zeros({100});
+    const auto again = all_reduce(group, x, async);
+    all_gather_into_tensor(group, sums, x, async).wait();
+    EXPECT_EQ(sums[99].item<int>(), 64);
+  });
+}
+
+TEST(work, goes_on_when_its_future_is_cancelled) {
+  local_group all(2);
+  const auto x = at::ones({1});
+  const auto started = all_reduce(all.groups[0], x, async);
+  const auto given_up = started.get_future();
+  given_up.cancel();
+  EXPECT_THROW(given_up.get(), cancelled_error);
+  EXPECT_FALSE(started.is_completed());
+  EXPECT_THROW(started.wait(20ms), collective_timeout);
+  all_reduce(all.groups[1], at::ones({1}));
+  started.wait();
+  EXPECT_TRUE(started.is_success());
+  EXPECT_EQ(x.item<float>(), 2);
 }
 
 TEST(work, multiplies_by_each_ranks_factor) {
