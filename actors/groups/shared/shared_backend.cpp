@@ -88,6 +88,8 @@ private:
   }
 
   void carry_out(const operation& what, const time_limit& limit);
+  void compare(const operation_signature& asked, std::span<const at::Tensor> tensors,
+               const time_limit& limit);
   void gather_into(const operation& what, operation_signature asked, const time_limit& limit);
   void scatter_from(const operation& what, operation_signature asked, const time_limit& limit);
   void exchange_parts(const operation& what, const operation_signature& asked,
@@ -100,39 +102,55 @@ private:
   std::exception_ptr why_;
   // Views of one operation; used again, so that operations do not allocate.
   std::vector<tensor_view> in_, out_;
+  std::vector<std::uint64_t> sizes_;
 };
 
 void shared_backend::carry_out(const operation& what, const time_limit& limit) {
   auto asked = signature_of(what, group_.size());
   switch (what.kind) {
-    case operation_kind::barrier: return group_.barrier(asked, limit);
+    case operation_kind::barrier: group_.barrier(asked, limit); break;
     case operation_kind::broadcast:
+      compare(asked, what.outputs, limit);
       for (const auto& one : what.outputs) {
         const auto view = group_.rank() == what.root ? read_view(one) : written_view(one);
         asked.elements = static_cast<std::uint64_t>(view.count);
         group_.broadcast(asked, view, limit);
       }
-      return;
+      break;
     case operation_kind::all_reduce:
+      compare(asked, what.outputs, limit);
       for (const auto& one : what.outputs) {
         const auto view = written_view(one);
         asked.elements = static_cast<std::uint64_t>(view.count);
         group_.all_reduce(asked, view, what.factor, limit);
       }
-      return;
+      break;
     case operation_kind::reduce: {
       // The output first: writing may give it memory of its own.
       const auto output = what.outputs.empty() ? tensor_view{} : written_view(what.outputs[0]);
-      return group_.reduce(asked, read_view(what.inputs[0]), output, what.factor, limit);
+      group_.reduce(asked, read_view(what.inputs[0]), output, what.factor, limit);
+      break;
     }
-    case operation_kind::all_gather_into_tensor: return gather_into(what, asked, limit);
-    case operation_kind::reduce_scatter_tensor: return scatter_from(what, asked, limit);
-    default: return exchange_parts(what, asked, limit);
+    case operation_kind::all_gather_into_tensor: gather_into(what, asked, limit); break;
+    case operation_kind::reduce_scatter_tensor: scatter_from(what, asked, limit); break;
+    default: exchange_parts(what, asked, limit);
   }
+  group_.complete(asked);
+}
+
+// Rule 2: none of several tensors is written where another one does not fit. A single one is
+// compared by its operation.
+void shared_backend::compare(const operation_signature& asked, std::span<const at::Tensor> tensors,
+                             const time_limit& limit) {
+  if (tensors.size() == 1) return;
+  sizes_.clear();
+  for (const auto& one : tensors) sizes_.push_back(static_cast<std::uint64_t>(one.numel()));
+  group_.compare_sizes(asked, sizes_, limit);
 }
 
 void shared_backend::gather_into(const operation& what, operation_signature asked,
                                  const time_limit& limit) {
+  compare(asked, what.inputs, limit);
   for (std::size_t i = 0; i < what.inputs.size(); ++i) {
     const auto all = written_view(what.outputs[i]);
     const auto mine = read_view(what.inputs[i]);
@@ -146,6 +164,7 @@ void shared_backend::gather_into(const operation& what, operation_signature aske
 
 void shared_backend::scatter_from(const operation& what, operation_signature asked,
                                   const time_limit& limit) {
+  compare(asked, what.inputs, limit);
   for (std::size_t i = 0; i < what.inputs.size(); ++i) {
     const auto output = written_view(what.outputs[i]);
     const auto all = read_view(what.inputs[i]);

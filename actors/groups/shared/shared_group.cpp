@@ -32,7 +32,31 @@ shared_group::shared_group(shared_setup setup)
 
 void shared_group::barrier(const operation_signature& what, const time_limit& limit) {
   enter({}, what, limit);
-  complete(what);
+}
+
+void shared_group::compare_sizes(const operation_signature& what,
+                                 std::span<const std::uint64_t> sizes, const time_limit& limit) {
+  const auto room = control_.area_bytes() / sizeof(std::uint64_t);
+  std::size_t done = 0;
+  do {
+    const auto some = sizes.subspan(done, std::min(room, sizes.size() - done));
+    std::ranges::copy(some, sizes_of(rank(), exchange_.parity()));
+    // The ranks agree on how many there are.
+    enter({}, what, limit);
+    const auto* const first = sizes_of(0, shown_parity());
+    for (int p = 1; p < size(); ++p) {
+      const auto* const others = sizes_of(p, shown_parity());
+      for (std::size_t i = 0; i < some.size(); ++i)
+        if (others[i] != first[i])
+          disagree(what, fmt::format("tensor {} has {} elements on rank 0 and {} on rank {}",
+                                     done + i, first[i], others[i], p));
+    }
+    done += some.size();
+  } while (done < sizes.size());
+}
+
+std::uint64_t* shared_group::sizes_of(int of_rank, unsigned parity) const noexcept {
+  return reinterpret_cast<std::uint64_t*>(control_.area(of_rank, parity).data());
 }
 
 shared_group::entry shared_group::entry_for(const operation_signature& what,
@@ -93,7 +117,6 @@ void shared_group::step(const operation_signature& what, const time_limit& limit
 }
 
 void shared_group::complete(const operation_signature& what) noexcept {
-  exposed_ = false;
   control_.completed(rank()).store(what.sequence, std::memory_order_release);
 }
 

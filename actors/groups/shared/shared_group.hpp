@@ -50,6 +50,8 @@ struct shared_setup {
 /// group can go on; collective_timeout, and group_failed when any rank has aborted, after which it
 /// cannot: then tensors that the others may write are undefined, and stay so until all ranks have
 /// left (`all_left`). They neither allocate, lock nor call the system, except to wait for long.
+/// Whoever calls them says when an operation of the group is done (`complete`): one on several
+/// tensors is one for each here.
 class shared_group {
 public:
   /// Throws invalid_argument.
@@ -60,6 +62,14 @@ public:
   const collective_ways& ways() const noexcept { return setup_.ways; }
 
   void barrier(const operation_signature& what, const time_limit& limit);
+
+  /// Before the operations on several tensors, or instead of those on none: have all ranks the same
+  /// `sizes`, in elements? As many as `what.tensors`. Throws collective_mismatch on all ranks.
+  void compare_sizes(const operation_signature& what, std::span<const std::uint64_t> sizes,
+                     const time_limit& limit);
+
+  /// This rank has carried out all of `what`.
+  void complete(const operation_signature& what) noexcept;
 
   /// The root's `tensor` into all others'.
   void broadcast(const operation_signature& what, tensor_view tensor, const time_limit& limit);
@@ -120,7 +130,6 @@ private:
   // How an operation begins and ends, shared_group.cpp.
   void enter(const entry& mine, const operation_signature& what, const time_limit& limit);
   void step(const operation_signature& what, const time_limit& limit);
-  void complete(const operation_signature& what) noexcept;
   void leave_if_aborted(const operation_signature& what);
   [[noreturn]] void fail(wait_result why, const operation_signature& what, const time_limit& limit);
   [[noreturn]] void disagree(const operation_signature& what, const std::string& text);
@@ -132,6 +141,7 @@ private:
   // The half of double memory that was shown at the step that has ended.
   unsigned shown_parity() const noexcept { return exchange_.parity() ^ 1; }
   bool all_have(std::uint32_t note) const noexcept;
+  std::uint64_t* sizes_of(int rank, unsigned parity) const noexcept;
   std::uint64_t own_place(const tensor_view& tensor) const noexcept;
   // Where `rank` has `bytes` bytes at `place`, here.
   std::byte* mapped(int rank, std::uint64_t place, std::size_t bytes,

@@ -61,7 +61,7 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
                    s.size());
     }
   }
-  complete(what);
+  exposed_ = false;
 }
 
 void shared_group::enter_parts(const operation_signature& what, const parts& mine, double factor,
@@ -181,7 +181,6 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
   } else {
     move_staged(what, mine, limit);
   }
-  complete(what);
 }
 
 void shared_group::move_staged(const operation_signature& what, const parts& mine,

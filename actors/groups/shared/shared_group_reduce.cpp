@@ -45,7 +45,7 @@ void shared_group::combine(const operation_signature& what, tensor_view input, t
   } else {
     combine_staged(how, what, input, output, to_all, factors, limit);
   }
-  complete(what);
+  exposed_ = false;
 }
 
 const double* shared_group::shown_factors(const operation_signature& what) noexcept {
@@ -180,7 +180,6 @@ void shared_group::reduce_scatter(const operation_signature& what,
   } else {
     scatter_staged(how, what, mine, output, factors, limit);
   }
-  complete(what);
 }
 
 void shared_group::scatter_staged(const reduction& how, const operation_signature& what,

@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -201,6 +202,55 @@ TEST(SharedBackend, LeavesOtherOwnersOfMemoryAlone) {
     CHECK_OR_RETURN(at::equal(copy, values(rank, 50'000)), 1);
     CHECK_OR_RETURN(at::equal(a, values(0, 50'000).add(values(1, 50'000))), 2);
     return 0;
+  });
+}
+
+// Rule 2, of several tensors, whose sizes differ in sum, in number, or in neither.
+TEST(SharedBackend, WritesNoneOfSeveralTensorsIfOneDoesNotFit) {
+  as_processes(2, [&](backend& on, int rank, forked_exchange&) {
+    const std::vector<std::vector<std::int64_t>> sizes_of_rank[] = {
+        {{50'000, 8, 9}, {4, 8}, {4, 8}, {4, 8}, {}},
+        {{50'000, 9, 8}, {4, 9}, {4, 4, 4}, {12}, {4}}};
+    for (const auto kind :
+         {operation_kind::all_reduce, operation_kind::broadcast,
+          operation_kind::all_gather_into_tensor, operation_kind::reduce_scatter_tensor})
+      for (const auto& sizes : sizes_of_rank[rank]) {
+        asked_operation one(kind, {}, {});
+        one.what.dtype = at::kFloat;
+        for (const auto n : sizes) {
+          const bool gathers = kind == operation_kind::all_gather_into_tensor;
+          one.outputs.push_back(at::full({gathers ? 2 * n : n}, static_cast<float>(rank)));
+          if (gathers) one.inputs.push_back(at::full({n}, 7.f));
+          if (kind == operation_kind::reduce_scatter_tensor)
+            one.inputs.push_back(at::full({2 * n}, 7.f));
+        }
+        try {
+          one.run(on);
+          return 1;
+        } catch (const collective_mismatch&) {
+        }
+        for (const auto& out : one.outputs)
+          CHECK_OR_RETURN(at::equal(out, at::full_like(out, static_cast<float>(rank))), 2);
+      }
+    asked_operation(operation_kind::barrier, {}, {}).run(on);
+    return 0;
+  });
+}
+
+// No tensors: a barrier.
+TEST(SharedBackend, WaitsForAllRanksWithoutTensors) {
+  as_processes(2, [&](backend& on, int rank, forked_exchange& exchange) {
+    asked_operation one(operation_kind::all_reduce, {}, {});
+    one.what.dtype = at::kFloat;
+    one.run(on);
+    int status = rank;
+    try {
+      if (rank == 0) on.run(one.what, time_limit(20ms));
+    } catch (const collective_timeout&) {
+      status = 1;
+    }
+    exchange.wait_for_all();
+    return status == 1 ? 0 : 1;
   });
 }
 

@@ -125,6 +125,28 @@ TEST(SharedFailures, SaysWhichPartsDoNotFitAndGoesOn) {
   for (const auto& one : failed) EXPECT_EQ(one.error, "done");
 }
 
+// More sizes than an area has room for.
+TEST(SharedFailures, ComparesTheSizesOfManyTensors) {
+  for (const std::size_t other :
+       {std::size_t{0}, std::size_t{511}, std::size_t{512}, std::size_t{1099}, std::size_t{2000}}) {
+    shared_ranks shared(3, 4096);
+    const auto errors = shared.run([&](shared_group& group) {
+      std::vector<std::uint64_t> sizes(1100, 7);
+      if (group.rank() == 2 && other < sizes.size()) sizes[other] = 8;
+      auto asked = asked_for(operation_kind::all_reduce, 1, c10::kFloat, 7700);
+      asked.tensors = 1100;
+      group.compare_sizes(asked, sizes, time_limit(60s));
+    });
+    for (const auto& e : errors) {
+      if (other == 2000)
+        EXPECT_EQ(e, "");
+      else
+        EXPECT_THAT(e, HasSubstr("the ranks disagree: tensor " + std::to_string(other) +
+                                 " has 7 elements on rank 0 and 8 on rank 2"));
+    }
+  }
+}
+
 TEST(SharedFailures, RefusesAReductionOnEveryRank) {
   shared_ranks shared(2);
   const auto errors = shared.run([](shared_group& group) {
@@ -219,6 +241,7 @@ TEST(SharedFailures, KnowsWhoMayStillWriteAndWhatAllHaveCompleted) {
   std::thread late([&] {
     shared_group group(std::move(setups[1]));
     group.all_reduce(ask(1), b, 1, time_limit(60s));
+    group.complete(ask(1));
     while (!timed_out) std::this_thread::sleep_for(1ms);
     EXPECT_THROW(group.all_reduce(ask(2), b, 1, time_limit(60s)), group_failed);
     EXPECT_FALSE(group.exposed());  // it had not begun
@@ -226,6 +249,9 @@ TEST(SharedFailures, KnowsWhoMayStillWriteAndWhatAllHaveCompleted) {
   shared_group group(std::move(setups[0]));
   group.all_reduce(ask(1), a, 1, time_limit(60s));
   EXPECT_FALSE(group.exposed());
+  // It may be one of several tensors.
+  EXPECT_EQ(group.last_completed_by_all(), 0u);
+  group.complete(ask(1));
   EXPECT_THROW(group.all_reduce(ask(2), a, 1, time_limit(20ms)), collective_timeout);
   EXPECT_TRUE(group.exposed());
   EXPECT_FALSE(group.all_left());
