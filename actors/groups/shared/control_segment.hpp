@@ -61,7 +61,7 @@ public:
   abort_line<process_memory>& abort_cause() const noexcept;
   /// The sequence number of the last operation that a rank has completed.
   std::atomic<std::uint64_t>& completed(int rank) const noexcept;
-  /// Not 0: the rank has seen an abort, and writes into no memory of others any more.
+  /// Not 0: the group is aborted, and the rank writes into no memory of others any more.
   std::atomic<std::uint64_t>& left(int rank) const noexcept;
 
   /// Aborts in the name of `rank`; `reason` is cut to what there is room for. Only the first

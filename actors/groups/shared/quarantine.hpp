@@ -1,10 +1,7 @@
 #pragma once
 
-#include <c10/core/Storage.h>
-
 #include <functional>
 #include <span>
-#include <vector>
 
 namespace at {
 class Tensor;
@@ -12,26 +9,17 @@ class Tensor;
 
 namespace troupe::groups {
 
-/// Memory of tensors that other ranks may still write after an operation has failed. It is not used
-/// again while they may: the tensors, and all that share their storage, get fresh memory with what
-/// the old one had. (What an operation that failed was to write is undefined.)
-class quarantine {
-public:
-  /// Does no rank write any more?
-  explicit quarantine(std::function<bool()> is_over) : is_over_(std::move(is_over)) {}
-  /// Memory that may be written still is never given back.
-  ~quarantine();
-  quarantine(const quarantine&) = delete;
-  quarantine& operator=(const quarantine&) = delete;
+/// Takes the memory of tensors that other ranks may still write after an operation has failed. It
+/// is not used again before `is_over`: the tensors, and all that share their storage, get fresh
+/// memory with what the old one had. (What an operation that failed was to write is undefined.)
+/// Where there is no fresh memory they keep the old one, which nobody else gets, ever.
+///
+/// What is taken outlives its group, and is not given back when the process ends. `is_over` is
+/// called by any thread that calls this or `release_quarantined`; it must not call either.
+void quarantine(std::span<const at::Tensor> written, std::function<bool()> is_over) noexcept;
 
-  void add(std::span<const at::Tensor> written);
-
-  /// Gives back what it holds if nobody writes any more. True when it holds nothing.
-  bool release();
-
-private:
-  const std::function<bool()> is_over_;
-  std::vector<c10::DataPtr> held_;
-};
+/// Gives back all memory that nobody writes any more. Groups call it when they begin, fail and end.
+/// Any thread.
+void release_quarantined() noexcept;
 
 }  // namespace troupe::groups

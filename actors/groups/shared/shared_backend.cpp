@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "troupe/actors/groups/shared/host_setup.hpp"
+#include "troupe/actors/groups/shared/process_memory.hpp"
 #include "troupe/actors/groups/shared/quarantine.hpp"
 #include "troupe/actors/groups/shared/shared_group.hpp"
 #include "troupe/messages/base/error.hpp"
@@ -27,16 +28,28 @@ tensor_view part_of(const tensor_view& all, std::int64_t first, std::int64_t cou
   return {all.data + static_cast<std::size_t>(first) * all.element_bytes(), all.dtype, count};
 }
 
+// What a rank has of its group. Quarantined memory needs it when the backend is gone.
+struct membership {
+  explicit membership(std::unique_ptr<host_setup> on) : host(std::move(on)), group(host->setup()) {}
+
+  const std::unique_ptr<host_setup> host;
+  shared_group group;
+
+  bool all_left() const noexcept { return group.all_left(host->dead()); }
+};
+
 class shared_backend final : public backend {
 public:
   explicit shared_backend(std::unique_ptr<host_setup> host)
-      : host_(std::move(host)),
-        group_(host_->setup()),
-        quarantine_([this] { return group_.all_left(host_->dead()); }) {}
+      : membership_(std::make_shared<membership>(std::move(host))), group_(membership_->group) {
+    release_quarantined();
+  }
 
   ~shared_backend() override {
     // Whoever still waits for this rank would do so until its deadline.
     if (!why_) group_.abort("it has left the group");
+    group_.leave();
+    release_quarantined();
   }
 
   std::string_view name() const noexcept override { return "shared"; }
@@ -48,10 +61,11 @@ public:
   }
 
   void run(operation& what, const time_limit& limit) override {
+    const run_mark mark(*this);
     try {
       carry_out(what, limit);
     } catch (...) {
-      if (group_.exposed()) quarantine_.add(what.outputs);
+      if (group_.exposed()) quarantine(what.outputs, [of = membership_] { return of->all_left(); });
       rethrow_cause(what);
       throw;
     }
@@ -72,9 +86,28 @@ public:
       if (!why_) why_ = why;
     }
     group_.abort(text);
+    // It may never get as far as an operation. See run_mark.
+    process_memory::fence();
+    if (!runs_.load(std::memory_order_acquire)) group_.leave();
   }
 
 private:
+  // An operation is under way. Either `abort` sees that, or the operation sees the abort before it
+  // writes into tensors of others: between the mark and that look is the first step, which ends
+  // with a fence.
+  struct run_mark {
+    shared_backend& of;
+
+    explicit run_mark(shared_backend& backend) noexcept : of(backend) {
+      of.runs_.store(true, std::memory_order_relaxed);
+    }
+    ~run_mark() {
+      // Release: all that the operation wrote.
+      of.runs_.store(false, std::memory_order_release);
+      if (of.group_.aborted()) of.group_.leave();
+    }
+  };
+
   // What this rank was aborted with comes before what the others say.
   void rethrow_cause(const operation& what) {
     std::exception_ptr why;
@@ -84,7 +117,7 @@ private:
     }
     if (!why || !group_.aborted_because()) return;
     std::rethrow_exception(
-        error_at({host_->setup().group, group_.rank(), what.kind, what.sequence}, why));
+        error_at({membership_->host->setup().group, group_.rank(), what.kind, what.sequence}, why));
   }
 
   void carry_out(const operation& what, const time_limit& limit);
@@ -95,9 +128,9 @@ private:
   void exchange_parts(const operation& what, const operation_signature& asked,
                       const time_limit& limit);
 
-  const std::unique_ptr<host_setup> host_;
-  shared_group group_;
-  quarantine quarantine_;
+  const std::shared_ptr<membership> membership_;
+  shared_group& group_;
+  std::atomic<bool> runs_{false};
   std::mutex mutex_;
   std::exception_ptr why_;
   // Views of one operation; used again, so that operations do not allocate.

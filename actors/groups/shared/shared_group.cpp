@@ -123,7 +123,7 @@ void shared_group::complete(const operation_signature& what) noexcept {
 void shared_group::leave_if_aborted(const operation_signature& what) {
   if (exchange_.abort_cause() == 0) return;
   const auto by = control_.aborted_by();
-  control_.left(rank()).store(1, std::memory_order_release);
+  leave();
   fault f;
   f.code = errc::cancelled;
   f.text = by.rank == rank() ? fmt::format("{}: {}", to_string(place_of(what)), by.text)
@@ -140,7 +140,7 @@ void shared_group::fail(wait_result why, const operation_signature& what, const 
     // The others cannot finish without this rank.
     control_.abort(rank(), fmt::format("its {}, sequence number {}, has timed out after {} ms",
                                        to_string(what.kind), what.sequence, limit.limit().count()));
-    control_.left(rank()).store(1, std::memory_order_release);
+    leave();
     std::rethrow_exception(timeout_error(place_of(what), limit.limit(), missing));
   }
   leave_if_aborted(what);
@@ -189,7 +189,7 @@ void shared_group::fail_by_damage(const operation_signature& what, int by_rank, 
   f.text = fmt::format("{}: rank {} shows {}; its part of the shared memory is damaged",
                        to_string(place_of(what)), by_rank, shows);
   control_.abort(rank(), f.text);
-  control_.left(rank()).store(1, std::memory_order_release);
+  leave();
   throw internal_error(std::move(f));
 }
 

@@ -94,8 +94,13 @@ public:
   /// All operations of all ranks fail from now on, those under way soon. Any thread.
   void abort(const std::string& reason) noexcept { control_.abort(rank(), reason); }
   std::optional<std::string> aborted_because() const;
+  bool aborted() const noexcept { return exchange_.abort_cause() != 0; }
 
-  /// Has every rank but those in `dead` seen the abort, so that none writes into this rank's
+  /// This rank runs no operation, and none that runs later will write: it has been aborted, or
+  /// there is none. Any thread.
+  void leave() noexcept { control_.left(rank()).store(1, std::memory_order_release); }
+
+  /// Has every rank but those in `dead` left, so that none writes into this rank's
   /// tensors any more? Any thread.
   bool all_left(std::uint64_t dead = 0) const noexcept;
   /// Did the operation that failed let others write into this rank's tensors?

@@ -60,7 +60,10 @@ void as_processes(int ranks, const F& f) {
         exchange.become(rank);
         auto made = make_shared_backend(request_of(exchange, rank, ranks), why_not);
         if (!made) throw std::runtime_error(why_not);
-        status = f(*made, rank, exchange);
+        if constexpr (std::is_invocable_v<const F&, backend&, int, forked_exchange&>)
+          status = f(*made, rank, exchange);
+        else
+          status = f(made, rank, exchange);
         exchange.wait_for_all();
       } catch (const std::exception& e) {
         std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
@@ -333,6 +336,45 @@ TEST(SharedBackend, KeepsMemoryFromRanksThatMayStillWrite) {
     exchange.wait_for_all();
     return 0;
   });
+}
+
+// But when it has: it was aborted before it came to the operation, or its end of the group is gone.
+TEST(SharedBackend, GivesMemoryBackWhenRanksThatRunNothingHaveLeft) {
+  for (const bool aborts : {false, true})
+    as_processes(2, [&](std::unique_ptr<backend>& on, int rank, forked_exchange& exchange) {
+      if (rank == 1) {
+        exchange.wait_for_all();
+        if (aborts)
+          on->abort(std::make_exception_ptr(peer_lost("worker 0 says so")));
+        else
+          on.reset();
+        exchange.wait_for_all();
+        return 0;
+      }
+      auto a = values(rank, 50'000);
+      asked_operation one(operation_kind::all_reduce, {}, {a});
+      one.what.outputs = one.outputs;
+      const auto* const before = a.const_data_ptr();
+      try {
+        on->run(one.what, time_limit(20ms));
+        return 1;
+      } catch (const collective_timeout&) {
+      }
+      std::vector<at::Tensor> others;
+      const auto is_free = [&] {
+        for (int i = 0; i < 50; ++i) {
+          others.push_back(at::full({50'000}, 7.f));
+          if (others.back().const_data_ptr() == before) return true;
+        }
+        return false;
+      };
+      release_quarantined();
+      CHECK_OR_RETURN(!is_free(), 2);
+      exchange.wait_for_all();
+      exchange.wait_for_all();
+      release_quarantined();
+      return is_free() ? 0 : 3;
+    });
 }
 
 TEST(SharedBackend, ThrowsWhatItWasAbortedWith) {
