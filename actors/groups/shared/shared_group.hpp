@@ -148,7 +148,8 @@ private:
   bool all_have(std::uint32_t note) const noexcept;
   std::uint64_t* sizes_of(int rank, unsigned parity) const noexcept;
   std::uint64_t own_place(const tensor_view& tensor) const noexcept;
-  // Where `rank` has `bytes` bytes at `place`, here.
+  // Where `rank` has `bytes` bytes at `place`, here. They are as many as this rank uses: what the
+  // others show may change after it was compared.
   std::byte* mapped(int rank, std::uint64_t place, std::size_t bytes,
                     const operation_signature& what);
   store_mode stores_for(std::size_t all_bytes) const noexcept {
@@ -173,7 +174,12 @@ private:
                    const time_limit& limit);
   void check_parts(const operation_signature& what);
   std::size_t largest_part() const noexcept;
-  const std::byte* boxed_part(int from, bool same_for_all, const operation_signature& what);
+  // What this rank gets from the area of `from`: `bytes`, by its own count.
+  const std::byte* boxed_part(int from, std::size_t bytes, bool same_for_all,
+                              const operation_signature& what);
+  // Looks for an abort as it goes.
+  void copy_part(const operation_signature& what, const tensor_view& to, const std::byte* from,
+                 store_mode stores);
   void move_staged(const operation_signature& what, const parts& mine, const time_limit& limit);
 
   const shared_setup setup_;

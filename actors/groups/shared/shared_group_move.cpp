@@ -43,9 +43,14 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
     for (int p = 0; p < size(); ++p)
       if (p != what.root)
         to[count++] = mapped(p, exchange_.word_of(p, 4), bytes, what) + slice.begin;
-    leave_if_aborted(what);
-    copy_to_all({to.data(), count}, from + slice.begin, slice.size(),
-                stores_for(bytes * static_cast<std::size_t>(size())));
+    const auto stores = stores_for(bytes * static_cast<std::size_t>(size()));
+    for (std::size_t done = 0; done < slice.size(); done += bytes_between_looks) {
+      leave_if_aborted(what);
+      const auto some = std::min(bytes_between_looks, slice.size() - done);
+      destination_pointers at;
+      for (std::size_t p = 0; p < count; ++p) at[p] = to[p] + done;
+      copy_to_all({at.data(), count}, from + slice.begin + done, some, stores);
+    }
     step(what, limit);
   } else {
     const auto piece = std::min(control_.area_bytes(), setup_.ways.piece);
@@ -90,10 +95,11 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
     shown.note |= carried;
     auto* to = control_.area(rank(), parity).data();
     for (std::size_t p = 0; p < sends.size(); ++p) {
-      if (sends[p].bytes == 0) continue;
-      std::memcpy(to, mine.sends[p].data, sends[p].bytes);
+      const auto bytes = mine.sends[p].bytes();
+      if (bytes == 0) continue;
+      std::memcpy(to, mine.sends[p].data, bytes);
       if (mine.same_for_all) break;
-      to += whole_lines(sends[p].bytes);
+      to += whole_lines(bytes);
     }
   }
   enter(shown, what, limit);
@@ -120,16 +126,25 @@ std::size_t shared_group::largest_part() const noexcept {
   return largest;
 }
 
-const std::byte* shared_group::boxed_part(int from, bool same_for_all,
+const std::byte* shared_group::boxed_part(int from, std::size_t bytes, bool same_for_all,
                                           const operation_signature& what) {
   const auto sends = control_.sends(from, shown_parity());
   const auto mine = static_cast<std::size_t>(rank());
   std::size_t before = 0;
   for (std::size_t p = 0; p < mine && !same_for_all; ++p) before += whole_lines(sends[p].bytes);
   const auto area = control_.area(from, shown_parity());
-  if (before > area.size() || sends[mine].bytes > area.size() - before)
+  if (before > area.size() || bytes > area.size() - before)
     fail_by_damage(what, from, "more data than there is room for");
   return area.data() + before;
+}
+
+void shared_group::copy_part(const operation_signature& what, const tensor_view& to,
+                             const std::byte* from, store_mode stores) {
+  const auto bytes = to.bytes();
+  for (std::size_t done = 0; done < bytes; done += bytes_between_looks) {
+    leave_if_aborted(what);
+    copy_bytes(to.data + done, from + done, std::min(bytes_between_looks, bytes - done), stores);
+  }
 }
 
 void shared_group::move(const operation_signature& what, std::span<const tensor_view> inputs,
@@ -164,18 +179,22 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
     std::size_t all = 0;
     source_pointers from;
     for (std::size_t p = 0; p < n; ++p) {
-      const auto& part = control_.sends(static_cast<int>(p), shown_parity())[me];
-      from[p] = boxed ? boxed_part(static_cast<int>(p), mine.same_for_all, what)
-                      : mapped(static_cast<int>(p), part.offset, part.bytes, what);
-      all += 2 * part.bytes * n;
+      const auto offset = control_.sends(static_cast<int>(p), shown_parity())[me].offset;
+      const auto bytes = mine.receives[p].bytes();
+      from[p] = boxed ? boxed_part(static_cast<int>(p), bytes, mine.same_for_all, what)
+                      : mapped(static_cast<int>(p), offset, bytes, what);
+      all += 2 * bytes * n;
     }
     // Each begins with another one, so that not all read the same memory.
     for (std::size_t q = 0; q < n; ++q) {
       const auto p = (me + q) % n;
       const auto& to = mine.receives[p];
       const auto* source = p == me ? mine.sends[me].data : from[p];
-      if (to.data != source)
-        copy_bytes(to.data, source, to.bytes(), boxed ? store_mode::cached : stores_for(all));
+      if (to.data == source) continue;
+      if (boxed)
+        copy_bytes(to.data, source, to.bytes());
+      else
+        copy_part(what, to, source, stores_for(all));
     }
     if (!boxed) step(what, limit);
   } else {
@@ -190,7 +209,7 @@ void shared_group::move_staged(const operation_signature& what, const parts& min
   const auto slot = mine.same_for_all ? room : room / n / 64 * 64;
   const auto rounds = pieces_of(largest_part(), slot);
   if (mine.sends[me].data != mine.receives[me].data)
-    copy_bytes(mine.receives[me].data, mine.sends[me].data, mine.sends[me].bytes());
+    copy_part(what, mine.receives[me], mine.sends[me].data, store_mode::cached);
   for (std::size_t round = 0; round < rounds; ++round) {
     const auto place =
         place_of_round(round, mine.same_for_all ? slot : slot * n, control_.area_bytes());

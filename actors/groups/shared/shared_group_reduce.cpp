@@ -7,13 +7,6 @@
 
 namespace troupe::groups {
 
-namespace {
-
-// An abort is looked for after so many bytes.
-constexpr std::size_t bytes_between_looks = 256 << 10;
-
-}  // namespace
-
 void shared_group::all_reduce(const operation_signature& what, tensor_view tensor, double factor,
                               const time_limit& limit) {
   combine(what, tensor, tensor, true, factor, limit);
@@ -164,18 +157,27 @@ void shared_group::reduce_scatter(const operation_signature& what,
   source_pointers sources;
   if (all_have(carried)) {
     for (int p = 0; p < size(); ++p)
-      sources[static_cast<std::size_t>(p)] = boxed_part(p, false, what);
+      sources[static_cast<std::size_t>(p)] = boxed_part(p, bytes, false, what);
     how.run({sources.data(), n}, {&output.data, 1}, output.count, store_mode::cached, factors);
   } else if (all_have(reachable)) {
     std::size_t all = bytes;
     for (int p = 0; p < size(); ++p) {
-      const auto& part = control_.sends(p, shown_parity())[static_cast<std::size_t>(rank())];
-      sources[static_cast<std::size_t>(p)] = mapped(p, part.offset, bytes, what);
+      const auto offset =
+          control_.sends(p, shown_parity())[static_cast<std::size_t>(rank())].offset;
+      sources[static_cast<std::size_t>(p)] = mapped(p, offset, bytes, what);
       all += inputs[static_cast<std::size_t>(p)].bytes() * n;
     }
     const bool in_place = sources[static_cast<std::size_t>(rank())] == output.data;
-    how.run({sources.data(), n}, {&output.data, 1}, output.count,
-            in_place ? store_mode::cached : stores_for(all), factors);
+    const auto stores = in_place ? store_mode::cached : stores_for(all);
+    for (std::size_t done = 0; done < bytes; done += bytes_between_looks) {
+      leave_if_aborted(what);
+      const auto some = std::min(bytes_between_looks, bytes - done);
+      source_pointers from;
+      for (std::size_t p = 0; p < n; ++p) from[p] = sources[p] + done;
+      auto* to = output.data + done;
+      how.run({from.data(), n}, {&to, 1}, static_cast<std::int64_t>(some / output.element_bytes()),
+              stores, factors);
+    }
     step(what, limit);
   } else {
     scatter_staged(how, what, mine, output, factors, limit);

@@ -5,6 +5,10 @@
 
 namespace troupe::groups {
 
+/// An abort is looked for after so many bytes of the tensors of others. A multiple of what elements
+/// have.
+inline constexpr std::size_t bytes_between_looks = 256 << 10;
+
 /// A part of an array, in bytes.
 struct byte_range {
   std::size_t begin = 0;

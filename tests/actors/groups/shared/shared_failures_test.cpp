@@ -11,16 +11,10 @@ namespace troupe::groups {
 namespace {
 
 using test::asked_for;
+using test::filled_tensor;
 using test::shared_ranks;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
-
-// Tensors of every rank in its own memory, filled with its rank.
-tensor_view filled_tensor(const shared_setup& setup, int rank, std::int64_t count) {
-  tensor_view out{shared_ranks::memory_of(setup, rank), c10::kFloat, count};
-  std::fill_n(reinterpret_cast<float*>(out.data), count, static_cast<float>(rank));
-  return out;
-}
 
 // Runs `f` as every rank with a tensor of 5000 floats; what each threw, and whether its tensor is
 // what it was.
@@ -304,39 +298,6 @@ TEST(SharedFailures, FreesSurvivorsOfAKilledRank) {
       EXPECT_THAT(errors[static_cast<std::size_t>(p)], HasSubstr("rank 0 was lost"));
     EXPECT_TRUE(outside->all_left(1));
   }
-}
-
-TEST(SharedFailures, RefusesADamagedSegmentAndWrongPlaces) {
-  shared_ranks shared(2);
-  auto setup = shared.setup_of(0);
-  auto wrong = setup;
-  wrong.size = 3;
-  EXPECT_THROW(shared_group{wrong}, invalid_argument);
-  wrong = setup;
-  wrong.memories.pop_back();
-  EXPECT_THROW(shared_group{wrong}, invalid_argument);
-  wrong = setup;
-  wrong.area *= 2;
-  EXPECT_THROW(shared_group{wrong}, invalid_argument);
-  // A rank that says that its memory is larger than the others know.
-  std::vector<shared_setup> setups = {shared.setup_of(0), shared.setup_of(1)};
-  setups[0].memories[1].size = 4096;
-  std::vector<std::string> errors(2);
-  std::vector<std::thread> threads;
-  for (std::size_t p = 0; p < 2; ++p)
-    threads.emplace_back([&, p] {
-      const auto tensor = filled_tensor(setups[p], static_cast<int>(p), 5000);
-      shared_group group(std::move(setups[p]));
-      try {
-        group.all_reduce(asked_for(operation_kind::all_reduce, 1, c10::kFloat, 5000), tensor, 1,
-                         time_limit(60s));
-      } catch (const error& e) {
-        errors[p] = e.what();
-      }
-    });
-  for (auto& t : threads) t.join();
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 shows a tensor outside of its memory"));
-  EXPECT_THAT(errors[1], HasSubstr("rank 0 has aborted the group"));
 }
 
 TEST(SharedFailures, ExplainsRulesThatAreNone) {

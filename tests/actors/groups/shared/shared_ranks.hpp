@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -111,6 +112,13 @@ private:
   const int file_;
   std::vector<std::span<std::byte>> mappings_;
 };
+
+/// A tensor of floats at the beginning of a rank's own memory, filled with its rank.
+inline tensor_view filled_tensor(const shared_setup& setup, int rank, std::int64_t count) {
+  tensor_view out{shared_ranks::memory_of(setup, rank), c10::kFloat, count};
+  std::fill_n(reinterpret_cast<float*>(out.data), count, static_cast<float>(rank));
+  return out;
+}
 
 /// A signature as `signature_of` makes it.
 inline operation_signature asked_for(operation_kind kind, std::uint64_t sequence,
