@@ -131,7 +131,8 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   const bool in_arena = options_.memory->owns(payload.data);
   if (payload.freeze && in_arena && is_aligned(payload.data))
     if (auto keep = payload.freeze(payload)) {
-      if (lend_bytes(std::move(keep), payload.data, payload.size, index)) return true;
+      if (lend_bytes(std::move(keep), payload.data, payload.size, index, entry_kind::lend))
+        return true;
       if (!to_.lost) say_not_lent(to_, options_, not_lent::past_limit, payload);
       return false;
     }
@@ -141,10 +142,10 @@ bool note_writer::describe(outgoing_payload& payload, std::uint32_t index) {
   if (payload.size < options_.copy_from) return false;
   auto copy = copy_into_arena(payload);
   if (!copy) return false;
-  if (to_.may_hand.load(std::memory_order_relaxed))
-    return hand_over_bytes(std::move(copy), payload.size, index);
   const auto* const bytes = copy.get();
-  return lend_bytes(std::move(copy), bytes, payload.size, index);
+  const bool hands = to_.may_hand.load(std::memory_order_relaxed);
+  return lend_bytes(std::move(copy), bytes, payload.size, index,
+                    hands ? entry_kind::hand : entry_kind::lend);
 }
 
 // What nobody here uses any more: the peer gets all rights to it.
@@ -170,16 +171,7 @@ bool note_writer::hand_over(outgoing_payload& payload, std::uint32_t index) {
   payload.keep = memory;  // the tensor has it no longer
   payload.freeze = nullptr;
   payload.take = nullptr;
-  return hand_over_bytes(std::move(memory), payload.size, index);
-}
-
-bool note_writer::hand_over_bytes(std::shared_ptr<std::byte> memory, std::size_t size,
-                                  std::uint32_t index) {
-  const auto offset = options_.memory->offset_of(memory.get());
-  const auto loan = to_.lent->lend(std::move(memory), offset, size, loan_book::way::handed);
-  if (loan == 0) return false;
-  entries_.push_back({entry_kind::hand, index, loan, offset, size});
-  return true;
+  return lend_bytes(std::move(memory), payload.data, payload.size, index, entry_kind::hand);
 }
 
 // What another node has lent to this one stays in that node's memory: see passed_on.hpp. The loan
@@ -216,12 +208,14 @@ void note_writer::correct(const node_number& owner) {
   to_.words.add(word);
 }
 
+// `kind`: lend or hand.
 bool note_writer::lend_bytes(std::shared_ptr<const void> keep, const std::byte* data,
-                             std::size_t size, std::uint32_t index) {
+                             std::size_t size, std::uint32_t index, entry_kind kind) {
   const auto offset = options_.memory->offset_of(data);
-  const auto loan = to_.lent->lend(std::move(keep), offset, size);
+  const auto how = kind == entry_kind::hand ? loan_book::way::handed : loan_book::way::read;
+  const auto loan = to_.lent->lend(std::move(keep), offset, size, how);
   if (loan == 0) return false;
-  entries_.push_back({entry_kind::lend, index, loan, offset, size});
+  entries_.push_back({kind, index, loan, offset, size});
   return true;
 }
 

@@ -61,11 +61,10 @@ private:
   void take_back() noexcept;
   bool describe(outgoing_payload& payload, std::uint32_t index);
   bool hand_over(outgoing_payload& payload, std::uint32_t index);
-  bool hand_over_bytes(std::shared_ptr<std::byte> memory, std::size_t size, std::uint32_t index);
   bool pass_on(const outgoing_payload& payload, std::uint32_t index);
   void correct(const node_number& owner);
   bool lend_bytes(std::shared_ptr<const void> keep, const std::byte* data, std::size_t size,
-                  std::uint32_t index);
+                  std::uint32_t index, entry_kind kind);
   void settle(outgoing_payload& payload) const;
   std::shared_ptr<std::byte> copy_into_arena(const outgoing_payload& payload) const;
 

@@ -20,14 +20,9 @@ inline std::vector<std::string> rank_names(int count) {
   return out;
 }
 
-/// Runs `body` with each of `things`, and its place, on a thread of its own each. Throws what the
-/// first of them threw, when all have ended.
-template <class Things, class F>
-void on_each(Things& things, F body) {
-  std::vector<std::future<void>> running;
-  for (std::size_t i = 0; i < things.size(); ++i)
-    running.push_back(
-        std::async(std::launch::async, [&, i] { body(things[i], static_cast<int>(i)); }));
+/// Waits for all of them, then throws the first error.
+template <class Future>
+void get_all(std::vector<Future>& running) {
   std::exception_ptr first;
   for (auto& one : running) {
     try {
@@ -37,6 +32,17 @@ void on_each(Things& things, F body) {
     }
   }
   if (first) std::rethrow_exception(first);
+}
+
+/// Runs `body` with each of `things`, and its place, on a thread of its own each. Throws what the
+/// first of them threw, when all have ended.
+template <class Things, class F>
+void on_each(Things& things, F body) {
+  std::vector<std::future<void>> running;
+  for (std::size_t i = 0; i < things.size(); ++i)
+    running.push_back(
+        std::async(std::launch::async, [&, i] { body(things[i], static_cast<int>(i)); }));
+  get_all(running);
 }
 
 /// A job of nodes in this process, and a group of all of them.
@@ -78,15 +84,7 @@ void on_simulated(simulation& cluster, const std::vector<node>& nodes, F body) {
   std::vector<future<void>> running;
   for (const auto& one : nodes)
     running.push_back(cluster.spawn([&body, one] { body(one, static_cast<int>(one.rank())); }));
-  std::exception_ptr first;
-  for (auto& one : running) {
-    try {
-      one.get();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
+  get_all(running);
 }
 
 }  // namespace troupe::test

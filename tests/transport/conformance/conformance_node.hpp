@@ -44,6 +44,11 @@ private:
   std::shared_ptr<std::atomic<long>> out_ = std::make_shared<std::atomic<long>>(0);
 };
 
+/// For a payload whose `keep` nobody else uses: outgoing_payload::take.
+inline std::shared_ptr<std::byte> take_all(const outgoing_payload& payload) {
+  return {std::const_pointer_cast<void>(payload.keep), const_cast<std::byte*>(payload.data)};
+}
+
 /// One node and what it has received.
 struct node {
   recorder received;

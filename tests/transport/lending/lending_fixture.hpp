@@ -20,6 +20,7 @@ using ::troupe::transport::test::pattern;
 using ::troupe::transport::test::patterned_frame;
 using ::troupe::transport::test::patterned_payload;
 using ::troupe::transport::test::run_until;
+using ::troupe::transport::test::take_all;
 using namespace std::chrono_literals;
 
 // A transport whose next sends fail, or whose peers are not told of at first.
@@ -73,10 +74,7 @@ struct lender : ::troupe::transport::test::node {
   // The same bytes, which nobody else refers to.
   outgoing_payload given_payload(std::size_t size, std::uint64_t seed) const {
     auto out = payload(size, seed);
-    out.take = [](const outgoing_payload& p) {
-      return std::shared_ptr<std::byte>(std::const_pointer_cast<void>(p.keep),
-                                        const_cast<std::byte*>(p.data));
-    };
+    out.take = &take_all;
     return out;
   }
   bool holds(const void* data) const { return memory->owns(data); }

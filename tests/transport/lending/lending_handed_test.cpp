@@ -16,10 +16,7 @@ outgoing_payload moved_on(incoming_payload&& came) {
   out.data = came.data.get();
   out.size = came.size;
   out.keep = std::move(came.data);
-  out.take = [](const outgoing_payload& p) {
-    return std::shared_ptr<std::byte>(std::const_pointer_cast<void>(p.keep),
-                                      const_cast<std::byte*>(p.data));
-  };
+  out.take = &take_all;
   return out;
 }
 

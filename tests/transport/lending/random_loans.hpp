@@ -24,6 +24,7 @@ namespace troupe::transport::lending::test {
 using ::troupe::transport::test::counting_pool;
 using ::troupe::transport::test::has_pattern;
 using ::troupe::transport::test::pattern;
+using ::troupe::transport::test::take_all;
 
 /// Nodes that lend one another memory at random, over a network that loses, doubles, delays and
 /// reorders what they send; some crash, and come back. Each has an arena of its own, as if it were
@@ -199,10 +200,7 @@ private:
     out.size = from.size;
     out.keep = std::move(from.keep);
     out.freeze = [](const outgoing_payload& p) { return p.keep; };
-    out.take = [](const outgoing_payload& p) {
-      return std::shared_ptr<std::byte>(std::const_pointer_cast<void>(p.keep),
-                                        const_cast<std::byte*>(p.data));
-    };
+    out.take = &take_all;
     return out;
   }
 
