@@ -5,67 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/actors/groups/backend/backend_registry.hpp"
-#include "troupe/actors/groups/network/channel_exchange.hpp"
-#include "troupe/actors/groups/network/network_backend.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/messages/base/log.hpp"
-#include "troupe/messages/codec/decoder.hpp"
-#include "troupe/messages/codec/encoder.hpp"
 
 namespace troupe::groups {
 
-/// The backends, when the members have agreed.
-struct group_core::established {
-  /// Of one device type: the one that was named first, then what does the rest.
-  std::map<c10::DeviceType, std::vector<std::shared_ptr<backend>>> by_device;
-};
-
 namespace {
-
-// What the members compare before the group begins.
-std::vector<std::byte> fingerprint_of(const group_description& about) {
-  encoder out(nullptr, nullptr);
-  out.put(about.name);
-  out.put(about.description);
-  out.put(static_cast<std::int64_t>(about.timeout.count()));
-  out.put(about.backends);
-  out.put(about.backend_options);
-  std::vector<std::uint32_t> nodes;
-  for (const auto& one : about.members) nodes.push_back(one.node);
-  out.put(nodes);
-  return out.take();
-}
-
-// In words, where two of them differ.
-std::string difference_of(std::span<const std::byte> mine, std::span<const std::byte> others) {
-  const auto read = [](std::span<const std::byte> bytes) {
-    decoder in(bytes, nullptr, nullptr);
-    std::vector<std::string> out;
-    out.push_back(fmt::format("name '{}'", in.get<std::string>()));
-    out.push_back(fmt::format("description '{}'", in.get<std::string>()));
-    out.push_back(fmt::format("a timeout of {} ms", in.get<std::int64_t>()));
-    const auto listed = [](const std::map<std::string, std::string>& all) {
-      std::string text;
-      for (const auto& [key, value] : all)
-        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", key, value);
-      return text;
-    };
-    out.push_back(
-        fmt::format("backend \"{}\"", listed(in.get<std::map<std::string, std::string>>())));
-    out.push_back(fmt::format("backend options \"{}\"",
-                              listed(in.get<std::map<std::string, std::string>>())));
-    std::string nodes;
-    for (const auto node : in.get<std::vector<std::uint32_t>>())
-      nodes += fmt::format("{}{}", nodes.empty() ? "" : " ", node);
-    out.push_back(fmt::format("ranks {}", nodes));
-    return out;
-  };
-  const auto here = read(mine), there = read(others);
-  for (std::size_t i = 0; i < here.size(); ++i)
-    if (here[i] != there[i]) return fmt::format("{} instead of {}", there[i], here[i]);
-  return "something else";
-}
 
 template <class T>
 bool is_a(const std::exception_ptr& why) {
@@ -162,9 +107,9 @@ void group_core::establish() {
 
 void group_core::establish_in_turn() {
   if (ready_.load(std::memory_order_acquire)) return;
-  std::unique_ptr<established> made;
+  std::unique_ptr<group_backends> made;
   try {
-    made = agree();
+    made = agree_on(about_, channel_, *node(), timeout());
   } catch (...) {
     fail(std::current_exception());
     throw;
@@ -180,59 +125,6 @@ void group_core::establish_in_turn() {
   }
   // It has failed meanwhile, and nobody has aborted these.
   for (const auto& one : all) one->abort(why);
-}
-
-// All members call it at the same time.
-std::unique_ptr<group_core::established> group_core::agree() {
-  const time_limit limit(timeout());
-  network::channel_exchange exchange(*channel_, limit);
-  const auto mine = fingerprint_of(about_);
-  const auto all = exchange.all_gather(mine);
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != mine)
-      throw collective_mismatch(fmt::format(
-          "the members of group '{}' disagree on what it is: rank {} has {}, on rank {}",
-          about_.name, rank, difference_of(mine, all[rank]), about_.rank));
-  auto out = std::make_unique<established>();
-  backend_request request;
-  request.group = about_.name;
-  request.rank = about_.rank;
-  request.members = about_.members;
-  request.timeout = about_.timeout;
-  request.options = about_.backend_options;
-  request.exchange = &exchange;
-  const auto here = node();
-  request.node = here.get();
-  request.channel = channel_;
-  std::string problem;
-  std::exception_ptr thrown;
-  std::map<std::string, std::shared_ptr<backend>> by_name;
-  try {
-    for (const auto& [device, name] : about_.backends) {
-      auto& one = by_name[name];
-      if (!one) one = find_backend(name).make(request);
-      if (!one) throw invalid_argument(fmt::format("the factory of backend '{}' made none", name));
-      out->by_device[c10::Device(device).type()].push_back(one);
-    }
-  } catch (const std::exception& e) {
-    thrown = std::current_exception();
-    problem = e.what();
-  }
-  // A group is made everywhere or nowhere.
-  const auto* const text = reinterpret_cast<const std::byte*>(problem.data());
-  const auto problems = exchange.all_gather({text, problem.size()});
-  if (thrown) std::rethrow_exception(thrown);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty())
-      throw group_failed(
-          fmt::format("group '{}' was not made, since rank {} could not: {}", about_.name, rank,
-                      std::string(reinterpret_cast<const char*>(problems[rank].data()),
-                                  problems[rank].size())));
-  // What the named ones do not do is done by messages.
-  auto& on_cpu = out->by_device[c10::DeviceType::CPU];
-  if (on_cpu.empty() || on_cpu.back()->name() != "network")
-    on_cpu.push_back(std::make_shared<network::network_backend>(channel_));
-  return out;
 }
 
 // Before anything is asked for: the mistake is this rank's alone. Hot path.
@@ -340,11 +232,7 @@ void group_core::await_failure() noexcept {
 
 // Under the lock.
 std::vector<std::shared_ptr<backend>> group_core::backends() const {
-  std::vector<std::shared_ptr<backend>> out;
-  if (made_)
-    for (const auto& [device, all] : made_->by_device)
-      out.insert(out.end(), all.begin(), all.end());
-  return out;
+  return made_ ? made_->all() : std::vector<std::shared_ptr<backend>>();
 }
 
 // Backends are aborted without the lock: that of the network fails the channel, which calls this.
@@ -391,7 +279,7 @@ void group_core::destroy() noexcept {
   // thread gets here when it drops the last handle, after its operation.
   const bool waits = !queue_->is_worker();
   if (waits) queue_->enter();
-  std::unique_ptr<established> made;
+  std::unique_ptr<group_backends> made;
   {
     const std::lock_guard lock(mutex_);
     made = std::move(made_);

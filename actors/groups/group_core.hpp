@@ -12,6 +12,8 @@
 #include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/completed_work.hpp"
 #include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/group_agreement.hpp"
+#include "troupe/actors/groups/group_description.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
 #include "troupe/actors/groups/prepared_call.hpp"
 #include "troupe/actors/groups/trace.hpp"
@@ -23,18 +25,6 @@ namespace troupe {
 class node_core;
 
 namespace groups {
-
-/// What a group is made of. All members agree on it, except on the rank.
-struct group_description {
-  std::string name;
-  std::string description;
-  std::vector<group_member> members;  ///< by rank
-  int rank = 0;                       ///< this node's
-  std::chrono::milliseconds timeout{};
-  std::map<std::string, std::string> backends;  ///< by device type
-  std::map<std::string, std::string> backend_options;
-  std::string trace_directory;
-};
 
 /// One rank of a process group: keeps the order of its collectives, its backends, and its health. A
 /// `process_group` is a handle of it. Thread-safe.
@@ -116,8 +106,6 @@ public:
   std::string backend_of(operation_kind kind, c10::ScalarType dtype, c10::DeviceType device);
 
 private:
-  struct established;
-
   void monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds limit, bool wait_all_ranks);
   void pass_monitor(std::uint64_t sequence, std::chrono::milliseconds limit);
   group_core(group_description about, std::shared_ptr<network::group_channel> channel,
@@ -125,7 +113,6 @@ private:
 
   void watch_channel();
   void establish_in_turn();
-  std::unique_ptr<established> agree();
   backend& backend_for(const operation& what) const;
   void check_device(c10::DeviceType device, operation_kind kind) const;
   void execute(prepared_call& call, std::uint64_t record);
@@ -153,14 +140,14 @@ private:
   std::atomic<std::uint64_t> completed_before_{0};
 
   std::atomic<bool> failed_{false};
-  std::atomic<established*> ready_{nullptr};  // what `made_` holds
+  std::atomic<group_backends*> ready_{nullptr};  // what `made_` holds
   std::atomic<bool> has_hooks_{false};
 
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
   completion known_;  // there is a failure
   completion gone_;   // `destroy` is done
-  std::unique_ptr<established> made_;
+  std::unique_ptr<group_backends> made_;
   bool destroyed_ = false;
   std::vector<std::function<void(const completed_work&)>> hooks_;
 };

@@ -3,12 +3,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "troupe/actors/groups/backend/device_backends.hpp"
+#include "troupe/actors/groups/group_ranks.hpp"
 #include "troupe/actors/groups/group_service.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
@@ -35,10 +34,6 @@ process_group not_a_member(group_description about, node_owner owned) {
   about.rank = -1;
   return process_group(std::make_shared<const process_group::state>(
       process_group::state{.owned = std::move(owned), .about = std::move(about)}));
-}
-
-std::string joined(const std::vector<int>& ranks) {
-  return fmt::format("{}", fmt::join(ranks, ","));
 }
 
 // What `parent` and the options make of a new group of these ranks of it; the name is yet to come.
@@ -82,25 +77,6 @@ process_group make_group(group_core& parent, const process_group::state& like,
   made->establish();
   return process_group(std::make_shared<const process_group::state>(
       process_group::state{.owned = like.owned, .ends_node = ends_node, .core = std::move(made)}));
-}
-
-void check_ranks(const std::vector<int>& ranks, int size) {
-  if (ranks.empty()) throw invalid_argument("the new group cannot be empty: name its ranks");
-  if (ranks.size() > static_cast<std::size_t>(size))
-    throw invalid_argument(
-        "the new group's world size should be less or equal to the world size set by "
-        "init_process_group");
-  std::set<int> seen;
-  for (const auto rank : ranks) {
-    if (rank < 0 || rank >= size)
-      throw invalid_argument(
-          "The new group's rank should be within the world_size set by init_process_group");
-    if (!seen.insert(rank).second)
-      throw invalid_argument(
-          fmt::format("the new group cannot have duplicate ranks: {} is twice in "
-                      "[{}]",
-                      rank, joined(ranks)));
-  }
 }
 
 }  // namespace
@@ -191,46 +167,21 @@ void process_group::set_timeout(std::chrono::milliseconds limit) const {
 process_group process_group::new_group(const std::vector<int>& ranks,
                                        const group_options& options) const {
   auto& parent = core();
-  check_ranks(ranks, parent.size());
+  groups::check_ranks(ranks, parent.size());
   return make_group(parent, known(),
-                    describe_group(parent.about(), ranks, options, parent.timeout()), joined(ranks),
-                    options);
+                    describe_group(parent.about(), ranks, options, parent.timeout()),
+                    groups::joined(ranks), options);
 }
 
 std::pair<process_group, std::vector<process_group>> process_group::new_subgroups(
     int group_size, const group_options& options) const {
-  const auto size = core().size();
-  if (group_size <= 0)
-    throw invalid_argument(fmt::format("The arg 'group_size' ({}) must be positive", group_size));
-  if (size < group_size)
-    throw invalid_argument(fmt::format(
-        "The arg 'group_size' ({}) must not exceed the world size ({})", group_size, size));
-  if (size % group_size != 0)
-    throw invalid_argument(
-        fmt::format("The world size ({}) must be divisible by 'group_size={}'", size, group_size));
-  std::vector<std::vector<int>> all;
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank % group_size == 0) all.emplace_back();
-    all.back().push_back(rank);
-  }
-  return new_subgroups_by_enumeration(all, options);
+  return new_subgroups_by_enumeration(groups::ranks_in_rows(core().size(), group_size), options);
 }
 
 std::pair<process_group, std::vector<process_group>> process_group::new_subgroups_by_enumeration(
     const std::vector<std::vector<int>>& ranks_per_subgroup_list,
     const group_options& options) const {
-  if (ranks_per_subgroup_list.empty())
-    throw invalid_argument("The arg 'ranks_per_subgroup_list' cannot be empty");
-  // All are checked before the first one is made.
-  std::map<int, const std::vector<int>*> found;
-  for (const auto& ranks : ranks_per_subgroup_list) {
-    check_ranks(ranks, core().size());
-    for (const auto rank : ranks)
-      if (!found.emplace(rank, &ranks).second)
-        throw invalid_argument(fmt::format("Rank {} has appeared in both subgroup [{}] and [{}]",
-                                           rank, fmt::join(*found[rank], ", "),
-                                           fmt::join(ranks, ", ")));
-  }
+  groups::check_apart(ranks_per_subgroup_list, core().size());
   std::pair<process_group, std::vector<process_group>> out;
   for (const auto& ranks : ranks_per_subgroup_list) {
     out.second.push_back(new_group(ranks, options));
@@ -262,48 +213,10 @@ process_group process_group::split(int color, int key, const group_options& opti
   if (color < 0) ranks.clear();
   return make_group(parent, known(),
                     describe_group(parent.about(), ranks, options, parent.timeout()),
-                    fmt::format("split {}: {}", color, joined(ranks)), options);
+                    fmt::format("split {}: {}", color, groups::joined(ranks)), options);
 }
 
 namespace {
-
-void check_excluded(const std::vector<int>& excluded, const group_core& group) {
-  const auto size = group.size();
-  if (excluded.empty())
-    throw invalid_argument(
-        "ranks_to_exclude cannot be empty. To shrink a group, you must specify at least one rank "
-        "to "
-        "exclude. Example: [failed_rank_id]");
-  if (size <= 1)
-    throw invalid_argument(fmt::format(
-        "Cannot shrink a process group with size {}. Group must have at least 2 ranks to "
-        "support shrinking.",
-        size));
-  std::set<int> seen;
-  for (std::size_t i = 0; i < excluded.size(); ++i) {
-    if (excluded[i] < 0 || excluded[i] >= size)
-      throw invalid_argument(
-          fmt::format("Rank {} at index {} is out of bounds for group size {}. Valid ranks are in "
-                      "range [0, {}].",
-                      excluded[i], i, size, size - 1));
-    if (!seen.insert(excluded[i]).second)
-      throw invalid_argument(
-          fmt::format("Duplicate rank {} found in ranks_to_exclude at index {}. Each rank can only "
-                      "be excluded once.",
-                      excluded[i], i));
-  }
-  if (static_cast<int>(seen.size()) >= size)
-    throw invalid_argument(fmt::format(
-        "Cannot exclude all {} ranks from process group. At least one rank must remain. "
-        "Excluding {} ranks.",
-        size, seen.size()));
-  if (seen.contains(group.rank()))
-    throw invalid_argument(fmt::format(
-        "Current rank {} is in the exclusion list and should not call shrink_group(). "
-        "Only non-excluded ranks should participate in the shrinking operation. Excluded "
-        "ranks should terminate their processes instead.",
-        group.rank()));
-}
 
 // The smallest of the members' numbers.
 std::uint64_t least_of(group_core& group, std::uint64_t mine) {
@@ -320,7 +233,7 @@ std::uint64_t least_of(group_core& group, std::uint64_t mine) {
 process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bool abort_pending,
                                     const group_options& options) const {
   auto& parent = core();
-  check_excluded(ranks_to_exclude, parent);
+  groups::check_excluded(ranks_to_exclude, parent.rank(), parent.size());
   if (abort_pending)
     parent.fail(std::make_exception_ptr(group_failed(
         fmt::format("rank {} shrinks group '{}'", parent.rank(), parent.about().name))));
@@ -330,7 +243,7 @@ process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bo
     if (std::ranges::find(ranks_to_exclude, rank) == ranks_to_exclude.end()) ranks.push_back(rank);
   auto out =
       make_group(parent, known(), describe_group(parent.about(), ranks, options, parent.timeout()),
-                 "shrunk to " + joined(ranks), options, known().ends_node);
+                 "shrunk to " + groups::joined(ranks), options, known().ends_node);
   auto& made = out.core();
   made.set_completed_before(least_of(made, parent.last_completed()));
   const auto node = parent.node();

@@ -1,0 +1,125 @@
+#include "troupe/actors/groups/group_agreement.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "troupe/actors/groups/backend/backend_registry.hpp"
+#include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/network/channel_exchange.hpp"
+#include "troupe/actors/groups/network/group_channel.hpp"
+#include "troupe/actors/groups/network/network_backend.hpp"
+#include "troupe/messages/codec/decoder.hpp"
+#include "troupe/messages/codec/encoder.hpp"
+
+namespace troupe::groups {
+
+namespace {
+
+// What the members compare before the group begins.
+std::vector<std::byte> fingerprint_of(const group_description& about) {
+  encoder out(nullptr, nullptr);
+  out.put(about.name);
+  out.put(about.description);
+  out.put(static_cast<std::int64_t>(about.timeout.count()));
+  out.put(about.backends);
+  out.put(about.backend_options);
+  std::vector<std::uint32_t> nodes;
+  for (const auto& one : about.members) nodes.push_back(one.node);
+  out.put(nodes);
+  return out.take();
+}
+
+// In words, where two of them differ.
+std::string difference_of(std::span<const std::byte> mine, std::span<const std::byte> others) {
+  const auto read = [](std::span<const std::byte> bytes) {
+    decoder in(bytes, nullptr, nullptr);
+    std::vector<std::string> out;
+    out.push_back(fmt::format("name '{}'", in.get<std::string>()));
+    out.push_back(fmt::format("description '{}'", in.get<std::string>()));
+    out.push_back(fmt::format("a timeout of {} ms", in.get<std::int64_t>()));
+    const auto listed = [](const std::map<std::string, std::string>& all) {
+      std::string text;
+      for (const auto& [key, value] : all)
+        text += fmt::format("{}{}:{}", text.empty() ? "" : ",", key, value);
+      return text;
+    };
+    out.push_back(
+        fmt::format("backend \"{}\"", listed(in.get<std::map<std::string, std::string>>())));
+    out.push_back(fmt::format("backend options \"{}\"",
+                              listed(in.get<std::map<std::string, std::string>>())));
+    std::string nodes;
+    for (const auto node : in.get<std::vector<std::uint32_t>>())
+      nodes += fmt::format("{}{}", nodes.empty() ? "" : " ", node);
+    out.push_back(fmt::format("ranks {}", nodes));
+    return out;
+  };
+  const auto here = read(mine), there = read(others);
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (here[i] != there[i]) return fmt::format("{} instead of {}", there[i], here[i]);
+  return "something else";
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<backend>> group_backends::all() const {
+  std::vector<std::shared_ptr<backend>> out;
+  for (const auto& [device, some] : by_device) out.insert(out.end(), some.begin(), some.end());
+  return out;
+}
+
+std::unique_ptr<group_backends> agree_on(const group_description& about,
+                                         const std::shared_ptr<network::group_channel>& channel,
+                                         node_core& here, std::chrono::milliseconds limit) {
+  const time_limit until(limit);
+  network::channel_exchange exchange(*channel, until);
+  const auto mine = fingerprint_of(about);
+  const auto all = exchange.all_gather(mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != mine)
+      throw collective_mismatch(fmt::format(
+          "the members of group '{}' disagree on what it is: rank {} has {}, on rank {}",
+          about.name, rank, difference_of(mine, all[rank]), about.rank));
+  auto out = std::make_unique<group_backends>();
+  backend_request request;
+  request.group = about.name;
+  request.rank = about.rank;
+  request.members = about.members;
+  request.timeout = about.timeout;
+  request.options = about.backend_options;
+  request.exchange = &exchange;
+  request.node = &here;
+  request.channel = channel;
+  std::string problem;
+  std::exception_ptr thrown;
+  std::map<std::string, std::shared_ptr<backend>> by_name;
+  try {
+    for (const auto& [device, name] : about.backends) {
+      auto& one = by_name[name];
+      if (!one) one = find_backend(name).make(request);
+      if (!one) throw invalid_argument(fmt::format("the factory of backend '{}' made none", name));
+      out->by_device[c10::Device(device).type()].push_back(one);
+    }
+  } catch (const std::exception& e) {
+    thrown = std::current_exception();
+    problem = e.what();
+  }
+  // A group is made everywhere or nowhere.
+  const auto* const text = reinterpret_cast<const std::byte*>(problem.data());
+  const auto problems = exchange.all_gather({text, problem.size()});
+  if (thrown) std::rethrow_exception(thrown);
+  for (std::size_t rank = 0; rank < problems.size(); ++rank)
+    if (!problems[rank].empty())
+      throw group_failed(
+          fmt::format("group '{}' was not made, since rank {} could not: {}", about.name, rank,
+                      std::string(reinterpret_cast<const char*>(problems[rank].data()),
+                                  problems[rank].size())));
+  // What the named ones do not do is done by messages.
+  auto& on_cpu = out->by_device[c10::DeviceType::CPU];
+  if (on_cpu.empty() || on_cpu.back()->name() != "network")
+    on_cpu.push_back(std::make_shared<network::network_backend>(channel));
+  return out;
+}
+
+}  // namespace troupe::groups
