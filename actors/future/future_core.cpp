@@ -134,6 +134,7 @@ bool future_core::wait_until(clock::time_point deadline,
   if (answerer_ != 0 && runs_here(engine_.get(), answerer_))
     throw deadlock_error("an actor waits for its own answer, which it can only give afterwards");
   inline_executor::hand_over_later_ones(deadline);
+  wanted(&deadline);
   if (engine_ && self.owner == engine_.get()) {
     if (engine_->wait(done_, std::min(deadline, clock::now() + long_wait))) return true;
     awaited_for_long(true);
@@ -192,10 +193,12 @@ void future_core::run(const link& one) const {
 
 void future_core::when_ready(caf::resumable* next, const std::atomic<void*>* who) {
   add(std::make_unique<link>(link{next, who, nullptr, false}));
+  wanted(nullptr);
 }
 
 void future_core::when_ready_at_once(caf::resumable* next) {
   add(std::make_unique<link>(link{next, nullptr, nullptr, true}));
+  wanted(nullptr);
 }
 
 void future_core::add(std::unique_ptr<link> mine) {

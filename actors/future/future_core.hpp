@@ -87,6 +87,11 @@ public:
   static void run_on(engine* driver, caf::resumable* item);
 
 protected:
+  /// The calling thread is about to wait until `deadline`, or something is to run once this is
+  /// ready (`deadline`: nullptr): what makes it ready may be done here, or be set going. Perhaps it
+  /// is ready already.
+  virtual void wanted(const clock::time_point* /*deadline*/) {}
+
   /// A handler begins (or ceases) to wait for long. The answering side may have to be notified.
   virtual void awaited_for_long(bool) noexcept {}
 

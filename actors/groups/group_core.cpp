@@ -309,7 +309,7 @@ work group_core::start(prepared_call&& call) {
   check_usable();
   check_device(call.what().device, call.what().kind);
   auto held = std::make_shared<prepared_call>(std::move(call));
-  auto state = std::make_shared<work_state>(channel_->driver(), place_of(held->what()));
+  auto state = std::make_shared<work_state>(channel_->driver(), place_of(held->what()), queue_);
   try {
     queue_->push([&](std::uint64_t sequence) -> work_queue::item {
       auto& what = held->bind();

@@ -108,7 +108,7 @@ void group_core::send(prepared_call& call) {
 }
 
 work group_core::start_send(prepared_call& call) {
-  auto state = std::make_shared<work_state>(channel_->driver(), place_of(call.what()));
+  auto state = std::make_shared<work_state>(channel_->driver(), place_of(call.what()), nullptr);
   state->begin();
   send(call);
   state->complete({});
@@ -130,7 +130,8 @@ work group_core::start_receive(prepared_call&& call) {
   posted->driver = channel_->driver();
   posted->call = std::make_shared<prepared_call>(std::move(call));
   const auto& what = posted->call->bind();
-  posted->state = std::make_shared<work_state>(channel_->driver(), place_of(what), timeout());
+  posted->state =
+      std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr, timeout());
   const auto record = recorder_.schedule(what);
   recorder_.start(record);
   // The group's handles may all be gone when it ends.

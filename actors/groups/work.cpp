@@ -5,29 +5,53 @@
 
 #include <utility>
 
+#include "troupe/actors/groups/work_queue.hpp"
+
 namespace troupe {
 
 namespace groups {
 
-work_state::work_state(std::shared_ptr<engine> driver, operation_place where,
-                       std::chrono::milliseconds limit)
+// Without a limit it runs on the thread that waits: there it lasts as long as it does.
+void work_future::wanted(const clock::time_point* deadline) {
+  if (!queue_ || ready()) return;
+  if (deadline && *deadline == never)
+    queue_->run_up_to(sequence_);
+  else
+    queue_->hurry();
+}
+
+work_state::work_state(const std::shared_ptr<engine>& driver, operation_place where,
+                       const std::shared_ptr<work_queue>& queue, std::chrono::milliseconds limit)
     : where_(std::move(where)),
-      promise_(driver),
-      result_(promise_.get_future()),
-      relay_(std::move(driver)),
+      own_(std::make_shared<work_future>(driver, queue)),
+      relay_(std::make_shared<work_future>(driver, queue)),
+      result_(own_),
       limit_(limit),
       deadline_(limit.count() > 0 ? deadline_after(limit) : never) {}
 
+// Whoever has a future of it shall not wait for ever.
+work_state::~work_state() {
+  if (!result_.ready())
+    fail(std::make_exception_ptr(
+        remote_error(fmt::format("{} was dropped before it ended", to_string(where_)))));
+}
+
+void work_state::set_sequence(std::uint64_t number) noexcept {
+  where_.sequence = number;
+  own_->set_sequence(number);
+  relay_->set_sequence(number);
+}
+
 void work_state::complete(std::vector<at::Tensor> results) {
   ended_ = clock::now();
-  promise_.set_value(results);
-  relay_.set_value(std::move(results));
+  own_->set_value(results);
+  relay_->set_value(std::move(results));
 }
 
 void work_state::fail(std::exception_ptr why) {
   ended_ = clock::now();
-  promise_.set_exception(why);
-  relay_.set_exception(std::move(why));
+  own_->set_exception(why);
+  relay_->set_exception(std::move(why));
 }
 
 std::chrono::nanoseconds work_state::duration() const noexcept {

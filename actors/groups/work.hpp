@@ -19,15 +19,38 @@ namespace troupe {
 
 namespace groups {
 
+class work_queue;
+
+/// The future of a collective that waits in `queue`: whoever waits for it may run it.
+class work_future final : public troupe::detail::future_state<std::vector<at::Tensor>> {
+public:
+  work_future(std::shared_ptr<engine> driver, std::shared_ptr<work_queue> queue)
+      : future_state(std::move(driver)), queue_(std::move(queue)) {}
+
+  /// Before others have it.
+  void set_sequence(std::uint64_t number) noexcept { sequence_ = number; }
+
+protected:
+  void wanted(const clock::time_point* deadline) override;
+
+private:
+  const std::shared_ptr<work_queue> queue_;  // nullptr: of a message
+  std::uint64_t sequence_ = 0;
+};
+
 /// What a work handle refers to.
 class work_state {
 public:
-  /// `limit`: how long `wait` waits; 0: until the operation ends, which has a limit of its own.
-  work_state(std::shared_ptr<engine> driver, operation_place where,
-             std::chrono::milliseconds limit = {});
+  /// Of a collective that waits in `queue`; nullptr: of a message. `limit`: how long `wait` waits;
+  /// 0: until the operation ends.
+  work_state(const std::shared_ptr<engine>& driver, operation_place where,
+             const std::shared_ptr<work_queue>& queue, std::chrono::milliseconds limit = {});
+  ~work_state();
+  work_state(const work_state&) = delete;
+  work_state& operator=(const work_state&) = delete;
 
   const operation_place& where() const noexcept { return where_; }
-  void set_sequence(std::uint64_t number) noexcept { where_.sequence = number; }
+  void set_sequence(std::uint64_t number) noexcept;
 
   void begin() noexcept { started_ = clock::now(); }
   void complete(std::vector<at::Tensor> results);
@@ -36,7 +59,9 @@ public:
 
   const future<std::vector<at::Tensor>>& result() const noexcept { return result_; }
   /// The same for programs, which may cancel it.
-  future<std::vector<at::Tensor>> relayed() const { return relay_.get_future(); }
+  future<std::vector<at::Tensor>> relayed() const {
+    return future<std::vector<at::Tensor>>(relay_);
+  }
   int source() const noexcept { return source_; }
   std::chrono::nanoseconds duration() const noexcept;
   clock::time_point deadline() const noexcept { return deadline_; }
@@ -44,9 +69,8 @@ public:
 
 private:
   operation_place where_;
-  promise<std::vector<at::Tensor>> promise_;
-  future<std::vector<at::Tensor>> result_;
-  promise<std::vector<at::Tensor>> relay_;
+  const std::shared_ptr<work_future> own_, relay_;
+  const future<std::vector<at::Tensor>> result_;  // of `own_`
   std::atomic<int> source_{-1};
   // Written before the result is there, and read afterwards.
   clock::time_point started_;
@@ -76,8 +100,10 @@ public:
   std::exception_ptr exception() const;
 
   /// Blocks until it has ended, or throws collective_timeout after `limit` (0: without one), which
-  /// the operation survives. Throws its error: collective_timeout, collective_mismatch, peer_lost,
-  /// group_failed, not_initialized, which name rank, operation, sequence number and cause.
+  /// the operation survives. Without a limit a collective that has not begun runs here, on the
+  /// calling thread, after those that were started before. Throws its error: collective_timeout,
+  /// collective_mismatch, peer_lost, group_failed, not_initialized, which name rank, operation,
+  /// sequence number and cause.
   void wait(std::chrono::milliseconds limit = {}) const;
   void synchronize() const { wait(); }
 

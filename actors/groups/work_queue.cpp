@@ -1,9 +1,18 @@
 #include "troupe/actors/groups/work_queue.hpp"
 
+#include <sys/prctl.h>
+
 #include <stdexcept>
 #include <utility>
 
 namespace troupe::groups {
+
+namespace {
+
+constexpr std::chrono::microseconds look_every(100);
+constexpr int most_idle_looks = 20;
+
+}  // namespace
 
 void work_queue::block(completion& until) {
   if (driver_->simulated())
@@ -20,12 +29,17 @@ void work_queue::pass_turn() noexcept {
   turns_.pop_front();
 }
 
+bool work_queue::try_turn() noexcept {
+  auto seen = state_.load();
+  while ((seen & busy) == 0)
+    if (state_.compare_exchange_weak(seen, seen | busy)) return true;
+  return false;
+}
+
 // Waits until none runs. Pre: the caller is counted among those that wait.
 void work_queue::take_turn() {
   for (;;) {
-    auto seen = state_.load();
-    while ((seen & busy) == 0)
-      if (state_.compare_exchange_weak(seen, seen | busy)) return;
+    if (try_turn()) return;
     auto turn = std::make_shared<completion>();
     {
       const std::lock_guard lock(mutex_);
@@ -47,7 +61,9 @@ void work_queue::enter() {
 }
 
 void work_queue::enter_in_order() {
+  run_up_to(last());
   std::shared_ptr<completion> handed;
+  bool rings = false;
   {
     const std::lock_guard lock(mutex_);
     // What has left the queue has the turn already.
@@ -55,9 +71,11 @@ void work_queue::enter_in_order() {
       handed = std::make_shared<completion>();
       items_.push_back({0, {}, handed});
       state_.fetch_add(waiting_step);
+      rings = needs_bell(true);
     }
   }
   if (!handed) return enter();
+  if (rings) ring();
   try {
     block(*handed);
   } catch (...) {
@@ -74,21 +92,71 @@ void work_queue::enter_in_order() {
 }
 
 std::uint64_t work_queue::push(const std::function<item(std::uint64_t)>& make) {
-  const std::lock_guard lock(mutex_);
-  if (closed_) throw std::runtime_error("the queue of a group is closed");
-  if (!runs_) begin_thread();
-  // The number and the place in the queue belong together: this is under the lock, and `try_enter`
-  // finds that something waits.
-  const auto sequence = state_.fetch_add(sequence_step + waiting_step) / sequence_step + 1;
-  try {
-    items_.push_back({sequence, make(sequence), nullptr});
-  } catch (...) {
-    // While something waits nobody takes a number without the lock, so this one is the last.
-    state_.fetch_sub(sequence_step + waiting_step);
-    throw;
+  std::uint64_t sequence = 0;
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) throw std::runtime_error("the queue of a group is closed");
+    if (!runs_) begin_thread();
+    // The number and the place in the queue belong together: this is under the lock, and
+    // `try_enter` finds that something waits.
+    sequence = state_.fetch_add(sequence_step + waiting_step) / sequence_step + 1;
+    try {
+      items_.push_back({sequence, make(sequence), nullptr});
+    } catch (...) {
+      // While something waits nobody takes a number without the lock, so this one is the last.
+      state_.fetch_sub(sequence_step + waiting_step);
+      throw;
+    }
+    ++pushed_;
+    rings = needs_bell(!by_waiters_);
   }
-  if (idle_) driver_->finish(*std::exchange(idle_, nullptr));
+  if (rings) ring();
   return sequence;
+}
+
+void work_queue::run_up_to(std::uint64_t sequence) {
+  if (driver_->simulated()) return;
+  for (;;) {
+    entry next;
+    bool rings = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (items_.empty() || items_.front().sequence > sequence) return;
+      // The queue's thread hands the turn to a thread that waits for it in order.
+      if (!items_.front().taker && try_turn()) {
+        next = std::move(items_.front());
+        items_.pop_front();
+        by_waiters_ = true;
+      } else {
+        rings = needs_bell(true);
+      }
+    }
+    if (rings) ring();
+    if (!next.run) return;
+    run(std::move(next));
+  }
+}
+
+void work_queue::hurry() {
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    rings = !items_.empty() && needs_bell(true);
+  }
+  if (rings) ring();
+}
+
+// Under the lock, when there is something for the queue's thread, `at_once` or at its leisure. Must
+// it be woken?
+bool work_queue::needs_bell(bool at_once) noexcept {
+  if (at_once) at_once_ = true;
+  return rest_ == rest::sleeps || (at_once && rest_ == rest::looks);
+}
+
+void work_queue::ring() noexcept {
+  bell_.fetch_add(1, std::memory_order_release);
+  futex_wake(bell_);
 }
 
 // Under the lock.
@@ -108,19 +176,39 @@ void work_queue::begin_thread() {
 }
 
 void work_queue::work() {
-  for (;;) {
-    run_all();
-    std::shared_ptr<completion> idle;
+  // Its looks are not to be a multiple of their time apart.
+  prctl(PR_SET_TIMERSLACK, 1'000);
+  while (await_items()) run_all();
+}
+
+// On the queue's thread. False: it ends.
+bool work_queue::await_items() {
+  std::uint64_t seen = ~std::uint64_t{0}, pushed = 0;
+  for (int idle = 0;;) {
+    std::uint32_t bell = 0;
+    bool sleeps = false;
     {
       const std::lock_guard lock(mutex_);
-      if (!items_.empty()) continue;
-      if (closed_) return;
-      idle = idle_ = std::make_shared<completion>();
+      rest_ = rest::none;
+      if (items_.empty()) {
+        if (closed_) return false;
+        at_once_ = false;
+        idle = pushed_ == std::exchange(pushed, pushed_) ? idle + 1 : 0;
+        sleeps = idle > most_idle_looks;
+      } else {
+        const auto first = items_.front().sequence;
+        if (at_once_ || closed_ || first == std::exchange(seen, first)) return true;
+        idle = 0;
+      }
+      rest_ = sleeps ? rest::sleeps : rest::looks;
+      // Who rings has put something down before, under the lock.
+      bell = bell_.load(std::memory_order_acquire);
     }
-    block(*idle);
+    futex_wait(bell_, bell, sleeps ? never : clock::now() + look_every);
   }
 }
 
+// On the queue's thread, or a strand of a simulation.
 void work_queue::run_all() {
   for (;;) {
     {
@@ -132,24 +220,34 @@ void work_queue::run_all() {
         return;
       }
     }
-    take_turn();
+    enter();
     entry next;
     {
       const std::lock_guard lock(mutex_);
-      next = std::move(items_.front());
-      items_.pop_front();
+      if (!items_.empty()) {
+        next = std::move(items_.front());
+        items_.pop_front();
+        if (next.run) by_waiters_ = false;
+      }
     }
     if (next.taker) {
       // The turn is that thread's now.
       state_.fetch_sub(waiting_step);
       driver_->finish(*next.taker);
-      continue;
+    } else if (next.run) {
+      run(std::move(next));
+    } else {
+      leave();  // others have run all
     }
-    next.run(next.sequence);
-    next.run = nullptr;
-    // No longer among those that wait, and it runs no more.
-    if ((state_.fetch_sub(waiting_step + busy) & waiting_mask) > waiting_step) pass_turn();
   }
+}
+
+// Pre: the calling thread has the turn, which this gives back.
+void work_queue::run(entry next) {
+  next.run(next.sequence);
+  // No longer among those that wait, and it runs no more.
+  if ((state_.fetch_sub(waiting_step + busy) & waiting_mask) > waiting_step) pass_turn();
+  // What it holds goes last: perhaps the group, which waits for its turn to end.
 }
 
 bool work_queue::is_worker() {
@@ -162,7 +260,7 @@ void work_queue::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    if (idle_) driver_->finish(*std::exchange(idle_, nullptr));
+    if (!driver_->simulated()) ring();
     if (runs_ && worker_ == std::this_thread::get_id()) return;
     if (runs_) ended = ended_;
   }

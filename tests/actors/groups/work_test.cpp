@@ -14,7 +14,6 @@
 
 #include "tests/actors/groups/group_testing.hpp"
 #include "troupe/actors/groups/group_core.hpp"
-#include "troupe/actors/groups/work_queue.hpp"
 
 namespace troupe::test {
 namespace {
@@ -110,6 +109,67 @@ TEST(work, runs_in_the_order_in_which_it_was_started) {
   });
 }
 
+// The thread on which a collective has ended.
+class ending_thread {
+public:
+  explicit ending_thread(const process_group& group) {
+    group.on_completion(
+        [last = last_](const completed_work&) { last->store(std::this_thread::get_id()); });
+  }
+
+  bool is_this() const { return last_->load() == std::this_thread::get_id(); }
+
+private:
+  std::shared_ptr<std::atomic<std::thread::id>> last_ =
+      std::make_shared<std::atomic<std::thread::id>>();
+};
+
+// The queue's thread may have been faster now and then.
+TEST(work, runs_on_the_thread_that_waits_for_it) {
+  local_group all(2);
+  all.run([](const process_group& group, int) {
+    const ending_thread last(group);
+    int by_wait = 0, by_get = 0;
+    for (int i = 0; i < 400; ++i) {
+      barrier(group, async).wait();
+      by_wait += last.is_this();
+      barrier(group, async).get_future().get();
+      by_get += last.is_this();
+    }
+    EXPECT_GT(by_wait, 10);
+    EXPECT_GT(by_get, 10);
+  });
+}
+
+TEST(work, runs_although_nobody_waits_for_it) {
+  local_group all(2);
+  all.run([](const process_group& group, int rank) {
+    const auto x = at::ones({1}, at::kInt);
+    for (int i = 0; i < 20; ++i) {
+      all_reduce(group, x, async).wait();
+      const auto started = all_reduce(group, x, reduce_op::max, async);
+      // One rank waits, the other one only looks.
+      if (rank == i % 2) started.wait();
+      EXPECT_TRUE(eventually([&] { return started.is_completed(); }));
+      // Nobody has any handle of it.
+      barrier(group, async);
+      const auto limited = barrier(group, async);
+      limited.wait(60s);
+    }
+    EXPECT_EQ(x.item<int>(), 1 << 20);
+  });
+}
+
+TEST(work, goes_on_when_the_group_has_no_handle_left) {
+  local_group all(2);
+  std::vector<work> started(2);
+  all.run([&](const process_group& group, int rank) {
+    started[static_cast<std::size_t>(rank)] = all_reduce(group, at::ones({1}), async);
+  });
+  all.groups.clear();
+  on_each(started, [](const work& one, int) { one.wait(); });
+}
+
 TEST(work, of_different_groups_runs_side_by_side) {
   auto nodes = local_nodes(rank_names(2));
   std::vector<std::vector<process_group>> groups(2);
@@ -173,37 +233,6 @@ TEST(work, is_waited_for_before_a_group_shrinks) {
     for (const auto& one : started) EXPECT_TRUE(one.is_success());
     EXPECT_EQ(left.completed_before(), 20u);
   });
-}
-
-TEST(work, of_a_queue_lets_turns_be_taken_in_order) {
-  local_group all(1);
-  const auto queue =
-      std::make_shared<groups::work_queue>(all.groups[0].member("a test")->channel().driver());
-  std::vector<int> order;
-  std::promise<void> go;
-  const auto item = [&](int number) {
-    queue->push([&, number](std::uint64_t) -> groups::work_queue::item {
-      return [&, number](std::uint64_t) {
-        if (number == 1) go.get_future().wait();
-        order.push_back(number);
-      };
-    });
-  };
-  for (int i = 1; i <= 3; ++i) item(i);
-  // What cannot be made takes no number, and is in nobody's way.
-  EXPECT_THROW(queue->push([](std::uint64_t) -> groups::work_queue::item {
-    throw std::length_error("too long");
-  }),
-               std::length_error);
-  EXPECT_EQ(queue->last(), 3u);
-  go.set_value();
-  queue->enter_in_order();
-  order.push_back(0);
-  queue->leave();
-  EXPECT_EQ(order, (std::vector{1, 2, 3, 0}));
-  EXPECT_EQ(queue->try_enter(), 4u);
-  queue->leave();
-  queue->close();
 }
 
 TEST(work, of_four_threads_on_one_group_each) {
