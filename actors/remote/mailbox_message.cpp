@@ -114,6 +114,8 @@ void asked_contexts::forget(caf::message_id answer) noexcept {
   if (!contexts_.empty()) contexts_.erase(number_of(answer));
 }
 
+caf::scheduled_actor* actor_at_work() noexcept { return place_here.actor; }
+
 const caf::mailbox_element* message_at_work() noexcept {
   return place_here.actor ? place_here.actor->current_mailbox_element() : nullptr;
 }

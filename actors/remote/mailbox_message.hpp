@@ -80,6 +80,9 @@ struct actor_place {
   bool thread_is_clean = false;              ///< nothing of the program's has run here since
 };
 
+/// The actor that the calling thread runs; nullptr: none.
+caf::scheduled_actor* actor_at_work() noexcept;
+
 /// The message in whose handler the calling thread is; nullptr: in none.
 const caf::mailbox_element* message_at_work() noexcept;
 

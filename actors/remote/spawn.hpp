@@ -7,6 +7,7 @@
 
 #include "troupe/actors/remote/actor_interface.hpp"
 #include "troupe/actors/remote/actor_spawner.hpp"
+#include "troupe/actors/remote/coroutine_handler.hpp"
 #include "troupe/actors/remote/mailbox_message.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/codec/signature.hpp"
