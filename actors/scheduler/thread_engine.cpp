@@ -20,6 +20,7 @@ thread_engine::~thread_engine() { close_timers(); }
 
 void thread_engine::start(transport::transport& net) {
   net_ = &net;
+  network_sleep_.open(net.event_fd());
   handed_over_ = true;
   spawn();
   spawn();
@@ -105,7 +106,10 @@ void thread_engine::summon_runner() {
       case leader_role::free: break;
     }
   }
-  if (!wake_parked()) wake_timer_thread();
+  if (wake_parked()) return;
+  wake_timer_thread();
+  // It may be needed: the thread that sleeps below a waiter counts as occupied.
+  if (network_sleep_.muted() && occupied_.load() >= most_handlers()) network_sleep_.rouse();
 }
 
 void thread_engine::finish(completion& what) {

@@ -130,16 +130,24 @@ bool arena_memory::back(std::size_t offset, std::size_t bytes) noexcept {
     // system: where memory is short, a touch by ourselves would be a signal and not an error.
     std::size_t at = 0;
     while (at < bytes && ::madvise(begin + at, 1, MADV_POPULATE_WRITE) == 0) at += arena_chunk;
-    if (at >= bytes) {
-      if (::madvise(begin, bytes, MADV_COLLAPSE) == 0) return true;
-      if (errno == EINVAL) huge_pages_.store(false, std::memory_order_relaxed);
-    }
+    if (at >= bytes && join_pages(offset, bytes)) return true;
   }
-  const auto done = populates_ ? ::madvise(begin, bytes, MADV_POPULATE_WRITE) == 0
-                               : ::fallocate(file_.get(), 0, static_cast<off_t>(offset),
-                                             static_cast<off_t>(bytes)) == 0;
+  const auto done = back_pages(offset, bytes);
   if (!done) give_back(offset, bytes);
   return done;
+}
+
+bool arena_memory::join_pages(std::size_t offset, std::size_t bytes) noexcept {
+  if (!huge_pages_.load(std::memory_order_relaxed)) return false;
+  if (::madvise(base_ + offset, bytes, MADV_COLLAPSE) == 0) return true;
+  if (errno == EINVAL) huge_pages_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+bool arena_memory::back_pages(std::size_t offset, std::size_t bytes) noexcept {
+  return populates_ ? ::madvise(base_ + offset, bytes, MADV_POPULATE_WRITE) == 0
+                    : ::fallocate(file_.get(), 0, static_cast<off_t>(offset),
+                                  static_cast<off_t>(bytes)) == 0;
 }
 
 bool arena_memory::give_back(std::size_t offset, std::size_t bytes) noexcept {

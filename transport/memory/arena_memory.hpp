@@ -30,6 +30,14 @@ public:
   /// False where there is no memory: then nothing of it is backed.
   bool back(std::size_t offset, std::size_t bytes) noexcept;
 
+  /// Backs and maps pages, of whatever size. False where there is no memory: then some of it may be
+  /// backed.
+  bool back_pages(std::size_t offset, std::size_t bytes) noexcept;
+
+  /// Makes huge pages of whole chunks, each of which has a page at least; what they contain stays.
+  /// False where the system has none.
+  bool join_pages(std::size_t offset, std::size_t bytes) noexcept;
+
   /// Returns whole chunks to the system; their contents are lost. False where that is refused.
   bool give_back(std::size_t offset, std::size_t bytes) noexcept;
 

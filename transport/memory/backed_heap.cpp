@@ -15,6 +15,7 @@ std::size_t bytes_of(std::uint32_t granules) { return granules * arena_granule; 
 
 backed_heap::backed_heap(arena_memory& memory, std::size_t limit)
     : memory_(memory),
+      backing_(memory),
       limit_(limit),
       heap_(static_cast<std::uint32_t>(memory.size() / arena_chunk)) {}
 
@@ -31,45 +32,61 @@ std::byte* backed_heap::take_large(std::size_t bytes) noexcept {
 std::byte* backed_heap::take(std::uint32_t granules, std::uint32_t alignment,
                              page_heap::label name) noexcept {
   std::unique_lock lock(mutex_);
-  if (const auto block = heap_.take_backed(granules, alignment, name)) return hand_out(block);
-  return grow(lock, granules, alignment, name);
+  auto block = heap_.take_backed(granules, alignment, name);
+  if (!block) block = grow(lock, granules, alignment, name);
+  if (!block) return nullptr;
+  count_taken(block);
+  lock.unlock();
+  return hand_out(block);
 }
 
 std::size_t backed_heap::take_backed(unsigned size_class, std::byte** out,
                                      std::size_t most) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::size_t count = 0;
-  for (; count < most; ++count) {
-    const auto block = heap_.take_backed(granules_of_class(size_class), 1,
-                                         static_cast<page_heap::label>(size_class));
-    if (!block) break;
-    out[count] = hand_out(block);
+  const auto granules = granules_of_class(size_class);
+  std::size_t count = 0, good = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (; count < most; ++count) {
+      const auto block = heap_.take_backed(granules, 1, static_cast<page_heap::label>(size_class));
+      if (!block) break;
+      count_taken(block);
+      out[count] = at(block.first);
+    }
   }
-  return count;
+  while (good < count && hand_out({granule_of(out[good]), granules})) ++good;
+  if (good < count) put_all(out + good + 1, count - good - 1);
+  return good;
 }
 
-std::byte* backed_heap::hand_out(granule_span block) noexcept {
+void backed_heap::count_taken(granule_span block) noexcept {
   count_.in_use += bytes_of(block.count);
   count_.peak_in_use = std::max(count_.peak_in_use, count_.in_use);
   ++count_.taken;
-  return at(block.first);
 }
 
-std::byte* backed_heap::grow(std::unique_lock<std::mutex>& lock, std::uint32_t granules,
-                             std::uint32_t alignment, page_heap::label name) noexcept {
+// A block that the calling thread owns; null, and it is given up, where the system has no memory.
+std::byte* backed_heap::hand_out(granule_span block) noexcept {
+  if (backing_.back_block(block)) [[likely]]
+    return at(block.first);
+  put(at(block.first));
+  return nullptr;
+}
+
+granule_span backed_heap::grow(std::unique_lock<std::mutex>& lock, std::uint32_t granules,
+                               std::uint32_t alignment, page_heap::label name) noexcept {
   const auto grown = heap_.take_growing(granules, alignment);
-  if (!grown) return nullptr;
+  if (!grown) return {};
   const auto more = bytes_of(grown.fresh_granules);
   if (!make_room(lock, more)) {
     heap_.undo(grown);
-    return nullptr;
+    return {};
   }
   count_.held += more;
   lock.unlock();
   std::size_t done = 0;
   const auto offset = [&](std::size_t part) { return bytes_of(grown.fresh[part].first); };
   const auto bytes = [&](std::size_t part) { return bytes_of(grown.fresh[part].count); };
-  while (done < grown.parts && memory_.back(offset(done), bytes(done))) ++done;
+  while (done < grown.parts && backing_.back_chunks(grown.fresh[done])) ++done;
   const auto complete = done == grown.parts;
   if (!complete)
     while (done-- > 0) memory_.give_back(offset(done), bytes(done));
@@ -77,12 +94,12 @@ std::byte* backed_heap::grow(std::unique_lock<std::mutex>& lock, std::uint32_t g
   if (!complete) {
     count_.held -= more;
     heap_.undo(grown);
-    return nullptr;
+    return {};
   }
   count_.backed += more;
   grown_.store(true);
   heap_.settle(grown, name, now_);
-  return hand_out(grown.block);
+  return grown.block;
 }
 
 // Below the limit, at the price of what is unused elsewhere.
@@ -107,6 +124,7 @@ bool backed_heap::return_to_system(std::unique_lock<std::mutex>& lock, granule_s
   }
   count_.held -= bytes_of(span.count);
   count_.given_back += bytes_of(span.count);
+  backing_.forget(span);
   heap_.put_fresh(span);
   return true;
 }
@@ -147,7 +165,7 @@ void backed_heap::back_ahead(std::size_t bytes) noexcept {
     if (!some) return;
     count_.held += arena_chunk;
     lock.unlock();
-    const auto done = memory_.back(bytes_of(some.first), arena_chunk);
+    const auto done = backing_.back_chunks(some);
     lock.lock();
     if (!done) {
       count_.held -= arena_chunk;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "troupe/transport/memory/arena_memory.hpp"
+#include "troupe/transport/memory/gradual_backing.hpp"
 #include "troupe/transport/memory/page_heap.hpp"
 
 namespace troupe::transport {
@@ -63,10 +64,11 @@ public:
 
 private:
   std::byte* take(std::uint32_t granules, std::uint32_t alignment, page_heap::label name) noexcept;
-  std::byte* grow(std::unique_lock<std::mutex>& lock, std::uint32_t granules,
-                  std::uint32_t alignment, page_heap::label name) noexcept;
+  granule_span grow(std::unique_lock<std::mutex>& lock, std::uint32_t granules,
+                    std::uint32_t alignment, page_heap::label name) noexcept;
   bool make_room(std::unique_lock<std::mutex>& lock, std::size_t bytes) noexcept;
   bool return_to_system(std::unique_lock<std::mutex>& lock, granule_span span) noexcept;
+  void count_taken(granule_span block) noexcept;
   std::byte* hand_out(granule_span block) noexcept;
 
   std::byte* at(std::uint32_t granule) const noexcept {
@@ -78,6 +80,7 @@ private:
   }
 
   arena_memory& memory_;
+  gradual_backing backing_;
   const std::size_t limit_;
   mutable std::mutex mutex_;
   page_heap heap_;

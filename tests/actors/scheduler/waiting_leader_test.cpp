@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <random>
 #include <thread>
 
 #include "troupe/actors/scheduler/thread_engine.hpp"
@@ -63,6 +66,61 @@ public:
   void run_between(function_ref<void()> body) override { body(); }
 };
 
+// What comes completes what somebody waits for.
+class network_of_events final : public net::transport {
+public:
+  ~network_of_events() override { ::close(event_); }
+
+  void bring(completion& what) {
+    {
+      const std::lock_guard guard(mutex_);
+      coming_.push_back(&what);
+    }
+    wake();
+  }
+
+  std::vector<std::byte> address() const override { return {}; }
+  void add_peer(net::rank_t, std::span<const std::byte>) override {}
+  bool send(net::rank_t, std::uint64_t, frame&&, std::vector<net::outgoing_payload>&&) override {
+    return false;
+  }
+  unsigned progress() override {
+    if (std::this_thread::get_id() != waiting) ++looks_of_others;
+    std::uint64_t told = 0;
+    [[maybe_unused]] const auto got = ::read(event_, &told, sizeof told);
+    std::vector<completion*> come;
+    {
+      const std::lock_guard guard(mutex_);
+      come.swap(coming_);
+    }
+    for (auto* one : come) one->complete();
+    return static_cast<unsigned>(come.size());
+  }
+  int event_fd() const override { return event_; }
+  bool arm() override {
+    if (std::this_thread::get_id() != waiting) ++sleeps_of_others;
+    const std::lock_guard guard(mutex_);
+    return coming_.empty();
+  }
+  void wake() override {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto wrote = ::write(event_, &one, sizeof one);
+  }
+  bool idle() const override { return true; }
+  void close_peer(net::rank_t, bool) override {}
+  std::vector<net::route> routes() const override { return {}; }
+  net::counters count() const override { return {}; }
+
+  const std::thread::id waiting = std::this_thread::get_id();
+  std::atomic<int> looks_of_others{0};
+  std::atomic<int> sleeps_of_others{0};
+
+private:
+  const int event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::mutex mutex_;
+  std::vector<completion*> coming_;
+};
+
 template <class Done>
 bool soon(Done&& done) {
   const auto limit = clock::now() + 2s;
@@ -90,6 +148,84 @@ TEST(waiting_thread, gets_a_slow_network_from_its_leader) {
     led += slow.looks_while_waiting > before;
   }
   EXPECT_GE(led, 2 * rounds / 3);
+  engine.end_waits();
+  engine.stop([](caf::resumable*) {});
+}
+
+// It takes the network from a thread that sleeps there, and gives it back: what comes wakes the one
+// that waits, and no other thread.
+TEST(waiting_thread, wakes_alone_and_gives_the_network_back) {
+  no_messages client;
+  network_of_events network;
+  thread_engine engine(client, {});
+  engine.start(network);
+  const auto sleeps = [&] {
+    const int before = network.looks_of_others;
+    std::this_thread::sleep_for(20ms);
+    return network.sleeps_of_others > 0 && network.looks_of_others == before;
+  };
+  ASSERT_TRUE(soon(sleeps));
+  const int looks = network.looks_of_others;
+  const auto parked = engine.count().idle;
+  for (int round = 0; round < 5; ++round) {
+    completion comes;
+    std::thread later([&] {
+      std::this_thread::sleep_for(20ms);
+      network.bring(comes);
+    });
+    EXPECT_TRUE(engine.wait(comes, clock::now() + 10s));
+    later.join();
+    std::this_thread::sleep_for(5ms);  // the timer thread would lead by now
+  }
+  EXPECT_EQ(network.looks_of_others, looks);
+  EXPECT_EQ(engine.count().idle, parked);
+  // It leads again: this comes although nobody waits.
+  completion unasked;
+  network.bring(unasked);
+  EXPECT_TRUE(soon([&] { return unasked.ready(); }));
+  EXPECT_GT(network.looks_of_others, looks);
+  engine.end_waits();
+  engine.stop([](caf::resumable*) {});
+}
+
+// Threads wait, give up, take the network from each other and give it back, at any moment: nothing
+// that comes is left lying.
+TEST(waiting_thread, misses_nothing_while_the_network_changes_hands) {
+  no_messages client;
+  network_of_events network;
+  thread_engine engine(client, {.spin = 5us, .spin_busy = 20us});
+  engine.start(network);
+  constexpr int rounds = 1'000;
+  std::atomic<int> late{0};
+  const auto wait_often = [&](unsigned seed) {
+    std::minstd_rand random(seed);
+    for (int round = 0; round < rounds; ++round) {
+      completion comes;
+      const auto pause = std::chrono::microseconds(random() % 150);
+      const auto patience = std::chrono::microseconds(random() % 150);
+      if (random() % 3 == 0) {
+        engine.wait(comes, clock::now() + patience);  // in vain
+        network.bring(comes);
+      } else {
+        network.bring(comes);
+        if (random() % 2 == 0) std::this_thread::sleep_for(pause);
+      }
+      if (!engine.wait(comes, clock::now() + 10s)) ++late;
+      if (!comes.ready()) std::abort();  // the network has its address
+      if (random() % 4 == 0) std::this_thread::sleep_for(pause);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned seed = 1; seed <= 3; ++seed) threads.emplace_back(wait_often, seed);
+  // And things come that nobody waits for, out of the engine's sight.
+  for (int round = 0; round < rounds; ++round) {
+    completion comes;
+    network.bring(comes);
+    if (!soon([&] { return comes.ready(); })) std::abort();
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 200));
+  }
+  for (auto& one : threads) one.join();
+  EXPECT_EQ(late, 0);
   engine.end_waits();
   engine.stop([](caf::resumable*) {});
 }
