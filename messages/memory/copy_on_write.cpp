@@ -110,6 +110,8 @@ struct copies_not_looked_at {
 };
 thread_local constinit copies_not_looked_at left_out;
 
+constinit std::atomic<void (*)()> before_copies{nullptr};
+
 void count_copy(std::uint64_t bytes) noexcept {
   const auto number = forced_copies.fetch_add(1, std::memory_order_relaxed);
   forced_bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -201,8 +203,18 @@ void materialize_cow_storage(StorageImpl& storage) {
   DataPtr old;
   auto& place = lock_of(storage);
   std::unique_lock lock(place.mutex);
-  place.done.wait(lock, [&] { return !place.copies(storage); });
-  auto* const context = storage.data_ptr().cast_context<COWDeleterContext>(cow_deleter);
+  const auto context_now = [&] {
+    place.done.wait(lock, [&] { return !place.copies(storage); });
+    return storage.data_ptr().cast_context<COWDeleterContext>(cow_deleter);
+  };
+  auto* context = context_now();
+  const auto look = before_copies.load(std::memory_order_acquire);
+  if (look && context && references_to(*context) > 1) {
+    lock.unlock();
+    look();
+    lock.lock();
+    context = context_now();
+  }
   if (!context) return;  // another writer was first
   void* const data = const_cast<void*>(storage.data_ptr().get());
   const auto& held = data_of(*context);
@@ -327,6 +339,10 @@ std::shared_ptr<std::byte> take(c10::StorageImpl& storage) {
   if (memory.get_deleter() == &drop_owned)
     return *static_cast<std::shared_ptr<std::byte>*>(memory.get_context());
   return kept(std::move(memory));
+}
+
+void look_before_copies(void (*look)()) noexcept {
+  before_copies.store(look, std::memory_order_release);
 }
 
 counters count() noexcept { return {forced_copies.load(), forced_bytes.load()}; }

@@ -52,6 +52,11 @@ std::shared_ptr<std::byte> kept(c10::DataPtr memory);
 /// frozen, or `read_only`), or it is neither from libtorch's allocators nor `owned`.
 std::shared_ptr<std::byte> take(c10::StorageImpl& storage);
 
+/// `look` is called by whoever writes to memory that others share, before it copies: what they have
+/// given back since, it can let go, and then nothing need be copied. One for the process; holds no
+/// lock that a writer may have. Null: none.
+void look_before_copies(void (*look)()) noexcept;
+
 struct counters {
   std::uint64_t copies = 0;  ///< writes that had to copy, in this process, since its start
   std::uint64_t bytes = 0;   ///< that they copied

@@ -101,6 +101,21 @@ TEST(copy_on_write, a_writer_keeps_its_memory_once_nothing_is_frozen) {
   EXPECT_FALSE(c10::impl::cow::is_cow_data_ptr(t.storage().data_ptr()));
 }
 
+c10::intrusive_ptr<c10::StorageImpl> given_back;
+
+TEST(copy_on_write, a_writer_looks_for_what_was_given_back) {
+  auto t = at::zeros({10});
+  const auto* const before = place_of(t);
+  given_back = freeze(storage_of(t));
+  look_before_copies([] { given_back.reset(); });
+  const auto copies = count();
+  t.add_(1);
+  look_before_copies(nullptr);
+  EXPECT_EQ(place_of(t), before);
+  EXPECT_EQ(count().copies, copies.copies);
+  EXPECT_FLOAT_EQ(t[9].item<float>(), 1.0F);
+}
+
 TEST(copy_on_write, views_of_a_frozen_storage_stay_together) {
   auto t = at::arange(1000);
   auto view = t.slice(0, 10, 20);
