@@ -46,6 +46,17 @@ public:
   /// calls it no more.
   virtual void run(operation& what, const time_limit& limit) = 0;
 
+  /// Does it have `lend` and `take`?
+  virtual bool lends() const noexcept { return false; }
+  /// For sends, which messages carry: lends `tensor` to rank `to`, so that the message need only
+  /// have what this returns. 0: it cannot be lent. Later writes to the tensor are not seen there.
+  /// Any thread.
+  virtual std::uint64_t lend(const at::Tensor& /*tensor*/, int /*to*/) { return 0; }
+  /// For the recv: copies what `from` has lent, all of it, into a contiguous tensor of as many
+  /// bytes, and gives it back; null: only gives it back. Throws internal_error if there is no such
+  /// memory. Any thread.
+  virtual void take(std::uint64_t /*lent*/, int /*from*/, const at::Tensor* /*into*/) {}
+
   /// Every `run` from now on throws `why`, and one that is under way does so soon: within 100 ms,
   /// whether it spins or sleeps. The first call counts. Any thread.
   virtual void abort(std::exception_ptr why) noexcept = 0;

@@ -9,7 +9,7 @@
 namespace troupe::groups {
 
 struct control_segment::header {
-  static constexpr std::uint64_t this_version = 0x7472'6f75'7065'0001;  // "troupe", 1
+  static constexpr std::uint64_t this_version = 0x7472'6f75'7065'0002;  // "troupe", 2
 
   std::uint64_t version;
   std::uint64_t ranks;
@@ -37,17 +37,21 @@ constexpr std::size_t whole_pages(std::size_t bytes) { return (bytes + page - 1)
 // A cause of an abort: which rank, plus 1, so that it is never 0.
 constexpr std::uint64_t cause_of(int rank) { return static_cast<std::uint64_t>(rank) + 1; }
 
+// A number of them that fills whole lines; the first one is not used.
+constexpr std::size_t loans_of_rank = most_loans + 1;
+
 // Where the parts of a segment begin.
 struct segment_layout {
-  std::size_t sleepers, states, lines, places, areas, end;
+  std::size_t sleepers, states, lines, loans, places, areas, end;
 
   segment_layout(std::size_t header_bytes, int ranks, std::size_t area) {
     const auto n = static_cast<std::size_t>(ranks);
     sleepers = (header_bytes + 63) / 64 * 64;
     states = sleepers + n * 64;
     lines = states + n * 64;
-    places = lines + n * 2 * 64;
-    areas = whole_pages(places + n * 2 * 2 * n * sizeof(tensor_place));
+    loans = lines + n * 2 * 64;
+    places = loans + n * loans_of_rank * sizeof(loan_cell<process_memory>);
+    areas = whole_pages(places + n * 2 * 2 * n * sizeof(shown_part));
     end = areas + n * 2 * area;
   }
 };
@@ -99,19 +103,24 @@ std::span<control_segment::sleeper> control_segment::sleepers() const noexcept {
   return {reinterpret_cast<sleeper*>(at(l.sleepers)), static_cast<std::size_t>(ranks_)};
 }
 
-tensor_place* control_segment::places(int rank, unsigned parity) const noexcept {
+shown_part* control_segment::places(int rank, unsigned parity) const noexcept {
   const segment_layout l(sizeof(header), ranks_, area_);
   const auto which = 2 * static_cast<std::size_t>(rank) + parity;
-  return reinterpret_cast<tensor_place*>(at(l.places)) +
-         which * 2 * static_cast<std::size_t>(ranks_);
+  return reinterpret_cast<shown_part*>(at(l.places)) + which * 2 * static_cast<std::size_t>(ranks_);
 }
 
-std::span<tensor_place> control_segment::sends(int rank, unsigned parity) const noexcept {
+std::span<shown_part> control_segment::sends(int rank, unsigned parity) const noexcept {
   return {places(rank, parity), static_cast<std::size_t>(ranks_)};
 }
 
-std::span<tensor_place> control_segment::receives(int rank, unsigned parity) const noexcept {
+std::span<shown_part> control_segment::receives(int rank, unsigned parity) const noexcept {
   return {places(rank, parity) + ranks_, static_cast<std::size_t>(ranks_)};
+}
+
+loan_cell<process_memory>& control_segment::loan(int rank, int number) const noexcept {
+  const segment_layout l(sizeof(header), ranks_, area_);
+  return reinterpret_cast<loan_cell<process_memory>*>(at(
+      l.loans))[static_cast<std::size_t>(rank) * loans_of_rank + static_cast<std::size_t>(number)];
 }
 
 std::span<std::byte> control_segment::area(int rank, unsigned parity) const noexcept {

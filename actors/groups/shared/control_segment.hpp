@@ -6,17 +6,36 @@
 #include <string>
 
 #include "troupe/actors/groups/shared/exchange.hpp"
+#include "troupe/actors/groups/shared/loan_cell.hpp"
 
 namespace troupe::groups {
 
 /// Most ranks of a group on one host.
 inline constexpr int most_ranks = 64;
 
-/// Where a tensor of a rank lies, or a part of one.
-struct tensor_place {
+/// Loans that one rank may have out at a time.
+inline constexpr int most_loans = 255;
+
+/// Where a tensor of a rank lies, or a part of one, as one word that ranks show each other.
+struct shared_place {
+  std::uint64_t offset = 0;  ///< in the memory of `rank` that the others have mapped
+  int rank = 0;
+  int loan = 0;  ///< of the rank that shows it, from 1 on; 0: it is not lent
+
   static constexpr std::uint64_t elsewhere = ~std::uint64_t{0};
 
-  std::uint64_t offset = elsewhere;  ///< in the memory of its rank that the others have mapped
+  constexpr std::uint64_t word() const noexcept {
+    return offset | static_cast<std::uint64_t>(loan) << 48 | static_cast<std::uint64_t>(rank) << 56;
+  }
+  static constexpr shared_place of(std::uint64_t word) noexcept {
+    return {word & 0xffff'ffff'ffff, static_cast<int>(word >> 56),
+            static_cast<int>(word >> 48 & 0xff)};
+  }
+};
+
+/// A part of a tensor of one rank that another one gets.
+struct shown_part {
+  std::uint64_t place = shared_place::elsewhere;
   std::uint64_t bytes = 0;
 };
 
@@ -26,6 +45,7 @@ struct tensor_place {
 ///     for each rank   a line by which it is woken
 ///     for each rank   the last operation that it has completed
 ///     for each rank   two lines with its entries, of even and odd steps
+///     for each rank   its loans
 ///     for each rank   two tables of parts, of even and odd steps: what it has for each rank, and
 ///                     what it expects of each
 ///     for each rank   two areas for data, of even and odd steps
@@ -54,9 +74,11 @@ public:
   std::span<line> lines() const noexcept;
   std::span<sleeper> sleepers() const noexcept;
   /// What `rank` has for each rank.
-  std::span<tensor_place> sends(int rank, unsigned parity) const noexcept;
+  std::span<shown_part> sends(int rank, unsigned parity) const noexcept;
   /// What `rank` expects of each rank.
-  std::span<tensor_place> receives(int rank, unsigned parity) const noexcept;
+  std::span<shown_part> receives(int rank, unsigned parity) const noexcept;
+  /// Of `rank`, by number: from 1 to most_loans.
+  loan_cell<process_memory>& loan(int rank, int number) const noexcept;
   std::span<std::byte> area(int rank, unsigned parity) const noexcept;
   abort_line<process_memory>& abort_cause() const noexcept;
   /// The sequence number of the last operation that a rank has completed.
@@ -78,7 +100,7 @@ private:
   struct header;
   struct rank_state;
 
-  tensor_place* places(int rank, unsigned parity) const noexcept;
+  shown_part* places(int rank, unsigned parity) const noexcept;
   header& head() const noexcept;
   std::byte* at(std::size_t offset) const noexcept { return base_ + offset; }
 

@@ -65,6 +65,16 @@ void quarantine(std::span<const at::Tensor> written, std::function<bool()> is_ov
   process.all.push_back(std::move(mine));
 }
 
+void hold_memory(c10::DataPtr memory, std::function<bool()> is_over) noexcept {
+  if (!memory) return;
+  held_memory mine;
+  mine.is_over = std::move(is_over);
+  mine.held.push_back(std::move(memory));
+  auto& process = all_held();
+  const std::lock_guard lock(process.mutex);
+  process.all.push_back(std::move(mine));
+}
+
 void release_quarantined() noexcept {
   // Their deleters run without the lock.
   std::vector<held_memory> over;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <functional>
 #include <span>
 
@@ -17,6 +19,9 @@ namespace troupe::groups {
 /// What is taken outlives its group, and is not given back when the process ends. `is_over` is
 /// called by any thread that calls this or `release_quarantined`; it must not call either.
 void quarantine(std::span<const at::Tensor> written, std::function<bool()> is_over) noexcept;
+
+/// Keeps `memory` until `is_over`, in the same way.
+void hold_memory(c10::DataPtr memory, std::function<bool()> is_over) noexcept;
 
 /// Gives back all memory that nobody writes any more. Groups call it when they begin, fail and end.
 /// Any thread.

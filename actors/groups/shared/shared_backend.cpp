@@ -4,44 +4,25 @@
 
 #include <atomic>
 
-#include "troupe/actors/groups/shared/host_setup.hpp"
+#include "troupe/actors/groups/shared/lent_operations.hpp"
 #include "troupe/actors/groups/shared/process_memory.hpp"
 #include "troupe/actors/groups/shared/quarantine.hpp"
-#include "troupe/actors/groups/shared/shared_group.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups {
 
 namespace {
 
-// Reading leaves a lease, or a copy that was not made yet, as it is.
-tensor_view read_view(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr())), tensor.scalar_type(),
-          tensor.numel()};
-}
-// Rule 1: what is written is this tensor's alone.
-tensor_view written_view(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.scalar_type(), tensor.numel()};
-}
-
 tensor_view part_of(const tensor_view& all, std::int64_t first, std::int64_t count) {
   return {all.data + static_cast<std::size_t>(first) * all.element_bytes(), all.dtype, count};
 }
 
-// What a rank has of its group. Quarantined memory needs it when the backend is gone.
-struct membership {
-  explicit membership(std::unique_ptr<host_setup> on) : host(std::move(on)), group(host->setup()) {}
-
-  const std::unique_ptr<host_setup> host;
-  shared_group group;
-
-  bool all_left() const noexcept { return group.all_left(host->dead()); }
-};
-
 class shared_backend final : public backend {
 public:
   explicit shared_backend(std::unique_ptr<host_setup> host)
-      : membership_(std::make_shared<membership>(std::move(host))), group_(membership_->group) {
+      : membership_(std::make_shared<membership>(std::move(host))),
+        group_(membership_->group),
+        lent_(membership_) {
     release_quarantined();
   }
 
@@ -69,6 +50,22 @@ public:
       rethrow_cause(what);
       throw;
     }
+  }
+
+  bool lends() const noexcept override { return true; }
+
+  std::uint64_t lend(const at::Tensor& tensor, int to) override {
+    lent_.loans().release();
+    // Of a small part of a storage: whoever writes to the rest would copy all of it.
+    if (2 * tensor.nbytes() < tensor.storage().nbytes()) return 0;
+    const auto place = lent_.loans().lend_by_message(tensor, std::uint64_t{1} << to);
+    return place == shared_place::elsewhere ? 0 : place;
+  }
+
+  void take(std::uint64_t lent, int from, const at::Tensor* into) override {
+    // Before it is written: it may be what this rank has lent.
+    lent_.loans().release();
+    group_.take_letter(from, lent, into ? written_view(*into) : tensor_view{});
   }
 
   void abort(std::exception_ptr why) noexcept override {
@@ -121,15 +118,23 @@ private:
   }
 
   void carry_out(const operation& what, const time_limit& limit);
+  template <class F>
+  void for_each(operation_signature& asked, std::span<const at::Tensor> tensors,
+                const time_limit& limit, F&& one);
   void compare(const operation_signature& asked, std::span<const at::Tensor> tensors,
                const time_limit& limit);
-  void gather_into(const operation& what, operation_signature asked, const time_limit& limit);
-  void scatter_from(const operation& what, operation_signature asked, const time_limit& limit);
   void exchange_parts(const operation& what, const operation_signature& asked,
                       const time_limit& limit);
 
+  // One tensor cut into one part for each rank.
+  void cut(std::vector<tensor_view>& into, const tensor_view& all, std::int64_t count) const {
+    into.clear();
+    for (int p = 0; p < group_.size(); ++p) into.push_back(part_of(all, p * count, count));
+  }
+
   const std::shared_ptr<membership> membership_;
   shared_group& group_;
+  lent_operations lent_;
   std::atomic<bool> runs_{false};
   std::mutex mutex_;
   std::exception_ptr why_;
@@ -139,24 +144,24 @@ private:
 };
 
 void shared_backend::carry_out(const operation& what, const time_limit& limit) {
+  lent_.loans().release();
   auto asked = signature_of(what, group_.size());
   switch (what.kind) {
     case operation_kind::barrier: group_.barrier(asked, limit); break;
     case operation_kind::broadcast:
-      compare(asked, what.outputs, limit);
-      for (const auto& one : what.outputs) {
+      for_each(asked, what.outputs, limit, [&](std::size_t i) {
+        const auto& one = what.outputs[i];
+        if (lent_.broadcast(what, asked, one, limit)) return;
         const auto view = group_.rank() == what.root ? read_view(one) : written_view(one);
-        asked.elements = static_cast<std::uint64_t>(view.count);
         group_.broadcast(asked, view, limit);
-      }
+      });
       break;
     case operation_kind::all_reduce:
-      compare(asked, what.outputs, limit);
-      for (const auto& one : what.outputs) {
-        const auto view = written_view(one);
-        asked.elements = static_cast<std::uint64_t>(view.count);
-        group_.all_reduce(asked, view, what.factor, limit);
-      }
+      for_each(asked, what.outputs, limit, [&](std::size_t i) {
+        const auto& one = what.outputs[i];
+        if (!lent_.result(what, asked, one, one, limit))
+          group_.all_reduce(asked, written_view(one), what.factor, limit);
+      });
       break;
     case operation_kind::reduce: {
       // The output first: writing may give it memory of its own.
@@ -164,11 +169,37 @@ void shared_backend::carry_out(const operation& what, const time_limit& limit) {
       group_.reduce(asked, read_view(what.inputs[0]), output, what.factor, limit);
       break;
     }
-    case operation_kind::all_gather_into_tensor: gather_into(what, asked, limit); break;
-    case operation_kind::reduce_scatter_tensor: scatter_from(what, asked, limit); break;
-    default: exchange_parts(what, asked, limit);
+    case operation_kind::all_gather_into_tensor:
+      for_each(asked, what.inputs, limit, [&](std::size_t i) {
+        if (lent_.result(what, asked, what.inputs[i], what.outputs[i], limit)) return;
+        const auto all = written_view(what.outputs[i]);
+        const auto mine = read_view(what.inputs[i]);
+        cut(out_, all, mine.count);
+        group_.move(asked, {&mine, 1}, out_, limit);
+      });
+      break;
+    case operation_kind::reduce_scatter_tensor:
+      for_each(asked, what.inputs, limit, [&](std::size_t i) {
+        const auto output = written_view(what.outputs[i]);
+        cut(in_, read_view(what.inputs[i]), output.count);
+        group_.reduce_scatter(asked, in_, output, what.factor, limit);
+      });
+      break;
+    default:
+      if (!lent_.lists(what, asked, limit)) exchange_parts(what, asked, limit);
   }
   group_.complete(asked);
+}
+
+// Carries out `one` for the index of each tensor; `asked` is then what all ranks ask for that one.
+template <class F>
+void shared_backend::for_each(operation_signature& asked, std::span<const at::Tensor> tensors,
+                              const time_limit& limit, F&& one) {
+  compare(asked, tensors, limit);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    asked.elements = static_cast<std::uint64_t>(tensors[i].numel());
+    one(i);
+  }
 }
 
 // Rule 2: none of several tensors is written where another one does not fit. A single one is
@@ -179,34 +210,6 @@ void shared_backend::compare(const operation_signature& asked, std::span<const a
   sizes_.clear();
   for (const auto& one : tensors) sizes_.push_back(static_cast<std::uint64_t>(one.numel()));
   group_.compare_sizes(asked, sizes_, limit);
-}
-
-void shared_backend::gather_into(const operation& what, operation_signature asked,
-                                 const time_limit& limit) {
-  compare(asked, what.inputs, limit);
-  for (std::size_t i = 0; i < what.inputs.size(); ++i) {
-    const auto all = written_view(what.outputs[i]);
-    const auto mine = read_view(what.inputs[i]);
-    asked.elements = static_cast<std::uint64_t>(mine.count);
-    out_.clear();
-    for (int p = 0; p < group_.size(); ++p)
-      out_.push_back(part_of(all, p * mine.count, mine.count));
-    group_.move(asked, {&mine, 1}, out_, limit);
-  }
-}
-
-void shared_backend::scatter_from(const operation& what, operation_signature asked,
-                                  const time_limit& limit) {
-  compare(asked, what.inputs, limit);
-  for (std::size_t i = 0; i < what.inputs.size(); ++i) {
-    const auto output = written_view(what.outputs[i]);
-    const auto all = read_view(what.inputs[i]);
-    asked.elements = static_cast<std::uint64_t>(all.count);
-    in_.clear();
-    for (int p = 0; p < group_.size(); ++p)
-      in_.push_back(part_of(all, p * output.count, output.count));
-    group_.reduce_scatter(asked, in_, output, what.factor, limit);
-  }
 }
 
 void shared_backend::exchange_parts(const operation& what, const operation_signature& asked,

@@ -74,8 +74,10 @@ shared_group::entry shared_group::entry_for(const operation_signature& what,
         std::memcpy(control_.area(rank(), exchange_.parity()).data(), tensor.data, bytes);
       break;
     case way::direct:
-      mine.place = own_place(tensor);
-      if (mine.place != tensor_place::elsewhere) mine.note = reachable;
+    case way::lend:
+    case way::shared:
+      mine.place = place_of(tensor);
+      if (mine.place != shared_place::elsewhere) mine.note = reachable;
       break;
     case way::staged: break;
   }
@@ -106,8 +108,8 @@ void shared_group::enter(const entry& mine, const operation_signature& what,
           std::memcpy(static_cast<void*>(&asked[static_cast<std::size_t>(q)]), of_rank.words.data(),
                       sizeof(operation_signature));
         }
-        std::rethrow_exception(mismatch_error(
-            place_of(what), std::span(asked).first(static_cast<std::size_t>(size()))));
+        std::rethrow_exception(
+            mismatch_error(where(what), std::span(asked).first(static_cast<std::size_t>(size()))));
       }
 }
 
@@ -126,9 +128,9 @@ void shared_group::leave_if_aborted(const operation_signature& what) {
   leave();
   fault f;
   f.code = errc::cancelled;
-  f.text = by.rank == rank() ? fmt::format("{}: {}", to_string(place_of(what)), by.text)
+  f.text = by.rank == rank() ? fmt::format("{}: {}", to_string(where(what)), by.text)
                              : fmt::format("{}: rank {} has aborted the group: {}",
-                                           to_string(place_of(what)), by.rank, by.text);
+                                           to_string(where(what)), by.rank, by.text);
   throw group_failed(std::move(f));
 }
 
@@ -141,7 +143,7 @@ void shared_group::fail(wait_result why, const operation_signature& what, const 
     control_.abort(rank(), fmt::format("its {}, sequence number {}, has timed out after {} ms",
                                        to_string(what.kind), what.sequence, limit.limit().count()));
     leave();
-    std::rethrow_exception(timeout_error(place_of(what), limit.limit(), missing));
+    std::rethrow_exception(timeout_error(where(what), limit.limit(), missing));
   }
   leave_if_aborted(what);
   throw internal_error("a wait has failed for no reason");
@@ -151,11 +153,11 @@ void shared_group::disagree(const operation_signature& what, const std::string& 
   exposed_ = false;
   fault f;
   f.code = errc::invalid_argument;
-  f.text = fmt::format("{}: the ranks disagree: {}", to_string(place_of(what)), text);
+  f.text = fmt::format("{}: the ranks disagree: {}", to_string(where(what)), text);
   throw collective_mismatch(std::move(f));
 }
 
-operation_place shared_group::place_of(const operation_signature& what) const {
+operation_place shared_group::where(const operation_signature& what) const {
   return {setup_.group, rank(), what.kind, what.sequence};
 }
 
@@ -165,29 +167,42 @@ bool shared_group::all_have(std::uint32_t note) const noexcept {
   return true;
 }
 
-std::uint64_t shared_group::own_place(const tensor_view& tensor) const noexcept {
-  const auto& mine = setup_.memories[static_cast<std::size_t>(rank())];
-  const auto offset =
-      reinterpret_cast<std::uintptr_t>(tensor.data) - reinterpret_cast<std::uintptr_t>(mine.base);
-  if (tensor.count == 0) return 0;
-  return mine.base && offset < mine.size && tensor.bytes() <= mine.size - offset
-             ? offset
-             : tensor_place::elsewhere;
+std::uint64_t shared_group::place_of(const tensor_view& tensor, int loan) const noexcept {
+  if (tensor.count == 0) return shared_place{}.word();
+  // Nearly always this rank's. What has been lent to it lies in another one's.
+  for (int q = 0; q < size(); ++q) {
+    const auto p = (rank() + q) % size();
+    const auto& memory = setup_.memories[static_cast<std::size_t>(p)];
+    const auto offset = reinterpret_cast<std::uintptr_t>(tensor.data) -
+                        reinterpret_cast<std::uintptr_t>(memory.base);
+    if (memory.base && offset < memory.size && tensor.bytes() <= memory.size - offset)
+      return shared_place{offset, p, loan}.word();
+  }
+  return shared_place::elsewhere;
 }
 
-std::byte* shared_group::mapped(int of_rank, std::uint64_t place, std::size_t bytes,
+std::byte* shared_group::mapped(int by_rank, std::uint64_t word, std::size_t bytes,
                                 const operation_signature& what) {
-  const auto& memory = setup_.memories[static_cast<std::size_t>(of_rank)];
-  if (place > memory.size || bytes > memory.size - place)
-    fail_by_damage(what, of_rank, "a tensor outside of its memory");
-  return memory.base + place;
+  const auto place = shared_place::of(word);
+  // Without elements it is nowhere.
+  if (bytes == 0) return setup_.memories[0].base;
+  auto* const found = address_of(place, bytes);
+  if (!found) fail_by_damage(what, by_rank, "a tensor outside of its memory");
+  return found;
+}
+
+std::byte* shared_group::address_of(const shared_place& place, std::size_t bytes) const noexcept {
+  if (place.rank >= size()) return nullptr;
+  const auto& memory = setup_.memories[static_cast<std::size_t>(place.rank)];
+  if (place.offset > memory.size || bytes > memory.size - place.offset) return nullptr;
+  return memory.base + place.offset;
 }
 
 void shared_group::fail_by_damage(const operation_signature& what, int by_rank, const char* shows) {
   fault f;
   f.code = errc::internal;
   f.text = fmt::format("{}: rank {} shows {}; its part of the shared memory is damaged",
-                       to_string(place_of(what)), by_rank, shows);
+                       to_string(where(what)), by_rank, shows);
   control_.abort(rank(), f.text);
   leave();
   throw internal_error(std::move(f));
@@ -200,9 +215,15 @@ std::optional<std::string> shared_group::aborted_because() const {
 }
 
 bool shared_group::all_left(std::uint64_t dead) const noexcept {
+  const auto all = ~std::uint64_t{0} >> (64 - size());
+  return ((left() | dead) & all) == all;
+}
+
+std::uint64_t shared_group::left() const noexcept {
+  std::uint64_t out = 0;
   for (int p = 0; p < size(); ++p)
-    if ((dead >> p & 1) == 0 && control_.left(p).load(std::memory_order_acquire) == 0) return false;
-  return true;
+    if (control_.left(p).load(std::memory_order_acquire) != 0) out |= std::uint64_t{1} << p;
+  return out;
 }
 
 std::uint64_t shared_group::last_completed_by_all() const noexcept {

@@ -39,6 +39,12 @@ struct shared_setup {
   collective_ways ways;
 };
 
+/// Memory of another rank that this one has until it gives it back.
+struct borrowed_part {
+  std::byte* data = nullptr;
+  loan_cell<process_memory>* loan = nullptr;
+};
+
 /// One rank's end of a group whose ranks share a host: the collectives, on contiguous arrays.
 ///
 /// Each operation begins with one step (`exchange`), at which every rank shows what it was asked
@@ -91,6 +97,36 @@ public:
   void move(const operation_signature& what, std::span<const tensor_view> inputs,
             std::span<const tensor_view> outputs, const time_limit& limit);
 
+  /// The same as `move`, and as `broadcast`, without moving anything, if all ranks are `able` to
+  /// take what is lent to them: then true. `sends` and `receives` are those of this rank for each
+  /// rank, by bytes, and the places of what it lends. False: nobody takes anything.
+  bool lend(const operation_signature& what, std::span<const shown_part> sends,
+            std::span<const shown_part> receives, bool able, const time_limit& limit);
+  /// After `lend`: what `from` has lent to this rank, which gives it back.
+  borrowed_part borrow(const operation_signature& what, int from, std::size_t bytes);
+
+  /// The rank in whose memory all ranks have a shared result.
+  static constexpr int result_owner = 0;
+  /// One result for all, in memory that its owner shows as `result`, lent to all others; others
+  /// show shared_place::elsewhere. Returns what this rank borrows, the owner nothing in it. Nothing
+  /// if not all are `able`: then nothing was written.
+  std::optional<borrowed_part> all_reduce_shared(const operation_signature& what, tensor_view input,
+                                                 std::uint64_t result, bool able, double factor,
+                                                 const time_limit& limit);
+  std::optional<borrowed_part> all_gather_shared(const operation_signature& what, tensor_view input,
+                                                 std::uint64_t result, bool able,
+                                                 const time_limit& limit);
+
+  /// Copies what `from` has lent to this rank in a message to `into`, and gives it back. Throws
+  /// internal_error. Any thread, also while an operation runs.
+  void take_letter(int from, std::uint64_t word, const tensor_view& into) const;
+
+  /// Where the others find `tensor`, of any rank's memory; shared_place::elsewhere if they do not.
+  std::uint64_t place_of(const tensor_view& tensor, int loan = 0) const noexcept;
+  loan_cell<process_memory>& loan(int of_rank, int number) const noexcept {
+    return control_.loan(of_rank, number);
+  }
+
   /// All operations of all ranks fail from now on, those under way soon. Any thread.
   void abort(const std::string& reason) noexcept { control_.abort(rank(), reason); }
   std::optional<std::string> aborted_because() const;
@@ -103,6 +139,8 @@ public:
   /// Has every rank but those in `dead` left, so that none writes into this rank's
   /// tensors any more? Any thread.
   bool all_left(std::uint64_t dead = 0) const noexcept;
+  /// Those that have, as bits.
+  std::uint64_t left() const noexcept;
   /// Did the operation that failed let others write into this rank's tensors?
   bool exposed() const noexcept { return exposed_; }
   /// The last operation that every rank has completed, by its sequence number.
@@ -115,8 +153,8 @@ private:
   // What a rank shows the others when an operation begins.
   struct entry {
     std::uint32_t note = 0;
-    std::uint64_t place = tensor_place::elsewhere;  // of what others read, and write if it is all
-    std::uint64_t output_place = tensor_place::elsewhere;
+    std::uint64_t place = shared_place::elsewhere;  // of what others read, and write if it is all
+    std::uint64_t output_place = shared_place::elsewhere;
     double factor = 1;
     std::uint64_t payload = 0;
     bool exposes = false;  // others may write into this rank's tensor; not shown
@@ -124,6 +162,7 @@ private:
   // Notes of an entry.
   static constexpr std::uint32_t carried = 1;    // the data is in the entry or in the rank's area
   static constexpr std::uint32_t reachable = 2;  // the tensors are where the others can use them
+  static constexpr std::uint32_t aliases = 4;    // the outputs can become aliases of others' memory
 
   // What this rank has for each rank, and what it expects of each.
   struct parts {
@@ -139,7 +178,7 @@ private:
   [[noreturn]] void fail(wait_result why, const operation_signature& what, const time_limit& limit);
   [[noreturn]] void disagree(const operation_signature& what, const std::string& text);
   [[noreturn]] void fail_by_damage(const operation_signature& what, int by_rank, const char* shows);
-  operation_place place_of(const operation_signature& what) const;
+  operation_place where(const operation_signature& what) const;
 
   // What this rank has to show: a tensor of which all ranks have as many bytes.
   entry entry_for(const operation_signature& what, tensor_view tensor) noexcept;
@@ -147,10 +186,11 @@ private:
   unsigned shown_parity() const noexcept { return exchange_.parity() ^ 1; }
   bool all_have(std::uint32_t note) const noexcept;
   std::uint64_t* sizes_of(int rank, unsigned parity) const noexcept;
-  std::uint64_t own_place(const tensor_view& tensor) const noexcept;
-  // Where `rank` has `bytes` bytes at `place`, here. They are as many as this rank uses: what the
-  // others show may change after it was compared.
-  std::byte* mapped(int rank, std::uint64_t place, std::size_t bytes,
+  // Where it is here; null if there are no such bytes.
+  std::byte* address_of(const shared_place& place, std::size_t bytes) const noexcept;
+  // What `rank` shows as the place of `bytes` bytes, here. They are as many as this rank uses: what
+  // the others show may change after it was compared.
+  std::byte* mapped(int by_rank, std::uint64_t word, std::size_t bytes,
                     const operation_signature& what);
   store_mode stores_for(std::size_t all_bytes) const noexcept {
     return all_bytes > setup_.ways.streaming_from ? store_mode::streaming : store_mode::cached;
@@ -181,6 +221,10 @@ private:
   void copy_part(const operation_signature& what, const tensor_view& to, const std::byte* from,
                  store_mode stores);
   void move_staged(const operation_signature& what, const parts& mine, const time_limit& limit);
+
+  // shared_group_lend.cpp
+  borrowed_part borrowed(const operation_signature& what, int from, std::uint64_t word,
+                         std::size_t bytes);
 
   const shared_setup setup_;
   const control_segment control_;

@@ -78,9 +78,9 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
   for (std::size_t p = 0; p < sends.size(); ++p) {
     const auto& part = mine.sends[p];
     const auto bytes = part.bytes();
-    sends[p] = {bytes > 0 ? own_place(part) : 0, bytes};
+    sends[p] = {bytes > 0 ? place_of(part) : 0, bytes};
     receives[p] = {0, mine.receives[p].bytes()};
-    all_mapped = all_mapped && sends[p].offset != tensor_place::elsewhere;
+    all_mapped = all_mapped && sends[p].place != shared_place::elsewhere;
     room += whole_lines(bytes);
     all += bytes;
     largest = std::max(largest, bytes);
@@ -179,10 +179,10 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
     std::size_t all = 0;
     source_pointers from;
     for (std::size_t p = 0; p < n; ++p) {
-      const auto offset = control_.sends(static_cast<int>(p), shown_parity())[me].offset;
+      const auto place = control_.sends(static_cast<int>(p), shown_parity())[me].place;
       const auto bytes = mine.receives[p].bytes();
       from[p] = boxed ? boxed_part(static_cast<int>(p), bytes, mine.same_for_all, what)
-                      : mapped(static_cast<int>(p), offset, bytes, what);
+                      : mapped(static_cast<int>(p), place, bytes, what);
       all += 2 * bytes * n;
     }
     // Each begins with another one, so that not all read the same memory.

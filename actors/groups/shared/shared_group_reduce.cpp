@@ -22,8 +22,8 @@ void shared_group::combine(const operation_signature& what, tensor_view input, t
   auto mine = entry_for(what, input);
   mine.factor = factor;
   if (mine.note == reachable && !to_all && rank() == what.root) {
-    mine.output_place = own_place(output);
-    if (mine.output_place == tensor_place::elsewhere) mine.note = 0;
+    mine.output_place = place_of(output);
+    if (mine.output_place == shared_place::elsewhere) mine.note = 0;
   }
   mine.exposes = mine.note == reachable && (to_all || rank() == what.root);
   enter(mine, what, limit);
@@ -162,9 +162,8 @@ void shared_group::reduce_scatter(const operation_signature& what,
   } else if (all_have(reachable)) {
     std::size_t all = bytes;
     for (int p = 0; p < size(); ++p) {
-      const auto offset =
-          control_.sends(p, shown_parity())[static_cast<std::size_t>(rank())].offset;
-      sources[static_cast<std::size_t>(p)] = mapped(p, offset, bytes, what);
+      const auto place = control_.sends(p, shown_parity())[static_cast<std::size_t>(rank())].place;
+      sources[static_cast<std::size_t>(p)] = mapped(p, place, bytes, what);
       all += inputs[static_cast<std::size_t>(p)].bytes() * n;
     }
     const bool in_place = sources[static_cast<std::size_t>(rank())] == output.data;

@@ -14,7 +14,7 @@ namespace troupe::groups {
 
 namespace {
 
-constexpr way all_ways[] = {way::box, way::direct, way::staged};
+constexpr way all_ways[] = {way::box, way::direct, way::staged, way::lend, way::shared};
 
 std::optional<operation_kind> kind_named(std::string_view name) {
   for (std::size_t i = 0; i < operation_kinds; ++i)
@@ -28,11 +28,53 @@ std::optional<way> way_named(std::string_view name) {
   return {};
 }
 
+// Why it is chosen where it is.
+const char* reason_of(way one) {
+  switch (one) {
+    case way::box:
+      return "one step. All data is copied twice, and in a reduction each rank combines all of it: "
+             "cheaper than a second step while it is little";
+    case way::direct:
+      return "two steps, between which ranks read each other's tensors, and write them, each a "
+             "slice: no byte is copied twice";
+    case way::staged:
+      return "one step for each piece: for tensors that lie where the others cannot reach them";
+    case way::lend:
+      return "one step, whatever the size. Whoever writes to its tensor then copies it: only where "
+             "a rule says so, since ranks that rewrite what they have got pay more later than a "
+             "copy at once costs";
+    case way::shared:
+      return "two steps, and one result is written instead of one for each rank. Whoever writes to "
+             "its tensor then copies it: only where a rule says so";
+  }
+  return "";
+}
+
+bool has_way(operation_kind kind, way one) {
+  switch (one) {
+    case way::lend:
+      return kind == operation_kind::broadcast || kind == operation_kind::all_gather ||
+             kind == operation_kind::gather || kind == operation_kind::scatter ||
+             kind == operation_kind::all_to_all;
+    case way::shared:
+      return kind == operation_kind::all_reduce || kind == operation_kind::all_gather_into_tensor;
+    default: return true;
+  }
+}
+
 [[noreturn]] void refuse_rule(std::string_view rule, const char* why) {
   throw invalid_argument(
       fmt::format("'{}' is no rule for collectives: {}. A rule is OPERATION:WAY>=BYTES, as in "
-                  "all_reduce:direct>=8192; the ways are box, direct and staged",
+                  "all_reduce:direct>=8192; the ways are box, direct, staged, lend and shared",
                   rule, why));
+}
+
+std::size_t bytes_in(std::string_view rule, std::string_view number) {
+  std::size_t out = 0;
+  const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), out);
+  if (bad != std::errc{} || end != number.data() + number.size())
+    refuse_rule(rule, "BYTES is no number");
+  return out;
 }
 
 }  // namespace
@@ -42,6 +84,8 @@ const char* to_string(way one) noexcept {
     case way::box: return "box";
     case way::direct: return "direct";
     case way::staged: return "staged";
+    case way::lend: return "lend";
+    case way::shared: return "shared";
   }
   return "unknown way";
 }
@@ -65,11 +109,8 @@ collective_ways collective_ways::measured(int ranks, int cores) {
 
 void collective_ways::set(operation_kind kind, std::size_t from, way takes) {
   auto& rules = rules_[static_cast<std::size_t>(kind)];
-  auto at = std::ranges::lower_bound(rules, from, {}, &rule::from);
-  if (at != rules.end() && at->from == from)
-    at->takes = takes;
-  else
-    rules.insert(at, {from, takes});
+  rules.erase(std::ranges::lower_bound(rules, from, {}, &rule::from), rules.end());
+  rules.push_back({from, takes});
 }
 
 void collective_ways::apply(const std::string& rules) {
@@ -77,27 +118,73 @@ void collective_ways::apply(const std::string& rules) {
   while (!rest.empty()) {
     const auto one = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    const auto colon = one.find(':'), sign = one.find(">=");
+    const auto colon = one.find(':'), sign = one.find(">="), equals = one.find('=');
+    if (colon == one.npos && equals != one.npos && sign == one.npos) {
+      set_number(one, one.substr(0, equals), bytes_in(one, one.substr(equals + 1)));
+      continue;
+    }
     if (colon == one.npos || sign == one.npos || sign < colon)
       refuse_rule(one, "it has no ':' and '>='");
     const auto kind = kind_named(one.substr(0, colon));
     if (!kind) refuse_rule(one, "there is no such operation");
     const auto takes = way_named(one.substr(colon + 1, sign - colon - 1));
     if (!takes) refuse_rule(one, "there is no such way");
-    std::size_t from = 0;
-    const auto number = one.substr(sign + 2);
-    const auto [end, bad] = std::from_chars(number.begin(), number.end(), from);
-    if (bad != std::errc{} || end != number.end()) refuse_rule(one, "BYTES is no number");
-    set(*kind, from, *takes);
+    if (!has_way(*kind, *takes)) refuse_rule(one, "the operation cannot be carried out so");
+    set(*kind, bytes_in(one, one.substr(sign + 2)), *takes);
   }
+}
+
+void collective_ways::set_number(std::string_view rule, std::string_view name, std::size_t bytes) {
+  if (name == "streaming") {
+    streaming_from = bytes;
+  } else if (name == "piece") {
+    if (bytes < smallest_piece || bytes % 64 != 0)
+      refuse_rule(rule, "a piece has a multiple of 64 bytes, at least 4096");
+    piece = bytes;
+  } else {
+    refuse_rule(rule, "the numbers are 'piece' and 'streaming'");
+  }
+}
+
+bool collective_ways::may_take(operation_kind kind, way one) const noexcept {
+  return std::ranges::any_of(rules_[static_cast<std::size_t>(kind)],
+                             [one](const rule& r) { return r.takes == one; });
 }
 
 std::string collective_ways::text() const {
   std::string out;
   for (std::size_t i = 0; i < operation_kinds; ++i)
     for (const auto& one : rules_[i])
-      out += fmt::format("{}{}:{}>={}", out.empty() ? "" : ",",
-                         to_string(static_cast<operation_kind>(i)), to_string(one.takes), one.from);
+      out += fmt::format("{}:{}>={},", to_string(static_cast<operation_kind>(i)),
+                         to_string(one.takes), one.from);
+  return out + fmt::format("piece={},streaming={}", piece, streaming_from);
+}
+
+std::string collective_ways::explanation() const {
+  std::string out;
+  std::array<bool, std::size(all_ways)> used{};
+  used[static_cast<std::size_t>(way::staged)] = true;
+  for (std::size_t i = 0; i < operation_kinds; ++i) {
+    const auto kind = static_cast<operation_kind>(i);
+    // They move nothing, or not by steps.
+    if (kind == operation_kind::barrier || kind == operation_kind::send ||
+        kind == operation_kind::recv)
+      continue;
+    out += fmt::format("{}:", to_string(kind));
+    for (const auto& one : rules_[i]) {
+      out += fmt::format(" {} from {} B{}", to_string(one.takes), one.from,
+                         &one == &rules_[i].back() ? "\n" : ",");
+      used[static_cast<std::size_t>(one.takes)] = true;
+    }
+  }
+  for (const auto one : all_ways)
+    if (used[static_cast<std::size_t>(one)])
+      out += fmt::format("{}: {}\n", to_string(one), reason_of(one));
+  out += fmt::format("piece: {} B, what is staged in one step\n", piece);
+  out += fmt::format(
+      "streaming: {} B of all tensors together, from which on results go past the caches, where "
+      "nothing that is written is read: what the last cache holds\n",
+      streaming_from);
   return out;
 }
 

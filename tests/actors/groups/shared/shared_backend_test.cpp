@@ -19,7 +19,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/actors/groups/shared/forked_exchange.hpp"
+#include "tests/actors/groups/shared/backend_processes.hpp"
 #include "tests/forking.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/shared/quarantine.hpp"
@@ -28,83 +28,12 @@
 namespace troupe::groups {
 namespace {
 
+using test::as_processes;
+using test::asked_operation;
 using test::forked_exchange;
+using test::request_of;
+using test::values;
 using namespace std::chrono_literals;
-
-backend_request request_of(forked_exchange& exchange, int rank, int size) {
-  backend_request out;
-  out.group = "test";
-  out.rank = rank;
-  for (int p = 0; p < size; ++p)
-    out.members.push_back({static_cast<std::uint32_t>(p), "worker" + std::to_string(p)});
-  out.timeout = 60s;
-  out.exchange = &exchange;
-  return out;
-}
-
-// Runs `f` as each rank in a process of its own, with an arena; all return 0.
-template <class F>
-void as_processes(int ranks, const F& f) {
-  forked_exchange exchange(ranks);
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const auto child = fork();
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      int status = 99;
-      try {
-        std::string why_not;
-        transport::arena_options options;
-        options.limit = std::size_t{64} << 20;
-        if (!transport::install_arena(options, why_not)) throw std::runtime_error(why_not);
-        exchange.become(rank);
-        auto made = make_shared_backend(request_of(exchange, rank, ranks), why_not);
-        if (!made) throw std::runtime_error(why_not);
-        if constexpr (std::is_invocable_v<const F&, backend&, int, forked_exchange&>)
-          status = f(*made, rank, exchange);
-        else
-          status = f(made, rank, exchange);
-        exchange.wait_for_all();
-      } catch (const std::exception& e) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, e.what());
-      }
-      _exit(status);
-    }
-    children.push_back(child);
-  }
-  for (const auto child : children) EXPECT_EQ(troupe::test::status_of(child), 0);
-}
-
-struct asked_operation {
-  std::vector<at::Tensor> inputs, outputs;
-  std::vector<std::int64_t> input_splits, output_splits;
-  operation what;
-
-  asked_operation(operation_kind kind, std::vector<at::Tensor> in, std::vector<at::Tensor> out,
-                  int root = 0)
-      : inputs(std::move(in)), outputs(std::move(out)) {
-    static std::uint64_t sequence = 0;
-    what.kind = kind;
-    what.root = root;
-    what.sequence = ++sequence;
-    for (const auto& t : inputs) what.dtype = t.scalar_type();
-    for (const auto& t : outputs) what.dtype = t.scalar_type();
-  }
-  void run(backend& on) {
-    what.inputs = inputs;
-    what.outputs = outputs;
-    what.input_splits = input_splits;
-    what.output_splits = output_splits;
-    on.run(what, time_limit(60s));
-  }
-};
-
-at::Tensor values(int rank, std::int64_t count) {
-  return at::arange(rank * 1000, rank * 1000 + count, at::kFloat);
-}
-
-#define CHECK_OR_RETURN(condition, code) \
-  if (!(condition)) return code
 
 // Tensors in the arena; `count` decides the way.
 int every_operation(backend& on, int rank, int size, std::int64_t count) {
@@ -194,6 +123,18 @@ TEST(SharedBackend, CarriesOutOperationsBetweenProcesses) {
       asked_operation(operation_kind::all_reduce, {}, {a}).run(on);
       return outside[49'999] == static_cast<float>(ranks * (ranks - 1) / 2) ? 0 : 20;
     });
+}
+
+// Whatever can be lent, or has one result, is.
+TEST(SharedBackend, CarriesOutOperationsWithoutMovingData) {
+  as_processes(
+      3,
+      [&](backend& on, int rank, forked_exchange&) {
+        for (const std::int64_t count : {1, 100, 50'000})
+          if (const int bad = every_operation(on, rank, 3, count)) return bad;
+        return 0;
+      },
+      "broadcast:lend>=0,all_gather:lend>=0,all_reduce:shared>=0,all_gather_into_tensor:shared>=0");
 }
 
 // Rule 1: what is written in place is the tensor's alone; who shares its memory keeps the old.

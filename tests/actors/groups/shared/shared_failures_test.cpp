@@ -307,10 +307,21 @@ TEST(SharedFailures, ExplainsRulesThatAreNone) {
   EXPECT_EQ(ways.choose(operation_kind::all_reduce, 100), way::staged);
   EXPECT_EQ(ways.choose(operation_kind::all_reduce, 1000), way::direct);
   auto again = collective_ways::measured(8, 2);
+  ways.apply("broadcast:lend>=4096,piece=65536,streaming=1000");
   again.apply(ways.text());
   EXPECT_EQ(again.choose(operation_kind::all_reduce, 100), way::staged);
+  EXPECT_TRUE(again.may_take(operation_kind::broadcast, way::lend));
+  EXPECT_EQ(again.piece, 65536u);
+  EXPECT_EQ(again.streaming_from, 1000u);
+  EXPECT_EQ(again.text(), ways.text());
+  EXPECT_THAT(ways.explanation(),
+              testing::AllOf(HasSubstr("all_reduce: box from 0 B, staged from 100 B, direct from "
+                                       "1000 B\n"),
+                             HasSubstr("lend: one step, whatever the size."),
+                             HasSubstr("piece: 65536 B"), testing::Not(HasSubstr("shared: "))));
   for (const char* wrong : {"all_reduce", "all_reduce:direct", "reduce_all:direct>=1",
-                            "all_reduce:indirect>=1", "all_reduce:direct>=x", "all_reduce>=1:box"})
+                            "all_reduce:indirect>=1", "all_reduce:direct>=x", "all_reduce>=1:box",
+                            "reduce:shared>=0", "all_reduce:lend>=0", "piece=100", "pieces=4096"})
     EXPECT_THROW(ways.apply(wrong), invalid_argument) << wrong;
 }
 

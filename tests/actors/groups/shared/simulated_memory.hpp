@@ -181,6 +181,14 @@ struct simulated_memory {
       return static_cast<T>(interleaving::current().modify(
           &value_, [more](auto v) { return static_cast<T>(v + more); }));
     }
+    T fetch_or(T bits, std::memory_order) {
+      return static_cast<T>(interleaving::current().modify(
+          &value_, [bits](auto v) { return static_cast<T>(v | bits); }));
+    }
+    T fetch_and(T bits, std::memory_order) {
+      return static_cast<T>(interleaving::current().modify(
+          &value_, [bits](auto v) { return static_cast<T>(v & bits); }));
+    }
     bool compare_exchange_strong(T& expected, T wanted, std::memory_order, std::memory_order) {
       const auto old = static_cast<T>(interleaving::current().modify(
           &value_, [&](auto v) { return v == expected ? wanted : v; }));
