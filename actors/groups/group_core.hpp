@@ -65,6 +65,8 @@ public:
   work start_receive(prepared_call&& call);
   /// Returns the sender's rank.
   int receive(prepared_call& call);
+  /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
+  void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
   /// In the turn of a collective, but without a number. Throws collective_timeout; the group is as
   /// good as before then.
@@ -118,6 +120,7 @@ private:
   void execute(prepared_call& call, std::uint64_t record);
   void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
   std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
+  std::shared_ptr<backend> lender() const;
   void letter_ended(std::uint64_t record, const operation_place& where,
                     const std::exception_ptr& why) noexcept;
   void await_failure() noexcept;

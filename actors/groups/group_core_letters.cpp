@@ -12,25 +12,6 @@ namespace troupe::groups {
 
 namespace {
 
-// Takes what `mail` has into the call's output.
-void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail) {
-  call.make_dense();
-  auto& what = call.bind();
-  const auto& to = what.outputs[0];
-  const auto bytes = mail.content.bytes();
-  if (mail.dtype != static_cast<std::int8_t>(what.dtype) || bytes.size() != to.nbytes()) {
-    const auto sent = static_cast<c10::ScalarType>(mail.dtype);
-    std::rethrow_exception(mismatch_error(
-        where, fmt::format("rank {} has sent {} bytes of {} with tag {}, this recv takes {} bytes "
-                           "of {}",
-                           mail.from, bytes.size(), c10::toString(sent), mail.tag, to.nbytes(),
-                           c10::toString(what.dtype))));
-  }
-  if (!bytes.empty()) std::memcpy(to.mutable_data_ptr(), bytes.data(), bytes.size());
-  what.peer = mail.from;
-  call.finish();
-}
-
 // A thread waits for it.
 class awaited_letter final : public network::posted_receive {
 public:
@@ -59,22 +40,27 @@ public:
   std::shared_ptr<engine> driver;
   std::shared_ptr<prepared_call> call;
   std::shared_ptr<work_state> state;
+  // The group's handles may all be gone when it ends.
+  std::weak_ptr<group_core> group;
   std::function<void(const std::exception_ptr&)> ended;
 
   void on_letter(network::letter&& what) noexcept override {
-    troupe::detail::run_on_thread_of(
-        *driver, [mail = std::move(what), call = call, state = state, ended = ended] {
-          try {
-            state->begin();
-            take_letter(*call, state->where(), mail);
-            state->set_source(mail.from);
-            ended(nullptr);
-            state->complete({call->results().begin(), call->results().end()});
-          } catch (...) {
-            ended(std::current_exception());
-            state->fail(std::current_exception());
-          }
-        });
+    troupe::detail::run_on_thread_of(*driver, [mail = std::move(what), call = call, state = state,
+                                               group = group, ended = ended] {
+      try {
+        state->begin();
+        const auto here = group.lock();
+        if (!here)
+          throw group_failed(fmt::format("{}: the group has ended", to_string(state->where())));
+        here->take_letter(*call, state->where(), mail);
+        state->set_source(mail.from);
+        ended(nullptr);
+        state->complete({call->results().begin(), call->results().end()});
+      } catch (...) {
+        ended(std::current_exception());
+        state->fail(std::current_exception());
+      }
+    });
   }
   void on_failure(const std::exception_ptr& why) noexcept override {
     const auto placed = error_at(state->where(), why);
@@ -84,6 +70,50 @@ public:
 };
 
 }  // namespace
+
+// A backend whose ranks find each other's tensors, if there is one already.
+std::shared_ptr<backend> group_core::lender() const {
+  if (!ready_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : backends())
+    if (one->lends()) return one;
+  return {};
+}
+
+// Takes what `mail` has into the call's output.
+void group_core::take_letter(prepared_call& call, const operation_place& where,
+                             const network::letter& mail) {
+  call.make_dense();
+  auto& what = call.bind();
+  const auto& to = what.outputs[0];
+  std::shared_ptr<backend> from;
+  if (mail.lent != 0) {
+    from = lender();
+    if (!from) {
+      // The sender has its backends; here the last step of making them may still run.
+      establish();
+      from = lender();
+    }
+    if (!from)
+      throw group_failed(
+          fmt::format("{}: the memory of group '{}' is gone", to_string(where), about_.name));
+  }
+  if (mail.dtype != static_cast<std::int8_t>(what.dtype) || mail.size() != to.nbytes()) {
+    if (from) from->take(mail.lent, mail.from, nullptr);
+    const auto sent = static_cast<c10::ScalarType>(mail.dtype);
+    std::rethrow_exception(mismatch_error(
+        where, fmt::format("rank {} has sent {} bytes of {} with tag {}, this recv takes {} bytes "
+                           "of {}",
+                           mail.from, mail.size(), c10::toString(sent), mail.tag, to.nbytes(),
+                           c10::toString(what.dtype))));
+  }
+  if (from)
+    from->take(mail.lent, mail.from, &to);
+  else if (mail.size() > 0)
+    std::memcpy(to.mutable_data_ptr(), mail.content.bytes().data(), mail.size());
+  what.peer = mail.from;
+  call.finish();
+}
 
 void group_core::send(prepared_call& call) {
   check_usable();
@@ -96,8 +126,13 @@ void group_core::send(prepared_call& call) {
     network::letter mail;
     mail.tag = what.tag;
     mail.dtype = static_cast<std::int8_t>(what.dtype);
-    mail.content =
-        network::packet({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+    if (tensor.nbytes() > network::packet::small_packet)
+      if (const auto by = lender()) mail.lent = by->lend(tensor, what.peer);
+    if (mail.lent != 0)
+      mail.lent_bytes = tensor.nbytes();
+    else
+      mail.content = network::packet(
+          {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
     channel_->send(what.peer, std::move(mail));
   } catch (...) {
     const auto why = error_at(place_of(what), std::current_exception());
@@ -134,7 +169,7 @@ work group_core::start_receive(prepared_call&& call) {
       std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr, timeout());
   const auto record = recorder_.schedule(what);
   recorder_.start(record);
-  // The group's handles may all be gone when it ends.
+  posted->group = weak_from_this();
   posted->ended = [weak = weak_from_this(), record, where = place_of(what)](const auto& why) {
     if (const auto self = weak.lock()) self->letter_ended(record, where, why);
   };

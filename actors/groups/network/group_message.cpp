@@ -18,7 +18,11 @@ void write_body(encoder& out, const part& what) {
 void write_body(encoder& out, const letter& what) {
   out.put(what.tag);
   out.put(what.dtype);
-  what.content.write(out);
+  out.put(what.lent);
+  if (what.lent != 0)
+    out.put(what.lent_bytes);
+  else
+    what.content.write(out);
 }
 
 void write_body(encoder& out, const failure_notice& what) {
@@ -43,7 +47,11 @@ letter read_letter(decoder& in, std::int32_t from) {
   out.from = from;
   out.tag = in.get<std::int32_t>();
   out.dtype = in.get<std::int8_t>();
-  out.content = packet::read(in);
+  out.lent = in.get<std::uint64_t>();
+  if (out.lent != 0)
+    out.lent_bytes = in.get<std::uint64_t>();
+  else
+    out.content = packet::read(in);
   return out;
 }
 

@@ -29,6 +29,11 @@ struct letter {
   std::int32_t tag = 0;
   std::int8_t dtype = 0;  ///< a c10::ScalarType
   packet content;
+  /// Not 0: what the backend of the sender has lent instead of a content, and its bytes.
+  std::uint64_t lent = 0;
+  std::uint64_t lent_bytes = 0;
+
+  std::size_t size() const noexcept { return lent != 0 ? lent_bytes : content.size(); }
 };
 
 /// An operation has failed on the sender: the group is over.

@@ -2,6 +2,10 @@
 // WORLD_SIZE FILE BACKEND NAME, where NAME is that of the backend that is to carry out an
 // all_reduce. Exits with 0 if all was right.
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,6 +14,34 @@
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
 #include "troupe/actors/groups/group_core.hpp"
+#include "troupe/messages/memory/copy_on_write.hpp"
+
+namespace {
+
+// Large tensors of sends are lent where ranks share memory: the sender's next write copies while
+// the receiver has not taken it, and not any more later.
+void check_sends(const troupe::process_group& group, bool lends) {
+  const auto copies = [] { return troupe::copy_on_write::count().copies; };
+  constexpr std::int64_t count = 100'000;
+  const auto x = at::full({count}, 5, at::kFloat), y = at::zeros({count});
+  for (const bool taken : {false, true}) {
+    if (group.rank() == 0) troupe::send(group, x, 1);
+    if (taken && group.rank() == 1) troupe::recv(group, y, 0);
+    troupe::barrier(group);
+    troupe::barrier(group);
+    if (group.rank() == 0) {
+      const auto before = copies();
+      x.fill_(taken ? 7 : 6);
+      EXPECT_EQ(copies() - before, lends && !taken ? 1u : 0u);
+    }
+    troupe::barrier(group);
+    if (!taken && group.rank() == 1) troupe::recv(group, y, 0);
+    if (group.rank() != 1) continue;
+    EXPECT_TRUE(at::equal(y, at::full({count}, taken ? 6 : 5, at::kFloat)));
+  }
+}
+
+}  // namespace
 
 int main(int, char** argv) {
   using namespace troupe::test;
@@ -41,6 +73,7 @@ int main(int, char** argv) {
     check_coalesced(group);
     check_shapes(group);
     check_in_place(group);
+    check_sends(group, std::string(argv[5]) == "shared");
     check_disagreements(make, group.rank());
     troupe::barrier(group);
     node.shutdown(true, std::chrono::minutes(2));

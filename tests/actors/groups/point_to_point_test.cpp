@@ -106,6 +106,54 @@ TEST(point_to_point, starts_in_batches_and_alone) {
   });
 }
 
+// Where ranks share memory, large tensors are lent: in their order among small ones, by tag, to
+// receives that were there before and to later ones.
+TEST(point_to_point, lends_what_is_large) {
+  local_group all(3);
+  all.run([](const process_group& group, int rank) {
+    barrier(group);
+    const auto large = at::full({70'000}, rank, at::kFloat),
+               small = at::full({3}, rank, at::kFloat);
+    if (rank > 0) {
+      for (int i = 0; i < 300; ++i) {
+        // More than can be lent at a time, and all of them are written before they are received.
+        large.fill_(1000 * rank + i);
+        send(group, large, 0, i % 2);
+        send(group, small.fill_(1000 * rank + i), 0, i % 2);
+        large.fill_(-1);
+      }
+      // A part of a large storage is copied: others are written.
+      const auto rows = at::full({10, 10'000}, rank, at::kFloat);
+      send(group, rows[3], 0, 7);
+      barrier(group);
+      return;
+    }
+    const auto x = at::zeros({70'000}), y = at::zeros({3}), row = at::zeros({10'000});
+    std::vector<work> early;
+    std::vector<at::Tensor> taken;
+    for (int i = 0; i < 4; ++i) {
+      taken.push_back(at::zeros({i % 2 == 0 ? 70'000 : 3}));
+      early.push_back(irecv(group, taken.back(), 1, 1));
+    }
+    for (const auto& one : early) one.wait();
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(taken[static_cast<std::size_t>(i)].max().item<int>(), 1000 + 2 * (i / 2) + 1);
+    for (int from = 1; from < 3; ++from)
+      for (int tag = 0; tag < 2; ++tag)
+        for (int i = from == 1 && tag == 1 ? 5 : tag; i < 300; i += 2) {
+          recv(group, x, from, tag);
+          recv(group, y, from, tag);
+          ASSERT_TRUE(at::equal(x, at::full({70'000}, 1000 * from + i, at::kFloat))) << i;
+          ASSERT_EQ(y[0].item<int>(), 1000 * from + i);
+        }
+    recv(group, row, 1, 7);
+    // Of the wrong size: it is dropped, and the group goes on.
+    EXPECT_THROW(recv(group, x, 2, 7), collective_mismatch);
+    EXPECT_EQ(row[9'999].item<int>(), 1);
+    barrier(group);
+  });
+}
+
 TEST(point_to_point, refuses_what_does_not_fit) {
   local_group all(2);
   all.run([](const process_group& group, int rank) {
