@@ -180,6 +180,7 @@ const std::map<std::string, row>& bench_rows() {
         {"idle_cpu", idle_cpu},
         {"oversubscribed", oversubscribed},
     };
+    rows.insert(dead_rank_rows().begin(), dead_rank_rows().end());
     rows.insert(device_rows().begin(), device_rows().end());
     rows.insert(lending_rows().begin(), lending_rows().end());
     rows.insert(loss_rows().begin(), loss_rows().end());

@@ -32,6 +32,7 @@ std::vector<measurement> perftest_am(const node& here);
 
 // Some of them, by what they are about.
 const std::map<std::string, row>& autograd_rows();
+const std::map<std::string, row>& dead_rank_rows();
 const std::map<std::string, row>& device_rows();
 const std::map<std::string, row>& lending_rows();
 const std::map<std::string, row>& loss_rows();

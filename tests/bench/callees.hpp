@@ -45,6 +45,11 @@ troupe::task<std::int64_t> wait_for_release(std::int64_t x);
 std::int64_t waiting_here();
 void release_all();
 
+/// All-reduces 4 MiB again and again, until that fails.
+void reduce_until_error(const troupe::process_group& group);
+/// When it has failed here, in nanoseconds of the host's steady clock. Waits, for a minute at most.
+std::int64_t collective_failed_at();
+
 struct next_number {};
 TROUPE_MESSAGE(next_number)
 

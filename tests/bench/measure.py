@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 RUN_LIMIT = 600  # seconds for one run of one program
@@ -98,7 +98,7 @@ def parse(text, row, ranks):
             if name in document
         ]
     for each in document:
-        if "not_here" in each:
+        if "not_here" in each and each["row"] == row.name:
             raise NotHere(each["not_here"])
     found = [
         dict(each, ranks=each.get("ranks") or ranks) for each in document if each["row"] == row.name
@@ -147,72 +147,107 @@ def run_once(command, environment, output):
     return None if Path(output).exists() else "wrote no output"
 
 
-def measure(row, ranks, program, setup, results):
+@dataclass(frozen=True)
+class Job:
+    """One run of one program: of a row, or of the rows of a suite."""
+
+    rows: tuple
+    ranks: int
+    program: object
+    repeat: int
+
+    @property
+    def row(self):
+        """What the program is asked for."""
+        first = self.rows[0]
+        return replace(first, name=",".join(row.name for row in self.rows))
+
+    @property
+    def name(self):
+        return self.rows[0].suite or self.rows[0].name
+
+    @property
+    def kind(self):
+        return (self.name, self.ranks, self.program.name)
+
+
+def measure(job, setup, results):
     """One run of one program. A failure is noted and not tried again."""
-    key = (row.name, program.name, ranks)
-    if key in results.failures or key in results.not_here:
+    keys = {row: (row.name, job.program.name, job.ranks) for row in job.rows}
+    if all(key in results.failures or key in results.not_here for key in keys.values()):
         return
+    row, reasons = job.row, {}
     with tempfile.TemporaryDirectory(prefix="troupe-bench-") as folder:
         output = Path(folder) / "measured.json"
         if row.touches:
             touch_memory(row.touches)
-        reason = run_once(
-            program.command(setup, row, ranks, output), program.environment(setup), output
-        )
-        try:
-            if reason is None:
-                for measurement in parse(output.read_text(), row, ranks):
-                    results.add(row, program.name, measurement)
-        except NotHere as why:
-            results.not_here[key] = str(why)
-        except (ValueError, KeyError, TypeError) as failure:
-            reason = f"wrote something else than measurements: {failure}"
-    if reason is not None:
-        results.failures[key] = reason
+        command = job.program.command(setup, row, job.ranks, output)
+        failure = run_once(command, job.program.environment(setup), output)
+        for each, key in keys.items():
+            reasons[key] = failure
+            try:
+                if failure is None:
+                    for measurement in parse(output.read_text(), each, job.ranks):
+                        results.add(each, job.program.name, measurement)
+            except NotHere as why:
+                results.not_here[key] = str(why)
+            except (ValueError, KeyError, TypeError) as wrong:
+                reasons[key] = f"wrote something else than measurements: {wrong}"
+    results.failures.update({key: why for key, why in reasons.items() if why is not None})
 
 
 class Progress:
     """Prints what runs and how long the rest may take."""
 
     def __init__(self, jobs, stream=sys.stderr):
-        self.left = list(jobs)  # (row, ranks, program, repeat)
+        self.left = list(jobs)
         self.total = len(self.left)
         self.took = {}
         self.stream = stream
 
     def begin(self):
-        row, ranks, program, repeat = self.left[0]
-        rest = sum(self.took.get((r.name, n, p.name), r.seconds) for r, n, p, _ in self.left)
+        job = self.left[0]
+        rest = sum(self.took.get(each.kind, each.rows[0].seconds) for each in self.left)
         done = self.total - len(self.left) + 1
         print(
-            f"[{done:3}/{self.total}] {row.name}, {ranks} ranks, {program.name}, run {repeat + 1}"
-            f"; about {int(rest) // 60} min {int(rest) % 60:02} s left",
+            f"[{done:3}/{self.total}] {job.name}, {job.ranks} ranks, {job.program.name}, run "
+            f"{job.repeat + 1}; about {int(rest) // 60} min {int(rest) % 60:02} s left",
             file=self.stream, flush=True,
         )  # fmt: skip
         self.started = time.monotonic()
 
     def end(self):
-        row, ranks, program, _ = self.left.pop(0)
-        self.took[(row.name, ranks, program.name)] = time.monotonic() - self.started
+        job = self.left.pop(0)
+        self.took[job.kind] = time.monotonic() - self.started
+
+
+def jobs_of(chosen, repeats, ours, peers, missing):
+    """Ours, peer, ours, peer, ... for each row, or suite of rows, and number of ranks."""
+    together = {}
+    for row in chosen:
+        together.setdefault(row.suite or row.name, []).append(row)
+    for members in together.values():
+        names = dict.fromkeys(name for row in members for name in row.peers if name not in missing)
+        programs = [ours[members[0].program], *(peers[name] for name in names)]
+        for ranks in sorted({ranks for row in members for ranks in row.ranks}):
+            for repeat in range(max(repeats, *(row.repeats for row in members))):
+                for index, program in enumerate(programs):
+                    rows = tuple(
+                        row
+                        for row in members
+                        if ranks in row.ranks and (index == 0 or program.name in row.peers)
+                    )
+                    if rows:
+                        yield Job(rows, ranks, program, repeat)
 
 
 def measure_all(chosen, repeats, ours, peers, setup, stream=sys.stderr):
-    """Ours, peer, ours, peer, ... for each row and number of ranks."""
-    jobs = []
-    for row in chosen:
-        names = [name for name in row.peers if name not in setup.missing]
-        programs = [ours[row.program], *(peers[name] for name in names)]
-        for ranks in row.ranks:
-            jobs += [
-                (row, ranks, program, repeat)
-                for repeat in range(max(repeats, row.repeats))
-                for program in programs
-            ]
     results = Results()
+    jobs = list(jobs_of(chosen, repeats, ours, peers, setup.missing))
     progress = Progress(jobs, stream)
-    for row, ranks, program, _ in jobs:
+    for job in jobs:
         progress.begin()
-        measure(row, ranks, program, setup, results)
+        measure(job, setup, results)
         progress.end()
     for (row, program, ranks), reason in results.failures.items():
         print(f"{row}, {ranks} ranks: {program} failed: {reason}", file=stream)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 import rows
-from peers import install
+from peers import install, mpi_collectives
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -164,6 +164,28 @@ def memory(allocator):
     return command
 
 
+def gloo_peer(setup, row, ranks, output):
+    script = [setup.python, HERE / "peers" / "gloo.py", "--row", row.name, "--json", output]
+    return started(setup, row, ranks, script, "--plain-memory")
+
+
+def bare_peer(setup, row, ranks, output):
+    program = setup.build / "tests" / "bench" / "bare-collectives"
+    return list(map(str, [program, "--row", row.name, "--ranks", ranks, "--json", output]))
+
+
+MPIS = {rows.OPEN_MPI: "openmpi", rows.MPICH: "mpich", rows.INTEL_MPI: "intel"}
+
+
+def mpi_peer(name):
+    def command(setup, row, ranks, output):
+        script = HERE / "peers" / "mpi_collectives.py"
+        what = ["--mpi", name, "--build", setup.build, "--ranks", ranks]
+        return list(map(str, [setup.python, script, *what, "--row", row.name, "--json", output]))
+
+    return command
+
+
 MALLOCS = {  # Debian's packages, and what they bring
     rows.JEMALLOC: ("libjemalloc2", "libjemalloc.so.2"),
     rows.MIMALLOC: ("libmimalloc2.0", "libmimalloc.so.2.0"),
@@ -215,6 +237,9 @@ PEERS = {
     rows.SOCKET: Program(rows.SOCKET, socket_peer),
     rows.PLAIN: Program(rows.PLAIN, bench, lambda setup: {"TROUPE_ENCRYPTION": "off"}),
     rows.ENCRYPTED: Program(rows.ENCRYPTED, bench, lambda setup: {"TROUPE_ENCRYPTION": "encrypt"}),
+    rows.GLOO: Program(rows.GLOO, gloo_peer, torch_environment),
+    rows.BARE: Program(rows.BARE, bare_peer),
+    **{name: Program(name, mpi_peer(short)) for name, short in MPIS.items()},
     rows.MALLOC: Program(rows.MALLOC, memory("default")),
     **{
         name: Program(name, memory("default"), lambda setup, of=library: {"LD_PRELOAD": of})
@@ -228,16 +253,22 @@ def prepare(build, chosen, install_peers=True):
     setup = Setup(build=Path(build).resolve())
     if not os.access(setup.launcher, os.X_OK):
         raise SystemExit(f"{setup.launcher} is missing: run `make build` first")
-    if any(rows.TORCH in row.peers for row in chosen):
+    wanted = {peer for row in chosen for peer in row.peers}
+    if wanted & {rows.TORCH, rows.GLOO}:
         reason = install.ensure() if install_peers else "left out by --no-peers"
         if reason:
-            setup.missing[rows.TORCH] = reason
-    if any(rows.IPERF in row.peers for row in chosen) and not shutil.which("iperf3"):
+            setup.missing.update({rows.TORCH: reason, rows.GLOO: reason})
+    for name in wanted & MPIS.keys():
+        left_out = None if install_peers else "left out by --no-peers"
+        reason = left_out or mpi_collectives.build(MPIS[name], setup.build)
+        if reason:
+            setup.missing[name] = reason
+    if rows.IPERF in wanted and not shutil.which("iperf3"):
         setup.missing[rows.IPERF] = "not installed: apt-get install iperf3"
     for name, (package, library) in MALLOCS.items():
-        if any(name in row.peers for row in chosen) and not loads(library):
+        if name in wanted and not loads(library):
             setup.missing[name] = f"not installed: apt-get install {package}"
-    if any(rows.GRPC in row.peers for row in chosen):
+    if rows.GRPC in wanted:
         reason = build_grpc_peer(setup.build) if install_peers else "left out by --no-peers"
         if reason:
             setup.missing[rows.GRPC] = reason

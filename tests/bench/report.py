@@ -187,14 +187,23 @@ def markdown(lines, chosen, repeats, load, plotted):
 
 
 def grid(lines, chosen):
-    """All programs side by side, one line for each function and size of the rows that are a grid."""
-    functions = {row.name: row.grid for row in chosen if row.grid}
-    peers = list(dict.fromkeys(peer for row in chosen if row.grid for peer in row.peers))
+    """Tables with all programs side by side: a line for each function, bytes and ranks of the rows
+    that are a grid, a table for all rows with the same peers."""
+    text = []
+    for peers in dict.fromkeys(row.peers for row in chosen if row.grid):
+        text += one_grid(lines, [row for row in chosen if row.grid and row.peers == peers], peers)
+    return text
+
+
+def one_grid(lines, chosen, peers):
+    rows = {row.name: row for row in chosen}
     cells = {}
     for line in lines:
-        if line["row"] not in functions or line["bytes"] is None:
+        row = rows.get(line["row"])
+        if row is None or (line["bytes"] is None and not row.suite) or line["ranks"] is None:
             continue
-        at = cells.setdefault((functions[line["row"]], line["bytes"]), {})
+        function = f"{row.grid}, {line['ranks']} ranks" if row.suite else row.grid
+        at = cells.setdefault((function, line["bytes"]), {})
         at["troupe"] = (line["ours"], line["spread"])
         at[line["peer"]] = (line["peer_value"], line["peer_spread"])
     if not cells:

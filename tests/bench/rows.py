@@ -4,7 +4,7 @@ A row is one entry of ROWS. Each of its programs writes a JSON array of measurem
 `row`, `bytes`, `ranks`, `unit`, `value` (a median) and perhaps `p99`; see docs/benchmarks.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Optional, Tuple
 
 TORCH = "torch.distributed.rpc"
@@ -17,6 +17,12 @@ ENCRYPTED = "Troupe, encrypted"
 MALLOC = "libtorch's allocator"
 JEMALLOC = "jemalloc"
 MIMALLOC = "mimalloc"
+GLOO = "gloo"
+OPEN_MPI = "Open MPI"
+MPICH = "MPICH"
+INTEL_MPI = "Intel MPI"
+BARE = "a bare program"
+MPIS = (OPEN_MPI, MPICH, INTEL_MPI)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -36,11 +42,11 @@ class Target:
         return all(value is None or line[key] == value for key, value in wanted.items())
 
 
-def times(factor, bytes=None, peer=TORCH):
+def times(factor, bytes=None, peer=TORCH, ranks=None):
     """Ours is at least `factor` times better than the peer."""
     text = f"{factor:g} times" if factor >= 1 else f"within {1 / factor:.3g} times"
     reached = lambda line, _: None if line["ratio"] is None else line["ratio"] >= factor
-    return Target(text, reached, bytes=bytes, peer=peer)
+    return Target(text, reached, bytes=bytes, peer=peer, ranks=ranks)
 
 
 def at_least(value, text):
@@ -51,6 +57,42 @@ def at_least(value, text):
 def at_most(value, text, bytes=None):
     reached = lambda line, _: None if line["ours"] is None else line["ours"] <= value
     return Target(text, reached, bytes=bytes)
+
+
+def near_the_limit(us, bytes=None, ranks=2):
+    """At most so many microseconds, or 1.5 times the bare program if that is more."""
+
+    def reached(line, _):
+        if line["ours"] is None:
+            return None
+        bare = line["peer_value"]
+        return line["ours"] <= max(us, 1.5 * bare) if bare else line["ours"] <= us
+
+    text = f"{us:,g} us or 1.5 times the bare program"
+    return Target(text, reached, bytes=bytes, ranks=ranks, peer=BARE)
+
+
+def no_slower_than_mpi(*sizes, ranks):
+    return tuple(
+        times(1, bytes=size, peer=peer, ranks=ranks) for size in sizes for peer in MPIS
+    )
+
+
+def at_most_linear(ranks, of_ranks):
+    """With `ranks` ranks, a time of ours is at most so many times larger than with `of_ranks`."""
+
+    def reached(line, lines):
+        base = [
+            other["ours"]
+            for other in lines
+            if (other["row"], other["bytes"], other["ranks"])
+            == (line["row"], line["bytes"], of_ranks)
+        ]
+        if line["ours"] is None or not base or base[0] is None:
+            return None
+        return line["ours"] <= base[0] * ranks / of_ranks
+
+    return Target(f"{ranks / of_ranks:g} times {of_ranks} ranks", reached, ranks=ranks)
 
 
 def share_of(ranks, share, of_ranks):
@@ -83,8 +125,118 @@ class Row:
     by_name: bool = False  # measured only where it is named
     grid: str = ""  # what it does, in the table that has all programs side by side
     lends: bool = False  # with TROUPE_LEND_TENSORS
+    suite: str = ""  # rows of one suite are measured in the same run of each program
     wire: str = ""  # between two hosts: the rate of the link, "any" for as fast as it goes
 
+
+COLLECTIVES = "collectives"
+ALL_PEERS = (BARE, GLOO, *MPIS)
+LARGE = (64 * KIB, MIB, 4 * MIB, 64 * MIB)
+
+
+def collective(name, what, *targets, peers=ALL_PEERS, ranks=(2, 4)):
+    how = {"seconds": 12, "suite": COLLECTIVES, "grid": name}
+    return Row(name, what, peers=peers, ranks=ranks, targets=targets, **how)
+
+
+def staged(name):
+    """Tensors lie where other ranks cannot reach them."""
+    what = f"`{name}` of tensors in the program's own memory"
+    return collective(
+        f"{name}_staged", what, *no_slower_than_mpi(64 * KIB, 4 * MIB, 64 * MIB, ranks=2)
+    )
+
+
+COLLECTIVE_ROWS = (
+    collective(
+        "barrier",
+        "no rank goes on before all are there",
+        near_the_limit(0.4),
+        near_the_limit(5, ranks=4),
+        times(500, peer=GLOO, ranks=2),
+    ),
+    collective(
+        "all_reduce",
+        "sum of float32 over the ranks, in place",
+        *(
+            near_the_limit(us, bytes=size)
+            for size, us in (
+                (4, 0.4), (KIB, 0.7), (64 * KIB, 2.5), (MIB, 30), (4 * MIB, 105), (64 * MIB, 7000)
+            )
+        ),
+        near_the_limit(5, bytes=4, ranks=4),
+        near_the_limit(16_000, bytes=64 * MIB, ranks=4),
+        times(500, bytes=4, peer=GLOO, ranks=2),
+        *no_slower_than_mpi(KIB, *LARGE[:3], ranks=4),
+    ),
+    collective(
+        "broadcast",
+        "rank 0's tensor to all",
+        near_the_limit(0.4, bytes=4),
+        near_the_limit(75, bytes=4 * MIB),
+        near_the_limit(4500, bytes=64 * MIB),
+        times(500, bytes=4, peer=GLOO, ranks=2),
+        *no_slower_than_mpi(*LARGE, ranks=4),
+    ),
+    collective(
+        "all_gather",
+        "the tensors of all ranks into one on each (bytes: of an input)",
+        near_the_limit(400, bytes=4 * MIB),
+        near_the_limit(14_000, bytes=64 * MIB),
+        *no_slower_than_mpi(*LARGE, ranks=4),
+    ),
+    collective(
+        "all_gather_list",
+        "the same into a list of tensors",
+        *(near_the_limit(1, bytes=size) for size in (4, KIB)),
+        *(
+            replace(at_most(1, "1 us", bytes=size), ranks=2, peer=BARE)
+            for size in LARGE
+        ),
+    ),
+    collective(
+        "reduce_scatter",
+        "the n-th parts of all inputs, summed, to rank n (bytes: of an input)",
+        near_the_limit(105, bytes=4 * MIB),
+        near_the_limit(7000, bytes=64 * MIB),
+        *no_slower_than_mpi(4, KIB, *LARGE, ranks=4),
+    ),
+    collective(
+        "all_to_all",
+        "a part of each input to each rank (bytes: of an input)",
+        near_the_limit(140, bytes=4 * MIB),
+        near_the_limit(7000, bytes=64 * MIB),
+        *no_slower_than_mpi(4, KIB, *LARGE, ranks=4),
+    ),
+    *map(staged, ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")),
+    collective(
+        "broadcast_rewrite", "a broadcast, and that all ranks write their tensor once more"
+    ),
+    collective(
+        "all_reduce_async",
+        "a sum of 4 B by a work handle, which is waited for",
+        replace(at_most(3, "3 us"), ranks=2),
+        peers=(GLOO, *MPIS),
+    ),
+    *(
+        collective(
+            f"{name}_oversubscribed",
+            f"`{name}` of more ranks than there are cores",
+            at_most_linear(8, 4),
+            at_most_linear(16, 4),
+            *(times(1, peer=OPEN_MPI, ranks=ranks) for ranks in (8, 16)),
+            peers=(BARE, OPEN_MPI),
+            ranks=(4, 8, 16),
+        )
+        for name in ("barrier", "all_reduce")
+    ),
+    Row(
+        "dead_rank",
+        "time from kill -9 of one of four ranks inside a collective until the last has its error",
+        peers=(),
+        targets=(at_most(100_000, "100 ms"),),
+    ),
+)
 
 ROWS = (
     Row(
@@ -485,17 +637,19 @@ ROWS = (
         targets=(at_most(256 * MIB, "256 MiB"),),
         seconds=15,
     ),
+    *COLLECTIVE_ROWS,
 )
 
 
 def choose(names):
-    """The rows called `names`, in the table's order; for None all but those that take too long."""
+    """The rows called `names`, or of suites of these names, in the table's order; for None all but
+    those that take too long."""
     if names is None:
         return tuple(row for row in ROWS if not row.by_name)
-    known = {row.name for row in ROWS}
+    known = {row.name for row in ROWS} | {row.suite for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(
             f"no such row: {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}"
         )
-    return tuple(row for row in ROWS if row.name in names)
+    return tuple(row for row in ROWS if row.name in names or row.suite in names)

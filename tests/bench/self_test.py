@@ -15,7 +15,7 @@ import plot
 import programs
 import report
 import rows
-from peers import install
+from peers import collective_plan, install, mpi_collectives
 
 PEER = rows.TORCH
 
@@ -322,6 +322,137 @@ class HarnessTest(unittest.TestCase):
         )
 
 
+class SuiteTest(unittest.TestCase):
+    """Rows that are measured together, as those of collectives are."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.log = self.folder / "log"
+        self.setup = programs.Setup(build=self.folder)
+
+    def program(self, name, value):
+        """Measures 4 bytes of whatever it is asked for."""
+        script = (
+            "import json, sys; log, rows, ranks, output, value = sys.argv[1:]\n"
+            f"open(log, 'a').write({name!r} + ' ' + rows + ' ' + ranks + '\\n')\n"
+            "json.dump([dict(row=row, bytes=4, ranks=int(ranks), unit='us', value=float(value)) "
+            "for row in rows.split(',')], open(output, 'w'))"
+        )
+        return programs.Program(
+            name,
+            lambda setup, row, ranks, output: [
+                sys.executable, "-c", script, str(self.log), row.name, str(ranks), str(output),
+                str(value),
+            ],
+        )  # fmt: skip
+
+    def lines(self, chosen, ours, peers, repeats=1):
+        ours = {"bench": self.program("troupe", ours)}
+        peers = {name: self.program(name, value) for name, value in peers.items()}
+        results = measure.measure_all(chosen, repeats, ours, peers, self.setup, io.StringIO())
+        self.results = results
+        return report.make_lines(chosen, results, ours, {})
+
+    def row(self, name, peers, ranks=(2,), targets=()):
+        return rows.Row(name, "", peers=peers, ranks=ranks, targets=targets, suite="s", grid=name)
+
+    def test_is_one_run_of_each_program(self):
+        chosen = [self.row("a", (rows.BARE, rows.GLOO), (2, 4)), self.row("b", (rows.GLOO,))]
+        lines = self.lines(chosen, 1.0, {rows.BARE: 2.0, rows.GLOO: 3.0}, repeats=2)
+        first = ["troupe a,b 2", f"{rows.BARE} a 2", "gloo a,b 2"] * 2
+        second = ["troupe a 4", f"{rows.BARE} a 4", "gloo a 4"] * 2
+        self.assertEqual(self.log.read_text().splitlines(), first + second)
+        found = {(line["row"], line["ranks"], line["peer"]): line["ratio"] for line in lines}
+        self.assertEqual(
+            found,
+            {
+                ("a", 2, rows.BARE): 2, ("a", 4, rows.BARE): 2, ("a", 2, "gloo"): 3,
+                ("a", 4, "gloo"): 3, ("b", 2, "gloo"): 3,
+            },
+        )  # fmt: skip
+
+    def test_what_one_row_lacks_is_no_failure_of_the_others(self):
+        chosen = [self.row("a", ()), self.row("b", ())]
+        half = programs.Program(
+            "troupe",
+            lambda setup, row, ranks, output: [
+                sys.executable, "-c",
+                "import sys; open(sys.argv[1], 'w').write("
+                '\'[{"row": "a", "unit": "us", "value": 1}]\')',
+                str(output),
+            ],
+        )  # fmt: skip
+        results = measure.measure_all(chosen, 2, {"bench": half}, {}, self.setup, io.StringIO())
+        self.assertEqual(list(results.failures), [("b", "troupe", 2)])
+        self.assertEqual(results.of(chosen[0], "troupe")[(None, 2)].values, [1, 1])
+
+    def test_the_limit_is_the_figure_or_the_bare_program(self):
+        target = rows.near_the_limit(0.4, bytes=4)
+        for ours, bare, met in ((0.39, 0.1, True), (0.41, 0.1, False), (0.89, 0.6, True),
+                                (0.91, 0.6, False)):  # fmt: skip
+            (line,) = self.lines([self.row("a", (rows.BARE,), targets=(target,))], ours,
+                                 {rows.BARE: bare})  # fmt: skip
+            self.assertIs(line["met"], met, (ours, bare))
+
+    def test_more_ranks_take_at_most_so_many_times_longer(self):
+        target = rows.at_most_linear(8, 4)
+        lines = [
+            {"row": "a", "bytes": 4, "ranks": ranks, "peer": rows.BARE, "ours": ours}
+            for ranks, ours in ((4, 10.0), (8, 20.0))
+        ]
+        self.assertIs(target.reached(lines[1], lines), True)
+        lines[1]["ours"] = 20.1
+        self.assertIs(target.reached(lines[1], lines), False)
+
+    def test_has_all_programs_side_by_side_by_ranks(self):
+        chosen = [self.row("a", (rows.BARE,), (2, 4))]
+        lines = self.lines(chosen, 1.0, {rows.BARE: 2.0})
+        table = report.grid(lines, chosen)
+        self.assertIn("| a, 2 ranks | 4 B | 1.00 | 1.00 | 2.00 | 1.00 |", table)
+        self.assertIn("| a, 4 ranks | 4 B | 1.00 | 1.00 | 2.00 | 1.00 |", table)
+
+    def test_is_chosen_by_its_name(self):
+        names = [row.name for row in rows.choose(["collectives"])]
+        self.assertIn("all_reduce_staged", names)
+        self.assertNotIn("identity", names)
+
+
+class MpiTest(unittest.TestCase):
+    def test_names_what_to_install(self):
+        with mock.patch.object(mpi_collectives.shutil, "which", lambda name: None):
+            for name in ("openmpi", "mpich"):
+                self.assertIn(f"lib{name}-dev", mpi_collectives.build(name, "."))
+        with mock.patch.object(mpi_collectives, "INTEL", Path("/nowhere")):
+            self.assertIn("--install intel", mpi_collectives.build("intel", "."))
+
+    def test_binds_where_there_are_cores_and_yields_where_not(self):
+        few = lambda ranks: ranks > 2
+        with mock.patch.object(mpi_collectives, "crowded", few):
+            for ranks, word in ((2, "core"), (4, "--oversubscribe")):
+                command, _ = mpi_collectives.launch("openmpi", ranks, ["program"])
+                self.assertIn(word, command)
+            self.assertNotIn("I_MPI_WAIT_MODE", mpi_collectives.launch("intel", 2, [])[1])
+            self.assertEqual(mpi_collectives.launch("intel", 4, [])[1]["I_MPI_WAIT_MODE"], "1")
+            (line,) = mpi_collectives.run("mpich", ".", 4, ["barrier"])
+            self.assertIn("only spins", line["not_here"])
+
+    def test_reads_what_the_program_prints(self):
+        text = "barrier 4 0.25 0.5\nall_gather 4 0.5 1\nall_gather 65536 5 9\n"
+        found = mpi_collectives.measured(text)
+        names = ["barrier", "all_gather_list", "all_gather_staged"]
+        lines = collective_plan.document(names, 2, found)
+        told = [(line["row"], line["bytes"], line["value"]) for line in lines]
+        self.assertEqual(
+            told,
+            [
+                ("barrier", None, 0.25), ("all_gather_list", 4, 0.5), ("all_gather_list", 65536, 5),
+                ("all_gather_staged", 65536, 5),
+            ],
+        )  # fmt: skip
+
+
 class TableTest(unittest.TestCase):
     def test_names_are_unique(self):
         names = [row.name for row in rows.ROWS]
@@ -338,6 +469,9 @@ class TableTest(unittest.TestCase):
         )
         perftest = (programs.HERE / "peers" / "ucx_perftest.py").read_text()
         grpc = (programs.HERE / "peers" / "grpc" / "main.cpp").read_text()
+        ours = (programs.HERE / "collective_rows.cpp").read_text()
+        bare = (programs.HERE / "bare_collectives_program.cpp").read_text() + '"all_reduce_async"'
+        mpi = (programs.HERE / "peers" / "mpi" / "collectives.c").read_text()
         for row in rows.ROWS:
             self.assertIn(row.program, programs.OURS)
             for peer in row.peers:
@@ -351,6 +485,11 @@ class TableTest(unittest.TestCase):
                     self.assertIn(f'"{row.name}"', grpc)
                 if peer == rows.UCX:
                     self.assertIn(f'"{row.name}"', perftest)
+                if row.suite:
+                    what = collective_plan.timed_operation(row.name)
+                    self.assertIn(f'"{what}"', bare)
+                    self.assertIn(f'"{what.removesuffix("_list")}"', mpi)
+                    self.assertIn(f'"{row.name}"', ours)
 
     def test_sizes_read_well(self):
         sizes = (None, 4, 4096, 1 << 20, 64 << 20, 4_000_000, 400_000_000)

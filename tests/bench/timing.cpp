@@ -67,13 +67,19 @@ measurement rate_of(double calls, const std::vector<double>& seconds) {
 
 void write(const std::string& path, const std::string& row, std::uint32_t ranks,
            const std::vector<measurement>& measured) {
+  write_rows(path, ranks, {{row, measured}});
+}
+
+void write_rows(const std::string& path, std::uint32_t ranks,
+                const std::map<std::string, std::vector<measurement>>& measured) {
   auto document = nlohmann::json::array();
-  for (const auto& m : measured) {
-    nlohmann::json line = {
-        {"row", row}, {"bytes", m.bytes}, {"ranks", ranks}, {"unit", m.unit}, {"value", m.value}};
-    if (m.p99 >= 0) line["p99"] = m.p99;
-    document.push_back(std::move(line));
-  }
+  for (const auto& [row, all] : measured)
+    for (const auto& m : all) {
+      nlohmann::json line = {
+          {"row", row}, {"bytes", m.bytes}, {"ranks", ranks}, {"unit", m.unit}, {"value", m.value}};
+      if (m.p99 >= 0) line["p99"] = m.p99;
+      document.push_back(std::move(line));
+    }
   write(path, document);
 }
 

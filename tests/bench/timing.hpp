@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ measurement rate_of(double calls, const std::vector<double>& seconds);
 /// Writes the measurements of a row. Throws troupe::invalid_argument when it cannot.
 void write(const std::string& path, const std::string& row, std::uint32_t ranks,
            const std::vector<measurement>& measured);
+
+/// The same of several rows.
+void write_rows(const std::string& path, std::uint32_t ranks,
+                const std::map<std::string, std::vector<measurement>>& measured);
 
 /// Writes why a row cannot be measured on this machine.
 void write_reason(const std::string& path, const std::string& row, const std::string& why);
