@@ -25,9 +25,9 @@ std::vector<std::byte> fingerprint_of(const group_description& about) {
   out.put(static_cast<std::int64_t>(about.timeout.count()));
   out.put(about.backends);
   out.put(about.backend_options);
-  std::vector<std::uint32_t> nodes;
-  for (const auto& one : about.members) nodes.push_back(one.node);
-  out.put(nodes);
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> members;
+  for (const auto& one : about.members) members.emplace_back(one.node, one.actor);
+  out.put(members);
   return out.take();
 }
 
@@ -49,10 +49,13 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
         fmt::format("backend \"{}\"", listed(in.get<std::map<std::string, std::string>>())));
     out.push_back(fmt::format("backend options \"{}\"",
                               listed(in.get<std::map<std::string, std::string>>())));
-    std::string nodes;
-    for (const auto node : in.get<std::vector<std::uint32_t>>())
-      nodes += fmt::format("{}{}", nodes.empty() ? "" : " ", node);
-    out.push_back(fmt::format("ranks {}", nodes));
+    std::string ranks;
+    for (const auto& [node, actor] :
+         in.get<std::vector<std::pair<std::uint32_t, std::uint64_t>>>()) {
+      ranks += fmt::format("{}{}", ranks.empty() ? "" : " ", node);
+      if (actor != 0) ranks += fmt::format(":{}", actor);
+    }
+    out.push_back(fmt::format("ranks {}", ranks));
     return out;
   };
   const auto here = read(mine), there = read(others);

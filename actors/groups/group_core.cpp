@@ -251,8 +251,9 @@ void group_core::fail(std::exception_ptr why) noexcept {
   channel_->driver()->finish(known_);
   if (!known) channel_->send_failure(describe(why, {}, {}));
   channel_->fail(why);
-  // A node that ends while nothing is under way is no failure.
-  if (!is_a<not_initialized>(why) || last_completed() != last_sequence()) write_trace();
+  // A node or an actor that ends while nothing is under way is no failure.
+  const bool is_end = is_a<not_initialized>(why) || is_a<actor_down>(why);
+  if (!is_end || last_completed() != last_sequence()) write_trace();
 }
 
 void group_core::destroy() noexcept {

@@ -11,6 +11,7 @@
 #include "troupe/actors/groups/shared/shared_backend.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/remote/actor_proxy.hpp"
 #include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/messages/base/log.hpp"
 
@@ -104,22 +105,36 @@ void group_service::replace_world(std::shared_ptr<group_core> by) {
   world_ = std::move(by);
 }
 
-std::shared_ptr<group_core> group_service::make(group_description about) {
+std::shared_ptr<group_core> group_service::make(group_description about,
+                                                const std::vector<caf::strong_actor_ptr>& actors) {
   if (about.trace_directory.empty()) about.trace_directory = trace_directory_of_environment();
-  const std::lock_guard lock(mutex_);
-  return make_locked(std::move(about));
+  for (const auto& one : actors) watch_->watch(home_of(node_, one), one);
+  std::shared_ptr<group_core> made;
+  {
+    const std::lock_guard lock(mutex_);
+    made = make_locked(std::move(about));
+  }
+  // It fails now if one of them has ended.
+  for (const auto& one : made->about().members)
+    if (one.actor != 0) watch_->add(*node_.peers().find(one.node), one.actor, made);
+  return made;
 }
 
-std::shared_ptr<group_core> group_service::make_locked(group_description about) {
-  std::vector<peer*> members;
+std::vector<peer*> group_service::nodes_of(const group_description& about) const {
+  std::vector<peer*> out;
   for (const auto& one : about.members) {
     auto* const found = node_.peers().find(one.node);
     if (!found)
       throw invalid_argument(fmt::format("rank {} of the job, a member of group '{}', is no node",
                                          one.node, about.name));
-    members.push_back(found);
+    out.push_back(found);
   }
-  auto channel = endpoint_->open(about.name, std::move(members), about.rank);
+  return out;
+}
+
+std::shared_ptr<group_core> group_service::make_locked(group_description about) {
+  const bool alone = about.members.at(static_cast<std::size_t>(about.rank)).actor == 0;
+  auto channel = endpoint_->open(about.name, nodes_of(about), about.rank, alone);
   const std::weak_ptr<network::endpoint> weak = endpoint_;
   auto made = group_core::make(std::move(about), channel, node_.weak_from_this(), [weak, channel] {
     if (const auto there = weak.lock()) there->close(*channel);
@@ -129,9 +144,22 @@ std::shared_ptr<group_core> group_service::make_locked(group_description about) 
   return made;
 }
 
-std::uint64_t group_service::count(const std::string& stem) {
+std::uint64_t group_service::count(const std::string& stem, std::uint64_t actor) {
   const std::lock_guard lock(mutex_);
-  return counts_[stem]++;
+  return counts_[{stem, actor}]++;
+}
+
+// A node that has joined later may have the name of one that was there before.
+std::string group_service::new_actors_name() {
+  auto stem = fmt::format("actors of {}", node_.self().name);
+  if (joined_ != 0) stem += fmt::format(" of epoch {}", joined_);
+  return fmt::format("{}#{}", stem, count(stem));
+}
+
+const peer& home_of(node_core& here, const caf::strong_actor_ptr& actor) {
+  if (const auto* const elsewhere = dynamic_cast<const actor_proxy*>(actor->get()))
+    return elsewhere->home();
+  return *here.peers().find(here.self().id);
 }
 
 }  // namespace troupe::groups

@@ -70,7 +70,8 @@ process_group make_group(group_core& parent, const process_group::state& like,
     // Equal on all members, who need not talk to anybody: they have made as many such groups.
     about.name = fmt::format("{}/{}", parent.about().name, what);
     if (!about.description.empty()) about.name += ":" + about.description;
-    about.name += fmt::format("#{}", service.count(about.name));
+    const auto& member = parent.about().members.at(static_cast<std::size_t>(parent.rank()));
+    about.name += fmt::format("#{}", service.count(about.name, member.actor));
   }
   if (about.rank < 0) return not_a_member(std::move(about), like.owned);
   auto made = service.make(std::move(about));
@@ -146,11 +147,15 @@ std::uint32_t process_group::global_rank(int group_rank) const {
 
 int process_group::group_rank(std::uint32_t global_rank) const {
   const auto& members = about_of(known()).members;
-  const auto at =
-      std::ranges::find_if(members, [&](const auto& one) { return one.node == global_rank; });
+  const auto is_there = [&](const auto& one) { return one.node == global_rank; };
+  const auto at = std::ranges::find_if(members, is_there);
   if (at == members.end())
     throw invalid_argument(
         fmt::format("Global rank {} is not part of group {}", global_rank, name()));
+  if (std::any_of(at + 1, members.end(), is_there))
+    throw invalid_argument(
+        fmt::format("Global rank {} has several ranks in group {}, whose members are actors",
+                    global_rank, name()));
   return static_cast<int>(at - members.begin());
 }
 

@@ -20,10 +20,10 @@ namespace groups {
 class group_core;
 }
 
-/// Nodes that run collectives together: one rank of such a group. Copies are the same group. When
-/// the last copy goes, this rank leaves the group, as by `destroy`. A node that is not a member has
-/// a handle too, on which collectives do nothing but log a warning. Ranks are the group's, from 0
-/// on, unless it says otherwise. Thread-safe.
+/// Nodes that run collectives together, or actors (actor_group): one rank of such a group. Copies
+/// are the same group. When the last copy goes, this rank leaves the group, as by `destroy`. A node
+/// that is not a member has a handle too, on which collectives do nothing but log a warning. Ranks
+/// are the group's, from 0 on, unless it says otherwise. Thread-safe.
 class process_group {
 public:
   /// No group; everything but comparing and assigning throws invalid_argument.
@@ -39,7 +39,7 @@ public:
   const std::string& name() const;
   const std::string& description() const;
 
-  /// The members' ranks in the job, by rank.
+  /// The members' ranks in the job, by rank; of actors, their nodes'.
   std::vector<std::uint32_t> ranks() const;
   /// Throw invalid_argument: "Group rank 7 is not part of group NAME", "Global rank ...".
   std::uint32_t global_rank(int group_rank) const;

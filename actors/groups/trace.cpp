@@ -48,9 +48,12 @@ std::string file_name(const trace_header& about) {
 
 std::string trace_json(const trace_header& about, const std::vector<operation_record>& operations) {
   json members = json::array();
-  for (std::size_t rank = 0; rank < about.members.size(); ++rank)
-    members.push_back(
-        {{"rank", rank}, {"node", about.members[rank].node}, {"name", about.members[rank].name}});
+  for (std::size_t rank = 0; rank < about.members.size(); ++rank) {
+    const auto& one = about.members[rank];
+    json member{{"rank", rank}, {"node", one.node}, {"name", one.name}};
+    if (one.actor != 0) member["actor"] = one.actor;
+    members.push_back(std::move(member));
+  }
   json all = json::array();
   for (const auto& one : operations) all.push_back(operation_json(one));
   const json document{

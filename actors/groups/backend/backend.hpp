@@ -62,10 +62,15 @@ public:
   virtual void abort(std::exception_ptr why) noexcept = 0;
 };
 
-/// One rank of a group.
+/// One rank of a group: a node, or an actor on one. Several actors of a group may be on one node.
 struct group_member {
-  std::uint32_t node = 0;  ///< its rank in the job
-  std::string name;        ///< its worker's
+  std::uint32_t node = 0;   ///< its rank in the job
+  std::string name{};       ///< its worker's
+  std::uint64_t actor = 0;  ///< the actor's id on that node; 0: the node itself
+
+  friend bool operator==(const group_member& a, const group_member& b) noexcept {
+    return a.node == b.node && a.actor == b.actor;
+  }
 };
 
 /// Passes bytes between the ranks of a group while it is made.
@@ -82,7 +87,7 @@ protected:
 /// What a backend is made for.
 struct backend_request {
   std::string group;  ///< its name: the same on all ranks, and no other group of the job has it
-  int rank = 0;       ///< of this node in the group
+  int rank = 0;       ///< of this member in the group; another one may be in the same process
   std::vector<group_member> members{};           ///< by rank
   std::chrono::milliseconds timeout{};           ///< of the group
   std::map<std::string, std::string> options{};  ///< group_options::backend_options

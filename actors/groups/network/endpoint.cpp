@@ -21,17 +21,31 @@ std::size_t size_of(const group_message& message) {
 
 }  // namespace
 
+// Under the lock.
+bool endpoint::was_opened(const place& where, bool alone) const {
+  if (!alone) return open_.contains(where) || over_.contains(where);
+  const place first(where.first, 0);
+  const auto open = open_.lower_bound(first);
+  const auto over = over_.lower_bound(first);
+  return (open != open_.end() && open->first.first == where.first) ||
+         (over != over_.end() && over->first == where.first);
+}
+
 std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vector<peer*> members,
-                                              int rank) {
+                                              int rank, bool alone) {
   const auto made =
       std::make_shared<group_channel>(actors_, driver_, name, std::move(members), rank);
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw not_initialized("the node has been shut down");
-    if (open_.contains(made->id()) || over_.contains(made->id()))
-      throw invalid_argument(fmt::format("this node has, or had, a group '{}' already", name));
+    const auto here = place_of(*made);
+    if (was_opened(here, alone))
+      throw invalid_argument(
+          alone ? fmt::format("this node has, or had, a group '{}' already", name)
+                : fmt::format("rank {} is in group '{}' already, or was: a group is joined once",
+                              rank, name));
     // Under the lock: what comes next must not pass what has come.
-    if (auto waiting = early_.extract(made->id()))
+    if (auto waiting = early_.extract(here))
       for (auto& one : waiting.mapped()) {
         early_bytes_ -= one.bytes;
         try {
@@ -40,7 +54,7 @@ std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vect
           log().warn("dropped a message for group '{}': {}", name, e.what());
         }
       }
-    open_.emplace(made->id(), made);
+    open_.emplace(here, made);
   }
   // Those that were lost before: `evict` did not find the group.
   for (int other = 0; other < made->size(); ++other)
@@ -50,7 +64,8 @@ std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vect
 
 void endpoint::close(const group_channel& channel) noexcept {
   const std::lock_guard lock(mutex_);
-  if (open_.erase(channel.id()) > 0) over_.insert(channel.id());
+  const auto where = place_of(channel);
+  if (open_.erase(where) > 0) over_.insert(where);
 }
 
 void endpoint::deliver(decoder& body, peer& from) {
@@ -59,14 +74,15 @@ void endpoint::deliver(decoder& body, peer& from) {
   std::shared_ptr<group_channel> to;
   {
     const std::lock_guard lock(mutex_);
-    if (over_.contains(message.group)) return;
-    const auto found = open_.find(message.group);
+    const place where(message.group, message.to);
+    if (over_.contains(where)) return;
+    const auto found = open_.find(where);
     if (found == open_.end()) {
       const auto size = size_of(message);
       if (early_bytes_ + size > most_early_bytes)
         throw decode_error("too many bytes wait for groups that this node has not made");
       early_bytes_ += size;
-      early_[message.group].push_back({&from, size, std::move(message)});
+      early_[where].push_back({&from, size, std::move(message)});
       return;
     }
     to = found->second;
@@ -78,13 +94,13 @@ void endpoint::evict(const peer& whom) noexcept {
   std::vector<std::shared_ptr<group_channel>> all;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [id, one] : open_) all.push_back(one);
+    for (const auto& [where, one] : open_) all.push_back(one);
   }
   for (const auto& one : all) one->evict(whom);
 }
 
 void endpoint::close() noexcept {
-  std::map<std::uint64_t, std::shared_ptr<group_channel>> all;
+  std::map<place, std::shared_ptr<group_channel>> all;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -93,7 +109,7 @@ void endpoint::close() noexcept {
     early_bytes_ = 0;
   }
   const auto why = std::make_exception_ptr(not_initialized("the node has been shut down"));
-  for (const auto& [id, one] : all) one->fail(why);
+  for (const auto& [where, one] : all) one->fail(why);
 }
 
 }  // namespace troupe::groups::network

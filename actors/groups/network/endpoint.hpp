@@ -4,16 +4,17 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/groups/network/group_channel.hpp"
 
 namespace troupe::groups::network {
 
-/// The groups' messages on one node: each goes to the channel of its group. What comes before the
-/// group is opened here waits for it. Thread-safe.
+/// The groups' messages on one node: each goes to the channel of its group, and of its rank in it.
+/// What comes before that is opened here waits for it. Thread-safe.
 class endpoint {
 public:
   /// So many bytes wait for groups to be opened, and no more: what comes beyond is dropped.
@@ -22,10 +23,11 @@ public:
   endpoint(std::shared_ptr<remote_actors> actors, std::shared_ptr<engine> driver)
       : actors_(std::move(actors)), driver_(std::move(driver)) {}
 
-  /// The channel of a group, in which this node is `rank`. Throws invalid_argument if a group of
-  /// this name is open, or was, and not_initialized.
-  std::shared_ptr<group_channel> open(const std::string& name, std::vector<peer*> members,
-                                      int rank);
+  /// The channel of one rank of a group. `alone`: this node has no other rank in it. Throws
+  /// invalid_argument if that rank is open, or was; if `alone`, any of a group of this name; and
+  /// not_initialized.
+  std::shared_ptr<group_channel> open(const std::string& name, std::vector<peer*> members, int rank,
+                                      bool alone = true);
 
   /// Nothing is delivered to it any more.
   void close(const group_channel& channel) noexcept;
@@ -36,6 +38,14 @@ public:
   void close() noexcept;
 
 private:
+  // One rank of a group.
+  using place = std::pair<std::uint64_t, int>;
+
+  static place place_of(const group_channel& channel) noexcept {
+    return {channel.id(), channel.rank()};
+  }
+  bool was_opened(const place& where, bool alone) const;
+
   struct early_message {
     peer* from;
     std::size_t bytes;
@@ -46,9 +56,9 @@ private:
   const std::shared_ptr<engine> driver_;
 
   std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<group_channel>> open_;
-  std::unordered_set<std::uint64_t> over_;  // names are not used again
-  std::map<std::uint64_t, std::vector<early_message>> early_;
+  std::map<place, std::shared_ptr<group_channel>> open_;
+  std::set<place> over_;  // names are not used again
+  std::map<place, std::vector<early_message>> early_;
   std::size_t early_bytes_ = 0;
   bool closed_ = false;
 };

@@ -49,7 +49,7 @@ template <class Body>
 void group_channel::send_to(int to, Body&& what) {
   auto& there = *members_.at(static_cast<std::size_t>(to));
   if (!there.live()) throw peer_lost(there.loss());
-  const group_message message{id_, rank_, std::forward<Body>(what)};
+  const group_message message{id_, rank_, to, std::forward<Body>(what)};
   // One order for each group: its messages arrive as they were sent.
   const bool sent = actors_->out().send_control(there, groups_channel, id_ | 1,
                                                 [&](encoder& out) { write_message(out, message); });

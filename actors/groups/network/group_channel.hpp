@@ -22,7 +22,7 @@ namespace groups::network {
 /// when its node has ended, and then sends nothing. Thread-safe.
 class group_channel {
 public:
-  /// `members`: by rank; they live as long as `actors`.
+  /// `members`: the nodes, by rank; they live as long as `actors`. A node may be several ranks.
   group_channel(std::shared_ptr<remote_actors> actors, std::shared_ptr<engine> driver,
                 std::string name, std::vector<peer*> members, int rank);
 
@@ -35,7 +35,8 @@ public:
   mailbox& parts() noexcept { return parts_; }
   letter_box& letters() noexcept { return letters_; }
 
-  /// Throws peer_lost, not_initialized, transport_error. `to` is not this rank.
+  /// Throws peer_lost, not_initialized, transport_error. `to` is not this rank, but may be on this
+  /// node.
   void send(int to, part what);
   void send(int to, letter what);
 
@@ -46,7 +47,7 @@ public:
   /// What a member has sent. Throws decode_error if it is none.
   void accept(group_message&& message, const peer& from);
 
-  /// Is `whom` a member other than this rank? Then the group has failed.
+  /// Does `whom` have a rank other than this one? Then the group has failed.
   void evict(const peer& whom) noexcept;
 
   /// All that waits gets `why`, now and later, and whoever watches. The first one counts.

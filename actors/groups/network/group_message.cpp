@@ -70,6 +70,7 @@ failure_notice read_failure(decoder& in) {
 void write_message(encoder& out, const group_message& message) {
   out.put(message.group);
   out.put(message.from);
+  out.put(message.to);
   out.put(static_cast<std::uint8_t>(message.what.index()));
   std::visit([&](const auto& what) { write_body(out, what); }, message.what);
 }
@@ -78,6 +79,7 @@ group_message read_message(decoder& in) {
   group_message out;
   out.group = in.get<std::uint64_t>();
   out.from = in.get<std::int32_t>();
+  out.to = in.get<std::int32_t>();
   const auto type = in.get<std::uint8_t>();
   switch (type) {
     case 0: out.what = read_part(in); break;

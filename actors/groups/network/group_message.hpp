@@ -48,6 +48,7 @@ struct leave_notice {};
 struct group_message {
   std::uint64_t group = 0;  ///< group_channel::id
   std::int32_t from = 0;    ///< the sender's rank in it
+  std::int32_t to = 0;      ///< the receiver's: a node may have several
   std::variant<part, letter, failure_notice, leave_notice> what;
 };
 
