@@ -129,6 +129,17 @@ clerk::behavior_type two_handlers_of_a_message() {
   return {[](const question&) { return 1; }, [](const question&) { return 2; }};
 }
 
+// error: a handler that is a coroutine takes its message by value: it may go on when the message is
+// gone
+oracle::behavior_type coroutine_with_a_reference() {
+  return {[](const question& q) -> troupe::task<int> { co_return q.x; }};
+}
+
+// error: a handler returns another type than its actor's interface says,
+oracle::behavior_type coroutine_with_another_result() {
+  return {[](question) -> troupe::task<std::string> { co_return ""; }};
+}
+
 // error: not enough message handlers
 clerk::behavior_type handler_left_out() {
   return {[](const question&) { return 1; }};
