@@ -191,14 +191,15 @@ void future_core::run(const link& one) const {
   intrusive_ptr_release(one.item);
 }
 
+// What is added may drop the last reference to this at once: nothing is done after it.
 void future_core::when_ready(caf::resumable* next, const std::atomic<void*>* who) {
-  add(std::make_unique<link>(link{next, who, nullptr, false}));
   wanted(nullptr);
+  add(std::make_unique<link>(link{next, who, nullptr, false}));
 }
 
 void future_core::when_ready_at_once(caf::resumable* next) {
-  add(std::make_unique<link>(link{next, nullptr, nullptr, true}));
   wanted(nullptr);
+  add(std::make_unique<link>(link{next, nullptr, nullptr, true}));
 }
 
 void future_core::add(std::unique_ptr<link> mine) {

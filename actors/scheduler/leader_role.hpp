@@ -88,6 +88,11 @@ public:
     }
   }
 
+  /// Has the holder of `key`, a network thread, had the role given back in its last sleep?
+  bool was_given_back(snapshot key) const noexcept {
+    return sleeper_.load(std::memory_order_relaxed) == (key | being_given);
+  }
+
   /// The holder, a waiter, gives the role back to the thread that slept with the key `sleeper` when
   /// it took it: it leads again, asleep. False: that thread is gone. Pre: the caller leads.
   bool give_back(snapshot sleeper) noexcept {

@@ -51,6 +51,9 @@ void thread_engine::deliver_locally(transport::incoming_message&& message) {
 }
 
 void thread_engine::wake_network() {
+  // A thread that leads may have looked at the transport for the last time before it sleeps: then
+  // it finds this afterwards, see `sleep_in_network`.
+  wants_progress_.store(true, std::memory_order_seq_cst);
   auto seen = role_.look();
   if (leader_role::state_of(seen) == leader_role::asleep) net_->wake();
   if (leader_role::state_of(seen) == leader_role::free) arm_takeover();
@@ -108,8 +111,8 @@ void thread_engine::summon_runner() {
   }
   if (wake_parked()) return;
   wake_timer_thread();
-  // It may be needed: the thread that sleeps below a waiter counts as occupied.
-  if (network_sleep_.muted() && occupied_.load() >= most_handlers()) network_sleep_.rouse();
+  // It may be needed: a thread that sleeps below a waiter counts as occupied.
+  if (occupied_.load() >= most_handlers()) network_sleep_.rouse();
 }
 
 void thread_engine::finish(completion& what) {

@@ -178,6 +178,7 @@ private:
   std::mutex local_mutex_;
   std::deque<transport::incoming_message> local_;
   std::atomic<bool> have_local_{false};
+  std::atomic<bool> wants_progress_{false};  // what was sent since the last look at the network
 
   run_queue queue_;
   run_queue first_;                             // items of `system_actor_`

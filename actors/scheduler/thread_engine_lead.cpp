@@ -22,6 +22,8 @@ int milliseconds_until(clock::time_point deadline) {
 
 // Hot path: no lock and no system call while there is traffic.
 unsigned thread_engine::poll(engine_unit& unit) {
+  // Before the look: a send that comes later sets it again. A load, as there is mostly nothing.
+  if (wants_progress_.load(std::memory_order_seq_cst)) wants_progress_.store(false);
   unsigned events = net_->progress();
   // Here a hint: `local_mutex_` publishes the messages.
   if (have_local_.load(std::memory_order_seq_cst)) {
@@ -105,7 +107,7 @@ void thread_engine::hand_back(engine_unit& unit) {
 }
 
 // After a wait that has slept: the network thread that slept there before leads again, and need not
-// wake. False: it is gone, or a parked waiter leads better, as no thread has to wake it later.
+// wake. False: there is none. Waiters that are parked stay so: their answers come by that thread.
 bool thread_engine::give_back(engine_unit& unit) {
   if (unit.sleeper_ == 0 || !network_sleep_.muted()) return false;
   for (int looks = 0; !net_->arm(); ++looks) {
@@ -117,9 +119,11 @@ bool thread_engine::give_back(engine_unit& unit) {
   network_sleep_.unmute();
   if (!role_.give_back(unit.sleeper_)) return false;
   unit.key_ = 0;
-  // As in `sleep_in_network`: what others have put down while this thread led has woken nobody.
-  if (have_local_.load(std::memory_order_seq_cst) || stopping_.load() || have_items())
-    network_sleep_.rouse();
+  // As in `sleep_in_network`: what others have put down while this thread led has woken nobody. Not
+  // `rouse`, which another thread may hear that sleeps there still and has lost the role.
+  if (have_local_.load(std::memory_order_seq_cst) || wants_progress_.load() || stopping_.load() ||
+      have_items())
+    net_->wake();
   return true;
 }
 
@@ -156,8 +160,9 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
     if (unit.sleeper_ != 0) network_sleep_.mute();
     role_.enter(unit.key_, leader_role::asleep);
   }
-  const bool work = have_local_.load(std::memory_order_seq_cst) || stopping_.load() ||
-                    (network_thread && have_items()) || (unit.awaited_ && unit.awaited_->ready());
+  const bool work = have_local_.load(std::memory_order_seq_cst) || wants_progress_.load() ||
+                    stopping_.load() || (network_thread && have_items()) ||
+                    (unit.awaited_ && unit.awaited_->ready());
   const auto sleep = [&] {
     if (network_thread) return network_sleep_.wait();
     pollfd ready{net_->event_fd(), POLLIN, 0};
@@ -165,7 +170,9 @@ bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadli
   };
   const bool heard = !work && sleep();
   if (network_thread ? role_.end_sleep(unit.key_) : role_.resume(unit.key_, leader_role::asleep)) {
-    if (heard) spin_policy_.add_wait(clock::now() - waits_since);
+    // Not of what others have waited for meanwhile.
+    if (heard && !(network_thread && role_.was_given_back(unit.key_)))
+      spin_policy_.add_wait(clock::now() - waits_since);
     return true;
   }
   unit.key_ = 0;

@@ -23,7 +23,7 @@ struct arena_options {
 };
 
 struct arena_counters {
-  std::size_t held = 0;          ///< bytes backed by memory
+  std::size_t held = 0;          ///< bytes of chunks in use, backed but for parts of the first four
   std::size_t in_use = 0;        ///< bytes of blocks that callers have
   std::size_t peak_in_use = 0;   ///< the most of that, or more: counts what caches have
   std::size_t cached = 0;        ///< bytes in the caches of threads

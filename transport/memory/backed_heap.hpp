@@ -16,7 +16,7 @@ namespace troupe::transport {
 class backed_heap {
 public:
   struct counters {
-    std::size_t held = 0;    ///< bytes that are backed, or just being
+    std::size_t held = 0;    ///< bytes of chunks that are backed, perhaps by pieces, or just being
     std::size_t in_use = 0;  ///< bytes of the blocks taken
     std::size_t peak_in_use = 0;
     std::uint64_t given_back = 0;  ///< bytes that went back to the system, all in all

@@ -1,11 +1,19 @@
 #include "troupe/transport/memory/gradual_backing.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace troupe::transport {
 
+gradual_backing::gradual_backing(arena_memory& memory)
+    : memory_(memory),
+      end_of_pieces_(::sysconf(_SC_PAGESIZE) <= long{granules_of_piece * arena_granule}
+                         ? first_chunks * granules_of_chunk
+                         : 0) {}
+
 bool gradual_backing::back_chunks(granule_span span) noexcept {
-  const auto from = std::max(span.first, first_chunks * granules_of_chunk);
+  const auto from = std::max(span.first, end_of_pieces_);
   return from >= span.end() ||
          memory_.back(from * arena_granule, (span.end() - from) * arena_granule);
 }
@@ -19,7 +27,7 @@ bool gradual_backing::is_whole(std::uint32_t chunk) const noexcept {
 // Missing pieces that lie side by side are backed by one call.
 bool gradual_backing::back_pieces(granule_span block) noexcept {
   constexpr auto bytes = granules_of_piece * arena_granule;
-  const auto end = std::min(block.end(), first_chunks * granules_of_chunk);
+  const auto end = std::min(block.end(), end_of_pieces_);
   const auto last = (end + granules_of_piece - 1) / granules_of_piece;
   // Acquires what the thread that backed a piece has made of it: the pages are mapped.
   const auto is_there = [&](std::uint32_t piece) {

@@ -43,7 +43,7 @@ constexpr std::uint32_t granules_of_large(std::size_t bytes) noexcept {
   return granules_of((bytes + step - 1) / step * step);
 }
 
-/// In granules, a power of two. Chunks are backed whole, so a block lies on huge pages wherever it
+/// In granules, a power of two. Chunks become huge pages, so a block lies on them wherever it
 /// begins; a larger alignment would only leave gaps. These are at most an eighth of the block.
 constexpr std::uint32_t alignment_of_large(std::uint32_t granules) noexcept {
   if (granules % granules_of_chunk == 0) return granules_of_chunk;
