@@ -1,6 +1,7 @@
 #include "troupe/actors/groups/shared/shared_backend.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <atomic>
 
@@ -12,6 +13,9 @@
 namespace troupe::groups {
 
 namespace {
+
+// Smaller tensors do not lie in the arena.
+constexpr std::size_t smallest_lent_letter = 16 << 10;
 
 tensor_view part_of(const tensor_view& all, std::int64_t first, std::int64_t count) {
   return {all.data + static_cast<std::size_t>(first) * all.element_bytes(), all.dtype, count};
@@ -55,10 +59,19 @@ public:
   bool lends() const noexcept override { return true; }
 
   std::uint64_t lend(const at::Tensor& tensor, int to) override {
+    if (tensor.nbytes() < smallest_lent_letter) return 0;
     lent_.loans().release();
-    // Of a small part of a storage: whoever writes to the rest would copy all of it.
-    if (2 * tensor.nbytes() < tensor.storage().nbytes()) return 0;
-    const auto place = lent_.loans().lend_by_message(tensor, std::uint64_t{1} << to);
+    // Programs may write what they have sent through pointers that they took before, and to the
+    // rest of its storage. So usually it is a copy that is lent.
+    const bool itself = group_.ways().choose(operation_kind::send, tensor.nbytes()) == way::lend &&
+                        2 * tensor.nbytes() >= tensor.storage().nbytes();
+    auto lent = tensor;
+    if (!itself) {
+      lent = at::empty({static_cast<std::int64_t>(tensor.nbytes())}, at::kByte);
+      copy_bytes(static_cast<std::byte*>(lent.mutable_data_ptr()),
+                 static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
+    }
+    const auto place = lent_.loans().lend_by_message(lent, std::uint64_t{1} << to);
     return place == shared_place::elsewhere ? 0 : place;
   }
 

@@ -55,7 +55,7 @@ bool has_way(operation_kind kind, way one) {
     case way::lend:
       return kind == operation_kind::broadcast || kind == operation_kind::all_gather ||
              kind == operation_kind::gather || kind == operation_kind::scatter ||
-             kind == operation_kind::all_to_all;
+             kind == operation_kind::all_to_all || kind == operation_kind::send;
     case way::shared:
       return kind == operation_kind::all_reduce || kind == operation_kind::all_gather_into_tensor;
     default: return true;
