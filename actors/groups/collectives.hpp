@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/groups/process_group.hpp"
-#include "troupe/actors/groups/reduction/reduce_op.hpp"
+#include "troupe/actors/groups/reduce_by.hpp"
 #include "troupe/actors/groups/work.hpp"
 
 namespace at {
@@ -33,28 +33,15 @@ struct async_t {
 };
 inline constexpr async_t async{};
 
-/// How a reduction combines the ranks' values: a reduce_op, or premul_sum of a factor.
-struct reduce_by {
-  constexpr reduce_by(reduce_op op_ = reduce_op::sum) noexcept : op(op_) {}
-
-  reduce_op op;
-  double factor = 1;
-};
-
-/// The sum of each rank's values multiplied by its factor. Ranks may have different ones.
-constexpr reduce_by premul_sum(double factor) noexcept {
-  reduce_by out(reduce_op::premul_sum);
-  out.factor = factor;
-  return out;
-}
-
 /// The root's tensor goes to all: the same elements everywhere afterwards. Shapes may differ.
 void broadcast(const process_group& group, const at::Tensor& tensor, int src);
 work broadcast(const process_group& group, const at::Tensor& tensor, int src, async_t);
 
 /// In place: each element is combined over the ranks, and all get the same bits. Throws
 /// invalid_argument where the dtype has no such operation: "all_reduce does not support MAX on
-/// complex tensors".
+/// complex tensors". A sparse COO tensor becomes the coalesced sum of those of all ranks, which
+/// have any number of elements; there is no other reduction of them. That is two collectives, an
+/// all_gather_into_tensor and an all_gather, whose names errors have.
 void all_reduce(const process_group& group, const at::Tensor& tensor, reduce_by op = {});
 work all_reduce(const process_group& group, const at::Tensor& tensor, reduce_by op, async_t);
 work all_reduce(const process_group& group, const at::Tensor& tensor, async_t);

@@ -190,6 +190,7 @@ void group_core::execute(prepared_call& call, std::uint64_t record) {
     recorder_.start(record);
     refused = true;
     auto& by = backend_for(what);
+    call.check_steps();
     refused = false;
     call.make_dense();
     by.run(what, time_limit(timeout_.load(std::memory_order_relaxed)));

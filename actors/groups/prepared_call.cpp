@@ -110,6 +110,14 @@ void prepared_call::check_overlaps(int rank) const {
   }
 }
 
+void prepared_call::append(prepared_call&& other) {
+  strided_ = strided_ || other.strided_;
+  for (auto& one : other.inputs_) inputs_.push_back(std::move(one));
+  for (auto& one : other.outputs_) outputs_.push_back(std::move(one));
+  for (auto& one : other.results_) results_.push_back(std::move(one));
+  for (const auto one : other.uses_) uses_.push_back(one);
+}
+
 operation& prepared_call::bind() noexcept {
   what_.inputs = {inputs_.data(), inputs_.size()};
   what_.outputs = {outputs_.data(), outputs_.size()};
@@ -119,6 +127,10 @@ operation& prepared_call::bind() noexcept {
 }
 
 void prepared_call::make_dense() {
+  if (steps_) [[unlikely]] {
+    steps_->begin({outputs_.data(), outputs_.size()});
+    results_ = outputs_;
+  }
   if (!strided_) [[likely]]
     return;
   strided_ = false;
@@ -140,6 +152,9 @@ void prepared_call::finish() {
     }
     const at::NoGradGuard none;
     results_[i].copy_(outputs_[i]);
+  }
+  if (steps_) [[unlikely]] {
+    results_ = {steps_->end({outputs_.data(), outputs_.size()})};
   }
 }
 

@@ -4,12 +4,29 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "troupe/actors/groups/backend/operation.hpp"
 
 namespace troupe::groups {
+
+/// What a call does beside its operation, where its tensors depend on an operation before it.
+class call_steps {
+public:
+  virtual ~call_steps() = default;
+
+  /// The turn of the call has come. Throws if it cannot be carried out, on all ranks alike.
+  virtual void check() const = 0;
+
+  /// It begins. May replace outputs.
+  virtual void begin(std::span<at::Tensor> outputs) = 0;
+
+  /// The outputs are written. Returns what the call as a whole has written.
+  virtual at::Tensor end(std::span<const at::Tensor> outputs) = 0;
+};
 
 /// An operation with its tensors as a backend takes them: checked, and, when it begins, dense. What
 /// a backend cannot use is replaced by memory that is copied back at the end. Can be moved. One
@@ -31,6 +48,17 @@ public:
   /// Throws invalid_argument if outputs overlap with one another, or with inputs other than
   /// `operation` allows for rank `rank`.
   void check_overlaps(int rank) const;
+
+  /// The tensors of another call of the same kind, behind its own.
+  void append(prepared_call&& other);
+
+  /// Throws what its steps throw.
+  void check_steps() const {
+    if (steps_) [[unlikely]]
+      steps_->check();
+  }
+
+  void set_steps(std::unique_ptr<call_steps> steps) { steps_ = std::move(steps); }
 
   operation& what() noexcept { return what_; }
   std::vector<std::int64_t> input_splits{}, output_splits{};
@@ -56,6 +84,7 @@ private:
   c10::SmallVector<at::Tensor, 2> inputs_, outputs_;
   c10::SmallVector<at::Tensor, 2> results_;  // those of `outputs_` that are not these are copied
   c10::SmallVector<use, 2> uses_;            // of the outputs
+  std::unique_ptr<call_steps> steps_;        // of most there are none
 };
 
 }  // namespace troupe::groups

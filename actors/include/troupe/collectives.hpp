@@ -2,6 +2,7 @@
 
 // Process groups and their collectives: what torch.distributed has. docs/collectives.md.
 #include "troupe/actors/groups/actor_group.hpp"
+#include "troupe/actors/groups/coalescing.hpp"
 #include "troupe/actors/groups/collectives.hpp"
 #include "troupe/actors/groups/init_process_group.hpp"
 #include "troupe/actors/groups/monitored_barrier.hpp"
