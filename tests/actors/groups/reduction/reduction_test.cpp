@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tests/actors/groups/reduction/plain_reference.hpp"
 #include "troupe/actors/groups/reduction/reduction_support.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/random.hpp"
@@ -15,113 +16,15 @@
 namespace troupe::groups {
 namespace {
 
+using test::drawn;
+using test::plain_reference;
+using test::reduced_alike;
+
 // Each rank has its own.
 constexpr double factor_of(std::size_t rank) { return 0.3 + 0.2 * static_cast<double>(rank); }
 constexpr reduce_op all_ops[] = {reduce_op::sum,  reduce_op::product, reduce_op::min,
                                  reduce_op::max,  reduce_op::band,    reduce_op::bor,
                                  reduce_op::bxor, reduce_op::avg,     reduce_op::premul_sum};
-
-// One element of each rank, combined as the documentation says it.
-template <class T>
-struct plain_reference {
-  static T combine(reduce_op op, const std::vector<T>& x) {
-    if constexpr (std::is_same_v<T, bool>) {
-      bool r = x[0];
-      for (std::size_t p = 1; p < x.size(); ++p) {
-        if (op == reduce_op::sum || op == reduce_op::max || op == reduce_op::bor) r = r || x[p];
-        if (op == reduce_op::product || op == reduce_op::min || op == reduce_op::band)
-          r = r && x[p];
-        if (op == reduce_op::bxor) r = r != x[p];
-      }
-      return r;
-    } else if constexpr (std::is_integral_v<T>) {
-      using U = std::make_unsigned_t<T>;
-      T r = x[0];
-      for (std::size_t p = 1; p < x.size(); ++p) {
-        const auto a = static_cast<std::uint64_t>(r), b = static_cast<std::uint64_t>(x[p]);
-        switch (op) {
-          case reduce_op::sum:
-          case reduce_op::avg: r = static_cast<T>(static_cast<U>(a + b)); break;
-          case reduce_op::product: r = static_cast<T>(static_cast<U>(a * b)); break;
-          case reduce_op::min: r = std::min(r, x[p]); break;
-          case reduce_op::max: r = std::max(r, x[p]); break;
-          case reduce_op::band: r = static_cast<T>(a & b); break;
-          case reduce_op::bor: r = static_cast<T>(a | b); break;
-          case reduce_op::bxor: r = static_cast<T>(a ^ b); break;
-          default: break;
-        }
-      }
-      if (op == reduce_op::avg) {
-        if constexpr (std::is_signed_v<T>)
-          r = static_cast<T>(static_cast<std::int64_t>(r) / static_cast<std::int64_t>(x.size()));
-        else
-          r = static_cast<T>(r / x.size());
-      }
-      return r;
-    } else {
-      using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
-      const auto scale = [op](std::size_t p) {
-        return static_cast<A>(op == reduce_op::premul_sum ? factor_of(p) : 1);
-      };
-      volatile A r = static_cast<A>(x[0]) * scale(0);  // volatile: each operation rounds
-      for (std::size_t p = 1; p < x.size(); ++p) {
-        const volatile A b = static_cast<A>(x[p]) * scale(p);
-        const A left = r, right = b;
-        switch (op) {
-          case reduce_op::product: r = left * right; break;
-          case reduce_op::min:
-            r = std::isnan(left) || std::isnan(right) ? std::numeric_limits<A>::quiet_NaN()
-                                                      : std::min(left, right);
-            break;
-          case reduce_op::max:
-            r = std::isnan(left) || std::isnan(right) ? std::numeric_limits<A>::quiet_NaN()
-                                                      : std::max(left, right);
-            break;
-          default: r = left + right; break;
-        }
-      }
-      if (op == reduce_op::avg) r = r / static_cast<A>(x.size());
-      return static_cast<T>(static_cast<A>(r));
-    }
-  }
-};
-template <class T>
-struct plain_reference<c10::complex<T>> {
-  static c10::complex<T> combine(reduce_op op, const std::vector<c10::complex<T>>& x) {
-    std::vector<T> re, im;
-    for (const auto& z : x) re.push_back(z.real()), im.push_back(z.imag());
-    return c10::complex<T>(plain_reference<T>::combine(op, re),
-                           plain_reference<T>::combine(op, im));
-  }
-};
-
-template <class T>
-T drawn(std::uint64_t bits) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return bits & 1;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(bits);
-  } else if constexpr (c10::is_complex<T>::value) {
-    using part = std::decay_t<decltype(T().real())>;
-    return T(drawn<part>(bits), drawn<part>(bits * 31 + 7));
-  } else {
-    if (bits % 61 == 0) return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-    if (bits % 67 == 0) return static_cast<T>(std::numeric_limits<float>::infinity());
-    return static_cast<T>((static_cast<float>(bits % 2001) - 1000) / 128);
-  }
-}
-
-template <class T>
-bool reduced_alike(const T& a, const T& b) {
-  if constexpr (c10::is_complex<T>::value) {
-    return reduced_alike(a.real(), b.real()) && reduced_alike(a.imag(), b.imag());
-  } else if constexpr (std::is_same_v<T, bool> || std::is_integral_v<T>) {
-    return a == b;
-  } else {
-    const auto x = static_cast<double>(a), y = static_cast<double>(b);
-    return std::isnan(x) ? std::isnan(y) : x == y && std::signbit(x) == std::signbit(y);
-  }
-}
 
 // `count` elements of `ranks` ranks, `shift` elements behind where vectors would be aligned.
 template <class T>
@@ -135,11 +38,13 @@ void reduce_and_compare(reduce_op op, c10::ScalarType dtype, std::size_t ranks, 
     a = std::make_unique<T[]>(size);
     for (std::size_t i = 0; i < size; ++i) a[i] = drawn<T>(random.next());
   }
+  std::vector<double> factors;
+  for (std::size_t p = 0; p < ranks; ++p) factors.push_back(factor_of(p));
   auto wanted = std::make_unique<T[]>(count + 1);
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<T> x;
     for (std::size_t p = 0; p < ranks; ++p) x.push_back(arrays[p][shift + i]);
-    wanted[i] = plain_reference<T>::combine(op, x);
+    wanted[i] = plain_reference<T>::combine(op, x, factors);
   }
   std::vector<std::unique_ptr<T[]>> before(ranks + 1);
   for (std::size_t p = 0; p <= ranks; ++p) {
@@ -157,8 +62,6 @@ void reduce_and_compare(reduce_op op, c10::ScalarType dtype, std::size_t ranks, 
   else
     destinations.push_back(reinterpret_cast<std::byte*>(arrays[ranks].get() + shift));
   const reduction reduce("all_reduce", op, dtype, set);
-  std::vector<double> factors;
-  for (std::size_t p = 0; p < ranks; ++p) factors.push_back(factor_of(p));
   reduce.run(sources, destinations, static_cast<std::int64_t>(count), stores, factors.data());
   for (std::size_t p = 0; p <= ranks; ++p) {
     const bool written = in_place ? p < ranks : p == ranks;
