@@ -114,9 +114,15 @@ std::shared_ptr<group_core> group_service::make(group_description about,
     const std::lock_guard lock(mutex_);
     made = make_locked(std::move(about));
   }
-  // It fails now if one of them has ended.
-  for (const auto& one : made->about().members)
-    if (one.actor != 0) watch_->add(*node_.peers().find(one.node), one.actor, made);
+  // It fails now if one of them has ended, or is of a node that has come back since.
+  const auto& members = made->about().members;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const auto& one = members[rank];
+    if (one.actor == 0) continue;
+    const auto& home =
+        actors.empty() ? *node_.peers().find(one.node) : home_of(node_, actors[rank]);
+    watch_->add(home, one.actor, made);
+  }
   return made;
 }
 
