@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "troupe/apps/cartpole/averaging_job.hpp"
 #include "troupe/apps/cartpole/job.hpp"
 #include "troupe/apps/cartpole/learner.hpp"
 #include "troupe/apps/cartpole/local.hpp"
@@ -18,7 +19,7 @@ using namespace cartpole;
 void play(const options& opts, int calls_per_step,
           const std::function<round_result()>& play_round) {
   common::run_recorded(opts, [&](common::status_line& line) {
-    training_record record{.seed = opts.seed, .observers = opts.observers};
+    training_record record{.seed = opts.seed, .observers = opts.observers, .average = opts.average};
     progress shown(line, opts.log_interval);
     shown.begin();
     train(record, {.episodes = opts.episodes, .seconds = opts.max_seconds}, calls_per_step,
@@ -48,10 +49,22 @@ void play_on_ranks(options opts) {
   node.shutdown();  // observers serve the agent until then
 }
 
+void average_on_ranks(options opts) {
+  const auto node = troupe::init_rpc();
+  opts.observers = count_averaging_observers(opts.observers, node.world_size());
+  if (node.rank() == 0) {
+    averaging_job training(node, chosen(opts), opts.average);
+    play(opts, 0, [&] { return training.play_round(); });
+  }
+  node.shutdown();
+}
+
 bool run(const options& opts) {
   at::set_num_threads(1);  // the network is too small to share among threads
   if (opts.local)
     play_here(opts);
+  else if (opts.average > 0)
+    average_on_ranks(opts);
   else
     play_on_ranks(opts);
   return true;

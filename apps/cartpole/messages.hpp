@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <troupe/collectives.hpp>
 
+#include "troupe/apps/cartpole/hyperparameters.hpp"
 #include "troupe/apps/cartpole/round.hpp"
 #include "troupe/messages/codec/type_registration.hpp"
 
@@ -34,5 +36,25 @@ struct finish_episode {};
 TROUPE_MESSAGE_EXTERN(finish_episode)
 
 TROUPE_MESSAGE_EXTERN(round_result, last_reward, running_reward, steps)
+
+/// To an observer that averages: these are all of them. Answered when it has the weights of the
+/// first one.
+struct begin_averaging {
+  troupe::actor_group observers;
+};
+TROUPE_MESSAGE_EXTERN(begin_averaging, observers)
+
+/// To an observer that averages: train for so many episodes, then average the policy with the
+/// others'. Answered with the mean reward.
+struct train_and_average {
+  int episodes;
+};
+TROUPE_MESSAGE_EXTERN(train_and_average, episodes)
+
+/// To an observer that averages: the parameters of its policy, a copy.
+struct read_parameters {};
+TROUPE_MESSAGE_EXTERN(read_parameters)
+
+TROUPE_MESSAGE_EXTERN(hyperparameters, seed, observers, gamma, learning_rate)
 
 }  // namespace cartpole

@@ -10,10 +10,13 @@ namespace {
 constexpr const char* footer = R"(Examples:
   build/apps/troupe-run -n 3 build/apps/cartpole --plot reward.svg
   build/apps/cartpole --local --seed 3
+  build/apps/troupe-run -n 3 build/apps/cartpole --average 2 --observers 4
 
 Rank 0 is the agent, every other rank may be an observer. An episode in the output is a round: one
-episode of every observer, then one update of the policy. The run ends when it has solved the task,
-at a limit given above, or with Ctrl+C.)";
+episode of every observer, then one update of the policy. With --average there is no agent: every
+observer trains a policy of its own, several observers may be on one rank, and a round is so many
+episodes of each, then the average. The run ends when it has solved the task, at a limit given
+above, or with Ctrl+C.)";
 
 using common::require;
 using common::whole_number;
@@ -33,7 +36,13 @@ void add_training_options(CLI::App& app, options& opts) {
   app.add_option("--max-seconds", opts.max_seconds,
                  "Stop after this many seconds (default: no limit)")
       ->check(common::positive_number());
-  app.add_flag("--local", opts.local, "Run agent and observers in this process, without a network");
+  auto* const local = app.add_flag("--local", opts.local,
+                                   "Run agent and observers in this process, without a network");
+  app.add_option("--average", opts.average,
+                 "Have each observer train a policy of its own, and average them after so many "
+                 "episodes (default: the agent trains the only one)")
+      ->check(whole_number(1))
+      ->excludes(local);
 }
 
 void add_output_options(CLI::App& app, options& opts) {

@@ -11,6 +11,7 @@ struct options {
   std::uint64_t seed = 1;
   std::size_t observers = 0;  ///< 0: every rank but the agent's, or 1 with `local`
   double gamma = 0.99;
+  int average = 0;  ///< observers train, and average after so many episodes; 0: the agent trains
   int log_interval = 10;   ///< rounds between two lines of progress
   int episodes = 0;        ///< stop after this many rounds; 0: never
   double max_seconds = 0;  ///< stop after this many seconds; 0: never

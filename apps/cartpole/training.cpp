@@ -39,6 +39,7 @@ std::string to_json(const training_record& record) {
       {"running_reward", record.running_reward()},
       {"seed", record.seed},
       {"observers", record.observers},
+      {"average", record.average},
   };
   return document.dump(2) + "\n";
 }

@@ -13,6 +13,7 @@ namespace cartpole {
 struct training_record {
   std::uint64_t seed = 0;
   std::size_t observers = 0;
+  int average = 0;  ///< episodes between two averages of the observers' policies; 0: one policy
   std::vector<double> last_rewards{};     ///< of each round, its worst observer's
   std::vector<double> running_rewards{};  ///< after each round
   std::int64_t steps = 0;                 ///< of all environments

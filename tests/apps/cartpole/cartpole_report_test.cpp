@@ -85,6 +85,7 @@ TEST(training, json_has_the_runs_numbers) {
   EXPECT_EQ(document["running_reward"], 15.5);
   EXPECT_EQ(document["seed"], 7);
   EXPECT_EQ(document["observers"], 2);
+  EXPECT_EQ(document["average"], 0);
 }
 
 TEST(progress, names_the_threshold_in_the_tutorials_words) {
@@ -187,6 +188,8 @@ TEST(reward_plot, shows_points_curve_threshold_axes_title_and_legend) {
        {">Episode<", ">Reward<", "CartPole-v1", ">0<", ">500<", ">1<", ">100<", "running reward",
         "worst observer", "solved at 475", "solved after 100 episodes", "2 observers, seed 7"})
     EXPECT_THAT(picture, HasSubstr(label));
+  record.average = 3;
+  EXPECT_THAT(to_svg(record), HasSubstr("2 observers that average after 3 episodes each, seed 7"));
 }
 
 TEST(reward_plot, puts_rewards_where_they_belong) {
@@ -218,6 +221,7 @@ TEST(options, have_the_tutorials_defaults) {
   EXPECT_EQ(opts->gamma, 0.99);
   EXPECT_EQ(opts->log_interval, 10);
   EXPECT_EQ(opts->observers, 0u);  // the world decides
+  EXPECT_EQ(opts->average, 0);     // an agent trains
   EXPECT_FALSE(opts->local);
 }
 
@@ -238,6 +242,7 @@ TEST(options, are_read) {
   EXPECT_EQ(opts->json, "b.json");
   EXPECT_TRUE(opts->local);
   EXPECT_EQ(parse({"--local"}, exit_code)->observers, 1u);
+  EXPECT_EQ(parse({"--average", "3"}, exit_code)->average, 3);
 }
 
 TEST(options, print_the_version) {
@@ -260,6 +265,7 @@ TEST(options, name_what_they_accept) {
       {"--seed", "1.5", "must be a whole number from 0 to 18446744073709551615, and not '1.5'"},
       {"--observers", "0", "must be a whole number from 1 to 65535, and not '0'"},
       {"--episodes", "0", "must be a whole number from 1 to 2147483647, and not '0'"},
+      {"--average", "0", "must be a whole number from 1 to 2147483647, and not '0'"},
       {"--log-interval", "x", "must be a whole number from 1 to 2147483647, and not 'x'"}};
   for (const auto& each : wrong) {
     int exit_code = 0;
@@ -276,6 +282,7 @@ TEST(options, refuse_what_makes_no_sense) {
                                                                      {"--gamma", "1.5"},
                                                                      {"--episodes", "0"},
                                                                      {"--log-interval", "0"},
+                                                                     {"--local", "--average", "2"},
                                                                      {"--seed", "-1"},
                                                                      {"--no-such-option"},
                                                                      {"word"}}) {
