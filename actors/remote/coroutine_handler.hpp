@@ -63,12 +63,6 @@ caf::response_promise answer_later(const task<T>& work) {
 template <class F>
 concept coroutine_handler = is_task<typename caf::detail::get_callable_trait<F>::result_type>;
 
-template <class List>
-inline constexpr bool has_reference = false;
-template <class... Ts>
-inline constexpr bool has_reference<caf::detail::type_list<Ts...>> = (std::is_reference_v<Ts> ||
-                                                                      ...);
-
 }  // namespace troupe::detail
 
 namespace caf {
@@ -77,7 +71,11 @@ namespace detail {
 
 // What such a handler answers with.
 template <class Y, class... Xs>
-struct dmi<troupe::task<Y>(Xs...)> : dmi<Y(Xs...)> {};
+struct dmi<troupe::task<Y>(Xs...)> : dmi<Y(Xs...)> {
+  static_assert(!(std::is_reference_v<Xs> || ...),
+                "a handler that is a coroutine takes its message by value: it may go on when the "
+                "message is gone");
+};
 
 }  // namespace detail
 
@@ -85,11 +83,6 @@ struct dmi<troupe::task<Y>(Xs...)> : dmi<Y(Xs...)> {};
 template <troupe::detail::coroutine_handler F>
 class lfinvoker<false, F> {
 public:
-  static_assert(
-      !troupe::detail::has_reference<typename detail::get_callable_trait<F>::type::arg_types>,
-      "a handler that is a coroutine takes its message by value: it may go on when the message is "
-      "gone");
-
   lfinvoker(F& fun) : fun_(fun) {}
 
   template <class... Ts>

@@ -137,7 +137,7 @@ oracle::behavior_type coroutine_with_a_reference() {
 
 // error: a handler returns another type than its actor's interface says,
 oracle::behavior_type coroutine_with_another_result() {
-  return {[](question) -> troupe::task<std::string> { co_return ""; }};
+  return {[](question) -> troupe::task<double> { co_return 1; }};
 }
 
 // error: not enough message handlers
