@@ -74,6 +74,10 @@ future<std::size_t> first_ready(const std::vector<std::shared_ptr<future_core>>&
 
 void run_on_thread_of(engine& driver, std::function<void()> body) {
   if (driver.is_own_thread()) return body();
+  run_soon(driver, std::move(body));
+}
+
+void run_soon(engine& driver, std::function<void()> body) {
   auto* item = make_continuation(std::move(body));
   if (driver.push_if_open(item)) return;
   item->resume(nullptr, 1);

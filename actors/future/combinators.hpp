@@ -20,6 +20,8 @@ future<std::size_t> first_ready(const std::vector<std::shared_ptr<future_core>>&
 /// Runs `body` on a thread of `driver`; on the calling one, if it is one of these or `driver` has
 /// stopped.
 void run_on_thread_of(engine& driver, std::function<void()> body);
+/// The same, but later also where the calling thread is one of these.
+void run_soon(engine& driver, std::function<void()> body);
 
 /// The first error among them, by their order; null: none.
 std::exception_ptr first_failure(const std::vector<std::shared_ptr<future_core>>& what);

@@ -45,8 +45,10 @@ public:
   std::function<void(const std::exception_ptr&)> ended;
 
   void on_letter(network::letter&& what) noexcept override {
-    troupe::detail::run_on_thread_of(*driver, [mail = std::move(what), call = call, state = state,
-                                               group = group, ended = ended] {
+    // What is lent is copied, which takes a while, and may have to wait for the group's memory: not
+    // on the thread that has received the letter and drives the network.
+    const bool at_once = what.lent == 0;
+    auto body = [mail = std::move(what), call = call, state = state, group = group, ended = ended] {
       try {
         state->begin();
         const auto here = group.lock();
@@ -60,7 +62,11 @@ public:
         ended(std::current_exception());
         state->fail(std::current_exception());
       }
-    });
+    };
+    if (at_once)
+      troupe::detail::run_on_thread_of(*driver, std::move(body));
+    else
+      troupe::detail::run_soon(*driver, std::move(body));
   }
   void on_failure(const std::exception_ptr& why) noexcept override {
     const auto placed = error_at(state->where(), why);

@@ -142,9 +142,16 @@ std::shared_ptr<group_core> group_service::make_locked(group_description about) 
   const bool alone = about.members.at(static_cast<std::size_t>(about.rank)).actor == 0;
   auto channel = endpoint_->open(about.name, nodes_of(about), about.rank, alone);
   const std::weak_ptr<network::endpoint> weak = endpoint_;
-  auto made = group_core::make(std::move(about), channel, node_.weak_from_this(), [weak, channel] {
+  const auto close = [weak, channel] {
     if (const auto there = weak.lock()) there->close(*channel);
-  });
+  };
+  std::shared_ptr<group_core> made;
+  try {
+    made = group_core::make(std::move(about), channel, node_.weak_from_this(), close);
+  } catch (...) {
+    close();
+    throw;
+  }
   std::erase_if(all_, [](const auto& one) { return one.expired(); });
   all_.push_back(made);
   return made;

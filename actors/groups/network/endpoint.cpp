@@ -95,6 +95,13 @@ void endpoint::evict(const peer& whom) noexcept {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [where, one] : open_) all.push_back(one);
+    // A group with it fails when it is made here.
+    for (auto& [where, waiting] : early_)
+      std::erase_if(waiting, [&](const auto& one) {
+        if (one.from != &whom) return false;
+        early_bytes_ -= one.bytes;
+        return true;
+      });
   }
   for (const auto& one : all) one->evict(whom);
 }

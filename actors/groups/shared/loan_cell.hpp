@@ -18,11 +18,10 @@ struct loan_cell {
     holders.store(to, std::memory_order_relaxed);
   }
 
-  /// A borrower has seen the loan, and will give it back.
-  void take(int rank) noexcept {
-    // Relaxed: whoever looks at it has seen that the rank has left, which comes later.
-    taken.fetch_or(bit_of(rank), std::memory_order_relaxed);
-  }
+  /// A borrower has seen the loan, and will give it back: at once, without having read, if its rank
+  /// has left by then. Sequentially consistent, as the flags of ranks that leave are: either the
+  /// borrower sees that flag, or the lender that sees it sees this.
+  void take(int rank) noexcept { taken.fetch_or(bit_of(rank), std::memory_order_seq_cst); }
 
   /// Release: what the borrower has read comes before the lender's next write.
   void give_back(int rank) noexcept { holders.fetch_and(~bit_of(rank), std::memory_order_release); }
@@ -31,7 +30,7 @@ struct loan_cell {
   /// those whose processes have ended. Acquire: see `give_back`.
   bool is_over(std::uint64_t left = 0, std::uint64_t dead = 0) const noexcept {
     const auto still = holders.load(std::memory_order_acquire) & ~dead;
-    return (still & ~(left & ~taken.load(std::memory_order_relaxed))) == 0;
+    return (still & ~(left & ~taken.load(std::memory_order_seq_cst))) == 0;
   }
 
   static constexpr std::uint64_t bit_of(int rank) noexcept { return std::uint64_t{1} << rank; }

@@ -78,7 +78,14 @@ public:
   void take(std::uint64_t lent, int from, const at::Tensor* into) override {
     // Before it is written: it may be what this rank has lent.
     lent_.loans().release();
-    group_.take_letter(from, lent, into ? written_view(*into) : tensor_view{});
+    tensor_view to;
+    try {
+      if (into) to = written_view(*into);
+    } catch (...) {
+      group_.take_letter(from, lent, {});  // gives it back
+      throw;
+    }
+    group_.take_letter(from, lent, to);
   }
 
   void abort(std::exception_ptr why) noexcept override {

@@ -222,7 +222,7 @@ bool shared_group::all_left(std::uint64_t dead) const noexcept {
 std::uint64_t shared_group::left() const noexcept {
   std::uint64_t out = 0;
   for (int p = 0; p < size(); ++p)
-    if (control_.left(p).load(std::memory_order_acquire) != 0) out |= std::uint64_t{1} << p;
+    if (control_.left(p).load(std::memory_order_seq_cst) != 0) out |= std::uint64_t{1} << p;
   return out;
 }
 

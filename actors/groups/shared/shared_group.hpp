@@ -118,7 +118,8 @@ public:
                                                  const time_limit& limit);
 
   /// Copies what `from` has lent to this rank in a message to `into`, and gives it back. Throws
-  /// internal_error. Any thread, also while an operation runs.
+  /// internal_error, and group_failed once this rank has left. Any thread, also while an operation
+  /// runs.
   void take_letter(int from, std::uint64_t word, const tensor_view& into) const;
 
   /// Where the others find `tensor`, of any rank's memory; shared_place::elsewhere if they do not.
@@ -134,7 +135,7 @@ public:
 
   /// This rank runs no operation, and none that runs later will write: it has been aborted, or
   /// there is none. Any thread.
-  void leave() noexcept { control_.left(rank()).store(1, std::memory_order_release); }
+  void leave() noexcept { control_.left(rank()).store(1, std::memory_order_seq_cst); }
 
   /// Has every rank but those in `dead` left, so that none writes into this rank's
   /// tensors any more? Any thread.
@@ -175,6 +176,7 @@ private:
   void enter(const entry& mine, const operation_signature& what, const time_limit& limit);
   void step(const operation_signature& what, const time_limit& limit);
   void leave_if_aborted(const operation_signature& what);
+  void take_loan(loan_cell<process_memory>& cell) const;
   [[noreturn]] void fail(wait_result why, const operation_signature& what, const time_limit& limit);
   [[noreturn]] void disagree(const operation_signature& what, const std::string& text);
   [[noreturn]] void fail_by_damage(const operation_signature& what, int by_rank, const char* shows);

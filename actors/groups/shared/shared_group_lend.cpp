@@ -30,8 +30,16 @@ borrowed_part shared_group::borrowed(const operation_signature& what, int from, 
   const auto place = shared_place::of(word);
   if (place.loan == 0) fail_by_damage(what, from, "a tensor that it does not lend");
   borrowed_part out{mapped(from, word, bytes, what), &loan(from, place.loan)};
-  out.loan->take(rank());
+  take_loan(*out.loan);
   return out;
+}
+
+// What a rank takes after it has left is no longer kept for it: see loan_cell.
+void shared_group::take_loan(loan_cell<process_memory>& cell) const {
+  cell.take(rank());
+  if (control_.left(rank()).load(std::memory_order_seq_cst) == 0) return;
+  cell.give_back(rank());
+  throw group_failed(fmt::format("rank {} has left group '{}'", rank(), setup_.group));
 }
 
 void shared_group::take_letter(int from, std::uint64_t word, const tensor_view& into) const {
@@ -43,7 +51,7 @@ void shared_group::take_letter(int from, std::uint64_t word, const tensor_view& 
                     "rank's memory",
                     setup_.group, rank(), from, into.bytes()));
   auto& cell = loan(from, place.loan);
-  cell.take(rank());
+  take_loan(cell);
   if (into.count > 0) copy_bytes(into.data, data, into.bytes(), stores_for(2 * into.bytes()));
   cell.give_back(rank());
 }

@@ -30,9 +30,13 @@ loans_of_process& process_loans() {
 }
 
 void release_all() {
-  auto& process = process_loans();
-  const std::lock_guard lock(process.mutex);
-  for (auto* const one : process.all) one->release();
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> over;  // let go without the lock
+  {
+    auto& process = process_loans();
+    const std::lock_guard lock(process.mutex);
+    for (auto* const one : process.all) one->collect(over);
+  }
+  release_quarantined();  // of groups that have ended
 }
 
 }  // namespace
@@ -86,8 +90,10 @@ std::uint64_t tensor_loans::lend_by_message(const at::Tensor& tensor, std::uint6
 
 std::uint64_t tensor_loans::lend(const at::Tensor& tensor, std::uint64_t to, bool by_message) {
   const auto view = read_view(tensor);
-  if (membership_->group.place_of(view) == shared_place::elsewhere || !copy_on_write::is_safe())
-    return shared_place::elsewhere;
+  const auto place = membership_->group.place_of(view);
+  if (place == shared_place::elsewhere || !copy_on_write::is_safe()) return shared_place::elsewhere;
+  // What is another rank's memory is kept by that rank, which would not know who has it from here.
+  if (shared_place::of(place).rank != membership_->group.rank()) return shared_place::elsewhere;
   auto memory = copy_on_write::freeze(storage_of(tensor));
   if (!memory) return shared_place::elsewhere;
   const std::lock_guard lock(mutex_);
@@ -133,12 +139,16 @@ void tensor_loans::withdraw() noexcept {
     for (const auto loan : fresh_) cell(loan).lend(0);
     fresh_.clear();
   }
-  release_some();
+  release();
 }
 
 void tensor_loans::release_some() {
-  // What ends with them is let go without the lock.
-  std::vector<storage_pointer> over;
+  std::vector<storage_pointer> over;  // let go without the lock
+  collect(over);
+}
+
+void tensor_loans::collect(std::vector<storage_pointer>& over) {
+  if (out_count_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);
   std::erase_if(out_, [&](int loan) {
     // A result that this rank has still to keep is not over, though all others have dropped it.

@@ -52,14 +52,16 @@ public:
   /// Is one of what this rank itself has in `input`, or a copy where that cannot be shared.
   static void share(const at::Tensor& tensor, const at::Tensor& input);
 
+  using storage_pointer = c10::intrusive_ptr<c10::StorageImpl>;
+
   /// Lets go what has come back.
   void release() {
     if (out_count_.load(std::memory_order_relaxed) > 0) release_some();
   }
+  /// Moves what has come back there.
+  void collect(std::vector<storage_pointer>& over);
 
 private:
-  using storage_pointer = c10::intrusive_ptr<c10::StorageImpl>;
-
   loan_cell<process_memory>& cell(int loan) const noexcept;
   void release_some();
   int reserve_locked(std::uint64_t to);
