@@ -163,19 +163,16 @@ private:
   template <class Arrived, class Limit>
   wait_result wait_for(const Arrived& arrived, const Limit& limit) noexcept {
     clock::time_point begun{};
-    bool yields = how_.yields;
-    for (int looks = how_.looks;; looks = how_.looks_that_yield) {
-      for (int i = 0; i < looks; ++i) {
+    for (;;) {
+      for (int i = 0; i < how_.looks; ++i) {
         if (arrived()) return wait_result::arrived;
         // Whoever has ended this step may have aborted then; all flags are there, and are seen now.
         if (abort_cause() != 0) return arrived() ? wait_result::arrived : wait_result::aborted;
-        if (yields)
+        if (how_.yields)
           Memory::yield();
         else
           Memory::pause();
       }
-      // The rank that is waited for may want this core.
-      yields = true;
       const auto now = Memory::now();
       if (now >= limit.deadline()) return wait_result::timed_out;
       if (begun == clock::time_point{}) begun = now;

@@ -21,13 +21,10 @@ int count_cores(std::span<const core_set> of_ranks) noexcept;
 /// How a rank waits for others. Measured on two cores: a barrier of two ranks takes 0.1 us by
 /// spinning and 40 by sleeping; one of four ranks 3 us by yielding at once, 50 by spinning first.
 struct waiting {
-  /// Between the first looks: yields the core, where ranks outnumber cores, or only pauses. Later
-  /// it yields in any case: the system may have put two ranks on one core, if others are busy.
+  /// Between two looks: yields the core, where ranks outnumber cores, or only pauses.
   bool yields = false;
-  /// Looks before the first reading of the clock.
+  /// Looks between two readings of the clock.
   int looks = 256;
-  /// Looks between two later ones.
-  int looks_that_yield = 8;
   /// Sleeps when nothing has come for so long.
   std::chrono::microseconds awake{50};
 
