@@ -114,6 +114,33 @@ TEST(info, is_readable) {
   EXPECT_THAT(result.out, testing::ContainsRegex("\n  between hosts "));
 }
 
+TEST(info, shows_the_ways_of_collectives) {
+  unsetenv("TROUPE_COLLECTIVES");
+  const auto usual = nlohmann::json::parse(run_troupe("info --collectives --json").out);
+  EXPECT_EQ(usual["ranks"], usual["usable_cores"]);
+  EXPECT_EQ(usual["ways"]["all_reduce"][0]["way"], "box");
+  EXPECT_EQ(usual["TROUPE_COLLECTIVES"], "not set");
+  setenv("TROUPE_COLLECTIVES", "all_reduce:staged>=0,barrier:direct>=1048576", 1);
+  const auto changed =
+      nlohmann::json::parse(run_troupe("info --collectives --ranks 64 --json").out);
+  const auto text = run_troupe("info --collectives").out;
+  // What it prints can be given again.
+  setenv("TROUPE_COLLECTIVES", changed["rules"].get<std::string>().c_str(), 1);
+  const auto again = nlohmann::json::parse(run_troupe("info --collectives --ranks 64 --json").out);
+  setenv("TROUPE_COLLECTIVES", "nonsense", 1);
+  const auto wrong = run_troupe("info --collectives 2>&1");
+  unsetenv("TROUPE_COLLECTIVES");
+  EXPECT_EQ(changed["ranks"], 64);
+  EXPECT_EQ(changed["ways"]["all_reduce"][0]["way"], "staged");
+  EXPECT_EQ(again["ways"], changed["ways"]);
+  EXPECT_THAT(text, testing::ContainsRegex("all_reduce +staged from 0 B"));
+  EXPECT_THAT(text, testing::ContainsRegex("barrier .*direct from 1 MiB"));
+  EXPECT_THAT(text, testing::HasSubstr("TROUPE_COLLECTIVES is all_reduce:staged"));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.out, testing::HasSubstr("troupe: 'nonsense' is no rule for collectives"));
+  EXPECT_EQ(run_troupe("info --ranks 2 2>/dev/null").code, 2);
+}
+
 TEST(info, refuses_a_wrong_command_line) {
   EXPECT_EQ(run_troupe("2>/dev/null").code, 2);
   EXPECT_EQ(run_troupe("nonsense 2>/dev/null").code, 2);
