@@ -43,6 +43,19 @@ std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write) {
   return out.take();
 }
 
+packed_object pack_object(function_ref<void(encoder&)> write) {
+  packed_object out;
+  try {
+    out.bytes = object_to_bytes(write);
+  } catch (...) {
+    out.failure = std::current_exception();
+    const auto text = describe(out.failure, {}, {}).text;
+    const auto* const from = reinterpret_cast<const std::byte*>(text.data());
+    out.bytes.assign(from, from + text.size());
+  }
+  return out;
+}
+
 void bytes_to_object(std::span<const std::byte> bytes, function_ref<void(decoder&)> read) {
   decoder in(bytes, nullptr, nullptr);
   const auto next_size = [&] {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -16,6 +18,22 @@ namespace groups {
 /// A value, and the tensors in it, as bytes in a row. Tensors on other devices travel as copies in
 /// host memory. Handles of actors and references cannot be in it. Throws encode_error.
 std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write);
+
+/// A value as one rank gives it to others, or why it cannot: they are told, so that none waits for
+/// it.
+struct packed_object {
+  std::vector<std::byte> bytes{};  ///< of a failure: its text
+  std::exception_ptr failure{};
+
+  /// What the others get before the bytes: how many they are; of a text -1 - that.
+  std::int64_t size() const noexcept {
+    const auto count = static_cast<std::int64_t>(bytes.size());
+    return failure ? -1 - count : count;
+  }
+};
+
+/// object_to_bytes, with what `write` throws in the result.
+packed_object pack_object(function_ref<void(encoder&)> write);
 
 /// Reads what `object_to_bytes` has written. Throws decode_error.
 void bytes_to_object(std::span<const std::byte> bytes, function_ref<void(decoder&)> read);

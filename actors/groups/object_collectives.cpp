@@ -4,6 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace troupe::groups {
@@ -22,22 +23,65 @@ std::vector<std::byte> bytes_in(const at::Tensor& row) {
   return out;
 }
 
-at::Tensor number(std::size_t value) {
-  return at::scalar_tensor(static_cast<std::int64_t>(value), at::kLong);
+at::Tensor number(std::int64_t value) { return at::scalar_tensor(value, at::kLong); }
+
+std::int64_t number_in(const at::Tensor& tensor, std::int64_t at = 0) {
+  return tensor.const_data_ptr<std::int64_t>()[at];
 }
 
-// The size that another rank has named. What it sends is checked against it.
-std::int64_t size_in(const at::Tensor& tensor, std::int64_t at = 0) {
-  const auto size = tensor.const_data_ptr<std::int64_t>()[at];
-  if (size < 0) throw decode_error("the size of an object is negative");
-  return size;
+// For what a rank of which `size` came sends next; that is checked against it.
+at::Tensor row_for(std::int64_t size) {
+  return at::empty({size < 0 ? -1 - size : size}, at::kByte);
 }
 
-std::vector<at::Tensor> rows_of(const at::Tensor& sizes) {
+std::vector<at::Tensor> rows_for(const at::Tensor& sizes) {
   std::vector<at::Tensor> out;
-  for (std::int64_t i = 0; i < sizes.numel(); ++i)
-    out.push_back(at::empty({size_in(sizes, i)}, at::kByte));
+  for (std::int64_t i = 0; i < sizes.numel(); ++i) out.push_back(row_for(number_in(sizes, i)));
   return out;
+}
+
+// Ranks that had nothing to give.
+class failures {
+public:
+  explicit failures(const char* operation) : text_(operation) {}
+
+  void look_at(int rank, std::int64_t size, const at::Tensor& row) {
+    if (size >= 0) return;
+    const auto bytes = bytes_in(row);
+    text_ += fmt::format("{} rank {} has failed: {}", any_ ? ";" : ":", rank,
+                         std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    any_ = true;
+  }
+  void throw_if_any() {
+    if (any_) throw remote_error(std::move(text_));
+  }
+
+private:
+  std::string text_;
+  bool any_ = false;
+};
+
+void rethrow_own(const packed_object& mine) {
+  if (mine.failure) std::rethrow_exception(mine.failure);
+}
+
+// What all ranks have given is here; `sizes` is known even where the rows are not.
+void check_all(const char* operation, const packed_object& mine, const at::Tensor& sizes,
+               const std::vector<at::Tensor>& rows) {
+  rethrow_own(mine);
+  failures found(operation);
+  for (std::int64_t rank = 0; rank < sizes.numel(); ++rank)
+    if (const auto size = number_in(sizes, rank); size < 0)
+      found.look_at(
+          static_cast<int>(rank), size,
+          rows.empty() ? at::empty({0}, at::kByte) : rows[static_cast<std::size_t>(rank)]);
+  found.throw_if_any();
+}
+
+void check_one(const char* operation, int rank, std::int64_t size, const at::Tensor& row) {
+  failures found(operation);
+  found.look_at(rank, size, row);
+  found.throw_if_any();
 }
 
 std::vector<std::vector<std::byte>> bytes_in(const std::vector<at::Tensor>& rows) {
@@ -48,64 +92,77 @@ std::vector<std::vector<std::byte>> bytes_in(const std::vector<at::Tensor>& rows
 
 }  // namespace
 
-void broadcast_bytes(const process_group& group, std::vector<std::byte>& bytes, int src) {
-  const auto size = number(bytes.size());
+void broadcast_bytes(const process_group& group, packed_object& object, int src) {
+  const auto size = number(object.size());
   broadcast(group, size, src);
-  const auto row =
-      group.rank() == src ? row_of_bytes(bytes) : at::empty({size_in(size)}, at::kByte);
+  const bool mine = group.rank() == src;
+  const auto row = mine ? row_of_bytes(object.bytes) : row_for(number_in(size));
   broadcast(group, row, src);
-  if (group.rank() != src) bytes = bytes_in(row);
+  if (mine) return rethrow_own(object);
+  check_one("broadcast of an object", src, number_in(size), row);
+  object.bytes = bytes_in(row);
 }
 
 std::vector<std::vector<std::byte>> all_gather_bytes(const process_group& group,
-                                                     std::span<const std::byte> mine) {
+                                                     const packed_object& mine) {
   const auto sizes = at::empty({group.size()}, at::kLong);
   all_gather_into_tensor(group, sizes, number(mine.size()));
-  const auto rows = rows_of(sizes);
-  all_gather(group, rows, row_of_bytes(mine));
+  const auto rows = rows_for(sizes);
+  all_gather(group, rows, row_of_bytes(mine.bytes));
+  check_all("all_gather of objects", mine, sizes, rows);
   return bytes_in(rows);
 }
 
 std::vector<std::vector<std::byte>> gather_bytes(const process_group& group,
-                                                 std::span<const std::byte> mine, int dst) {
+                                                 const packed_object& mine, int dst) {
   const auto sizes = at::empty({group.size()}, at::kLong);
   all_gather_into_tensor(group, sizes, number(mine.size()));
-  const auto rows = group.rank() == dst ? rows_of(sizes) : std::vector<at::Tensor>();
-  gather(group, row_of_bytes(mine), rows, dst);
+  const auto rows = group.rank() == dst ? rows_for(sizes) : std::vector<at::Tensor>();
+  gather(group, row_of_bytes(mine.bytes), rows, dst);
+  check_all("gather of objects", mine, sizes, rows);
   return bytes_in(rows);
 }
 
-std::vector<std::byte> scatter_bytes(const process_group& group,
-                                     const std::vector<std::vector<std::byte>>& all, int src) {
+std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<packed_object> all,
+                                     int src) {
   std::vector<at::Tensor> sizes, rows;
-  if (group.rank() == src) {
+  const bool mine = group.rank() == src;
+  if (mine) {
     if (all.empty())
       throw invalid_argument("source rank must provide non-None scatter_object_input_list");
     if (all.size() != static_cast<std::size_t>(group.size()))
       throw invalid_argument(fmt::format(
           "scatter_object: {} objects are not one for each of {} ranks", all.size(), group.size()));
+    // All have theirs, or none.
+    const auto bad =
+        std::ranges::find_if(all, [](const auto& one) { return one.failure != nullptr; });
+    if (bad != all.end()) all.assign(all.size(), packed_object(*bad));
     for (const auto& one : all) {
       sizes.push_back(number(one.size()));
-      rows.push_back(row_of_bytes(one));
+      rows.push_back(row_of_bytes(one.bytes));
     }
   }
   const auto size = number(0);
   scatter(group, size, sizes, src);
-  const auto row = at::empty({size_in(size)}, at::kByte);
+  const auto row = row_for(number_in(size));
   scatter(group, row, rows, src);
+  if (mine) rethrow_own(all.front());
+  check_one("scatter of objects", src, number_in(size), row);
   return bytes_in(row);
 }
 
-void send_bytes(const process_group& group, std::span<const std::byte> bytes, int dst, int tag) {
-  send(group, number(bytes.size()), dst, tag);
-  send(group, row_of_bytes(bytes), dst, tag);
+void send_bytes(const process_group& group, const packed_object& mine, int dst, int tag) {
+  send(group, number(mine.size()), dst, tag);
+  send(group, row_of_bytes(mine.bytes), dst, tag);
+  rethrow_own(mine);
 }
 
 std::pair<std::vector<std::byte>, int> recv_bytes(const process_group& group, int src, int tag) {
   const auto size = number(0);
   const auto from = recv(group, size, src, tag);
-  const auto row = at::empty({size_in(size)}, at::kByte);
+  const auto row = row_for(number_in(size));
   recv(group, row, from, tag);
+  check_one("send of an object", from, number_in(size), row);
   return {bytes_in(row), from};
 }
 

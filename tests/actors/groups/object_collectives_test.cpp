@@ -83,6 +83,49 @@ TEST(object_collectives, refuse_what_is_not_one_for_each_rank) {
       HasSubstr("1 objects are not one for each of 2 ranks"));
 }
 
+TEST(object_collectives, fail_on_all_ranks_where_one_has_none_to_give) {
+  local_group all(3);
+  all.run([](const process_group& group, int rank) {
+    const auto text = [](auto f) { return thrown_text<remote_error>(f); };
+    const auto one_or_none = [&] {
+      if (rank == 1) throw std::out_of_range("there is no file");
+      return rank;
+    };
+    const auto run = [&](auto f, const char* expected) {
+      if (rank == 1) {
+        EXPECT_EQ(thrown_text<std::out_of_range>(f), "there is no file");
+      } else {
+        EXPECT_THAT(text(f), HasSubstr(expected));
+      }
+    };
+    run([&] { broadcast_result(group, 1, one_or_none); }, "rank 1 has failed: there is no file");
+    run([&] { all_gather_results(group, one_or_none); }, "rank 1 has failed: there is no file");
+    EXPECT_EQ(broadcast_result(group, 2, one_or_none), 2);
+    EXPECT_EQ(all_gather_results(group, [&] { return 10 * rank; }), (std::vector{0, 10, 20}));
+
+    // Such a tensor has no bytes.
+    const group_object none{"none", {}, at::empty({3}, at::TensorOptions().device(at::kMeta))};
+    const auto mine = rank == 1 ? none : object_of(rank);
+    const auto fails = [&](auto f) {
+      EXPECT_THAT(thrown_text<error>(f), testing::Not(testing::IsEmpty()));
+    };
+    auto object = mine;
+    fails([&] { broadcast_object(group, object, 1); });
+    fails([&] { all_gather_object(group, mine); });
+    fails([&] { gather_object(group, mine, 2); });
+    fails([&] {
+      scatter_object(group, std::vector<group_object>{object_of(0), object_of(1), none}, 1);
+    });
+    if (rank == 1) fails([&] { send_object(group, none, 0); });
+    if (rank == 0) {
+      EXPECT_THAT(text([&] { recv_object<group_object>(group, 1); }),
+                  HasSubstr("rank 1 has failed"));
+    }
+    // The group goes on.
+    EXPECT_EQ(all_gather_object(group, rank), (std::vector{0, 1, 2}));
+  });
+}
+
 TEST(object_collectives, notice_another_type) {
   local_group all(2);
   all.run([](const process_group& group, int rank) {
