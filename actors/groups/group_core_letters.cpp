@@ -7,6 +7,9 @@
 
 #include "troupe/actors/future/combinators.hpp"
 #include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/node/node_core.hpp"
+#include "troupe/actors/rpc/rpc_agent.hpp"
+#include "troupe/actors/scheduler/lent_thread.hpp"
 
 namespace troupe::groups {
 
@@ -34,10 +37,22 @@ private:
   const std::shared_ptr<engine> driver_;
 };
 
+// Ends a receive at the group's timeout.
+struct letter_timer {
+  std::weak_ptr<node_core> node;
+  future<void> when;
+  clock::time_point deadline;
+
+  void forget() const {
+    if (const auto here = node.lock()) here->agent().forget(when, deadline);
+  }
+};
+
 // A work handle stands for it; a thread of the node takes the letter.
 class started_receive final : public network::posted_receive {
 public:
   std::shared_ptr<engine> driver;
+  letter_timer timer;
   std::shared_ptr<prepared_call> call;
   std::shared_ptr<work_state> state;
   // The group's handles may all be gone when it ends.
@@ -45,6 +60,7 @@ public:
   std::function<void(const std::exception_ptr&)> ended;
 
   void on_letter(network::letter&& what) noexcept override {
+    timer.forget();
     // What is lent is copied, which takes a while, and may have to wait for the group's memory: not
     // on the thread that has received the letter and drives the network.
     const bool at_once = what.lent == 0;
@@ -69,7 +85,17 @@ public:
       troupe::detail::run_soon(*driver, std::move(body));
   }
   void on_failure(const std::exception_ptr& why) noexcept override {
-    const auto placed = error_at(state->where(), why);
+    timer.forget();
+    fail(error_at(state->where(), why));
+  }
+  void on_timeout(std::chrono::milliseconds limit) noexcept {
+    const auto from = call->what().peer;
+    const auto missing = from == any_source ? std::vector<int>() : std::vector{from};
+    fail(timeout_error(state->where(), limit, missing));
+  }
+
+private:
+  void fail(const std::exception_ptr& placed) noexcept {
     ended(placed);
     state->fail(placed);
   }
@@ -171,14 +197,21 @@ work group_core::start_receive(prepared_call&& call) {
   posted->driver = channel_->driver();
   posted->call = std::make_shared<prepared_call>(std::move(call));
   const auto& what = posted->call->bind();
-  posted->state =
-      std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr, timeout());
+  posted->state = std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr);
   const auto record = recorder_.schedule(what);
   recorder_.start(record);
   posted->group = weak_from_this();
   posted->ended = [weak = weak_from_this(), record, where = place_of(what)](const auto& why) {
     if (const auto self = weak.lock()) self->letter_ended(record, where, why);
   };
+  const auto limit = timeout();
+  posted->timer.deadline = deadline_after(limit);
+  posted->timer.node = node_;
+  posted->timer.when = node()->agent().wake_at(posted->timer.deadline);
+  posted->timer.when.then([channel = channel_, limit, waits = std::weak_ptr(posted)] {
+    const auto late = waits.lock();
+    if (late && channel->letters().withdraw(*late)) late->on_timeout(limit);
+  });
   work out(posted->state);
   channel_->letters().post(what.peer, what.tag, std::move(posted));
   return out;
@@ -196,6 +229,7 @@ int group_core::receive(prepared_call& call) {
     channel_->letters().post(what.peer, what.tag, posted);
     bool came = false;
     try {
+      const lent_thread lent;
       came = channel_->driver()->wait(posted->over, deadline_after(limit));
     } catch (...) {
       channel_->letters().withdraw(*posted);

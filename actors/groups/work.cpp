@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "troupe/actors/groups/work_queue.hpp"
+#include "troupe/actors/scheduler/lent_thread.hpp"
 
 namespace troupe {
 
@@ -21,13 +23,11 @@ void work_future::wanted(const clock::time_point* deadline) {
 }
 
 work_state::work_state(const std::shared_ptr<engine>& driver, operation_place where,
-                       const std::shared_ptr<work_queue>& queue, std::chrono::milliseconds limit)
+                       const std::shared_ptr<work_queue>& queue)
     : where_(std::move(where)),
       own_(std::make_shared<work_future>(driver, queue)),
       relay_(std::make_shared<work_future>(driver, queue)),
-      result_(own_),
-      limit_(limit),
-      deadline_(limit.count() > 0 ? deadline_after(limit) : never) {}
+      result_(own_) {}
 
 // Whoever has a future of it shall not wait for ever.
 work_state::~work_state() {
@@ -81,14 +81,14 @@ std::exception_ptr work::exception() const {
 
 void work::wait(std::chrono::milliseconds limit) const {
   auto& it = state();
-  auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
-  if (it.deadline() <= deadline) {
-    deadline = it.deadline();
-    limit = it.limit();
-  }
+  const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   const auto& result = it.result();
+  it.begin_wait(deadline);
+  std::optional<lent_thread> lent;
+  if (!result.ready()) lent.emplace();
   const bool ended = deadline == never ? (result.wait(), true)
                                        : result.wait_for(deadline - clock::now()) || result.ready();
+  lent.reset();
   if (!ended) std::rethrow_exception(groups::timeout_error(it.where(), limit, {}));
   result.get();
 }

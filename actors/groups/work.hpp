@@ -30,7 +30,6 @@ public:
   /// Before others have it.
   void set_sequence(std::uint64_t number) noexcept { sequence_ = number; }
 
-protected:
   void wanted(const clock::time_point* deadline) override;
 
 private:
@@ -41,10 +40,9 @@ private:
 /// What a work handle refers to.
 class work_state {
 public:
-  /// Of a collective that waits in `queue`; nullptr: of a message. `limit`: how long `wait` waits;
-  /// 0: until the operation ends.
+  /// Of a collective that waits in `queue`; nullptr: of a message.
   work_state(const std::shared_ptr<engine>& driver, operation_place where,
-             const std::shared_ptr<work_queue>& queue, std::chrono::milliseconds limit = {});
+             const std::shared_ptr<work_queue>& queue);
   ~work_state();
   work_state(const work_state&) = delete;
   work_state& operator=(const work_state&) = delete;
@@ -62,10 +60,10 @@ public:
   future<std::vector<at::Tensor>> relayed() const {
     return future<std::vector<at::Tensor>>(relay_);
   }
+  /// The calling thread is about to wait for it, and may run it.
+  void begin_wait(clock::time_point deadline) const { own_->wanted(&deadline); }
   int source() const noexcept { return source_; }
   std::chrono::nanoseconds duration() const noexcept;
-  clock::time_point deadline() const noexcept { return deadline_; }
-  std::chrono::milliseconds limit() const noexcept { return limit_; }
 
 private:
   operation_place where_;
@@ -75,8 +73,6 @@ private:
   // Written before the result is there, and read afterwards.
   clock::time_point started_;
   clock::time_point ended_;
-  const std::chrono::milliseconds limit_;
-  const clock::time_point deadline_;
 };
 
 }  // namespace groups

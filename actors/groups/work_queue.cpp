@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "troupe/actors/scheduler/lent_thread.hpp"
+
 namespace troupe::groups {
 
 namespace {
@@ -15,6 +17,7 @@ constexpr int most_idle_looks = 20;
 }  // namespace
 
 void work_queue::block(completion& until) {
+  const lent_thread lent;
   if (driver_->simulated())
     driver_->wait(until, never);
   else

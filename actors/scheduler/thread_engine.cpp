@@ -209,8 +209,8 @@ void thread_engine::run_what_is_left(engine_unit& unit) {
 }
 
 engine::thread_counts thread_engine::count() const {
-  return {thread_count_.load(), static_cast<unsigned>(std::max(parked_count_.load(), 0)),
-          !have_items()};
+  return {thread_count_.load() + lent_.load(),
+          static_cast<unsigned>(std::max(parked_count_.load(), 0)), !have_items()};
 }
 
 // An item counts as running before it leaves the queue, so that `quiet` sees it in one place or the

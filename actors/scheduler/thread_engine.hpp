@@ -92,6 +92,10 @@ public:
   bool quiet() const noexcept override;
   bool is_own_thread() const noexcept override;
 
+  // Of a lent_thread, for the calling thread. False: there are too many.
+  bool lend_thread() noexcept;
+  void take_thread_back() noexcept;
+
 private:
   struct parked_thread;
 
@@ -200,7 +204,8 @@ private:
   std::vector<std::thread::id> retired_;
   std::vector<parked_thread*> parked_;
   std::atomic<int> parked_count_{0};
-  std::atomic<unsigned> thread_count_{0};
+  std::atomic<unsigned> thread_count_{0};  // without those that are lent
+  std::atomic<unsigned> lent_{0};
   std::atomic<bool> timers_watched_{false};  // some thread is the timer thread
   std::atomic<bool> stopping_{false};
 

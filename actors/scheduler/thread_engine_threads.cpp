@@ -11,6 +11,7 @@ namespace troupe {
 namespace {
 
 constexpr std::chrono::microseconds longest_pause(5'000);
+constexpr unsigned most_lent = 1'024;
 constexpr unsigned base_threads = 3;  // the leader, the timer thread, and a spare one
 
 // Wakes again and again until `done`: a thread that need not be woken may consume a wake-up of the
@@ -52,7 +53,7 @@ void thread_engine::spawn() {
     threads_.erase(gone);
   }
   retired_.clear();
-  if (threads_.size() > options_.max_threads) return;
+  if (threads_.size() > options_.max_threads + lent_.load()) return;
   try {
     threads_.emplace_back([this] { thread_main(); });
     // After the thread is there, which `occupy` relies on. The new thread waits for this lock.
@@ -64,6 +65,25 @@ void thread_engine::spawn() {
     guard.unlock();
     log().warn("cannot create another thread; continuing with {}: {}", count, e.what());
   }
+}
+
+// The two counts are lowered and raised in an order in which `occupy` sees too few free threads
+// rather than too many: it then leaves the work, for which this wakes a thread afterwards.
+bool thread_engine::lend_thread() noexcept {
+  if (lent_.fetch_add(1) >= most_lent) {
+    lent_.fetch_sub(1);
+    return false;
+  }
+  thread_count_.fetch_sub(1);
+  occupied_.fetch_sub(1);
+  if (work_waits() && !wake_parked()) wake_timer_thread();
+  return true;
+}
+
+void thread_engine::take_thread_back() noexcept {
+  occupied_.fetch_add(1);
+  thread_count_.fetch_add(1);
+  lent_.fetch_sub(1);
 }
 
 void thread_engine::end_waits() {

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "troupe/actors/scheduler/lent_thread.hpp"
+
 namespace troupe::groups::network {
 
 // The wait is shared: its thread may go on, and return, before `finish` does.
@@ -34,6 +36,7 @@ std::optional<packet> mailbox::take(const part_key& key, clock::time_point deadl
       mine = waiting_ = std::make_shared<wait>();
       mine->key = key;
     }
+    const lent_thread lent;
     if (!driver_->wait(mine->over, deadline)) break;
   }
   // It may have come with the deadline.

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdint>
 
+#include "troupe/actors/scheduler/lent_thread.hpp"
 #include "troupe/actors/sync/futex.hpp"
 
 namespace troupe::groups {
@@ -43,9 +44,10 @@ struct process_memory {
   static clock::time_point now() noexcept { return clock::now(); }
 
   /// Sleeps while `word` is `expected`, until woken or `until`. Other than futex_wait it is woken
-  /// by other processes too.
+  /// by other processes too. A handler's thread is lent meanwhile.
   static void sleep(cell<std::uint32_t>& word, std::uint32_t expected,
                     clock::time_point until) noexcept {
+    const lent_thread lent;
     const auto ns =
         std::max<std::int64_t>(0, std::chrono::nanoseconds(until.time_since_epoch()).count());
     timespec limit{};

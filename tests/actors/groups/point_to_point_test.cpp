@@ -187,12 +187,38 @@ TEST(point_to_point, ends_in_time) {
               HasSubstr("recv of group 'world/0,1#0', on rank 0, timed out after 50 ms: rank 1 is "
                         "missing"));
   const auto started = irecv(all.groups[0], x, 1);
-  EXPECT_THROW(started.wait(), collective_timeout);
+  EXPECT_THROW(started.wait(1ms), collective_timeout);  // this wait alone
   EXPECT_FALSE(started.is_completed());
-  // A message that comes later goes to the one that still waits.
+  EXPECT_THAT(thrown_text<collective_timeout>([&] { started.wait(); }),
+              HasSubstr("recv of group 'world/0,1#0', on rank 0, timed out after 50 ms: rank 1 is "
+                        "missing"));
+  EXPECT_TRUE(started.is_completed());
+  EXPECT_FALSE(started.is_success());
+  // Nobody waits for these, or has a handle.
+  const auto any = irecv(all.groups[0], x);
+  irecv(all.groups[0], x, 1, 3);
+  EXPECT_TRUE(eventually([&] { return any.is_completed(); }));
+  EXPECT_NE(any.exception(), nullptr);
+  // A message that comes later goes to a later receive.
   send(all.groups[1], at::full({4}, 9, at::kFloat), 0);
-  EXPECT_TRUE(eventually([&] { return started.is_completed(); }));
+  EXPECT_EQ(recv(all.groups[0], x), 1);
   EXPECT_EQ(x[0].item<int>(), 9);
+}
+
+TEST(point_to_point, ends_in_the_time_of_a_simulation) {
+  simulation cluster;
+  const auto nodes = cluster.start(2);
+  on_simulated(cluster, nodes, [&](const node& one, int rank) {
+    const auto group = one.world().new_group({0, 1}, {.timeout = 1min});
+    const auto begun = cluster.now();
+    if (rank == 0) {
+      const auto started = irecv(group, at::ones({4}), 1);
+      EXPECT_THROW(started.wait(), collective_timeout);
+      EXPECT_GE(cluster.now() - begun, 1min);
+      EXPECT_LT(cluster.now() - begun, 2min);
+    }
+    barrier(one.world());
+  });
 }
 
 }  // namespace
