@@ -47,7 +47,7 @@ const char* to_string(operation_state state) noexcept {
 
 flight_recorder::flight_recorder() : slots_(std::make_unique<slot[]>(capacity)) {}
 
-std::uint64_t flight_recorder::schedule(const operation& what) noexcept {
+std::uint64_t flight_recorder::schedule(const operation& what, operation_state state) noexcept {
   const auto id = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   auto& to = slot_of(id);
   // A reader that sees a word of the new record sees that the slot is being written, or its new id.
@@ -58,15 +58,17 @@ std::uint64_t flight_recorder::schedule(const operation& what) noexcept {
   };
   put(what_word, static_cast<std::uint64_t>(what.kind) |
                      static_cast<std::uint64_t>(what.reduction) << 8 |
-                     static_cast<std::uint64_t>(static_cast<std::uint8_t>(what.dtype)) << 16);
+                     static_cast<std::uint64_t>(static_cast<std::uint8_t>(what.dtype)) << 16 |
+                     static_cast<std::uint64_t>(state) << state_shift);
   put(sequence_word, what.sequence);
   put(inputs_word, elements_in(what.inputs));
   put(outputs_word, elements_in(what.outputs));
   const bool has_peer = what.kind == operation_kind::send || what.kind == operation_kind::recv;
   put(place_word, static_cast<std::uint32_t>(has_peer ? what.peer : what.root) |
                       static_cast<std::uint64_t>(static_cast<std::uint32_t>(what.tag)) << 32);
-  put(scheduled_word, now_ns());
-  put(started_word, 0);
+  const auto now = now_ns();
+  put(scheduled_word, now);
+  put(started_word, state == operation_state::started ? now : 0);
   put(ended_word, 0);
   to.id.store(id, std::memory_order_release);
   return id;

@@ -12,6 +12,8 @@
 
 namespace troupe::groups {
 
+struct call_detail;
+
 /// How far a recorded operation is.
 enum class operation_state : std::uint8_t { scheduled, started, completed, failed };
 
@@ -31,6 +33,7 @@ struct operation_record {
   int tag = 0;
   /// Of the steady clock, up to 10 ms late; 0: not yet.
   std::int64_t scheduled_ns = 0, started_ns = 0, ended_ns = 0;
+  std::shared_ptr<const call_detail> detail{};  ///< at debug level `detail`; not of the recorder
 };
 
 /// The last operations of one rank of a group. Thread-safe; writing takes no lock and allocates
@@ -41,8 +44,9 @@ public:
 
   flight_recorder();
 
-  /// Returns the number by which to say how it goes on.
-  std::uint64_t schedule(const operation& what) noexcept;
+  /// Returns the number by which to say how it goes on. It may have started at the same moment.
+  std::uint64_t schedule(const operation& what,
+                         operation_state state = operation_state::scheduled) noexcept;
   void start(std::uint64_t id) noexcept { advance(id, operation_state::started); }
   void complete(std::uint64_t id) noexcept { advance(id, operation_state::completed); }
   void fail(std::uint64_t id) noexcept { advance(id, operation_state::failed); }

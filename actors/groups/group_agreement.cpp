@@ -7,6 +7,7 @@
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/debug_level.hpp"
 #include "troupe/actors/groups/network/channel_exchange.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
@@ -68,7 +69,7 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
 
 std::vector<std::shared_ptr<backend>> group_backends::all() const {
   std::vector<std::shared_ptr<backend>> out;
-  for (const auto& [device, some] : by_device) out.insert(out.end(), some.begin(), some.end());
+  for (const auto& some : by_device) out.insert(out.end(), some.begin(), some.end());
   return out;
 }
 
@@ -102,16 +103,22 @@ std::unique_ptr<group_backends> agree_on(const group_description& about,
       auto& one = by_name[name];
       if (!one) one = find_backend(name).make(request);
       if (!one) throw invalid_argument(fmt::format("the factory of backend '{}' made none", name));
-      out->by_device[c10::Device(device).type()].push_back(one);
+      out->of(c10::Device(device).type()).push_back(one);
     }
   } catch (const std::exception& e) {
     thrown = std::current_exception();
     problem = e.what();
   }
-  // A group is made everywhere or nowhere.
+  // A group is made everywhere or nowhere. The debug level, which may differ, comes first.
+  problem.insert(problem.begin(), get_debug_level() == debug_level::detail ? 'd' : ' ');
   const auto* const text = reinterpret_cast<const std::byte*>(problem.data());
-  const auto problems = exchange.all_gather({text, problem.size()});
+  auto problems = exchange.all_gather({text, problem.size()});
   if (thrown) std::rethrow_exception(thrown);
+  for (auto& one : problems) {
+    if (one.empty()) throw decode_error("a member of a group does not say what has become of it");
+    if (one.front() == std::byte{'d'}) out->checks_in_full = true;
+    one.erase(one.begin());
+  }
   for (std::size_t rank = 0; rank < problems.size(); ++rank)
     if (!problems[rank].empty())
       throw group_failed(
@@ -119,7 +126,7 @@ std::unique_ptr<group_backends> agree_on(const group_description& about,
                       std::string(reinterpret_cast<const char*>(problems[rank].data()),
                                   problems[rank].size())));
   // What the named ones do not do is done by messages.
-  auto& on_cpu = out->by_device[c10::DeviceType::CPU];
+  auto& on_cpu = out->of(c10::DeviceType::CPU);
   if (on_cpu.empty() || on_cpu.back()->name() != "network")
     on_cpu.push_back(std::make_shared<network::network_backend>(channel));
   return out;

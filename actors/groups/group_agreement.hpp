@@ -1,6 +1,6 @@
 #pragma once
 
-#include <map>
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -11,8 +11,13 @@ namespace troupe::groups {
 
 /// The backends of one rank of a group.
 struct group_backends {
-  /// Of one device type: the one that was named first, then what does the rest.
-  std::map<c10::DeviceType, std::vector<std::shared_ptr<backend>>> by_device;
+  /// Of one device type: the one that was named, then what does the rest.
+  std::vector<std::shared_ptr<backend>>& of(c10::DeviceType device) noexcept {
+    return by_device[static_cast<std::size_t>(device)];
+  }
+
+  std::array<std::vector<std::shared_ptr<backend>>, c10::COMPILE_TIME_MAX_DEVICE_TYPES> by_device;
+  bool checks_in_full = false;  ///< one of the members is at debug level `detail`
 
   std::vector<std::shared_ptr<backend>> all() const;
 };

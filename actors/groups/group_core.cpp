@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/groups/debug_level.hpp"
+#include "troupe/actors/groups/full_check.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/messages/base/log.hpp"
 
@@ -123,6 +125,7 @@ void group_core::establish_in_turn() {
     why = failure_;
     if (why) all = backends();
   }
+  if (get_debug_level() != debug_level::off) log_made();
   // It has failed meanwhile, and nobody has aborted these.
   for (const auto& one : all) one->abort(why);
 }
@@ -139,8 +142,7 @@ void group_core::check_device(c10::DeviceType device, operation_kind kind) const
 
 // Hot path.
 backend& group_core::backend_for(const operation& what) const {
-  const auto& all = ready_.load(std::memory_order_acquire)->by_device;
-  for (const auto& one : all.at(what.device))
+  for (const auto& one : ready_.load(std::memory_order_acquire)->of(what.device))
     if (one->supports(what.kind, what.dtype, what.device)) return *one;
   throw invalid_argument(fmt::format("no backend of group '{}' has {} for {} on {}", about_.name,
                                      to_string(what.kind), c10::toString(what.dtype),
@@ -172,13 +174,13 @@ void group_core::run(prepared_call& call) {
   const work_queue::turn turn(*queue_);
   auto& what = call.bind();
   what.sequence = sequence;
-  const auto record = recorder_.schedule(what);
-  execute(call, record);
+  const auto record = schedule(what, operation_state::started);
+  execute(call, record, true);
   call.finish();
 }
 
 // In its turn. Hot path.
-void group_core::execute(prepared_call& call, std::uint64_t record) {
+void group_core::execute(prepared_call& call, std::uint64_t record, bool started) {
   auto& what = call.bind();
   std::exception_ptr why;
   bool refused = false;
@@ -187,13 +189,16 @@ void group_core::execute(prepared_call& call, std::uint64_t record) {
       std::rethrow_exception(failure());
     if (!ready_.load(std::memory_order_acquire)) [[unlikely]]
       establish_in_turn();
-    recorder_.start(record);
+    if (!started) recorder_.start(record);
     refused = true;
     auto& by = backend_for(what);
     call.check_steps();
     refused = false;
+    const time_limit limit(timeout_.load(std::memory_order_relaxed));
+    if (ready_.load(std::memory_order_relaxed)->checks_in_full) [[unlikely]]
+      check_in_full(*channel_, about_, what, details_.find(record), limit);
     call.make_dense();
-    by.run(what, time_limit(timeout_.load(std::memory_order_relaxed)));
+    by.run(what, limit);
     recorder_.complete(record);
     last_completed_.store(what.sequence, std::memory_order_relaxed);
     if (has_hooks_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -204,7 +209,7 @@ void group_core::execute(prepared_call& call, std::uint64_t record) {
   }
   recorder_.fail(record);
   // What no backend can do fails on all ranks alike, before anything was sent: the group goes on.
-  if (!refused) why = failed_at(what, why);
+  if (!refused) why = in_detail(what, record, failed_at(what, why));
   notify_hooks(place_of(what), why);
   std::rethrow_exception(why);
 }
@@ -252,6 +257,9 @@ void group_core::fail(std::exception_ptr why) noexcept {
   channel_->driver()->finish(known_);
   if (!known) channel_->send_failure(describe(why, {}, {}));
   channel_->fail(why);
+  if (get_debug_level() != debug_level::off)
+    log().warn("group '{}' has failed on rank {}: {}", about_.name, about_.rank,
+               describe(why, {}, {}).text);
   // A node or an actor that ends while nothing is under way is no failure.
   const bool is_end = is_a<not_initialized>(why) || is_a<actor_down>(why);
   if (!is_end || last_completed() != last_sequence()) write_trace();
@@ -317,7 +325,7 @@ work group_core::start(prepared_call&& call) {
       auto& what = held->bind();
       what.sequence = sequence;
       state->set_sequence(sequence);
-      const auto record = recorder_.schedule(what);
+      const auto record = schedule(what);
       return [self = shared_from_this(), held, state, record](std::uint64_t) {
         self->run_started(*held, *state, record);
       };
@@ -333,7 +341,7 @@ void group_core::run_started(prepared_call& call, work_state& state,
                              std::uint64_t record) noexcept {
   try {
     state.begin();
-    execute(call, record);
+    execute(call, record, false);
     call.finish();
     state.complete({call.results().begin(), call.results().end()});
   } catch (...) {
@@ -364,19 +372,6 @@ void group_core::notify_hooks(const operation_place& what, const std::exception_
     } catch (const std::exception& e) {
       log().warn("a completion hook of group '{}' has thrown: {}", about_.name, e.what());
     }
-  }
-}
-
-trace_header group_core::trace_about() const {
-  return {about_.name, about_.description, about_.rank, about_.members, failure()};
-}
-
-void group_core::write_trace() noexcept {
-  if (about_.trace_directory.empty()) return;
-  try {
-    write_trace_file(about_.trace_directory, trace_about(), recorder_.records());
-  } catch (const std::exception& e) {
-    log().warn("the trace of group '{}' was not written: {}", about_.name, e.what());
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "troupe/actors/groups/backend/backend.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
+#include "troupe/actors/groups/call_details.hpp"
 #include "troupe/actors/groups/completed_work.hpp"
 #include "troupe/actors/groups/flight_recorder.hpp"
 #include "troupe/actors/groups/group_agreement.hpp"
@@ -40,7 +41,8 @@ public:
   const group_description& about() const noexcept { return about_; }
   int rank() const noexcept { return about_.rank; }
   int size() const noexcept { return static_cast<int>(about_.members.size()); }
-  const flight_recorder& recorder() const noexcept { return recorder_; }
+  /// The last operations, the oldest first.
+  std::vector<operation_record> records() const;
   trace_header trace_about() const;
   network::group_channel& channel() noexcept { return *channel_; }
   /// Throws not_initialized when it has ended.
@@ -115,9 +117,12 @@ private:
 
   void watch_channel();
   void establish_in_turn();
+  std::uint64_t schedule(const operation& what, operation_state state = operation_state::scheduled);
+  std::exception_ptr in_detail(const operation& what, std::uint64_t record,
+                               const std::exception_ptr& why) const;
   backend& backend_for(const operation& what) const;
   void check_device(c10::DeviceType device, operation_kind kind) const;
-  void execute(prepared_call& call, std::uint64_t record);
+  void execute(prepared_call& call, std::uint64_t record, bool started);
   void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
   std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
   std::shared_ptr<backend> lender() const;
@@ -127,6 +132,7 @@ private:
   void await_end() noexcept;
   void notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept;
   void write_trace() noexcept;
+  void log_made() const;
   std::vector<std::shared_ptr<backend>> backends() const;
   std::exception_ptr failure() const;
 
@@ -137,6 +143,7 @@ private:
   const std::shared_ptr<work_queue> queue_;
   std::uint64_t devices_ = 0;  // a bit for each c10::DeviceType that has a backend
   flight_recorder recorder_;
+  call_details details_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> last_completed_{0};
   std::uint64_t monitored_ = 0;  // barriers so far; of whoever has the turn

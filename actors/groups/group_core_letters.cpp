@@ -151,7 +151,7 @@ void group_core::send(prepared_call& call) {
   check_usable();
   call.make_dense();
   const auto& what = call.bind();
-  const auto record = recorder_.schedule(what);
+  const auto record = schedule(what);
   recorder_.start(record);
   try {
     const auto& tensor = what.inputs[0];
@@ -198,7 +198,7 @@ work group_core::start_receive(prepared_call&& call) {
   posted->call = std::make_shared<prepared_call>(std::move(call));
   const auto& what = posted->call->bind();
   posted->state = std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr);
-  const auto record = recorder_.schedule(what);
+  const auto record = schedule(what);
   recorder_.start(record);
   posted->group = weak_from_this();
   posted->ended = [weak = weak_from_this(), record, where = place_of(what)](const auto& why) {
@@ -221,7 +221,7 @@ int group_core::receive(prepared_call& call) {
   check_usable();
   const auto& what = call.bind();
   const auto where = place_of(what);
-  const auto record = recorder_.schedule(what);
+  const auto record = schedule(what);
   recorder_.start(record);
   try {
     const auto posted = std::make_shared<awaited_letter>(channel_->driver());

@@ -277,11 +277,11 @@ void process_group::on_completion(std::function<void(const completed_work&)> hoo
 std::uint64_t process_group::sequence_number() const { return core().last_sequence(); }
 
 std::string process_group::trace() const {
-  return groups::trace_json(core().trace_about(), core().recorder().records());
+  return groups::trace_json(core().trace_about(), core().records());
 }
 
 std::string process_group::write_trace(const std::string& directory) const {
-  return groups::write_trace_file(directory, core().trace_about(), core().recorder().records());
+  return groups::write_trace_file(directory, core().trace_about(), core().records());
 }
 
 process_group node::world() const { return process_group(group_service::of(core()).world()); }

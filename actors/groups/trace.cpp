@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "troupe/actors/groups/call_details.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups {
@@ -29,6 +30,11 @@ json operation_json(const operation_record& one) {
   if (one.kind == operation_kind::send || one.kind == operation_kind::recv) {
     out["peer"] = one.root;
     out["tag"] = one.tag;
+  }
+  if (one.detail) {
+    out["input_shapes"] = one.detail->inputs;
+    out["output_shapes"] = one.detail->outputs;
+    out["stack"] = one.detail->stack_text();
   }
   out["scheduled_ns"] = one.scheduled_ns;
   out["started_ns"] = one.started_ns;

@@ -23,7 +23,8 @@ struct trace_header {
 /// "all_reduce", "state": "completed", "sequence": 1, "dtype": "Float", "reduction": "sum",
 /// "inputs": 0, "outputs": 10, "root": 0, "peer": 0, "tag": 0, "scheduled_ns": ..., "started_ns":
 /// ..., "ended_ns": ...}, ...]}. Of reduction, root, peer and tag an operation has those that its
-/// kind has. Times are of the host's steady clock.
+/// kind has. At debug level `detail` also "input_shapes" and "output_shapes" ("[2, 5], [0]") and
+/// "stack", where it was called. Times are of the host's steady clock.
 std::string trace_json(const trace_header& about, const std::vector<operation_record>& operations);
 
 /// Writes it to DIRECTORY/GROUP_rankN.json, whole or not at all. Returns the file's name. Throws

@@ -60,27 +60,42 @@ std::exception_ptr mismatch_error(const operation_place& where, const std::strin
   return std::make_exception_ptr(collective_mismatch(std::move(f)));
 }
 
-std::exception_ptr error_at(const operation_place& where, const std::exception_ptr& why) {
-  const auto placed = [&](fault f) {
-    f.text = fmt::format("{}: {}", to_string(where), f.text);
+namespace {
+
+// The error `why` with another text: of its class, or group_failed.
+template <class F>
+std::exception_ptr rephrased(const std::exception_ptr& why, const F& text) {
+  const auto changed = [&](fault f) {
+    f.text = text(f.text);
     return f;
   };
   try {
     std::rethrow_exception(why);
   } catch (const collective_timeout& e) {
-    return std::make_exception_ptr(collective_timeout(placed(e.fault())));
+    return std::make_exception_ptr(collective_timeout(changed(e.fault())));
   } catch (const collective_mismatch& e) {
-    return std::make_exception_ptr(collective_mismatch(placed(e.fault())));
+    return std::make_exception_ptr(collective_mismatch(changed(e.fault())));
   } catch (const group_failed& e) {
-    return std::make_exception_ptr(group_failed(placed(e.fault())));
+    return std::make_exception_ptr(group_failed(changed(e.fault())));
   } catch (const error& e) {
-    return to_exception(placed(e.fault()));
+    return to_exception(changed(e.fault()));
   } catch (const std::exception& e) {
     fault f;
     f.code = errc::cancelled;
     f.text = e.what();
-    return std::make_exception_ptr(group_failed(placed(std::move(f))));
+    return std::make_exception_ptr(group_failed(changed(std::move(f))));
   }
+}
+
+}  // namespace
+
+std::exception_ptr error_at(const operation_place& where, const std::exception_ptr& why) {
+  return rephrased(
+      why, [&](const std::string& text) { return fmt::format("{}: {}", to_string(where), text); });
+}
+
+std::exception_ptr error_with(const std::exception_ptr& why, const std::string& more) {
+  return rephrased(why, [&](const std::string& text) { return text + more; });
 }
 
 }  // namespace troupe::groups

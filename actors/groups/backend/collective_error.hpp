@@ -62,6 +62,9 @@ std::exception_ptr mismatch_error(const operation_place& where, const std::strin
 /// group_failed.
 std::exception_ptr error_at(const operation_place& where, const std::exception_ptr& why);
 
+/// The same error with `more` at the end of its text.
+std::exception_ptr error_with(const std::exception_ptr& why, const std::string& more);
+
 }  // namespace groups
 
 }  // namespace troupe

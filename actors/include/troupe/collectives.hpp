@@ -4,6 +4,7 @@
 #include "troupe/actors/groups/actor_group.hpp"
 #include "troupe/actors/groups/coalescing.hpp"
 #include "troupe/actors/groups/collectives.hpp"
+#include "troupe/actors/groups/debug_level.hpp"
 #include "troupe/actors/groups/init_process_group.hpp"
 #include "troupe/actors/groups/monitored_barrier.hpp"
 #include "troupe/actors/groups/object_collectives.hpp"
