@@ -76,6 +76,7 @@ void prepared_call::output(const at::Tensor& tensor, use how) {
       throw invalid_argument(fmt::format("{} would write into a tensor whose elements overlap",
                                          to_string(what_.kind)));
   }
+  results_.push_back(tensor);
   outputs_.push_back(tensor);
   uses_.push_back(how);
 }
@@ -133,8 +134,6 @@ void prepared_call::make_dense() {
   if (!strided_) [[likely]]
     return;
   strided_ = false;
-  replaced_ = true;
-  results_ = outputs_;
   const at::NoGradGuard none;
   for (auto& one : inputs_)
     if (!is_plain(one)) one = dense(one);
@@ -146,14 +145,13 @@ void prepared_call::make_dense() {
 }
 
 void prepared_call::finish() {
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const auto& result = results()[i];
-    if (outputs_[i].is_same(result)) {
-      if (!result.is_inference()) result.unsafeGetTensorImpl()->bump_version();
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    if (outputs_[i].is_same(results_[i])) {
+      if (!results_[i].is_inference()) results_[i].unsafeGetTensorImpl()->bump_version();
       continue;
     }
     const at::NoGradGuard none;
-    result.copy_(outputs_[i]);
+    results_[i].copy_(outputs_[i]);
   }
   if (steps_) [[unlikely]] {
     results_ = {steps_->end({outputs_.data(), outputs_.size()})};

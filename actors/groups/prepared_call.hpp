@@ -73,9 +73,7 @@ public:
   void finish();
 
   /// The program's tensors that were written, as it has given them.
-  const c10::SmallVector<at::Tensor, 2>& results() const noexcept {
-    return replaced_ ? results_ : outputs_;
-  }
+  const c10::SmallVector<at::Tensor, 2>& results() const noexcept { return results_; }
 
 private:
   void check(const at::Tensor& tensor);
@@ -84,8 +82,7 @@ private:
   operation what_;
   bool strided_ = false;  // not all are dense yet
   c10::SmallVector<at::Tensor, 2> inputs_, outputs_;
-  bool replaced_ = false;
-  c10::SmallVector<at::Tensor, 2> results_;  // once some of `outputs_` are replaced: what they were
+  c10::SmallVector<at::Tensor, 2> results_;  // those of `outputs_` that are not these are copied
   c10::SmallVector<use, 2> uses_;            // of the outputs
   std::unique_ptr<call_steps> steps_;        // of most there are none
 };

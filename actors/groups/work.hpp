@@ -42,7 +42,7 @@ class work_state {
 public:
   /// Of a collective that waits in `queue`; nullptr: of a message.
   work_state(const std::shared_ptr<engine>& driver, operation_place where,
-             const std::shared_ptr<work_queue>& queue);
+             const std::shared_ptr<work_queue>& queue = nullptr);
   ~work_state();
   work_state(const work_state&) = delete;
   work_state& operator=(const work_state&) = delete;
