@@ -208,11 +208,10 @@ private:
     cluster_->crash(static_cast<std::uint32_t>(*dead_));
   }
 
-  // Of the group of a step and of those that it makes: may not all members have it?
-  bool is_unsure(const step& of) const {
-    bool out = unsure_.contains(of.group);
-    for (std::size_t i = 0; i < of.made; ++i) out = out || unsure_.contains(of.makes + i);
-    return out;
+  // A member is lost; or, after a death, some have a group that others have not: they wait for
+  // those, and are late elsewhere.
+  bool may_fail(const step& of) const {
+    return dead_ && (is_member(of.group, *dead_) || !unsure_.empty());
   }
 
   bool is_member(std::size_t group, int rank) const {
@@ -232,15 +231,15 @@ private:
     } catch (const group_failed& e) {
       text = e.what();
     } catch (const collective_timeout& e) {
-      // Where a member has not got the group, those that have it wait for that one.
       text = e.what();
-      if (!is_unsure(of)) wrong(fmt::format("rank {}, {}: {}", rank, what, text));
+      if (unsure_.empty()) wrong(fmt::format("rank {}, {}: {}", rank, what, text));
     }
     ++of_.failed_;
     if (dead_ == rank) return false;
-    if (!is_unsure(of) && !(dead_ && is_member(of.group, *dead_)))
-      wrong(fmt::format("rank {}, {} fails: {}", rank, what, text));
-    if (text.find("group '") == std::string::npos || text.find("rank ") == std::string::npos)
+    if (!may_fail(of)) wrong(fmt::format("rank {}, {} fails: {}", rank, what, text));
+    // What fails while a group is made has no operation to name.
+    const bool named = of.made > 0 || text.find("group '") != std::string::npos;
+    if (!named || text.find("rank ") == std::string::npos)
       wrong(fmt::format("rank {}, {}: the error names too little: {}", rank, what, text));
     return false;
   }

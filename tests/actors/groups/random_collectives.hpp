@@ -17,7 +17,8 @@ namespace troupe::test {
 /// slow. Then the survivors shrink the world and go on, once or twice. What is checked:
 ///
 /// 1. Every call ends: with the right values, or with an error that names operation and rank.
-/// 2. Where no member is lost, no operation fails.
+/// 2. Where no member is lost, no operation fails; unless a group was made on some members alone,
+///    when one died, and those wait for the others.
 /// 3. A group that has failed takes no more operations, on any of its members.
 /// 4. All survivors shrink to the same group, and agree on what was completed before.
 /// 5. The shrunken group works.
