@@ -57,8 +57,9 @@ struct coalescing_manager::content {
   }
 
   std::vector<collective_call> take() {
-    for (const auto& one : calls) one.call.check_overlaps(one.group->rank());
-    return std::exchange(calls, {});
+    auto out = std::exchange(calls, {});
+    for (const auto& one : out) one.call.check_overlaps(one.group->rank());
+    return out;
   }
 };
 

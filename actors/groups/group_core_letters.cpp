@@ -198,6 +198,7 @@ work group_core::start_receive(prepared_call&& call) {
   posted->call = std::make_shared<prepared_call>(std::move(call));
   const auto& what = posted->call->bind();
   posted->state = std::make_shared<work_state>(channel_->driver(), place_of(what), nullptr);
+  auto& agent = node()->agent();  // throws where the node has ended
   const auto record = schedule(what);
   recorder_.start(record);
   posted->group = weak_from_this();
@@ -207,7 +208,7 @@ work group_core::start_receive(prepared_call&& call) {
   const auto limit = timeout();
   posted->timer.deadline = deadline_after(limit);
   posted->timer.node = node_;
-  posted->timer.when = node()->agent().wake_at(posted->timer.deadline);
+  posted->timer.when = agent.wake_at(posted->timer.deadline);
   posted->timer.when.then([channel = channel_, limit, waits = std::weak_ptr(posted)] {
     const auto late = waits.lock();
     if (late && channel->letters().withdraw(*late)) late->on_timeout(limit);

@@ -24,7 +24,8 @@ std::vector<operation_record> group_core::records() const {
 }
 
 trace_header group_core::trace_about() const {
-  return {about_.name, about_.description, about_.rank, about_.members, failure()};
+  return {about_.name, about_.description, about_.rank,     about_.members,
+          failure(),   last_sequence(),    last_completed()};
 }
 
 void group_core::write_trace() noexcept {

@@ -101,9 +101,10 @@ void prepared_call::check_overlaps(int rank) const {
         throw invalid_argument(
             fmt::format("{}: outputs {} and {} overlap", to_string(what_.kind), j, i));
     for (std::size_t j = 0; j < inputs_.size(); ++j)
-      // Of those that are not plain there are copies before anything is written.
-      if (is_plain(outputs_[i]) && is_plain(inputs_[j]) && overlap(outputs_[i], inputs_[j]) &&
-          (i != j || !may_share(outputs_[i], inputs_[j], rank)))
+      // Of those that are not plain there are copies before anything is written: too early where an
+      // operation reads what one writes that was joined to it.
+      if (((is_plain(outputs_[i]) && is_plain(inputs_[j])) || (joined_ && i != j)) &&
+          overlap(outputs_[i], inputs_[j]) && (i != j || !may_share(outputs_[i], inputs_[j], rank)))
         throw invalid_argument(fmt::format(
             "{}: output {} and input {} overlap, and not as this rank's own part of the other",
             to_string(what_.kind), i, j));
@@ -111,6 +112,7 @@ void prepared_call::check_overlaps(int rank) const {
 }
 
 void prepared_call::append(prepared_call&& other) {
+  joined_ = true;
   strided_ = strided_ || other.strided_;
   for (auto& one : other.inputs_) inputs_.push_back(std::move(one));
   for (auto& one : other.outputs_) outputs_.push_back(std::move(one));

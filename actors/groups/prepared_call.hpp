@@ -81,6 +81,7 @@ private:
 
   operation what_;
   bool strided_ = false;  // not all are dense yet
+  bool joined_ = false;   // of several operations
   c10::SmallVector<at::Tensor, 2> inputs_, outputs_;
   c10::SmallVector<at::Tensor, 2> results_;  // those of `outputs_` that are not these are copied
   c10::SmallVector<use, 2> uses_;            // of the outputs

@@ -69,6 +69,8 @@ std::string trace_json(const trace_header& about, const std::vector<operation_re
       {"rank", about.rank},
       {"members", std::move(members)},
       {"failure", about.failure ? describe(about.failure, {}, {}).text : std::string()},
+      {"last_sequence", about.last_sequence},
+      {"last_completed", about.last_completed},
       {"operations", std::move(all)}};
   // Texts of other nodes may be no UTF-8.
   return document.dump(1, ' ', false, json::error_handler_t::replace) + '\n';

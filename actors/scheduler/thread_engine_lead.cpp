@@ -22,8 +22,9 @@ int milliseconds_until(clock::time_point deadline) {
 
 // Hot path: no lock and no system call while there is traffic.
 unsigned thread_engine::poll(engine_unit& unit) {
-  // Before the look: a send that comes later sets it again. A load, as there is mostly nothing.
-  if (wants_progress_.load(std::memory_order_seq_cst)) wants_progress_.store(false);
+  // Before the look: a send that comes later sets it again. A load, as there is mostly nothing; the
+  // exchange acquires what was sent.
+  if (wants_progress_.load(std::memory_order_relaxed)) wants_progress_.exchange(false);
   unsigned events = net_->progress();
   // Here a hint: `local_mutex_` publishes the messages.
   if (have_local_.load(std::memory_order_seq_cst)) {

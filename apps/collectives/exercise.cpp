@@ -52,6 +52,11 @@ void exercise::write() {
   if (count_ > 0) input_.copy_(given_);
 }
 
+// So that an operation that writes nothing is found out.
+void exercise::forget_output() {
+  if (count_ > 0 && !output_.is_same(input_)) output_.fill_(77);
+}
+
 std::vector<at::Tensor> exercise::parts_of(const at::Tensor& all) const {
   if (!is_root()) return {};
   return all.split(count_);

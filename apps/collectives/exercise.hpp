@@ -25,6 +25,9 @@ public:
   /// Writes all that this rank gives: values that differ by rank and place.
   void write();
 
+  /// Overwrites what an operation out of place has written before.
+  void forget_output();
+
   /// The operation, until this rank is done.
   void run();
 

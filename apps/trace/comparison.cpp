@@ -82,9 +82,11 @@ private:
     out.rank = of.rank;
     out.name = of.name_of(of.rank);
     out.failure = of.failure;
+    out.asked = of.asked;
+    out.completed = of.completed;
     for (const auto& [sequence, one] : histories_[of.rank]) {
-      out.asked = sequence;
-      if (one->state == progress::completed) out.completed = sequence;
+      out.asked = std::max(out.asked, sequence);
+      if (one->state == progress::completed) out.completed = std::max(out.completed, sequence);
       if (out.at.empty() && one->state != progress::completed)
         out.at = fmt::format("{} {}, {}", sequence, asked_for(*one), text_of(one->state));
     }
@@ -112,6 +114,8 @@ private:
   bool has_begun(std::uint32_t rank, std::uint64_t sequence) const {
     const auto mine = histories_.find(rank);
     if (mine == histories_.end()) return false;
+    for (const auto* one : dumps_)
+      if (one->rank == rank && sequence <= one->completed) return true;
     const auto& all = mine->second;
     const auto at = all.find(sequence);
     if (at != all.end()) return at->second->state != progress::scheduled;

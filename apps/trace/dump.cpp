@@ -34,15 +34,31 @@ const parsed_json& member_of(const parsed_json& object, const char* name) {
   return *found;
 }
 
+// For a terminal, which obeys some control characters: also those of two bytes, from C2 80 to C2
+// 9F.
+std::string printable(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (c == 0xc2 && next >= 0x80 && next < 0xa0) text[i] = text[i + 1] = ' ';
+    if (c < ' ' || c == 0x7f) text[i] = ' ';
+  }
+  return text;
+}
+
 std::string text_of(const parsed_json& object, const char* name) {
   const auto& value = member_of(object, name);
   if (!value.is_string()) throw flaw(fmt::format("'{}' is no text", name));
   auto out = value.get<std::string>();
-  if (out.size() > longest_text) throw flaw(fmt::format("'{}' is too long", name));
-  // For a terminal, which obeys some of them.
-  for (auto& c : out)
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
-  return out;
+  if (out.size() > longest_text) {
+    // Not within a character of several bytes. Errors at debug level detail have stacks of all
+    // ranks.
+    auto end = longest_text;
+    while (end > 0 && (static_cast<unsigned char>(out[end]) & 0xc0) == 0x80) --end;
+    out.resize(end);
+    out += "...";
+  }
+  return printable(std::move(out));
 }
 
 template <class Number>
@@ -113,20 +129,23 @@ dump parsed(const std::string& text) {
   if (out.rank >= out.members.size()) throw flaw("its rank is no member of its group");
   for (const auto& one : array_of(document, "operations", most_operations))
     out.operations.push_back(operation_of(one));
+  out.asked = number_of<std::uint64_t>(document, "last_sequence");
+  out.completed = number_of<std::uint64_t>(document, "last_completed");
   return out;
 }
 
 std::string read_whole(const std::filesystem::path& path) {
   std::error_code wrong;
   const auto bytes = std::filesystem::file_size(path, wrong);
-  if (wrong) throw invalid_argument(path.string() + " cannot be read: " + wrong.message());
+  if (wrong)
+    throw invalid_argument(printable(path.string()) + " cannot be read: " + wrong.message());
   if (bytes > most_bytes)
-    throw invalid_argument(
-        fmt::format("{} is no trace: it has more than {} MiB", path.string(), most_bytes >> 20));
+    throw invalid_argument(fmt::format("{} is no trace: it has more than {} MiB",
+                                       printable(path.string()), most_bytes >> 20));
   std::ifstream file(path, std::ios::binary);
   std::string out(bytes, '\0');
   if (!file.read(out.data(), static_cast<std::streamsize>(bytes)))
-    throw invalid_argument(path.string() + " cannot be read");
+    throw invalid_argument(printable(path.string()) + " cannot be read");
   return out;
 }
 
@@ -154,10 +173,10 @@ const std::string& dump::name_of(std::uint32_t of) const {
 dump read_dump(const std::string& text, const std::string& file) {
   try {
     auto out = parsed(text);
-    out.file = file;
+    out.file = printable(file);
     return out;
   } catch (const flaw& why) {
-    throw invalid_argument(file + " is no trace of a group: " + why.what());
+    throw invalid_argument(printable(file) + " is no trace of a group: " + why.what());
   }
 }
 

@@ -33,6 +33,9 @@ struct dump {
   std::uint32_t rank = 0;
   std::vector<std::string> members;  ///< names, by rank
   std::vector<traced_operation> operations;
+  /// Of collectives: the last that was asked for, and the last that was completed. Older ones than
+  /// those in `operations` are known by these alone.
+  std::uint64_t asked = 0, completed = 0;
 
   /// The member's name; empty if there is no such rank.
   const std::string& name_of(std::uint32_t rank) const;

@@ -174,6 +174,14 @@ TEST_P(coalescing, refuses_arguments_before_anything_is_sent) {
     batch.all_reduce(x);  // becomes one operation that would write it twice
     EXPECT_THAT(thrown_text<invalid_argument>([&] { batch.run(); }),
                 HasSubstr("all_reduce: outputs 0 and 1 overlap"));
+    EXPECT_EQ(batch.size(), 0u);
+    // It would read what the first one has not yet written, also where a copy is made of it.
+    const auto n = group.size();
+    const auto first = at::zeros({2 * n, 2}), second = at::zeros({2 * n * n, 2});
+    batch.all_gather_into_tensor(first, at::ones({2, 2}));
+    batch.all_gather_into_tensor(second, first.view({2, 2 * n}).t());
+    EXPECT_THAT(thrown_text<invalid_argument>([&] { batch.run(); }),
+                HasSubstr("output 0 and input 1 overlap"));
     EXPECT_EQ(group.sequence_number(), 0u);
     barrier(group);
   });

@@ -118,6 +118,8 @@ nlohmann::json dump_of(int rank) {
                         {"description", ""},
                         {"rank", rank},
                         {"failure", ""},
+                        {"last_sequence", 4},
+                        {"last_completed", 4},
                         {"operations", nlohmann::json::array()},
                         {"members", nlohmann::json::array()}};
   for (int i = 0; i < 2; ++i)
@@ -188,6 +190,28 @@ TEST(trace_tool, prints_no_control_characters) {
   const auto text = trace::to_text(compare({read_dump(evil.dump(), "a")}));
   EXPECT_THAT(text, testing::Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("a b"));
+  evil["failure"] = "a\u009b2Jb";  // another way to begin such a command
+  EXPECT_THAT(trace::to_text(compare({read_dump(evil.dump(), "a")})), HasSubstr("a  2Jb"));
+}
+
+// As of errors at debug level detail, which have the stacks of all ranks.
+TEST(trace_tool, cuts_long_texts) {
+  auto long_one = dump_of(0);
+  std::string text = "a";
+  for (int i = 0; i < 3000; ++i) text += "\u00e9";
+  long_one["failure"] = text;
+  const auto read = read_dump(long_one.dump(), "a");
+  EXPECT_EQ(read.failure, text.substr(0, 1999) + "...");
+}
+
+// A rank that has only sent since its last collective keeps none of them in its trace.
+TEST(trace_tool, knows_collectives_that_are_too_old_to_be_kept) {
+  auto sender = dump_of(1);
+  sender["operations"] = nlohmann::json::array();
+  const auto found = compare({read_dump(dump_of(0).dump(), "a"), read_dump(sender.dump(), "b")});
+  EXPECT_TRUE(found.at(0).in_step());
+  EXPECT_EQ(found[0].completed_by_all, 4U);
+  EXPECT_THAT(found[0].waits, IsEmpty());
 }
 
 TEST(trace_tool, refuses_two_runs_at_once) {
