@@ -16,9 +16,9 @@
 namespace troupe::groups {
 namespace {
 
-using test::drawn;
-using test::plain_reference;
-using test::reduced_alike;
+using troupe::test::drawn;
+using troupe::test::plain_reference;
+using troupe::test::reduced_alike;
 
 // Each rank has its own.
 constexpr double factor_of(std::size_t rank) { return 0.3 + 0.2 * static_cast<double>(rank); }
