@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/actors/groups/work_future.hpp"
 #include "troupe/actors/groups/work_queue.hpp"
 #include "troupe/actors/scheduler/lent_thread.hpp"
 
@@ -35,6 +36,12 @@ work_state::~work_state() {
     fail(std::make_exception_ptr(
         remote_error(fmt::format("{} was dropped before it ended", to_string(where_)))));
 }
+
+future<std::vector<at::Tensor>> work_state::relayed() const {
+  return future<std::vector<at::Tensor>>(relay_);
+}
+
+void work_state::begin_wait(clock::time_point deadline) const { own_->wanted(&deadline); }
 
 void work_state::set_sequence(std::uint64_t number) noexcept {
   where_.sequence = number;

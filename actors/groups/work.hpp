@@ -19,23 +19,8 @@ namespace troupe {
 
 namespace groups {
 
+class work_future;
 class work_queue;
-
-/// The future of a collective that waits in `queue`: whoever waits for it may run it.
-class work_future final : public troupe::detail::future_state<std::vector<at::Tensor>> {
-public:
-  work_future(std::shared_ptr<engine> driver, std::shared_ptr<work_queue> queue)
-      : future_state(std::move(driver)), queue_(std::move(queue)) {}
-
-  /// Before others have it.
-  void set_sequence(std::uint64_t number) noexcept { sequence_ = number; }
-
-  void wanted(const clock::time_point* deadline) override;
-
-private:
-  const std::shared_ptr<work_queue> queue_;  // nullptr: of a message
-  std::uint64_t sequence_ = 0;
-};
 
 /// What a work handle refers to.
 class work_state {
@@ -57,11 +42,9 @@ public:
 
   const future<std::vector<at::Tensor>>& result() const noexcept { return result_; }
   /// The same for programs, which may cancel it.
-  future<std::vector<at::Tensor>> relayed() const {
-    return future<std::vector<at::Tensor>>(relay_);
-  }
+  future<std::vector<at::Tensor>> relayed() const;
   /// The calling thread is about to wait for it, and may run it.
-  void begin_wait(clock::time_point deadline) const { own_->wanted(&deadline); }
+  void begin_wait(clock::time_point deadline) const;
   int source() const noexcept { return source_; }
   std::chrono::nanoseconds duration() const noexcept;
 
