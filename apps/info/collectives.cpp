@@ -19,7 +19,7 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-// "all_reduce:box>=0,all_reduce:direct>=4097" by operation, in that order.
+// "all_reduce:box>=0,all_reduce:direct>=4097,piece=131072" by operation, in that order.
 report by_operation(const std::string& rules) {
   report out = report::object();
   std::string_view rest = rules;
@@ -27,6 +27,7 @@ report by_operation(const std::string& rules) {
     const auto one = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
     const auto colon = one.find(':'), sign = one.find(">=");
+    if (colon == one.npos) continue;  // a number, which is reported by itself
     out[std::string(one.substr(0, colon))].push_back(
         {{"way", one.substr(colon + 1, sign - colon - 1)},
          {"from_bytes", std::stoull(std::string(one.substr(sign + 2)))}});
@@ -70,6 +71,7 @@ std::string collectives_text(const report& of) {
       "\n  box: through shared memory, with the ranks' flags\n"
       "  direct: ranks read and write each other's tensors; staged for tensors outside the arena\n"
       "  staged: through shared memory in pieces of up to {}\n"
+      "  lend, shared: outputs become copy-on-write aliases, where a rule says so\n"
       "  results go past the caches where all tensors of an operation have {} and more\n"
       "\n  TROUPE_COLLECTIVES is {}. It changes these rules, that of rank 0 for all ranks of a "
       "group:\n"
