@@ -68,8 +68,7 @@ private:
   unsigned handed_on_ = 0;
   const completion* awaited_ = nullptr;  // what this thread waits for while it leads
   const expected_calls* expected_ = nullptr;
-  std::uint64_t key_ = 0;      // proves that this thread leads; 0: it does not
-  std::uint64_t sleeper_ = 0;  // of the network thread that slept when this one took the role
+  std::uint64_t key_ = 0;  // proves that this thread leads; 0: it does not
 };
 
 /// The node, as its engine sees it: what to do with what arrives, and how to run it. Virtual calls,

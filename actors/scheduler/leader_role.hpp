@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 
 namespace troupe {
 
@@ -16,10 +15,6 @@ namespace troupe {
 /// thread publishes work (in a queue, say) and then looks at the word; the holder writes the word
 /// and then looks for work. In one total order, at least one of the two sees the other. A change of
 /// hands also publishes what the leader alone uses: the inbox, and the state of `progress`.
-///
-/// A waiter that has taken the role from a network thread asleep may give it back, and the sleeper
-/// need not wake for that. A second word says whether the sleeper is still there: `give_back` and
-/// the sleeper's `end_sleep` both change it, and one of them comes first.
 class leader_role {
 public:
   enum state : std::uint64_t {
@@ -57,50 +52,7 @@ public:
     if (state_of(seen) == leading) return 0;
     // A new epoch: a compare-and-swap of the former holder cannot mistake this word for its own.
     auto mine = ((seen & ~snapshot{15}) + 16) | who | leading;
-    const auto sleeper = sleeper_in(seen);
-    if (!word_.compare_exchange_strong(seen, mine, std::memory_order_seq_cst)) return 0;
-    // The sleeper may go again, and need not wait for a role that it gets back: see `end_sleep`.
-    if (auto back = sleeper | being_given; sleeper != 0)
-      sleeper_.compare_exchange_strong(back, sleeper, std::memory_order_seq_cst);
-    return mine;
-  }
-
-  /// The key of the network thread that is asleep in `seen`; 0: none.
-  static snapshot sleeper_in(snapshot seen) noexcept {
-    return by_network_thread(seen) && state_of(seen) == asleep ? in(seen, leading) : 0;
-  }
-
-  /// The holder of `key`, a network thread, goes to sleep. Pre: it leads.
-  void begin_sleep(snapshot key) noexcept {
-    sleeper_.store(key, std::memory_order_seq_cst);
-    enter(key, asleep);
-  }
-
-  /// The same thread is awake: back to leading. False: another thread has taken the role, and will
-  /// not give it back.
-  bool end_sleep(snapshot key) noexcept {
-    for (;; std::this_thread::yield()) {
-      if (resume(key, asleep)) return true;
-      auto seen = key;
-      if (sleeper_.compare_exchange_strong(seen, 0, std::memory_order_seq_cst)) return false;
-      // Unless this thread is about to get it: another one has said so, and then writes the role.
-      if (seen != (key | being_given)) return false;
-    }
-  }
-
-  /// Has the holder of `key`, a network thread, had the role given back in its last sleep?
-  bool was_given_back(snapshot key) const noexcept {
-    return sleeper_.load(std::memory_order_relaxed) == (key | being_given);
-  }
-
-  /// The holder, a waiter, gives the role back to the thread that slept with the key `sleeper` when
-  /// it took it: it leads again, asleep. False: that thread is gone. Pre: the caller leads.
-  bool give_back(snapshot sleeper) noexcept {
-    auto there = sleeper;
-    if (!sleeper_.compare_exchange_strong(there, sleeper | being_given, std::memory_order_seq_cst))
-      return false;
-    enter(sleeper, asleep);
-    return true;
+    return word_.compare_exchange_strong(seen, mine, std::memory_order_seq_cst) ? mine : 0;
   }
 
   /// The holder of `key` begins something during which it may lose the role. Pre: it leads.
@@ -120,13 +72,8 @@ public:
   static snapshot in(snapshot key, state what) noexcept { return (key & ~snapshot{7}) | what; }
 
 private:
-  static constexpr snapshot being_given = 2;  // a bit that no key has
-
   // Epochs start at 1, so that no key is 0.
   std::atomic<snapshot> word_{16};
-  // The key of the network thread that went to sleep last. Written by the leader, except that the
-  // thread itself takes it away when it goes.
-  std::atomic<snapshot> sleeper_{0};
 };
 
 }  // namespace troupe

@@ -20,7 +20,6 @@ thread_engine::~thread_engine() { close_timers(); }
 
 void thread_engine::start(transport::transport& net) {
   net_ = &net;
-  network_sleep_.open(net.event_fd());
   handed_over_ = true;
   spawn();
   spawn();
@@ -109,10 +108,7 @@ void thread_engine::summon_runner() {
       case leader_role::free: break;
     }
   }
-  if (wake_parked()) return;
-  wake_timer_thread();
-  // It may be needed: a thread that sleeps below a waiter counts as occupied.
-  if (occupied_.load() >= most_handlers()) network_sleep_.rouse();
+  if (!wake_parked()) wake_timer_thread();
 }
 
 void thread_engine::finish(completion& what) {

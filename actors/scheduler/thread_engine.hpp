@@ -12,7 +12,6 @@
 #include "troupe/actors/scheduler/cpu_placement.hpp"
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/leader_role.hpp"
-#include "troupe/actors/scheduler/network_sleep.hpp"
 #include "troupe/actors/scheduler/run_queue.hpp"
 #include "troupe/actors/scheduler/spin_policy.hpp"
 #include "troupe/actors/sync/completion.hpp"
@@ -107,10 +106,7 @@ private:
   void thread_main();
   void lead(engine_unit& unit);
   void lead_while_waiting(completion& what, clock::time_point deadline, engine_unit& unit);
-  bool lead_until_ready(completion& what, clock::time_point deadline, engine_unit& unit);
-  void take_to_wait(engine_unit& unit, leader_role::snapshot seen);
   void hand_back(engine_unit& unit);
-  bool give_back(engine_unit& unit);
   void find_leader();
   std::chrono::microseconds spin() const;
   bool sleep_in_network(engine_unit& unit, clock::time_point deadline,
@@ -144,7 +140,7 @@ private:
   void set_takeover(clock::time_point now, clock::duration span);
   void put_off_takeover(clock::time_point now);
   void summon_runner();
-  void ask_for_role(completion& what, engine_unit& unit);
+  bool ask_for_role(completion& what, leader_role::snapshot& key);
   void park_waiter(completion& what, clock::time_point deadline);
   void drive_until(completion& what, clock::time_point deadline);
   void run_what_is_left(engine_unit& unit);
@@ -163,7 +159,6 @@ private:
   std::atomic<caf::actor_system*> system_{nullptr};
 
   leader_role role_;
-  network_sleep network_sleep_;
   std::atomic<int> wanted_{0};            // waiters that ask a network thread for the role
   std::atomic<bool> handed_over_{false};  // a waiter wants a network thread to lead
   std::atomic<std::uint64_t> handler_number_{0};

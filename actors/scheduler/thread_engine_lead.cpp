@@ -107,27 +107,6 @@ void thread_engine::hand_back(engine_unit& unit) {
   find_leader();
 }
 
-// After a wait that has slept: the network thread that slept there before leads again, and need not
-// wake. False: there is none. Waiters that are parked stay so: their answers come by that thread.
-bool thread_engine::give_back(engine_unit& unit) {
-  if (unit.sleeper_ == 0 || !network_sleep_.muted()) return false;
-  for (int looks = 0; !net_->arm(); ++looks) {
-    if (looks == 4) return false;
-    poll(unit);
-    if (unit.key_ == 0) return false;
-  }
-  // What comes from here on wakes that thread.
-  network_sleep_.unmute();
-  if (!role_.give_back(unit.sleeper_)) return false;
-  unit.key_ = 0;
-  // As in `sleep_in_network`: what others have put down while this thread led has woken nobody. Not
-  // `rouse`, which another thread may hear that sleeps there still and has lost the role.
-  if (have_local_.load(std::memory_order_seq_cst) || wants_progress_.load() || stopping_.load() ||
-      have_items())
-    net_->wake();
-  return true;
-}
-
 // No thread leads: wakes a waiter to do so, or else, a little later, the timer thread.
 void thread_engine::find_leader() {
   // The role was freed before. `park_waiter` counts itself and then looks at the role: one of the
@@ -153,27 +132,15 @@ std::chrono::microseconds thread_engine::spin() const {
 bool thread_engine::sleep_in_network(engine_unit& unit, clock::time_point deadline,
                                      clock::time_point waits_since) {
   if (!net_->arm()) return true;
+  role_.enter(unit.key_, leader_role::asleep);
   const bool network_thread = may_run_inline(unit);
-  if (network_thread) {
-    network_sleep_.unmute();
-    role_.begin_sleep(unit.key_);
-  } else {
-    if (unit.sleeper_ != 0) network_sleep_.mute();
-    role_.enter(unit.key_, leader_role::asleep);
-  }
   const bool work = have_local_.load(std::memory_order_seq_cst) || wants_progress_.load() ||
                     stopping_.load() || (network_thread && have_items()) ||
                     (unit.awaited_ && unit.awaited_->ready());
-  const auto sleep = [&] {
-    if (network_thread) return network_sleep_.wait();
-    pollfd ready{net_->event_fd(), POLLIN, 0};
-    return ::poll(&ready, 1, milliseconds_until(deadline)) > 0;
-  };
-  const bool heard = !work && sleep();
-  if (network_thread ? role_.end_sleep(unit.key_) : role_.resume(unit.key_, leader_role::asleep)) {
-    // Not of what others have waited for meanwhile.
-    if (heard && !(network_thread && role_.was_given_back(unit.key_)))
-      spin_policy_.add_wait(clock::now() - waits_since);
+  pollfd ready{net_->event_fd(), POLLIN, 0};
+  const bool heard = !work && ::poll(&ready, 1, milliseconds_until(deadline)) > 0;
+  if (role_.resume(unit.key_, leader_role::asleep)) {
+    if (heard) spin_policy_.add_wait(clock::now() - waits_since);
     return true;
   }
   unit.key_ = 0;

@@ -195,7 +195,6 @@ leader_role::snapshot thread_engine::be_timer_thread(engine_unit& unit) {
     if (occupied_.load() >= most_handlers()) {
       // No thread can take the role over: one of those that wait goes on leading.
       if (handed_over_.exchange(false)) find_leader();
-      if (have_items()) network_sleep_.rouse();  // who sleeps below a waiter may run them
       run_system_actor(unit);
     }
     epoll_event events[3];

@@ -59,12 +59,14 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
     if (deadline != never && clock::now() >= deadline) break;
     auto seen = role_.look();
     const bool mine = own_key != 0 && seen == leader_role::in(own_key, leader_role::handler);
+    leader_role::snapshot key = 0;
     if (mine || (!patient && leader_role::idle(seen)))
-      take_to_wait(unit, seen);
+      key = role_.take(seen, leader_role::waiter);
     else if (!patient && leader_role::by_network_thread(seen) &&
              leader_role::state_of(seen) == leader_role::leading)
-      ask_for_role(what, unit);
-    if (unit.key_ != 0) {
+      ask_for_role(what, key);
+    if (key != 0) {
+      unit.key_ = key;
       self.may_block = false;
       lead_while_waiting(what, deadline, unit);
       self.may_block = true;
@@ -79,56 +81,40 @@ void thread_engine::drive_until(completion& what, clock::time_point deadline) {
   if (parked && leader_role::state_of(role_.look()) == leader_role::free) find_leader();
 }
 
-void thread_engine::take_to_wait(engine_unit& unit, leader_role::snapshot seen) {
-  unit.key_ = role_.take(seen, leader_role::waiter);
-  unit.sleeper_ = unit.key_ != 0 ? leader_role::sleeper_in(seen) : 0;
-}
-
 // Drives the network until `what` is ready, the deadline passes, the waits end, the role is lost,
 // or it turns out that this node serves others meanwhile.
 void thread_engine::lead_while_waiting(completion& what, clock::time_point deadline,
                                        engine_unit& unit) {
-  if (!lead_until_ready(what, deadline, unit)) {
-    network_sleep_.unmute();  // whoever sleeps there has lost the role for good
-    return;
-  }
-  if (give_back(unit)) return;
-  network_sleep_.unmute();
-  if (unit.key_ != 0) hand_back(unit);
-}
-
-// False: the role is lost or handed on.
-bool thread_engine::lead_until_ready(completion& what, clock::time_point deadline,
-                                     engine_unit& unit) {
   empty_polls idle(placement_);
   unsigned busy = 0;
   // What this thread's own handler has left in the queue goes to other threads now.
   if (have_items()) summon_runner();
   for (;;) {
     auto events = poll(unit);
-    if (unit.key_ == 0) return false;
-    if (what.ready() || waits_.closed()) return true;
+    if (unit.key_ == 0) return;
+    if (what.ready() || waits_.closed()) break;
     if (unit.handed_on_ >= 2 && occupied_.load() < most_handlers()) {
       handed_over_.store(true);
       role_.release(std::exchange(unit.key_, 0));
       if (!wake_parked()) wake_timer_thread();
-      return false;
+      return;
     }
     if (events > 0) {
       idle.forget();
-      if (++busy % 16 == 0 && deadline != never && clock::now() >= deadline) return true;
+      if (++busy % 16 == 0 && deadline != never && clock::now() >= deadline) break;
       continue;
     }
     const auto next = idle.one_more([this] { return spin(); }, options_.yield_after);
-    if (idle.now() >= deadline) return true;
+    if (idle.now() >= deadline) break;
     if (next == empty_polls::next::sleep) {
-      if (!sleep_in_network(unit, deadline, idle.since())) return false;
+      if (!sleep_in_network(unit, deadline, idle.since())) return;
       idle.forget();
     } else if (next == empty_polls::next::yield) {
       put_off_takeover(idle.now());
       idle.yield();
     }
   }
+  hand_back(unit);
 }
 
 void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* what) {
@@ -156,13 +142,13 @@ void thread_engine::run_expected(engine_unit& unit, void (*body)(void*), void* w
 // A network thread that leads and has nothing to do gives way to a waiter: that saves the wake-up
 // of the waiter later, for this answer and for all that follow. So its next look at the network is
 // worth waiting for, which is many system calls where that is TCP: being woken costs more.
-void thread_engine::ask_for_role(completion& what, engine_unit& unit) {
+bool thread_engine::ask_for_role(completion& what, leader_role::snapshot& key) {
   wanted_.fetch_add(1);
   const auto start = clock::now();
-  while (!what.ready() && unit.key_ == 0) {
+  while (!what.ready() && key == 0) {
     const auto seen = role_.look();
     if (leader_role::idle(seen)) {
-      take_to_wait(unit, seen);
+      key = role_.take(seen, leader_role::waiter);
       continue;
     }
     const bool looks =
@@ -173,6 +159,7 @@ void thread_engine::ask_for_role(completion& what, engine_unit& unit) {
     if (asked > options_.yield_after) std::this_thread::yield();
   }
   wanted_.fetch_sub(1);
+  return key != 0;
 }
 
 void thread_engine::park_waiter(completion& what, clock::time_point deadline) {

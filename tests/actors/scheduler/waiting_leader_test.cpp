@@ -85,7 +85,6 @@ public:
     return false;
   }
   unsigned progress() override {
-    if (std::this_thread::get_id() != waiting) ++looks_of_others;
     std::uint64_t told = 0;
     [[maybe_unused]] const auto got = ::read(event_, &told, sizeof told);
     std::vector<completion*> come;
@@ -98,7 +97,6 @@ public:
   }
   int event_fd() const override { return event_; }
   bool arm() override {
-    if (std::this_thread::get_id() != waiting) ++sleeps_of_others;
     const std::lock_guard guard(mutex_);
     return coming_.empty();
   }
@@ -110,10 +108,6 @@ public:
   void close_peer(net::rank_t, bool) override {}
   std::vector<net::route> routes() const override { return {}; }
   net::counters count() const override { return {}; }
-
-  const std::thread::id waiting = std::this_thread::get_id();
-  std::atomic<int> looks_of_others{0};
-  std::atomic<int> sleeps_of_others{0};
 
 private:
   const int event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -152,44 +146,8 @@ TEST(waiting_thread, gets_a_slow_network_from_its_leader) {
   engine.stop([](caf::resumable*) {});
 }
 
-// It takes the network from a thread that sleeps there, and gives it back: what comes wakes the one
-// that waits, and no other thread.
-TEST(waiting_thread, wakes_alone_and_gives_the_network_back) {
-  no_messages client;
-  network_of_events network;
-  thread_engine engine(client, {});
-  engine.start(network);
-  const auto sleeps = [&] {
-    const int before = network.looks_of_others;
-    std::this_thread::sleep_for(20ms);
-    return network.sleeps_of_others > 0 && network.looks_of_others == before;
-  };
-  ASSERT_TRUE(soon(sleeps));
-  const int looks = network.looks_of_others;
-  const auto parked = engine.count().idle;
-  for (int round = 0; round < 5; ++round) {
-    completion comes;
-    std::thread later([&] {
-      std::this_thread::sleep_for(20ms);
-      network.bring(comes);
-    });
-    EXPECT_TRUE(engine.wait(comes, clock::now() + 10s));
-    later.join();
-    std::this_thread::sleep_for(5ms);  // the timer thread would lead by now
-  }
-  EXPECT_EQ(network.looks_of_others, looks);
-  EXPECT_EQ(engine.count().idle, parked);
-  // It leads again: this comes although nobody waits.
-  completion unasked;
-  network.bring(unasked);
-  EXPECT_TRUE(soon([&] { return unasked.ready(); }));
-  EXPECT_GT(network.looks_of_others, looks);
-  engine.end_waits();
-  engine.stop([](caf::resumable*) {});
-}
-
-// Threads wait, give up, take the network from each other and give it back, at any moment: nothing
-// that comes is left lying.
+// Threads wait, give up and take the network from each other at any moment: nothing that comes is
+// left lying.
 TEST(waiting_thread, misses_nothing_while_the_network_changes_hands) {
   no_messages client;
   network_of_events network;
