@@ -15,18 +15,6 @@ namespace {
 
 using groups::operation_kind;
 
-constexpr operation_kind kinds[] = {operation_kind::broadcast,
-                                    operation_kind::all_reduce,
-                                    operation_kind::reduce,
-                                    operation_kind::all_gather,
-                                    operation_kind::all_gather_into_tensor,
-                                    operation_kind::gather,
-                                    operation_kind::scatter,
-                                    operation_kind::reduce_scatter,
-                                    operation_kind::reduce_scatter_tensor,
-                                    operation_kind::all_to_all,
-                                    operation_kind::all_to_all_single};
-
 const char* name_of_shape(int shape) {
   static constexpr const char* names[] = {"empty", "scalar",   "few",    "page",
                                           "row",   "long row", "strided"};
@@ -42,7 +30,7 @@ struct possible {
 
 std::vector<possible> all_possible() {
   std::vector<possible> out;
-  for (const auto kind : kinds)
+  for (const auto kind : moving_kinds)
     for (const auto dtype : numeric_dtypes())
       for (int op = 0; op < (groups::reduces(kind) ? reduce_ops : 1); ++op)
         if (!groups::reduces(kind) ||
@@ -141,7 +129,7 @@ group_options options_of(data_place place) {
   out.backend = place == data_place::network ? "cpu:network" : "cpu:troupe";
   if (place != data_place::staged) return out;
   std::string rules;
-  for (const auto kind : kinds)
+  for (const auto kind : moving_kinds)
     rules += fmt::format("{}{}:staged>=0", rules.empty() ? "" : ",", to_string(kind));
   out.backend_options["collectives"] = rules;
   return out;

@@ -36,6 +36,20 @@ group_options options_of(data_place place);
 
 inline constexpr int most_matrix_ranks = 8;
 
+/// The operations that move data.
+inline constexpr groups::operation_kind moving_kinds[] = {
+    groups::operation_kind::broadcast,
+    groups::operation_kind::all_reduce,
+    groups::operation_kind::reduce,
+    groups::operation_kind::all_gather,
+    groups::operation_kind::all_gather_into_tensor,
+    groups::operation_kind::gather,
+    groups::operation_kind::scatter,
+    groups::operation_kind::reduce_scatter,
+    groups::operation_kind::reduce_scatter_tensor,
+    groups::operation_kind::all_to_all,
+    groups::operation_kind::all_to_all_single};
+
 /// What the ranks of a group do together.
 struct matrix_case {
   groups::operation_kind kind;

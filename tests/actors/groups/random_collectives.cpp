@@ -163,24 +163,13 @@ private:
   }
 
   matrix_case drawn_operation() {
-    static constexpr operation_kind kinds[] = {operation_kind::broadcast,
-                                               operation_kind::all_reduce,
-                                               operation_kind::reduce,
-                                               operation_kind::all_gather,
-                                               operation_kind::all_gather_into_tensor,
-                                               operation_kind::gather,
-                                               operation_kind::scatter,
-                                               operation_kind::reduce_scatter,
-                                               operation_kind::reduce_scatter_tensor,
-                                               operation_kind::all_to_all,
-                                               operation_kind::all_to_all_single};
     static constexpr at::ScalarType dtypes[] = {at::kFloat, at::kDouble, at::kLong, at::kBFloat16,
                                                 at::kByte};
     static constexpr shape_class shapes[] = {shape_class::few,   shape_class::few,
                                              shape_class::page,  shape_class::strided,
                                              shape_class::empty, shape_class::scalar};
     matrix_case out{};
-    out.kind = kinds[below(std::size(kinds))];
+    out.kind = moving_kinds[below(std::size(moving_kinds))];
     out.dtype = dtypes[below(std::size(dtypes))];
     out.shape = shapes[below(std::size(shapes))];
     do out.reduction = reduce_op(below(reduce_ops));
