@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/groups/collective_call.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 #include "troupe/actors/groups/reduction/reduction_support.hpp"
 
 namespace troupe::groups {

@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "troupe/actors/groups/prepared_call.hpp"
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/prepared_call.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 #include "troupe/actors/groups/reduce_by.hpp"
-#include "troupe/actors/groups/work.hpp"
+#include "troupe/actors/groups/work/work.hpp"
 
 namespace troupe::groups {
 

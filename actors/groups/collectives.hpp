@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 #include "troupe/actors/groups/reduce_by.hpp"
-#include "troupe/actors/groups/work.hpp"
+#include "troupe/actors/groups/work/work.hpp"
 
 namespace at {
 class Tensor;

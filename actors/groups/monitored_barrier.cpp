@@ -1,6 +1,6 @@
 #include "troupe/actors/groups/monitored_barrier.hpp"
 
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe {
 

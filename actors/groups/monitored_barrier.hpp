@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 
 namespace troupe {
 

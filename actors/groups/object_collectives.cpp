@@ -128,15 +128,20 @@ std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<pac
   std::vector<at::Tensor> sizes, rows;
   const bool mine = group.rank() == src;
   if (mine) {
-    if (all.empty())
-      throw invalid_argument("source rank must provide non-None scatter_object_input_list");
-    if (all.size() != static_cast<std::size_t>(group.size()))
-      throw invalid_argument(fmt::format(
-          "scatter_object: {} objects are not one for each of {} ranks", all.size(), group.size()));
+    const auto ranks = static_cast<std::size_t>(group.size());
+    if (all.size() != ranks)
+      all.assign(
+          ranks, pack_object([count = all.size(), ranks](encoder&) {
+            throw invalid_argument(
+                count == 0
+                    ? "source rank must provide non-None scatter_object_input_list"
+                    : fmt::format("scatter_object: {} objects are not one for each of {} ranks",
+                                  count, ranks));
+          }));
     // All have theirs, or none.
     const auto bad =
         std::ranges::find_if(all, [](const auto& one) { return one.failure != nullptr; });
-    if (bad != all.end()) all.assign(all.size(), packed_object(*bad));
+    if (bad != all.end()) all.assign(ranks, packed_object(*bad));
     for (const auto& one : all) {
       sizes.push_back(number(one.size()));
       rows.push_back(row_of_bytes(one.bytes));

@@ -123,8 +123,8 @@ std::vector<T> gather_object(const process_group& group, const T& object, int ds
   return groups::objects_of_bytes<T>(groups::gather_bytes(group, groups::packed(object), dst));
 }
 
-/// Each rank gets one of those that `src` has; the others give none. Throws invalid_argument if
-/// `src` has not one for each rank.
+/// Each rank gets one of those that `src` has; the others give none. If `src` has not one for each
+/// rank it throws invalid_argument, and the others remote_error.
 template <class T>
 T scatter_object(const process_group& group, const std::vector<T>& objects, int src) {
   if (!group.member("scatter_object")) return T{};

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe {
 

@@ -16,7 +16,7 @@
 #include <memory>
 #include <utility>
 
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe::groups {
 

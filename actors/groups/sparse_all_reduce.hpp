@@ -1,8 +1,8 @@
 #pragma once
 
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 #include "troupe/actors/groups/reduce_by.hpp"
-#include "troupe/actors/groups/work.hpp"
+#include "troupe/actors/groups/work/work.hpp"
 
 namespace troupe::groups {
 

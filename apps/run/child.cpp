@@ -77,6 +77,7 @@ void reset_signals() {
   errors = fcntl(errors, F_DUPFD_CLOEXEC, 3);
   report = fcntl(report, F_DUPFD_CLOEXEC, 3);
   if (dup2(input, 0) >= 0 && dup2(output, 1) >= 0 && dup2(errors, 2) >= 0 &&
+      (!spec.processors || sched_setaffinity(0, sizeof *spec.processors, &*spec.processors) == 0) &&
       (!spec.descriptors || setrlimit(RLIMIT_NOFILE, &*spec.descriptors) == 0))
     execve(spec.path.c_str(), arguments, environment);
   const int error = errno;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -16,6 +17,7 @@ struct child_spec {
   std::vector<std::string> environment;  ///< NAME=value
   int input = -1;                        ///< becomes its standard input; -1: /dev/null
   std::optional<rlimit> descriptors;     ///< its limit (ulimit -n), if not the launcher's own
+  std::optional<cpu_set_t> processors;   ///< that it may use, if not the launcher's own
 };
 
 /// A rank that runs.

@@ -75,6 +75,14 @@ void add_running_options(CLI::App& app, run_options& options, double& grace) {
                  "Threads of each rank's tensor operations (default: cores / ranks)")
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
+  static const std::map<std::string, pinning> pins = {{"none", pinning::none},
+                                                      {"cores", pinning::cores}};
+  app.add_option_function<std::string>(
+         "--pin", [&options](const std::string& to) { options.pin = pins.at(to); },
+         "Tie ranks to processors: none, or cores, an equal share of this machine's for each rank")
+      ->check(CLI::IsMember(&pins).description(""))
+      ->type_name("TO")
+      ->default_str("none");
   app.add_flag_callback(
       "--plain-memory", [&options] { options.keeps_memory = false; },
       "Leave memory to libc's and libtorch's defaults");

@@ -10,6 +10,9 @@ namespace troupe::launcher {
 /// When to colour the ranks' prefixes.
 enum class colour_mode { automatic, always, never };
 
+/// What ranks are tied to.
+enum class pinning { none, cores };
+
 /// What the command line asks for.
 struct run_options {
   int ranks = 1;            ///< on this machine
@@ -19,6 +22,7 @@ struct run_options {
   std::string secret_file;  ///< empty: from the environment, or a fresh one
   std::string job_id;       ///< empty: generated
   std::optional<int> threads;
+  pinning pin = pinning::none;
   bool keeps_memory = true;  ///< ranks keep freed memory, and large tensors on huge pages
   std::chrono::milliseconds grace{5000};
   bool prefix = true;

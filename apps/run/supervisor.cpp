@@ -15,6 +15,7 @@
 
 #include "troupe/apps/run/child.hpp"
 #include "troupe/apps/run/processes.hpp"
+#include "troupe/apps/run/processor_shares.hpp"
 #include "troupe/apps/run/status.hpp"
 #include "troupe/transport/system/descriptors.hpp"
 
@@ -96,11 +97,15 @@ void supervisor::start_ranks() {
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   transport::need_descriptors(descriptors_of_rank * ranks + other_descriptors,
                               "to start " + counted(ranks, "rank", "ranks"));
+  std::vector<processor> processors;
+  if (options_.pin == pinning::cores) processors = usable_processors();
   for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) {
+    std::optional<cpu_set_t> share;
+    if (!processors.empty()) share = set_of(share_of(processors, local_rank, options_.ranks));
     const int number = options_.node_rank * options_.ranks + local_rank;
     const child started =
         start_child({path_, options_.command, rank_environment(options_, job_, local_rank),
-                     number == 0 ? input_.for_child() : -1, given});
+                     number == 0 ? input_.for_child() : -1, given, share});
     ranks_.push_back({number, started.pid, {}});
     output_.add(number, started.output, started.errors);
   }

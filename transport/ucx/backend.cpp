@@ -237,8 +237,10 @@ ucs_status_t backend::open_endpoint(peer& p, receive_worker& from,
 }
 
 ucs_status_t backend::send_hello(peer& p) {
-  return send_header(p.ep, am_hello,
-                     make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
+  const auto status = send_header(
+      p.ep, am_hello, make_hello(options_.key, options_.rank, id_, p.rank, p.id, p.net != nullptr));
+  arm_all_ = true;
+  return status;
 }
 
 bool backend::delivered() const {

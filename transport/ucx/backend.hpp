@@ -175,6 +175,7 @@ private:
 
   // backend_progress.cpp
   unsigned poll_workers();
+  bool arm_workers();
   unsigned carry_out_orders();
   unsigned attend_to_troubles();
   unsigned look_at_processes();
@@ -213,6 +214,7 @@ private:
   std::vector<trouble> troubles_;
   std::atomic<bool> any_troubles_{false};
   std::atomic<std::size_t> unlinked_count_{0};
+  std::atomic<bool> arm_all_{true};  // what was sent may go on in UCX, untold
 
   // Used by the progressing thread only.
   std::vector<std::shared_ptr<connection>> connections_;  // by rank; null: none

@@ -68,6 +68,7 @@ void backend::send_worker_address(peer& p) try {
       return;
     }
   }
+  arm_all_ = true;
 }
 
 catch (const error& e) {  // UCX has no address of the worker

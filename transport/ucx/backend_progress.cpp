@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "troupe/transport/ucx/backend.hpp"
+#include "troupe/transport/ucx/permitted.hpp"
 
 namespace troupe::transport::ucx {
 
@@ -70,16 +71,32 @@ bool backend::something_to_do() const {
          !leave_notices_.empty() || look_;
 }
 
+// Where all goes through shared memory and nothing is under way, what is left alone stays armed.
+// Otherwise, or when a sleep has ended for no reason that is known, UCX itself may have something
+// to do in any worker: timers, connections, sends that wait for room.
+bool backend::arm_workers() {
+  const auto touched = [](const receive_worker* q) { return q->touched(); };
+  const bool all = arm_all_.exchange(false) || uses_network(options_) || !sends_.idle() ||
+                   !closes_.empty() ||
+                   !(common_->touched() || std::ranges::any_of(peer_receive_workers_, touched));
+  if ((all || common_->touched()) && !common_->arm()) {
+    common_looks_ = common_looks_after_use;
+    if (all) arm_all_ = true;
+    return false;
+  }
+  for (receive_worker* q : peer_receive_workers_) {
+    if (!(all || q->touched()) || q->arm()) continue;
+    if (all) arm_all_ = true;
+    return false;
+  }
+  return true;
+}
+
 bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
   if (!(unlinked_.empty() && closing_.empty() && suspects_.empty()) && !set_alarm()) return false;
-  if (ucp_worker_arm(common_->get()) == UCS_ERR_BUSY) {
-    common_looks_ = common_looks_after_use;
-    return false;
-  }
-  for (receive_worker* q : peer_receive_workers_)
-    if (ucp_worker_arm(q->get()) == UCS_ERR_BUSY) return false;
+  if (!arm_workers()) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
   if (!watch_.ended().empty()) {
     look_ = true;

@@ -227,6 +227,7 @@ void backend::send_leave_notice(peer& p) {
   if (!p.ep) return;
   before_send(p.owner->options_.rank, p.rank);
   send_header(p.ep, am_leave_notice, leave_notice_header{p.token, p.owner->options_.rank, 0});
+  p.owner->arm_all_ = true;
 }
 
 void backend::wake() { ucp_worker_signal(common_->get()); }

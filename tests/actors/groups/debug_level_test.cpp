@@ -1,6 +1,6 @@
 // What process groups say and check at each debug level.
 
-#include "troupe/actors/groups/debug_level.hpp"
+#include "troupe/actors/groups/tracing/debug_level.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -12,7 +12,7 @@
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
 #include "tests/log_lines.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe::test {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 #include "troupe/messages/memory/copy_on_write.hpp"
 
 namespace {

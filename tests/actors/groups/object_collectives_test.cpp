@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "tests/actors/groups/group_testing.hpp"
-#include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/tracing/flight_recorder.hpp"
 
 namespace troupe::test {
 
@@ -75,12 +75,23 @@ TEST(object_collectives, move_values_of_any_size) {
 
 TEST(object_collectives, refuse_what_is_not_one_for_each_rank) {
   local_group all(2);
-  EXPECT_THAT(
-      thrown_text<invalid_argument>([&] { scatter_object(all.groups[0], std::vector<int>(), 0); }),
-      HasSubstr("source rank must provide non-None scatter_object_input_list"));
-  EXPECT_THAT(
-      thrown_text<invalid_argument>([&] { scatter_object(all.groups[0], std::vector{1}, 0); }),
-      HasSubstr("1 objects are not one for each of 2 ranks"));
+  all.run([](const process_group& group, int rank) {
+    for (const auto& given : {std::vector<int>(), std::vector{1}, std::vector{1, 2, 3}}) {
+      const auto scatter = [&] {
+        scatter_object(group, rank == 0 ? given : std::vector<int>(), 0);
+      };
+      const auto why =
+          given.empty() ? std::string("source rank must provide non-None scatter_object_input_list")
+                        : fmt::format("{} objects are not one for each of 2 ranks", given.size());
+      const auto told =
+          rank == 0 ? thrown_text<invalid_argument>(scatter) : thrown_text<remote_error>(scatter);
+      EXPECT_THAT(told, HasSubstr(why));
+      if (rank == 1) {
+        EXPECT_THAT(told, HasSubstr("rank 0 has failed"));
+      }
+    }
+    EXPECT_EQ(scatter_object(group, std::vector{5, 6}, 0), 5 + rank);  // the group goes on
+  });
 }
 
 TEST(object_collectives, fail_on_all_ranks_where_one_has_none_to_give) {

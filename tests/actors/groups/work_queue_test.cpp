@@ -1,13 +1,13 @@
 // The order of a group's collectives, and the threads that they run on.
 
-#include "troupe/actors/groups/work_queue.hpp"
+#include "troupe/actors/groups/work/work_queue.hpp"
 
 #include <future>
 #include <thread>
 #include <troupe/troupe.hpp>
 
 #include "tests/actors/groups/group_testing.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe::test {
 namespace {

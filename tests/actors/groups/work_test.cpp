@@ -13,7 +13,7 @@
 #include <troupe/troupe.hpp>
 
 #include "tests/actors/groups/group_testing.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe::test {
 namespace {

@@ -16,6 +16,7 @@
 
 #include "tests/apps/run/launcher_harness.hpp"
 #include "troupe/apps/run/job.hpp"
+#include "troupe/apps/run/processor_shares.hpp"
 
 namespace troupe::test {
 namespace {
@@ -26,6 +27,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::UnorderedElementsAre;
+using troupe::launcher::processor;
+using troupe::launcher::ranges;
+using troupe::launcher::share_of;
+using troupe::launcher::usable_processors;
 
 const std::string secret(64, 'a');
 
@@ -175,6 +180,61 @@ TEST(launcher, keeps_memory_for_tensors_unless_the_user_has_chosen) {
   EXPECT_EQ(run_launcher(shell(1, script), {"THP_MEM_ALLOC_ENABLE=0", "MALLOC_TOP_PAD_=1"}).out,
             "[0] 0,33554432,268435456,1\n");
   EXPECT_EQ(run_launcher({"--plain-memory", "sh", "-c", script}).out, "[0] ,,,\n");
+}
+
+TEST(launcher, ties_ranks_to_shares_of_the_processors) {
+  const auto all = usable_processors();
+  const char* script =
+      "echo $LOCAL_RANK $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)";
+  const auto line_of = [&](int rank, int ranks) {
+    return fmt::format("[{0}] {0} {1}", rank, ranges(share_of(all, rank, ranks)));
+  };
+  EXPECT_THAT(run_launcher({"-n", "2", "--pin", "cores", "sh", "-c", script}).out_lines(),
+              UnorderedElementsAre(line_of(0, 2), line_of(1, 2)));
+  std::vector<int> numbers;
+  for (const auto& one : all) numbers.push_back(one.number);
+  EXPECT_EQ(run_launcher(shell(1, script)).out, fmt::format("[0] 0 {}\n", ranges(numbers)));
+  const auto wrong = run_launcher({"--pin", "sockets", "true"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--pin"));
+}
+
+TEST(processor_shares, are_whole_cores_while_there_are_enough) {
+  // Two packages of two cores of two hardware threads, as Linux numbers them.
+  const std::vector<processor> all = {{0, 0, 0}, {4, 0, 0}, {1, 0, 1}, {5, 0, 1},
+                                      {2, 1, 0}, {6, 1, 0}, {3, 1, 1}, {7, 1, 1}};
+  EXPECT_THAT(share_of(all, 0, 1), ElementsAre(0, 4, 1, 5, 2, 6, 3, 7));
+  EXPECT_THAT(share_of(all, 1, 2), ElementsAre(2, 6, 3, 7));
+  EXPECT_THAT(share_of(all, 0, 3), ElementsAre(0, 4));
+  EXPECT_THAT(share_of(all, 2, 3), ElementsAre(2, 6, 3, 7));
+  EXPECT_THAT(share_of(all, 3, 4), ElementsAre(3, 7));
+  EXPECT_THAT(share_of(all, 1, 8), ElementsAre(4));
+  EXPECT_THAT(share_of(all, 9, 12), ElementsAre(4));
+}
+
+// Whatever their numbers are: ranks that do not outnumber the processors share none, and leave
+// none.
+TEST(processor_shares, cover_all_processors_once) {
+  for (const int packages : {1, 2, 3})
+    for (const int cores : {1, 3, 4})
+      for (const int threads : {1, 2}) {
+        std::vector<processor> all;
+        for (int p = 0; p < packages; ++p)
+          for (int c = 0; c < cores; ++c)
+            for (int t = 0; t < threads; ++t) all.push_back({static_cast<int>(all.size()), p, c});
+        for (int ranks = 1; ranks <= static_cast<int>(all.size()); ++ranks) {
+          std::vector<int> seen(all.size(), 0);
+          for (int rank = 0; rank < ranks; ++rank)
+            for (const int one : share_of(all, rank, ranks)) ++seen[static_cast<std::size_t>(one)];
+          EXPECT_THAT(seen, Each(1)) << packages << " " << cores << " " << threads << " " << ranks;
+        }
+      }
+}
+
+TEST(processor_shares, are_written_as_the_kernel_does) {
+  EXPECT_EQ(ranges({8, 0, 1, 2, 3}), "0-3,8");
+  EXPECT_EQ(ranges({5}), "5");
+  EXPECT_EQ(ranges({}), "");
 }
 
 TEST(launcher, passes_arguments_on_as_they_are) {

@@ -1,8 +1,12 @@
 // Several nodes that send large payloads to one, and it to them, at the same time.
 #include <gtest/gtest.h>
+#include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/transport/conformance/conformance_backend.hpp"
@@ -80,6 +84,46 @@ TEST_P(many_over, large_payloads_go_both_ways_at_once) {
     for (const auto& one : nodes_) one->net->progress();
   EXPECT_TRUE(nodes_[0]->net->delivered());
   EXPECT_TRUE(nodes_[0]->net->idle());
+}
+
+// Whoever was heard last, and whether or not the others were asked again meanwhile.
+TEST_P(many_over, a_node_that_sleeps_is_woken_by_each_of_them) {
+  constexpr std::size_t rounds = 3'000;
+  std::atomic<std::size_t> heard{0};
+  std::atomic<bool> over{false};
+  std::thread sleeper([&] {
+    auto& hub = *nodes_[0];
+    while (!over) {
+      const auto events = hub->progress();
+      heard = hub.received.messages.size();
+      if (events > 0 || !hub->arm()) continue;
+      pollfd ready{hub->event_fd(), POLLIN, 0};
+      ::poll(&ready, 1, -1);
+    }
+  });
+  std::mt19937 random(5);
+  const auto progress = [&] {
+    for (rank_t rank = 1; rank <= others; ++rank) (*nodes_[rank])->progress();
+  };
+  std::size_t sent = 0;
+  bool lost = false;
+  while (sent < rounds && !lost) {
+    const auto at_once = 1 + random() % 3;
+    for (unsigned i = 0; i < at_once; ++i, ++sent)
+      (*nodes_[1 + random() % others])->send(0, 0, patterned_frame(8, sent));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (heard < sent && !lost) {
+      progress();
+      lost = std::chrono::steady_clock::now() > end;
+      std::this_thread::yield();
+    }
+    // Often so long that it sleeps.
+    for (auto left = random() % 100; left > 0; --left) progress();
+  }
+  EXPECT_FALSE(lost) << "message " << heard << " of " << sent;
+  over = true;
+  (*nodes_[0])->wake();
+  sleeper.join();
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/groups/backend/backend.hpp"
-#include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/tracing/flight_recorder.hpp"
 
 namespace troupe::groups {
 

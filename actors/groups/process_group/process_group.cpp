@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "troupe/actors/groups/backend/device_backends.hpp"
-#include "troupe/actors/groups/group_ranks.hpp"
-#include "troupe/actors/groups/group_service.hpp"
+#include "troupe/actors/groups/process_group/group_ranks.hpp"
+#include "troupe/actors/groups/process_group/group_service.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/messages/base/log.hpp"

@@ -1,11 +1,11 @@
-#include "troupe/actors/groups/prepared_call.hpp"
+#include "troupe/actors/groups/process_group/prepared_call.hpp"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "troupe/actors/groups/tensor_overlap.hpp"
+#include "troupe/actors/groups/process_group/tensor_overlap.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups {

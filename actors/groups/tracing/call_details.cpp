@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/call_details.hpp"
+#include "troupe/actors/groups/tracing/call_details.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/tracing/flight_recorder.hpp"
 
 namespace troupe::groups {
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/full_check.hpp"
+#include "troupe/actors/groups/process_group/full_check.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-#include "troupe/actors/groups/actor_watch.hpp"
+#include "troupe/actors/groups/process_group/actor_watch.hpp"
 
 #include <fmt/format.h>
 #include <caf/abstract_actor.hpp>
 
 #include "troupe/actors/cluster/peer_table.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/codec/message_codec.hpp"
 

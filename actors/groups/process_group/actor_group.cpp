@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/actor_group.hpp"
+#include "troupe/actors/groups/process_group/actor_group.hpp"
 
 #include <fmt/format.h>
 #include <caf/abstract_actor.hpp>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "troupe/actors/groups/backend/device_backends.hpp"
-#include "troupe/actors/groups/group_service.hpp"
+#include "troupe/actors/groups/process_group/group_service.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
 

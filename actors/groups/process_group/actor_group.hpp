@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "troupe/actors/groups/group_options.hpp"
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/group_options.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 
 namespace caf {
 class abstract_actor;

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/debug_level.hpp"
+#include "troupe/actors/groups/tracing/debug_level.hpp"
 
 #include <fmt/format.h>
 

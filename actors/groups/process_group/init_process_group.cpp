@@ -1,7 +1,7 @@
-#include "troupe/actors/groups/init_process_group.hpp"
+#include "troupe/actors/groups/process_group/init_process_group.hpp"
 
 #include "troupe/actors/groups/backend/device_backends.hpp"
-#include "troupe/actors/groups/group_service.hpp"
+#include "troupe/actors/groups/process_group/group_service.hpp"
 #include "troupe/actors/node/node.hpp"
 #include "troupe/actors/node/node_core.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/group_ranks.hpp"
+#include "troupe/actors/groups/process_group/group_ranks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

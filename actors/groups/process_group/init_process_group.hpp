@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "troupe/actors/groups/process_group.hpp"
+#include "troupe/actors/groups/process_group/process_group.hpp"
 #include "troupe/actors/node/options.hpp"
 
 namespace troupe {

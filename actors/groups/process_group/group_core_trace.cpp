@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "troupe/actors/groups/backend/signature.hpp"
-#include "troupe/actors/groups/debug_level.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
+#include "troupe/actors/groups/tracing/debug_level.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe::groups {

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/group_service.hpp"
+#include "troupe/actors/groups/process_group/group_service.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "troupe/actors/groups/backend/collective_error.hpp"
-#include "troupe/actors/groups/completed_work.hpp"
-#include "troupe/actors/groups/group_options.hpp"
+#include "troupe/actors/groups/process_group/group_options.hpp"
+#include "troupe/actors/groups/work/completed_work.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/work_queue.hpp"
+#include "troupe/actors/groups/work/work_queue.hpp"
 
 #include <sys/prctl.h>
 

@@ -10,16 +10,16 @@
 
 #include "troupe/actors/groups/backend/backend.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
-#include "troupe/actors/groups/call_details.hpp"
-#include "troupe/actors/groups/completed_work.hpp"
-#include "troupe/actors/groups/flight_recorder.hpp"
-#include "troupe/actors/groups/group_agreement.hpp"
-#include "troupe/actors/groups/group_description.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
-#include "troupe/actors/groups/prepared_call.hpp"
-#include "troupe/actors/groups/trace.hpp"
-#include "troupe/actors/groups/work.hpp"
-#include "troupe/actors/groups/work_queue.hpp"
+#include "troupe/actors/groups/process_group/group_agreement.hpp"
+#include "troupe/actors/groups/process_group/group_description.hpp"
+#include "troupe/actors/groups/process_group/prepared_call.hpp"
+#include "troupe/actors/groups/tracing/call_details.hpp"
+#include "troupe/actors/groups/tracing/flight_recorder.hpp"
+#include "troupe/actors/groups/tracing/trace.hpp"
+#include "troupe/actors/groups/work/completed_work.hpp"
+#include "troupe/actors/groups/work/work.hpp"
+#include "troupe/actors/groups/work/work_queue.hpp"
 
 namespace troupe {
 

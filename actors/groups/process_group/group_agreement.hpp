@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/groups/backend/backend.hpp"
-#include "troupe/actors/groups/group_description.hpp"
+#include "troupe/actors/groups/process_group/group_description.hpp"
 
 namespace troupe::groups {
 

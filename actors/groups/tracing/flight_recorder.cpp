@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/flight_recorder.hpp"
+#include "troupe/actors/groups/tracing/flight_recorder.hpp"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/trace.hpp"
+#include "troupe/actors/groups/tracing/trace.hpp"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "troupe/actors/groups/call_details.hpp"
+#include "troupe/actors/groups/tracing/call_details.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups {

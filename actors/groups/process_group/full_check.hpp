@@ -4,9 +4,9 @@
 
 #include "troupe/actors/groups/backend/operation.hpp"
 #include "troupe/actors/groups/backend/time_limit.hpp"
-#include "troupe/actors/groups/call_details.hpp"
-#include "troupe/actors/groups/group_description.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
+#include "troupe/actors/groups/process_group/group_description.hpp"
+#include "troupe/actors/groups/tracing/call_details.hpp"
 
 namespace troupe::groups {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "troupe/actors/cluster/worker_info.hpp"
-#include "troupe/actors/groups/actor_watch.hpp"
-#include "troupe/actors/groups/group_core.hpp"
-#include "troupe/actors/groups/group_options.hpp"
 #include "troupe/actors/groups/network/endpoint.hpp"
+#include "troupe/actors/groups/process_group/actor_watch.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_options.hpp"
 #include "troupe/actors/node/node_protocol.hpp"
 
 namespace troupe::groups {

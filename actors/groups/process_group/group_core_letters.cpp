@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/future/combinators.hpp"
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/actors/rpc/rpc_agent.hpp"
 #include "troupe/actors/scheduler/lent_thread.hpp"

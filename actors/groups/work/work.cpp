@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/work.hpp"
+#include "troupe/actors/groups/work/work.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "troupe/actors/groups/work_future.hpp"
-#include "troupe/actors/groups/work_queue.hpp"
+#include "troupe/actors/groups/work/work_future.hpp"
+#include "troupe/actors/groups/work/work_queue.hpp"
 #include "troupe/actors/scheduler/lent_thread.hpp"
 
 namespace troupe {

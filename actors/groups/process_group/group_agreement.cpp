@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/group_agreement.hpp"
+#include "troupe/actors/groups/process_group/group_agreement.hpp"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/backend/collective_error.hpp"
-#include "troupe/actors/groups/debug_level.hpp"
 #include "troupe/actors/groups/network/channel_exchange.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
+#include "troupe/actors/groups/tracing/debug_level.hpp"
 #include "troupe/messages/codec/decoder.hpp"
 #include "troupe/messages/codec/encoder.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/actors/groups/tensor_overlap.hpp"
+#include "troupe/actors/groups/process_group/tensor_overlap.hpp"
 
 #include <algorithm>
 #include <cstddef>

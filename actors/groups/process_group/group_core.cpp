@@ -1,12 +1,12 @@
-#include "troupe/actors/groups/group_core.hpp"
+#include "troupe/actors/groups/process_group/group_core.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "troupe/actors/groups/debug_level.hpp"
-#include "troupe/actors/groups/full_check.hpp"
+#include "troupe/actors/groups/process_group/full_check.hpp"
+#include "troupe/actors/groups/tracing/debug_level.hpp"
 #include "troupe/actors/node/node_core.hpp"
 #include "troupe/messages/base/log.hpp"
 
