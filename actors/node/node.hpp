@@ -336,7 +336,7 @@ public:
 
   /// The process group of all nodes that began the job together: its ranks are theirs. Does not
   /// wait; its first collective waits for all. <troupe/collectives.hpp> has what can be done with
-  /// it. Throws not_initialized.
+  /// it. Throws not_initialized, and invalid_argument on a node that has joined later.
   process_group world() const;
 
   /// Is this node a member: neither shut down nor fenced, and the job still runs?

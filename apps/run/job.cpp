@@ -125,7 +125,7 @@ constexpr std::pair<const char*, const char*> memory_settings[] = {
     {"MALLOC_TOP_PAD_", "16777216"}};
 
 std::vector<std::string> rank_environment(const run_options& options, const job& job,
-                                          int local_rank) {
+                                          int local_rank, int threads) {
   std::vector<std::pair<std::string, std::string>> ours = {
       {"RANK", std::to_string(options.node_rank * options.ranks + local_rank)},
       {"WORLD_SIZE", std::to_string(options.nodes * options.ranks)},
@@ -137,7 +137,7 @@ std::vector<std::string> rank_environment(const run_options& options, const job&
       {"TROUPE_JOB_SECRET", job.secret}};
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"})
     if (options.threads || std::getenv(name) == nullptr)
-      ours.emplace_back(name, std::to_string(job.threads));
+      ours.emplace_back(name, std::to_string(threads));
   if (options.keeps_memory)
     for (const auto& [name, value] : memory_settings)
       if (std::getenv(name) == nullptr) ours.emplace_back(name, value);

@@ -20,10 +20,10 @@ struct job {
 /// rendezvous cannot be read or a job of several machines has no secret.
 job make_job(const run_options& options);
 
-/// The environment of local rank `local_rank`: ours, with what a rank needs to know. Thread counts
-/// that the user has set stay unless --threads was given.
+/// The environment of local rank `local_rank`: ours, with what a rank needs to know. It has
+/// `threads` threads; counts that the user has set stay unless --threads was given.
 std::vector<std::string> rank_environment(const run_options& options, const job& job,
-                                          int local_rank);
+                                          int local_rank, int threads);
 
 /// The cores that this process may use.
 int usable_cores();

@@ -12,12 +12,19 @@ namespace troupe::launcher {
 
 namespace {
 
-// -1: the kernel does not say, as in some containers.
+// The first number in the file. -1: the kernel does not say, as in some containers.
 int topology(int processor, const char* what) {
   std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/{}", processor, what));
   int value = -1;
   file >> value;
   return file ? value : -1;
+}
+
+// Its first hardware thread names a core: numbers of cores begin anew in each die or cluster.
+int core_of(int processor) {
+  for (const char* list : {"core_cpus_list", "thread_siblings_list"})
+    if (const auto first = topology(processor, list); first >= 0) return first;
+  return processor;
 }
 
 struct span_of_rank {
@@ -34,14 +41,15 @@ span_of_rank divide(std::size_t things, std::size_t rank, std::size_t ranks) {
 std::vector<processor> usable_processors() {
   cpu_set_t mine;
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-    throw std::system_error(errno, std::generic_category(),
-                            "--pin: cannot ask which processors there are");
+    throw std::system_error(
+        errno, std::generic_category(),
+        errno == EINVAL
+            ? fmt::format("--pin: this machine has more than {} processors", int{CPU_SETSIZE})
+            : std::string("--pin: cannot ask which processors there are"));
   std::vector<processor> all;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &mine)) continue;
-    // Where the kernel does not say, each is a core of its own.
-    const int core = topology(i, "core_id");
-    all.push_back({i, topology(i, "physical_package_id"), core < 0 ? i : core});
+    all.push_back({i, topology(i, "physical_package_id"), core_of(i)});
   }
   std::ranges::sort(
       all, {}, [](const processor& one) { return std::tuple(one.package, one.core, one.number); });

@@ -11,7 +11,7 @@ namespace troupe::launcher {
 struct processor {
   int number = 0;   ///< the kernel's
   int package = 0;  ///< the socket, -1 where the kernel does not say
-  int core = 0;     ///< within the package; hardware threads of one core share it
+  int core = 0;     ///< hardware threads of one core share it
 };
 
 /// Those that this process may use, so that neighbours share a core, and then a package. Throws

@@ -101,10 +101,15 @@ void supervisor::start_ranks() {
   if (options_.pin == pinning::cores) processors = usable_processors();
   for (int local_rank = 0; local_rank < options_.ranks; ++local_rank) {
     std::optional<cpu_set_t> share;
-    if (!processors.empty()) share = set_of(share_of(processors, local_rank, options_.ranks));
+    auto threads = job_.threads;
+    if (!processors.empty()) {
+      const auto mine = share_of(processors, local_rank, options_.ranks);
+      share = set_of(mine);
+      if (!options_.threads) threads = static_cast<int>(mine.size());
+    }
     const int number = options_.node_rank * options_.ranks + local_rank;
     const child started =
-        start_child({path_, options_.command, rank_environment(options_, job_, local_rank),
+        start_child({path_, options_.command, rank_environment(options_, job_, local_rank, threads),
                      number == 0 ? input_.for_child() : -1, given, share});
     ranks_.push_back({number, started.pid, {}});
     output_.add(number, started.output, started.errors);

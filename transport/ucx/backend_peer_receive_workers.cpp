@@ -87,6 +87,7 @@ void backend::switch_to_peer_worker(connection& c) {
   const ucp_ep_h first = p.ep;
   // If this fails the peer has ended, which is noticed elsewhere, or the common worker stays in
   // use.
+  p.own_worker->touch();  // connecting is work of UCX's own
   if (const auto status = open_endpoint(p, *p.own_worker, address); status == UCS_OK)
     p.first_ep = first;
   else

@@ -79,7 +79,9 @@ bool backend::arm_workers() {
   const bool all = arm_all_.exchange(false) || uses_network(options_) || !sends_.idle() ||
                    !closes_.empty() ||
                    !(common_->touched() || std::ranges::any_of(peer_receive_workers_, touched));
-  if ((all || common_->touched()) && !common_->arm()) {
+  // It may not have been polled lately, see `poll_workers`.
+  const bool missed = !all && !common_->touched() && common_->progress() > 0;
+  if (missed || ((all || common_->touched()) && !common_->arm())) {
     common_looks_ = common_looks_after_use;
     if (all) arm_all_ = true;
     return false;
@@ -96,7 +98,7 @@ bool backend::arm() {
   if (something_to_do()) return false;
   if (!owing_.empty()) acknowledge();
   if (!(unlinked_.empty() && closing_.empty() && suspects_.empty()) && !set_alarm()) return false;
-  if (!arm_workers()) return false;
+  if (!arm_workers() || something_to_do()) return false;
   // Orders and troubles from other threads come with a wake, which the worker remembers.
   if (!watch_.ended().empty()) {
     look_ = true;

@@ -230,7 +230,10 @@ void backend::send_leave_notice(peer& p) {
   p.owner->arm_all_ = true;
 }
 
-void backend::wake() { ucp_worker_signal(common_->get()); }
+void backend::wake() {
+  ucp_worker_signal(common_->get());
+  common_->touch();  // the signal stays until it is armed
+}
 
 void backend::on_endpoint_error(void* p, ucp_ep_h ep, ucs_status_t status) {
   auto& about = *static_cast<peer*>(p);

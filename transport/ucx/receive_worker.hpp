@@ -27,6 +27,9 @@ struct receive_worker : worker {
   /// is woken needs three system calls for each worker to arm it again.
   bool touched() const noexcept { return touched_.load(std::memory_order_relaxed); }
 
+  /// It is armed before the next sleep, whatever comes.
+  void touch() noexcept { touched_.store(true, std::memory_order_relaxed); }
+
   /// `event_fd` tells of the next arrival. False: something has arrived already, and may have been
   /// taken in.
   bool arm() {

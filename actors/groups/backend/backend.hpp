@@ -80,6 +80,10 @@ public:
   /// Throws collective_timeout, which names the ranks missing, and peer_lost.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
 
+  /// Why the group cannot be made any more; null while it can. Who waits for another rank by other
+  /// means than `all_gather` looks at it now and then. Any thread.
+  virtual std::exception_ptr failure() const { return nullptr; }
+
 protected:
   ~member_exchange() = default;
 };

@@ -1,5 +1,6 @@
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 
+#include <c10/core/Device.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,6 +27,14 @@ bool is_backend_name(const std::string& name) {
   });
 }
 
+bool is_device_type(const std::string& text) {
+  try {
+    return !c10::Device(text).has_index();
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void register_backend(const std::string& name, const std::vector<std::string>& devices,
@@ -36,6 +45,10 @@ void register_backend(const std::string& name, const std::vector<std::string>& d
   if (devices.empty())
     throw invalid_argument(
         fmt::format("backend '{}' is for no device: name those whose tensors it takes", name));
+  for (const auto& device : devices)
+    if (!is_device_type(device))
+      throw invalid_argument(fmt::format(
+          "backend '{}' is for devices of type '{}', which libtorch does not know", name, device));
   if (!make) throw invalid_argument(fmt::format("the factory of backend '{}' is empty", name));
   if (!registered().add(lower_case(name), {devices, std::move(make)}))
     throw invalid_argument(fmt::format("backend '{}' is registered already", lower_case(name)));

@@ -14,6 +14,7 @@ public:
       : channel_(channel), limit_(limit) {}
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
+  std::exception_ptr failure() const override { return channel_.failure(); }
 
 private:
   group_channel& channel_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/groups/network/eviction.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/codec/decoder.hpp"
 
@@ -103,6 +104,7 @@ void endpoint::evict(const peer& whom) noexcept {
         return true;
       });
   }
+  const eviction under_way;
   for (const auto& one : all) one->evict(whom);
 }
 

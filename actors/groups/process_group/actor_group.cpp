@@ -43,6 +43,7 @@ void actor_group::begin(const node& on, const group_options& options) {
   timeout_ = options.timeout.count() > 0 ? options.timeout : default_group_timeout;
   backends_ = groups::parse_backends(options.backend.empty() ? "troupe" : options.backend);
   backend_options_ = options.backend_options;
+  trace_directory_ = options.trace_directory;
 }
 
 process_group actor_group::join(const caf::abstract_actor* self) const {
@@ -57,6 +58,7 @@ process_group actor_group::join(const caf::abstract_actor* self) const {
   about.timeout = timeout_;
   about.backends = backends_;
   about.backend_options = backend_options_;
+  about.trace_directory = trace_directory_;
   for (const auto& one : members_) {
     if (!one) throw invalid_argument(fmt::format("a member of group '{}' is no actor", name_));
     if (one->get() == self) about.rank = static_cast<int>(about.members.size());

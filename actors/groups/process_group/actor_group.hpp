@@ -62,7 +62,7 @@ private:
   friend constexpr auto troupe_fields(const actor_group*) {
     return std::make_tuple(&actor_group::members_, &actor_group::name_, &actor_group::description_,
                            &actor_group::timeout_, &actor_group::backends_,
-                           &actor_group::backend_options_);
+                           &actor_group::backend_options_, &actor_group::trace_directory_);
   }
 
   std::vector<caf::strong_actor_ptr> members_;
@@ -71,6 +71,7 @@ private:
   std::chrono::milliseconds timeout_{0};
   std::map<std::string, std::string> backends_;
   std::map<std::string, std::string> backend_options_;
+  std::string trace_directory_;
 };
 
 }  // namespace troupe

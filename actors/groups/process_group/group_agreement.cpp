@@ -65,6 +65,17 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
   return "something else";
 }
 
+// Backends of others may have options of any name.
+void check_options(const group_description& about) {
+  for (const auto& [device, name] : about.backends)
+    if (name != "troupe" && name != "network") return;
+  for (const auto& [name, value] : about.backend_options)
+    if (name != "collectives")
+      throw invalid_argument(
+          fmt::format("no backend of group '{}' has an option '{}': they have 'collectives' alone",
+                      about.name, name));
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<backend>> group_backends::all() const {
@@ -99,6 +110,7 @@ std::unique_ptr<group_backends> agree_on(const group_description& about,
   std::exception_ptr thrown;
   std::map<std::string, std::shared_ptr<backend>> by_name;
   try {
+    check_options(about);
     for (const auto& [device, name] : about.backends) {
       auto& one = by_name[name];
       if (!one) one = find_backend(name).make(request);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/groups/network/eviction.hpp"
 #include "troupe/actors/groups/process_group/full_check.hpp"
 #include "troupe/actors/groups/tracing/debug_level.hpp"
 #include "troupe/actors/node/node_core.hpp"
@@ -262,7 +263,11 @@ void group_core::fail(std::exception_ptr why) noexcept {
                describe(why, {}, {}).text);
   // A node or an actor that ends while nothing is under way is no failure.
   const bool is_end = is_a<not_initialized>(why) || is_a<actor_down>(why);
-  if (!is_end || last_completed() != last_sequence()) write_trace();
+  if (is_end && last_completed() == last_sequence()) return;
+  // Other groups of a lost node come first: their operations end then.
+  if (auto self = weak_from_this().lock();
+      !self || !network::eviction::defer([self] { self->write_trace(); }))
+    write_trace();
 }
 
 void group_core::destroy() noexcept {
@@ -288,7 +293,7 @@ void group_core::destroy() noexcept {
   // One that runs on a thread of the program ends soon, and uses them no more. The queue's own
   // thread gets here when it drops the last handle, after its operation.
   const bool waits = !queue_->is_worker();
-  if (waits) queue_->enter();
+  const bool entered = waits && queue_->enter_to_end();
   std::unique_ptr<group_backends> made;
   {
     const std::lock_guard lock(mutex_);
@@ -296,7 +301,7 @@ void group_core::destroy() noexcept {
     ready_ = nullptr;
   }
   made.reset();
-  if (waits) queue_->leave();
+  if (entered) queue_->leave();
   over_();
   channel_->driver()->finish(gone_);
 }

@@ -214,7 +214,13 @@ work group_core::start_receive(prepared_call&& call) {
     if (late && channel->letters().withdraw(*late)) late->on_timeout(limit);
   });
   work out(posted->state);
-  channel_->letters().post(what.peer, what.tag, std::move(posted));
+  auto& letters = channel_->letters();
+  const auto when = posted->timer.when;
+  const std::weak_ptr waits(posted);
+  letters.post(what.peer, what.tag, std::move(posted));
+  // The time may have been over before there was anything to withdraw.
+  if (when.ready())
+    if (const auto late = waits.lock(); late && letters.withdraw(*late)) late->on_timeout(limit);
   return out;
 }
 

@@ -54,8 +54,10 @@ void group_core::log_made() const {
   std::string by;
   const std::lock_guard lock(mutex_);
   for (const auto& one : backends()) by += fmt::format("{}{}", by.empty() ? "" : ", ", one->name());
-  log().info("group '{}' was made: rank {} of {}, backends {}, a timeout of {} ms, debug level {}",
-             about_.name, rank(), size(), by, timeout().count(), to_string(get_debug_level()));
+  log().info(
+      "group '{}'{} was made: rank {} of {}, backends {}, a timeout of {} ms, debug level {}",
+      about_.name, about_.description.empty() ? "" : fmt::format(" ({})", about_.description),
+      rank(), size(), by, timeout().count(), to_string(get_debug_level()));
 }
 
 }  // namespace troupe::groups

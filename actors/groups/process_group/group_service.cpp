@@ -82,9 +82,15 @@ std::shared_ptr<group_core> group_service::world(const group_options& options) {
     const std::lock_guard lock(mutex_);
     if (world_) return world_;
   }
+  if (joined_ != 0)
+    throw invalid_argument(
+        fmt::format("{} joined the job at epoch {}, and is not in the world: that is the group of "
+                    "the nodes that began it together. Make an actor_group of those that you want",
+                    node_.self().name, joined_));
+  if (options.timeout.count() < 0)
+    throw invalid_argument("the timeout of a group is negative: give 0 for 30 minutes");
   group_description about;
-  // A node that has joined later has another world than the founders.
-  about.name = joined_ == 0 ? "world" : fmt::format("world of epoch {}", joined_);
+  about.name = "world";
   for (const auto& who : founders_) {
     if (who.id == node_.self().id) about.rank = static_cast<int>(about.members.size());
     about.members.push_back({who.id, who.name});

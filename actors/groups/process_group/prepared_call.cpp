@@ -1,6 +1,5 @@
 #include "troupe/actors/groups/process_group/prepared_call.hpp"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -72,7 +71,7 @@ void prepared_call::output(const at::Tensor& tensor, use how) {
                     to_string(what_.kind)));
   if (!is_plain(tensor)) {
     strided_ = true;
-    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+    if (overlaps_itself(tensor))
       throw invalid_argument(fmt::format("{} would write into a tensor whose elements overlap",
                                          to_string(what_.kind)));
   }

@@ -38,11 +38,10 @@ process_group not_a_member(group_description about, node_owner owned) {
 
 // What `parent` and the options make of a new group of these ranks of it; the name is yet to come.
 group_description describe_group(const group_description& parent, const std::vector<int>& ranks,
-                                 const group_options& options,
-                                 std::chrono::milliseconds parents_timeout) {
+                                 const group_options& options) {
   group_description out;
   out.description = options.description;
-  out.timeout = options.timeout.count() > 0 ? options.timeout : parents_timeout;
+  out.timeout = options.timeout.count() > 0 ? options.timeout : parent.timeout;
   out.backends =
       options.backend.empty() ? parent.backends : groups::parse_backends(options.backend);
   out.backend_options =
@@ -75,6 +74,8 @@ process_group make_group(group_core& parent, const process_group::state& like,
   }
   if (about.rank < 0) return not_a_member(std::move(about), like.owned);
   auto made = service.make(std::move(about));
+  // The parent's may have been set on this rank alone: the members compare what they began with.
+  if (options.timeout.count() == 0) made->set_timeout(parent.timeout());
   made->establish();
   return process_group(std::make_shared<const process_group::state>(
       process_group::state{.owned = like.owned, .ends_node = ends_node, .core = std::move(made)}));
@@ -173,8 +174,7 @@ process_group process_group::new_group(const std::vector<int>& ranks,
                                        const group_options& options) const {
   auto& parent = core();
   groups::check_ranks(ranks, parent.size());
-  return make_group(parent, known(),
-                    describe_group(parent.about(), ranks, options, parent.timeout()),
+  return make_group(parent, known(), describe_group(parent.about(), ranks, options),
                     groups::joined(ranks), options);
 }
 
@@ -189,7 +189,9 @@ std::pair<process_group, std::vector<process_group>> process_group::new_subgroup
   groups::check_apart(ranks_per_subgroup_list, core().size());
   std::pair<process_group, std::vector<process_group>> out;
   for (const auto& ranks : ranks_per_subgroup_list) {
-    out.second.push_back(new_group(ranks, options));
+    auto how = options;
+    if (!how.name.empty()) how.name += fmt::format("/{}", out.second.size());
+    out.second.push_back(new_group(ranks, how));
     if (out.second.back().is_member()) out.first = out.second.back();
   }
   if (out.first == process_group()) {
@@ -216,9 +218,10 @@ process_group process_group::split(int color, int key, const group_options& opti
     if (wishes[2 * rank] == color) ranks.push_back(rank);
   std::ranges::stable_sort(ranks, {}, [&](int rank) { return wishes[2 * rank + 1]; });
   if (color < 0) ranks.clear();
-  return make_group(parent, known(),
-                    describe_group(parent.about(), ranks, options, parent.timeout()),
-                    fmt::format("split {}: {}", color, groups::joined(ranks)), options);
+  auto how = options;
+  if (!how.name.empty()) how.name += fmt::format("/{}", color);
+  return make_group(parent, known(), describe_group(parent.about(), ranks, how),
+                    fmt::format("split {}: {}", color, groups::joined(ranks)), how);
 }
 
 namespace {
@@ -246,9 +249,8 @@ process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bo
   std::vector<int> ranks;
   for (int rank = 0; rank < parent.size(); ++rank)
     if (std::ranges::find(ranks_to_exclude, rank) == ranks_to_exclude.end()) ranks.push_back(rank);
-  auto out =
-      make_group(parent, known(), describe_group(parent.about(), ranks, options, parent.timeout()),
-                 "shrunk to " + groups::joined(ranks), options, known().ends_node);
+  auto out = make_group(parent, known(), describe_group(parent.about(), ranks, options),
+                        "shrunk to " + groups::joined(ranks), options, known().ends_node);
   auto& made = out.core();
   made.set_completed_before(least_of(made, parent.last_completed()));
   const auto node = parent.node();

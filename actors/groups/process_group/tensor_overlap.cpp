@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace troupe::groups {
@@ -39,7 +40,34 @@ void for_each_offset(const at::Tensor& tensor, F f) {
   }
 }
 
+// Each dimension steps over all that is within those of smaller strides.
+bool is_nested(const at::Tensor& tensor) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride and size
+  for (std::int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1) steps.emplace_back(tensor.stride(i), tensor.size(i));
+  std::ranges::sort(steps);
+  std::int64_t within = 0;
+  for (const auto& [stride, size] : steps) {
+    if (stride <= within) return false;
+    within += (size - 1) * stride;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool overlaps_itself(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || is_nested(tensor)) return false;
+  const auto all = extent_of(tensor);
+  std::vector<bool> used(static_cast<std::size_t>(all.end - all.begin) / tensor.element_size());
+  bool found = false;
+  for_each_offset(tensor, [&](std::int64_t offset) {
+    auto there = used[static_cast<std::size_t>(offset)];
+    found = found || there;
+    there = true;
+  });
+  return found;
+}
 
 bool overlap(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() == 0 || b.numel() == 0 || !a.is_alias_of(b)) return false;

@@ -9,4 +9,8 @@ namespace troupe::groups {
 /// overlap. Of one dtype. Time and memory go with the elements only where extents with gaps meet.
 bool overlap(const at::Tensor& a, const at::Tensor& b);
 
+/// Do two elements of it share memory? Exact. Time and memory go with the elements only where its
+/// strides interleave, as those of at::Tensor::unfold.
+bool overlaps_itself(const at::Tensor& tensor);
+
 }  // namespace troupe::groups

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -56,6 +57,22 @@ std::vector<std::pair<Fixed, std::string>> gather_cards(member_exchange& exchang
   for (const auto& bytes : exchange.all_gather(card_bytes(fixed, text)))
     out.push_back(read_card<Fixed>(bytes, out.size()));
   return out;
+}
+
+// A process that has been stopped does not answer: looks now and then whether the group has failed.
+std::shared_ptr<const transport::mapped_region> fetch_from(const backend_request& request,
+                                                           const transport::region_address& where,
+                                                           const job_secret& secret,
+                                                           clock::time_point deadline) {
+  for (auto patience = std::chrono::milliseconds(250);; patience *= 2) {
+    const auto until = std::min(deadline, clock::now() + patience);
+    try {
+      return transport::fetch_region(where, secret, until, region_access::write);
+    } catch (const transport_error&) {
+      if (clock::now() < until || until == deadline) throw;
+    }
+    if (const auto why = request.exchange->failure()) std::rethrow_exception(why);
+  }
 }
 
 // What the user wants of the ways: rank 0's wishes count, so that all have the same.
@@ -184,8 +201,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
       have.control = out->control_ != nullptr;
       if (have.control) setup.control = {out->control_->base(), control_bytes};
     } else if (control.has_control && control.control.size >= control_bytes) {
-      const auto region =
-          transport::fetch_region(control.control, secret, deadline, region_access::write);
+      const auto region = fetch_from(request, control.control, secret, deadline);
       setup.control = {region->writable(), control_bytes};
       out->mapped_.push_back(region);
       have.control = 1;
@@ -197,8 +213,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
       if (arena && one.memory.id == arena->id()) {
         setup.memories[p] = {arena->at(0), arena->size()};
       } else {
-        const auto region =
-            transport::fetch_region(one.memory, secret, deadline, region_access::write);
+        const auto region = fetch_from(request, one.memory, secret, deadline);
         setup.memories[p] = {region->writable(), region->size()};
         out->mapped_.push_back(region);
       }

@@ -1,8 +1,10 @@
 #include "troupe/actors/groups/tracing/trace.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -42,12 +44,22 @@ json operation_json(const operation_record& one) {
   return out;
 }
 
-// Names of groups have characters that a file's cannot have.
+// FNV-1a (Fowler, Noll, Vo), to tell names apart.
+std::uint64_t hash_of(const std::string& text) noexcept {
+  std::uint64_t out = 14695981039346656037u;
+  for (const unsigned char c : text) out = (out ^ c) * 1099511628211u;
+  return out;
+}
+
+// Names of groups have characters that a file's cannot have, and list ranks without end. What is
+// changed or cut gets a number, as another name may become the same.
 std::string file_name(const trace_header& about) {
-  auto out = about.group;
+  constexpr std::size_t longest = 100;
+  auto out = about.group.substr(0, longest);
   for (auto& c : out)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
-  return out + "_rank" + std::to_string(about.rank) + ".json";
+  if (out != about.group) out += fmt::format("_{:016x}", hash_of(about.group));
+  return fmt::format("{}_rank{}.json", out, about.rank);
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ std::exception_ptr work::exception() const {
 
 void work::wait(std::chrono::milliseconds limit) const {
   auto& it = state();
+  if (limit.count() < 0)
+    throw invalid_argument(
+        fmt::format("{} cannot be waited for {} ms: give 0 for the group's timeout alone",
+                    to_string(it.where()), limit.count()));
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   const auto& result = it.result();
   it.begin_wait(deadline);

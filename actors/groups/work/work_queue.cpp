@@ -53,14 +53,41 @@ void work_queue::take_turn() {
         continue;
       }
     }
-    block(*turn);
+    try {
+      block(*turn);
+    } catch (...) {
+      std::unique_lock lock(mutex_);
+      const bool passed = std::erase(turns_, turn) == 0;
+      lock.unlock();
+      if (passed) pass_turn();  // by the one that has left, to this thread
+      throw;
+    }
   }
 }
 
 void work_queue::enter() {
   state_.fetch_add(waiting_step);
-  take_turn();
+  try {
+    take_turn();
+  } catch (...) {
+    state_.fetch_sub(waiting_step);
+    throw;
+  }
   state_.fetch_sub(waiting_step);
+}
+
+bool work_queue::enter_to_end() noexcept {
+  for (;;) {
+    try {
+      enter();
+      return true;
+    } catch (...) {
+      // The node has ended, and lets none of its threads wait. Whoever has the turn ends soon, but
+      // for a simulation's, whose strands all end.
+      if (driver_->simulated()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 void work_queue::enter_in_order() {
@@ -82,7 +109,7 @@ void work_queue::enter_in_order() {
   try {
     block(*handed);
   } catch (...) {
-    // Only in a simulation that ends. Nobody else gives this turn back.
+    // The node ends. Nobody else gives this turn back.
     std::unique_lock lock(mutex_);
     const auto waits = std::erase_if(items_, [&](const auto& one) { return one.taker == handed; });
     lock.unlock();

@@ -52,6 +52,10 @@ public:
   /// that wait may be passed.
   void enter();
 
+  /// The same before the end: the operation that runs, if any, has failed. Also on threads of a
+  /// node that has ended. False: the simulation has ended, and there are no turns any more.
+  bool enter_to_end() noexcept;
+
   /// The same, after all that was asked for before.
   void enter_in_order();
 

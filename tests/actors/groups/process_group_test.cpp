@@ -237,6 +237,62 @@ TEST(process_group, differs_from_what_others_make) {
   });
 }
 
+TEST(process_group, is_made_of_one_whose_ranks_wait_for_different_times) {
+  auto nodes = local_nodes(rank_names(2));
+  on_each(nodes, [&](const node& one, int rank) {
+    const auto world = one.world();
+    world.set_timeout(rank == 0 ? 5s : 6s);
+    const auto made = world.new_group({0, 1});
+    EXPECT_EQ(made.timeout(), world.timeout());
+    barrier(made);
+    EXPECT_EQ(world.split(0, rank).timeout(), world.timeout());
+  });
+}
+
+TEST(process_group, gives_each_of_several_a_name_of_its_own) {
+  auto nodes = local_nodes(rank_names(2));
+  on_each(nodes, [&](const node& one, int rank) {
+    const auto parts = one.world().split(rank, 0, {.name = "half"});
+    EXPECT_EQ(parts.name(), rank == 0 ? "half/0" : "half/1");
+    const auto [mine, all] = one.world().new_subgroups(1, {.name = "single"});
+    EXPECT_EQ(mine.name(), rank == 0 ? "single/0" : "single/1");
+  });
+}
+
+TEST(process_group, writes_traces_of_long_names) {
+  const temporary_folder folder;
+  auto nodes = local_nodes(rank_names(1));
+  const auto stem = std::string(300, 'x');
+  for (const auto* end : {"a:b", "a/b"}) {
+    const auto group = nodes[0].world().new_group({0}, {.name = stem + end});
+    barrier(group);
+    EXPECT_TRUE(std::filesystem::exists(group.write_trace(folder.path())));
+  }
+  const auto files = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 2);
+}
+
+TEST(process_group, has_no_options_that_nothing_reads) {
+  auto nodes = local_nodes(rank_names(2));
+  on_each(nodes, [&](const node& one, int) {
+    EXPECT_THAT(thrown_text<invalid_argument>([&] {
+                  one.world().new_group({0, 1}, {.backend_options = {{"colectives", "auto"}}});
+                }),
+                HasSubstr("has an option 'colectives'"));
+  });
+}
+
+TEST(backend_registry, knows_devices) {
+  const auto none = [](const groups::backend_request&) -> std::unique_ptr<groups::backend> {
+    return nullptr;
+  };
+  for (const auto* device : {"gpu", "", "cuda:1"})
+    EXPECT_THAT(thrown_text<invalid_argument>(
+                    [&] { groups::register_backend("of_no_device", {device}, none); }),
+                HasSubstr("which libtorch does not know"));
+  EXPECT_FALSE(groups::is_backend_available("of_no_device"));
+}
+
 TEST(init_process_group, begins_and_ends_twenty_times) {
   for (int i = 0; i < 20; ++i) {
     const temporary_folder folder;
@@ -309,6 +365,9 @@ TEST(init_process_group, ends_its_node_with_the_shrunk_world) {
 TEST(init_process_group, knows_its_backends) {
   EXPECT_THAT(thrown_text<invalid_argument>([] { init_process_group("cpu:gloo"); }),
               HasSubstr("Unknown c10d backend type GLOO"));
+  EXPECT_THAT(thrown_text<invalid_argument>(
+                  [] { init_process_group("troupe", {}, {.backend = "network"}); }),
+              HasSubstr("give one of them"));
 }
 
 }  // namespace

@@ -374,6 +374,33 @@ TEST(work, writes_into_strided_tensors_that_do_not_overlap) {
   });
 }
 
+TEST(work, refuses_outputs_whose_own_elements_overlap) {
+  local_group all(2);
+  all.run([](const process_group& group, int) {
+    const auto row = at::zeros({8});
+    const auto refused = [&](const at::Tensor& out) {
+      EXPECT_THAT(thrown_text<invalid_argument>([&] { broadcast(group, out, 0); }),
+                  HasSubstr("whose elements overlap"));
+    };
+    refused(row.unfold(0, 3, 2));
+    refused(row.as_strided({2, 3}, {2, 1}));
+    refused(row.narrow(0, 0, 1).expand({4}));
+    // These interleave, and share nothing.
+    broadcast(group, row.as_strided({2, 3}, {1, 2}), 0);
+    broadcast(group, row.unfold(0, 2, 3), 0);
+    broadcast(group, row.narrow(0, 0, 1).expand({1}), 0);
+  });
+}
+
+TEST(work, is_not_waited_for_less_than_no_time) {
+  local_group all(2);
+  all.run([](const process_group& group, int) {
+    const auto running = async::barrier(group);
+    EXPECT_THAT(thrown_text<invalid_argument>([&] { running.wait(-1ms); }), HasSubstr("-1 ms"));
+    running.wait();
+  });
+}
+
 TEST(work, reads_strided_tensors_when_it_runs) {
   local_group all(2);
   all.run([](const process_group& group, int) {
