@@ -1,10 +1,12 @@
 #include "troupe/actors/groups/object_bytes.hpp"
 
-#include <cstring>
+#include <fmt/format.h>
+
 #include <new>
 
 #include "troupe/messages/codec/decoder.hpp"
 #include "troupe/messages/codec/encoder.hpp"
+#include "troupe/messages/codec/structure.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
@@ -20,15 +22,33 @@ std::shared_ptr<std::byte> payload_memory(std::size_t size) {
           [](std::byte* memory) { ::operator delete(memory, alignment); }};
 }
 
+// Bytes of another type may well be read, as values that nobody has sent.
+void check_type(decoder& in, const object_type& type, int from, int to) {
+  const auto sent = in.get<std::uint64_t>();
+  const auto name = in.get<std::string>();
+  if (sent == type.identity) return;
+  if (name == type.name)
+    throw type_mismatch(mismatch_of(type.name, fmt::format("rank {}", from),
+                                    fmt::format("rank {}", to), type.structure()));
+  throw decode_error(
+      fmt::format("rank {} has given an object of type {}, and rank {} reads one of type {}: name "
+                  "the same type "
+                  "on both",
+                  from, name, to, type.name));
+}
+
 }  // namespace
 
-// An envelope and its payloads: how many, and of each its size and its bytes.
-std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write) {
+// The type; then an envelope and its payloads: how many, and of each its size and its bytes.
+std::vector<std::byte> object_to_bytes(const object_type& type,
+                                       function_ref<void(encoder&)> write) {
   tensor_writer tensors;
   encoder body(&tensors, nullptr);
   write(body);
   const auto sealed = seal({}, body.bytes(), &tensors);
   encoder out(nullptr, nullptr);
+  out.put(type.identity);
+  out.put(std::string(type.name));
   const auto put = [&](std::span<const std::byte> bytes) {
     out.put(static_cast<std::uint64_t>(bytes.size()));
     out.raw(bytes.data(), bytes.size());
@@ -43,10 +63,10 @@ std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write) {
   return out.take();
 }
 
-packed_object pack_object(function_ref<void(encoder&)> write) {
+packed_object pack_object(const object_type& type, function_ref<void(encoder&)> write) {
   packed_object out;
   try {
-    out.bytes = object_to_bytes(write);
+    out.bytes = object_to_bytes(type, write);
   } catch (...) {
     out.failure = std::current_exception();
     const auto text = describe(out.failure, {}, {}).text;
@@ -56,8 +76,10 @@ packed_object pack_object(function_ref<void(encoder&)> write) {
   return out;
 }
 
-void bytes_to_object(std::span<const std::byte> bytes, function_ref<void(decoder&)> read) {
+void bytes_to_object(std::span<const std::byte> bytes, const object_type& type, int from, int to,
+                     function_ref<void(decoder&)> read) {
   decoder in(bytes, nullptr, nullptr);
+  check_type(in, type, from, to);
   const auto next_size = [&] {
     const auto size = in.get<std::uint64_t>();
     if (size > in.remaining()) throw decode_error("an object's bytes end early");

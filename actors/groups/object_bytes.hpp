@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <exception>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/messages/base/function_ref.hpp"
@@ -15,9 +17,16 @@ class encoder;
 
 namespace groups {
 
+/// The type that a rank writes or reads, which travels with the value.
+struct object_type {
+  std::uint64_t identity;
+  std::string_view name;
+  std::string (*structure)();  ///< see type_structure
+};
+
 /// A value, and the tensors in it, as bytes in a row. Tensors on other devices travel as copies in
 /// host memory. Handles of actors and references cannot be in it. Throws encode_error.
-std::vector<std::byte> object_to_bytes(function_ref<void(encoder&)> write);
+std::vector<std::byte> object_to_bytes(const object_type& type, function_ref<void(encoder&)> write);
 
 /// A value as one rank gives it to others, or why it cannot: they are told, so that none waits for
 /// it.
@@ -33,10 +42,12 @@ struct packed_object {
 };
 
 /// object_to_bytes, with what `write` throws in the result.
-packed_object pack_object(function_ref<void(encoder&)> write);
+packed_object pack_object(const object_type& type, function_ref<void(encoder&)> write);
 
-/// Reads what `object_to_bytes` has written. Throws decode_error.
-void bytes_to_object(std::span<const std::byte> bytes, function_ref<void(decoder&)> read);
+/// Reads on rank `to` what `object_to_bytes` has written on rank `from`. Throws decode_error, also
+/// where that was another type; type_mismatch where it was one of that name with other fields.
+void bytes_to_object(std::span<const std::byte> bytes, const object_type& type, int from, int to,
+                     function_ref<void(decoder&)> read);
 
 }  // namespace groups
 

@@ -46,8 +46,9 @@ public:
   explicit failures(const char* operation) : text_(operation) {}
 
   void look_at(int rank, std::int64_t size, const at::Tensor& row) {
-    if (size >= 0) return;
-    const auto bytes = bytes_in(row);
+    if (size < 0) look_at(rank, bytes_in(row));
+  }
+  void look_at(int rank, std::span<const std::byte> bytes) {
     text_ += fmt::format("{} rank {} has failed: {}", any_ ? ";" : ":", rank,
                          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     any_ = true;
@@ -92,6 +93,13 @@ std::vector<std::vector<std::byte>> bytes_in(const std::vector<at::Tensor>& rows
 
 }  // namespace
 
+void check_length(const char* operation, std::size_t mine, int from, std::size_t found) {
+  if (mine != found)
+    throw collective_mismatch(
+        fmt::format("{}: the list of this rank has {} objects, that of rank {} {}: give it as many",
+                    operation, mine, from, found));
+}
+
 void broadcast_bytes(const process_group& group, packed_object& object, int src) {
   const auto size = number(object.size());
   broadcast(group, size, src);
@@ -131,7 +139,7 @@ std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<pac
     const auto ranks = static_cast<std::size_t>(group.size());
     if (all.size() != ranks)
       all.assign(
-          ranks, pack_object([count = all.size(), ranks](encoder&) {
+          ranks, pack_object(object_type{}, [count = all.size(), ranks](encoder&) {
             throw invalid_argument(
                 count == 0
                     ? "source rank must provide non-None scatter_object_input_list"
@@ -157,18 +165,27 @@ std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<pac
 }
 
 void send_bytes(const process_group& group, const packed_object& mine, int dst, int tag) {
-  send(group, number(mine.size()), dst, tag);
-  send(group, row_of_bytes(mine.bytes), dst, tag);
+  auto row = at::empty({static_cast<std::int64_t>(mine.bytes.size()) + 1}, at::kByte);
+  auto* const to = static_cast<std::byte*>(row.mutable_data_ptr());
+  *to = std::byte{mine.failure != nullptr};
+  if (!mine.bytes.empty()) std::memcpy(to + 1, mine.bytes.data(), mine.bytes.size());
+  send_object_bytes(group, row, dst, tag);
   rethrow_own(mine);
 }
 
 std::pair<std::vector<std::byte>, int> recv_bytes(const process_group& group, int src, int tag) {
-  const auto size = number(0);
-  const auto from = recv(group, size, src, tag);
-  const auto row = row_for(number_in(size));
-  recv(group, row, from, tag);
-  check_one("send of an object", from, number_in(size), row);
-  return {bytes_in(row), from};
+  auto out = recv_object_bytes(group, src, tag);
+  auto& [bytes, from] = out;
+  if (bytes.empty())
+    throw decode_error(fmt::format("the object that rank {} has sent has no bytes", from));
+  const bool failed = bytes.front() != std::byte{0};
+  bytes.erase(bytes.begin());
+  if (failed) {
+    failures found("send of an object");
+    found.look_at(from, bytes);
+    found.throw_if_any();
+  }
+  return out;
 }
 
 }  // namespace troupe::groups

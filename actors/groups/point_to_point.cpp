@@ -108,4 +108,29 @@ std::vector<work> batch_isend_irecv(const std::vector<p2p_op>& p2p_op_list) {
   return out;
 }
 
+namespace groups {
+
+void send_object_bytes(const process_group& group, const at::Tensor& bytes, int dst, int tag) {
+  auto* const in = group.member("send_object");
+  if (!in) return;
+  auto call = send_call(*in, bytes, dst, tag);
+  call.what().dtype = c10::ScalarType::Undefined;
+  in->send(call);
+}
+
+std::pair<std::vector<std::byte>, int> recv_object_bytes(const process_group& group, int src,
+                                                         int tag) {
+  auto* const in = group.member("recv_object");
+  if (!in) return {{}, -1};
+  if (src != any_source) check_peer(*in, src, "source");
+  prepared_call call(operation_kind::recv);
+  call.what().peer = src;
+  call.what().tag = tag;
+  const auto mail = in->receive_object(call);
+  const auto bytes = mail.content.bytes();
+  return {{bytes.begin(), bytes.end()}, mail.from};
+}
+
+}  // namespace groups
+
 }  // namespace troupe

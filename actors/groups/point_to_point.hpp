@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/groups/collectives.hpp"
@@ -22,7 +24,8 @@ void send(const process_group& group, const at::Tensor& tensor, int dst, int tag
 work isend(const process_group& group, const at::Tensor& tensor, int dst, int tag = 0);
 
 /// Receives a message of `src`, or of any rank, into the tensor, which has its dtype and as many
-/// elements; otherwise collective_mismatch is thrown here, and the message is lost. Returns the
+/// elements; otherwise, and where an object comes, collective_mismatch is thrown here, and the
+/// message is lost. Returns the
 /// sender's rank; -1 on a node that is not in the group.
 int recv(const process_group& group, const at::Tensor& tensor, int src = any_source, int tag = 0);
 work irecv(const process_group& group, const at::Tensor& tensor, int src = any_source, int tag = 0);
@@ -42,5 +45,16 @@ struct p2p_op {
 /// work for each, in that order. Throws invalid_argument: "Invalid ``op``", "Invalid
 /// ``p2p_op_list``" if there is none, "All ops need to use the same group."
 std::vector<work> batch_isend_irecv(const std::vector<p2p_op>& p2p_op_list);
+
+namespace groups {
+
+/// The bytes of an object as one message: a row of bytes on the CPU, which nobody writes any more.
+void send_object_bytes(const process_group& group, const at::Tensor& bytes, int dst, int tag);
+/// Those that come next, however many, and the rank of their sender. Throws collective_mismatch if
+/// a tensor comes, which is lost.
+std::pair<std::vector<std::byte>, int> recv_object_bytes(const process_group& group, int src,
+                                                         int tag);
+
+}  // namespace groups
 
 }  // namespace troupe

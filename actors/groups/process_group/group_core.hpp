@@ -20,6 +20,7 @@
 #include "troupe/actors/groups/work/completed_work.hpp"
 #include "troupe/actors/groups/work/work.hpp"
 #include "troupe/actors/groups/work/work_queue.hpp"
+#include "troupe/messages/base/function_ref.hpp"
 
 namespace troupe {
 
@@ -60,13 +61,17 @@ public:
   /// The same later, in its turn.
   work start(prepared_call&& call);
 
-  /// A send passes collectives, and returns when the message is on its way.
+  /// A send passes collectives, and returns when the message is on its way. One whose dtype is
+  /// undefined sends the bytes of an object, which nobody writes any more.
   void send(prepared_call& call);
   work start_send(prepared_call& call);
   /// A recv passes collectives. Receives of one sender and tag get its messages in their order.
   work start_receive(prepared_call&& call);
   /// Returns the sender's rank.
   int receive(prepared_call& call);
+  /// The next object, of any size, for a recv without an output. Throws collective_mismatch if a
+  /// tensor comes instead.
+  network::letter receive_object(prepared_call& call);
   /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
   void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
@@ -126,6 +131,10 @@ private:
   void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
   std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
   std::shared_ptr<backend> lender() const;
+  std::shared_ptr<backend> lender_of(const network::letter& mail, const operation_place& where);
+  network::letter receive_letter(
+      const operation& what,
+      function_ref<void(const operation_place&, const network::letter&)> take);
   void letter_ended(std::uint64_t record, const operation_place& where,
                     const std::exception_ptr& why) noexcept;
   void await_failure() noexcept;

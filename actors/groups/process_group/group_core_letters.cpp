@@ -101,6 +101,20 @@ private:
   }
 };
 
+bool is_object(const network::letter& mail) {
+  return mail.dtype == static_cast<std::int8_t>(c10::ScalarType::Undefined) && mail.lent == 0;
+}
+
+std::exception_ptr letter_mismatch(const operation_place& where, const network::letter& mail,
+                                   const std::string& taken) {
+  const auto sent = is_object(mail)
+                        ? std::string("an object")
+                        : fmt::format("{} bytes of {}", mail.size(),
+                                      c10::toString(static_cast<c10::ScalarType>(mail.dtype)));
+  return mismatch_error(where, fmt::format("rank {} has sent {} with tag {}, this recv takes {}",
+                                           mail.from, sent, mail.tag, taken));
+}
+
 }  // namespace
 
 // A backend whose ranks find each other's tensors, if there is one already.
@@ -112,32 +126,33 @@ std::shared_ptr<backend> group_core::lender() const {
   return {};
 }
 
+// Who has what `mail` does not carry itself; null where it does.
+std::shared_ptr<backend> group_core::lender_of(const network::letter& mail,
+                                               const operation_place& where) {
+  if (mail.lent == 0) return {};
+  auto out = lender();
+  if (!out) {
+    // The sender has its backends; here the last step of making them may still run.
+    establish();
+    out = lender();
+  }
+  if (!out)
+    throw group_failed(
+        fmt::format("{}: the memory of group '{}' is gone", to_string(where), about_.name));
+  return out;
+}
+
 // Takes what `mail` has into the call's output.
 void group_core::take_letter(prepared_call& call, const operation_place& where,
                              const network::letter& mail) {
   call.make_dense();
   auto& what = call.bind();
   const auto& to = what.outputs[0];
-  std::shared_ptr<backend> from;
-  if (mail.lent != 0) {
-    from = lender();
-    if (!from) {
-      // The sender has its backends; here the last step of making them may still run.
-      establish();
-      from = lender();
-    }
-    if (!from)
-      throw group_failed(
-          fmt::format("{}: the memory of group '{}' is gone", to_string(where), about_.name));
-  }
+  const auto from = lender_of(mail, where);
   if (mail.dtype != static_cast<std::int8_t>(what.dtype) || mail.size() != to.nbytes()) {
     if (from) from->take(mail.lent, mail.from, nullptr);
-    const auto sent = static_cast<c10::ScalarType>(mail.dtype);
-    std::rethrow_exception(mismatch_error(
-        where, fmt::format("rank {} has sent {} bytes of {} with tag {}, this recv takes {} bytes "
-                           "of {}",
-                           mail.from, mail.size(), c10::toString(sent), mail.tag, to.nbytes(),
-                           c10::toString(what.dtype))));
+    std::rethrow_exception(letter_mismatch(
+        where, mail, fmt::format("{} bytes of {}", to.nbytes(), c10::toString(what.dtype))));
   }
   if (from)
     from->take(mail.lent, mail.from, &to);
@@ -158,10 +173,14 @@ void group_core::send(prepared_call& call) {
     network::letter mail;
     mail.tag = what.tag;
     mail.dtype = static_cast<std::int8_t>(what.dtype);
-    if (tensor.nbytes() > network::packet::small_packet)
+    const bool large = tensor.nbytes() > network::packet::small_packet;
+    const bool object = what.dtype == c10::ScalarType::Undefined;
+    if (large && !object)
       if (const auto by = lender()) mail.lent = by->lend(tensor, what.peer);
     if (mail.lent != 0)
       mail.lent_bytes = tensor.nbytes();
+    else if (large && object)
+      mail.content = network::packet(tensor);
     else
       mail.content = network::packet(
           {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
@@ -225,8 +244,23 @@ work group_core::start_receive(prepared_call&& call) {
 }
 
 int group_core::receive(prepared_call& call) {
+  return receive_letter(call.bind(), [&](const auto& where,
+                                         const auto& mail) { take_letter(call, where, mail); })
+      .from;
+}
+
+network::letter group_core::receive_object(prepared_call& call) {
+  return receive_letter(call.bind(), [&](const auto& where, const auto& mail) {
+    if (is_object(mail)) return;
+    if (const auto from = lender_of(mail, where)) from->take(mail.lent, mail.from, nullptr);
+    std::rethrow_exception(letter_mismatch(where, mail, "an object"));
+  });
+}
+
+network::letter group_core::receive_letter(
+    const operation& what,
+    function_ref<void(const operation_place&, const network::letter&)> take) {
   check_usable();
-  const auto& what = call.bind();
   const auto where = place_of(what);
   const auto record = schedule(what);
   recorder_.start(record);
@@ -249,9 +283,9 @@ int group_core::receive(prepared_call& call) {
     // It may have come with the deadline.
     if (!came) channel_->driver()->wait(posted->over, never);
     if (posted->why) std::rethrow_exception(error_at(where, posted->why));
-    take_letter(call, where, posted->mail);
+    take(where, posted->mail);
     letter_ended(record, where, nullptr);
-    return posted->mail.from;
+    return std::move(posted->mail);
   } catch (...) {
     letter_ended(record, where, std::current_exception());
     throw;
