@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <new>
 
 #include "troupe/messages/codec/decoder.hpp"
 #include "troupe/messages/codec/encoder.hpp"
 #include "troupe/messages/codec/structure.hpp"
 #include "troupe/messages/envelope/envelope.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
 #include "troupe/messages/tensor/tensor_writer.hpp"
 
@@ -20,6 +22,17 @@ std::shared_ptr<std::byte> payload_memory(std::size_t size) {
   constexpr std::align_val_t alignment{64};
   return {static_cast<std::byte*>(::operator new(size, alignment)),
           [](std::byte* memory) { ::operator delete(memory, alignment); }};
+}
+
+// Every rank can read what lies in host memory.
+const device_route& to_host() {
+  static const device_route route = [] {
+    std::vector<device_route::entry> entries;
+    for (int i = 0; i <= std::numeric_limits<std::int8_t>::max(); ++i)
+      entries.push_back({{memory_place::kind::cuda, static_cast<std::int8_t>(i)}, {}});
+    return device_route(std::move(entries), "this rank", "others");
+  }();
+  return route;
 }
 
 // Bytes of another type may well be read, as values that nobody has sent.
@@ -45,6 +58,7 @@ std::vector<std::byte> object_to_bytes(const object_type& type,
   tensor_writer tensors;
   encoder body(&tensors, nullptr);
   write(body);
+  tensors.go_by(to_host());
   const auto sealed = seal({}, body.bytes(), &tensors);
   encoder out(nullptr, nullptr);
   out.put(type.identity);
@@ -55,11 +69,7 @@ std::vector<std::byte> object_to_bytes(const object_type& type,
   };
   out.put(static_cast<std::uint64_t>(sealed.payloads.size()));
   put(sealed.bytes.bytes());
-  for (const auto& one : sealed.payloads) {
-    if (one.place.where != memory_place::kind::host)
-      throw encode_error("a tensor on a GPU cannot be part of an object yet: copy it to the CPU");
-    put({one.data, one.size});
-  }
+  for (const auto& one : sealed.payloads) put({one.data, one.size});
   return out.take();
 }
 

@@ -27,7 +27,8 @@ public:
   /// Nothing but host memory can be sent.
   device_route() = default;
 
-  /// Pre: one to one. Errors say that tensors go `from` one node `to` the other.
+  /// Pre: one to one, if `inverse` is called. Errors say that tensors go `from` one node `to` the
+  /// other.
   device_route(std::vector<entry> entries, std::string from, std::string to);
 
   /// Tensors stay where they are: from a node to itself.

@@ -1,9 +1,13 @@
 // Sends and receives of objects and of lists of them, and the check of their types.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
 #include "tests/actors/groups/group_testing.hpp"
+#include "tests/messages/tensor/pretended_tensor.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::test {
 
@@ -213,6 +217,29 @@ TEST(object_types, are_compared_by_their_fields) {
                                          [&](decoder& in) { in.get_into(found); }),
                  decode_error)
         << size;
+}
+
+// A machine without a GPU has none to copy from. What has no elements needs no copy.
+TEST(object_tensors, leave_their_device) {
+  const auto type = groups::type_of_object<at::Tensor>();
+  const auto bytes_of = [&](const at::Tensor& tensor) {
+    return groups::object_to_bytes(type, [&](encoder& out) { out.put(tensor); });
+  };
+  at::Tensor found;
+  groups::bytes_to_object(bytes_of(on_pretended_gpu({0, 3}, 1)), type, 0, 1,
+                          [&](decoder& in) { in.get_into(found); });
+  EXPECT_TRUE(found.device().is_cpu());
+  EXPECT_EQ(found.sizes(), (at::IntArrayRef{0, 3}));
+  if (detail::gpu_count() == 0) {
+    EXPECT_THAT(thrown_text<encode_error>([&] { bytes_of(on_pretended_gpu({5}, 1)); }),
+                HasSubstr("a tensor cannot be copied out of its GPU"));
+  } else {
+    const auto there = at::ones({5}, at::TensorOptions().device(at::kCUDA));
+    groups::bytes_to_object(bytes_of(there), type, 0, 1, [&](decoder& in) { in.get_into(found); });
+    EXPECT_TRUE(at::equal(found, at::ones({5})));
+  }
+  const auto none = at::empty({3}, at::TensorOptions().device(at::kMeta));
+  EXPECT_THAT(thrown_text<encode_error>([&] { bytes_of(none); }), HasSubstr("device meta"));
 }
 
 }  // namespace
