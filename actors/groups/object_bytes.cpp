@@ -17,6 +17,9 @@ namespace troupe::groups {
 
 namespace {
 
+// What the bytes of one rank begin with.
+constexpr std::uint8_t is_value = 0, is_failure = 1;
+
 // As payloads are aligned, in memory of their own: the tensors keep it.
 std::shared_ptr<std::byte> payload_memory(std::size_t size) {
   constexpr std::align_val_t alignment{64};
@@ -52,7 +55,7 @@ void check_type(decoder& in, const object_type& type, int from, int to) {
 
 }  // namespace
 
-// The type; then an envelope and its payloads: how many, and of each its size and its bytes.
+// Zero; the type; then an envelope and its payloads: how many, and of each its size and its bytes.
 std::vector<std::byte> object_to_bytes(const object_type& type,
                                        function_ref<void(encoder&)> write) {
   tensor_writer tensors;
@@ -61,6 +64,7 @@ std::vector<std::byte> object_to_bytes(const object_type& type,
   tensors.go_by(to_host());
   const auto sealed = seal({}, body.bytes(), &tensors);
   encoder out(nullptr, nullptr);
+  out.put(is_value);
   out.put(type.identity);
   out.put(std::string(type.name));
   const auto put = [&](std::span<const std::byte> bytes) {
@@ -81,14 +85,23 @@ packed_object pack_object(const object_type& type, function_ref<void(encoder&)> 
     out.failure = std::current_exception();
     const auto text = describe(out.failure, {}, {}).text;
     const auto* const from = reinterpret_cast<const std::byte*>(text.data());
-    out.bytes.assign(from, from + text.size());
+    out.bytes.push_back(std::byte{is_failure});
+    out.bytes.insert(out.bytes.end(), from, from + text.size());
   }
   return out;
+}
+
+std::optional<std::string> failure_in(std::span<const std::byte> bytes, int from) {
+  if (bytes.empty() || bytes.front() > std::byte{is_failure})
+    throw decode_error(fmt::format("rank {} has given neither an object nor a failure", from));
+  if (bytes.front() == std::byte{is_value}) return {};
+  return std::string(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
 }
 
 void bytes_to_object(std::span<const std::byte> bytes, const object_type& type, int from, int to,
                      function_ref<void(decoder&)> read) {
   decoder in(bytes, nullptr, nullptr);
+  if (in.get<std::uint8_t>() != is_value) throw decode_error("these bytes are of no object");
   check_type(in, type, from, to);
   const auto next_size = [&] {
     const auto size = in.get<std::uint64_t>();

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,10 +32,10 @@ std::vector<std::byte> object_to_bytes(const object_type& type, function_ref<voi
 /// A value as one rank gives it to others, or why it cannot: they are told, so that none waits for
 /// it.
 struct packed_object {
-  std::vector<std::byte> bytes{};  ///< of a failure: its text
+  std::vector<std::byte> bytes{};
   std::exception_ptr failure{};
 
-  /// What the others get before the bytes: how many they are; of a text -1 - that.
+  /// What the others get before the bytes: how many they are; of a failure -1 - that.
   std::int64_t size() const noexcept {
     const auto count = static_cast<std::int64_t>(bytes.size());
     return failure ? -1 - count : count;
@@ -43,6 +44,10 @@ struct packed_object {
 
 /// object_to_bytes, with what `write` throws in the result.
 packed_object pack_object(const object_type& type, function_ref<void(encoder&)> write);
+
+/// The text of a failure that rank `from` gave instead of a value; none of a value. Throws
+/// decode_error.
+std::optional<std::string> failure_in(std::span<const std::byte> bytes, int from);
 
 /// Reads on rank `to` what `object_to_bytes` has written on rank `from`. Throws decode_error, also
 /// where that was another type; type_mismatch where it was one of that name with other fields.

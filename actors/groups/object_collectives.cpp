@@ -1,11 +1,13 @@
 #include "troupe/actors/groups/object_collectives.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 namespace troupe::groups {
 
@@ -46,11 +48,13 @@ public:
   explicit failures(const char* operation) : text_(operation) {}
 
   void look_at(int rank, std::int64_t size, const at::Tensor& row) {
-    if (size < 0) look_at(rank, bytes_in(row));
+    if (size >= 0) return;
+    const auto text =
+        row.numel() == 0 ? std::string() : failure_in(bytes_in(row), rank).value_or("");
+    add(rank, text);
   }
-  void look_at(int rank, std::span<const std::byte> bytes) {
-    text_ += fmt::format("{} rank {} has failed: {}", any_ ? ";" : ":", rank,
-                         std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  void add(int rank, const std::string& text) {
+    text_ += fmt::format("{} rank {} has failed: {}", any_ ? ";" : ":", rank, text);
     any_ = true;
   }
   void throw_if_any() {
@@ -164,25 +168,19 @@ std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<pac
   return bytes_in(row);
 }
 
-void send_bytes(const process_group& group, const packed_object& mine, int dst, int tag) {
-  auto row = at::empty({static_cast<std::int64_t>(mine.bytes.size()) + 1}, at::kByte);
-  auto* const to = static_cast<std::byte*>(row.mutable_data_ptr());
-  *to = std::byte{mine.failure != nullptr};
-  if (!mine.bytes.empty()) std::memcpy(to + 1, mine.bytes.data(), mine.bytes.size());
+void send_bytes(const process_group& group, packed_object mine, int dst, int tag) {
+  const auto kept = std::make_shared<std::vector<std::byte>>(std::move(mine.bytes));
+  const auto row = at::from_blob(
+      kept->data(), {static_cast<std::int64_t>(kept->size())}, [kept](void*) {}, at::kByte);
   send_object_bytes(group, row, dst, tag);
   rethrow_own(mine);
 }
 
-std::pair<std::vector<std::byte>, int> recv_bytes(const process_group& group, int src, int tag) {
+std::pair<network::packet, int> recv_bytes(const process_group& group, int src, int tag) {
   auto out = recv_object_bytes(group, src, tag);
-  auto& [bytes, from] = out;
-  if (bytes.empty())
-    throw decode_error(fmt::format("the object that rank {} has sent has no bytes", from));
-  const bool failed = bytes.front() != std::byte{0};
-  bytes.erase(bytes.begin());
-  if (failed) {
+  if (const auto text = failure_in(out.first.bytes(), out.second)) {
     failures found("send of an object");
-    found.look_at(from, bytes);
+    found.add(out.second, *text);
     found.throw_if_any();
   }
   return out;

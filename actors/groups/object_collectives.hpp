@@ -34,8 +34,8 @@ std::vector<std::vector<std::byte>> gather_bytes(const process_group& group,
                                                  const packed_object& mine, int dst);
 std::vector<std::byte> scatter_bytes(const process_group& group, std::vector<packed_object> all,
                                      int src);
-void send_bytes(const process_group& group, const packed_object& mine, int dst, int tag);
-std::pair<std::vector<std::byte>, int> recv_bytes(const process_group& group, int src, int tag);
+void send_bytes(const process_group& group, packed_object mine, int dst, int tag);
+std::pair<network::packet, int> recv_bytes(const process_group& group, int src, int tag);
 
 // Throws collective_mismatch.
 void check_length(const char* operation, std::size_t mine, int from, std::size_t found);
@@ -165,7 +165,7 @@ template <class T>
 std::pair<T, int> recv_object(const process_group& group, int src = any_source, int tag = 0) {
   if (!group.member("recv_object")) return {T{}, -1};
   const auto [bytes, from] = groups::recv_bytes(group, src, tag);
-  return {groups::object_of_bytes<T>(bytes, from, group.rank()), from};
+  return {groups::object_of_bytes<T>(bytes.bytes(), from, group.rank()), from};
 }
 
 /// Sends all of a list as one message, to a recv_object_list.

@@ -118,17 +118,15 @@ void send_object_bytes(const process_group& group, const at::Tensor& bytes, int 
   in->send(call);
 }
 
-std::pair<std::vector<std::byte>, int> recv_object_bytes(const process_group& group, int src,
-                                                         int tag) {
+std::pair<network::packet, int> recv_object_bytes(const process_group& group, int src, int tag) {
   auto* const in = group.member("recv_object");
   if (!in) return {{}, -1};
   if (src != any_source) check_peer(*in, src, "source");
   prepared_call call(operation_kind::recv);
   call.what().peer = src;
   call.what().tag = tag;
-  const auto mail = in->receive_object(call);
-  const auto bytes = mail.content.bytes();
-  return {{bytes.begin(), bytes.end()}, mail.from};
+  auto mail = in->receive_object(call);
+  return {std::move(mail.content), mail.from};
 }
 
 }  // namespace groups

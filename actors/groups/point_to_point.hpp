@@ -2,11 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "troupe/actors/groups/collectives.hpp"
+#include "troupe/actors/groups/network/packet.hpp"
 
 // Messages between two ranks of a process group. They pass the group's collectives. Those of one
 // sender, receiver and tag arrive in the order in which they were sent. A node that is not in the
@@ -52,8 +52,7 @@ namespace groups {
 void send_object_bytes(const process_group& group, const at::Tensor& bytes, int dst, int tag);
 /// Those that come next, however many, and the rank of their sender. Throws collective_mismatch if
 /// a tensor comes, which is lost.
-std::pair<std::vector<std::byte>, int> recv_object_bytes(const process_group& group, int src,
-                                                         int tag);
+std::pair<network::packet, int> recv_object_bytes(const process_group& group, int src, int tag);
 
 }  // namespace groups
 

@@ -219,6 +219,20 @@ TEST(object_types, are_compared_by_their_fields) {
         << size;
 }
 
+TEST(object_types, are_not_read_from_a_failure) {
+  const auto type = groups::type_of_object<int>();
+  const auto failed =
+      groups::pack_object(type, [](encoder&) { throw std::out_of_range("no such file"); });
+  EXPECT_EQ(groups::failure_in(failed.bytes, 1), "no such file");
+  EXPECT_THROW(groups::bytes_to_object(failed.bytes, type, 1, 0, [](decoder&) {}), decode_error);
+  const auto made = groups::pack_object(type, [](encoder& out) { out.put(5); });
+  EXPECT_EQ(groups::failure_in(made.bytes, 1), std::nullopt);
+  // Nothing, and what begins like neither.
+  for (const auto& bytes : {std::vector<std::byte>(), std::vector{std::byte{2}, std::byte{0}}})
+    EXPECT_THAT(thrown_text<decode_error>([&] { groups::failure_in(bytes, 3); }),
+                HasSubstr("rank 3 has given neither an object nor a failure"));
+}
+
 // A machine without a GPU has none to copy from. What has no elements needs no copy.
 TEST(object_tensors, leave_their_device) {
   const auto type = groups::type_of_object<at::Tensor>();
