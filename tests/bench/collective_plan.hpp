@@ -43,10 +43,9 @@ struct collective_shape {
   std::int64_t part;
 };
 
-/// The name of what a row times, which several rows may share: without "_staged" and
-/// "_oversubscribed".
+/// The name of what a row times, which several rows may share: without what says how.
 inline std::string timed_operation(const std::string& row) {
-  for (const std::string ending : {"_staged", "_oversubscribed"})
+  for (const std::string ending : {"_staged", "_oversubscribed", "_lent", "_shared"})
     if (row.ends_with(ending)) return row.substr(0, row.size() - ending.size());
   return row;
 }
@@ -55,7 +54,8 @@ inline std::string timed_operation(const std::string& row) {
 /// large ones, and more ranks than cores are slow.
 inline bool is_timed(const std::string& row, std::size_t bytes) {
   if (row == "all_reduce_async") return bytes == 4;
-  if (row == "broadcast_rewrite" || row.ends_with("_staged")) return bytes >= 64 << 10;
+  for (const auto* large : {"_rewrite", "_staged", "_lent", "_shared"})
+    if (row.ends_with(large)) return bytes >= 64 << 10;
   if (row.ends_with("_oversubscribed")) return bytes == 4 || bytes == 64 << 10 || bytes == 4 << 20;
   return true;
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <new>
+#include <numeric>
 #include <troupe/collectives.hpp>
 #include <troupe/troupe.hpp>
 
@@ -187,8 +188,22 @@ private:
   cpu_set_t before_;
 };
 
+// The world, or one whose ranks do not copy what they need not.
+process_group group_for(const node& here, const std::string& name) {
+  const auto world = here.world();
+  const bool lent = name.ends_with("_lent"), shared = name.ends_with("_shared");
+  if (!lent && !shared) return world;
+  std::string operation = timed_operation(name);
+  if (operation == "all_gather" && shared) operation = "all_gather_into_tensor";
+  if (operation == "all_gather_list") operation = "all_gather";
+  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return world.new_group(
+      all, {.backend_options = {{"collectives", operation + (lent ? ":lend>=0" : ":shared>=0")}}});
+}
+
 std::vector<measurement> measured_row(const node& here, const std::string& name) {
-  const auto group = here.world();
+  const auto group = group_for(here, name);
   const bound_to_core bound(group.rank());
   const auto what = timed_operation(name);
   const exercises all(group, name.ends_with("_staged") ? outside_arena : in_arena);
@@ -205,11 +220,26 @@ std::vector<measurement> measured_row(const node& here, const std::string& name)
 const std::map<std::string, row>& collective_rows() {
   static const std::map<std::string, row> all = [] {
     std::map<std::string, row> rows;
-    for (const auto* name :
-         {"all_gather", "all_gather_list", "all_gather_staged", "all_reduce", "all_reduce_async",
-          "all_reduce_oversubscribed", "all_reduce_staged", "all_to_all", "all_to_all_staged",
-          "barrier", "barrier_oversubscribed", "broadcast", "broadcast_rewrite", "broadcast_staged",
-          "reduce_scatter", "reduce_scatter_staged"})
+    for (const auto* name : {"all_gather",
+                             "all_gather_list",
+                             "all_gather_list_lent",
+                             "all_gather_shared",
+                             "all_gather_staged",
+                             "all_reduce",
+                             "all_reduce_async",
+                             "all_reduce_oversubscribed",
+                             "all_reduce_shared",
+                             "all_reduce_staged",
+                             "all_to_all",
+                             "all_to_all_staged",
+                             "barrier",
+                             "barrier_oversubscribed",
+                             "broadcast",
+                             "broadcast_lent",
+                             "broadcast_rewrite",
+                             "broadcast_staged",
+                             "reduce_scatter",
+                             "reduce_scatter_staged"})
       rows[name] = [name](const node& here) { return measured_row(here, name); };
     return rows;
   }();

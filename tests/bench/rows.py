@@ -95,6 +95,22 @@ def at_most_linear(ranks, of_ranks):
     return Target(f"{ranks / of_ranks:g} times {of_ranks} ranks", reached, ranks=ranks)
 
 
+def at_most_of(row, share, bytes):
+    """Ours is at most `share` of what another row takes for the same bytes and ranks."""
+
+    def reached(line, lines):
+        base = [
+            other["ours"]
+            for other in lines
+            if (other["row"], other["bytes"], other["ranks"]) == (row, bytes, line["ranks"])
+        ]
+        if line["ours"] is None or not base or base[0] is None:
+            return None
+        return line["ours"] <= share * base[0]
+
+    return Target(f"{share:.0%} of {row}", reached, bytes=bytes)
+
+
 def share_of(ranks, share, of_ranks):
     """With `ranks` ranks, ours reaches `share` of what it reaches with `of_ranks`."""
 
@@ -189,10 +205,32 @@ COLLECTIVE_ROWS = (
         "all_gather_list",
         "the same into a list of tensors",
         *(near_the_limit(1, bytes=size) for size in (4, KIB)),
-        *(
-            replace(at_most(1, "1 us", bytes=size), ranks=2, peer=BARE)
-            for size in LARGE
-        ),
+        *no_slower_than_mpi(*LARGE, ranks=2),
+    ),
+    *(
+        collective(
+            f"{name}_lent",
+            f"`{name}` into tensors that become aliases of what is lent",
+            *(at_most(1, "1 us", bytes=size) for size in LARGE),
+            peers=(),
+            ranks=(2,),
+        )
+        for name in ("broadcast", "all_gather_list")
+    ),
+    collective(
+        "all_reduce_shared",
+        "`all_reduce` of which all outputs become aliases of one result",
+        *(at_most_of("all_reduce", 0.75, bytes=size) for size in (MIB, 4 * MIB, 64 * MIB)),
+        peers=(),
+        ranks=(2,),
+    ),
+    collective(
+        "all_gather_shared",
+        "`all_gather` of which all outputs become aliases of one result",
+        at_most(140, "140 us", bytes=4 * MIB),
+        at_most(9000, "9 ms", bytes=64 * MIB),
+        peers=(),
+        ranks=(2,),
     ),
     collective(
         "reduce_scatter",

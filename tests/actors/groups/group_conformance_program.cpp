@@ -1,6 +1,6 @@
 // A rank of a group that does what every backend has to do: group_conformance_program RANK
-// WORLD_SIZE FILE BACKEND NAME, where NAME is that of the backend that is to carry out an
-// all_reduce. Exits with 0 if all was right.
+// WORLD_SIZE FILE BACKEND NAME TRANSPORT, where NAME is that of the backend that is to carry out an
+// all_reduce, and TRANSPORT is "tcp" or "automatic". Exits with 0 if all was right.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/equal.h>
@@ -51,6 +51,7 @@ int main(int, char** argv) {
     options.rank = std::stoi(argv[1]);
     options.world_size = std::stoi(argv[2]);
     options.init_method = std::string("file://") + argv[3];
+    if (std::string(argv[6]) == "tcp") options.transport = troupe::backend::tcp;
     const auto node = troupe::init_rpc(options);
     const std::string backend = argv[4];
     std::vector<int> all;

@@ -24,23 +24,25 @@ processes start(const char* program, int size, const std::vector<std::string>& w
   return out;
 }
 
-class conforming_processes : public testing::TestWithParam<std::tuple<const char*, int>> {};
+using program_on = std::tuple<const char*, int, const char*>;
+class conforming_processes : public testing::TestWithParam<program_on> {};
 
 TEST_P(conforming_processes, do_what_every_backend_does) {
-  const auto [name, size] = GetParam();
+  const auto [name, size, transport] = GetParam();
   const temporary_folder folder;
   const auto backend = std::string("cpu:") + (name == std::string("shared") ? "troupe" : name);
-  auto ranks =
-      start("group_conformance_program", size, {(folder.path() / "meet").string(), backend, name});
+  auto ranks = start("group_conformance_program", size,
+                     {(folder.path() / "meet").string(), backend, name, transport});
   for (auto& one : ranks) {
     EXPECT_TRUE(eventually([&] { return one->ended(); }));
     EXPECT_TRUE(one->ended_well());
   }
 }
 
-using program_on = std::tuple<const char*, int>;
 INSTANTIATE_TEST_SUITE_P(backends, conforming_processes,
-                         testing::Values(program_on("network", 2), program_on("shared", 3)));
+                         testing::Values(program_on("network", 2, "automatic"),
+                                         program_on("network", 3, "tcp"),
+                                         program_on("shared", 3, "automatic")));
 
 class group_of_processes : public testing::TestWithParam<std::tuple<const char*, int>> {};
 

@@ -333,6 +333,48 @@ TEST(SharedBackend, ThrowsWhatItWasAbortedWith) {
   });
 }
 
+// It offers its memory, and is stopped before the others have got it.
+TEST(SharedBackend, IsNotAwaitedFromAStoppedRankWhenTheGroupHasFailed) {
+  struct stopping_exchange final : member_exchange {
+    forked_exchange& between;
+    const bool stops;
+    int calls = 0;
+
+    stopping_exchange(forked_exchange& of, bool me) : between(of), stops(me) {}
+    std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+      auto out = between.all_gather(mine);
+      if (++calls == 2 && stops) raise(SIGSTOP);
+      return out;
+    }
+    std::exception_ptr failure() const override {
+      return std::make_exception_ptr(peer_lost("worker1 does not answer"));
+    }
+  };
+  forked_exchange exchange(2);
+  const auto rank_as = [&](int rank) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::string why_not;
+    transport::arena_options options;
+    options.limit = std::size_t{64} << 20;
+    if (!transport::install_arena(options, why_not)) return 1;
+    exchange.become(rank);
+    stopping_exchange mine(exchange, rank == 1);
+    auto request = request_of(exchange, rank, 2);
+    request.exchange = &mine;
+    try {
+      make_shared_backend(request, why_not);
+    } catch (const peer_lost&) {
+      return 0;
+    }
+    return 2;
+  };
+  const auto stopped = fork();
+  if (stopped == 0) _exit(rank_as(1));
+  EXPECT_EQ(troupe::test::in_child([&] { return rank_as(0); }), 0);
+  kill(stopped, SIGKILL);
+  waitpid(stopped, nullptr, 0);
+}
+
 TEST(SharedBackend, SaysOnAllRanksThatTheyShareNoHost) {
   forked_exchange exchange(1);
   struct two_hosts final : member_exchange {
