@@ -7,6 +7,7 @@
 #include "troupe/transport/store/hash_store.hpp"
 #include "troupe/transport/store/prefix_store.hpp"
 #include "troupe/transport/store/store.hpp"
+#include "troupe/transport/store/store_collectives.hpp"
 #include "troupe/transport/store/tcp/tcp_store.hpp"
 
 namespace troupe {
@@ -26,6 +27,7 @@ using transport::rendezvous_answer;
 using transport::rendezvous_handler;
 using transport::rendezvous_request;
 using transport::store;
+using transport::store_collectives;
 using transport::tcp_store;
 using transport::tcp_store_options;
 using transport::to_bytes;
