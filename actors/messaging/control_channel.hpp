@@ -17,6 +17,7 @@ enum control_channel : std::uint64_t {
   deadlock_channel = 5,    ///< deadlock::search
   first_free_channel = 6,  ///< this one and those after it
   groups_channel = 6,      ///< process groups: groups/group_service, which registers
+  gatherings_channel = 7,  ///< node::all_gather: node/worker_collectives, which registers
 };
 
 /// Channels are numbers below this.

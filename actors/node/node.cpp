@@ -42,6 +42,11 @@ void node::shutdown(bool graceful, std::chrono::milliseconds limit) const {
 
 void node::leave(std::chrono::milliseconds limit) const { core().leave(limit); }
 
+void node::barrier(const std::vector<std::string>& names,
+                   const std::optional<timeout>& limit) const {
+  detail::gather_among(agent(), "_barrier", names, true, limit);
+}
+
 bool node::in_job() const { return core().is_open(); }
 
 std::uint32_t node::epoch() const { return core().epoch(); }

@@ -8,6 +8,7 @@
 #include "troupe/actors/node/debug_info.hpp"
 #include "troupe/actors/node/member_event.hpp"
 #include "troupe/actors/node/options.hpp"
+#include "troupe/actors/node/worker_collectives.hpp"
 #include "troupe/actors/operators/operator_call.hpp"
 #include "troupe/actors/remote/request.hpp"
 #include "troupe/actors/remote/spawn.hpp"
@@ -333,6 +334,24 @@ public:
   /// Ready after `time`; no thread waits for it. Fails with not_initialized if the node ends
   /// before.
   future<void> sleep_for(std::chrono::nanoseconds time) const { return agent().sleep_for(time); }
+
+  /// Waits until all nodes of these names, this one included, have called it with the same names;
+  /// empty: until all members have. The node of the smallest name leads. Several threads of a node
+  /// may call it at once: the nth call of a node meets the nth of the others. The limit is as for
+  /// calls; the shortest one of those who have come ends it for all, with rpc_timeout ("Followers
+  /// [w2, w3] timed out in _barrier after 5.00 seconds"), and one whose leader does not answer ends
+  /// a second later. Throws peer_lost if a node is lost before it has come, invalid_argument,
+  /// unknown_worker, not_initialized.
+  void barrier(const std::vector<std::string>& names = {},
+               const std::optional<timeout>& limit = {}) const;
+
+  /// The same, and returns the objects that they have given, by name: any type that can be sent.
+  /// Throws type_mismatch as well, if they are of different types, and encode_error.
+  template <class T>
+  std::map<std::string, T> all_gather(const std::vector<std::string>& names, const T& object,
+                                      const std::optional<timeout>& limit = {}) const {
+    return detail::gather_among(agent(), "_all_gather", names, object, limit);
+  }
 
   /// The process group of all nodes that began the job together: its ranks are theirs. Does not
   /// wait; its first collective waits for all. <troupe/collectives.hpp> has what can be done with
