@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/process_group/group_core.hpp"
 
 namespace troupe::test {

@@ -395,7 +395,7 @@ TEST(work, refuses_outputs_whose_own_elements_overlap) {
 TEST(work, is_not_waited_for_less_than_no_time) {
   local_group all(2);
   all.run([](const process_group& group, int) {
-    const auto running = async::barrier(group);
+    const auto running = barrier(group, async);
     EXPECT_THAT(thrown_text<invalid_argument>([&] { running.wait(-1ms); }), HasSubstr("-1 ms"));
     running.wait();
   });
