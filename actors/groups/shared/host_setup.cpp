@@ -64,12 +64,13 @@ std::shared_ptr<const transport::mapped_region> fetch_from(const backend_request
                                                            const transport::region_address& where,
                                                            const job_secret& secret,
                                                            clock::time_point deadline) {
+  constexpr std::chrono::milliseconds pause(100);  // longer than fetch_region makes before its end
   for (auto patience = std::chrono::milliseconds(250);; patience *= 2) {
     const auto until = std::min(deadline, clock::now() + patience);
     try {
       return transport::fetch_region(where, secret, until, region_access::write);
     } catch (const transport_error&) {
-      if (clock::now() < until || until == deadline) throw;
+      if (until - clock::now() > pause || until == deadline) throw;
     }
     if (const auto why = request.exchange->failure()) std::rethrow_exception(why);
   }

@@ -246,7 +246,8 @@ TEST(flight_recorder, tells_what_ran) {
     EXPECT_EQ(groups::flight_recorder::capacity, 1000u);
     const temporary_folder folder;
     const auto path = group.write_trace(folder.path().string());
-    EXPECT_THAT(path, HasSubstr("world_0_1_traced_0_rank" + std::to_string(rank) + ".json"));
+    EXPECT_THAT(path, HasSubstr("world_0_1_traced_0_"));
+    EXPECT_THAT(path, testing::EndsWith(fmt::format("_rank{}.json", rank)));
     const auto text = group.trace();
     EXPECT_THAT(text, HasSubstr("\"description\": \"traced\""));
     EXPECT_THAT(text, HasSubstr("\"kind\": \"barrier\""));

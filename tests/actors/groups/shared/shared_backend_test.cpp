@@ -342,8 +342,9 @@ TEST(SharedBackend, IsNotAwaitedFromAStoppedRankWhenTheGroupHasFailed) {
 
     stopping_exchange(forked_exchange& of, bool me) : between(of), stops(me) {}
     std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+      if (++calls == 3) std::rethrow_exception(failure());
       auto out = between.all_gather(mine);
-      if (++calls == 2 && stops) raise(SIGSTOP);
+      if (calls == 2 && stops) raise(SIGSTOP);
       return out;
     }
     std::exception_ptr failure() const override {
