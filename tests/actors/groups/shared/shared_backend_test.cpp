@@ -361,6 +361,7 @@ TEST(SharedBackend, IsNotAwaitedFromAStoppedRankWhenTheGroupHasFailed) {
     exchange.become(rank);
     stopping_exchange mine(exchange, rank == 1);
     auto request = request_of(exchange, rank, 2);
+    request.timeout = 10min;
     request.exchange = &mine;
     try {
       make_shared_backend(request, why_not);
