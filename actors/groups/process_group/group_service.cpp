@@ -27,7 +27,11 @@ std::unique_ptr<backend> make_network(const backend_request& request) {
 std::unique_ptr<backend> make_troupe(const backend_request& request) {
   std::string why_not;
   if (auto made = make_shared_backend(request, why_not)) return made;
-  log().debug("group '{}' uses messages alone, since {}", request.group, why_not);
+  // That ranks are on several hosts is no news.
+  if (why_not.find("cannot map the memory") != std::string::npos)
+    log().warn("group '{}' uses messages alone, which is slow, since {}", request.group, why_not);
+  else
+    log().debug("group '{}' uses messages alone, since {}", request.group, why_not);
   return make_network(request);
 }
 

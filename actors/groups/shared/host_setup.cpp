@@ -165,8 +165,9 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   auto* const arena = transport::installed_arena();
   try {
     if (rank == 0) {
-      auto memory = std::make_unique<transport::arena_memory>(control_bytes, true, reason);
+      // It has whole chunks, and no more than it is asked for.
       const auto whole = (control_bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
+      auto memory = std::make_unique<transport::arena_memory>(whole, true, reason);
       if (*memory && (memory->size() < whole || !memory->back(0, whole)))
         reason = fmt::format("no {} bytes of memory that can be shared", whole);
       else if (*memory) {

@@ -333,6 +333,16 @@ TEST(SharedBackend, ThrowsWhatItWasAbortedWith) {
   });
 }
 
+// The segment that they share is of another size for each number of ranks.
+TEST(SharedBackend, IsMadeForAnyNumberOfRanks) {
+  for (const int ranks : {1, 5, 7, 8, 9, 15, 16, 17})
+    as_processes(ranks, [ranks](backend& on, int rank, forked_exchange&) {
+      auto x = at::full({3}, rank + 1.0f);
+      asked_operation(operation_kind::all_reduce, {}, {x}).run(on);
+      return at::equal(x, at::full({3}, ranks * (ranks + 1) / 2.0f)) ? 0 : 1;
+    });
+}
+
 // It offers its memory, and is stopped before the others have got it.
 TEST(SharedBackend, IsNotAwaitedFromAStoppedRankWhenTheGroupHasFailed) {
   struct stopping_exchange final : member_exchange {
