@@ -45,14 +45,29 @@ group_channel::group_channel(std::shared_ptr<remote_actors> actors, std::shared_
       parts_(driver_, size()),
       letters_(size()) {}
 
+namespace {
+
+// What has been lost is a node, which has another number than its rank in the group.
+peer_lost loss_of(int rank, fault why) {
+  why.text = fmt::format("rank {} is lost: {}", rank, why.text);
+  return peer_lost(std::move(why));
+}
+
+}  // namespace
+
 template <class Body>
 void group_channel::send_to(int to, Body&& what) {
   auto& there = *members_.at(static_cast<std::size_t>(to));
-  if (!there.live()) throw peer_lost(there.loss());
+  if (!there.live()) throw loss_of(to, there.loss());
   const group_message message{id_, rank_, to, std::forward<Body>(what)};
-  // One order for each group: its messages arrive as they were sent.
-  const bool sent = actors_->out().send_control(there, groups_channel, id_ | 1,
-                                                [&](encoder& out) { write_message(out, message); });
+  bool sent = false;
+  try {
+    // One order for each group: its messages arrive as they were sent.
+    sent = actors_->out().send_control(there, groups_channel, id_ | 1,
+                                       [&](encoder& out) { write_message(out, message); });
+  } catch (const peer_lost& e) {
+    throw loss_of(to, e.fault());
+  }
   if (!sent) throw not_initialized("the node has been shut down");
 }
 
@@ -94,9 +109,7 @@ void group_channel::accept(group_message&& message, const peer& from) {
 void group_channel::evict(const peer& whom) noexcept {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_ || &member(rank) != &whom) continue;
-    auto why = whom.loss();
-    why.text = fmt::format("rank {} is lost: {}", rank, why.text);
-    fail(std::make_exception_ptr(peer_lost(std::move(why))));
+    fail(std::make_exception_ptr(loss_of(rank, whom.loss())));
   }
 }
 
