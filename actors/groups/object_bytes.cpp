@@ -48,8 +48,7 @@ void check_type(decoder& in, const object_type& type, int from, int to) {
                                     fmt::format("rank {}", to), type.structure()));
   throw decode_error(
       fmt::format("rank {} has given an object of type {}, and rank {} reads one of type {}: name "
-                  "the same type "
-                  "on both",
+                  "the same type on both",
                   from, name, to, type.name));
 }
 

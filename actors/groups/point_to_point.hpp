@@ -25,8 +25,7 @@ work isend(const process_group& group, const at::Tensor& tensor, int dst, int ta
 
 /// Receives a message of `src`, or of any rank, into the tensor, which has its dtype and as many
 /// elements; otherwise, and where an object comes, collective_mismatch is thrown here, and the
-/// message is lost. Returns the
-/// sender's rank; -1 on a node that is not in the group.
+/// message is lost. Returns the sender's rank; -1 on a node that is not in the group.
 int recv(const process_group& group, const at::Tensor& tensor, int src = any_source, int tag = 0);
 work irecv(const process_group& group, const at::Tensor& tensor, int src = any_source, int tag = 0);
 

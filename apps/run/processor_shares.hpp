@@ -23,7 +23,7 @@ std::vector<processor> usable_processors();
 /// outnumber those as well they take turns. Never empty. Pre: `of` is not empty.
 std::vector<int> share_of(const std::vector<processor>& of, int local_rank, int ranks);
 
-/// For sched_setaffinity. Throws std::system_error where a number is too high for it.
+/// For sched_setaffinity. Of `usable_processors`, whose numbers it can hold.
 cpu_set_t set_of(const std::vector<int>& processors);
 
 /// "0-3,8", from numbers in any order.
