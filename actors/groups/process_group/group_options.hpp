@@ -24,6 +24,8 @@ struct group_options {
   /// Where the flight recorder is written when an operation fails, and the directory is there. Need
   /// not be the same. Empty: TROUPE_TRACE_DIR; nowhere if that is not set.
   std::string trace_directory{};
+
+  friend bool operator==(const group_options&, const group_options&) = default;
 };
 
 /// The timeout of the world, and of groups that inherit it.
