@@ -51,6 +51,7 @@ report collectives(int ranks) {
           {"usable_cores", cores},
           {"ways", by_operation(ways.text())},
           {"past_caches_from_bytes", ways.streaming_from},
+          {"cma_from_bytes", ways.cma_from},
           {"staged_piece_bytes", ways.piece},
           {"rules", ways.text()},
           {"TROUPE_COLLECTIVES", rules != nullptr ? rules : "not set"}};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using transport::region_address;
 
 namespace {
 
-constexpr std::uint32_t protocol_version = 1;
+constexpr std::uint32_t protocol_version = 2;
 // Of each rank's two: so much that what staged operations write has left the caches when they write
 // it again. Of many ranks less.
 constexpr std::size_t area_for(int ranks) { return ranks <= 8 ? 2 << 20 : 512 << 10; }
@@ -76,6 +77,15 @@ std::shared_ptr<const transport::mapped_region> fetch_from(const backend_request
   }
 }
 
+// Can the memory of that process be read?
+bool can_read(std::uint64_t process, std::uint64_t address, std::uint64_t expected) {
+  std::uint64_t found = ~expected;
+  const iovec here{&found, sizeof found};
+  const iovec there{reinterpret_cast<void*>(address), sizeof found};
+  return process_vm_readv(static_cast<pid_t>(process), &here, 1, &there, 1, 0) == sizeof found &&
+         found == expected;
+}
+
 // What the user wants of the ways: rank 0's wishes count, so that all have the same.
 std::string rules_of(const backend_request& request) {
   std::string rules;
@@ -103,12 +113,15 @@ struct host_setup::offer {
   std::uint8_t has_control, has_memory, reserved[6];
   region_address control;  // rank 0
   region_address memory;
+  // Eight bytes in its process, for others to try whether they can read there.
+  std::uint64_t sample_at, sample;
 };
 
 // Third: what this rank has mapped; the text says why not all.
 struct host_setup::mapped_ranks {
   std::uint64_t control;
   std::uint64_t memories;  // of which ranks, as bits
+  std::uint64_t readable;  // the processes of which ranks
 };
 
 std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std::string& why_not) {
@@ -161,6 +174,10 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   const auto control_bytes = control_segment::size_for(size, area);
   offer offered{};
   std::string reason;
+  std::uint64_t sample;  // read by the others before they send the third card
+  std::memcpy(&sample, job_secret().bytes().data(), sizeof sample);
+  offered.sample_at = reinterpret_cast<std::uintptr_t>(&sample);
+  offered.sample = sample;
   std::optional<descriptor_server> control_server, memory_server;
   auto* const arena = transport::installed_arena();
   try {
@@ -224,10 +241,16 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   } catch (const std::exception& e) {
     reason = e.what();
   }
+  for (std::size_t p = 0; p < offers.size(); ++p)
+    // A process of another namespace has another number here.
+    if (known[p].process_namespace == mine.process_namespace &&
+        can_read(known[p].process, offers[p].first.sample_at, offers[p].first.sample))
+      have.readable |= std::uint64_t{1} << p;
   const auto mapped = gather_cards(*request.exchange, have, reason);
-  auto by_all = ~std::uint64_t{0};
+  auto by_all = ~std::uint64_t{0}, read_by_all = ~std::uint64_t{0} >> (64 - size);
   for (std::size_t p = 0; p < mapped.size(); ++p) {
     by_all &= mapped[p].first.memories;
+    read_by_all &= mapped[p].first.readable;
     if (mapped[p].first.control || !why_not.empty()) continue;
     const auto& because = offers[0].first.has_control ? mapped[p].second : offers[0].second;
     why_not = fmt::format("rank {} cannot map the memory of the group: {}", p, because);
@@ -235,6 +258,8 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   if (!why_not.empty()) return nullptr;
   for (std::size_t p = 0; p < setup.memories.size(); ++p)
     if ((by_all >> p & 1) == 0) setup.memories[p] = {};
+  if (read_by_all == ~std::uint64_t{0} >> (64 - size))
+    for (const auto& one : known) setup.readable_processes.push_back(static_cast<int>(one.process));
   out->watch_processes(known, rank);
   return out;
 }

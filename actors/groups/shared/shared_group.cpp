@@ -77,7 +77,12 @@ shared_group::entry shared_group::entry_for(const operation_signature& what,
     case way::lend:
     case way::shared:
       mine.place = place_of(tensor);
-      if (mine.place != shared_place::elsewhere) mine.note = reachable;
+      if (mine.place != shared_place::elsewhere) {
+        mine.note = reachable;
+      } else if (what.kind == operation_kind::broadcast && !setup_.readable_processes.empty()) {
+        mine.place = reinterpret_cast<std::uintptr_t>(tensor.data);
+        mine.note = readable;
+      }
       break;
     case way::staged: break;
   }

@@ -35,6 +35,9 @@ struct shared_setup {
   std::span<std::byte> control;  ///< of a control_segment; outlives the group
   std::size_t area = 0;          ///< bytes, of its areas
   std::vector<rank_memory> memories;
+  /// Their processes, by rank, if each can read the memory of all others by process_vm_readv; empty
+  /// otherwise, on all ranks.
+  std::vector<int> readable_processes{};
   int cores = 1;  ///< that the ranks run on, all together
   collective_ways ways;
 };
@@ -164,6 +167,7 @@ private:
   static constexpr std::uint32_t carried = 1;    // the data is in the entry or in the rank's area
   static constexpr std::uint32_t reachable = 2;  // the tensors are where the others can use them
   static constexpr std::uint32_t aliases = 4;    // the outputs can become aliases of others' memory
+  static constexpr std::uint32_t readable = 8;   // places are addresses in the rank's process
 
   // What this rank has for each rank, and what it expects of each.
   struct parts {
@@ -219,6 +223,14 @@ private:
   // What this rank gets from the area of `from`: `bytes`, by its own count.
   const std::byte* boxed_part(int from, std::size_t bytes, bool same_for_all,
                               const operation_signature& what);
+  // Can all others get what `rank` shows: is it mapped, or can the kernel read it?
+  bool can_be_read(int of_rank) const noexcept {
+    return exchange_.note_of(of_rank) & (reachable | readable);
+  }
+  bool all_can_be_read() const noexcept;
+  // Copies what such a rank shows as the place of `to.bytes()` bytes.
+  void read_part(const operation_signature& what, int from, std::uint64_t place,
+                 const tensor_view& to, store_mode stores, const time_limit& limit);
   // Looks for an abort as it goes.
   void copy_part(const operation_signature& what, const tensor_view& to, const std::byte* from,
                  store_mode stores);

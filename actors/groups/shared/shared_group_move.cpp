@@ -1,6 +1,8 @@
 // Operations that move what the ranks have: broadcast, all_gather, gather, scatter, all_to_all.
 #include <fmt/format.h>
+#include <sys/uio.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "troupe/actors/groups/shared/shared_group.hpp"
@@ -52,6 +54,13 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
       copy_to_all({at.data(), count}, from + slice.begin + done, some, stores);
     }
     step(what, limit);
+  } else if (const auto stores = stores_for(bytes * static_cast<std::size_t>(size()));
+             can_be_read(what.root) && bytes >= setup_.ways.cma_from &&
+             // What fits the caches is faster in pieces: the root works as well.
+             stores == store_mode::streaming) {
+    if (!is_root)
+      read_part(what, what.root, exchange_.word_of(what.root, 4), tensor, stores, limit);
+    step(what, limit);
   } else {
     const auto piece = std::min(control_.area_bytes(), setup_.ways.piece);
     for (std::size_t round = 0; round < pieces_of(bytes, piece); ++round) {
@@ -74,6 +83,7 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
   const auto parity = exchange_.parity();
   const auto sends = control_.sends(rank(), parity), receives = control_.receives(rank(), parity);
   std::size_t room = 0, largest = 0, all = 0;
+  const bool moves = !reduces(what.kind);
   bool all_mapped = true;
   for (std::size_t p = 0; p < sends.size(); ++p) {
     const auto& part = mine.sends[p];
@@ -90,7 +100,13 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
   shown.factor = factor;
   // Ranks may have different amounts, and then some choose the box where others cannot.
   const auto chosen = setup_.ways.choose(what.kind, all);
-  if (chosen != way::staged && all_mapped) shown.note |= reachable;
+  if (chosen != way::staged && all_mapped) {
+    shown.note |= reachable;
+  } else if (chosen != way::staged && moves && !setup_.readable_processes.empty()) {
+    shown.note |= readable;
+    for (std::size_t p = 0; p < sends.size(); ++p)
+      sends[p].place = reinterpret_cast<std::uintptr_t>(mine.sends[p].data);
+  }
   if (chosen == way::box && room <= control_.area_bytes()) {
     shown.note |= carried;
     auto* to = control_.area(rank(), parity).data();
@@ -197,8 +213,49 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
         copy_part(what, to, source, stores_for(all));
     }
     if (!boxed) step(what, limit);
+  } else if (all_can_be_read() && largest_part() >= setup_.ways.cma_from) {
+    std::size_t all = 0;
+    for (std::size_t p = 0; p < n; ++p) all += 2 * mine.receives[p].bytes() * n;
+    for (std::size_t q = 0; q < n; ++q) {
+      const auto p = (me + q) % n;
+      const auto& to = mine.receives[p];
+      const auto place = control_.sends(static_cast<int>(p), shown_parity())[me].place;
+      if (p != me)
+        read_part(what, static_cast<int>(p), place, to, stores_for(all), limit);
+      else if (to.data != mine.sends[me].data)
+        copy_part(what, to, mine.sends[me].data, stores_for(all));
+    }
+    step(what, limit);
   } else {
     move_staged(what, mine, limit);
+  }
+}
+
+bool shared_group::all_can_be_read() const noexcept {
+  for (int p = 0; p < size(); ++p)
+    if (!can_be_read(p)) return false;
+  return true;
+}
+
+void shared_group::read_part(const operation_signature& what, int from, std::uint64_t place,
+                             const tensor_view& to, store_mode stores, const time_limit& limit) {
+  const auto bytes = to.bytes();
+  if (bytes == 0) return;
+  if (exchange_.note_of(from) & reachable)
+    return copy_part(what, to, mapped(from, place, bytes, what), stores);
+  const auto process = setup_.readable_processes[static_cast<std::size_t>(from)];
+  for (std::size_t done = 0; done < bytes;) {
+    leave_if_aborted(what);
+    const iovec here{to.data + done, std::min(bytes_between_looks, bytes - done)};
+    const iovec there{reinterpret_cast<void*>(place + done), here.iov_len};
+    const auto read = process_vm_readv(process, &here, 1, &there, 1, 0);
+    if (read > 0) {
+      done += static_cast<std::size_t>(read);
+      continue;
+    }
+    // A rank that has died does not end the operation, and the group hears of its death.
+    if (read < 0 && errno == ESRCH) step(what, limit);
+    fail_by_damage(what, from, "a tensor that is not in its memory");
   }
 }
 

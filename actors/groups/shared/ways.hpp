@@ -22,9 +22,9 @@ const char* to_string(way one) noexcept;
 
 /// Which way operations take, by kind and by the bytes of one rank's tensor. A way that is not
 /// possible is replaced: `direct`, where a tensor lies in memory that the others have not mapped,
-/// and `box`, where the data does not fit, by `staged`, which is always possible; `lend` and
-/// `shared`, where an output of any rank is only a part of its storage, by `direct`. All ranks of a
-/// group have the same table.
+/// by `cma`, and where that is not possible either, and `box`, where the data does not fit, by
+/// `staged`, which is always possible; `lend` and `shared`, where an output of any rank is only a
+/// part of its storage, by `direct`. All ranks of a group have the same table.
 class collective_ways {
 public:
   /// As measured, for `ranks` ranks that share `cores` cores.
@@ -59,6 +59,10 @@ public:
   /// Bytes of all tensors of one operation from which on results go past the caches, where they
   /// replace nothing that is read: what the last cache holds.
   std::size_t streaming_from = 32 << 20;
+  /// Bytes of a part from which on ranks that cannot map a tensor have the kernel read it out of
+  /// its process (process_vm_readv, "cma"), where the machine lets them, in operations that only
+  /// move.
+  std::size_t cma_from = 512 << 10;
   /// Bytes that are staged at once, at most.
   std::size_t piece = 128 << 10;
   static constexpr std::size_t smallest_piece = 4096;

@@ -53,7 +53,7 @@ TEST(SharedDamage, RefusesADamagedSegmentAndWrongPlaces) {
 TEST(SharedDamage, ChecksWhatIsShownByItsOwnSizes) {
   struct damage {
     operation_kind kind;
-    std::uint32_t note;  // 2: in tensors, 3: in areas too
+    std::uint32_t note;  // 2: in tensors, 3: in areas too, 8: in tensors that are not mapped
     std::int64_t expected;
     std::uint64_t offset, before;
     const char* text;
@@ -62,11 +62,12 @@ TEST(SharedDamage, ChecksWhatIsShownByItsOwnSizes) {
   for (const auto& one :
        {damage{operation_kind::all_to_all, 2, 3, last, 0, "a tensor outside of its memory"},
         damage{operation_kind::all_to_all, 3, 2000, 0, 0, "more data than there is room for"},
+        damage{operation_kind::all_to_all, 8, 3, 8, 0, "a tensor that is not in its memory"},
         damage{operation_kind::reduce_scatter, 2, 100, last, 0, "a tensor outside of its memory"},
         damage{operation_kind::reduce_scatter, 3, 100, 0, area - 256,
                "more data than there is room for"}}) {
     SCOPED_TRACE(std::string(to_string(one.kind)) + " " + one.text);
-    shared_ranks shared(2, area);
+    shared_ranks shared(2, area, one.note == 8 ? "cma=0" : "");
     const auto damaged = shared.setup_of(0);
     auto setup = shared.setup_of(1);
     const bool combines = one.kind == operation_kind::reduce_scatter;

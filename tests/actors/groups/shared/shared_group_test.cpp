@@ -255,6 +255,13 @@ TEST(SharedGroup, CarriesOutEveryOperationByEveryWay) {
   }
 }
 
+// Tensors that no rank has mapped are read out of the process that has them; others as ever.
+TEST(SharedGroup, ReadsTensorsThatLieElsewhereByTheKernel) {
+  const auto cases = cases_of({c10::kFloat, c10::kByte}, {0, 1, 300, 2048, 9000, 12'001});
+  for (const int ranks : {1, 2, 3, 8}) run_cases(ranks, cases, "cma=0,streaming=0", 16384);
+  for (const int ranks : {2, 3}) run_cases(ranks, cases, "cma=4096", 16384);
+}
+
 TEST(SharedGroup, CombinesByEveryReductionThatADtypeHas) {
   std::vector<collective_case> cases;
   for (const auto kind :

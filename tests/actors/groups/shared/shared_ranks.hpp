@@ -73,6 +73,8 @@ public:
     out.cores = count_cores(cores);
     out.ways = collective_ways::measured(ranks_, out.cores);
     out.ways.apply(rules_);
+    if (rules_.find("cma=") != rules_.npos)
+      out.readable_processes.assign(static_cast<std::size_t>(ranks_), getpid());
     if (area_ >= 16384) out.ways.piece = area_ / 4;  // several places for pieces
     return out;
   }
