@@ -11,8 +11,9 @@
 #include "tests/bench/timing.hpp"
 
 // How collectives are timed, in every program alike (peers/collective_plan.py, peers/mpi/
-// collectives.c): all ranks write their input, meet in a barrier, and time the operation. An
-// operation's time is that of its slowest rank; a row has the median over all operations.
+// collectives.c): all ranks write their input, meet in a barrier, twice, since who has slept in the
+// first one comes out of it late, and time the operation. An operation's time is that of its
+// slowest rank; a row has the median over all operations.
 namespace troupe::bench {
 
 /// Bytes of one rank's tensor, or, where ranks have parts for each other, of all its parts.

@@ -149,6 +149,7 @@ std::vector<double> times_of_slowest(const process_group& group, const exercise&
   for (int i = -how.warm_up; i < how.times; ++i) {
     what.write();
     barrier(group);
+    barrier(group);
     const auto before = clock::now();
     what.run();
     if (i >= 0) seconds[i] = seconds_since(before);

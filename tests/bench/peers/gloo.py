@@ -67,6 +67,7 @@ def times_of_slowest(write, run, is_right, warm_up, times):
     for i in range(-warm_up, times):
         write()
         dist.barrier()
+        dist.barrier()
         before = now()
         run()
         if i >= 0:

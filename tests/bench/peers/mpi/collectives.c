@@ -114,6 +114,7 @@ static void time_of(enum operation what, int k, int part, int warm_up, int times
   for (int i = -warm_up; i < times; ++i) {
     write_input(what, k, part);
     MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
     const double before = MPI_Wtime();
     run(what, k, part);
     if (i >= 0) taken[i] = (MPI_Wtime() - before) * 1e6;
