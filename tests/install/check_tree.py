@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAMS = ("troupe", "troupe-run", "troupe-batch", "troupe-cartpole", "troupe-collectives", "troupe-mesh_matmul", "troupe-parameter-server",
-            "troupe-pipeline", "troupe-rnn", "troupe-weight-sync")
+PROGRAMS = ("troupe", "troupe-run", "troupe-batch", "troupe-cartpole", "troupe-collectives", "troupe-mesh-matmul",
+            "troupe-parameter-server", "troupe-pipeline", "troupe-rnn", "troupe-weight-sync")
 LIBRARIES = ("messages", "transport", "actors", "autograd", "optim")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 
