@@ -85,7 +85,7 @@ TEST_P(group_failures, of_a_dead_rank_reach_every_survivor) {
       known = std::max(known, cluster.now());
 
       // Survivors go on.
-      const auto left = world.shrink({static_cast<int>(dead)});
+      const auto left = world.shrink({static_cast<int>(dead)}, GetParam() % 2 == 0);
       EXPECT_EQ(left.size(), 3);
       EXPECT_EQ(left.completed_before(), 1u);
       EXPECT_EQ(here.world(), left);
