@@ -79,10 +79,10 @@ std::exception_ptr rephrased(const std::exception_ptr& why, const F& text) {
     return std::make_exception_ptr(group_failed(changed(e.fault())));
   } catch (const error& e) {
     return to_exception(changed(e.fault()));
-  } catch (const std::exception& e) {
-    fault f;
+  } catch (...) {
+    // What a backend of somebody else throws may be no std::exception.
+    auto f = describe(why, {}, {});
     f.code = errc::cancelled;
-    f.text = e.what();
     return std::make_exception_ptr(group_failed(changed(std::move(f))));
   }
 }

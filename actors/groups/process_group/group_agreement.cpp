@@ -76,17 +76,9 @@ void check_options(const group_description& about) {
                       about.name, name));
 }
 
-}  // namespace
-
-std::vector<std::shared_ptr<backend>> group_backends::all() const {
-  std::vector<std::shared_ptr<backend>> out;
-  for (const auto& some : by_device) out.insert(out.end(), some.begin(), some.end());
-  return out;
-}
-
-std::unique_ptr<group_backends> agree_on(const group_description& about,
-                                         const std::shared_ptr<network::group_channel>& channel,
-                                         node_core& here, std::chrono::milliseconds limit) {
+std::unique_ptr<group_backends> agree(const group_description& about,
+                                      const std::shared_ptr<network::group_channel>& channel,
+                                      node_core& here, std::chrono::milliseconds limit) {
   const time_limit until(limit);
   network::channel_exchange exchange(*channel, until);
   const auto mine = fingerprint_of(about);
@@ -120,6 +112,10 @@ std::unique_ptr<group_backends> agree_on(const group_description& about,
   } catch (const std::exception& e) {
     thrown = std::current_exception();
     problem = e.what();
+  } catch (...) {
+    // Of a factory of somebody else.
+    thrown = std::current_exception();
+    problem = describe(thrown, {}, {}).text;
   }
   // A group is made everywhere or nowhere. The debug level, which may differ, comes first.
   problem.insert(problem.begin(), get_debug_level() == debug_level::detail ? 'd' : ' ');
@@ -142,6 +138,33 @@ std::unique_ptr<group_backends> agree_on(const group_description& about,
   if (on_cpu.empty() || on_cpu.back()->name() != "network")
     on_cpu.push_back(std::make_shared<network::network_backend>(channel));
   return out;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<backend>> group_backends::all() const {
+  std::vector<std::shared_ptr<backend>> out;
+  for (const auto& some : by_device) out.insert(out.end(), some.begin(), some.end());
+  return out;
+}
+
+std::unique_ptr<group_backends> agree_on(const group_description& about,
+                                         const std::shared_ptr<network::group_channel>& channel,
+                                         node_core& here, std::chrono::milliseconds limit) {
+  // What has become of another rank does not say where it was missed.
+  const auto placed = [&](fault why) {
+    if (!why.text.starts_with(fmt::format("group '{}' was not made", about.name)))
+      why.text =
+          fmt::format("group '{}' was not made on rank {}: {}", about.name, about.rank, why.text);
+    return why;
+  };
+  try {
+    return agree(about, channel, here, limit);
+  } catch (const peer_lost& e) {
+    throw peer_lost(placed(e.fault()));
+  } catch (const group_failed& e) {
+    throw group_failed(placed(e.fault()));
+  }
 }
 
 }  // namespace troupe::groups

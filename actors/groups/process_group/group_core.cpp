@@ -374,8 +374,9 @@ void group_core::notify_hooks(const operation_place& what, const std::exception_
   for (const auto& one : all) {
     try {
       one({to_string(what.kind), what.sequence, why});
-    } catch (const std::exception& e) {
-      log().warn("a completion hook of group '{}' has thrown: {}", about_.name, e.what());
+    } catch (...) {
+      log().warn("a completion hook of group '{}' has thrown: {}", about_.name,
+                 describe(std::current_exception(), {}, {}).text);
     }
   }
 }
