@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <iostream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -11,9 +14,19 @@
 
 namespace troupe::test {
 
-/// Jobs whose ranks kill themselves inside of collectives (group_kills_program), by a seed each:
-/// in shared memory and by messages in turn. Ends after so many kills, or a failure.
-inline void kill_ranks(int kills, std::uint64_t seed) {
+/// TROUPE_FIRST_SEED, or another one each time; prints it.
+inline std::uint64_t first_seed_of_kills() {
+  const auto* const set = std::getenv("TROUPE_FIRST_SEED");
+  const auto out =
+      set ? std::strtoull(set, nullptr, 10) : std::uint64_t{std::random_device()() % 1'000'000};
+  std::cout << "from seed " << out << " on\n";
+  return out;
+}
+
+/// Jobs whose ranks kill themselves (group_kills_program) inside of "collectives", or while groups
+/// are "made": by a seed each, in shared memory and by messages in turn. Ends after so many kills,
+/// or a failure.
+inline void kill_ranks(int kills, std::uint64_t seed, const std::string& inside = "collectives") {
   constexpr int left = 2;  // as many as can still agree on who is lost
   for (; kills > 0 && !testing::Test::HasFailure(); ++seed) {
     const int here = std::min(kills, seed % 2 == 0 ? 5 : 3);
@@ -25,8 +38,8 @@ inline void kill_ranks(int kills, std::uint64_t seed) {
       ranks.push_back(std::make_unique<rank_process>(std::vector<std::string>{
           TROUPE_TEST_PROGRAM_DIR "/group_kills_program", std::to_string(rank),
           std::to_string(size), (folder.path() / "meet").string(),
-          seed % 4 < 2 ? "cpu:troupe" : "cpu:network", std::to_string(seed),
-          std::to_string(here)}));
+          seed % 4 < 2 ? "cpu:troupe" : "cpu:network", std::to_string(seed), std::to_string(here),
+          inside}));
     int dead = 0, well = 0;
     for (auto& one : ranks) {
       // What hangs is killed when this returns.

@@ -1,7 +1,8 @@
 // A rank of a job whose ranks kill themselves, one after the other, in the middle of random
-// collectives: group_kills_program RANK WORLD_SIZE FILE BACKEND SEED KILLS. The seed says who dies
-// when. Survivors check the error, shrink the group, and go on. Exits with 0 if all was right, and
-// prints how long after the kills this rank had its errors.
+// collectives, or while groups are made: group_kills_program RANK WORLD_SIZE FILE BACKEND SEED
+// KILLS collectives|making. The seed says who dies when. Survivors check the error, shrink the
+// group, and go on. Exits with 0 if all was right, and prints how long after the kills this rank
+// had its errors.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
@@ -31,8 +32,8 @@ void expect(bool holds, const std::string& what) {
 
 class killed_group {
 public:
-  killed_group(process_group group, std::string file, std::uint64_t seed)
-      : group_(std::move(group)), file_(std::move(file)), random_(seed) {}
+  killed_group(process_group group, std::string file, std::uint64_t seed, bool makes)
+      : group_(std::move(group)), file_(std::move(file)), makes_(makes), random_(seed) {}
 
   // One of the group dies; the others go on without it.
   void play(int round) {
@@ -49,14 +50,15 @@ public:
         kill(getpid(), SIGKILL);
       });
     }
-    const auto text = run_until_a_death();
+    const auto text = makes_ ? make_until_a_death() : run_until_a_death();
     const auto known = now_in_ns();
     expect(text.find("rank " + std::to_string(victim)) != std::string::npos &&
                text.find("lost") != std::string::npos,
            "not the lost rank, " + std::to_string(victim) + ": " + text);
     // This rank may have heard of it between two operations.
     expect((text.find("sequence number") != std::string::npos ||
-            text.find("takes no more operations") != std::string::npos) &&
+            text.find("takes no more operations") != std::string::npos ||
+            (makes_ && text.find("was not made") != std::string::npos)) &&
                text.find("on rank " + std::to_string(group_.rank())) != std::string::npos,
            "too little in: " + text);
     try {
@@ -68,6 +70,8 @@ public:
     std::ifstream(noted) >> killed;
     expect(killed > 0, "nobody was killed");
     slowest_ms = std::max(slowest_ms, static_cast<double>(known - killed) / 1e6);
+    expect(!makes_ || slowest_ms < 1000, "an error after " + std::to_string(slowest_ms) + " ms");
+    if (makes_) expect_group_without(victim);
     const auto left = group_.shrink({victim});
     expect(left.size() == group_.size() - 1, "the group has not shrunk");
     expect(left.completed_before() > 0, "not even the barrier was completed");
@@ -88,6 +92,38 @@ private:
     } catch (const group_failed& e) {
       return e.what();
     }
+  }
+
+  // All ranks have their places in each of the groups, so errors name them alike.
+  std::string make_until_a_death() {
+    std::vector<int> all;
+    for (int rank = 0; rank < group_.size(); ++rank) all.push_back(rank);
+    random_source operations(random_.next());
+    try {
+      for (;;) {
+        const auto drawn = operations.next();
+        const auto made = drawn % 2 == 0 ? group_.new_group(all) : group_.split(0, group_.rank());
+        if (drawn % 8 < 4) barrier(made);
+        if (drawn % 16 < 8) made.destroy();
+        // The others have made it as well.
+        barrier(group_);
+      }
+    } catch (const peer_lost& e) {
+      return e.what();
+    } catch (const group_failed& e) {
+      return e.what();
+    }
+  }
+
+  // One that has failed can still say who is in a new one.
+  void expect_group_without(int victim) {
+    std::vector<int> others;
+    for (int rank = 0; rank < group_.size(); ++rank)
+      if (rank != victim) others.push_back(rank);
+    const auto left = group_.new_group(others);
+    const auto x = at::full({1'000}, left.rank(), at::kInt);
+    all_reduce(left, x);
+    expect(x[999].item<int>() == left.size() * (left.size() - 1) / 2, "a sum of survivors");
   }
 
   void run_one() {
@@ -146,6 +182,7 @@ private:
 
   process_group group_;
   const std::string file_;
+  const bool makes_;
   random_source random_;
 };
 
@@ -164,7 +201,7 @@ int main(int, char** argv) {
     std::vector<int> all;
     for (int rank = 0; rank < std::stoi(argv[2]); ++rank) all.push_back(rank);
     killed_group run(node.world().new_group(all, {.backend = argv[4]}), argv[3],
-                     std::stoull(argv[5]));
+                     std::stoull(argv[5]), std::string(argv[7]) == "making");
     for (int round = 0; round < std::stoi(argv[6]); ++round) run.play(round);
     node.shutdown(true, std::chrono::minutes(1));
     std::printf("rank %s: the slowest error came after %.1f ms\n", argv[1], run.slowest_ms);
