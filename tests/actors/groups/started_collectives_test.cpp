@@ -66,9 +66,8 @@ const starter starters[] = {
     {"all_reduce",
      [](const process_group& group, int me, std::int64_t count) -> started_one {
        const auto x = value_of(me, count);
-       return {all_reduce(group, x, async),
-               {x},
-               {combined(values_of_ranks(count), reduce_op::sum)}};
+       return {
+           all_reduce(group, x, async), {x}, {combined(values_of_ranks(count), reduce_op::sum)}};
      }},
     {"all_reduce_and_product",
      [](const process_group& group, int me, std::int64_t count) -> started_one {
@@ -108,9 +107,10 @@ const starter starters[] = {
     {"all_gather_into_tensor_and_several",
      [](const process_group& group, int me, std::int64_t count) -> started_one {
        const auto x = room_for({started_ranks * count}), y = room_for({started_ranks * 5});
-       return {all_gather_coalesced(group, {x, y}, {value_of(me, count), value_of(me, 5, 2)}, async),
-               {x, y},
-               {at::cat(values_of_ranks(count)), at::cat(values_of_ranks(5, 0, 2))}};
+       return {
+           all_gather_coalesced(group, {x, y}, {value_of(me, count), value_of(me, 5, 2)}, async),
+           {x, y},
+           {at::cat(values_of_ranks(count)), at::cat(values_of_ranks(5, 0, 2))}};
      }},
     {"gather",
      [](const process_group& group, int me, std::int64_t count) -> started_one {
@@ -178,8 +178,7 @@ const starter starters[] = {
          out_rows.push_back(outputs.back().numel());
        }
        const auto all = at::cat(outputs), x = room_for({all.numel()});
-       return {
-           all_to_all_single(group, x, at::cat(inputs), out_rows, in_rows, async), {x}, {all}};
+       return {all_to_all_single(group, x, at::cat(inputs), out_rows, in_rows, async), {x}, {all}};
      }},
     {"barrier",
      [](const process_group& group, int, std::int64_t) -> started_one {
@@ -406,9 +405,10 @@ TEST_P(started_work, of_a_receive_fails_with_its_group_or_at_its_end) {
   all.groups[0].set_timeout(50ms);
   const auto in = room_for({4});
   const auto late = irecv(all.groups[0], in, 2);
-  EXPECT_THAT(thrown_text<collective_timeout>([&] { late.wait(); }),
-              HasSubstr("recv of group 'world/0,1,2#0', on rank 0, timed out after 50 ms: rank 2 is "
-                        "missing"));
+  EXPECT_THAT(
+      thrown_text<collective_timeout>([&] { late.wait(); }),
+      HasSubstr("recv of group 'world/0,1,2#0', on rank 0, timed out after 50 ms: rank 2 is "
+                "missing"));
   EXPECT_NE(late.exception(), nullptr);
   EXPECT_THROW(late.source_rank(), invalid_argument);
   all.groups[0].set_timeout(time_limit);
