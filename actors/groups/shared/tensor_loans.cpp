@@ -149,10 +149,15 @@ void tensor_loans::release_some() {
 
 void tensor_loans::collect(std::vector<storage_pointer>& over) {
   if (out_count_.load(std::memory_order_relaxed) == 0) return;
+  // When the group has failed: the dead give nothing back, and who has left takes nothing any more.
+  const bool failed = membership_->group.aborted();
+  const auto left = failed ? membership_->group.left() : 0;
+  const auto dead = failed ? membership_->host->dead() : 0;
   const std::lock_guard lock(mutex_);
   std::erase_if(out_, [&](int loan) {
     // A result that this rank has still to keep is not over, though all others have dropped it.
-    if (std::ranges::find(fresh_, loan) != fresh_.end() || !cell(loan).is_over()) return false;
+    if (std::ranges::find(fresh_, loan) != fresh_.end() || !cell(loan).is_over(left, dead))
+      return false;
     over.push_back(std::move(kept_[static_cast<std::size_t>(loan)]));
     free_.push_back(loan);
     return true;

@@ -36,6 +36,21 @@ inline backend_request request_of(forked_exchange& exchange, int rank, int size,
   return out;
 }
 
+/// In a process of its own, which ends with the one that has forked it: rank `rank` with an arena.
+/// Throws std::runtime_error where that is refused.
+inline std::unique_ptr<backend> backend_of_child(forked_exchange& exchange, int rank, int ranks,
+                                                 const std::string& rules = {}) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::string why_not;
+  transport::arena_options options;
+  options.limit = std::size_t{64} << 20;
+  if (!transport::install_arena(options, why_not)) throw std::runtime_error(why_not);
+  exchange.become(rank);
+  auto made = make_shared_backend(request_of(exchange, rank, ranks, rules), why_not);
+  if (!made) throw std::runtime_error(why_not);
+  return made;
+}
+
 /// Runs `f` as each rank in a process of its own, with an arena; all return 0.
 template <class F>
 void as_processes(int ranks, const F& f, const std::string& rules = {}) {
@@ -44,16 +59,9 @@ void as_processes(int ranks, const F& f, const std::string& rules = {}) {
   for (int rank = 0; rank < ranks; ++rank) {
     const auto child = fork();
     if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
       int status = 99;
       try {
-        std::string why_not;
-        transport::arena_options options;
-        options.limit = std::size_t{64} << 20;
-        if (!transport::install_arena(options, why_not)) throw std::runtime_error(why_not);
-        exchange.become(rank);
-        auto made = make_shared_backend(request_of(exchange, rank, ranks, rules), why_not);
-        if (!made) throw std::runtime_error(why_not);
+        auto made = backend_of_child(exchange, rank, ranks, rules);
         if constexpr (std::is_invocable_v<const F&, backend&, int, forked_exchange&>)
           status = f(*made, rank, exchange);
         else
