@@ -52,6 +52,8 @@ public:
   /// have what this returns. 0: it cannot be lent. Later writes to the tensor are not seen there.
   /// Any thread.
   virtual std::uint64_t lend(const at::Tensor& /*tensor*/, int /*to*/) { return 0; }
+  /// The message was not sent: nobody takes what `lend` has returned. Any thread.
+  virtual void take_back(std::uint64_t /*lent*/) noexcept {}
   /// For the recv: copies what `from` has lent, all of it, into a contiguous tensor of as many
   /// bytes, and gives it back; null: only gives it back. Throws internal_error if there is no such
   /// memory. Any thread.

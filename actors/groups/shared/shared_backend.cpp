@@ -75,6 +75,8 @@ public:
     return place == shared_place::elsewhere ? 0 : place;
   }
 
+  void take_back(std::uint64_t lent) noexcept override { lent_.loans().take_back(lent); }
+
   void take(std::uint64_t lent, int from, const at::Tensor* into) override {
     // Before it is written: it may be what this rank has lent.
     lent_.loans().release();

@@ -104,6 +104,14 @@ std::uint64_t tensor_loans::lend(const at::Tensor& tensor, std::uint64_t to, boo
   return membership_->group.place_of(view, loan);
 }
 
+void tensor_loans::take_back(std::uint64_t place) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    cell(shared_place::of(place).loan).lend(0);
+  }
+  release();
+}
+
 int tensor_loans::reserve(std::uint64_t to) {
   const std::lock_guard lock(mutex_);
   const auto loan = reserve_locked(to);

@@ -37,8 +37,11 @@ public:
   /// The same for a message, whose receiver gives it back: not among what `withdraw` takes back.
   std::uint64_t lend_by_message(const at::Tensor& tensor, std::uint64_t to);
 
-  /// The same for memory that is to be written first: `keep` says by which storage. Returns the
-  /// number of the loan; 0: too much is lent.
+  /// The message with that place was not sent: nobody has the loan.
+  void take_back(std::uint64_t place) noexcept;
+
+  /// The same as `lend` for memory that is to be written first: `keep` says by which storage.
+  /// Returns the number of the loan; 0: too much is lent.
   int reserve(std::uint64_t to);
   void keep(int loan, const at::Tensor& tensor);
 

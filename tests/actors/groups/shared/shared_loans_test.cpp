@@ -63,6 +63,21 @@ TEST(SharedLoans, BroadcastGivesAliasesUntilOneWrites) {
         by_loans);
 }
 
+TEST(SharedLoans, OfAMessageThatWasNotSentComesBack) {
+  as_processes(
+      2,
+      [&](backend& on, int rank, forked_exchange&) {
+        auto a = values(5, 10'000);
+        const auto lent = on.lend(a, 1 - rank);
+        CHECK_OR_RETURN(lent != 0, 1);
+        on.take_back(lent);
+        const auto before = copies();
+        a.fill_(3);
+        return copies() == before ? 0 : 2;
+      },
+      "send:lend>=0");
+}
+
 TEST(SharedLoans, AreWrittenByOneRankWhileOthersRead) {
   as_processes(
       3,
