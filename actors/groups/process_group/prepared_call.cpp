@@ -4,6 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <optional>
+#include <tuple>
+
 #include "troupe/actors/groups/process_group/tensor_overlap.hpp"
 #include "troupe/messages/base/error.hpp"
 
@@ -93,21 +96,35 @@ bool prepared_call::may_share(const at::Tensor& output, const at::Tensor& input,
   }
 }
 
+bool prepared_call::are_at_odds(std::size_t output, std::size_t other, bool is_input,
+                                int rank) const {
+  const auto& out = outputs_[output];
+  if (!is_input) return overlap(out, outputs_[other]);
+  const auto& in = inputs_[other];
+  // Of those that are not plain there are copies before anything is written: too early where an
+  // operation reads what one writes that was joined to it.
+  const bool direct = (is_plain(out) && is_plain(in)) || (joined_ && output != other);
+  return direct && overlap(out, in) && (output != other || !may_share(out, in, rank));
+}
+
+// The error is of the first output, and names other outputs before inputs.
 void prepared_call::check_overlaps(int rank) const {
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j)
-      if (overlap(outputs_[i], outputs_[j]))
-        throw invalid_argument(
-            fmt::format("{}: outputs {} and {} overlap", to_string(what_.kind), j, i));
-    for (std::size_t j = 0; j < inputs_.size(); ++j)
-      // Of those that are not plain there are copies before anything is written: too early where an
-      // operation reads what one writes that was joined to it.
-      if (((is_plain(outputs_[i]) && is_plain(inputs_[j])) || (joined_ && i != j)) &&
-          overlap(outputs_[i], inputs_[j]) && (i != j || !may_share(outputs_[i], inputs_[j], rank)))
-        throw invalid_argument(fmt::format(
-            "{}: output {} and input {} overlap, and not as this rank's own part of the other",
-            to_string(what_.kind), i, j));
-  }
+  using pair = std::tuple<std::size_t, bool, std::size_t>;  // output, is the other an input, other
+  std::optional<pair> first;
+  for_each_meeting({outputs_.data(), outputs_.size()}, {inputs_.data(), inputs_.size()},
+                   [&](std::size_t output, std::size_t other, bool is_input) {
+                     const pair met(output, is_input, other);
+                     if (first && *first < met) return;
+                     if (are_at_odds(output, other, is_input, rank)) first = met;
+                   });
+  if (!first) return;
+  const auto [output, is_input, other] = *first;
+  if (!is_input)
+    throw invalid_argument(
+        fmt::format("{}: outputs {} and {} overlap", to_string(what_.kind), other, output));
+  throw invalid_argument(fmt::format(
+      "{}: output {} and input {} overlap, and not as this rank's own part of the other",
+      to_string(what_.kind), output, other));
 }
 
 void prepared_call::append(prepared_call&& other) {

@@ -77,6 +77,7 @@ public:
 
 private:
   void check(const at::Tensor& tensor);
+  bool are_at_odds(std::size_t output, std::size_t other, bool is_input, int rank) const;
   bool may_share(const at::Tensor& output, const at::Tensor& input, int rank) const;
 
   operation what_;

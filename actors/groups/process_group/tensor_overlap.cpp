@@ -1,5 +1,7 @@
 #include "troupe/actors/groups/process_group/tensor_overlap.hpp"
 
+#include <c10/util/SmallVector.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -67,6 +69,60 @@ bool overlaps_itself(const at::Tensor& tensor) {
     there = true;
   });
   return found;
+}
+
+namespace {
+
+struct placed_tensor {
+  extent where;
+  std::size_t index;
+  bool is_input;
+};
+
+// Those that begin before the next one, and may reach into it: a heap, by their ends.
+using reaching = c10::SmallVector<const placed_tensor*, 4>;
+
+bool ends_later(const placed_tensor* a, const placed_tensor* b) {
+  return a->where.end > b->where.end;
+}
+
+void drop_ended(reaching& all, const std::byte* before) {
+  while (!all.empty() && all.front()->where.end <= before) {
+    std::ranges::pop_heap(all, ends_later);
+    all.pop_back();
+  }
+}
+
+}  // namespace
+
+void for_each_meeting(std::span<const at::Tensor> outputs, std::span<const at::Tensor> inputs,
+                      function_ref<void(std::size_t, std::size_t, bool)> meet) {
+  if (outputs.empty() || outputs.size() + inputs.size() == 1) return;
+  c10::SmallVector<placed_tensor, 4> all;
+  const auto add = [&](std::span<const at::Tensor> tensors, bool is_input) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i].numel() > 0) all.push_back({extent_of(tensors[i]), i, is_input});
+  };
+  add(outputs, false);
+  add(inputs, true);
+  std::ranges::sort(all, {}, [](const placed_tensor& one) { return one.where.begin; });
+  reaching written, read;
+  for (const auto& one : all) {
+    drop_ended(written, one.where.begin);
+    drop_ended(read, one.where.begin);
+    for (const auto* const other : written) {
+      if (one.is_input)
+        meet(other->index, one.index, true);
+      else
+        meet(std::max(one.index, other->index), std::min(one.index, other->index), false);
+    }
+    // Inputs may be the same ones.
+    if (!one.is_input)
+      for (const auto* const other : read) meet(one.index, other->index, true);
+    auto& mine = one.is_input ? read : written;
+    mine.push_back(&one);
+    std::ranges::push_heap(mine, ends_later);
+  }
 }
 
 bool overlap(const at::Tensor& a, const at::Tensor& b) {

@@ -6,8 +6,11 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <chrono>
+
 #include "tests/actors/groups/collective_conformance.hpp"
 #include "tests/actors/groups/group_testing.hpp"
+#include "troupe/actors/groups/process_group/prepared_call.hpp"
 
 namespace troupe::test {
 namespace {
@@ -185,6 +188,44 @@ TEST_P(coalescing, refuses_arguments_before_anything_is_sent) {
     EXPECT_EQ(group.sequence_number(), 0u);
     barrier(group);
   });
+}
+
+// Of many tensors each is compared with those alone that it may overlap with.
+TEST(coalescing_manager, checks_many_tensors_at_once) {
+  constexpr std::int64_t count = 20'000;
+  const auto outputs = at::zeros({count, 2}).unbind();
+  const auto input = at::zeros({1});
+  const auto call_of = [&] {
+    groups::prepared_call out(groups::operation_kind::all_gather_into_tensor);
+    // From the end on, so that nothing is sorted already.
+    for (std::size_t i = outputs.size(); i-- > 0;) {
+      out.input(input);
+      out.output(outputs[i]);
+    }
+    return out;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  call_of().check_overlaps(0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1s);
+  // The first output counts, and other outputs before inputs.
+  const auto text_with = [&](const at::Tensor& in, const at::Tensor& out) {
+    auto call = call_of();
+    call.input(in);
+    call.output(out);
+    return thrown_text<invalid_argument>([&] { call.check_overlaps(0); });
+  };
+  EXPECT_EQ(text_with(input, outputs[7]),
+            "all_gather_into_tensor: outputs 19992 and 20000 overlap");
+  EXPECT_EQ(text_with(outputs[9], at::zeros({2})),
+            "all_gather_into_tensor: output 19990 and input 20000 overlap, and not as this rank's "
+            "own part of the other");
+  EXPECT_EQ(text_with(outputs[9], outputs[7]),
+            "all_gather_into_tensor: output 19990 and input 20000 overlap, and not as this rank's "
+            "own part of the other");
+  EXPECT_EQ(text_with(outputs[7], outputs[9]),
+            "all_gather_into_tensor: output 19992 and input 20000 overlap, and not as this rank's "
+            "own part of the other")
+      << "outputs 19990 and 20000 come later";
 }
 
 TEST(coalescing_manager, does_nothing_on_a_node_that_is_no_member) {
