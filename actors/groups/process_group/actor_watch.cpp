@@ -1,6 +1,7 @@
 #include "troupe/actors/groups/process_group/actor_watch.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <caf/abstract_actor.hpp>
 
 #include "troupe/actors/cluster/peer_table.hpp"
@@ -33,16 +34,38 @@ fault reason_of(const caf::error& reason) {
 
 }  // namespace
 
+// Under the lock. Costs a constant time for each actor: the next one is far.
+void actor_watch::trim() {
+  if (all_.size() < trimmed_at_) return;
+  std::erase_if(all_, [](auto& one) {
+    auto& [who, about] = one;
+    std::erase_if(about->groups, [](const auto& group) { return group.expired(); });
+    return about->ended && about->groups.empty() && about.use_count() == 1;
+  });
+  trimmed_at_ = std::max(fewest_trimmed, 2 * all_.size());
+}
+
+std::size_t actor_watch::size() {
+  const std::lock_guard lock(mutex_);
+  return all_.size();
+}
+
 // Attaching may call `end` at once, so this holds no lock meanwhile.
-void actor_watch::watch(const peer& home, const caf::strong_actor_ptr& who) {
+actor_watch::watched actor_watch::watch(const peer& home, const caf::strong_actor_ptr& who) {
   const key name(&home, who->id());
+  watched out;
   {
     const std::lock_guard lock(mutex_);
-    if (!all_.try_emplace(name).second) return;
+    trim();
+    auto& one = all_[name];
+    if (one) return one;
+    one = std::make_shared<entry>();
+    out = one;
   }
   who->get()->attach_functor([weak = weak_from_this(), name](const caf::error& reason) {
     if (const auto self = weak.lock()) self->end(name, reason);
   });
+  return out;
 }
 
 void actor_watch::add(const peer& home, caf::actor_id who,
@@ -51,11 +74,10 @@ void actor_watch::add(const peer& home, caf::actor_id who,
   {
     const std::lock_guard lock(mutex_);
     auto& one = all_[{&home, who}];
-    ended = one.ended;
-    if (!ended) {
-      std::erase_if(one.groups, [](const auto& old) { return old.expired(); });
-      one.groups.push_back(group);
-    }
+    if (!one) one = std::make_shared<entry>();
+    ended = one->ended;
+    std::erase_if(one->groups, [](const auto& old) { return old.expired(); });
+    one->groups.push_back(group);
   }
   if (ended) fail_by_end(*group, home, who, *ended);
 }
@@ -68,8 +90,9 @@ void actor_watch::end(const key& who, const caf::error& reason) noexcept {
     {
       const std::lock_guard lock(mutex_);
       auto& one = all_[who];
-      one.ended = why;
-      groups.swap(one.groups);
+      if (!one) one = std::make_shared<entry>();
+      one->ended = why;
+      groups = one->groups;
     }
     for (const auto& weak : groups)
       if (const auto group = weak.lock()) fail_by_end(*group, *who.first, who.second, why);

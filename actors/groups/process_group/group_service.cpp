@@ -118,7 +118,8 @@ void group_service::replace_world(std::shared_ptr<group_core> by) {
 std::shared_ptr<group_core> group_service::make(group_description about,
                                                 const std::vector<caf::strong_actor_ptr>& actors) {
   if (about.trace_directory.empty()) about.trace_directory = trace_directory_of_environment();
-  for (const auto& one : actors) watch_->watch(home_of(node_, one), one);
+  std::vector<actor_watch::watched> watched;
+  for (const auto& one : actors) watched.push_back(watch_->watch(home_of(node_, one), one));
   std::shared_ptr<group_core> made;
   {
     const std::lock_guard lock(mutex_);
