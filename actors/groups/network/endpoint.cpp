@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "troupe/actors/cluster/peer_table.hpp"
+#include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/network/eviction.hpp"
+#include "troupe/actors/messaging/outbox.hpp"
+#include "troupe/actors/remote/remote_actors.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/codec/decoder.hpp"
 
@@ -20,6 +23,11 @@ std::size_t size_of(const group_message& message) {
   return size;
 }
 
+// The rank, and its group, that gets it.
+std::pair<std::uint64_t, int> where_of(const group_message& message) noexcept {
+  return {message.group, message.to};
+}
+
 }  // namespace
 
 // Under the lock.
@@ -32,10 +40,44 @@ bool endpoint::was_opened(const place& where, bool alone) const {
          (over != over_.end() && over->first == where.first);
 }
 
+// `group` as people know it: its name is not known before it is opened.
+std::exception_ptr endpoint::refusal(const peer& from, const std::string& group) const {
+  return std::make_exception_ptr(group_failed(fmt::format(
+      "{} has sent more to {} than can wait until this node opens it: {} bytes, for all groups "
+      "together",
+      from.info.name, group, most_early_bytes_)));
+}
+
+// Tells all who have sent to this group that it has failed.
+void endpoint::refuse(const place& where, const group_message& message, peer& from) {
+  std::map<std::int32_t, peer*> senders{{message.from, &from}};
+  {
+    const std::lock_guard lock(mutex_);
+    refused_.emplace(where, &from);
+    if (auto waiting = early_.extract(where))
+      for (const auto& one : waiting.mapped()) {
+        early_bytes_ -= one.bytes;
+        senders.emplace(one.what.from, one.from);
+      }
+  }
+  const auto why = describe(refusal(from, "this group"), {}, {});
+  log().warn("rank {} of a group that is not open here has failed: {}", message.to, why.text);
+  for (const auto& [rank, whom] : senders) {
+    const group_message notice{message.group, message.to, rank, failure_notice{why}};
+    try {
+      actors_->out().send_control(*whom, groups_channel, message.group | 1,
+                                  [&](encoder& out) { write_message(out, notice); });
+    } catch (const std::exception&) {
+      // It is lost, and needs no notice.
+    }
+  }
+}
+
 std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vector<peer*> members,
                                               int rank, bool alone) {
   const auto made =
       std::make_shared<group_channel>(actors_, driver_, name, std::move(members), rank);
+  const peer* refused = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw not_initialized("the node has been shut down");
@@ -55,7 +97,13 @@ std::shared_ptr<group_channel> endpoint::open(const std::string& name, std::vect
           log().warn("dropped a message for group '{}': {}", name, e.what());
         }
       }
+    if (const auto found = refused_.extract(here)) refused = found.mapped();
     open_.emplace(here, made);
+  }
+  if (refused) {
+    const auto why = refusal(*refused, fmt::format("group '{}'", name));
+    made->fail(why);
+    made->send_failure(describe(why, {}, {}));
   }
   // Those that were lost before: `evict` did not find the group.
   for (int other = 0; other < made->size(); ++other)
@@ -75,19 +123,22 @@ void endpoint::deliver(decoder& body, peer& from) {
   std::shared_ptr<group_channel> to;
   {
     const std::lock_guard lock(mutex_);
-    const place where(message.group, message.to);
+    const auto where = where_of(message);
     if (over_.contains(where)) return;
     const auto found = open_.find(where);
     if (found == open_.end()) {
+      if (refused_.contains(where)) return;
       const auto size = size_of(message);
-      if (early_bytes_ + size > most_early_bytes)
-        throw decode_error("too many bytes wait for groups that this node has not made");
-      early_bytes_ += size;
-      early_[where].push_back({&from, size, std::move(message)});
-      return;
+      if (early_bytes_ + size <= most_early_bytes_) {
+        early_bytes_ += size;
+        early_[where].push_back({&from, size, std::move(message)});
+        return;
+      }
+    } else {
+      to = found->second;
     }
-    to = found->second;
   }
+  if (!to) return refuse(where_of(message), message, from);
   to->accept(std::move(message), from);
 }
 
@@ -115,6 +166,7 @@ void endpoint::close() noexcept {
     closed_ = true;
     all.swap(open_);
     early_.clear();
+    refused_.clear();
     early_bytes_ = 0;
   }
   const auto why = std::make_exception_ptr(not_initialized("the node has been shut down"));

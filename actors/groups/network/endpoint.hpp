@@ -17,11 +17,13 @@ namespace troupe::groups::network {
 /// What comes before that is opened here waits for it. Thread-safe.
 class endpoint {
 public:
-  /// So many bytes wait for groups to be opened, and no more: what comes beyond is dropped.
-  static constexpr std::size_t most_early_bytes = std::size_t{1} << 30;
-
-  endpoint(std::shared_ptr<remote_actors> actors, std::shared_ptr<engine> driver)
-      : actors_(std::move(actors)), driver_(std::move(driver)) {}
+  /// `most_early_bytes` wait for groups to be opened, and no more. The group whose message would be
+  /// beyond fails: those who have sent are told, and the others when it is opened.
+  endpoint(std::shared_ptr<remote_actors> actors, std::shared_ptr<engine> driver,
+           std::size_t most_early_bytes = std::size_t{1} << 30)
+      : actors_(std::move(actors)),
+        driver_(std::move(driver)),
+        most_early_bytes_(most_early_bytes) {}
 
   /// The channel of one rank of a group. `alone`: this node has no other rank in it. Throws
   /// invalid_argument if that rank is open, or was; if `alone`, any of a group of this name; and
@@ -44,6 +46,8 @@ private:
   static place place_of(const group_channel& channel) noexcept {
     return {channel.id(), channel.rank()};
   }
+  std::exception_ptr refusal(const peer& from, const std::string& group) const;
+  void refuse(const place& where, const group_message& message, peer& from);
   bool was_opened(const place& where, bool alone) const;
 
   struct early_message {
@@ -54,12 +58,14 @@ private:
 
   const std::shared_ptr<remote_actors> actors_;
   const std::shared_ptr<engine> driver_;
+  const std::size_t most_early_bytes_;
 
   std::mutex mutex_;
   std::map<place, std::shared_ptr<group_channel>> open_;
   std::set<place> over_;  // names are not used again
   std::map<place, std::vector<early_message>> early_;
   std::size_t early_bytes_ = 0;
+  std::map<place, const peer*> refused_;  // whose message would have been too much
   bool closed_ = false;
 };
 
