@@ -83,6 +83,39 @@ TEST_F(debug_levels, compare_shapes_at_detail_alone) {
   });
 }
 
+TEST_F(debug_levels, compare_shapes_in_lists_at_detail) {
+  set_debug_level(debug_level::detail);
+  auto nodes = local_nodes(rank_names(2));
+  on_each(nodes, [](const node& one, int rank) {
+    const auto text_of = [&](const auto& call) {
+      const auto group = one.world().new_group({0, 1});
+      return thrown_text<collective_mismatch>([&] { call(group); });
+    };
+    // Rank 0 expects three elements of rank 1, which has two rows of two.
+    EXPECT_THAT(
+        text_of([&](const process_group& group) {
+          const auto mine = rank == 0 ? at::ones({3}) : at::ones({2, 2});
+          all_gather(group, {at::ones({3}), rank == 0 ? at::ones({3}) : at::ones({2, 2})}, mine);
+        }),
+        AllOf(HasSubstr("Error when verifying shape tensors for collective ALLGATHER"),
+              HasSubstr("Got shapes: inputs [3], outputs [3], [3] on rank 0; inputs [2, "
+                        "2], outputs [3], [2, 2] on rank 1 (rank 1 has 4 elements for "
+                        "rank 0, which takes 3)"),
+              HasSubstr("rank 1 ('w1') has called all_gather"), HasSubstr("at\nframe #")));
+    EXPECT_THAT(text_of([&](const process_group& group) {
+                  std::vector<at::Tensor> parts;
+                  if (rank == 0) parts = {at::ones({2}), at::ones({2})};
+                  scatter(group, at::ones({rank == 0 ? 2 : 5}), parts, 0);
+                }),
+                HasSubstr("(rank 0 has 2 elements for rank 1, which takes 5)"));
+    EXPECT_THAT(text_of([&](const process_group& group) {
+                  const std::vector<std::int64_t> splits{rank == 0 ? 1 : 2, rank == 0 ? 3 : 2};
+                  all_to_all_single(group, at::ones({4}), at::ones({4}), splits, splits);
+                }),
+                HasSubstr("(rank 0 has 3 elements for rank 1, which takes 2)"));
+  });
+}
+
 TEST_F(debug_levels, compare_operations_with_call_stacks_at_detail) {
   set_debug_level(debug_level::detail);
   auto nodes = local_nodes(rank_names(3));
