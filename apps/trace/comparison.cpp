@@ -21,6 +21,11 @@ bool outputs_are_alike(const std::string& kind) {
          kind == "all_gather_into_tensor" || kind == "reduce_scatter_tensor";
 }
 
+// Monitored barriers, which have numbers of their own, are none.
+bool is_collective(const traced_operation& one) {
+  return one.sequence != 0 && one.kind != "monitored_barrier";
+}
+
 // Two ranks agree if these texts are the same.
 std::string asked_for(const traced_operation& one) {
   auto out = one.kind;
@@ -60,7 +65,7 @@ public:
                                            dumps[0]->file, one->file, one->group));
       auto& mine = histories_[one->rank];
       for (const auto& operation : one->operations)
-        if (operation.sequence != 0) mine[operation.sequence] = &operation;
+        if (is_collective(operation)) mine[operation.sequence] = &operation;
     }
   }
 

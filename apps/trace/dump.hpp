@@ -13,7 +13,7 @@ enum class progress : std::uint8_t { scheduled, started, completed, failed };
 struct traced_operation {
   std::string kind;
   progress state = progress::scheduled;
-  std::uint64_t sequence = 0;  ///< 0: of a send or recv
+  std::uint64_t sequence = 0;  ///< 0: of a send or recv; monitored barriers have their own
   std::string dtype;
   std::string reduction;  ///< empty: it combines nothing
   std::uint64_t inputs = 0, outputs = 0;

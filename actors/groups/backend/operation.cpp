@@ -18,6 +18,7 @@ const char* to_string(operation_kind kind) noexcept {
     case operation_kind::all_to_all_single: return "all_to_all_single";
     case operation_kind::send: return "send";
     case operation_kind::recv: return "recv";
+    case operation_kind::monitored_barrier: return "monitored_barrier";
   }
   return "unknown operation";
 }

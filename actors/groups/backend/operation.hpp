@@ -30,8 +30,10 @@ enum class operation_kind : std::uint8_t {
   all_to_all_single,
   send,
   recv,
+  monitored_barrier,  ///< by messages of the group itself: no backend is asked for it
 };
 
+/// Those before monitored_barrier: a backend may be asked for them.
 inline constexpr std::size_t operation_kinds = 14;
 
 /// Its name in the interface for programs: "all_reduce".
@@ -84,8 +86,8 @@ struct operation {
   int root = 0;       ///< a rank of the group, where the kind has one
   int peer = 0;       ///< of a send and a recv; any_source before, the sender's rank after a recv
   int tag = 0;        ///< of a send and a recv
-  /// Of this operation among the collectives of its group, from 1 on; all ranks count alike. Sends
-  /// and receives have none: 0.
+  /// Of this operation among the collectives of its group, from 1 on; all ranks count alike.
+  /// Monitored barriers count by themselves. Sends and receives have none: 0.
   std::uint64_t sequence = 0;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::DeviceType device = c10::DeviceType::CPU;

@@ -49,7 +49,7 @@ std::string to_string(const operation_signature& what) {
   std::string out = to_string(what.kind);
   if (reduces(what.kind)) out += fmt::format("({})", to_string(what.reduction));
   if (what.tensors > 1) out += fmt::format(" of {} tensors", what.tensors);
-  if (what.kind != operation_kind::barrier) {
+  if (what.kind != operation_kind::barrier && what.kind != operation_kind::monitored_barrier) {
     const auto* name = c10::toString(static_cast<c10::ScalarType>(what.dtype));
     if (what.elements > 0)
       out += fmt::format(" of {} elements of {}", what.elements, name);

@@ -84,9 +84,10 @@ public:
       case operation_kind::all_to_all: return all_to_all();
       case operation_kind::all_to_all_single: return all_to_all_single();
       case operation_kind::send:
-      case operation_kind::recv: break;
+      case operation_kind::recv:
+      case operation_kind::monitored_barrier: break;
     }
-    throw invalid_argument("sends and receives are no collectives");
+    throw invalid_argument(std::string(to_string(what_.kind)) + " is no collective");
   }
 
 private:

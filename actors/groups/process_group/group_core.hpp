@@ -75,8 +75,8 @@ public:
   /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
   void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
-  /// In the turn of a collective, but without a number. Throws collective_timeout; the group is as
-  /// good as before then.
+  /// In the turn of a collective, but without a number among them. Throws collective_timeout; the
+  /// group is as good as before then.
   void monitored_barrier(std::chrono::milliseconds limit, bool wait_all_ranks);
 
   /// Throws group_failed if the group has failed or was destroyed.
@@ -135,8 +135,8 @@ private:
   network::letter receive_letter(
       const operation& what,
       function_ref<void(const operation_place&, const network::letter&)> take);
-  void letter_ended(std::uint64_t record, const operation_place& where,
-                    const std::exception_ptr& why) noexcept;
+  void operation_ended(std::uint64_t record, const operation_place& where,
+                       const std::exception_ptr& why) noexcept;
   void await_failure() noexcept;
   void await_end() noexcept;
   void notify_hooks(const operation_place& what, const std::exception_ptr& why) noexcept;

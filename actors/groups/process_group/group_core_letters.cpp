@@ -168,6 +168,8 @@ void group_core::send(prepared_call& call) {
   const auto& what = call.bind();
   const auto record = schedule(what);
   recorder_.start(record);
+  std::shared_ptr<backend> by;
+  std::uint64_t lent = 0;
   try {
     const auto& tensor = what.inputs[0];
     network::letter mail;
@@ -175,8 +177,8 @@ void group_core::send(prepared_call& call) {
     mail.dtype = static_cast<std::int8_t>(what.dtype);
     const bool large = tensor.nbytes() > network::packet::small_packet;
     const bool object = what.dtype == c10::ScalarType::Undefined;
-    if (large && !object)
-      if (const auto by = lender()) mail.lent = by->lend(tensor, what.peer);
+    if (large && !object) by = lender();
+    if (by) mail.lent = lent = by->lend(tensor, what.peer);
     if (mail.lent != 0)
       mail.lent_bytes = tensor.nbytes();
     else if (large && object)
@@ -187,10 +189,11 @@ void group_core::send(prepared_call& call) {
     channel_->send(what.peer, std::move(mail));
   } catch (...) {
     const auto why = error_at(place_of(what), std::current_exception());
-    letter_ended(record, place_of(what), why);
+    if (lent != 0) by->take_back(lent);
+    operation_ended(record, place_of(what), why);
     std::rethrow_exception(why);
   }
-  letter_ended(record, place_of(what), nullptr);
+  operation_ended(record, place_of(what), nullptr);
 }
 
 work group_core::start_send(prepared_call& call) {
@@ -201,8 +204,8 @@ work group_core::start_send(prepared_call& call) {
   return work(std::move(state));
 }
 
-void group_core::letter_ended(std::uint64_t record, const operation_place& where,
-                              const std::exception_ptr& why) noexcept {
+void group_core::operation_ended(std::uint64_t record, const operation_place& where,
+                                 const std::exception_ptr& why) noexcept {
   if (why)
     recorder_.fail(record);
   else
@@ -222,7 +225,7 @@ work group_core::start_receive(prepared_call&& call) {
   recorder_.start(record);
   posted->group = weak_from_this();
   posted->ended = [weak = weak_from_this(), record, where = place_of(what)](const auto& why) {
-    if (const auto self = weak.lock()) self->letter_ended(record, where, why);
+    if (const auto self = weak.lock()) self->operation_ended(record, where, why);
   };
   const auto limit = timeout();
   posted->timer.deadline = deadline_after(limit);
@@ -284,10 +287,10 @@ network::letter group_core::receive_letter(
     if (!came) channel_->driver()->wait(posted->over, never);
     if (posted->why) std::rethrow_exception(error_at(where, posted->why));
     take(where, posted->mail);
-    letter_ended(record, where, nullptr);
+    operation_ended(record, where, nullptr);
     return std::move(posted->mail);
   } catch (...) {
-    letter_ended(record, where, std::current_exception());
+    operation_ended(record, where, std::current_exception());
     throw;
   }
 }

@@ -9,7 +9,7 @@ namespace troupe::groups {
 
 namespace {
 
-// Their numbers are beyond those of collectives.
+// Of the numbers of their messages, which are beyond those of collectives.
 constexpr std::uint64_t first_monitored = std::uint64_t{1} << 63;
 constexpr std::uint32_t reached = 0;   // to rank 0
 constexpr std::uint32_t answered = 1;  // from rank 0: empty, or what is wrong
@@ -39,11 +39,23 @@ void group_core::monitored_barrier(std::chrono::milliseconds limit, bool wait_al
   queue_->enter_in_order();
   const work_queue::turn turn(*queue_);
   check_usable();
-  const auto sequence = first_monitored + monitored_++;
-  if (rank() == 0)
-    monitor_ranks(sequence, limit, wait_all_ranks);
-  else
-    pass_monitor(sequence, limit);
+  // They count by themselves: ranks that have missed one are in step with the others' collectives.
+  operation what;
+  what.kind = operation_kind::monitored_barrier;
+  what.sequence = ++monitored_;
+  const auto record = schedule(what, operation_state::started);
+  const auto number = first_monitored + what.sequence;
+  std::exception_ptr why;
+  try {
+    if (rank() == 0)
+      monitor_ranks(number, limit, wait_all_ranks);
+    else
+      pass_monitor(number, limit);
+  } catch (...) {
+    why = in_detail(what, record, error_at(place_of(what), std::current_exception()));
+  }
+  operation_ended(record, place_of(what), why);
+  if (why) std::rethrow_exception(why);
 }
 
 void group_core::monitor_ranks(std::uint64_t sequence, std::chrono::milliseconds limit,

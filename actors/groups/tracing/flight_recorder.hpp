@@ -26,7 +26,7 @@ struct operation_record {
   operation_state state = operation_state::scheduled;
   reduce_op reduction = reduce_op::sum;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  std::uint64_t sequence = 0;  ///< 0: of a send or recv
+  std::uint64_t sequence = 0;  ///< 0: of a send or recv; see `operation`
   std::uint64_t inputs = 0;    ///< elements
   std::uint64_t outputs = 0;
   int root = 0;  ///< or the peer of a send or recv

@@ -9,6 +9,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "tests/actors/groups/group_testing.hpp"
 #include "troupe/actors/groups/tracing/flight_recorder.hpp"
@@ -231,6 +234,49 @@ TEST(monitored_barrier, misses_rank_0_too) {
   EXPECT_THAT(thrown_text<collective_timeout>([&] { monitored_barrier(all.groups[1], 50ms); }),
               HasSubstr("Rank 1 successfully reached monitoredBarrier, but received errors while "
                         "waiting for send/recv from rank 0"));
+}
+
+TEST(monitored_barrier, is_recorded_and_named_as_other_operations_are) {
+  local_group all(2);
+  std::promise<void> timed_out;
+  all.run([&](const process_group& group, int rank) {
+    std::mutex mutex;
+    std::vector<completed_work> ended;
+    group.on_completion([&](const completed_work& one) {
+      const std::lock_guard lock(mutex);
+      ended.push_back(one);
+    });
+    barrier(group);
+    monitored_barrier(group, 60s);
+    if (rank == 0) {
+      EXPECT_EQ(thrown_text<collective_timeout>([&] { monitored_barrier(group, 50ms); }),
+                fmt::format("monitored_barrier, sequence number 2 of group '{}', on rank 0: [Rank "
+                            "0]: Rank 1 failed to pass monitoredBarrier in 50 ms",
+                            group.name()));
+      timed_out.set_value();
+      EXPECT_EQ(group.sequence_number(), 1u);
+      const auto trace = nlohmann::json::parse(group.trace()).at("operations");
+      ASSERT_EQ(trace.size(), 3u);
+      EXPECT_EQ(trace[1].at("kind"), "monitored_barrier");
+      EXPECT_EQ(trace[1].at("sequence"), 1);
+      EXPECT_EQ(trace[1].at("state"), "completed");
+      EXPECT_EQ(trace[2].at("sequence"), 2);
+      EXPECT_EQ(trace[2].at("state"), "failed");
+      const std::lock_guard lock(mutex);
+      ASSERT_EQ(ended.size(), 3u);
+      EXPECT_EQ(ended[1].operation, "monitored_barrier");
+      EXPECT_FALSE(ended[1].exception);
+      EXPECT_EQ(ended[2].sequence, 2u);
+      EXPECT_TRUE(ended[2].exception);
+    } else {
+      timed_out.get_future().wait();
+      EXPECT_THAT(thrown_text<collective_timeout>([&] { monitored_barrier(group, 60s); }),
+                  HasSubstr(fmt::format("monitored_barrier, sequence number 2 of group '{}', on "
+                                        "rank 1: Rank 1 successfully reached",
+                                        group.name())));
+    }
+    group.destroy();  // no hook is called any more
+  });
 }
 
 TEST(flight_recorder, tells_what_ran) {

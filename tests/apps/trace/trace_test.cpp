@@ -40,6 +40,7 @@ comparison traced(int ranks, const std::function<void(const process_group&, int)
 TEST(trace_tool, finds_ranks_in_step) {
   const auto found = traced(3, [](const process_group& group, int) {
     all_reduce(group, at::ones({5}));
+    monitored_barrier(group);  // which has a number of its own
     broadcast(group, at::ones({7}), 1);
     barrier(group);
   });
