@@ -35,6 +35,19 @@ report by_operation(const std::string& rules) {
   return out;
 }
 
+// Why each way is taken, and what the numbers mean: the lines of the explanation that are of no
+// operation.
+report reasons_in(const std::string& explanation, const report& ways) {
+  report out = report::array();
+  std::string_view rest = explanation;
+  while (!rest.empty()) {
+    const auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (!ways.contains(std::string(line.substr(0, line.find(':'))))) out.push_back(line);
+  }
+  return out;
+}
+
 }  // namespace
 
 int ranks_that_fit() {
@@ -47,9 +60,11 @@ report collectives(int ranks) {
   auto ways = groups::collective_ways::measured(ranks, cores);
   const char* rules = std::getenv("TROUPE_COLLECTIVES");
   if (rules != nullptr) ways.apply(rules);
+  const auto table = by_operation(ways.text());
   return {{"ranks", ranks},
           {"usable_cores", cores},
-          {"ways", by_operation(ways.text())},
+          {"ways", table},
+          {"reasons", reasons_in(ways.explanation(), table)},
           {"past_caches_from_bytes", ways.streaming_from},
           {"cma_from_bytes", ways.cma_from},
           {"staged_piece_bytes", ways.piece},
@@ -68,18 +83,13 @@ std::string collectives_text(const report& of) {
                           size_text(one["from_bytes"].get<std::uint64_t>()));
     out += fmt::format("  {:<24} {}\n", operation, line);
   }
+  out += '\n';
+  for (const report& one : of["reasons"]) out += fmt::format("  {}\n", one.get<std::string>());
   out += fmt::format(
-      "\n  box: through shared memory, with the ranks' flags\n"
-      "  direct: ranks read and write each other's tensors; staged for tensors outside the arena\n"
-      "  staged: through shared memory in pieces of up to {}\n"
-      "  lend, shared: outputs become copy-on-write aliases, where a rule says so\n"
-      "  results go past the caches where all tensors of an operation have {} and more\n"
       "\n  TROUPE_COLLECTIVES is {}. It changes these rules, that of rank 0 for all ranks of a "
       "group:\n"
       "    TROUPE_COLLECTIVES=all_reduce:direct>=8192,broadcast:staged>=0\n"
       "  and so does the option `collectives` of one group (group_options::backend_options).\n",
-      size_text(of["staged_piece_bytes"].get<std::uint64_t>()),
-      size_text(of["past_caches_from_bytes"].get<std::uint64_t>()),
       of["TROUPE_COLLECTIVES"].get<std::string>());
   return out;
 }

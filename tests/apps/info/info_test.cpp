@@ -135,6 +135,9 @@ TEST(info, shows_the_ways_of_collectives) {
   EXPECT_EQ(again["ways"], changed["ways"]);
   EXPECT_THAT(text, testing::ContainsRegex("all_reduce +staged from 0 B"));
   EXPECT_THAT(text, testing::ContainsRegex("barrier .*direct from 1 MiB"));
+  EXPECT_THAT(text, testing::HasSubstr("\n  direct: two steps, between which ranks read each "
+                                       "other's tensors"));
+  EXPECT_THAT(text, testing::HasSubstr("\n  piece: 131072 B, what is staged in one step\n"));
   EXPECT_THAT(text, testing::HasSubstr("TROUPE_COLLECTIVES is all_reduce:staged"));
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.out, testing::HasSubstr("troupe: 'nonsense' is no rule for collectives"));
