@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
 #include <ATen/ops/ones.h>
@@ -55,15 +56,16 @@ product::fetched product::fetch(const at::Tensor& a, const at::Tensor& b,
 void product::multiply(const at::Tensor& a, const at::Tensor& b, at::Tensor& c,
                        bool blocking) const {
   c.zero_();
-  auto next = fetch(a, b, panels_[0]);
+  auto now = fetch(a, b, panels_[0]);
   for (std::size_t i = 0; i < panels_.size(); ++i) {
-    auto now = std::move(next);
     now.a_here.wait();
     now.b_here.wait();
+    fetched next;
     const bool more = i + 1 < panels_.size();
     if (more && !blocking) next = fetch(a, b, panels_[i + 1]);
     c.addmm_(now.a, now.b);
     if (more && blocking) next = fetch(a, b, panels_[i + 1]);
+    now = std::move(next);
   }
 }
 
@@ -92,7 +94,7 @@ bool product::is_right(const at::Tensor& a, const at::Tensor& b, const at::Tenso
   troupe::all_gather(column_, parts, part);
   const auto expected = along_row(a, at::cat(parts).narrow(0, a_columns_.begin, a_columns_.size()));
   const bool same = at::equal(along_row(c, x), expected);
-  auto all = at::ones({1}, at::kLong) * static_cast<std::int64_t>(same);
+  auto all = at::full({1}, same ? 1 : 0, at::kLong);
   troupe::all_reduce(mesh_.world(), all, troupe::reduce_op::min);
   return all.item<std::int64_t>() == 1;
 }

@@ -194,6 +194,7 @@ int device_mesh::ndim() const { return static_cast<int>(known().dimensions.size(
 
 std::vector<std::int64_t> device_mesh::shape() const {
   std::vector<std::int64_t> out;
+  out.reserve(known().dimensions.size());
   for (const auto& one : known().dimensions) out.push_back(one.axis.size());
   return out;
 }
@@ -272,6 +273,7 @@ const process_group& device_mesh::world() const { return known().root->world; }
 std::string device_mesh::to_string() const {
   const auto& it = known();
   std::vector<std::string> dimensions;
+  dimensions.reserve(it.dimensions.size());
   for (const auto& one : it.dimensions)
     dimensions.push_back(one.name.empty() ? fmt::to_string(one.axis.size())
                                           : fmt::format("{}={}", one.name, one.axis.size()));

@@ -24,8 +24,9 @@ struct mesh_state;
 ///
 /// All ranks of the group that a mesh is made of make it, and its slices with new groups
 /// (`flatten`, `unflatten`), in the same order; whatever they disagree on is a collective_mismatch
-/// on all of them when the mesh is made. Copies are the same mesh; its groups live as long as they,
-/// or their slices. Ranks are global, those of the job. Thread-safe.
+/// on all of them when the mesh is made. What a rank finds wrong by itself it throws before it
+/// meets the others. Copies are the same mesh; its groups live as long as they, or their slices.
+/// Ranks are global, those of the job. Thread-safe.
 class device_mesh {
 public:
   /// No mesh; everything but comparing, hashing and assigning throws invalid_argument.
@@ -117,7 +118,7 @@ private:
 device_mesh init_device_mesh(const process_group& of, const std::string& device_type,
                              const std::vector<std::int64_t>& mesh_shape,
                              const mesh_options& options = {});
-/// Of all ranks of the job, which this joins by `init_process_group`. `mesh.world()` is their
+/// Of the first ranks of the job, which this joins by `init_process_group`. `mesh.world()` is their
 /// group, which destroy_process_group ends.
 device_mesh init_device_mesh(const std::string& device_type,
                              const std::vector<std::int64_t>& mesh_shape,

@@ -23,6 +23,7 @@ invalid_argument no_dimension(const std::string& name, const std::vector<std::st
 
 std::vector<mesh_axis> axes_of(const std::vector<mesh_dimension>& dimensions) {
   std::vector<mesh_axis> out;
+  out.reserve(dimensions.size());
   for (const auto& one : dimensions) out.push_back(one.axis);
   return out;
 }

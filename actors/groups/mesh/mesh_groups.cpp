@@ -83,6 +83,7 @@ std::vector<std::int64_t> line_of(const mesh_axis& axis, std::int64_t place) {
 
 std::vector<std::uint32_t> ranks_at(const mesh_root& root, const std::vector<std::int64_t>& line) {
   std::vector<std::uint32_t> out;
+  out.reserve(line.size());
   for (const auto place : line) out.push_back(root.ranks[static_cast<std::size_t>(place)]);
   return out;
 }
@@ -108,11 +109,12 @@ process_group make_line(const mesh_root& root, const mesh_axis& axis, const std:
   if (!root.place) return {};
   const auto line = line_of(axis, *root.place);
   std::vector<int> ranks;
+  ranks.reserve(line.size());
   for (const auto rank : ranks_at(root, line)) ranks.push_back(root.world.group_rank(rank));
   auto made = [&] {
     if (!options && is_whole_world(ranks, root.world)) return root.world;
     auto how = options ? *options : group_options{};
-    if (!how.name.empty()) how.name += fmt::format("/{}", line.front());
+    if (!how.name.empty()) how.name += fmt::format("/{}/{}", name, line.front());
     if (how.description.empty()) how.description = "mesh_" + name;
     how.use_local_synchronization = true;  // each rank calls for its own line alone
     return root.world.new_group(ranks, how);

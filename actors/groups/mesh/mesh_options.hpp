@@ -16,7 +16,8 @@ struct mesh_options {
   /// One name for each dimension; empty: they have none. None twice.
   std::vector<std::string> mesh_dim_names{};
   /// How the groups of some dimensions are made, in place of how the mesh's own group was: their
-  /// backend, its options, a timeout, a name, to which the first rank of each group is added.
+  /// backend, its options, a timeout, a name, to which the dimension and the place of each group
+  /// are added.
   std::map<mesh_dim, group_options> backend_override{};
 };
 

@@ -60,6 +60,7 @@ device_mesh device_mesh::operator[](const std::vector<std::string>& mesh_dim_nam
   if (mesh_dim_names.empty())
     throw invalid_argument("a slice of a mesh has at least one dimension");
   std::vector<mesh_dimension> dimensions;
+  dimensions.reserve(mesh_dim_names.size());
   for (const auto& name : mesh_dim_names) dimensions.push_back(groups::named_dimension(it, name));
   check_apart(dimensions, it.root->ranks.size(),
               fmt::format("Invalid mesh_dim_names ({}) specified: some have ranks in common",

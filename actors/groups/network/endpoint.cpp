@@ -51,14 +51,25 @@ std::exception_ptr endpoint::refusal(const peer& from, const std::string& group)
 // Tells all who have sent to this group that it has failed.
 void endpoint::refuse(const place& where, const group_message& message, peer& from) {
   std::map<std::int32_t, peer*> senders{{message.from, &from}};
+  std::shared_ptr<group_channel> opened;  // since `deliver` looked
   {
     const std::lock_guard lock(mutex_);
-    refused_.emplace(where, &from);
+    if (over_.contains(where)) return;
+    if (const auto found = open_.find(where); found != open_.end())
+      opened = found->second;
+    else
+      refused_.emplace(where, &from);
     if (auto waiting = early_.extract(where))
       for (const auto& one : waiting.mapped()) {
         early_bytes_ -= one.bytes;
         senders.emplace(one.what.from, one.from);
       }
+  }
+  if (opened) {
+    const auto cause = refusal(from, fmt::format("group '{}'", opened->name()));
+    opened->fail(cause);
+    opened->send_failure(describe(cause, {}, {}));
+    return;
   }
   const auto why = describe(refusal(from, "this group"), {}, {});
   log().warn("rank {} of a group that is not open here has failed: {}", message.to, why.text);

@@ -81,6 +81,7 @@ std::shared_ptr<const transport::mapped_region> fetch_from(const backend_request
 bool can_read(std::uint64_t process, std::uint64_t address, std::uint64_t expected) {
   std::uint64_t found = ~expected;
   const iovec here{&found, sizeof found};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address in another process.
   const iovec there{reinterpret_cast<void*>(address), sizeof found};
   return process_vm_readv(static_cast<pid_t>(process), &here, 1, &there, 1, 0) == sizeof found &&
          found == expected;
@@ -104,6 +105,7 @@ struct host_setup::card {
   std::uint32_t simulated;  // one thread runs all ranks of a simulation: none may wait for another
   std::uint64_t process;
   std::uint64_t process_namespace;
+  std::uint64_t last_cache;  // bytes; rank 0's counts, since ways follow from it
   core_set cores;
   std::array<std::byte, job_secret::size> secret;  // rank 0's is the group's
 };
@@ -134,6 +136,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   mine.simulated = troupe::detail::virtual_now != nullptr;
   mine.process = host.process;
   mine.process_namespace = host.process_namespace;
+  mine.last_cache = last_cache_bytes();
   mine.cores = usable_cores();
   std::memcpy(mine.secret.data(), own_secret.bytes().data(), mine.secret.size());
   // The rules come after the host's id, which has no line break.
@@ -166,6 +169,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   setup.area = area;
   setup.cores = count_cores(cores);
   setup.ways = collective_ways::measured(size, setup.cores);
+  setup.ways.streaming_from = known[0].last_cache;
   const auto line_break = cards[0].second.find('\n');
   if (line_break != std::string::npos) setup.ways.apply(cards[0].second.substr(line_break + 1));
 

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace troupe::groups {
@@ -121,6 +122,18 @@ void shared_group::enter(const entry& mine, const operation_signature& what,
 void shared_group::step(const operation_signature& what, const time_limit& limit) {
   if (const auto result = exchange_.step({}, limit); result != wait_result::arrived)
     fail(result, what, limit);
+}
+
+void shared_group::step_after_reading(const operation_signature& what, const time_limit& limit) {
+  leave_if_aborted(what);
+  step(what, limit);
+}
+
+void shared_group::wait_for_abort(const operation_signature& what, const time_limit& limit) {
+  while (!aborted() && process_memory::now() < limit.deadline())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  leave_if_aborted(what);
+  fail(wait_result::timed_out, what, limit);
 }
 
 void shared_group::complete(const operation_signature& what) noexcept {

@@ -179,7 +179,12 @@ private:
   // How an operation begins and ends, shared_group.cpp.
   void enter(const entry& mine, const operation_signature& what, const time_limit& limit);
   void step(const operation_signature& what, const time_limit& limit);
+  // The same after others' tensors were read: one that has given up before may have written to its
+  // own, and then this rank fails as well.
+  void step_after_reading(const operation_signature& what, const time_limit& limit);
   void leave_if_aborted(const operation_signature& what);
+  // A rank has died: the group hears of it, and this operation ends then.
+  [[noreturn]] void wait_for_abort(const operation_signature& what, const time_limit& limit);
   void take_loan(loan_cell<process_memory>& cell) const;
   [[noreturn]] void fail(wait_result why, const operation_signature& what, const time_limit& limit);
   [[noreturn]] void disagree(const operation_signature& what, const std::string& text);

@@ -53,14 +53,14 @@ void shared_group::broadcast(const operation_signature& what, tensor_view tensor
       for (std::size_t p = 0; p < count; ++p) at[p] = to[p] + done;
       copy_to_all({at.data(), count}, from + slice.begin + done, some, stores);
     }
-    step(what, limit);
+    step_after_reading(what, limit);
   } else if (const auto stores = stores_for(bytes * static_cast<std::size_t>(size()));
              can_be_read(what.root) && bytes >= setup_.ways.cma_from &&
              // What fits the caches is faster in pieces: the root works as well.
              stores == store_mode::streaming) {
     if (!is_root)
       read_part(what, what.root, exchange_.word_of(what.root, 4), tensor, stores, limit);
-    step(what, limit);
+    step_after_reading(what, limit);
   } else {
     const auto piece = std::min(control_.area_bytes(), setup_.ways.piece);
     for (std::size_t round = 0; round < pieces_of(bytes, piece); ++round) {
@@ -212,7 +212,7 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
       else
         copy_part(what, to, source, stores_for(all));
     }
-    if (!boxed) step(what, limit);
+    if (!boxed) step_after_reading(what, limit);
   } else if (all_can_be_read() && largest_part() >= setup_.ways.cma_from) {
     std::size_t all = 0;
     for (std::size_t p = 0; p < n; ++p) all += 2 * mine.receives[p].bytes() * n;
@@ -225,7 +225,7 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
       else if (to.data != mine.sends[me].data)
         copy_part(what, to, mine.sends[me].data, stores_for(all));
     }
-    step(what, limit);
+    step_after_reading(what, limit);
   } else {
     move_staged(what, mine, limit);
   }
@@ -247,14 +247,17 @@ void shared_group::read_part(const operation_signature& what, int from, std::uin
   for (std::size_t done = 0; done < bytes;) {
     leave_if_aborted(what);
     const iovec here{to.data + done, std::min(bytes_between_looks, bytes - done)};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address in another process.
     const iovec there{reinterpret_cast<void*>(place + done), here.iov_len};
     const auto read = process_vm_readv(process, &here, 1, &there, 1, 0);
     if (read > 0) {
       done += static_cast<std::size_t>(read);
       continue;
     }
-    // A rank that has died does not end the operation, and the group hears of its death.
-    if (read < 0 && errno == ESRCH) step(what, limit);
+    const bool gone = read < 0 && errno == ESRCH;
+    // Who has given up may have freed its tensor.
+    leave_if_aborted(what);
+    if (gone) wait_for_abort(what, limit);
     fail_by_damage(what, from, "a tensor that is not in its memory");
   }
 }

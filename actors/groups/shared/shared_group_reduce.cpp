@@ -90,7 +90,7 @@ void shared_group::combine_direct(const reduction& how, const operation_signatur
     how.run({from.data(), n}, {to.data(), to_all ? n : 1},
             static_cast<std::int64_t>(some / element), store_mode::cached, factors);
   }
-  step(what, limit);
+  step_after_reading(what, limit);
 }
 
 // Pieces go through the areas: the first half of an area has a piece of the rank's tensor, the
@@ -177,7 +177,7 @@ void shared_group::reduce_scatter(const operation_signature& what,
       how.run({from.data(), n}, {&to, 1}, static_cast<std::int64_t>(some / output.element_bytes()),
               stores, factors);
     }
-    step(what, limit);
+    step_after_reading(what, limit);
   } else {
     scatter_staged(how, what, mine, output, factors, limit);
   }

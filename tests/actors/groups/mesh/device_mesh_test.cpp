@@ -205,14 +205,14 @@ TEST(a_device_mesh, leaves_ranks_out) {
 TEST(a_device_mesh, overrides_the_backend_of_a_dimension) {
   on_world(4, [](const process_group& world, int rank) {
     mesh_options options{.mesh_dim_names = {"dp", "tp"}};
-    options.backend_override["dp"] = {.backend = "cpu:network"};
-    options.backend_override[1] = {.name = "rows", .timeout = std::chrono::seconds(7)};
+    options.backend_override["dp"] = {.name = "lines", .backend = "cpu:network"};
+    options.backend_override[1] = {.name = "lines", .timeout = std::chrono::seconds(7)};
     const auto mesh = init_device_mesh(world, "cpu", {2, 2}, options);
     EXPECT_EQ(mesh.group("dp").backend(), "cpu:network");
     EXPECT_EQ(mesh.group("dp").description(), "mesh_dp");
     EXPECT_EQ(mesh.group("tp").backend(), world.backend());
     EXPECT_EQ(mesh.group("tp").timeout(), std::chrono::seconds(7));
-    EXPECT_EQ(mesh.group("tp").name(), rank < 2 ? "rows/0" : "rows/2");
+    EXPECT_EQ(mesh.group("tp").name(), rank < 2 ? "lines/tp/0" : "lines/tp/2");
     EXPECT_EQ(sum_along(mesh.group("dp"), rank), 2 * (rank % 2) + 4);
 
     options.backend_override[0] = {};
