@@ -46,6 +46,13 @@ std::optional<std::int64_t> place_of(std::uint32_t rank, const std::vector<std::
   return at - in.begin();
 }
 
+void check_mesh_size(std::int64_t ranks, const process_group& of) {
+  const auto world = static_cast<std::int64_t>(of.ranks().size());
+  if (ranks > world)
+    throw invalid_argument(fmt::format(
+        "Mesh should not be bigger than default world size {}, but found {} ranks!", world, ranks));
+}
+
 // `of` has one member on each node.
 void check_mesh_ranks(const std::vector<std::uint32_t>& mesh, const process_group& of) {
   const auto all = of.ranks();
@@ -53,10 +60,7 @@ void check_mesh_ranks(const std::vector<std::uint32_t>& mesh, const process_grou
   if (world.size() != all.size())
     throw invalid_argument(
         fmt::format("a mesh is of nodes, and '{}' has several members on a node", of.name()));
-  if (mesh.size() > world.size())
-    throw invalid_argument(
-        fmt::format("Mesh should not be bigger than default world size {}, but found {} ranks!",
-                    world.size(), mesh.size()));
+  check_mesh_size(static_cast<std::int64_t>(mesh.size()), of);
   std::set<std::uint32_t> seen;
   for (const auto rank : mesh) {
     if (!world.contains(rank))
@@ -76,12 +80,11 @@ std::uint32_t my_rank(const process_group& group) {
 
 // What all ranks have to agree on.
 std::string description_of(const mesh_root& root, const std::vector<std::int64_t>& shape,
-                           const mesh_options& options) {
+                           const mesh_options& options,
+                           const std::vector<const group_options*>& overrides) {
   std::string out = fmt::format(
       "shape ({}), device '{}', names ({}), ranks ({})", fmt::join(shape, ", "), root.device_type,
       fmt::join(options.mesh_dim_names, ", "), fmt::join(root.ranks, ", "));
-  const auto overrides = groups::overrides_by_dimension(options.backend_override,
-                                                        options.mesh_dim_names, shape.size());
   for (std::size_t i = 0; i < overrides.size(); ++i)
     if (overrides[i])
       out += fmt::format(", override {}: backend '{}' {} ms '{}' {}", i, overrides[i]->backend,
@@ -146,7 +149,7 @@ device_mesh::device_mesh(const process_group& of, const std::string& device_type
       groups::overrides_by_dimension(options.backend_override, options.mesh_dim_names, axes.size());
   const auto place = place_of(my_rank(of), ranks);
   const auto root = std::make_shared<mesh_root>(of, device_type, std::move(ranks), place);
-  agree(of, description_of(*root, shape, options));
+  agree(of, description_of(*root, shape, options, overrides));
   for (std::size_t i = 0; i < axes.size(); ++i) {
     auto name = name_at(options.mesh_dim_names, i);
     auto line = groups::make_line(*root, axes[i], label(name, i), overrides[i]);
@@ -178,9 +181,10 @@ device_mesh device_mesh::from_group(const std::vector<process_group>& groups,
   const auto axes = mesh_axis::row_major(mesh.sizes().vec());
   troupe::groups::check_mesh_names(options.mesh_dim_names, axes.size());
   troupe::groups::check_mesh_device(device_type);
+  const auto me = my_rank(groups[0]);
   const auto world = groups.size() == 1 ? groups[0] : troupe::groups::world_of(groups[0]);
   check_mesh_ranks(ranks, world);
-  const auto place = place_of(my_rank(groups[0]), ranks);
+  const auto place = place_of(me, ranks);
   if (!place) throw invalid_argument("this rank is in the groups, and not in the mesh");
   const auto root = std::make_shared<mesh_root>(world, device_type, std::move(ranks), place);
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -221,8 +225,7 @@ at::Tensor device_mesh::mesh() const {
     if (!root.place)
       throw invalid_argument(
           "In order to get the mesh Tensor of a DeviceMesh it needs to either have all its "
-          "original "
-          "dimensions (e.g., no slicing) or it needs to contain the local rank");
+          "original dimensions (e.g., no slicing) or it needs to contain the local rank");
     first = *root.place;
     for (const auto& one : axes) first -= one.offset(one.index_of(*root.place));
   }
@@ -310,10 +313,7 @@ device_mesh init_device_mesh(const process_group& of, const std::string& device_
   groups::check_mesh_names(options.mesh_dim_names, mesh_shape.size());
   std::int64_t size = 1;
   for (const auto& one : mesh_axis::row_major(mesh_shape)) size *= one.size();
-  if (size > of.size())
-    throw invalid_argument(
-        fmt::format("Mesh should not be bigger than default world size {}, but found {} ranks!",
-                    of.size(), size));
+  check_mesh_size(size, of);
   auto mesh = at::empty(mesh_shape, at::kLong);
   for (std::int64_t i = 0; i < size; ++i)
     mesh.mutable_data_ptr<std::int64_t>()[i] = of.global_rank(static_cast<int>(i));

@@ -76,4 +76,5 @@ mesh_dimension find_dimension(const mesh_state& it, const mesh_dim& dim) {
   if (const auto* name = std::get_if<std::string>(&dim)) return named_dimension(it, *name);
   return it.dimensions[number_of_dimension(it, dim)];
 }
+
 }  // namespace troupe::groups

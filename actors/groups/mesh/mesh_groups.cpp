@@ -132,10 +132,7 @@ void check_line(const mesh_root& root, const mesh_axis& axis, const process_grou
 }
 
 process_group world_of(const process_group& group) {
-  auto* const core = group.member("device_mesh");
-  if (!core)
-    throw invalid_argument(fmt::format(
-        "a mesh is made by members of its groups, and this node is not in '{}'", group.name()));
+  const auto* const core = group.member("device_mesh");
   return process_group(group_service::of(*core->node()).world());
 }
 

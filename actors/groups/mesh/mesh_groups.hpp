@@ -29,7 +29,7 @@ process_group make_line(const mesh_root& root, const mesh_axis& axis, const std:
 /// Throws invalid_argument if `group` is not this rank's line along an axis.
 void check_line(const mesh_root& root, const mesh_axis& axis, const process_group& group);
 
-/// The group of all nodes of its job.
+/// The group of all nodes of its job. Pre: this node is a member.
 process_group world_of(const process_group& group);
 
 }  // namespace troupe::groups

@@ -34,13 +34,18 @@ bool overlaps(const std::vector<mesh_axis>& axes, std::size_t ranks) {
   return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
-void check_apart(const std::vector<mesh_dimension>& dimensions, std::size_t ranks,
-                 const std::string& what) {
+void check_names(const std::vector<mesh_dimension>& dimensions) {
   std::vector<std::string> names;
   for (const auto& one : dimensions)
     if (!one.name.empty()) names.push_back(one.name);
-  if (overlaps(groups::axes_of(dimensions), ranks)) throw invalid_argument(what);
   groups::check_mesh_names(names, names.size());
+}
+
+// `what` says that some have ranks in common.
+void check_apart(const std::vector<mesh_dimension>& dimensions, std::size_t ranks,
+                 const std::string& what) {
+  if (overlaps(groups::axes_of(dimensions), ranks)) throw invalid_argument(what);
+  check_names(dimensions);
 }
 
 }  // namespace
@@ -115,7 +120,7 @@ device_mesh device_mesh::unflatten(const mesh_dim& dim, const std::vector<std::i
   for (std::size_t i = 0; i < axes.size(); ++i)
     dimensions.insert(dimensions.begin() + static_cast<std::ptrdiff_t>(number + i),
                       {axes[i], names[i], {}});
-  check_apart(dimensions, it.root->ranks.size(), "");
+  check_names(dimensions);
   for (std::size_t i = 0; i < axes.size(); ++i)
     dimensions[number + i].group = groups::make_line(*it.root, axes[i], names[i], overrides[i]);
   return mesh_with(it, std::move(dimensions));

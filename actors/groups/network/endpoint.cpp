@@ -23,11 +23,6 @@ std::size_t size_of(const group_message& message) {
   return size;
 }
 
-// The rank, and its group, that gets it.
-std::pair<std::uint64_t, int> where_of(const group_message& message) noexcept {
-  return {message.group, message.to};
-}
-
 }  // namespace
 
 // Under the lock.
@@ -48,32 +43,23 @@ std::exception_ptr endpoint::refusal(const peer& from, const std::string& group)
       from.info.name, group, most_early_bytes_)));
 }
 
-// Tells all who have sent to this group that it has failed.
-void endpoint::refuse(const place& where, const group_message& message, peer& from) {
-  std::map<std::int32_t, peer*> senders{{message.from, &from}};
-  std::shared_ptr<group_channel> opened;  // since `deliver` looked
-  {
-    const std::lock_guard lock(mutex_);
-    if (over_.contains(where)) return;
-    if (const auto found = open_.find(where); found != open_.end())
-      opened = found->second;
-    else
-      refused_.emplace(where, &from);
-    if (auto waiting = early_.extract(where))
-      for (const auto& one : waiting.mapped()) {
-        early_bytes_ -= one.bytes;
-        senders.emplace(one.what.from, one.from);
-      }
-  }
-  if (opened) {
-    const auto cause = refusal(from, fmt::format("group '{}'", opened->name()));
-    opened->fail(cause);
-    opened->send_failure(describe(cause, {}, {}));
-    return;
-  }
+// Under the lock. Returns all who have sent to this group, which fails when it is opened.
+endpoint::senders endpoint::refuse(const place& where, const group_message& message, peer& from) {
+  senders out{{message.from, &from}};
+  refused_.emplace(where, &from);
+  if (auto waiting = early_.extract(where))
+    for (const auto& one : waiting.mapped()) {
+      early_bytes_ -= one.bytes;
+      out.emplace(one.what.from, one.from);
+    }
+  return out;
+}
+
+// Those who have sent hear at once that the group has failed.
+void endpoint::tell_refused(const senders& all, const group_message& message, const peer& from) {
   const auto why = describe(refusal(from, "this group"), {}, {});
   log().warn("rank {} of a group that is not open here has failed: {}", message.to, why.text);
-  for (const auto& [rank, whom] : senders) {
+  for (const auto& [rank, whom] : all) {
     const group_message notice{message.group, message.to, rank, failure_notice{why}};
     try {
       actors_->out().send_control(*whom, groups_channel, message.group | 1,
@@ -132,9 +118,10 @@ void endpoint::deliver(decoder& body, peer& from) {
   auto message = read_message(body);
   body.let_tensors_go();
   std::shared_ptr<group_channel> to;
+  senders refused;
   {
     const std::lock_guard lock(mutex_);
-    const auto where = where_of(message);
+    const place where(message.group, message.to);
     if (over_.contains(where)) return;
     const auto found = open_.find(where);
     if (found == open_.end()) {
@@ -145,11 +132,12 @@ void endpoint::deliver(decoder& body, peer& from) {
         early_[where].push_back({&from, size, std::move(message)});
         return;
       }
+      refused = refuse(where, message, from);
     } else {
       to = found->second;
     }
   }
-  if (!to) return refuse(where_of(message), message, from);
+  if (!to) return tell_refused(refused, message, from);
   to->accept(std::move(message), from);
 }
 

@@ -47,7 +47,9 @@ private:
     return {channel.id(), channel.rank()};
   }
   std::exception_ptr refusal(const peer& from, const std::string& group) const;
-  void refuse(const place& where, const group_message& message, peer& from);
+  using senders = std::map<std::int32_t, peer*>;
+  senders refuse(const place& where, const group_message& message, peer& from);
+  void tell_refused(const senders& all, const group_message& message, const peer& from);
   bool was_opened(const place& where, bool alone) const;
 
   struct early_message {

@@ -83,7 +83,6 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
   const auto parity = exchange_.parity();
   const auto sends = control_.sends(rank(), parity), receives = control_.receives(rank(), parity);
   std::size_t room = 0, largest = 0, all = 0;
-  const bool moves = !reduces(what.kind);
   bool all_mapped = true;
   for (std::size_t p = 0; p < sends.size(); ++p) {
     const auto& part = mine.sends[p];
@@ -102,7 +101,7 @@ void shared_group::enter_parts(const operation_signature& what, const parts& min
   const auto chosen = setup_.ways.choose(what.kind, all);
   if (chosen != way::staged && all_mapped) {
     shown.note |= reachable;
-  } else if (chosen != way::staged && moves && !setup_.readable_processes.empty()) {
+  } else if (chosen != way::staged && !reduces(what.kind) && !setup_.readable_processes.empty()) {
     shown.note |= readable;
     for (std::size_t p = 0; p < sends.size(); ++p)
       sends[p].place = reinterpret_cast<std::uintptr_t>(mine.sends[p].data);
@@ -190,45 +189,29 @@ void shared_group::move(const operation_signature& what, std::span<const tensor_
       break;
   }
   enter_parts(what, mine, 1, limit);
-  if (all_have(carried) || all_have(reachable)) {
-    const bool boxed = all_have(carried);
-    std::size_t all = 0;
-    source_pointers from;
-    for (std::size_t p = 0; p < n; ++p) {
-      const auto place = control_.sends(static_cast<int>(p), shown_parity())[me].place;
-      const auto bytes = mine.receives[p].bytes();
-      from[p] = boxed ? boxed_part(static_cast<int>(p), bytes, mine.same_for_all, what)
-                      : mapped(static_cast<int>(p), place, bytes, what);
-      all += 2 * bytes * n;
-    }
-    // Each begins with another one, so that not all read the same memory.
-    for (std::size_t q = 0; q < n; ++q) {
-      const auto p = (me + q) % n;
-      const auto& to = mine.receives[p];
-      const auto* source = p == me ? mine.sends[me].data : from[p];
-      if (to.data == source) continue;
-      if (boxed)
-        copy_bytes(to.data, source, to.bytes());
-      else
-        copy_part(what, to, source, stores_for(all));
-    }
-    if (!boxed) step_after_reading(what, limit);
-  } else if (all_can_be_read() && largest_part() >= setup_.ways.cma_from) {
-    std::size_t all = 0;
-    for (std::size_t p = 0; p < n; ++p) all += 2 * mine.receives[p].bytes() * n;
-    for (std::size_t q = 0; q < n; ++q) {
-      const auto p = (me + q) % n;
-      const auto& to = mine.receives[p];
-      const auto place = control_.sends(static_cast<int>(p), shown_parity())[me].place;
-      if (p != me)
-        read_part(what, static_cast<int>(p), place, to, stores_for(all), limit);
-      else if (to.data != mine.sends[me].data)
-        copy_part(what, to, mine.sends[me].data, stores_for(all));
-    }
-    step_after_reading(what, limit);
-  } else {
-    move_staged(what, mine, limit);
+  const bool boxed = all_have(carried);
+  const bool by_cma = all_can_be_read() && largest_part() >= setup_.ways.cma_from;
+  if (!boxed && !all_have(reachable) && !by_cma) return move_staged(what, mine, limit);
+  std::size_t all = 0;
+  for (std::size_t p = 0; p < n; ++p) all += 2 * mine.receives[p].bytes() * n;
+  // Each begins with another one, so that not all read the same memory.
+  for (std::size_t q = 0; q < n; ++q) {
+    const auto p = (me + q) % n;
+    const auto from = static_cast<int>(p);
+    const auto& to = mine.receives[p];
+    if (p == me && to.data == mine.sends[me].data) continue;
+    if (boxed)
+      copy_bytes(
+          to.data,
+          p == me ? mine.sends[me].data : boxed_part(from, to.bytes(), mine.same_for_all, what),
+          to.bytes());
+    else if (p == me)
+      copy_part(what, to, mine.sends[me].data, stores_for(all));
+    else
+      read_part(what, from, control_.sends(from, shown_parity())[me].place, to, stores_for(all),
+                limit);
   }
+  if (!boxed) step_after_reading(what, limit);
 }
 
 bool shared_group::all_can_be_read() const noexcept {
