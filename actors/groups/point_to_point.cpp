@@ -25,18 +25,10 @@ void check_peer(const group_core& group, int peer, const char* role) {
         fmt::format("Group rank {} is not part of group {}", peer, group.about().name));
 }
 
-void check_device(const at::Tensor& tensor, operation_kind kind) {
-  if (tensor.device().type() != c10::DeviceType::CPU)
-    throw invalid_argument(
-        fmt::format("{} takes tensors on the CPU alone, and this one is on {}: copy it to the CPU",
-                    groups::to_string(kind), tensor.device().str()));
-}
-
 prepared_call send_call(const group_core& group, const at::Tensor& tensor, int dst, int tag) {
   check_peer(group, dst, "destination");
   prepared_call out(operation_kind::send);
   out.input(tensor);
-  check_device(tensor, operation_kind::send);
   out.what().peer = dst;
   out.what().tag = tag;
   return out;
@@ -46,7 +38,6 @@ prepared_call receive_call(const group_core& group, const at::Tensor& tensor, in
   if (src != any_source) check_peer(group, src, "source");
   prepared_call out(operation_kind::recv);
   out.output(tensor);
-  check_device(tensor, operation_kind::recv);
   out.what().peer = src;
   out.what().tag = tag;
   return out;
@@ -99,12 +90,26 @@ std::vector<work> batch_isend_irecv(const std::vector<p2p_op>& p2p_op_list) {
     calls.push_back(one.op == p2p_op::direction::isend
                         ? send_call(*in, one.tensor, one.peer, one.tag)
                         : receive_call(*in, one.tensor, one.peer, one.tag));
+  // Those on streams of a device go together.
+  std::vector<prepared_call> together;
+  std::vector<std::size_t> places;
+  std::vector<bool> done(calls.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!in->stream_backend_for(calls[i].bind())) continue;
+    together.push_back(std::move(calls[i]));
+    places.push_back(i);
+    done[i] = true;
+  }
   // Receives first: no message finds its place missing.
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (p2p_op_list[i].op == p2p_op::direction::irecv)
+    if (!done[i] && p2p_op_list[i].op == p2p_op::direction::irecv)
       out[i] = in->start_receive(std::move(calls[i]));
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (p2p_op_list[i].op == p2p_op::direction::isend) out[i] = in->start_send(calls[i]);
+    if (!done[i] && p2p_op_list[i].op == p2p_op::direction::isend)
+      out[i] = in->start_send(calls[i]);
+  if (together.empty()) return out;
+  const auto started = in->start_batch(std::move(together));
+  for (std::size_t i = 0; i < places.size(); ++i) out[places[i]] = started[i];
   return out;
 }
 

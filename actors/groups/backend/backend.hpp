@@ -1,9 +1,12 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -18,7 +21,14 @@ namespace troupe {
 class node_core;
 }
 
+namespace c10 {
+struct Event;
+class Stream;
+}  // namespace c10
+
 namespace troupe::groups {
+
+class stream_backend;
 
 namespace network {
 class group_channel;
@@ -46,6 +56,13 @@ public:
   /// calls it no more.
   virtual void run(operation& what, const time_limit& limit) = 0;
 
+  /// This object, if it puts its operations on streams of devices; nullptr otherwise.
+  virtual stream_backend* on_streams() noexcept { return nullptr; }
+
+  /// Throws invalid_argument if it cannot carry out `what` on account of its arguments: on all
+  /// ranks alike, and before anything is sent. One that throws has done nothing.
+  virtual void check(const operation& /*what*/) const {}
+
   /// Does it have `lend` and `take`?
   virtual bool lends() const noexcept { return false; }
   /// For sends, which messages carry: lends `tensor` to rank `to`, so that the message need only
@@ -62,6 +79,41 @@ public:
   /// Every `run` from now on throws `why`, and one that is under way does so soon: within 100 ms,
   /// whether it spins or sleeps. The first call counts. Any thread.
   virtual void abort(std::exception_ptr why) noexcept = 0;
+};
+
+/// An operation that was put on a stream of a device, until it has been carried out there.
+struct stream_operation {
+  std::shared_ptr<c10::Event> end;    ///< recorded on the stream behind it
+  std::shared_ptr<const void> holds;  ///< what it uses: goes when nothing on the device uses it
+  operation_kind kind = operation_kind::barrier;
+  std::uint64_t sequence = 0;
+  std::chrono::milliseconds limit{};  ///< from `began` on
+  std::chrono::steady_clock::time_point began{};
+  /// Is told once, with nullptr or the error, by any thread.
+  std::function<void(const std::exception_ptr&)> ended;
+};
+
+/// One whose `run` only puts an operation on the current stream of the tensors' device, behind what
+/// is there, and returns. It compares what the ranks ask for only as far as the library that it
+/// uses does; errors that come later are told by `watch`.
+class stream_backend : public backend {
+public:
+  stream_backend* on_streams() noexcept final { return this; }
+
+  /// As `run` of each, with nothing between them: their order does not matter.
+  virtual void run_together(std::span<operation* const> all, const time_limit& limit) = 0;
+
+  /// The stream on which operations run that the caller does not wait for. The group lets it wait
+  /// for the caller's.
+  virtual c10::Stream side_stream(c10::Device device) = 0;
+
+  /// Looks after what was put on a stream until it has ended: by its time, by an error, or well.
+  /// Operations of one device end in their order. Any thread.
+  virtual void watch(stream_operation what) = 0;
+
+  /// The rank leaves the group. Nothing more is asked for; what others still need of it they get,
+  /// if nothing is under way; else as `abort`.
+  virtual void leave(std::exception_ptr why) noexcept = 0;
 };
 
 /// One rank of a group: a node, or an actor on one. Several actors of a group may be on one node.
@@ -97,7 +149,9 @@ struct backend_request {
   std::vector<group_member> members{};           ///< by rank
   std::chrono::milliseconds timeout{};           ///< of the group
   std::map<std::string, std::string> options{};  ///< group_options::backend_options
-  member_exchange* exchange = nullptr;           ///< until the factory returns
+  /// group_options::device: "cuda:1", or empty. Not the same on all ranks.
+  std::string device{};
+  member_exchange* exchange = nullptr;  ///< until the factory returns
   // For Troupe's own backends, which they outlive.
   node_core* node = nullptr;
   std::shared_ptr<network::group_channel> channel{};

@@ -27,6 +27,8 @@ bool is_backend_name(const std::string& name) {
   });
 }
 
+}  // namespace
+
 bool is_device_type(const std::string& text) {
   try {
     return !c10::Device(text).has_index();
@@ -34,8 +36,6 @@ bool is_device_type(const std::string& text) {
     return false;
   }
 }
-
-}  // namespace
 
 void register_backend(const std::string& name, const std::vector<std::string>& devices,
                       backend_factory make) {
@@ -46,7 +46,7 @@ void register_backend(const std::string& name, const std::vector<std::string>& d
     throw invalid_argument(
         fmt::format("backend '{}' is for no device: name those whose tensors it takes", name));
   for (const auto& device : devices)
-    if (!is_device_type(device))
+    if (device != any_device && !is_device_type(device))
       throw invalid_argument(fmt::format(
           "backend '{}' is for devices of type '{}', which libtorch does not know", name, device));
   if (!make) throw invalid_argument(fmt::format("the factory of backend '{}' is empty", name));

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
@@ -14,9 +13,6 @@
 namespace troupe::groups {
 
 namespace {
-
-// Types of devices whose tensors a backend may take.
-constexpr std::array<std::string_view, 4> device_types{"cpu", "cuda", "xpu", "mps"};
 
 std::vector<std::string> split_at(const std::string& text, char mark) {
   std::vector<std::string> out;
@@ -28,12 +24,14 @@ std::vector<std::string> split_at(const std::string& text, char mark) {
 }
 
 void check_device(const std::string& device, const std::string& backend) {
-  if (std::ranges::find(device_types, device) == device_types.end())
-    throw invalid_argument(
-        fmt::format("Unknown device type {} in a backend string: those known are {}", device,
-                    fmt::join(device_types, ", ")));
+  if (!is_device_type(device))
+    throw invalid_argument(fmt::format(
+        "Unknown device type {} in a backend string: write it as libtorch does, \"cpu\", "
+        "\"cuda\" or \"xpu\"",
+        device));
   const auto takes = find_backend(backend).devices;
-  if (std::ranges::find(takes, device) == takes.end())
+  if (std::ranges::find(takes, device) == takes.end() &&
+      std::ranges::find(takes, any_device) == takes.end())
     throw invalid_argument(fmt::format("backend '{}' takes no tensors on {}, only those on {}",
                                        backend, device, fmt::join(takes, ", ")));
 }
@@ -64,6 +62,8 @@ std::map<std::string, std::string> parse_backends(const std::string& text) {
 }
 
 std::string to_string(const std::map<std::string, std::string>& backends) {
+  if (const auto any = backends.find(std::string(any_device)); any != backends.end())
+    return any->second;
   std::string out;
   for (const auto& [device, name] : backends)
     out += fmt::format("{}{}:{}", out.empty() ? "" : ",", device, name);

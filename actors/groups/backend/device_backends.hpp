@@ -11,7 +11,7 @@ namespace troupe::groups {
 /// that are not registered or do not take that device.
 std::map<std::string, std::string> parse_backends(const std::string& text);
 
-/// "cpu:troupe,cuda:nccl".
+/// "cpu:troupe,cuda:nccl"; the name alone of one that takes any device.
 std::string to_string(const std::map<std::string, std::string>& backends);
 
 }  // namespace troupe::groups

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -68,12 +69,14 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
 // Backends of others may have options of any name.
 void check_options(const group_description& about) {
   for (const auto& [device, name] : about.backends)
-    if (name != "troupe" && name != "network") return;
+    if (name != "troupe" && name != "network" && name != "nccl") return;
+  const bool has_nccl =
+      std::ranges::any_of(about.backends, [](const auto& one) { return one.second == "nccl"; });
   for (const auto& [name, value] : about.backend_options)
-    if (name != "collectives")
+    if (name != "collectives" && !(has_nccl && name.starts_with("nccl.")))
       throw invalid_argument(
-          fmt::format("no backend of group '{}' has an option '{}': they have 'collectives' alone",
-                      about.name, name));
+          fmt::format("no backend of group '{}' has an option '{}': they have 'collectives'{}",
+                      about.name, name, has_nccl ? " and 'nccl.'" : " alone"));
 }
 
 std::unique_ptr<group_backends> agree(const group_description& about,
@@ -95,6 +98,7 @@ std::unique_ptr<group_backends> agree(const group_description& about,
   request.members = about.members;
   request.timeout = about.timeout;
   request.options = about.backend_options;
+  request.device = about.device;
   request.exchange = &exchange;
   request.node = &here;
   request.channel = channel;
@@ -107,7 +111,11 @@ std::unique_ptr<group_backends> agree(const group_description& about,
       auto& one = by_name[name];
       if (!one) one = find_backend(name).make(request);
       if (!one) throw invalid_argument(fmt::format("the factory of backend '{}' made none", name));
-      out->of(c10::Device(device).type()).push_back(one);
+      // One of the CPU takes tensors of others through the host.
+      const auto takes = find_backend(name).devices;
+      const bool by_host = device == any_device || std::ranges::find(takes, device) == takes.end();
+      auto& to = out->of(by_host ? c10::DeviceType::CPU : c10::Device(device).type());
+      if (std::ranges::find(to, one) == to.end()) to.push_back(one);
     }
   } catch (const std::exception& e) {
     thrown = std::current_exception();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/groups/backend/device_backends.hpp"
 #include "troupe/actors/groups/network/eviction.hpp"
 #include "troupe/actors/groups/process_group/full_check.hpp"
 #include "troupe/actors/groups/tracing/debug_level.hpp"
@@ -32,10 +33,13 @@ constexpr std::uint64_t bit_of(c10::DeviceType device) noexcept {
   return std::uint64_t{1} << static_cast<unsigned>(device);
 }
 
-// Messages do what is on the CPU.
+// Messages do what is on the CPU. Tensors of "any" device go through the host, but those without
+// memory.
 std::uint64_t devices_of(const std::map<std::string, std::string>& backends) {
   auto out = bit_of(c10::DeviceType::CPU);
-  for (const auto& [device, name] : backends) out |= bit_of(c10::Device(device).type());
+  for (const auto& [device, name] : backends)
+    out |=
+        device == any_device ? ~bit_of(c10::DeviceType::Meta) : bit_of(c10::Device(device).type());
   return out;
 }
 
@@ -143,8 +147,12 @@ void group_core::check_device(c10::DeviceType device, operation_kind kind) const
 
 // Hot path.
 backend& group_core::backend_for(const operation& what) const {
-  for (const auto& one : ready_.load(std::memory_order_acquire)->of(what.device))
+  auto& all = *ready_.load(std::memory_order_acquire);
+  for (const auto& one : all.of(what.device))
     if (one->supports(what.kind, what.dtype, what.device)) return *one;
+  if (what.device != c10::DeviceType::CPU && all.of(what.device).empty())
+    for (const auto& one : all.of(c10::DeviceType::CPU))
+      if (one->supports(what.kind, what.dtype, c10::DeviceType::CPU)) return *one;
   throw invalid_argument(fmt::format("no backend of group '{}' has {} for {} on {}", about_.name,
                                      to_string(what.kind), c10::toString(what.dtype),
                                      c10::DeviceTypeName(what.device, true)));
@@ -176,12 +184,14 @@ void group_core::run(prepared_call& call) {
   auto& what = call.bind();
   what.sequence = sequence;
   const auto record = schedule(what, operation_state::started);
-  execute(call, record, true);
+  auto* const on_stream = execute(call, record, true);
   call.finish();
+  if (on_stream) [[unlikely]]
+    watch_on_stream(*on_stream, what, record, nullptr, nullptr);
 }
 
-// In its turn. Hot path.
-void group_core::execute(prepared_call& call, std::uint64_t record, bool started) {
+// In its turn. Returns who has put it on a stream, where it ends later. Hot path.
+stream_backend* group_core::execute(prepared_call& call, std::uint64_t record, bool started) {
   auto& what = call.bind();
   std::exception_ptr why;
   bool refused = false;
@@ -193,31 +203,37 @@ void group_core::execute(prepared_call& call, std::uint64_t record, bool started
     if (!started) recorder_.start(record);
     refused = true;
     auto& by = backend_for(what);
+    by.check(what);
     call.check_steps();
     refused = false;
     const time_limit limit(timeout_.load(std::memory_order_relaxed));
     if (ready_.load(std::memory_order_relaxed)->checks_in_full) [[unlikely]]
       check_in_full(*channel_, about_, what, details_.find(record), limit);
     call.make_dense();
+    auto* const on_stream = by.on_streams();
+    if (what.device != c10::DeviceType::CPU && !on_stream) [[unlikely]]
+      use_host(call);
     by.run(what, limit);
+    if (on_stream) [[unlikely]]
+      return on_stream;
     recorder_.complete(record);
     last_completed_.store(what.sequence, std::memory_order_relaxed);
     if (has_hooks_.load(std::memory_order_relaxed)) [[unlikely]]
       notify_hooks(place_of(what), nullptr);
-    return;
+    return nullptr;
   } catch (...) {
     why = std::current_exception();
   }
   recorder_.fail(record);
   // What no backend can do fails on all ranks alike, before anything was sent: the group goes on.
-  if (!refused) why = in_detail(what, record, failed_at(what, why));
+  if (!refused) why = in_detail(what, record, failed_at(place_of(what), why));
   notify_hooks(place_of(what), why);
   std::rethrow_exception(why);
 }
 
 // An operation has failed by `why`. Returns what to throw, and the group has failed.
-std::exception_ptr group_core::failed_at(const operation& what, const std::exception_ptr& why) {
-  const auto where = place_of(what);
+std::exception_ptr group_core::failed_at(const operation_place& where,
+                                         const std::exception_ptr& why) {
   // Another rank has aborted a backend: why so, the network tells, a moment before or after.
   if (is_abort(why) && !failure()) await_failure();
   const auto before = failure();
@@ -286,7 +302,12 @@ void group_core::destroy() noexcept {
   }
   if (again) return await_end();
   channel_->send_leave();
-  for (const auto& one : all) one->abort(why);
+  for (const auto& one : all) {
+    if (auto* const on_streams = one->on_streams())
+      on_streams->leave(why);
+    else
+      one->abort(why);
+  }
   channel_->fail(why);
   all.clear();
   queue_->close();
@@ -323,6 +344,8 @@ void group_core::await_end() noexcept {
 work group_core::start(prepared_call&& call) {
   check_usable();
   check_device(call.what().device, call.what().kind);
+  if (call.what().device != c10::DeviceType::CPU) [[unlikely]]
+    return start_on_device(std::move(call));
   auto held = std::make_shared<prepared_call>(std::move(call));
   auto state = std::make_shared<work_state>(channel_->driver(), place_of(held->what()), queue_);
   try {
@@ -332,7 +355,7 @@ work group_core::start(prepared_call&& call) {
       state->set_sequence(sequence);
       const auto record = schedule(what);
       return [self = shared_from_this(), held, state, record](std::uint64_t) {
-        self->run_started(*held, *state, record);
+        self->run_started(held, state, record);
       };
     });
   } catch (const std::runtime_error&) {
@@ -342,15 +365,17 @@ work group_core::start(prepared_call&& call) {
   return work(std::move(state));
 }
 
-void group_core::run_started(prepared_call& call, work_state& state,
+void group_core::run_started(const std::shared_ptr<prepared_call>& call,
+                             const std::shared_ptr<work_state>& state,
                              std::uint64_t record) noexcept {
   try {
-    state.begin();
-    execute(call, record, false);
-    call.finish();
-    state.complete({call.results().begin(), call.results().end()});
+    state->begin();
+    auto* const on_stream = execute(*call, record, false);
+    call->finish();
+    if (on_stream) return watch_on_stream(*on_stream, call->what(), record, call, state);
+    state->complete({call->results().begin(), call->results().end()});
   } catch (...) {
-    state.fail(std::current_exception());
+    state->fail(std::current_exception());
   }
 }
 

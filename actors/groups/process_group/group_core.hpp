@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,14 @@ public:
   /// The next object, of any size, for a recv without an output. Throws collective_mismatch if a
   /// tensor comes instead.
   network::letter receive_object(prepared_call& call);
+  /// Sends and receives of one batch, whose order among them does not matter. All of them on
+  /// streams of devices, as `stream_backend_for` says.
+  std::vector<work> start_batch(std::vector<prepared_call>&& calls);
+
+  /// The backend that carries out `what` on streams of its device; nullptr: none does. Establishes,
+  /// unless the tensors are on the CPU.
+  stream_backend* stream_backend_for(const operation& what);
+
   /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
   void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
@@ -127,9 +136,19 @@ private:
                                const std::exception_ptr& why) const;
   backend& backend_for(const operation& what) const;
   void check_device(c10::DeviceType device, operation_kind kind) const;
-  void execute(prepared_call& call, std::uint64_t record, bool started);
-  void run_started(prepared_call& call, work_state& state, std::uint64_t record) noexcept;
-  std::exception_ptr failed_at(const operation& what, const std::exception_ptr& why);
+  void use_host(prepared_call& call) const;
+  stream_backend* execute(prepared_call& call, std::uint64_t record, bool started);
+  void run_started(const std::shared_ptr<prepared_call>& call,
+                   const std::shared_ptr<work_state>& state, std::uint64_t record) noexcept;
+  work start_on_device(prepared_call&& call);
+  std::optional<work> start_alone(prepared_call& call);
+  void letter_by_host(prepared_call& call) const;
+  void finish_device(const prepared_call& call) const;
+  void watch_on_stream(stream_backend& by, const operation& what, std::uint64_t record,
+                       std::shared_ptr<prepared_call> call, std::shared_ptr<work_state> state);
+  void stream_operation_ended(std::uint64_t record, const operation_place& where,
+                              std::exception_ptr why, work_state* state) noexcept;
+  std::exception_ptr failed_at(const operation_place& where, const std::exception_ptr& why);
   std::shared_ptr<backend> lender() const;
   std::shared_ptr<backend> lender_of(const network::letter& mail, const operation_place& where);
   network::letter receive_letter(
@@ -161,6 +180,7 @@ private:
   std::atomic<bool> failed_{false};
   std::atomic<group_backends*> ready_{nullptr};  // what `made_` holds
   std::atomic<bool> has_hooks_{false};
+  mutable std::atomic<bool> told_host_{false};
 
   mutable std::mutex mutex_;
   std::exception_ptr failure_;

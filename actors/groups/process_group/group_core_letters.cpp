@@ -146,6 +146,7 @@ std::shared_ptr<backend> group_core::lender_of(const network::letter& mail,
 void group_core::take_letter(prepared_call& call, const operation_place& where,
                              const network::letter& mail) {
   call.make_dense();
+  letter_by_host(call);
   auto& what = call.bind();
   const auto& to = what.outputs[0];
   const auto from = lender_of(mail, where);
@@ -164,7 +165,9 @@ void group_core::take_letter(prepared_call& call, const operation_place& where,
 
 void group_core::send(prepared_call& call) {
   check_usable();
+  if (const auto started = start_alone(call)) return started->wait();
   call.make_dense();
+  letter_by_host(call);
   const auto& what = call.bind();
   const auto record = schedule(what);
   recorder_.start(record);
@@ -197,6 +200,7 @@ void group_core::send(prepared_call& call) {
 }
 
 work group_core::start_send(prepared_call& call) {
+  if (auto started = start_alone(call)) return std::move(*started);
   auto state = std::make_shared<work_state>(channel_->driver(), place_of(call.what()), nullptr);
   state->begin();
   send(call);
@@ -215,6 +219,8 @@ void group_core::operation_ended(std::uint64_t record, const operation_place& wh
 
 work group_core::start_receive(prepared_call&& call) {
   check_usable();
+  if (auto started = start_alone(call)) return std::move(*started);
+  finish_device(call);
   auto posted = std::make_shared<started_receive>();
   posted->driver = channel_->driver();
   posted->call = std::make_shared<prepared_call>(std::move(call));
@@ -247,6 +253,10 @@ work group_core::start_receive(prepared_call&& call) {
 }
 
 int group_core::receive(prepared_call& call) {
+  if (const auto started = start_alone(call)) {
+    started->wait();
+    return started->source_rank();
+  }
   return receive_letter(call.bind(), [&](const auto& where,
                                          const auto& mail) { take_letter(call, where, mail); })
       .from;

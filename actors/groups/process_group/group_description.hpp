@@ -19,6 +19,7 @@ struct group_description {
   std::map<std::string, std::string> backends;  ///< by device type
   std::map<std::string, std::string> backend_options;
   std::string trace_directory;
+  std::string device;  ///< this node's; see group_options
 };
 
 }  // namespace troupe::groups

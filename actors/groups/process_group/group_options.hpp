@@ -14,7 +14,8 @@ struct group_options {
   std::string description{};  ///< for people
   /// How long an operation may take. 0: as long as the parent's; 30 minutes for the world.
   std::chrono::milliseconds timeout{0};
-  /// "troupe", or a backend for each type of device: "cpu:troupe,cuda:nccl". Empty: the parent's.
+  /// "troupe", which copies tensors of devices to the host, or a backend for each type of device:
+  /// "cpu:troupe,cuda:nccl". Empty: the parent's.
   std::string backend{};
   /// For the backend's factory.
   std::map<std::string, std::string> backend_options{};
@@ -24,6 +25,9 @@ struct group_options {
   /// Where the flight recorder is written when an operation fails, and the directory is there. Need
   /// not be the same. Empty: TROUPE_TRACE_DIR; nowhere if that is not set.
   std::string trace_directory{};
+  /// The device that this rank uses, "cuda:1": a backend that needs connections for it makes them
+  /// with the group, and not for the first operation. Of all ranks or none; need not be the same.
+  std::string device{};
 
   friend bool operator==(const group_options&, const group_options&) = default;
 };

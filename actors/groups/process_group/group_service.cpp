@@ -7,6 +7,7 @@
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/backend/device_backends.hpp"
+#include "troupe/actors/groups/nccl/nccl_backend.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
 #include "troupe/actors/groups/shared/shared_backend.hpp"
 #include "troupe/actors/node/node.hpp"
@@ -37,8 +38,10 @@ std::unique_ptr<backend> make_troupe(const backend_request& request) {
 
 // Before any node is made. "troupe" is what a group takes by itself.
 bool register_groups() {
-  register_backend("network", {"cpu"}, &make_network);
-  register_backend("troupe", {"cpu"}, &make_troupe);
+  const std::string any(any_device);
+  register_backend("network", {"cpu", any}, &make_network);
+  register_backend("troupe", {"cpu", any}, &make_troupe);
+  nccl::register_nccl("nccl", "cuda");
   troupe::detail::register_protocol(
       groups_channel, [](node_core& node) { return std::make_unique<group_service>(node); });
   return true;
@@ -105,6 +108,7 @@ std::shared_ptr<group_core> group_service::world(const group_options& options) {
   about.backend_options = options.backend_options;
   about.trace_directory =
       options.trace_directory.empty() ? trace_directory_of_environment() : options.trace_directory;
+  about.device = options.device;
   const std::lock_guard lock(mutex_);
   if (!world_) world_ = make_locked(std::move(about));
   return world_;

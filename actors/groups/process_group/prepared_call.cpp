@@ -57,6 +57,13 @@ void prepared_call::check(const at::Tensor& tensor) {
     throw invalid_argument(
         fmt::format("Invalid usage of tensors on different devices: {}: found {} and {}", name,
                     c10::DeviceTypeName(what_.device, true), c10::DeviceTypeName(device, true)));
+  if (device == c10::DeviceType::CPU) [[likely]]
+    return;
+  const auto& first = inputs_.empty() ? outputs_ : inputs_;
+  if (!first.empty() && first[0].device() != tensor.device())
+    throw invalid_argument(
+        fmt::format("Invalid usage of tensors on different devices: {}: found {} and {}", name,
+                    first[0].device().str(), tensor.device().str()));
 }
 
 void prepared_call::input(const at::Tensor& tensor) {
@@ -160,6 +167,20 @@ void prepared_call::make_dense() {
     if (is_plain(one)) continue;
     one = uses_[i] == use::updated ? dense(one) : at::empty(one.sizes(), one.options());
   }
+}
+
+void prepared_call::move_to_host() {
+  const at::NoGradGuard none;
+  for (auto& one : inputs_) one = one.to(c10::kCPU);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    auto& one = outputs_[i];
+    one = uses_[i] == use::updated ? one.to(c10::kCPU)
+                                   : at::empty(one.sizes(), one.options().device(c10::kCPU));
+  }
+}
+
+c10::Device prepared_call::device() const {
+  return (inputs_.empty() ? outputs_ : inputs_)[0].device();
 }
 
 void prepared_call::finish() {

@@ -61,6 +61,7 @@ public:
   void set_steps(std::unique_ptr<call_steps> steps) { steps_ = std::move(steps); }
 
   operation& what() noexcept { return what_; }
+  const operation& what() const noexcept { return what_; }
   std::vector<std::int64_t> input_splits{}, output_splits{};
 
   /// The descriptor, whose tensors are this object's: it stays where it is from now on.
@@ -68,6 +69,14 @@ public:
 
   /// It begins: tensors that are not dense are replaced by copies of what they hold now.
   void make_dense();
+
+  /// Tensors of a device are replaced by copies in host memory, after what the current stream has
+  /// in hand. Pre: make_dense.
+  void move_to_host();
+
+  /// Where its tensors lie. Pre: there are some.
+  c10::Device device() const;
+  bool has_tensors() const noexcept { return !inputs_.empty() || !outputs_.empty(); }
 
   /// It has been carried out: the program's tensors get their values, and newer versions.
   void finish();

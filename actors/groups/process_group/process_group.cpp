@@ -48,6 +48,7 @@ group_description describe_group(const group_description& parent, const std::vec
       options.backend_options.empty() ? parent.backend_options : options.backend_options;
   out.trace_directory =
       options.trace_directory.empty() ? parent.trace_directory : options.trace_directory;
+  out.device = options.device.empty() ? parent.device : options.device;
   out.rank = -1;
   for (const auto rank : ranks) {
     if (rank == parent.rank) out.rank = static_cast<int>(out.members.size());

@@ -1,6 +1,8 @@
 #include "troupe/actors/groups/work/work.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include <optional>
@@ -26,6 +28,7 @@ void work_future::wanted(const clock::time_point* deadline) {
 work_state::work_state(const std::shared_ptr<engine>& driver, operation_place where,
                        const std::shared_ptr<work_queue>& queue)
     : where_(std::move(where)),
+      driver_(driver),
       own_(std::make_shared<work_future>(driver, queue)),
       relay_(std::make_shared<work_future>(driver, queue)),
       result_(own_) {}
@@ -49,6 +52,23 @@ void work_state::set_sequence(std::uint64_t number) noexcept {
   relay_->set_sequence(number);
 }
 
+void work_state::put_on_stream(std::shared_ptr<c10::Event> end) {
+  end_ = std::move(end);
+  driver_->finish(put_);
+}
+
+void work_state::await_put() const {
+  if (put_.ready() || result_.ready()) return;
+  const lent_thread lent;
+  driver_->wait(put_, never);
+}
+
+void work_state::block_current_stream() const {
+  if (!end_) return;
+  const c10::impl::VirtualGuardImpl device(end_->device_type());
+  end_->block(device.getStream(end_->device()));
+}
+
 void work_state::complete(std::vector<at::Tensor> results) {
   ended_ = clock::now();
   own_->set_value(results);
@@ -59,6 +79,8 @@ void work_state::fail(std::exception_ptr why) {
   ended_ = clock::now();
   own_->set_exception(why);
   relay_->set_exception(std::move(why));
+  // Behind the error: whoever waits for this alone looks for it next.
+  if (on_stream_ && !put_.ready()) driver_->finish(put_);
 }
 
 std::chrono::nanoseconds work_state::duration() const noexcept {
@@ -95,6 +117,10 @@ void work::wait(std::chrono::milliseconds limit) const {
   const auto deadline = limit.count() > 0 ? deadline_after(limit) : never;
   const auto& result = it.result();
   it.begin_wait(deadline);
+  if (it.on_stream() && deadline == never) {
+    it.await_put();
+    if (!result.ready()) return it.block_current_stream();
+  }
   std::optional<lent_thread> lent;
   if (!result.ready()) lent.emplace();
   const bool ended = deadline == never ? (result.wait(), true)
@@ -113,6 +139,7 @@ int work::source_rank() const {
 
 std::vector<at::Tensor> work::result() const {
   wait();
+  if (state().on_stream()) state().result().wait();
   return state().result().get();
 }
 

@@ -14,6 +14,9 @@
 namespace at {
 class Tensor;
 }
+namespace c10 {
+struct Event;
+}
 
 namespace troupe {
 
@@ -35,6 +38,16 @@ public:
   const operation_place& where() const noexcept { return where_; }
   void set_sequence(std::uint64_t number) noexcept;
 
+  /// It is carried out on a stream of a device. Before others have it.
+  void set_on_stream() noexcept { on_stream_ = true; }
+  bool on_stream() const noexcept { return on_stream_; }
+  /// It is on a stream now, up to `end`.
+  void put_on_stream(std::shared_ptr<c10::Event> end);
+  /// Waits until it is on a stream, or has failed before.
+  void await_put() const;
+  /// What the calling thread's stream gets from now on waits for it.
+  void block_current_stream() const;
+
   void begin() noexcept { started_ = clock::now(); }
   void complete(std::vector<at::Tensor> results);
   void fail(std::exception_ptr why);
@@ -50,9 +63,13 @@ public:
 
 private:
   operation_place where_;
+  const std::shared_ptr<engine> driver_;
   const std::shared_ptr<work_future> own_, relay_;
   const future<std::vector<at::Tensor>> result_;  // of `own_`
   std::atomic<int> source_{-1};
+  bool on_stream_ = false;
+  std::shared_ptr<c10::Event> end_;  // written before `put_` is finished
+  mutable completion put_;
   // Written before the result is there, and read afterwards.
   clock::time_point started_;
   clock::time_point ended_;
@@ -63,6 +80,9 @@ private:
 /// An operation of a process group that was started. Copies are the same operation, which goes on
 /// without them. The tensors that were given to it must not be read (outputs) or written (all)
 /// until it has ended. Thread-safe.
+///
+/// One that a backend carries out on a stream of a device (NCCL) has ended when it has there; see
+/// `wait`.
 class work {
 public:
   work() = default;
@@ -78,7 +98,9 @@ public:
   /// Its error; nullptr: it has none, or has not ended.
   std::exception_ptr exception() const;
 
-  /// Blocks until it has ended, or throws collective_timeout after `limit` (0: without one), which
+  /// On a stream, without a limit: returns at once, and what the calling thread puts on the current
+  /// stream of that device from now on waits for it. Otherwise:
+  /// blocks until it has ended, or throws collective_timeout after `limit` (0: without one), which
   /// the operation survives. Without a limit a collective that has not begun runs here, on the
   /// calling thread, after those that were started before. Throws its error: collective_timeout,
   /// collective_mismatch, peer_lost, group_failed, not_initialized, which name rank, operation,
@@ -89,7 +111,7 @@ public:
   /// Of a recv that has ended: the sender's rank in the group. Throws invalid_argument otherwise.
   int source_rank() const;
 
-  /// The tensors that it has written. Waits.
+  /// The tensors that it has written. Waits, on a stream too until they are there.
   std::vector<at::Tensor> result() const;
 
   /// From when it began to run until it ended. 0: it has not ended, or never ran.
