@@ -49,11 +49,28 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 
 at::Tensor host_view(const at::Tensor& t) {
   if (t.device().type() != device_type) return t;
-  return at::from_blob(host_pointer(t.const_data_ptr()), t.sizes(), t.strides(),
-                       at::TensorOptions().dtype(t.dtype()));
+  auto out = at::from_blob(host_pointer(t.const_data_ptr()), t.sizes(), t.strides(),
+                           at::TensorOptions().dtype(t.dtype()));
+  if (t.is_conj()) out._set_conj(true);
+  if (t.is_neg()) out._set_neg(true);
+  return out;
 }
 
+namespace {
+
+// Conjugated and negated in name alone: the copy itself sees to it.
+void register_lazy_copies() {
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    auto* const library =
+        new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    library->impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
+}
+
+}  // namespace
+
 void register_copies(torch::Library& to) {
+  register_lazy_copies();
   to.impl("_copy_from", &copy_from);
   to.impl("_copy_from_and_resize", &copy_from_and_resize);
 }

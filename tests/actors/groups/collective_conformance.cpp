@@ -13,6 +13,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "tests/actors/groups/group_testing.hpp"
 
@@ -21,6 +22,12 @@ namespace troupe::test {
 namespace {
 
 using testing::HasSubstr;
+
+thread_local c10::Device where(c10::kCPU);
+
+at::TensorOptions options_of(at::ScalarType dtype) {
+  return at::TensorOptions(dtype).device(where);
+}
 
 bool is_float8(at::ScalarType dtype) { return c10::isFloat8Type(dtype); }
 
@@ -45,7 +52,13 @@ std::vector<at::Tensor> values_of_all(int size, std::vector<std::int64_t> sizes,
 
 }  // namespace
 
-at::Tensor values_of(int rank, std::vector<std::int64_t> sizes, at::ScalarType dtype, int salt) {
+conformance_device::conformance_device(c10::Device device) : before_(std::exchange(where, device)) {}
+conformance_device::~conformance_device() { where = before_; }
+
+namespace {
+
+at::Tensor host_values_of(int rank, std::vector<std::int64_t> sizes, at::ScalarType dtype,
+                          int salt) {
   std::int64_t count = 1;
   for (const auto one : sizes) count *= one;
   auto numbers = (at::arange(count, at::kLong) * 7 + rank * 3 + salt).remainder(5) + 1;
@@ -62,11 +75,17 @@ at::Tensor values_of(int rank, std::vector<std::int64_t> sizes, at::ScalarType d
   return numbers.to(dtype).reshape(sizes);
 }
 
+}  // namespace
+
+at::Tensor values_of(int rank, std::vector<std::int64_t> sizes, at::ScalarType dtype, int salt) {
+  return host_values_of(rank, std::move(sizes), dtype, salt).to(where);
+}
+
 at::Tensor combined(const std::vector<at::Tensor>& tensors, reduce_op op) {
   const auto dtype = tensors[0].scalar_type();
-  auto out = tensors[0].to(wide(dtype)).clone();
+  auto out = tensors[0].cpu().to(wide(dtype)).clone();
   for (std::size_t i = 1; i < tensors.size(); ++i) {
-    const auto next = tensors[i].to(wide(dtype));
+    const auto next = tensors[i].cpu().to(wide(dtype));
     switch (op) {
       case reduce_op::sum:
       case reduce_op::avg: out = out + next; break;
@@ -108,7 +127,7 @@ std::vector<at::ScalarType> moved_dtypes() {
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
-  const auto x = a.contiguous(), y = b.contiguous();
+  const auto x = a.cpu().contiguous(), y = b.cpu().contiguous();
   return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
@@ -155,7 +174,7 @@ void check_reductions(const process_group& group, at::ScalarType dtype, reduce_o
 void check_gathers(const process_group& group, at::ScalarType dtype, std::int64_t count) {
   const auto me = group.rank(), size = group.size();
   const auto about = described(group, dtype, count);
-  const auto options = at::TensorOptions(dtype);
+  const auto options = options_of(dtype);
   const auto all = values_of_all(size, {count}, dtype);
 
   const auto joined = at::empty({size * count}, options),
@@ -194,7 +213,7 @@ void check_gathers(const process_group& group, at::ScalarType dtype, std::int64_
 void check_all_to_all(const process_group& group, at::ScalarType dtype, std::int64_t count) {
   const auto me = group.rank(), size = group.size();
   const auto about = described(group, dtype, count);
-  const auto options = at::TensorOptions(dtype);
+  const auto options = options_of(dtype);
   // From rank a to rank b go count + a + 2b rows.
   const auto rows = [&](int a, int b) { return count + a + 2 * b; };
   std::vector<at::Tensor> in, out;
@@ -246,9 +265,9 @@ void check_coalesced(const process_group& group) {
     inputs.push_back(values_of(me, shape, at::kFloat));
     auto larger = shape;
     larger.insert(larger.begin(), size);
-    gathered.push_back(at::empty(larger, at::kFloat));
+    gathered.push_back(at::empty(larger, options_of(at::kFloat)));
     wholes.push_back(values_of(me, larger, at::kFloat));
-    scattered.push_back(at::empty(shape, at::kFloat));
+    scattered.push_back(at::empty(shape, options_of(at::kFloat)));
   }
   all_reduce_coalesced(group, reduced);
   all_gather_coalesced(group, gathered, inputs);
@@ -280,14 +299,14 @@ void check_shapes(const process_group& group) {
   EXPECT_TRUE(same_bits(view, combined(views, reduce_op::sum)));
   EXPECT_TRUE(same_bits(base.t().slice(0, 0, 8, 2), before.t().slice(0, 0, 8, 2)));
   // No element, and no dimension.
-  const auto none = at::empty({0, 4}, at::kFloat);
+  const auto none = at::empty({0, 4}, options_of(at::kFloat));
   all_reduce(group, none);
   broadcast(group, none, size - 1);
-  const auto scalar = at::full({}, me, at::kLong);
+  const auto scalar = at::full({}, me, options_of(at::kLong));
   all_reduce(group, scalar);
   EXPECT_EQ(scalar.item<std::int64_t>(), size * (size - 1) / 2);
-  const auto all = at::empty({size}, at::kLong);
-  all_gather_into_tensor(group, all, at::full({}, me, at::kLong));
+  const auto all = at::empty({size}, options_of(at::kLong));
+  all_gather_into_tensor(group, all, at::full({}, me, options_of(at::kLong)));
   EXPECT_TRUE(same_bits(all, at::arange(size, at::kLong)));
   // Conjugated in name alone.
   const auto complex = values_of(me, {3}, at::kComplexFloat);
@@ -299,7 +318,7 @@ void check_shapes(const process_group& group) {
 void check_in_place(const process_group& group) {
   const auto me = group.rank(), size = group.size();
   for (const std::int64_t count : {4, 40'000}) {
-    const auto whole = at::zeros({size, count}, at::kInt);
+    const auto whole = at::zeros({size, count}, options_of(at::kInt));
     whole[me].copy_(values_of(me, {count}, at::kInt));
     const auto version = whole._version();
     all_gather_into_tensor(group, whole, whole[me]);

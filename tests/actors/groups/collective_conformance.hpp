@@ -11,6 +11,18 @@
 
 namespace troupe::test {
 
+/// While it lives, what the calling thread checks lies on `device`, not on the CPU.
+class conformance_device {
+public:
+  explicit conformance_device(c10::Device device);
+  ~conformance_device();
+  conformance_device(const conformance_device&) = delete;
+  conformance_device& operator=(const conformance_device&) = delete;
+
+private:
+  c10::Device before_;
+};
+
 /// Elements of one rank that differ between ranks, places and salts; small enough to be combined.
 at::Tensor values_of(int rank, std::vector<std::int64_t> sizes, at::ScalarType dtype, int salt = 0);
 
