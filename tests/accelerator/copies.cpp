@@ -61,8 +61,7 @@ namespace {
 // Conjugated and negated in name alone: the copy itself sees to it.
 void register_lazy_copies() {
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    auto* const library =
-        new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    auto* const library = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
     library->impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
 }

@@ -94,8 +94,7 @@ result communicator::join_region() {
     std::vector<int> members;
     for (const int one : taking_part_)
       if (table.of(one).wishes[slot_].color == mine.color) members.push_back(one);
-    std::ranges::stable_sort(members, {},
-                             [&](int one) { return table.of(one).wishes[slot_].key; });
+    std::ranges::stable_sort(members, {}, [&](int one) { return table.of(one).wishes[slot_].key; });
     rank_ = static_cast<int>(std::ranges::find(members, parent_->rank()) - members.begin());
     size_ = static_cast<int>(members.size());
     auto& first = table.of(members.front()).wishes[slot_];
@@ -160,12 +159,11 @@ void communicator::run(std::uint64_t ticket, const std::vector<call>& calls) {
         return std::chrono::steady_clock::now() >= until;
       });
     if (one.wrong.kind == fault_kind::hangs) await([] { return false; });
+    if (one.wrong.kind == fault_kind::fails_later) error_ = result::remote_error;
   }
   messages(calls);
   for (const auto& one : calls)
     if (one.function != call::what::send && one.function != call::what::recv) collective(one);
-  for (const auto& one : calls)
-    if (one.wrong.kind == fault_kind::fails_later) error_ = result::remote_error;
   {
     const std::lock_guard lock(mutex_);
     ++ran_;

@@ -50,8 +50,8 @@ public:
 
   static std::shared_ptr<communicator> join(const groups::nccl::unique_id& id, int rank, int size);
   /// nullptr: of no color. `taking_part`: ranks of the parent.
-  static std::shared_ptr<communicator> split(const std::shared_ptr<communicator>& parent,
-                                             int color, int key, std::vector<int> taking_part);
+  static std::shared_ptr<communicator> split(const std::shared_ptr<communicator>& parent, int color,
+                                             int key, std::vector<int> taking_part);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }

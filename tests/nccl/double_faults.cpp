@@ -37,8 +37,7 @@ fault parse(const std::string& text) {
 }
 
 const bool from_environment = [] {
-  if (const char* const set = std::getenv("TROUPE_NCCL_DOUBLE"))
-    troupe_nccl_double_set_faults(set);
+  if (const char* const set = std::getenv("TROUPE_NCCL_DOUBLE")) troupe_nccl_double_set_faults(set);
   return true;
 }();
 

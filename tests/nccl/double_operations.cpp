@@ -68,8 +68,7 @@ void communicator::reduce_to(int root, const call& what, const std::byte* from, 
   }
 }
 
-void communicator::spread_from(int root, const std::byte* from, std::byte* to,
-                               std::size_t bytes) {
+void communicator::spread_from(int root, const std::byte* from, std::byte* to, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += region::chunk) {
     const auto count = std::min(region::chunk, bytes - done);
     if (root == rank_) std::memcpy(region_->data_of(root), from + done, count);

@@ -1,5 +1,5 @@
-// A double of NCCL: a shared library with the functions of libnccl that Troupe calls, for memory and
-// streams of the simulated accelerator. It does what it is told to, late, and fails when asked.
+// A double of NCCL: a shared library with the functions of libnccl that Troupe calls, for memory
+// and streams of the simulated accelerator. It does what it is told to, late, and fails when asked.
 
 #include <c10/core/Allocator.h>
 #include <c10/util/BFloat16.h>
@@ -219,8 +219,8 @@ result ncclReduceScatter(const void* from, void* to, std::size_t count, data_typ
   return put(on, stream, {call::what::reduce_scatter, from, to, count, type, how});
 }
 
-result ncclSend(const void* from, std::size_t count, data_type type, int to,
-                communicator_handle on, void* stream) {
+result ncclSend(const void* from, std::size_t count, data_type type, int to, communicator_handle on,
+                void* stream) {
   return put(on, stream, {call::what::send, from, nullptr, count, type, 0, to});
 }
 

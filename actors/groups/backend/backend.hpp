@@ -93,6 +93,12 @@ struct stream_operation {
   std::function<void(const std::exception_ptr&)> ended;
 };
 
+/// What a group that is made of another one has of its connections. For the backend that made it.
+class inherited_connections {
+public:
+  virtual ~inherited_connections() = default;
+};
+
 /// One whose `run` only puts an operation on the current stream of the tensors' device, behind what
 /// is there, and returns. It compares what the ranks ask for only as far as the library that it
 /// uses does; errors that come later are told by `watch`.
@@ -114,6 +120,22 @@ public:
   /// The rank leaves the group. Nothing more is asked for; what others still need of it they get,
   /// if nothing is under way; else as `abort`.
   virtual void leave(std::exception_ptr why) noexcept = 0;
+
+  /// Those that `split` and `shrink` can use now.
+  virtual int connections() const = 0;
+
+  /// For groups of the ranks with the same colour, ordered by key and rank; all ranks call it, in a
+  /// turn, with the same `count`, which is no more than any rank's `connections`. nullptr for a
+  /// negative colour. An abort of this backend reaches them. Throws as `run`.
+  virtual std::shared_ptr<inherited_connections> split(int count, int color, int key,
+                                                       const time_limit& limit) = 0;
+
+  /// For a group of all ranks but `excluded`, which do not call it. Nothing is under way.
+  virtual std::shared_ptr<inherited_connections> shrink(int count, const std::vector<int>& excluded,
+                                                        const time_limit& limit) = 0;
+
+  /// Takes what the parent's has returned, before anything is asked for.
+  virtual void adopt(std::shared_ptr<inherited_connections> what) = 0;
 };
 
 /// One rank of a group: a node, or an actor on one. Several actors of a group may be on one node.

@@ -22,6 +22,9 @@ namespace {
 // Stages of the messages by which communicators are made: those of groups are made with 0 and on.
 constexpr std::uint32_t first_stage = 1U << 30;
 
+// The number of an operation that needs all ranks, of whatever number the others are.
+constexpr auto everybody = ~std::uint64_t{0};
+
 c10::Device device_of(const operation& what) {
   return (what.inputs.empty() ? what.outputs : what.inputs)[0].device();
 }
@@ -76,8 +79,11 @@ nccl_backend::nccl_backend(const backend_request& request, std::string name,
       options_(nccl_options::parse(request.options)) {
   stream_watch::owner of;
   of.look = [this] { return look(); };
-  of.timeout = [this](const stream_operation& what) {
-    return timeout_error(place_of(what.kind, what.sequence), what.limit, {});
+  of.problem = [this](const stream_operation& what) -> std::exception_ptr {
+    if (auto why = channel_->lacks(what.sequence)) return why;
+    return std::chrono::steady_clock::now() - what.began < what.limit
+               ? nullptr
+               : timeout_error(place_of(what.kind, what.sequence), what.limit, {});
   };
   of.abort = [this] { abort_all(); };
   watch_ = std::make_unique<stream_watch>(std::move(of));
@@ -105,14 +111,16 @@ std::exception_ptr nccl_backend::failure() const {
 
 patience nccl_backend::until(const time_limit& limit, operation_kind kind, std::uint64_t sequence) {
   // While the group is made nobody aborts this, and only the channel knows.
-  return {limit.deadline(),
-          [this] {
-            auto why = failure();
-            return why ? why : channel_->failure();
-          },
-          [this, length = limit.limit(), where = place_of(kind, sequence)] {
-            return timeout_error(where, length, {});
-          }};
+  return {
+      limit.deadline(),
+      [this, sequence] {
+        auto why = failure();
+        if (!why) why = channel_->failure();
+        return why ? why : channel_->lacks(sequence);
+      },
+      [this, length = limit.limit(), where = place_of(kind, sequence == everybody ? 0 : sequence)] {
+        return timeout_error(where, length, {});
+      }};
 }
 
 void nccl_backend::run(operation& what, const time_limit& limit) {
@@ -159,11 +167,17 @@ std::shared_ptr<nccl_communicator> nccl_backend::communicator_of(c10::Device dev
   }
   auto made = nccl_communicator::make(functions_, options_, fmt::format("{}:{}", group_, number),
                                       size_, agree_on_id(number, limit), rank_,
-                                      until(limit, operation_kind::barrier, 0));
+                                      until(limit, operation_kind::barrier, everybody));
+  return add(device.index(), std::move(made));
+}
+
+std::shared_ptr<nccl_communicator> nccl_backend::add(c10::DeviceIndex device,
+                                                     std::shared_ptr<nccl_communicator> made) {
   std::exception_ptr why;
   {
     const std::lock_guard lock(mutex_);
-    communicators_.emplace(device.index(), made);
+    communicators_.emplace(device, made);
+    order_.push_back(device);
     why = failure_;
   }
   if (why) {
@@ -203,6 +217,60 @@ unique_id nccl_backend::agree_on_id(std::uint32_t number, const time_limit& limi
     throw decode_error(fmt::format("rank 0 has sent {} bytes as an id of NCCL", bytes.size()));
   std::memcpy(id.bytes, bytes.data() + 1, sizeof id.bytes);
   return id;
+}
+
+namespace {
+
+struct nccl_connections final : inherited_connections {
+  std::vector<std::pair<c10::DeviceIndex, std::shared_ptr<nccl_communicator>>> all;
+};
+
+}  // namespace
+
+int nccl_backend::connections() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ || !functions_->split || !functions_->shrink ? 0
+                                                               : static_cast<int>(order_.size());
+}
+
+// Of the first `count` devices, in the order in which all ranks have them.
+std::shared_ptr<inherited_connections> nccl_backend::inherit(int count, const time_limit& limit,
+                                                             const communicator_maker& make) {
+  auto out = std::make_shared<nccl_connections>();
+  for (int i = 0; i < count; ++i) {
+    c10::DeviceIndex device = 0;
+    std::shared_ptr<nccl_communicator> from;
+    {
+      const std::lock_guard lock(mutex_);
+      device = order_.at(static_cast<std::size_t>(i));
+      from = communicators_.at(device);
+    }
+    const c10::DeviceGuard current(c10::Device(device_type_, device));
+    auto made = make(*from, fmt::format("{}:{} of {}", group_, i, from->name()),
+                     until(limit, operation_kind::barrier, everybody));
+    if (made) out->all.emplace_back(device, std::move(made));
+  }
+  return out->all.empty() ? nullptr : out;
+}
+
+std::shared_ptr<inherited_connections> nccl_backend::split(int count, int color, int key,
+                                                           const time_limit& limit) {
+  return inherit(count, limit, [&](nccl_communicator& from, const auto& name, const auto& until) {
+    return from.split(color < 0 ? no_color : color, key, options_, name, until);
+  });
+}
+
+std::shared_ptr<inherited_connections> nccl_backend::shrink(int count,
+                                                            const std::vector<int>& excluded,
+                                                            const time_limit& limit) {
+  return inherit(count, limit, [&](nccl_communicator& from, const auto& name, const auto& until) {
+    return from.shrink(excluded, false, options_, name, until);
+  });
+}
+
+void nccl_backend::adopt(std::shared_ptr<inherited_connections> what) {
+  for (auto& [device, one] : dynamic_cast<nccl_connections&>(*what).all)
+    add(device, std::move(one));
 }
 
 std::vector<std::shared_ptr<nccl_communicator>> nccl_backend::communicators() const {

@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -44,10 +45,23 @@ public:
   void abort(std::exception_ptr why) noexcept override;
   void leave(std::exception_ptr why) noexcept override;
 
+  int connections() const override;
+  std::shared_ptr<inherited_connections> split(int count, int color, int key,
+                                               const time_limit& limit) override;
+  std::shared_ptr<inherited_connections> shrink(int count, const std::vector<int>& excluded,
+                                                const time_limit& limit) override;
+  void adopt(std::shared_ptr<inherited_connections> what) override;
+
   /// The communicator of a device; makes it. Pre: the device is current.
   std::shared_ptr<nccl_communicator> communicator_of(c10::Device device, const time_limit& limit);
 
 private:
+  using communicator_maker = std::function<std::shared_ptr<nccl_communicator>(
+      nccl_communicator& from, const std::string& name, const patience& until)>;
+  std::shared_ptr<inherited_connections> inherit(int count, const time_limit& limit,
+                                                 const communicator_maker& make);
+  std::shared_ptr<nccl_communicator> add(c10::DeviceIndex device,
+                                         std::shared_ptr<nccl_communicator> made);
   operation_place place_of(operation_kind kind, std::uint64_t sequence) const;
   patience until(const time_limit& limit, operation_kind kind, std::uint64_t sequence);
   unique_id agree_on_id(std::uint32_t number, const time_limit& limit);
@@ -68,6 +82,7 @@ private:
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
   std::map<c10::DeviceIndex, std::shared_ptr<nccl_communicator>> communicators_;
+  std::vector<c10::DeviceIndex> order_;  // in which they were made, the same on all ranks
   std::map<c10::DeviceIndex, c10::Stream> side_streams_;
   std::unique_ptr<stream_watch> watch_;
 };

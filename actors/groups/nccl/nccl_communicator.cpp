@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/messages/base/log.hpp"
 
 namespace troupe::groups::nccl {
@@ -153,8 +154,10 @@ void nccl_communicator::call(const std::function<void(communicator_handle)>& wha
 
 // One that is busy has no error that its caller does not see.
 std::exception_ptr nccl_communicator::async_error() {
+  if (aborted_.load())
+    return std::make_exception_ptr(group_failed("the communicator '" + name_ + "' was aborted"));
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || aborted_.load() || !handle_.load()) return nullptr;
+  if (!lock || !handle_.load()) return nullptr;
   try {
     auto state = result::success;
     check(*functions_, functions_->get_async_error(handle_, &state), "ncclCommGetAsyncError",

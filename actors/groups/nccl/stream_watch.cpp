@@ -86,17 +86,18 @@ void stream_watch::work() {
         if (closed_ && pending_.empty() && over.empty() && !why) return;
       }
     }
-    for (const auto& one : over) one.ended(nullptr);
-    if (!over.empty()) {
+    // What an abort has freed has ended too. The look comes later: an abort that is not seen now
+    // had not begun when these had ended.
+    if (!why) why = owner_.look();
+    for (const auto& one : over) one.ended(why);
+    if (!over.empty() && !why) {
       pause = shortest_pause;
       continue;
     }
-    if (!why) why = owner_.look();
     {
       const std::lock_guard lock(mutex_);
-      const auto now = std::chrono::steady_clock::now();
       for (const auto& one : pending_)
-        if (!why && now - one.began >= one.limit) why = owner_.timeout(one);
+        if (!why) why = owner_.problem(one);
       if (why && !failure_) failure_ = why;
       why = failure_;
       if (!why && closed_) why = std::make_exception_ptr(group_failed("the group has ended"));

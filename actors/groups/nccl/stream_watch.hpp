@@ -19,8 +19,9 @@ public:
   struct owner {
     /// An error that was noticed without an operation's end; nullptr: none. Often: brief.
     std::function<std::exception_ptr()> look;
-    /// The error of an operation that has not ended in its time.
-    std::function<std::exception_ptr(const stream_operation&)> timeout;
+    /// Why an operation that is under way will never end, or has taken too long; nullptr: it may.
+    /// Often: brief.
+    std::function<std::exception_ptr(const stream_operation&)> problem;
     /// Frees what is stuck on the devices. After a failure; may be called again, may take long.
     std::function<void()> abort;
   };

@@ -86,7 +86,7 @@ void group_channel::send_to_all(const Body& what) noexcept {
 void group_channel::send(int to, part what) { send_to(to, std::move(what)); }
 void group_channel::send(int to, letter what) { send_to(to, std::move(what)); }
 void group_channel::send_failure(const fault& why) noexcept { send_to_all(failure_notice{why}); }
-void group_channel::send_leave() noexcept { send_to_all(leave_notice()); }
+void group_channel::send_leave(std::uint64_t last) noexcept { send_to_all(leave_notice{last}); }
 
 void group_channel::accept(group_message&& message, const peer& from) {
   const auto rank = message.from;
@@ -101,6 +101,14 @@ void group_channel::accept(group_message&& message, const peer& from) {
   } else {
     const auto why = std::make_exception_ptr(
         group_failed(fmt::format("rank {} has destroyed group '{}'", rank, name_)));
+    {
+      const auto last = std::get<leave_notice>(message.what).last;
+      const std::lock_guard lock(mutex_);
+      if (last < fewest_) {
+        fewest_ = last;
+        who_left_ = why;
+      }
+    }
     parts_.leave(rank, why);
     letters_.leave(rank, why);
   }
@@ -135,6 +143,11 @@ void group_channel::watch(std::function<void(const std::exception_ptr&)> notify)
     why = failure_;
   }
   if (why && notify) notify(why);
+}
+
+std::exception_ptr group_channel::lacks(std::uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  return sequence > fewest_ ? who_left_ : nullptr;
 }
 
 std::exception_ptr group_channel::failure() const {

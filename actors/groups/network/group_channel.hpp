@@ -42,7 +42,7 @@ public:
 
   /// Tells the others, in the background. The messages of before arrive first.
   void send_failure(const fault& why) noexcept;
-  void send_leave() noexcept;
+  void send_leave(std::uint64_t last) noexcept;
 
   /// What a member has sent. Throws decode_error if it is none.
   void accept(group_message&& message, const peer& from);
@@ -57,6 +57,10 @@ public:
   void watch(std::function<void(const std::exception_ptr&)> notify);
 
   std::exception_ptr failure() const;
+
+  /// Why a collective of that number cannot be carried out: a rank has left before it asked for it.
+  /// nullptr: none has.
+  std::exception_ptr lacks(std::uint64_t sequence) const;
 
 private:
   template <class Body>
@@ -75,6 +79,8 @@ private:
 
   mutable std::mutex mutex_;
   std::exception_ptr failure_;
+  std::uint64_t fewest_ = ~std::uint64_t{0};  // collectives that a rank had asked for when it left
+  std::exception_ptr who_left_;               // after so few
   std::function<void(const std::exception_ptr&)> notify_;
 };
 

@@ -32,7 +32,7 @@ void write_body(encoder& out, const failure_notice& what) {
   out.put(static_cast<std::int64_t>(what.why.limit.count()));
 }
 
-void write_body(encoder&, const leave_notice&) {}
+void write_body(encoder& out, const leave_notice& what) { out.put(what.last); }
 
 part read_part(decoder& in) {
   part out;
@@ -85,7 +85,7 @@ group_message read_message(decoder& in) {
     case 0: out.what = read_part(in); break;
     case 1: out.what = read_letter(in, out.from); break;
     case 2: out.what = read_failure(in); break;
-    case 3: out.what = leave_notice(); break;
+    case 3: out.what = leave_notice{in.get<std::uint64_t>()}; break;
     default: throw decode_error(fmt::format("a message of a group is of unknown type {}", type));
   }
   in.expect_end();

@@ -42,7 +42,9 @@ struct failure_notice {
 };
 
 /// The sender has left the group of its own accord, and runs no further operation.
-struct leave_notice {};
+struct leave_notice {
+  std::uint64_t last = 0;  ///< the last collective that it has asked for
+};
 
 /// A message from one rank of a group to another.
 struct group_message {

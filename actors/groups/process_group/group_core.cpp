@@ -301,7 +301,7 @@ void group_core::destroy() noexcept {
     }
   }
   if (again) return await_end();
-  channel_->send_leave();
+  channel_->send_leave(last_sequence());
   for (const auto& one : all) {
     if (auto* const on_streams = one->on_streams())
       on_streams->leave(why);

@@ -81,6 +81,14 @@ public:
   /// unless the tensors are on the CPU.
   stream_backend* stream_backend_for(const operation& what);
 
+  /// The connections of a backend on streams, for groups that are made of this one: see
+  /// stream_backend. 0, and nothing, if it has none.
+  int connections() const;
+  std::shared_ptr<inherited_connections> split_connections(int count, int color, int key);
+  std::shared_ptr<inherited_connections> shrink_connections(int count,
+                                                            const std::vector<int>& excluded);
+  void adopt(std::shared_ptr<inherited_connections> what);
+
   /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
   void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
@@ -140,6 +148,10 @@ private:
   stream_backend* execute(prepared_call& call, std::uint64_t record, bool started);
   void run_started(const std::shared_ptr<prepared_call>& call,
                    const std::shared_ptr<work_state>& state, std::uint64_t record) noexcept;
+  std::shared_ptr<backend> backend_on_streams() const;
+  std::shared_ptr<inherited_connections> make_connections(
+      function_ref<std::shared_ptr<inherited_connections>(stream_backend&, const time_limit&)>
+          make);
   work start_on_device(prepared_call&& call);
   std::optional<work> start_alone(prepared_call& call);
   void letter_by_host(prepared_call& call) const;

@@ -55,6 +55,52 @@ stream_backend* group_core::stream_backend_for(const operation& what) {
   return nullptr;
 }
 
+std::shared_ptr<backend> group_core::backend_on_streams() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& one : backends())
+    if (one->on_streams()) return one;
+  return {};
+}
+
+int group_core::connections() const {
+  const auto by = backend_on_streams();
+  return by ? by->on_streams()->connections() : 0;
+}
+
+// In a turn of its own. If it fails, the ranks no longer agree on what there is.
+std::shared_ptr<inherited_connections> group_core::make_connections(
+    function_ref<std::shared_ptr<inherited_connections>(stream_backend&, const time_limit&)> make) {
+  const auto by = backend_on_streams();
+  if (!by) return {};
+  queue_->enter_in_order();
+  const work_queue::turn turn(*queue_);
+  check_usable();
+  try {
+    return make(*by->on_streams(), time_limit(timeout()));
+  } catch (...) {
+    const auto why = failed_at(place_of({}), std::current_exception());
+    std::rethrow_exception(why);
+  }
+}
+
+std::shared_ptr<inherited_connections> group_core::split_connections(int count, int color,
+                                                                     int key) {
+  return make_connections([&](stream_backend& by, const time_limit& limit) {
+    return by.split(count, color, key, limit);
+  });
+}
+
+std::shared_ptr<inherited_connections> group_core::shrink_connections(
+    int count, const std::vector<int>& excluded) {
+  return make_connections([&](stream_backend& by, const time_limit& limit) {
+    return by.shrink(count, excluded, limit);
+  });
+}
+
+void group_core::adopt(std::shared_ptr<inherited_connections> what) {
+  if (const auto by = backend_on_streams(); by && what) by->on_streams()->adopt(std::move(what));
+}
+
 // The backend works in host memory.
 void group_core::use_host(prepared_call& call) const {
   if (about_.backends.contains(std::string(any_device)) && !told_host_.exchange(true))

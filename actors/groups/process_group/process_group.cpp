@@ -206,23 +206,37 @@ std::pair<process_group, std::vector<process_group>> process_group::new_subgroup
 process_group process_group::split(int color, int key, const group_options& options) const {
   auto& parent = core();
   groups::prepared_call call(groups::operation_kind::all_gather_into_tensor);
-  auto mine = at::empty({2}, at::kLong);
+  // Other backends, or options of theirs, need connections of their own.
+  const bool alike = options.backend.empty() && options.backend_options.empty();
+  const auto mine = at::empty({3}, at::kLong);
   mine.mutable_data_ptr<std::int64_t>()[0] = color;
   mine.mutable_data_ptr<std::int64_t>()[1] = key;
-  const auto all = at::empty({parent.size(), 2}, at::kLong);
+  mine.mutable_data_ptr<std::int64_t>()[2] = alike ? parent.connections() : 0;
+  const auto all = at::empty({parent.size(), 3}, at::kLong);
   call.input(mine);
   call.output(all);
   parent.run(call);
   const auto* const wishes = all.const_data_ptr<std::int64_t>();
   std::vector<int> ranks;
-  for (int rank = 0; rank < parent.size(); ++rank)
-    if (wishes[2 * rank] == color) ranks.push_back(rank);
-  std::ranges::stable_sort(ranks, {}, [&](int rank) { return wishes[2 * rank + 1]; });
+  auto connections = mine.const_data_ptr<std::int64_t>()[2];
+  for (int rank = 0; rank < parent.size(); ++rank) {
+    if (wishes[3 * rank] == color) ranks.push_back(rank);
+    connections = std::min(connections, wishes[3 * rank + 2]);
+  }
+  std::ranges::stable_sort(ranks, {}, [&](int rank) { return wishes[3 * rank + 1]; });
   if (color < 0) ranks.clear();
   auto how = options;
   if (!how.name.empty()) how.name += fmt::format("/{}", color);
-  return make_group(parent, known(), describe_group(parent.about(), ranks, how),
-                    fmt::format("split {}: {}", color, groups::joined(ranks)), how);
+  // Ranks without a new group take part in this too.
+  auto inherited = connections > 0
+                       ? parent.split_connections(static_cast<int>(connections), color, key)
+                       : nullptr;
+  auto about = describe_group(parent.about(), ranks, how);
+  if (connections > 0) about.device.clear();  // it is there
+  auto out = make_group(parent, known(), std::move(about),
+                        fmt::format("split {}: {}", color, groups::joined(ranks)), how);
+  if (inherited) out.core().adopt(std::move(inherited));
+  return out;
 }
 
 namespace {
@@ -250,10 +264,18 @@ process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bo
   std::vector<int> ranks;
   for (int rank = 0; rank < parent.size(); ++rank)
     if (std::ranges::find(ranks_to_exclude, rank) == ranks_to_exclude.end()) ranks.push_back(rank);
-  auto out = make_group(parent, known(), describe_group(parent.about(), ranks, options),
-                        "shrunk to " + groups::joined(ranks), options, known().ends_node);
+  auto about = describe_group(parent.about(), ranks, options);
+  about.device.clear();  // perhaps it is there already: see below
+  auto out = make_group(parent, known(), std::move(about), "shrunk to " + groups::joined(ranks),
+                        options, known().ends_node);
   auto& made = out.core();
   made.set_completed_before(least_of(made, parent.last_completed()));
+  // Where all that stay can: of a group that has failed nothing is left.
+  const bool alike = options.backend.empty() && options.backend_options.empty();
+  const auto connections =
+      least_of(made, alike ? static_cast<std::uint64_t>(parent.connections()) : 0);
+  if (connections > 0)
+    made.adopt(parent.shrink_connections(static_cast<int>(connections), ranks_to_exclude));
   const auto node = parent.node();
   auto& service = group_service::of(*node);
   if (service.world().get() == &parent)

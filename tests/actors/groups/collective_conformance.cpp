@@ -52,7 +52,8 @@ std::vector<at::Tensor> values_of_all(int size, std::vector<std::int64_t> sizes,
 
 }  // namespace
 
-conformance_device::conformance_device(c10::Device device) : before_(std::exchange(where, device)) {}
+conformance_device::conformance_device(c10::Device device)
+    : before_(std::exchange(where, device)) {}
 conformance_device::~conformance_device() { where = before_; }
 
 namespace {

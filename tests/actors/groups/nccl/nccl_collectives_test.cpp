@@ -1,5 +1,5 @@
-// Collectives by the double of NCCL, beside the reference: those that every backend has to pass, and
-// what NCCL lacks.
+// Collectives by the double of NCCL, beside the reference: those that every backend has to pass,
+// and what NCCL lacks.
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -79,9 +79,10 @@ TEST(nccl_refusals, leave_the_group_as_it_was) {
                 HasSubstr("NCCL knows no tags"));
     const auto elsewhere =
         at::full({4}, 1, at::TensorOptions(at::kInt).device(device_of_rank(rank + 1)));
-    EXPECT_THAT(
-        thrown_text<invalid_argument>([&] { all_reduce_coalesced(group, {numbers, elsewhere}); }),
-        HasSubstr("Invalid usage of tensors on different devices"));
+    EXPECT_THAT(thrown_text<invalid_argument>([&] {
+                  all_reduce_coalesced(group, {numbers, elsewhere});
+                }),
+                HasSubstr("Invalid usage of tensors on different devices"));
     all_reduce(group, numbers);
     EXPECT_TRUE(same_bits(numbers, at::full({4}, 3, at::kInt)));
   });
