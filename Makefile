@@ -9,7 +9,7 @@ BUILD := build/$(PRESET)
 PARALLEL := --parallel $(or $(JOBS),$(shell nproc))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench installed install deb docs lint build-times format format-check debug asan tsan soak clean
+.PHONY: help setup build test demo bench gpu-check gpu-bundle installed install deb docs lint build-times format format-check debug asan tsan soak clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,14 @@ demo: setup $(BUILD)/build.ninja ## Solve CartPole with an agent and two observe
 
 bench: build ## Measure against the peers (ROWS=call_actor,identity for some rows)
 	@python3 tests/bench/run.py $(if $(ROWS),--rows $(ROWS))
+
+gpu-check: setup $(BUILD)/build.ninja ## Run what needs a GPU, and report what was seen; skips without one
+	@cmake --build --preset $(PRESET) $(PARALLEL) --target troupe_gpu_programs
+	@python3 tests/gpu_check.py --build $(BUILD)
+
+gpu-bundle: setup $(BUILD)/build.ninja ## Pack that for a machine with a GPU and PyTorch: build/gpu_bundle
+	@cmake --build --preset $(PRESET) $(PARALLEL) --target troupe_gpu_programs
+	@python3 tests/gpu_check.py --build $(BUILD) --bundle build/gpu_bundle
 
 # What is installed, and no test.
 installed: setup $(BUILD)/build.ninja

@@ -38,8 +38,11 @@ extern "C" const char* __tsan_default_options() {
 extern "C" const char* __tsan_default_suppressions() {
   // These libraries are not instrumented: the sanitizer sees their accesses, not their locks. And
   // libtorch marks an operation that has a successor by a plain write of `true`, from any thread
-  // (torch/csrc/autograd/function.h), inline in our sources.
+  // (torch/csrc/autograd/function.h), inline in our sources. share_owned (copy_on_write.cpp) gives
+  // a storage another owner of the same address, under a lock that those do not take who only read
+  // it.
   return "race:torch::autograd::Node::topological_nr\n"
+         "race:share_owned\n"
          "race:libtorch_cpu.so\n"
          "race:libc10.so\n"
          "race:libgomp.so\n"

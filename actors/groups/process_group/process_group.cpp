@@ -1,10 +1,10 @@
 #include "troupe/actors/groups/process_group/process_group.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "troupe/actors/groups/backend/device_backends.hpp"
 #include "troupe/actors/groups/process_group/group_ranks.hpp"
@@ -241,14 +241,16 @@ process_group process_group::split(int color, int key, const group_options& opti
 
 namespace {
 
-// The smallest of the members' numbers.
-std::uint64_t least_of(group_core& group, std::uint64_t mine) {
+// The smallest of the members' numbers, of each.
+std::array<std::int64_t, 2> least_of(group_core& group, std::array<std::int64_t, 2> mine) {
   groups::prepared_call call(groups::operation_kind::all_reduce);
-  const auto number = at::scalar_tensor(static_cast<std::int64_t>(mine), at::kLong);
+  const auto numbers = at::empty({2}, at::kLong);
+  auto* const values = numbers.mutable_data_ptr<std::int64_t>();
+  std::ranges::copy(mine, values);
   call.what().reduction = reduce_op::min;
-  call.output(number, groups::prepared_call::use::updated);
+  call.output(numbers, groups::prepared_call::use::updated);
   group.run(call);
-  return static_cast<std::uint64_t>(*number.const_data_ptr<std::int64_t>());
+  return {values[0], values[1]};
 }
 
 }  // namespace
@@ -269,11 +271,11 @@ process_group process_group::shrink(const std::vector<int>& ranks_to_exclude, bo
   auto out = make_group(parent, known(), std::move(about), "shrunk to " + groups::joined(ranks),
                         options, known().ends_node);
   auto& made = out.core();
-  made.set_completed_before(least_of(made, parent.last_completed()));
-  // Where all that stay can: of a group that has failed nothing is left.
+  // Connections are used where all that stay have them: of a group that has failed nothing is left.
   const bool alike = options.backend.empty() && options.backend_options.empty();
-  const auto connections =
-      least_of(made, alike ? static_cast<std::uint64_t>(parent.connections()) : 0);
+  const auto [completed, connections] = least_of(
+      made, {static_cast<std::int64_t>(parent.last_completed()), alike ? parent.connections() : 0});
+  made.set_completed_before(static_cast<std::uint64_t>(completed));
   if (connections > 0)
     made.adopt(parent.shrink_connections(static_cast<int>(connections), ranks_to_exclude));
   const auto node = parent.node();

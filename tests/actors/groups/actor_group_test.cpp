@@ -43,7 +43,7 @@ TEST(actor_group, has_its_members_in_the_order_given) {
     EXPECT_EQ(group.size(), 4);
     EXPECT_EQ(group.name(), "actors of w0#0");
     EXPECT_EQ(group.description(), "four");
-    EXPECT_EQ(group.backend(), "cpu:troupe");
+    EXPECT_EQ(group.backend(), "troupe");
     EXPECT_EQ(group.timeout(), 30min);
     EXPECT_EQ(group.ranks(), (std::vector<std::uint32_t>{1, 0, 1, 0}));
     EXPECT_EQ(group.global_rank(2), 1u);

@@ -23,7 +23,7 @@ TEST(process_group, is_the_world_of_a_job) {
     EXPECT_EQ(world.rank(), rank);
     EXPECT_EQ(world.size(), 3);
     EXPECT_EQ(world.name(), "world");
-    EXPECT_EQ(world.backend(), "cpu:troupe");
+    EXPECT_EQ(world.backend(), "troupe");
     EXPECT_EQ(world.timeout(), 30min);
     EXPECT_EQ(world.ranks(), (std::vector<std::uint32_t>{0, 1, 2}));
     EXPECT_EQ(one.world(), world);
