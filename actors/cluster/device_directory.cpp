@@ -15,7 +15,7 @@ namespace {
 memory_place parse(const std::string& text, const std::string& where) {
   const auto refuse = [&](const std::string& why) {
     throw invalid_argument(where + ": '" + text + "' " + why +
-                           "; devices are called cpu, cuda:0, cuda:1 and so on");
+                           "; devices are called cpu, cuda:0, cuda:1 and so on, as libtorch does");
   };
   std::optional<c10::Device> device;
   try {
@@ -24,8 +24,8 @@ memory_place parse(const std::string& text, const std::string& where) {
     refuse("is no device");
   }
   if (device->is_cpu()) return {};
-  if (!device->is_cuda()) refuse("is neither host memory nor a GPU");
-  if (!device->has_index()) refuse("does not say which GPU");
+  if (device->is_meta()) refuse("has no memory");
+  if (!device->has_index()) refuse("does not say which device");
   if (device->str() != text) refuse("is no device");  // libtorch keeps eight bits of the number
   return place_of(*device);
 }
@@ -35,7 +35,8 @@ std::string described(const device_owner& who) {
 }
 
 bool has(const device_owner& who, const memory_place& place) {
-  return place.where == memory_place::kind::host || place.device < who.devices.gpus;
+  return place.where == memory_place::kind::host ||
+         place.device < who.devices.all.count(place.where);
 }
 
 bool may_use(const device_owner& who, const memory_place& place) {
@@ -44,11 +45,13 @@ bool may_use(const device_owner& who, const memory_place& place) {
          std::find(usable.begin(), usable.end(), place) != usable.end();
 }
 
-std::string describe_gpus(int count) {
-  return count == 0 ? "no GPU" : std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+// "2 devices cuda", of the type of `place`.
+std::string described_count(const device_directory& of, const memory_place& place) {
+  const auto name = c10::DeviceTypeName(static_cast<c10::DeviceType>(place.where), true);
+  const int count = of.count(place.where);
+  if (count == 0) return "no " + name + " device";
+  return std::to_string(count) + " " + name + (count == 1 ? " device" : " devices");
 }
-
-std::string gpus_of(const device_owner& who) { return describe_gpus(who.devices.gpus); }
 
 std::string list(const std::vector<memory_place>& places) {
   std::string out;
@@ -100,23 +103,26 @@ device_route route_between(const device_owner& giver, const device_owner& callee
 
 }  // namespace
 
-device_directory device_directory::here() noexcept {
-  return {static_cast<std::uint8_t>(std::clamp<int>(gpu_count(), 0, most_gpus))};
+device_directory device_directory::here() {
+  device_directory out;
+  for (const auto& [type, count] : devices_here())
+    out.counts[type] = static_cast<std::uint8_t>(count);
+  return out;
 }
 
 void check_devices(const std::vector<std::string>& devices, const device_directory& here) {
   for (const auto& text : devices)
     if (const auto place = parse(text, "rpc_options::devices");
-        place.where != memory_place::kind::host && place.device >= here.gpus)
+        place.where != memory_place::kind::host && place.device >= here.count(place.where))
       throw invalid_argument("rpc_options::devices has '" + text + "', but libtorch finds " +
-                             describe_gpus(here.gpus) + " in this process");
+                             described_count(here, place) + " in this process");
 }
 
 device_options read_device_options(const std::vector<std::string>& devices,
                                    const std::map<std::string, device_map>& maps,
                                    const device_directory& here) {
   device_options out;
-  out.gpus = here.gpus;
+  out.all = here;
   for (const auto& text : devices)
     if (const auto place = parse(text, "rpc_options::devices");
         place.where != memory_place::kind::host)
@@ -133,11 +139,12 @@ std::string own_device_problem(const device_owner& giver) {
   for (const auto& place : giver.devices.usable)
     if (!has(giver, place))
       return described(giver) + " has " + to_string(place) +
-             " among its rpc_options::devices, but " + gpus_of(giver);
+             " among its rpc_options::devices, but " + described_count(giver.devices.all, place);
   for (const auto& [callee, map] : giver.devices.maps) {
     for (const auto& e : map) {
       if (!has(giver, e.here))
-        return sentence(giver, e, quoted(callee)) + ", but has " + gpus_of(giver) + " itself";
+        return sentence(giver, e, quoted(callee)) + ", but has " +
+               described_count(giver.devices.all, e.here) + " itself";
       if (!may_use(giver, e.here))
         return sentence(giver, e, quoted(callee)) + ", but its own rpc_options::devices are " +
                list(giver.devices.usable);
@@ -155,7 +162,8 @@ std::string device_problem_between(const device_owner& giver, const device_owner
            names[0] + "' and '" + names[1] + "'";
   for (const auto& e : giver.devices.maps.at(names.front())) {
     if (!has(callee, e.there))
-      return sentence(giver, e, described(callee)) + ", which has " + gpus_of(callee);
+      return sentence(giver, e, described(callee)) + ", which has " +
+             described_count(callee.devices.all, e.there);
     if (!may_use(callee, e.there))
       return sentence(giver, e, described(callee)) + ", whose rpc_options::devices are " +
              list(callee.devices.usable);

@@ -14,21 +14,26 @@
 // I/O.
 namespace troupe::detail {
 
-/// The most GPUs of a node: on the wire a device is a number in a byte.
-inline constexpr std::uint8_t most_gpus = 128;
-
-/// The devices of a process, beside host memory.
+/// The devices of a process, beside host memory: how many of each type, of which each has one at
+/// least.
 struct device_directory {
-  std::uint8_t gpus = 0;
+  std::map<memory_place::kind, std::uint8_t> counts;
 
   /// Those that libtorch finds in this process.
-  static device_directory here() noexcept;
+  static device_directory here();
+
+  std::uint8_t count(memory_place::kind type) const {
+    const auto found = counts.find(type);
+    return found == counts.end() ? 0 : found->second;
+  }
+
+  friend bool operator==(const device_directory&, const device_directory&) = default;
 };
 
 /// What a node announces of its devices to the others.
 struct device_options {
-  std::uint8_t gpus = 0;             ///< cuda:0 and so on
-  std::vector<memory_place> usable;  ///< GPUs that calls may use; empty: all
+  device_directory all;
+  std::vector<memory_place> usable;  ///< devices that calls may use; empty: all
   std::map<std::string, std::vector<device_route::entry>> maps;  ///< by a callee's name
 
   friend bool operator==(const device_options&, const device_options&) = default;

@@ -5,6 +5,7 @@
 
 #include "troupe/actors/future/future.hpp"
 #include "troupe/actors/future/question.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe {
 
@@ -120,6 +121,7 @@ auto when_all(const future<T>& first, const future<U>& second, const future<Rest
       if (one->failure()) out->set_exception(one->failure());
     }));
   detail::when_all_ready(all, [all, out, first, second, rest...] {
+    const detail::stream_scope devices;  // it is there when all of them are
     if (!detail::first_failure(all))
       out->set_value(*first.state().value(), *second.state().value(), *rest.state().value()...);
   });

@@ -3,6 +3,7 @@
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/node_context.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::detail {
 
@@ -11,7 +12,7 @@ namespace troupe::detail {
 class suspended {
 public:
   suspended(std::coroutine_handle<> who, const call_context& what, std::exception_ptr& thrown)
-      : who_(who.address()), works_for_(what), thrown_(thrown) {}
+      : who_(who.address()), works_for_(what), devices_(current_work()), thrown_(thrown) {}
   suspended(const suspended&) = delete;
   suspended& operator=(const suspended&) = delete;
   ~suspended() {
@@ -30,6 +31,7 @@ public:
     auto who = take();
     if (!who) return;
     const call_context_scope as(works_for_);
+    const handler_streams on(devices_.get());
     who.resume();
   }
 
@@ -38,13 +40,16 @@ public:
     auto who = take();
     if (!who) return nullptr;
     thrown_ = std::move(why);
-    return std::make_shared<suspended>(who, works_for_, thrown_);
+    auto out = std::make_shared<suspended>(who, works_for_, thrown_);
+    out->devices_ = devices_;
+    return out;
   }
 
 private:
   std::atomic<void*> who_;
   const call_context works_for_;
-  std::exception_ptr& thrown_;  // the coroutine's
+  std::shared_ptr<const device_work> devices_;  // null: none
+  std::exception_ptr& thrown_;                  // the coroutine's
 };
 
 std::shared_ptr<engine> current_driver() {

@@ -10,6 +10,7 @@
 #include "troupe/actors/future/future_core.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/last_owner.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe {
 
@@ -89,6 +90,7 @@ private:
   }
   detail::future_state<T>& checked() const {
     if (state_->failure()) std::rethrow_exception(state_->failure());
+    if constexpr (std::is_void_v<T>) state_->value();  // for what it has done on devices
     return *state_;
   }
 
@@ -243,7 +245,9 @@ auto when_all(const std::vector<future<T>>& futures) {
     }
   };
   auto arrived = [all, out, gather] {
-    if (--all->missing == 0) detail::complete_with(*out, gather);
+    if (--all->missing > 0) return;
+    const detail::stream_scope devices;  // it is there when all of them are
+    detail::complete_with(*out, gather);
   };
   for (const auto& f : futures)
     f.state().when_ready(detail::make_continuation([state = f.shared(), out, arrived] {

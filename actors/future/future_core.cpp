@@ -14,6 +14,7 @@
 #include "troupe/actors/scheduler/thread_identity.hpp"
 #include "troupe/actors/scheduler/work_item.hpp"
 #include "troupe/messages/base/forked.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::detail {
 
@@ -215,6 +216,12 @@ void future_core::add(std::unique_ptr<link> mine) {
   run(*mine);
 }
 
+void future_core::note_devices() {
+  if (stream_scope::here()) devices_ = reached_here();
+}
+
+void future_core::block_on_devices() const { devices_->block_current(); }
+
 bool future_core::set_exception(std::exception_ptr why) {
   if (!claim()) return false;
   failure_ = std::move(why);
@@ -290,6 +297,7 @@ caf::resumable* make_continuation(std::function<void()> body) {
   const bool apart = works_apart();
   return make_work_item([body = std::move(body), context, apart](caf::execution_unit*) {
     const call_context_scope here({current_active_call(), context, apart});
+    const stream_scope devices;
     body();
   });
 }

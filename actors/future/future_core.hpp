@@ -22,6 +22,7 @@ class engine;
 namespace detail {
 
 class coroutine_control;
+class stream_events;
 struct question;
 
 struct nothing {};
@@ -108,9 +109,20 @@ protected:
   /// Before others have this future.
   void be_asking_on() noexcept { asks_on_ = true; }
 
+  /// Before `publish`: what the calling thread has begun on devices belongs to the outcome. Hot
+  /// path.
+  void note_devices();
+
+  /// After it is ready: the calling thread's current streams wait for that.
+  void wait_on_devices() const {
+    if (devices_) block_on_devices();
+  }
+
   std::exception_ptr failure_;
 
 private:
+  void block_on_devices() const;
+
   enum class claimant : std::uint8_t { none, maker, canceller };
 
   bool claim(claimant who) noexcept {
@@ -138,6 +150,7 @@ private:
   bool asks_on_ = false;
   std::uint64_t answerer_ = 0;
   std::shared_ptr<engine> engine_;
+  std::shared_ptr<const stream_events> devices_;  // null: nothing on devices
   std::atomic<link*> next_{nullptr};
 };
 
@@ -152,6 +165,7 @@ public:
     if (!claim()) return false;
     try {
       value_.emplace(std::forward<Us>(xs)...);
+      note_devices();
     } catch (...) {  // of the value's constructor
       failure_ = std::current_exception();
     }
@@ -159,7 +173,12 @@ public:
     return true;
   }
 
-  std::optional<stored<T>>& value() noexcept { return value_; }
+  /// Pre: it is ready. What is on devices is perhaps not computed yet: the calling thread's current
+  /// streams wait for that.
+  std::optional<stored<T>>& value() {
+    wait_on_devices();
+    return value_;
+  }
 
 private:
   std::optional<stored<T>> value_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <new>
 
 #include "troupe/messages/codec/decoder.hpp"
@@ -29,12 +28,7 @@ std::shared_ptr<std::byte> payload_memory(std::size_t size) {
 
 // Every rank can read what lies in host memory.
 const device_route& to_host() {
-  static const device_route route = [] {
-    std::vector<device_route::entry> entries;
-    for (int i = 0; i <= std::numeric_limits<std::int8_t>::max(); ++i)
-      entries.push_back({{memory_place::kind::cuda, static_cast<std::int8_t>(i)}, {}});
-    return device_route(std::move(entries), "this rank", "others");
-  }();
+  static const auto route = device_route::to_host();
   return route;
 }
 

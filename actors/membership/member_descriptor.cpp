@@ -6,18 +6,21 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/worker_name.hpp"
 #include "troupe/messages/codec/archive.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::detail {
 
 namespace {
 
-// Devices are numbers on the wire: 0 is host memory, n + 1 the GPU n.
 constexpr std::size_t most_bytes = max_member_address;
 
+// On the wire a device is the number of libtorch's device type and its own, a byte each.
+using wire_place = std::pair<std::uint8_t, std::uint8_t>;
+
 struct wire_descriptor {
-  std::uint8_t gpus = 0;
-  std::vector<std::uint8_t> usable;
-  std::map<std::string, std::vector<std::pair<std::uint8_t, std::uint8_t>>> maps;
+  std::map<std::uint8_t, std::uint8_t> devices;  // how many of each type
+  std::vector<wire_place> usable;
+  std::map<std::string, std::vector<std::pair<wire_place, wire_place>>> maps;
   std::vector<std::byte> address;
   std::string transport_name;
   std::uint8_t transport = 0;
@@ -28,11 +31,12 @@ struct wire_descriptor {
   std::uint8_t encryption = 0;
 };
 constexpr auto troupe_fields(const wire_descriptor*) {
-  return std::make_tuple(&wire_descriptor::gpus, &wire_descriptor::usable, &wire_descriptor::maps,
-                         &wire_descriptor::address, &wire_descriptor::transport_name,
-                         &wire_descriptor::transport, &wire_descriptor::window_messages,
-                         &wire_descriptor::window_bytes, &wire_descriptor::hang_limit_ms,
-                         &wire_descriptor::on_leader_loss, &wire_descriptor::encryption);
+  return std::make_tuple(&wire_descriptor::devices, &wire_descriptor::usable,
+                         &wire_descriptor::maps, &wire_descriptor::address,
+                         &wire_descriptor::transport_name, &wire_descriptor::transport,
+                         &wire_descriptor::window_messages, &wire_descriptor::window_bytes,
+                         &wire_descriptor::hang_limit_ms, &wire_descriptor::on_leader_loss,
+                         &wire_descriptor::encryption);
 }
 
 template <class Enum>
@@ -43,26 +47,33 @@ Enum choice(std::uint8_t number, Enum last, const char* what) {
   return static_cast<Enum>(number);
 }
 
-std::uint8_t number_of(const memory_place& place) {
-  return place.where == memory_place::kind::host ? 0 : static_cast<std::uint8_t>(place.device + 1);
+wire_place on_wire(const memory_place& place) {
+  return {static_cast<std::uint8_t>(place.where), static_cast<std::uint8_t>(place.device)};
 }
 
-memory_place place_of_number(std::uint8_t number) {
-  if (number > most_gpus)
-    throw decode_error("a node's descriptor names device " + std::to_string(number));
-  if (number == 0) return {};
-  return {memory_place::kind::cuda, static_cast<std::int8_t>(number - 1)};
+memory_place::kind read_type(std::uint8_t number) {
+  if (number >= device_types)
+    throw decode_error("a node's descriptor names the device type " + std::to_string(number));
+  return static_cast<memory_place::kind>(number);
+}
+
+memory_place read_place(const wire_place& in) {
+  if (in.second >= most_devices || (in.first == 0 && in.second > 0))
+    throw decode_error("a node's descriptor names device " + std::to_string(in.second) +
+                       " of the type " + std::to_string(in.first));
+  return {read_type(in.first), static_cast<std::int8_t>(in.second)};
 }
 
 }  // namespace
 
 std::vector<std::byte> write_descriptor(const member_descriptor& what) {
   wire_descriptor out;
-  out.gpus = what.devices.gpus;
-  for (const auto& place : what.devices.usable) out.usable.push_back(number_of(place));
+  for (const auto& [type, count] : what.devices.all.counts)
+    out.devices[static_cast<std::uint8_t>(type)] = count;
+  for (const auto& place : what.devices.usable) out.usable.push_back(on_wire(place));
   for (const auto& [name, map] : what.devices.maps) {
     auto& to = out.maps[name];
-    for (const auto& e : map) to.emplace_back(number_of(e.here), number_of(e.there));
+    for (const auto& e : map) to.emplace_back(on_wire(e.here), on_wire(e.there));
   }
   out.address = what.address;
   out.transport = static_cast<std::uint8_t>(what.rules.transport);
@@ -89,21 +100,23 @@ member_descriptor read_descriptor(std::span<const std::byte> bytes) {
   decoder text(bytes, nullptr, nullptr);
   auto in = text.get<wire_descriptor>();
   text.expect_end();
-  if (in.gpus > most_gpus)
-    throw decode_error("a node's descriptor claims " + std::to_string(in.gpus) + " GPUs");
   member_descriptor out;
-  out.devices.gpus = in.gpus;
-  for (const auto number : in.usable) out.devices.usable.push_back(place_of_number(number));
+  for (const auto& [type, count] : in.devices) {
+    if (type == 0 || count == 0 || count > most_devices)
+      throw decode_error("a node's descriptor claims " + std::to_string(count) +
+                         " devices of the type " + std::to_string(type));
+    out.devices.all.counts[read_type(type)] = count;
+  }
+  for (const auto& place : in.usable) out.devices.usable.push_back(read_place(place));
   for (const auto& [name, map] : in.maps) {
     if (name.size() > max_member_name)
       throw decode_error("a node's descriptor names a worker with " + std::to_string(name.size()) +
                          " characters");
-    if (map.size() > most_gpus + std::size_t{1})
+    if (map.size() > device_types * std::size_t{most_devices})
       throw decode_error("a node's descriptor has a map of " + std::to_string(map.size()) +
                          " devices");
     auto& to = out.devices.maps[name];
-    for (const auto& [here, there] : map)
-      to.push_back({place_of_number(here), place_of_number(there)});
+    for (const auto& [here, there] : map) to.push_back({read_place(here), read_place(there)});
   }
   out.address = std::move(in.address);
   out.rules.transport = choice(in.transport, backend::ucx_tcp, "transport");

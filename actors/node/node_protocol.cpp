@@ -8,6 +8,8 @@
 #include "troupe/messages/base/error.hpp"
 #include "troupe/messages/base/registry.hpp"
 #include "troupe/messages/codec/decoder.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
+#include "troupe/messages/tensor/tensor_reader.hpp"
 
 namespace troupe::detail {
 
@@ -59,7 +61,9 @@ void protocol_table::attach(message_router& router) {
   for (const auto& [channel, one] : all_)
     router.add(channel,
                [to = one.get()](opened_envelope& message, peer& from, engine_unit& /*unit*/) {
-                 decoder in(message.body(), message.tensors(), nullptr);
+                 auto* const tensors = message.tensors();
+                 if (tensors) hand_to_default(tensors->copies());
+                 decoder in(message.body(), tensors, nullptr);
                  to->deliver(in, from);
                });
 }

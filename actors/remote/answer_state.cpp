@@ -5,6 +5,7 @@
 #include "troupe/actors/scheduler/engine.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::detail {
 
@@ -48,6 +49,7 @@ void question_to_peer::take_apart(future_core& answer, opened_envelope& message,
     } catch (const error&) {
       answer.set_exception(std::current_exception());
     }
+    const stream_scope devices(in.copies());
     read(in.body(), in.handles());  // also of what is refused: references and handles may be in it
   } catch (...) {
     answer.set_exception(std::current_exception());

@@ -7,6 +7,7 @@
 #include "troupe/actors/scheduler/execution_context.hpp"
 #include "troupe/actors/scheduler/torch_thread_state.hpp"
 #include "troupe/messages/base/function_ref.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace caf {
 class execution_unit;
@@ -30,6 +31,7 @@ private:
   const std::uint64_t actor_ = current_actor();
   const call_context_scope nothing_{{}};
   const calls_to_await::pause no_wait_all_;
+  const no_streams no_devices_;
 };
 
 /// Gives a handler of `node` a clean thread: libtorch's state, no profile, no actor, no call. Hot

@@ -4,6 +4,7 @@
 
 #include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/remote/handle_scope.hpp"
+#include "troupe/messages/tensor/tensor_reader.hpp"
 
 namespace troupe::detail {
 
@@ -16,7 +17,9 @@ public:
   /// Throws decode_error.
   incoming_message(handle_owner& owner, const node_contexts& contexts, opened_envelope& message,
                    peer& from)
-      : handles_(owner, from), body_(message.body(), message.tensors(), &handles_) {
+      : tensors_(message.tensors()),
+        handles_(owner, from),
+        body_(message.body(), tensors_, &handles_) {
     try {
       tag_ = receive_tag(contexts, message, body_, from);
     } catch (const decode_error&) {
@@ -31,6 +34,10 @@ public:
   /// Of no context, if that has ended.
   const message_tag& tag() const noexcept { return tag_; }
 
+  /// Of its tensors to devices, which may still run; nullptr: there are none. Before they are let
+  /// go.
+  const device_work* copies() const noexcept { return tensors_ ? tensors_->copies() : nullptr; }
+
   bool context_has_ended() const noexcept { return ended_ != nullptr; }
   /// Throws unknown_context if it has.
   void check_context() const {
@@ -44,6 +51,7 @@ public:
   }
 
 private:
+  tensor_reader* const tensors_;  // nullptr: none
   handle_scope handles_;
   decoder body_;
   message_tag tag_;

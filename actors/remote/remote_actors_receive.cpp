@@ -8,6 +8,7 @@
 #include "troupe/actors/remote/peer_watch.hpp"
 #include "troupe/actors/remote/reference_protocol.hpp"
 #include "troupe/actors/remote/remote_actors_internal.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe {
 
@@ -45,6 +46,7 @@ void remote_actors::deliver_to_actor(opened_envelope& message, peer& from, windo
   const auto& header = message.header();
   try {
     detail::incoming_message in(*this, contexts_, message, from);
+    detail::hand_to_default(in.copies());  // whichever thread runs the actor
     auto content = in.body().get<caf::message>();
     in.finish();
     const auto& place = in.tag();
@@ -105,6 +107,7 @@ void remote_actors::deliver_answer(opened_envelope& message, peer& from,
     caf::message content;
     try {
       detail::incoming_message in(*this, contexts_, message, from);
+      detail::hand_to_default(in.copies());
       content = in.body().get<caf::message>();
       in.finish();
       if (request.watched) lost_.check_answer(contexts_, from, request.function, message);

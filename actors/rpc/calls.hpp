@@ -6,6 +6,7 @@
 #include "troupe/actors/rpc/retry.hpp"
 #include "troupe/actors/rpc/rpc_agent.hpp"
 #include "troupe/actors/scheduler/execution_context.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 // How the calls of `node` and `rref` are put together.
 namespace troupe {
@@ -89,7 +90,10 @@ private:
     const auto self = this->shared_from_this();
     const auto waiting = std::make_shared<stored<T>>(std::move(value));
     await_claims(agent_, self, *this, limit_, std::move(claims),
-                 [state = self.get(), waiting] { state->set_value(std::move(*waiting)); });
+                 [state = self.get(), waiting, copies = current_work()] {
+                   const stream_scope devices(copies.get());
+                   state->set_value(std::move(*waiting));
+                 });
   }
 
   rpc_agent& agent_;  // there for as long as answers come

@@ -9,6 +9,7 @@
 #include "troupe/messages/codec/archive.hpp"
 #include "troupe/messages/codec/signature.hpp"
 #include "troupe/messages/codec/type_registration.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe {
 
@@ -96,6 +97,7 @@ struct callable {
     auto kept = std::make_shared<call>(std::move(*args), std::move(reply));
     detail::after(std::move(claims), [kept](const std::exception_ptr& failure) {
       const detail::begun_later now(kept->reply);
+      const detail::handler_streams devices(kept->devices.get());
       try {
         if (failure) std::rethrow_exception(failure);
         if (const auto why = kept->reply.cancelled()) std::rethrow_exception(why);
@@ -115,6 +117,7 @@ private:
   struct call {
     arguments args;
     reply_token reply;
+    std::shared_ptr<const detail::device_work> devices = detail::current_work();
   };
 
   static void run(arguments&& args, reply_token&& reply) {

@@ -12,6 +12,7 @@
 #include "troupe/actors/rpc/function_table.hpp"
 #include "troupe/actors/rpc/reply.hpp"
 #include "troupe/actors/rpc/rpc_agent.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe {
 
@@ -132,6 +133,7 @@ void rpc_agent::execute(opened_envelope& message, peer& from, std::size_t size,
     }
     const detail::callee_range range(name, from.info.name, self().name,
                                      detail::range_number(from.rank(), header.request));
+    const detail::handler_streams devices(in.copies());
     function->invoke(in.body(), in.handles(), std::move(reply));
   } catch (...) {
     reply.fail(std::current_exception());

@@ -45,10 +45,12 @@ public:
       } else {
         const auto given_up = std::make_shared<awaited_values>(handles.owner().driver(), awaited);
         self->reply_.comes_from(given_up);
-        after(std::move(awaited), [self, given_up](const std::exception_ptr& failure) {
-          const begun_later now(self->reply_);
-          run(self, failure ? failure : self->reply_.cancelled());
-        });
+        after(std::move(awaited),
+              [self, given_up, devices = current_work()](const std::exception_ptr& failure) {
+                const begun_later now(self->reply_);
+                const handler_streams on(devices.get());
+                run(self, failure ? failure : self->reply_.cancelled());
+              });
       }
     } catch (...) {
       self->fail(std::current_exception());

@@ -8,6 +8,7 @@
 
 #include "troupe/actors/future/future.hpp"
 #include "troupe/messages/base/type_name.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace at {
 class Tensor;
@@ -52,6 +53,7 @@ future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
   auto out = std::make_shared<future_state<T>>(state->driver());
   out->made_here();
   const auto copy = [state, out] {
+    const stream_scope devices;  // the copy is there when the value is
     if (state->failure())
       out->set_exception(state->failure());
     else if constexpr (std::is_void_v<T>)

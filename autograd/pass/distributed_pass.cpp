@@ -12,6 +12,7 @@
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"
 #include "troupe/autograd/pass/pass_tracker.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -164,6 +165,7 @@ void run_to_end(pass_starter& pass, bool on_this_thread, const std::vector<at::T
       pass.resume().get();
     }
     pass.end();
+    troupe::detail::take_from_default();  // other threads have added to gradients
   } catch (...) {
     pass.forget();
     throw;

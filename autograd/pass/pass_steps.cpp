@@ -12,6 +12,7 @@
 #include "troupe/autograd/pass/pass_tracker.hpp"
 #include "troupe/messages/base/log.hpp"
 #include "troupe/messages/envelope/error_codec.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -85,7 +86,11 @@ future<step_report> serve_step(Message what) {
 
 future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
 future<step_report> serve_resume(resume what) { return serve_step(what); }
-future<step_report> serve_gradients(gradients_arrive what) { return serve_step(std::move(what)); }
+// The pass runs on another thread perhaps, and on that one's default streams.
+future<step_report> serve_gradients(gradients_arrive what) {
+  troupe::detail::hand_to_default(troupe::detail::current_work().get());
+  return serve_step(std::move(what));
+}
 
 void serve_forget(std::uint64_t context, std::uint64_t pass) {
   auto& here = *current_node();

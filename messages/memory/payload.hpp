@@ -9,7 +9,8 @@ namespace troupe {
 
 /// The memory that a payload lies in, or that it is received into.
 struct memory_place {
-  enum class kind : std::uint8_t { host, cuda };
+  /// The numbers of libtorch's device types, of which two have names here.
+  enum class kind : std::uint8_t { host = 0, cuda = 1 };
   kind where = kind::host;
   std::int8_t device = 0;
 

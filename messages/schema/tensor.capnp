@@ -10,18 +10,13 @@ struct TensorTable {
   tensors @1 :List(TensorEntry);
 }
 
-enum TensorPlace {
-  host @0;
-  cuda @1;
-}
-
 struct TensorStorage {
   size @0 :UInt64;
   # In bytes, as the receiver shall have it.
 
-  place @1 :TensorPlace;
+  place @1 :UInt8;
   device @2 :UInt8;
-  # The sender's.
+  # The sender's: the number of libtorch's device type, and the device's among those of its type.
 
   union {
     inline @3 :Data;
@@ -35,7 +30,9 @@ struct TensorStorage {
   # receiver puts them into zeroed memory of `size` bytes.
 
   landing @6 :UInt8;
-  # Where the tensors shall be at the receiver. 0: where their bytes arrive; n + 1: its CUDA device n.
+  landingType @7 :UInt8;
+  # Where the tensors shall be at the receiver. 0: where their bytes arrive; n + 1: its device n of
+  # that device type of libtorch.
 }
 
 enum TensorType {

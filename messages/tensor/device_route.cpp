@@ -1,5 +1,7 @@
 #include "troupe/messages/tensor/device_route.hpp"
 
+#include <c10/core/DeviceType.h>
+
 #include <algorithm>
 
 #include "troupe/messages/base/error.hpp"
@@ -7,7 +9,9 @@
 namespace troupe {
 
 std::string to_string(const memory_place& place) {
-  return place.where == memory_place::kind::host ? "cpu" : "cuda:" + std::to_string(place.device);
+  if (place.where == memory_place::kind::host) return "cpu";
+  const auto type = static_cast<c10::DeviceType>(place.where);
+  return c10::DeviceTypeName(type, true) + ":" + std::to_string(place.device);
 }
 
 device_route::device_route(std::vector<entry> entries, std::string from, std::string to)
@@ -20,6 +24,12 @@ device_route::device_route(std::vector<entry> entries, std::string from, std::st
 device_route device_route::in_place() {
   device_route out;
   out.in_place_ = true;
+  return out;
+}
+
+device_route device_route::to_host() {
+  device_route out;
+  out.to_host_ = true;
   return out;
 }
 
@@ -36,6 +46,7 @@ device_route device_route::inverse() const {
 memory_place device_route::find(memory_place here) const {
   for (const auto& e : entries_)
     if (e.here == here) return e.there;
+  if (to_host_) return {};
   if (in_place_ || here.where == memory_place::kind::host) return here;
   const auto device = to_string(here);
   const auto why = back_ ? " cannot be sent back from '" + from_ + "' to '" + to_ +

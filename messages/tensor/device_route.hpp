@@ -8,13 +8,13 @@
 
 namespace troupe {
 
-/// "cpu", "cuda:1".
+/// "cpu", "cuda:1". Pre: a device type that libtorch has.
 std::string to_string(const memory_place& place);
 
 /// Maps the device that a tensor lies on to the receiver's device on which it arrives, for one
 /// sender and one receiver. Immutable; any thread.
 ///
-/// Host memory without an entry arrives as host memory. A GPU without an entry is refused.
+/// Host memory without an entry arrives as host memory. Another device without an entry is refused.
 class device_route {
 public:
   struct entry {
@@ -33,6 +33,9 @@ public:
 
   /// Tensors stay where they are: from a node to itself.
   static device_route in_place();
+
+  /// Everything arrives in host memory.
+  static device_route to_host();
 
   /// The reverse route, for answers and gradients: its errors say that the map belongs to the other
   /// side.
@@ -55,6 +58,7 @@ private:
   std::string to_;
   bool back_ = false;
   bool in_place_ = false;
+  bool to_host_ = false;
   bool keeps_host_ = true;
 };
 

@@ -1,12 +1,15 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "troupe/messages/memory/copy_on_write.hpp"
+#include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
@@ -19,6 +22,24 @@ namespace {
 [[noreturn]] void bad_storage(std::size_t index, const std::string& problem) {
   throw decode_error("Storage " + std::to_string(index) +
                      " of a message cannot be read: " + problem + ".");
+}
+
+memory_place landing_of(schema::TensorStorage::Reader in) {
+  return {static_cast<memory_place::kind>(in.getLandingType()),
+          static_cast<std::int8_t>(in.getLanding() - 1)};
+}
+
+// A storage is to be on a device: of a type that libtorch has, and one that is here.
+void check_landing(std::size_t index, schema::TensorStorage::Reader in) {
+  const auto type = in.getLandingType();
+  if (type == 0 || type >= device_types || in.getLanding() > most_devices)
+    bad_storage(index, "it should be on device " + std::to_string(in.getLanding() - 1) +
+                           " of the type " + std::to_string(type) + ", which does not exist");
+  const auto place = landing_of(in);
+  const int count = device_count(place.where);
+  if (place.device >= count)
+    bad_storage(index, "it should be on " + to_string(place) + ", and this process can use " +
+                           std::to_string(count) + " devices of that type");
 }
 
 // Storage around memory that `data` owns.
@@ -68,9 +89,7 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
     const bool gaps = in.getPieces().size() > 0;
     if (in.getLanding() > 0) {
       any_landing = true;
-      if (in.getLanding() > gpu_count())
-        bad_storage(i, "it should be on cuda:" + std::to_string(in.getLanding() - 1) +
-                           ", and this process can use " + std::to_string(gpu_count()) + " GPUs");
+      check_landing(i, in);
     }
     std::uint64_t arrived = 0;
     switch (in.which()) {
@@ -116,20 +135,37 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
   // Only now, with all sizes checked, is memory for gaps taken.
   for (unsigned i = 0; any_gaps && i < descriptors_.size(); ++i)
     if (descriptors_[i].getPieces().size() > 0) storages_[i] = expand(i, storages_[i]);
-  for (unsigned i = 0; any_landing && i < descriptors_.size(); ++i)
-    if (descriptors_[i].getLanding() > 0) land(i);
+  if (any_landing) land_all();
 }
 
-void arrived_storages::land(std::size_t index) {
-  const auto landing = descriptors_[static_cast<unsigned>(index)].getLanding();
-  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(landing - 1));
+// The copies run while the tensors are read and what uses them begins.
+void arrived_storages::land_all() {
+  std::vector<c10::Storage> from;
+  for (unsigned i = 0; i < descriptors_.size(); ++i)
+    if (descriptors_[i].getLanding() > 0) land(i, from);
+  if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
+}
+
+void arrived_storages::land(std::size_t index, std::vector<c10::Storage>& from) {
+  const auto device = device_of(landing_of(descriptors_[static_cast<unsigned>(index)]));
   auto& storage = storages_[index];
   if (storage.device() == device) return;
   try {
-    storage = moved(storage, device);
+    const c10::StreamGuard current(stream_of(device));
+    from.push_back(std::exchange(storage, moved(storage, device)));
+    copies_.made.push_back(storage.getWeakStorageImpl());
   } catch (const c10::Error& e) {
+    if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
     bad_storage(index, "it cannot be moved to " + device.str() + ": " + e.what_without_backtrace());
   }
+}
+
+const c10::Stream& arrived_storages::stream_of(const c10::Device& device) {
+  for (const auto& stream : copies_.streams)
+    if (stream.device() == device) return stream;
+  copies_.streams.push_back(
+      c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+  return copies_.streams.back();
 }
 
 c10::Storage arrived_storages::expand(std::size_t index, const c10::Storage& packed) {

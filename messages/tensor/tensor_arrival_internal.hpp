@@ -10,6 +10,7 @@
 
 #include "troupe/messages/memory/payload.hpp"
 #include "troupe/messages/schema/tensor.capnp.h"
+#include "troupe/messages/tensor/device_streams.hpp"
 #include "troupe/messages/tensor/tensor_check_internal.hpp"
 
 namespace troupe::detail {
@@ -37,13 +38,19 @@ public:
 
   const c10::Storage& operator[](std::size_t index) const { return storages_[index]; }
 
+  /// Copies to devices, each on a stream of the pool; without streams: there are none.
+  const device_work& copies() const noexcept { return copies_; }
+
 private:
   c10::Storage expand(std::size_t index, const c10::Storage& packed);
-  void land(std::size_t index);
+  void land_all();
+  void land(std::size_t index, std::vector<c10::Storage>& from);
+  const c10::Stream& stream_of(const c10::Device& device);
 
   capnp::List<schema::TensorEntry>::Reader tensors_;
   capnp::List<schema::TensorStorage>::Reader descriptors_;
   c10::SmallVector<c10::Storage, 2> storages_;
+  device_work copies_;
 };
 
 }  // namespace troupe::detail

@@ -1,46 +1,119 @@
+#include "troupe/messages/tensor/tensor_moves.hpp"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "troupe/messages/tensor/tensor_moves.hpp"
+#include <algorithm>
 
 namespace troupe::detail {
 
 namespace {
 
-at::Tensor bytes_at(const void* data, std::size_t size, c10::Device device) {
-  return at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(size)},
-                       at::TensorOptions().dtype(c10::kByte).device(device));
+static_assert(static_cast<int>(memory_place::kind::host) == static_cast<int>(c10::kCPU));
+static_assert(static_cast<int>(memory_place::kind::cuda) == static_cast<int>(c10::kCUDA));
+
+// A tensor over the bytes of `storage`, which it keeps.
+at::Tensor bytes_of(const c10::Storage& storage, std::int64_t offset, std::int64_t size) {
+  auto out = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), keys_on(storage.device()), c10::scalarTypeToTypeMeta(c10::kByte));
+  constexpr std::int64_t step = 1;
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(c10::IntArrayRef(size), c10::IntArrayRef(step),
+                                                   offset);
+  return out;
+}
+
+// Of tensors alone: the meta device has no memory.
+bool has_memory(c10::DeviceType type) noexcept {
+  return type != c10::DeviceType::CPU && type != c10::DeviceType::Meta;
 }
 
 }  // namespace
 
-int gpu_count() noexcept {
-  if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) return 0;
-  return c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
+int device_count(memory_place::kind type) noexcept {
+  const auto number = static_cast<std::uint8_t>(type);
+  const auto known = static_cast<c10::DeviceType>(number);
+  if (number >= device_types || !has_memory(known) || !c10::impl::hasDeviceGuardImpl(known))
+    return 0;
+  return std::clamp<int>(c10::impl::getDeviceGuardImpl(known)->deviceCount(), 0, most_devices);
+}
+
+std::vector<std::pair<memory_place::kind, int>> devices_here() {
+  std::vector<std::pair<memory_place::kind, int>> out;
+  for (std::uint8_t number = 0; number < device_types; ++number)
+    if (const int count = device_count(static_cast<memory_place::kind>(number)); count > 0)
+      out.emplace_back(static_cast<memory_place::kind>(number), count);
+  return out;
 }
 
 c10::Device device_of(const memory_place& place) noexcept {
-  return place.where == memory_place::kind::cuda ? c10::Device(c10::kCUDA, place.device)
-                                                 : c10::Device(c10::kCPU);
+  if (place.where == memory_place::kind::host) return c10::Device(c10::kCPU);
+  return c10::Device(static_cast<c10::DeviceType>(place.where), place.device);
 }
 
 memory_place place_of(const c10::Device& device) noexcept {
-  if (!device.is_cuda()) return {};
-  return {memory_place::kind::cuda, static_cast<std::int8_t>(device.index())};
+  if (device.is_cpu()) return {};
+  return {static_cast<memory_place::kind>(device.type()), static_cast<std::int8_t>(device.index())};
 }
 
-at::Tensor host_copy(const std::byte* data, std::size_t size, c10::Device device) {
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
-  return bytes_at(data, size, device).to(c10::kCPU);
+c10::DispatchKeySet keys_on(const c10::Device& device) noexcept {
+  if (device.is_cpu()) return c10::DispatchKeySet(c10::DispatchKey::CPU);
+  return c10::DispatchKeySet(c10::computeDispatchKey(std::nullopt, std::nullopt, device));
+}
+
+copies_to_host::side& copies_to_host::beside(c10::Device device) {
+  for (auto& one : sides_)
+    if (one.stream.device() == device) return one;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  sides_.push_back({guard.getStreamFromGlobalPool(device), c10::Event(device.type())});
+  auto& made = sides_.back();
+  c10::Event reached(device.type());
+  reached.record(guard.getStream(device));
+  reached.block(made.stream);
+  return made;
+}
+
+at::Tensor copies_to_host::add(const std::byte* data, std::size_t size, c10::Storage from) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const auto bytes = static_cast<std::int64_t>(size);
+  auto out = at::empty({bytes}, at::TensorOptions().dtype(c10::kByte));
+  if (size == 0) return out;
+  const auto offset = data - static_cast<const std::byte*>(from.data());
+  {
+    const c10::StreamGuard current(beside(from.device()).stream);
+    out.copy_(bytes_of(from, offset, bytes), true);
+  }
+  from_.push_back(std::move(from));
+  return out;
+}
+
+void copies_to_host::wait() {
+  for (auto& one : sides_) one.done.record(one.stream);
+  for (auto& one : sides_) one.done.synchronize();
+  sides_.clear();
+  from_.clear();
+}
+
+void copies_to_host::end() noexcept {
+  if (empty()) return;
+  try {
+    wait();
+  } catch (const std::exception&) {
+    // The device has failed: it writes nothing any more.
+    sides_.clear();
+    from_.clear();
+  }
 }
 
 c10::Storage moved(const c10::Storage& from, c10::Device device) {
-  at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const auto size = static_cast<std::int64_t>(from.nbytes());
   const auto out = at::empty({size}, at::TensorOptions().dtype(c10::kByte).device(device));
-  if (size > 0) out.copy_(bytes_at(from.data(), from.nbytes(), from.device()));
+  if (size > 0) out.copy_(bytes_of(from, 0, size), true);
   return out.storage();
 }
 

@@ -2,28 +2,73 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/Event.h>
 #include <c10/core/Storage.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "troupe/messages/memory/payload.hpp"
 
-// Bytes of tensors from one device to another, by libtorch.
+// Bytes of tensors from one device to another, by libtorch's interfaces for devices of any type.
 namespace troupe::detail {
 
-/// GPUs that this process can use.
-int gpu_count() noexcept;
+/// Device types have smaller numbers than this; that of host memory is the first.
+constexpr std::uint8_t device_types = static_cast<std::uint8_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES);
+
+/// The most devices of one type.
+constexpr int most_devices = 128;
+
+/// Devices of that type that this process can use; 0: host memory, too.
+int device_count(memory_place::kind type) noexcept;
+
+/// The types of which it can use some, and how many.
+std::vector<std::pair<memory_place::kind, int>> devices_here();
 
 c10::Device device_of(const memory_place& place) noexcept;
 
 /// Where a tensor lies that may be sent.
 memory_place place_of(const c10::Device& device) noexcept;
 
-/// A copy in host memory of bytes on `device`, after what the current stream has in hand. Throws
-/// c10::Error.
-at::Tensor host_copy(const std::byte* data, std::size_t size, c10::Device device);
+/// The key of plain tensors on `device`.
+c10::DispatchKeySet keys_on(const c10::Device& device) noexcept;
 
-/// A storage with the same bytes on `device`. Throws c10::Error.
+/// Copies to host memory that run beside one another, and beside what the devices compute: each
+/// device's on a stream of its own, which waits for what the current stream of the calling thread
+/// has in hand. No device is waited for, and until `wait` no stream.
+class copies_to_host {
+public:
+  copies_to_host() = default;
+  ~copies_to_host() { end(); }
+  copies_to_host(const copies_to_host&) = delete;
+  copies_to_host& operator=(const copies_to_host&) = delete;
+
+  /// Of `size` bytes at `data`, in `from`. The result is not there yet. Throws c10::Error.
+  at::Tensor add(const std::byte* data, std::size_t size, c10::Storage from);
+
+  bool empty() const noexcept { return sides_.empty(); }
+
+  /// Blocks until everything has been copied. Throws c10::Error.
+  void wait();
+
+  /// The results are not needed any more: blocks until nothing writes to them.
+  void end() noexcept;
+
+private:
+  struct side {
+    c10::Stream stream;
+    c10::Event done;
+  };
+  side& beside(c10::Device device);
+
+  c10::SmallVector<side, 1> sides_;
+  std::vector<c10::Storage> from_;  // until they have been read
+};
+
+/// A storage with the same bytes on `device`, copied on the current stream there, which has perhaps
+/// not got that far when this returns. `from` must live until then. Throws c10::Error.
 c10::Storage moved(const c10::Storage& from, c10::Device device);
 
 }  // namespace troupe::detail

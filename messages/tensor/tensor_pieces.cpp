@@ -4,6 +4,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 #include "troupe/messages/tensor/tensor_pieces_internal.hpp"
 
 namespace troupe::detail {
@@ -23,11 +24,9 @@ c10::ScalarType type_of_size(std::size_t item) {
 // A tensor over `storage` that knows nothing of autograd, conjugation or quantisation.
 at::Tensor plain_view(const c10::Storage& storage, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                       std::int64_t offset, std::size_t item) {
-  const bool cuda = storage.device_type() == c10::kCUDA;
-  auto out = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage),
-      c10::DispatchKeySet(cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(type_of_size(item)));
+  auto out =
+      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), keys_on(storage.device()),
+                                               c10::scalarTypeToTypeMeta(type_of_size(item)));
   out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides,
                                                    offset / static_cast<std::int64_t>(item));
   return out;

@@ -16,6 +16,7 @@
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_check_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
+#include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe {
 
@@ -103,16 +104,15 @@ at::Tensor tensor_reader::state::make_strided(std::uint32_t index, schema::Tenso
   if (quantised != in.hasQuantizer())
     bad_tensor(index, "quantizer", quantised ? "is missing" : "does not belong to its dtype");
   c10::Storage storage(storages[in.getStorage()]);
-  const bool cuda = storage.device_type() == c10::kCUDA;
   at::Tensor out;
   if (quantised) {
-    const auto key = cuda ? c10::DispatchKey::QuantizedCUDA : c10::DispatchKey::QuantizedCPU;
+    const auto key = c10::computeDispatchKey(type, std::nullopt, storage.device());
     out = at::detail::make_tensor<at::QTensorImpl>(
         std::move(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(type),
         checked(index, [&] { return make_quantizer(index, in, g.sizes); }));
   } else {
-    const auto key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-    out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+    const auto keys = detail::keys_on(storage.device());
+    out = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys,
                                                    c10::scalarTypeToTypeMeta(type));
   }
   auto* impl = out.unsafeGetTensorImpl();
@@ -194,6 +194,11 @@ tensor_reader::tensor_reader(schema::TensorTable::Reader table,
 }
 
 std::size_t tensor_reader::size() const noexcept { return state_ ? state_->made.size() : 0; }
+
+const detail::device_work* tensor_reader::copies() const noexcept {
+  return state_ && !state_->storages.copies().streams.empty() ? &state_->storages.copies()
+                                                              : nullptr;
+}
 
 void tensor_reader::let_go() noexcept { state_.reset(); }
 

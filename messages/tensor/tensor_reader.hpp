@@ -14,6 +14,10 @@ class Tensor;
 
 namespace troupe {
 
+namespace detail {
+struct device_work;
+}
+
 /// Makes the tensors of a message that has arrived. Nothing in the message is trusted: every field
 /// is checked before it is used, and what is allocated is bounded by what arrived.
 ///
@@ -43,6 +47,10 @@ public:
 
   /// Those that require gradients, in the order of the sender's. Throws decode_error.
   std::vector<at::Tensor> requiring_grad();
+
+  /// The copies of tensors to devices, which may still run: what uses the tensors must be in order
+  /// with their streams. nullptr: there are none. For as long as this lives, until `let_go`.
+  const detail::device_work* copies() const noexcept;
 
   /// Drops its hold on all tensors and payloads: from here on they live as long as the tensors that
   /// were taken. There are none left to get.

@@ -28,13 +28,24 @@ using detail::table_entry;
 // What a tensor may be for its bytes to mean the same elsewhere. Anything else (a subclass, a
 // batched or nested tensor, a tracer's) keeps state that the table has no place for.
 constexpr c10::DispatchKeySet allowed =
-    c10::DispatchKeySet(
-        {c10::DispatchKey::Dense, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-         c10::DispatchKey::Quantized, c10::DispatchKey::AutogradFunctionality,
-         c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
-         c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA, c10::DispatchKey::Named}) |
+    c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Sparse,
+                         c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
+                         c10::DispatchKey::AutogradFunctionality, c10::DispatchKey::ADInplaceOrView,
+                         c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                         c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA,
+                         c10::DispatchKey::AutocastXPU, c10::DispatchKey::AutocastHPU,
+                         c10::DispatchKey::AutocastIPU, c10::DispatchKey::AutocastMTIA,
+                         c10::DispatchKey::AutocastMPS, c10::DispatchKey::AutocastPrivateUse1,
+                         c10::DispatchKey::Named}) |
     c10::DispatchKeySet(c10::BackendComponent::CPUBit) |
-    c10::DispatchKeySet(c10::BackendComponent::CUDABit);
+    c10::DispatchKeySet(c10::BackendComponent::CUDABit) |
+    c10::DispatchKeySet(c10::BackendComponent::HIPBit) |
+    c10::DispatchKeySet(c10::BackendComponent::XPUBit) |
+    c10::DispatchKeySet(c10::BackendComponent::HPUBit) |
+    c10::DispatchKeySet(c10::BackendComponent::IPUBit) |
+    c10::DispatchKeySet(c10::BackendComponent::MTIABit) |
+    c10::DispatchKeySet(c10::BackendComponent::MPSBit) |
+    c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit);
 
 template <class Struct>
 constexpr std::size_t words_of =
@@ -81,6 +92,7 @@ struct tensor_writer::state {
   std::size_t inline_bytes = 0;
   bool planned = false;
   const device_route* route = nullptr;
+  detail::copies_to_host copies;
 
   std::uint32_t add(const at::Tensor& t, bool part, bool given = false);
   void add_strided(table_entry& entry, std::uint32_t index);
@@ -91,7 +103,8 @@ struct tensor_writer::state {
   bool travels_inline(const detail::planned_storage& s, const inline_limits& limits,
                       std::size_t used) const;
   void build_storage(detail::planned_storage& s, schema::TensorStorage::Builder out, bool within);
-  void take_to_host(detail::planned_storage& s) const;
+  void take_to_host(detail::planned_storage& s);
+  void finish_copies();
 };
 
 std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part, bool given) {
@@ -104,7 +117,10 @@ std::uint32_t tensor_writer::state::add(const at::Tensor& t, bool part, bool giv
   if (t.defined()) {
     const auto* impl = t.unsafeGetTensorImpl();
     if ((impl->key_set().raw_repr() & ~allowed.raw_repr()) != 0)
-      detail::refuse_tensor(t, "only plain tensors in host or CUDA memory can; send a plain copy");
+      detail::refuse_tensor(
+          t,
+          "only plain tensors in memory of the host or of an accelerator can; send a "
+          "plain copy");
     if (impl->has_symbolic_sizes_strides()) detail::refuse_tensor(t, "its sizes are symbolic");
     if (impl->has_named_tensor_meta())
       detail::refuse_tensor(t, "its dimensions have names; send rename(nullopt)");
@@ -227,16 +243,19 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
                                          schema::TensorStorage::Builder out, bool within) {
   const auto& t = entries[s.entry].tensor;
   const auto size = static_cast<std::size_t>(s.sent);
-  const bool cuda = t.device().is_cuda();
+  const bool on_device = !t.device().is_cpu();
   out.setSize(static_cast<std::uint64_t>(s.size));
-  if (cuda) {
-    out.setPlace(schema::TensorPlace::CUDA);
-    out.setDevice(static_cast<std::uint8_t>(t.device().index()));
+  const auto place = detail::place_of(t.device());
+  if (on_device) {
+    out.setPlace(static_cast<std::uint8_t>(place.where));
+    out.setDevice(static_cast<std::uint8_t>(place.device));
   }
   if (route) {
-    const auto landing = route->landing(detail::place_of(t.device()));
-    if (landing.where == memory_place::kind::cuda)
+    const auto landing = route->landing(place);
+    if (landing.where != memory_place::kind::host) {
+      out.setLandingType(static_cast<std::uint8_t>(landing.where));
       out.setLanding(static_cast<std::uint8_t>(landing.device + 1));
+    }
   }
   if (!s.pieces.empty()) {
     auto pieces = out.initPieces(static_cast<unsigned>(s.pieces.size()));
@@ -247,30 +266,40 @@ void tensor_writer::state::build_storage(detail::planned_storage& s,
     if (size > 0) std::memcpy(bytes.begin(), s.data, size);
     return;
   }
-  if (cuda && route) take_to_host(s);
+  if (on_device && route) take_to_host(s);
   out.setPayload(static_cast<std::uint32_t>(payloads.size()));
   auto& payload = payloads.emplace_back();
   payload.data = s.data;
   payload.size = size;
-  if (cuda && !route)
-    payload.place = {memory_place::kind::cuda, static_cast<std::int8_t>(t.device().index())};
+  if (on_device && !route) payload.place = place;
   payload.keep =
       std::make_shared<c10::Storage>(s.packed.defined() ? s.packed.storage() : t.storage());
-  if (!cuda || route) payload.freeze = &freeze_storage;
-  if (!cuda && (s.packed.defined() || entries[s.entry].given)) payload.take = &take_storage;
+  if (on_device && !route) return;
+  payload.freeze = &freeze_storage;
+  if (s.packed.defined() || entries[s.entry].given) payload.take = &take_storage;
 }
 
-// No transport receives into GPU memory yet: the bytes of a tensor on a GPU are copied to the host
-// here, and the receiver copies them to its device.
-void tensor_writer::state::take_to_host(detail::planned_storage& s) const {
-  const auto& t = entries[s.entry].tensor;
+// No transport receives into memory of a device yet: the bytes are copied to the host here, and the
+// receiver copies them to its device.
+void tensor_writer::state::take_to_host(detail::planned_storage& s) {
+  const auto& t = s.packed.defined() ? s.packed : entries[s.entry].tensor;
   try {
-    s.packed = detail::host_copy(s.data, static_cast<std::size_t>(s.sent), t.device());
+    s.packed = copies.add(s.data, static_cast<std::size_t>(s.sent), t.storage());
   } catch (const c10::Error& e) {
-    throw encode_error(std::string("a tensor cannot be copied out of its GPU: ") +
+    throw encode_error("a tensor cannot be copied out of " + t.device().str() + ": " +
                        e.what_without_backtrace());
   }
   s.data = static_cast<const std::byte*>(s.packed.storage().data());
+}
+
+void tensor_writer::state::finish_copies() {
+  if (copies.empty()) return;
+  try {
+    copies.wait();
+  } catch (const c10::Error& e) {
+    throw encode_error(std::string("a tensor cannot be copied out of its device: ") +
+                       e.what_without_backtrace());
+  }
 }
 
 tensor_writer::tensor_writer(inline_limits limits) noexcept : limits_(limits) {}
@@ -332,8 +361,10 @@ void tensor_writer::build(tensor_table_builder to) {
   for (unsigned i = 0; i < s.entries.size(); ++i) detail::write_entry(s.entries[i], tensors[i]);
 }
 
-std::vector<outgoing_payload> tensor_writer::take_payloads() noexcept {
-  return state_ ? std::move(state_->payloads) : std::vector<outgoing_payload>();
+std::vector<outgoing_payload> tensor_writer::take_payloads() {
+  if (!state_) return {};
+  state_->finish_copies();
+  return std::move(state_->payloads);
 }
 
 void tensor_writer::clear() noexcept {
@@ -345,6 +376,7 @@ void tensor_writer::clear() noexcept {
   state_->inline_bytes = 0;
   state_->planned = false;
   state_->route = nullptr;
+  state_->copies.end();
 }
 
 }  // namespace troupe

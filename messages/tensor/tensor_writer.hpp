@@ -50,8 +50,9 @@ public:
   std::uint32_t add(const at::Tensor& tensor, bool given = false);
 
   /// Tensors arrive on the devices that `route` says, which must live until `build` has returned;
-  /// the bytes of those on a GPU travel through host memory. Without a route all arrive where their
-  /// bytes do. Call it when everything was added.
+  /// the bytes of those on other devices travel through host memory, copied when what the calling
+  /// thread's current streams have in hand is done. Without a route all arrive where their bytes
+  /// do. Call it when everything was added.
   void go_by(const device_route& route) noexcept {
     if (state_) set_route(route);  // the hot path has no tensors
   }
@@ -69,9 +70,9 @@ public:
   /// device that the route does not know.
   void build(tensor_table_builder table);
 
-  /// The bytes that travel beside the envelope, in the order in which the table counts them. Call
-  /// it once, after `build`.
-  std::vector<outgoing_payload> take_payloads() noexcept;
+  /// The bytes that travel beside the envelope, in the order in which the table counts them. Waits
+  /// for copies from devices. Call it once, after `build`. Throws encode_error.
+  std::vector<outgoing_payload> take_payloads();
 
   /// Starts over and keeps the memory.
   void clear() noexcept;

@@ -17,7 +17,8 @@ inline constexpr auto device_type = c10::DeviceType::PrivateUse1;
 inline constexpr int device_count = 4;
 
 /// Makes the devices known to libtorch. The first call does it; any thread. Before that nothing is
-/// registered, though the library is linked.
+/// registered, though the library is linked. Backward passes on the devices need it before the
+/// first pass of the process, at which libtorch's engine counts devices.
 void install();
 
 inline c10::Device device(int index) { return {device_type, static_cast<c10::DeviceIndex>(index)}; }

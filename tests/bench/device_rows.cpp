@@ -19,7 +19,8 @@ const c10::Device gpu(c10::kCUDA, 0);
 
 // A call has returned only when its tensor is there, not when a stream has been told to fetch it.
 std::vector<measurement> identity_cuda(const node& here) {
-  if (detail::gpu_count() == 0) throw not_here("libtorch finds no GPU here");
+  if (detail::device_count(memory_place::kind::cuda) == 0)
+    throw not_here("libtorch finds no GPU here");
   const c10::impl::VirtualGuardImpl device(c10::kCUDA);
   std::vector<measurement> measured;
   for (const std::size_t size :
@@ -41,7 +42,8 @@ std::vector<measurement> identity_cuda(const node& here) {
 rpc_options gpu_options() {
   dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   rpc_options options;
-  if (detail::gpu_count() > 0) options.device_maps = {{peer, {{gpu.str(), gpu.str()}}}};
+  if (detail::device_count(memory_place::kind::cuda) > 0)
+    options.device_maps = {{peer, {{gpu.str(), gpu.str()}}}};
   return options;
 }
 

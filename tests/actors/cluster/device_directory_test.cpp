@@ -21,9 +21,10 @@ struct given {
 };
 
 device_owner owner(transport::rank_t rank, const given& what) {
-  return {
-      rank, worker_names(what.name),
-      detail::read_device_options(what.devices, what.maps, {static_cast<std::uint8_t>(what.gpus)})};
+  detail::device_directory here;
+  if (what.gpus > 0) here.counts[memory_place::kind::cuda] = static_cast<std::uint8_t>(what.gpus);
+  return {rank, worker_names(what.name),
+          detail::read_device_options(what.devices, what.maps, here)};
 }
 
 std::vector<device_owner> job(const std::vector<given>& all) {
@@ -57,13 +58,13 @@ TEST(device_maps_of_a_job, are_wrong_for_a_name_that_no_node_has) {
 
 TEST(device_maps_of_a_job, are_wrong_for_missing_devices) {
   EXPECT_EQ(problem({{"a", 2, {{"b", {{"cuda:2", "cuda:0"}}}}}, {"b", 1}}),
-            "rank 0 ('a') maps cuda:2 to cuda:0 of 'b', but has 2 GPUs itself");
+            "rank 0 ('a') maps cuda:2 to cuda:0 of 'b', but has 2 cuda devices itself");
   EXPECT_EQ(problem({{"a", 2, {{"b", {{"cuda:0", "cuda:1"}}}}}, {"b", 1}}),
-            "rank 0 ('a') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 GPU");
+            "rank 0 ('a') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 cuda device");
   EXPECT_EQ(problem({{"a", 0, {{"ps", {{"cpu", "cuda:0"}}}}}, {"b,ps"}}),
-            "rank 0 ('a') maps cpu to cuda:0 of rank 1 ('b'), which has no GPU");
+            "rank 0 ('a') maps cpu to cuda:0 of rank 1 ('b'), which has no cuda device");
   EXPECT_EQ(problem({{"a", 1, {}, {"cuda:1"}}}),
-            "rank 0 ('a') has cuda:1 among its rpc_options::devices, but 1 GPU");
+            "rank 0 ('a') has cuda:1 among its rpc_options::devices, but 1 cuda device");
 }
 
 TEST(device_maps_of_a_job, are_wrong_unless_one_to_one) {
@@ -97,7 +98,7 @@ TEST(device_maps_of_a_job, of_the_node_itself_are_reported_first) {
 
 TEST(device_maps_of_a_job, name_devices) {
   for (const char* text :
-       {"cuda", "gpu:0", "cuda:x", "cuda:-1", "meta", "xpu:0", "", "cuda:999", "cuda:256"}) {
+       {"cuda", "gpu:0", "cuda:x", "cuda:-1", "meta", "meta:0", "", "cuda:999", "cuda:256"}) {
     SCOPED_TRACE(text);
     const auto why = fault_of<invalid_argument>([&] {
       owner(0, {"a", 1, {{"b", {{text, "cpu"}}}}});
@@ -158,12 +159,13 @@ TEST(member_descriptor, is_refused_when_it_makes_no_sense) {
   auto more = bytes;
   more.emplace_back();
   EXPECT_THROW(detail::read_descriptor(more), decode_error);
-  auto gpus = bytes;
-  gpus[0] = std::byte(129);
-  EXPECT_THROW(detail::read_descriptor(gpus), decode_error);
-  auto usable = bytes;
-  usable[9] = std::byte(129);  // behind one byte and a length
-  EXPECT_THROW(detail::read_descriptor(usable), decode_error);
+  // Behind a length: a device type and a number; then the same of those that may be used.
+  for (const auto& [place, value] : {std::pair(8, 0), std::pair(8, 200), std::pair(9, 0),
+                                     std::pair(9, 129), std::pair(18, 200), std::pair(19, 128)}) {
+    auto devices = bytes;
+    devices[static_cast<std::size_t>(place)] = static_cast<std::byte>(value);
+    EXPECT_THROW(detail::read_descriptor(devices), decode_error) << place << " " << value;
+  }
   auto encryption = bytes;
   encryption.back() = std::byte(3);
   EXPECT_THROW(detail::read_descriptor(encryption), decode_error);

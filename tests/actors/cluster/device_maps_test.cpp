@@ -6,6 +6,7 @@
 #include <ATen/ops/rand.h>
 
 #include "tests/actors/cluster/nodes_with_devices.hpp"
+#include "tests/actors/cluster/on_devices.hpp"
 #include "tests/messages/tensor/pretended_tensor.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
@@ -40,9 +41,9 @@ TEST_F(device_maps, that_are_wrong_are_refused_at_the_start_on_every_node) {
   expect_refused({{"a"}, {"b", 1, {{"ps", {{"cuda:0", "cpu"}}}}}, {"c"}}, 1,
                  "rank 1 ('b') has a device map for 'ps', but no node of the job is called that");
   expect_refused({{"a", 2, {{"b", {{"cuda:2", "cuda:0"}}}}}, {"b", 1}, {"c"}}, 0,
-                 "rank 0 ('a') maps cuda:2 to cuda:0 of 'b', but has 2 GPUs itself");
+                 "rank 0 ('a') maps cuda:2 to cuda:0 of 'b', but has 2 cuda devices itself");
   expect_refused({{"a"}, {"b", 1}, {"c", 1, {{"b", {{"cuda:0", "cuda:1"}}}}}}, 2,
-                 "rank 2 ('c') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 GPU");
+                 "rank 2 ('c') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 cuda device");
   expect_refused({{"a", 2, {{"b", {{"cuda:0", "cuda:0"}, {"cuda:1", "cuda:0"}}}}}, {"b", 1}}, 0,
                  "rank 0 ('a') maps both cuda:0 and cuda:1 to cuda:0 of 'b'");
   expect_refused({{"a", 2, {{"b", {{"cuda:0", "cpu"}}}}, {"cuda:1"}}, {"b"}}, 0,
@@ -71,7 +72,8 @@ TEST_F(device_maps, let_tensors_in_host_memory_be) {
 
 // No node here has these GPUs: the error of the receiver shows where a tensor was to land.
 TEST_F(device_maps, lead_host_memory_to_a_gpu_and_answers_back) {
-  if (detail::gpu_count() > 0) GTEST_SKIP() << "this is about GPUs that are not there";
+  if (detail::device_count(memory_place::kind::cuda) > 0)
+    GTEST_SKIP() << "this is about GPUs that are not there";
   auto nodes =
       start({{"a", 1, {{"b", {{"cpu", "cuda:1"}}}, {"c", {{"cuda:0", "cpu"}}}}}, {"b", 2}, {"c"}});
   for (const auto& size : {3, 100'000}) {
@@ -123,11 +125,14 @@ TEST_F(device_maps, of_joiners_and_for_them_are_checked_when_they_join) {
   const auto refusal = [&](const given& what) {
     return fault_of<rendezvous_error>([&] { join(what); }).text;
   };
-  EXPECT_THAT(refusal({"late", 1}),
-              HasSubstr("rank 0 ('a') maps cuda:0 to cuda:1 of rank 2 ('late'), which has 1 GPU"));
-  EXPECT_THAT(refusal({"late", 2, {{"b", {{"cuda:0", "cuda:1"}}}}}),
-              AllOf(HasSubstr("('late') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 GPU")));
-  EXPECT_THAT(refusal({"other", 1, {{"b", {{"cuda:1", "cpu"}}}}}), HasSubstr("has 1 GPU itself"));
+  EXPECT_THAT(
+      refusal({"late", 1}),
+      HasSubstr("rank 0 ('a') maps cuda:0 to cuda:1 of rank 2 ('late'), which has 1 cuda device"));
+  EXPECT_THAT(
+      refusal({"late", 2, {{"b", {{"cuda:0", "cuda:1"}}}}}),
+      AllOf(HasSubstr("('late') maps cuda:0 to cuda:1 of rank 1 ('b'), which has 1 cuda device")));
+  EXPECT_THAT(refusal({"other", 1, {{"b", {{"cuda:1", "cpu"}}}}}),
+              HasSubstr("has 1 cuda device itself"));
   EXPECT_THROW(join({"other", 1, {{"b", {{"cuda", "cpu"}}}}}), invalid_argument);
   EXPECT_EQ(nodes[0].epoch(), 0u);
   nodes.push_back(join({"late", 2, {{"b", {{"cuda:1", "cuda:0"}}}}}));
@@ -150,30 +155,56 @@ TEST(device_maps_of_one_process, are_checked_too) {
   shut_down(nodes);
 }
 
-class device_maps_on_a_gpu : public on_networks {
-protected:
-  void SetUp() override {
-    if (detail::gpu_count() == 0) GTEST_SKIP() << "libtorch finds no GPU here";
-  }
-};
-TROUPE_ON_NETWORKS(device_maps_on_a_gpu);
+class device_maps_on_a_device : public on_devices {};
+TROUPE_ON_DEVICES(device_maps_on_a_device);
 
-TEST_P(device_maps_on_a_gpu, take_tensors_there_and_back) {
+TEST_P(device_maps_on_a_device, take_tensors_there_and_back) {
   rpc_options options;
-  options.device_maps = {{"b", {{"cuda:0", "cuda:0"}}}, {"c", {{"cuda:0", "cpu"}}}};
+  options.device_maps = {{"b", {{device(0), device(1)}}}, {"c", {{device(0), "cpu"}}}};
   auto nodes = start({"a", "b", "c"}, options);
   for (const auto& size : {3, 100'000}) {
-    const auto x = at::rand({size}, at::TensorOptions().device("cuda:0"));
-    EXPECT_EQ(nodes[0].rpc_sync<&device_of>("b", x), "cuda:0");
+    const auto x = at::rand({size}, at::TensorOptions().device(device(0)));
+    EXPECT_EQ(nodes[0].rpc_sync<&device_of>("b", x), device(1));
     EXPECT_EQ(nodes[0].rpc_sync<&device_of>("c", x), "cpu");
-    EXPECT_EQ(nodes[0].rpc_sync<&device_of>("a", x), "cuda:0");
+    EXPECT_EQ(nodes[0].rpc_sync<&device_of>("a", x), device(0));
     for (const char* to : {"a", "b", "c"}) {
       const auto y = nodes[0].rpc_sync<&twice>(to, x);
-      EXPECT_EQ(y.device().str(), "cuda:0") << to;
+      EXPECT_EQ(y.device().str(), device(0)) << to;
       EXPECT_TRUE(y.equal(2 * x)) << to;
     }
   }
   shut_down(nodes);
+}
+
+TEST_P(device_maps_on_a_device, name_what_is_missing_within_a_second) {
+  rpc_options options;
+  options.device_maps = {{"b", {{device(0), device(0)}}}};
+  options.devices = {device(0), device(1)};
+  auto nodes = start({"a", "b", "c"}, options);
+  for (int again = 0; again < 13; ++again) {
+    const auto begin = clock::now();
+    const auto x = at::ones({5}, at::TensorOptions().device(device(0)));
+    EXPECT_THAT(fault_of<encode_error>([&] { nodes[0].rpc_sync<&twice>("c", x); }).text,
+                HasSubstr("'a' has no device map for 'c' with " + device(0)));
+    EXPECT_THAT(fault_of<encode_error>([&] { nodes[0].rpc_async<&twice>("c", x).get(); }).text,
+                HasSubstr("from 'a' to 'c'"));
+    EXPECT_LT(clock::now() - begin, 1s);
+    EXPECT_TRUE(nodes[0].rpc_sync<&twice>("b", x).cpu().equal(at::full({5}, 2.0)));
+    EXPECT_TRUE(nodes[0].rpc_sync<&twice>("c", x.cpu()).equal(at::full({5}, 2.0)));
+  }
+  shut_down(nodes);
+}
+
+TEST_P(device_maps_on_a_device, are_refused_when_they_lead_to_no_device) {
+  rpc_options options;
+  const auto refused = [&](const device_map& map) {
+    options.device_maps = {{"b", map}};
+    return fault_of<invalid_argument>([&] { local_nodes({"a", "b"}, options); }).text;
+  };
+  EXPECT_THAT(refused({{std::get<1>(GetParam()) + ":99", "cpu"}}), HasSubstr("'a'"));
+  EXPECT_THAT(refused({{device(0), std::get<1>(GetParam()) + ":99"}}), HasSubstr("rank 1 ('b')"));
+  EXPECT_THAT(refused({{device(0), "cpu"}, {device(0), device(0)}}), HasSubstr("one to one"));
+  EXPECT_THAT(refused({{"none:0", "cpu"}}), HasSubstr("'none:0' is no device"));
 }
 
 }  // namespace

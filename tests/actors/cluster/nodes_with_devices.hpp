@@ -28,7 +28,9 @@ inline rpc_options options_of(const given& what) {
 }
 
 inline node become(const rpc_options& options, int gpus) {
-  return node(join_job(options, {static_cast<std::uint8_t>(gpus)}));
+  detail::device_directory here;
+  if (gpus > 0) here.counts[memory_place::kind::cuda] = static_cast<std::uint8_t>(gpus);
+  return node(join_job(options, here));
 }
 
 /// Nodes that meet in a file, each with devices and maps of its own.

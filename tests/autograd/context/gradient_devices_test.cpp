@@ -8,6 +8,7 @@
 #include <troupe/autograd.hpp>
 
 #include "tests/actors/cluster/nodes_with_devices.hpp"
+#include "tests/actors/cluster/on_devices.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::test {
@@ -15,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-at::Tensor weight(const char* device = "cpu") {
+at::Tensor weight(const std::string& device = "cpu") {
   return at::full({3}, 2.0, at::TensorOptions().device(device)).requires_grad_(true);
 }
 
@@ -31,7 +32,8 @@ void sum_and_back(std::uint64_t context, const std::vector<at::Tensor>& xs) {
 class gradient_devices : public nodes_with_devices {
 protected:
   void SetUp() override {
-    if (detail::gpu_count() > 0) GTEST_SKIP() << "this is about GPUs that are not there";
+    if (detail::device_count(memory_place::kind::cuda) > 0)
+      GTEST_SKIP() << "this is about GPUs that are not there";
   }
 };
 
@@ -89,19 +91,21 @@ TEST_F(gradient_devices, of_gradients_go_forth_again) {
   shut_down(nodes);
 }
 
-class gradient_devices_on_a_gpu : public on_networks {
-protected:
-  void SetUp() override {
-    if (detail::gpu_count() == 0) GTEST_SKIP() << "libtorch finds no GPU here";
-  }
+// libtorch's engine counts the devices at the first backward pass of the process.
+class devices_first : public testing::Environment {
+  void SetUp() override { accelerator::install(); }
 };
-TROUPE_ON_NETWORKS(gradient_devices_on_a_gpu);
+[[maybe_unused]] const auto* const before_all_passes =
+    testing::AddGlobalTestEnvironment(new devices_first);
 
-TEST_P(gradient_devices_on_a_gpu, are_those_of_the_tensors) {
+class gradient_devices_on_a_device : public on_devices {};
+TROUPE_ON_DEVICES(gradient_devices_on_a_device);
+
+TEST_P(gradient_devices_on_a_device, are_those_of_the_tensors) {
   rpc_options options;
-  options.device_maps = {{"b", {{"cuda:0", "cuda:0"}}}, {"c", {{"cuda:0", "cpu"}}}};
+  options.device_maps = {{"b", {{device(0), device(1)}}}, {"c", {{device(0), "cpu"}}}};
   auto nodes = start({"a", "b", "c"}, options);
-  const auto there = weight("cuda:0"), here = weight();
+  const auto there = weight(device(0)), here = weight();
   for (const char* to : {"a", "b", "c"}) {
     const autograd::context context(nodes[0]);
     nodes[0].rpc_sync<&sum_and_back>(to, context.id(), std::vector{there, here});
@@ -111,6 +115,31 @@ TEST_P(gradient_devices_on_a_gpu, are_those_of_the_tensors) {
       EXPECT_TRUE(all[x].equal(2 * x)) << to;
     }
   }
+  shut_down(nodes);
+}
+
+// From the host to a device and back, behind kernels that take long.
+TEST_P(gradient_devices_on_a_device, wait_for_streams_on_the_way) {
+  rpc_options options;
+  options.device_maps = {{"b", {{device(0), device(1)}}}, {"c", {{"cpu", device(0)}}}};
+  auto nodes = start({"a", "b", "c"}, options);
+  std::optional<accelerator::slow> slow;
+  if (simulated()) slow.emplace(std::chrono::milliseconds(2));
+  const auto before = accelerator::counted();
+  for (int i = 0; i < 5; ++i) {
+    const autograd::context context(nodes[0]);
+    const auto there = weight(device(0)), here = weight();
+    const auto x = nodes[0].rpc_sync<&cube>("b", there * (i + 1)).cpu();
+    const auto y = nodes[0].rpc_sync<&cube>("c", here * (i + 1));
+    EXPECT_TRUE(y.device().is_cpu());
+    context.backward({(x + y).sum()});
+    const auto expected = at::full({3}, 3.0 * (i + 1) * (i + 1) * (i + 1) * 4);
+    const auto all = context.get_gradients();
+    EXPECT_EQ(all[there].device().str(), device(0));
+    EXPECT_TRUE(all[there].cpu().equal(expected)) << i << ": " << all[there].cpu();
+    EXPECT_TRUE(all[here].equal(expected)) << i;
+  }
+  EXPECT_EQ(accelerator::counted().device_synchronizations, before.device_synchronizations);
   shut_down(nodes);
 }
 

@@ -1,12 +1,16 @@
 // On which device tensors arrive: the mapping alone, and in the tables that travel.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <gmock/gmock.h>
 
+#include "tests/accelerator/device_kinds.hpp"
 #include "tests/messages/tensor/pretended_tensor.hpp"
 #include "tests/messages/tensor/tensor_table_testing.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::testing {
@@ -127,7 +131,7 @@ TEST(device_route_of_a_table, is_forgotten_when_the_writer_starts_over) {
 
 TEST(device_route_of_a_table, to_a_gpu_that_is_not_there_is_a_decode_error) {
   storage_pool pool;
-  for (const auto number : {detail::gpu_count(), 127}) {
+  for (const auto number : {detail::device_count(memory_place::kind::cuda), 127}) {
     const device_route up({{host, gpu(number)}}, "a", "b");
     for (const auto& t : {small, large, at::empty({0})}) try {
         read(write_by(up, {t}), pool, [](tensor_reader&) { FAIL() << "it was read"; });
@@ -150,23 +154,72 @@ TEST(moved_storage, lies_on_the_device_and_has_the_size) {
   EXPECT_EQ(detail::moved(at::empty({0}).storage(), c10::Device(c10::kCPU)).nbytes(), 0u);
 }
 
-TEST(device_route_on_a_gpu, takes_tensors_there_and_back) {
-  if (detail::gpu_count() == 0) GTEST_SKIP() << "libtorch finds no GPU here";
-  const device_route up({{host, gpu(0)}}, "a", "b");
+class device_route_on_a_device : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(devices, device_route_on_a_device, ::testing::Values("sim", "cuda"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(device_route_on_a_device, takes_tensors_there_and_back) {
+  const test::device_kind kind(GetParam());
+  if (kind.count() == 0) GTEST_SKIP() << "libtorch finds no " << GetParam();
+  const c10::Device device(kind(1));
+  const device_route up({{host, detail::place_of(device)}}, "a", "b");
   const device_route down = up.inverse();
   storage_pool pool;
   const auto strided = large.view({40, 100}).slice(1, 0, 100, 7);
   std::vector<at::Tensor> there;
   read(write_by(up, {small, large, at::empty({0, 2}), strided}), pool, [&](tensor_reader& in) {
+    ASSERT_NE(in.copies(), nullptr);
+    const detail::stream_scope current(in.copies());
     for (std::uint32_t i = 0; i < 4; ++i) there.push_back(in.get(i));
+    for (const auto& t : there) EXPECT_EQ(t.device(), device);
+    EXPECT_TRUE(there[3].cpu().equal(strided));
+    EXPECT_TRUE(there[1].cpu().equal(large));
   });
-  for (const auto& t : there) EXPECT_EQ(t.device(), c10::Device(c10::kCUDA, 0));
-  EXPECT_TRUE(there[3].cpu().equal(strided));
   read(write_by(down, there), pool, [&](tensor_reader& in) {
+    EXPECT_EQ(in.copies(), nullptr);
     EXPECT_TRUE(in.get(0).equal(small));
     EXPECT_TRUE(in.get(1).equal(large));
     EXPECT_TRUE(in.get(3).equal(strided));
   });
+}
+
+TEST_P(device_route_on_a_device, copies_behind_the_current_stream_and_beside_it) {
+  const test::device_kind kind(GetParam());
+  if (!kind.simulated()) GTEST_SKIP() << "a GPU does not count";
+  namespace sim = test::accelerator;
+  const sim::slow slow(std::chrono::milliseconds(5));
+  const device_route down({{detail::place_of(sim::device(0)), host}}, "a", "b");
+  storage_pool pool;
+  const auto t = at::zeros({4'000}, at::TensorOptions(sim::device(0)));
+  t.add_(3);
+  const auto before = sim::counted();
+  const auto table = write_by(down, {t, t.slice(0, 0, 4'000, 3).clone()});
+  const auto after = sim::counted();
+  EXPECT_EQ(after.device_synchronizations, before.device_synchronizations);
+  EXPECT_EQ(after.stream_synchronizations, before.stream_synchronizations);
+  EXPECT_EQ(after.event_synchronizations, before.event_synchronizations + 1);
+  read(table, pool, [&](tensor_reader& in) {
+    EXPECT_TRUE(in.get(0).equal(at::full({4'000}, 3.0f)));
+    EXPECT_TRUE(in.get(1).equal(at::full({1'334}, 3.0f)));
+  });
+}
+
+TEST(device_route_of_a_table, to_a_type_of_devices_that_does_not_exist_is_a_decode_error) {
+  storage_pool pool;
+  for (const int type : {2, 20, 21, 255}) {
+    auto table = write_by(device_route({{host, gpu(0)}}, "a", "b"), {large});
+    capnp::FlatArrayMessageReader message(
+        kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()));
+    capnp::MallocMessageBuilder changed;
+    changed.setRoot(message.getRoot<schema::TensorTable>());
+    changed.getRoot<schema::TensorTable>().getStorages()[0].setLandingType(
+        static_cast<std::uint8_t>(type));
+    const auto words = capnp::messageToFlatArray(changed);
+    table.words.assign(reinterpret_cast<const decltype(table.words)::value_type*>(words.begin()),
+                       reinterpret_cast<const decltype(table.words)::value_type*>(words.end()));
+    EXPECT_THROW(read(table, pool, [](tensor_reader&) { FAIL() << "it was read"; }), decode_error)
+        << type;
+  }
 }
 
 }  // namespace
