@@ -44,10 +44,12 @@ struct collective_shape {
   std::int64_t part;
 };
 
-/// The name of what a row times, which several rows may share: without what says how.
-inline std::string timed_operation(const std::string& row) {
-  for (const std::string ending : {"_staged", "_oversubscribed", "_lent", "_shared"})
-    if (row.ends_with(ending)) return row.substr(0, row.size() - ending.size());
+/// The name of what a row times, which several rows may share: without what says how and where.
+inline std::string timed_operation(std::string row) {
+  if (row.starts_with("tcp_")) row.erase(0, 4);
+  for (const std::string ending :
+       {"_1g", "_10g", "_two_a_host", "_staged", "_oversubscribed", "_lent", "_shared"})
+    if (row.ends_with(ending)) row.resize(row.size() - ending.size());
   return row;
 }
 

@@ -242,6 +242,13 @@ const std::map<std::string, row>& collective_rows() {
                              "reduce_scatter",
                              "reduce_scatter_staged"})
       rows[name] = [name](const node& here) { return measured_row(here, name); };
+    // Between hosts: the same by another road.
+    for (const std::string operation : {"all_gather", "all_reduce", "all_to_all", "broadcast"})
+      for (const std::string where : {"", "_two_a_host"})
+        for (const std::string rate : {"", "_1g", "_10g"}) {
+          const auto name = "tcp_" + operation + where + rate;
+          rows[name] = [name](const node& here) { return measured_row(here, name); };
+        }
     return rows;
   }();
   return all;

@@ -14,7 +14,7 @@ def effort_of(seconds):
 
 def timed_operation(row):
     """The name of what a row times, which several rows may share."""
-    return re.sub("_(staged|oversubscribed)$", "", row)
+    return re.sub("^tcp_|(_two_a_host)?(_10?g)?$|_(staged|oversubscribed)$", "", row)
 
 
 def is_timed(row, size):
