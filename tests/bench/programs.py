@@ -42,17 +42,25 @@ def launched(setup, ranks, command, *options):
     return [setup.launcher, "-n", str(ranks), "--threads", "1", *options, *map(str, command)]
 
 
-def between_hosts(setup, row, command, *options):
-    """`command` as the two ranks of a job on two hosts."""
+def hosts_of(row, ranks):
+    """Options for between_hosts.py: the link, and how many hosts there are."""
     wire = [] if row.wire == "any" else ["--rate", row.wire]
+    if not row.per_host:
+        return wire
+    return [*wire, "--hosts", ranks // row.per_host, "--per-host", row.per_host]
+
+
+def between_hosts(setup, row, command, *options, ranks=2):
+    """`command` as the ranks of a job on two or more hosts."""
     given = [f"--option={option}" for option in options]
-    script = [setup.python, HERE / "between_hosts.py", *wire, "--launcher", setup.launcher]
+    script = [setup.python, HERE / "between_hosts.py", *hosts_of(row, ranks), "--launcher",
+              setup.launcher]  # fmt: skip
     return list(map(str, [*script, *given, "--", *command]))
 
 
 def started(setup, row, ranks, command, *options):
     if row.wire:
-        return between_hosts(setup, row, command, *options)
+        return between_hosts(setup, row, command, *options, ranks=ranks)
     return launched(setup, ranks, command, *options)
 
 
@@ -181,6 +189,8 @@ def mpi_peer(name):
     def command(setup, row, ranks, output):
         script = HERE / "peers" / "mpi_collectives.py"
         what = ["--mpi", name, "--build", setup.build, "--ranks", ranks]
+        if row.wire:
+            what += [f"--hosts={' '.join(map(str, hosts_of(row, ranks)))}"]
         return list(map(str, [setup.python, script, *what, "--row", row.name, "--json", output]))
 
     return command

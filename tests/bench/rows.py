@@ -78,6 +78,38 @@ def no_slower_than_mpi(*sizes, ranks):
     )
 
 
+RATES = {"1gbit": 125.0, "10gbit": 1250.0}  # bytes a microsecond
+
+
+def ring_bound(bytes, ranks, wire):
+    """Microseconds that a ring's all_reduce takes at least: each host sends so much."""
+    return 2 * bytes * (ranks - 1) / ranks / RATES[wire]
+
+
+def near_the_ring_bound(share, bytes, ranks, wire):
+    bound = ring_bound(bytes, ranks, wire)
+    reached = lambda line, _: None if line["ours"] is None else line["ours"] <= bound / share
+    text = f"{share:.0%} of the ring bound, {bound:,.0f} us"
+    return Target(text, reached, bytes=bytes, ranks=ranks)
+
+
+def no_slower_than(row, factor, ranks):
+    """A time of ours is at most `factor` times that of another row with so many ranks, which sends as
+    many bytes."""
+
+    def reached(line, lines):
+        base = [
+            other["ours"]
+            for other in lines
+            if (other["row"], other["bytes"], other["ranks"]) == (row, line["bytes"], ranks)
+        ]
+        if line["ours"] is None or not base or base[0] is None:
+            return None
+        return line["ours"] <= factor * base[0]
+
+    return Target(f"{factor:g} times {row} of {ranks}", reached, bytes=64 * MIB)
+
+
 def at_most_linear(ranks, of_ranks):
     """With `ranks` ranks, a time of ours is at most so many times larger than with `of_ranks`."""
 
@@ -142,7 +174,8 @@ class Row:
     grid: str = ""  # what it does, in the table that has all programs side by side
     lends: bool = False  # with TROUPE_LEND_TENSORS
     suite: str = ""  # rows of one suite are measured in the same run of each program
-    wire: str = ""  # between two hosts: the rate of the link, "any" for as fast as it goes
+    wire: str = ""  # between hosts: the rate of the link, "any" for as fast as it goes
+    per_host: int = 0  # ranks on each of as many hosts as that makes; 0: rank 1 on another host
 
 
 COLLECTIVES = "collectives"
@@ -275,6 +308,40 @@ COLLECTIVE_ROWS = (
         targets=(at_most(100_000, "100 ms"),),
     ),
 )
+
+def between_hosts():
+    """Collectives over links of several speeds; of each speed all are measured in one run."""
+    whats = {
+        "all_reduce": "sum of float32",
+        "all_gather": "the tensors of all ranks into one on each (bytes: of an input)",
+        "broadcast": "rank 0's tensor to all",
+        "all_to_all": "a part of each input to each rank (bytes: of an input)",
+    }
+    rates = (("", "as fast as the link goes", "any"), ("_1g", "1 Gbit/s", "1gbit"),
+             ("_10g", "10 Gbit/s", "10gbit"))  # fmt: skip
+    for suffix, speed, wire in rates:
+        for name, what in whats.items():
+            targets = [times(1, peer=peer) for peer in (GLOO, OPEN_MPI)]
+            if name == "all_reduce":
+                targets.append(times(3, bytes=4, ranks=4, peer=GLOO))
+                if wire in RATES:
+                    targets.append(near_the_ring_bound(0.9, 64 * MIB, 4, wire))
+            how = {"peers": (GLOO, OPEN_MPI), "seconds": 60, "by_name": True, "wire": wire}
+            yield Row(
+                f"tcp_{name}{suffix}", f"{what}, a rank a host, {speed}", ranks=(2, 4),
+                targets=tuple(targets), suite=f"tcp_collectives{suffix}", per_host=1,
+                grid=f"{name}, {speed}", **how,
+            )  # fmt: skip
+            # Two hosts with two ranks each send what two hosts with a rank each do.
+            hosts = f"tcp_{name}_two_a_host{suffix}"
+            same_bytes = no_slower_than(f"tcp_{name}{suffix}", 1.1, 2)
+            yield Row(
+                hosts, f"{what}, two ranks a host, {speed}", ranks=(4,),
+                targets=(same_bytes,) if name in ("all_reduce", "broadcast") else (),
+                suite=f"tcp_collectives_two_a_host{suffix}", per_host=2,
+                grid=f"{name}, two a host, {speed}", **how,
+            )  # fmt: skip
+
 
 ROWS = (
     Row(
@@ -676,6 +743,7 @@ ROWS = (
         seconds=15,
     ),
     *COLLECTIVE_ROWS,
+    *between_hosts(),
 )
 
 

@@ -489,7 +489,15 @@ class TableTest(unittest.TestCase):
                     what = collective_plan.timed_operation(row.name)
                     self.assertIn(f'"{what}"', bare)
                     self.assertIn(f'"{what.removesuffix("_list")}"', mpi)
-                    self.assertIn(f'"{row.name}"', ours)
+                    self.assertIn(f'"{what if row.wire else row.name}"', ours)
+
+    def test_ring_bounds(self):
+        # 64 MiB on 4 ranks: each sends three quarters of it twice, 125 bytes a microsecond.
+        self.assertAlmostEqual(rows.ring_bound(64 << 20, 4, "1gbit"), 805306.4, places=1)
+        line = lambda us: {"ours": us, "bytes": 64 << 20, "ranks": 4}
+        target = rows.near_the_ring_bound(0.9, 64 << 20, 4, "10gbit")
+        self.assertTrue(target.reached(line(89_000), []))
+        self.assertFalse(target.reached(line(90_000), []))
 
     def test_sizes_read_well(self):
         sizes = (None, 4, 4096, 1 << 20, 64 << 20, 4_000_000, 400_000_000)

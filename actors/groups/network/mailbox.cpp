@@ -45,6 +45,12 @@ std::optional<packet> mailbox::take(const part_key& key, clock::time_point deadl
   return std::nullopt;
 }
 
+std::optional<packet> mailbox::take_if_there(const part_key& key) {
+  const std::lock_guard lock(mutex_);
+  if (auto found = arrived_.extract(key)) return std::move(found.mapped());
+  return std::nullopt;
+}
+
 std::vector<int> mailbox::missing(std::uint64_t sequence, std::uint32_t stage, int self,
                                   int first) const {
   const std::lock_guard lock(mutex_);

@@ -26,6 +26,9 @@ public:
   /// after a failure. Throws what `fail` or `leave` was called with, and not_initialized.
   std::optional<packet> take(const part_key& key, clock::time_point deadline);
 
+  /// The same without waiting: nothing if it is not there yet.
+  std::optional<packet> take_if_there(const part_key& key);
+
   /// The ranks from `first` on, but `self`, of which no part of that stage is here.
   std::vector<int> missing(std::uint64_t sequence, std::uint32_t stage, int self, int first) const;
 

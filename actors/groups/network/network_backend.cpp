@@ -1,69 +1,42 @@
 #include "troupe/actors/groups/network/network_backend.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "troupe/actors/groups/network/collective_run.hpp"
+#include "troupe/actors/groups/network/pairwise.hpp"
+#include "troupe/actors/groups/network/scheduled.hpp"
+#include "troupe/actors/groups/network/tensor_bytes.hpp"
 #include "troupe/actors/groups/reduction/reduction.hpp"
 #include "troupe/messages/base/error.hpp"
 
 namespace troupe::groups::network {
 
+using schedules::algorithm;
+using schedules::task;
+
 namespace {
 
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+std::size_t at(int rank) noexcept { return static_cast<std::size_t>(rank); }
+
+std::span<std::byte> place_in(const at::Tensor& tensor) {
+  return {memory_of(tensor), tensor.nbytes()};
 }
 
-std::byte* memory_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.mutable_data_ptr());
+owned_bytes all_of(const at::Tensor& tensor) { return {bytes_of(tensor), &tensor}; }
+
+// Dtypes whose sums are rounded after each step of a schedule, where a reduction rounds once.
+bool rounds_once(c10::ScalarType dtype) noexcept {
+  return c10::isReducedFloatingType(dtype) || c10::isFloat8Type(dtype);
 }
 
-// All that of some tensors, one after the other: the memory of one alone, or a copy.
-class joined_bytes {
+// One collective of one rank.
+class collective {
 public:
-  explicit joined_bytes(std::span<const at::Tensor> tensors) : tensors_(tensors) {
-    if (tensors.size() == 1) return;
-    std::size_t size = 0;
-    for (const auto& one : tensors) size += one.nbytes();
-    copy_ = byte_buffer(size);
-    auto* to = memory_of(copy_);
-    for (const auto& one : tensors) {
-      std::memcpy(to, one.const_data_ptr(), one.nbytes());
-      to += one.nbytes();
-    }
-  }
-
-  std::span<const std::byte> bytes() const { return bytes_of(whole()); }
-  std::byte* memory() const { return memory_of(whole()); }
-
-  // What was written to `memory` goes to the tensors.
-  void put_back() const {
-    if (tensors_.size() == 1) return;
-    const auto* from = static_cast<const std::byte*>(copy_.const_data_ptr());
-    for (const auto& one : tensors_) {
-      std::memcpy(memory_of(one), from, one.nbytes());
-      from += one.nbytes();
-    }
-  }
-
-private:
-  const at::Tensor& whole() const { return tensors_.size() == 1 ? tensors_[0] : copy_; }
-
-  std::span<const at::Tensor> tensors_;
-  at::Tensor copy_;
-};
-
-void copy_to(std::byte* to, std::span<const std::byte> bytes) {
-  if (!bytes.empty() && to != bytes.data()) std::memmove(to, bytes.data(), bytes.size());
-}
-
-// One collective of one rank: the algorithms.
-class algorithms {
-public:
-  algorithms(group_channel& channel, const operation& what, const time_limit& limit)
-      : run_(channel, what, limit),
+  collective(group_channel& channel, const network_ways& ways, const operation& what,
+             const time_limit& limit)
+      : run_(channel, what, limit, ways.enters_directly()),
+        ways_(ways),
         what_(what),
         me_(channel.rank()),
         size_(channel.size()),
@@ -95,35 +68,53 @@ private:
     return bytes <= network_backend::most_with_entry;
   }
 
-  // A binomial tree, whose root has number 0.
-  void broadcast() {
-    const joined_bytes all(what_.outputs);
-    const auto bytes = all.bytes();
-    const bool root = me_ == what_.root;
-    if (is_small(bytes.size())) {
-      run_.enter(root ? bytes : std::span<const std::byte>());
-      if (!root) put(all, checked(run_.data_of(what_.root), bytes.size()));
-      return;
-    }
-    run_.enter({});
-    const int mine = (me_ - what_.root + size_) % size_;
-    int step = 1;
-    while (step < size_ && !(mine & step)) step *= 2;
-    packet content;
-    if (root)
-      content = packet(bytes);
-    else
-      content = run_.receive(1, rank_at(mine - step), bytes.size());
-    for (step /= 2; step > 0; step /= 2)
-      if (mine + step < size_) run_.send(1, rank_at(mine + step), content);
-    if (!root) put(all, content.bytes());
+  bool in_order() const noexcept {
+    const bool composes =
+        what_.reduction != reduce_op::avg && what_.reduction != reduce_op::premul_sum;
+    return !composes || !(order_is_free(what_.reduction, what_.dtype) ||
+                          (ways_.any_order && !rounds_once(what_.dtype)));
   }
 
-  int rank_at(int number) const noexcept { return (number + what_.root) % size_; }
+  void run_plan(task by_task, algorithm by, std::byte* memory, std::size_t bytes, int pieces = 1) {
+    const auto plan = schedules::make(by_task, by, me_, size_, what_.root, pieces);
+    const auto data = block_memory::divided(memory, bytes, plan.blocks, element_);
+    // Of a chain the pieces are blocks.
+    const auto largest = by == algorithm::chain                              ? 0
+                         : by == algorithm::ring || by == algorithm::scatter ? bytes / at(size_)
+                                                                             : bytes;
+    run_schedule(run_, plan, data, stripes_of(largest, ways_.piece),
+                 [this](std::byte* here, std::span<const std::byte> more) {
+                   const std::byte* const both[] = {here, more.data()};
+                   combine(both, std::span(&here, 1), more.size());
+                 });
+  }
 
-  static void put(const joined_bytes& to, std::span<const std::byte> bytes) {
-    copy_to(to.memory(), bytes);
-    to.put_back();
+  void broadcast() {
+    const joined_bytes all(what_.outputs);
+    const bool root = me_ == what_.root;
+    auto* const memory = root ? nullptr : all.memory();
+    const auto bytes = all.bytes();
+    if (is_small(bytes.size())) {
+      run_.enter(root ? bytes : std::span<const std::byte>());
+      if (root) return;
+      copy_to(memory, checked(run_.data_of(what_.root), bytes.size()));
+    } else {
+      run_.enter({});
+      const auto by = ways_.choose(task::broadcast, bytes.size(), false);
+      // The root's is only read.
+      run_plan(task::broadcast, by, const_cast<std::byte*>(bytes.data()), bytes.size(),
+               chain_pieces(bytes.size()));
+    }
+    if (!root) all.put_back();
+  }
+
+  // No smaller than is worth a message, no larger than a piece.
+  int chain_pieces(std::size_t bytes) const noexcept {
+    constexpr std::size_t least = 128 * 1024;
+    const auto best = at(schedules::best_pieces(size_, static_cast<double>(bytes), ways_.over));
+    const auto most = std::max<std::size_t>(1, bytes / least);
+    return static_cast<int>(
+        std::max(std::min(best, most), (bytes + ways_.piece - 1) / ways_.piece));
   }
 
   std::span<const std::byte> checked(std::span<const std::byte> bytes, std::size_t size) const {
@@ -131,36 +122,27 @@ private:
     return bytes;
   }
 
-  // Small: each rank gets all, and combines them. Large: each rank combines its slice, and all get
-  // the slices (Rabenseifner's reduce-scatter and all-gather, in one step each).
+  // Small: each rank gets all, and combines them.
   void all_reduce() {
     const joined_bytes all(what_.outputs);
-    const auto bytes = all.bytes();
     auto* const memory = all.memory();
-    const auto count = static_cast<std::int64_t>(bytes.size() / element_);
-    std::vector<const std::byte*> sources(static_cast<std::size_t>(size_));
+    const auto bytes = all.bytes();
     if (is_small(bytes.size())) {
       run_.enter(bytes);
-      for (int rank = 0; rank < size_; ++rank)
-        source(sources, rank) =
-            rank == me_ ? bytes.data() : checked(run_.data_of(rank), bytes.size()).data();
-      combine(sources, memory, count);
-      all.put_back();
-      return;
-    }
-    run_.enter({});
-    for (int to = 0; to < size_; ++to)
-      if (to != me_) run_.send(1, to, slice(bytes, to));
-    const auto mine = slice(bytes, me_);
-    auto* const result = memory + (mine.data() - bytes.data());
-    combine_with_others(1, mine, result);
-    const packet content{std::span<const std::byte>(result, mine.size())};
-    for (int to = 0; to < size_; ++to)
-      if (to != me_) run_.send(2, to, content);
-    for (int from = 0; from < size_; ++from) {
-      if (from == me_) continue;
-      const auto part = slice(bytes, from);
-      copy_to(memory + (part.data() - bytes.data()), run_.receive(2, from, part.size()).bytes());
+      combine_entries(bytes, 0, bytes.size(), memory);
+    } else {
+      const auto by = ways_.choose(task::all_reduce, bytes.size(), in_order());
+      if (by == algorithm::direct) {
+        reduce_pairs(
+            results_go::to_all,
+            [&](int part) {
+              return owned_bytes{slice(bytes, part), &all.whole()};
+            },
+            [&](int part) { return memory + (slice(bytes, part).data() - bytes.data()); });
+      } else {
+        run_.enter({});
+        run_plan(task::all_reduce, by, memory, bytes.size());
+      }
     }
     all.put_back();
   }
@@ -168,168 +150,174 @@ private:
   // The part of `bytes` that `rank` combines.
   std::span<const std::byte> slice(std::span<const std::byte> bytes, int rank) const {
     const auto count = bytes.size() / element_;
-    const auto ranks = static_cast<std::size_t>(size_);
-    const auto at = static_cast<std::size_t>(rank);
-    const auto begin = count * at / ranks, end = count * (at + 1) / ranks;
+    const auto begin = count * at(rank) / at(size_), end = count * at(rank + 1) / at(size_);
     return bytes.subspan(begin * element_, (end - begin) * element_);
   }
 
-  // Those of a stage, and this rank's own, into `result`.
-  void combine_with_others(std::uint32_t stage, std::span<const std::byte> mine,
-                           std::byte* result) {
-    std::vector<packet> parts(static_cast<std::size_t>(size_));
-    std::vector<const std::byte*> sources(static_cast<std::size_t>(size_));
-    for (int from = 0; from < size_; ++from) {
-      auto& content = parts[static_cast<std::size_t>(from)];
-      if (from != me_) content = run_.receive(stage, from, mine.size());
-      source(sources, from) = from == me_ ? mine.data() : content.bytes().data();
-    }
-    combine(sources, result, static_cast<std::int64_t>(mine.size() / element_));
+  template <class Input, class Result>
+  void reduce_pairs(results_go results, const Input& input_of, const Result& result_of) {
+    reduce_pairwise(run_, {.element = element_,
+                           .piece = ways_.piece,
+                           .results = results,
+                           .root = what_.root,
+                           .input_of = input_of,
+                           .result_of = result_of,
+                           .combine = [this](std::span<const std::byte* const> sources,
+                                             std::span<std::byte* const> to,
+                                             std::size_t bytes) { combine(sources, to, bytes); }});
   }
 
-  static const std::byte*& source(std::vector<const std::byte*>& sources, int rank) {
-    return sources[static_cast<std::size_t>(rank)];
-  }
-
-  void combine(const std::vector<const std::byte*>& sources, std::byte* to,
-               std::int64_t count) const {
+  void combine(std::span<const std::byte* const> sources, std::span<std::byte* const> to,
+               std::size_t bytes) const {
+    const auto count = static_cast<std::int64_t>(bytes / element_);
     if (count == 0) return;
     const reduction how(to_string(what_.kind), what_.reduction, what_.dtype);
-    how.run(sources, std::span<std::byte* const>(&to, 1), count, store_mode::cached,
-            run_.factors().data());
+    how.run(sources, to, count, store_mode::cached, run_.factors().data());
   }
 
+  // Small: the root gets all. Large: each rank combines its slice, and the root gets the slices.
   void reduce() {
-    run_.enter({});
-    const auto mine = bytes_of(what_.inputs[0]);
-    if (me_ != what_.root) return run_.send(1, what_.root, mine);
-    combine_with_others(1, mine, memory_of(what_.outputs[0]));
+    const auto& input = what_.inputs[0];
+    auto* const memory = me_ == what_.root ? memory_of(what_.outputs[0]) : nullptr;
+    const auto bytes = bytes_of(input);
+    if (is_small(bytes.size())) {
+      run_.enter(bytes);
+      if (memory) combine_entries(bytes, 0, bytes.size(), memory);
+      return;
+    }
+    reduce_pairs(
+        results_go::to_root,
+        [&](int part) {
+          return owned_bytes{slice(bytes, part), &input};
+        },
+        [&](int part) {
+          return memory ? memory + (slice(bytes, part).data() - bytes.data()) : nullptr;
+        });
+  }
+
+  // What all have sent with their entries, `mine` on this rank: `size` bytes from `begin` on.
+  void combine_entries(std::span<const std::byte> mine, std::size_t begin, std::size_t size,
+                       std::byte* to) const {
+    std::vector<const std::byte*> sources;
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto all = rank == me_ ? mine : run_.data_of(rank);
+      if (begin > all.size() || all.size() - begin < size)
+        throw decode_error("an entry has other data than it says");
+      sources.push_back(all.data() + begin);
+    }
+    combine(sources, std::span(&to, 1), size);
+  }
+
+  template <class From, class To>
+  void exchange(const From& bytes_for, const To& place_of, bool same_for_all = false) {
+    exchange_pairwise(run_, {.element = element_,
+                             .piece = ways_.piece,
+                             .same_for_all = same_for_all,
+                             .most_with_entry = network_backend::most_with_entry,
+                             .bytes_for = bytes_for,
+                             .place_of = place_of});
   }
 
   void all_gather() {
-    const auto mine = bytes_of(what_.inputs[0]);
-    send_to_all_and_take(mine, [&](int from) {
-      const auto& to = what_.outputs[static_cast<std::size_t>(from)];
-      return std::span(memory_of(to), to.nbytes());
-    });
+    exchange([&](int) { return all_of(what_.inputs[0]); },
+             [&](int from) { return place_in(what_.outputs[at(from)]); }, true);
   }
 
   void all_gather_into_tensor() {
+    if (what_.inputs.empty()) return run_.enter({});
     for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
-      const auto mine = bytes_of(what_.inputs[i]);
-      const auto take = [&](int from) {
-        auto* const begin = memory_of(what_.outputs[i]);
-        return std::span(begin + static_cast<std::size_t>(from) * mine.size(), mine.size());
-      };
-      if (i == 0)
-        send_to_all_and_take(mine, take);
-      else
-        exchange_all(static_cast<std::uint32_t>(i + 1), mine, take);
-    }
-    if (what_.inputs.empty()) run_.enter({});
-  }
-
-  // Small contributions travel with the entry: all ranks give as many bytes, or each says how many.
-  template <class Place>
-  void send_to_all_and_take(std::span<const std::byte> mine, const Place& place_of) {
-    const bool uniform = what_.kind == operation_kind::all_gather_into_tensor;
-    if (!uniform || !is_small(mine.size())) {
+      const auto& input = what_.inputs[i];
+      const std::span all(memory_of(what_.outputs[i]), what_.outputs[i].nbytes());
+      const auto each = input.nbytes();
+      const auto by = ways_.choose(task::all_gather, all.size(), false);
+      if (by == algorithm::direct || is_small(each)) {
+        exchange([&](int) { return all_of(input); },
+                 [&](int from) { return all.subspan(at(from) * each, each); }, true);
+        continue;
+      }
       run_.enter({});
-      return exchange_all(1, mine, place_of);
-    }
-    run_.enter(mine);
-    for (int from = 0; from < size_; ++from) {
-      const auto to = place_of(from);
-      copy_to(to.data(), from == me_ ? mine : checked(run_.data_of(from), to.size()));
-    }
-  }
-
-  template <class Place>
-  void exchange_all(std::uint32_t stage, std::span<const std::byte> mine, const Place& place_of) {
-    const packet content(mine);
-    for (int to = 0; to < size_; ++to)
-      if (to != me_) run_.send(stage, to, content);
-    for (int from = 0; from < size_; ++from) {
-      const auto to = place_of(from);
-      if (from == me_)
-        copy_to(to.data(), mine);
-      else
-        copy_to(to.data(), run_.receive(stage, from, to.size()).bytes());
+      copy_to(all.data() + at(me_) * each, bytes_of(input));
+      run_plan(task::all_gather, by, all.data(), all.size());
     }
   }
 
   void gather() {
-    run_.enter({});
-    const auto mine = bytes_of(what_.inputs[0]);
-    if (me_ != what_.root) return run_.send(1, what_.root, mine);
-    for (int from = 0; from < size_; ++from) {
-      const auto& to = what_.outputs[static_cast<std::size_t>(from)];
-      if (from == me_)
-        copy_to(memory_of(to), mine);
-      else
-        copy_to(memory_of(to), run_.receive(1, from, to.nbytes()).bytes());
-    }
+    const auto nothing = owned_bytes{{}, &what_.inputs[0]};
+    exchange([&](int to) { return to == what_.root ? all_of(what_.inputs[0]) : nothing; },
+             [&](int from) {
+               return me_ == what_.root ? place_in(what_.outputs[at(from)])
+                                        : std::span<std::byte>();
+             });
   }
 
   void scatter() {
-    run_.enter({});
-    const auto& mine = what_.outputs[0];
-    if (me_ != what_.root)
-      return copy_to(memory_of(mine), run_.receive(1, what_.root, mine.nbytes()).bytes());
-    for (int to = 0; to < size_; ++to) {
-      const auto bytes = bytes_of(what_.inputs[static_cast<std::size_t>(to)]);
-      if (to == me_)
-        copy_to(memory_of(mine), bytes);
-      else
-        run_.send(1, to, bytes);
-    }
+    const auto nothing = owned_bytes{{}, &what_.outputs[0]};
+    exchange([&](int to) { return me_ == what_.root ? all_of(what_.inputs[at(to)]) : nothing; },
+             [&](int from) {
+               return from == what_.root ? place_in(what_.outputs[0]) : std::span<std::byte>();
+             });
   }
 
   void reduce_scatter() {
-    run_.enter({});
-    for (int to = 0; to < size_; ++to)
-      if (to != me_) run_.send(1, to, bytes_of(what_.inputs[static_cast<std::size_t>(to)]));
-    combine_with_others(1, bytes_of(what_.inputs[static_cast<std::size_t>(me_)]),
-                        memory_of(what_.outputs[0]));
+    std::size_t all = 0, begin = 0;
+    for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
+      all += what_.inputs[i].nbytes();
+      if (i < at(me_)) begin += what_.inputs[i].nbytes();
+    }
+    if (is_small(all)) {
+      const joined_bytes inputs(what_.inputs);
+      run_.enter(inputs.bytes());
+      return combine_entries(inputs.bytes(), begin, what_.outputs[0].nbytes(),
+                             memory_of(what_.outputs[0]));
+    }
+    reduce_pairs(
+        results_go::nowhere, [&](int part) { return all_of(what_.inputs[at(part)]); },
+        [&](int) { return memory_of(what_.outputs[0]); });
   }
 
   void reduce_scatter_tensor() {
-    run_.enter({});
+    if (what_.inputs.empty()) return run_.enter({});
     for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
-      const auto stage = static_cast<std::uint32_t>(i + 1);
-      const auto all = bytes_of(what_.inputs[i]);
+      const auto& input = what_.inputs[i];
+      auto* const result = memory_of(what_.outputs[i]);
+      const auto bytes = bytes_of(input);
       const auto each = what_.outputs[i].nbytes();
-      const auto of = [&](int rank) {
-        return all.subspan(static_cast<std::size_t>(rank) * each, each);
-      };
-      for (int to = 0; to < size_; ++to)
-        if (to != me_) run_.send(stage, to, of(to));
-      combine_with_others(stage, of(me_), memory_of(what_.outputs[i]));
+      if (i == 0 && is_small(bytes.size())) {
+        run_.enter(bytes);
+        combine_entries(bytes, at(me_) * each, each, result);
+      } else {
+        reduce_pairs(
+            results_go::nowhere,
+            [&](int part) {
+              return owned_bytes{bytes.subspan(at(part) * each, each), &input};
+            },
+            [&](int) { return result; });
+      }
     }
   }
 
   void all_to_all() {
-    run_.enter({});
-    exchange_each([&](int to) { return bytes_of(what_.inputs[static_cast<std::size_t>(to)]); },
-                  [&](int from) {
-                    const auto& to = what_.outputs[static_cast<std::size_t>(from)];
-                    return std::span(memory_of(to), to.nbytes());
-                  });
+    exchange([&](int to) { return all_of(what_.inputs[at(to)]); },
+             [&](int from) { return place_in(what_.outputs[at(from)]); });
   }
 
   void all_to_all_single() {
-    run_.enter({});
     const auto in = offsets(what_.input_splits), out = offsets(what_.output_splits);
     const auto bytes = bytes_of(what_.inputs[0]);
     auto* const memory = memory_of(what_.outputs[0]);
-    exchange_each(
+    if (size_ > fewest_for_bruck) {
+      run_.enter({});
+      const auto each = equal_parts();
+      if (each > 0 && ways_.choose(task::all_to_all, each * at(size_), false) == algorithm::bruck)
+        return exchange_by_bruck(bytes, memory, each);
+    }
+    exchange(
         [&](int to) {
-          const auto at = static_cast<std::size_t>(to);
-          return bytes.subspan(in[at], in[at + 1] - in[at]);
+          return owned_bytes{bytes.subspan(in[at(to)], in[at(to) + 1] - in[at(to)]),
+                             &what_.inputs[0]};
         },
         [&](int from) {
-          const auto at = static_cast<std::size_t>(from);
-          return std::span(memory + out[at], out[at + 1] - out[at]);
+          return std::span(memory + out[at(from)], out[at(from) + 1] - out[at(from)]);
         });
   }
 
@@ -341,20 +329,31 @@ private:
     return out;
   }
 
-  template <class From, class To>
-  void exchange_each(const From& bytes_for, const To& place_of) {
-    for (int to = 0; to < size_; ++to)
-      if (to != me_) run_.send(1, to, bytes_for(to));
-    for (int from = 0; from < size_; ++from) {
-      const auto to = place_of(from);
-      if (from == me_)
-        copy_to(to.data(), bytes_for(me_));
-      else
-        copy_to(to.data(), run_.receive(1, from, to.size()).bytes());
-    }
+  // The bytes of each part of every rank; 0: they differ, or there are none.
+  std::size_t equal_parts() const {
+    const auto first = run_.entry_of_rank(0).sends.at(0);
+    for (int rank = 0; rank < size_; ++rank)
+      for (const auto one : run_.entry_of_rank(rank).sends)
+        if (one != first) return 0;
+    return static_cast<std::size_t>(first) * element_;
   }
 
+  // See schedules/exchanges.hpp: blocks are numbered by distance.
+  void exchange_by_bruck(std::span<const std::byte> bytes, std::byte* memory, std::size_t each) {
+    const auto turned = byte_buffer(bytes.size());
+    auto* const blocks = memory_of(turned);
+    for (int d = 0; d < size_; ++d)
+      copy_to(blocks + at(d) * each, bytes.subspan(at((me_ + d) % size_) * each, each));
+    run_plan(task::all_to_all, algorithm::bruck, blocks, bytes.size());
+    for (int d = 0; d < size_; ++d)
+      copy_to(memory + at((me_ + size_ - d) % size_) * each, {blocks + at(d) * each, each});
+  }
+
+  // With fewer ranks the entry alone would take longer than it saves.
+  static constexpr int fewest_for_bruck = 4;
+
   collective_run run_;
+  const network_ways& ways_;
   const operation& what_;
   const int me_;
   const int size_;
@@ -362,6 +361,11 @@ private:
 };
 
 }  // namespace
+
+bool order_is_free(reduce_op reduction, c10::ScalarType dtype) noexcept {
+  return c10::isIntegralType(dtype, true) && reduction != reduce_op::avg &&
+         reduction != reduce_op::premul_sum;
+}
 
 bool network_backend::supports(operation_kind kind, c10::ScalarType dtype,
                                c10::DeviceType device) const noexcept {
@@ -372,7 +376,7 @@ bool network_backend::supports(operation_kind kind, c10::ScalarType dtype,
 
 void network_backend::run(operation& what, const time_limit& limit) {
   if (auto why = channel_->failure()) std::rethrow_exception(std::move(why));
-  algorithms(*channel_, what, limit).carry_out();
+  collective(*channel_, ways_, what, limit).carry_out();
 }
 
 }  // namespace troupe::groups::network

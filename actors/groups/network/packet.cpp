@@ -1,6 +1,7 @@
 #include "troupe/actors/groups/network/packet.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <cstring>
 
@@ -20,6 +21,13 @@ packet::packet(std::span<const std::byte> bytes) {
   }
   large_ = byte_buffer(bytes.size());
   std::memcpy(large_.mutable_data_ptr(), bytes.data(), bytes.size());
+}
+
+packet packet::lent(std::span<const std::byte> bytes, at::Tensor owner) {
+  // Nobody writes through it: from_blob wants memory that could be written.
+  return packet(at::from_blob(
+      const_cast<std::byte*>(bytes.data()), {static_cast<std::int64_t>(bytes.size())},
+      [owner = std::move(owner)](void*) {}, at::kByte));
 }
 
 std::span<const std::byte> packet::bytes() const noexcept {

@@ -24,6 +24,9 @@ public:
   explicit packet(std::span<const std::byte> bytes);
   /// Of memory that nobody writes any more: a contiguous tensor of bytes.
   explicit packet(at::Tensor bytes) : large_(std::move(bytes)) {}
+  /// Not a copy: `bytes`, which are of `owner`. They stay as they are until the receiver has said
+  /// that it has them.
+  static packet lent(std::span<const std::byte> bytes, at::Tensor owner);
 
   std::span<const std::byte> bytes() const noexcept;
   std::size_t size() const noexcept { return bytes().size(); }

@@ -8,6 +8,8 @@
 #include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/backend/device_backends.hpp"
 #include "troupe/actors/groups/nccl/nccl_backend.hpp"
+#include "troupe/actors/groups/network/agreed_ways.hpp"
+#include "troupe/actors/groups/network/hosts_backend.hpp"
 #include "troupe/actors/groups/network/network_backend.hpp"
 #include "troupe/actors/groups/shared/shared_backend.hpp"
 #include "troupe/actors/node/node.hpp"
@@ -21,10 +23,12 @@ namespace troupe::groups {
 namespace {
 
 std::unique_ptr<backend> make_network(const backend_request& request) {
-  return std::make_unique<network::network_backend>(request.channel);
+  return std::make_unique<network::network_backend>(request.channel,
+                                                    network::agree_on_places(request).ways);
 }
 
-// In shared memory where all ranks are on one host.
+// In shared memory where all ranks are on one host; in that of each host and by messages between
+// hosts, where all of several have as many ranks.
 std::unique_ptr<backend> make_troupe(const backend_request& request) {
   std::string why_not;
   if (auto made = make_shared_backend(request, why_not)) return made;
@@ -33,7 +37,9 @@ std::unique_ptr<backend> make_troupe(const backend_request& request) {
     log().warn("group '{}' uses messages alone, which is slow, since {}", request.group, why_not);
   else
     log().debug("group '{}' uses messages alone, since {}", request.group, why_not);
-  return make_network(request);
+  const auto places = network::agree_on_places(request);
+  if (auto made = network::make_hosts_backend(request, places)) return made;
+  return std::make_unique<network::network_backend>(request.channel, places.ways);
 }
 
 // Before any node is made. "troupe" is what a group takes by itself.

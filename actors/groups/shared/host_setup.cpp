@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 
+#include "troupe/actors/groups/backend/collective_rules.hpp"
 #include "troupe/messages/base/error.hpp"
 #include "troupe/transport/memory/arena.hpp"
 #include "troupe/transport/regions/descriptor_channel.hpp"
@@ -85,16 +85,6 @@ bool can_read(std::uint64_t process, std::uint64_t address, std::uint64_t expect
   const iovec there{reinterpret_cast<void*>(address), sizeof found};
   return process_vm_readv(static_cast<pid_t>(process), &here, 1, &there, 1, 0) == sizeof found &&
          found == expected;
-}
-
-// What the user wants of the ways: rank 0's wishes count, so that all have the same.
-std::string rules_of(const backend_request& request) {
-  std::string rules;
-  if (const char* set = std::getenv("TROUPE_COLLECTIVES")) rules = set;
-  const auto option = request.options.find("collectives");
-  if (option != request.options.end())
-    rules += (rules.empty() || option->second.empty() ? "" : ",") + option->second;
-  return rules;
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ void collective_ways::apply(const std::string& rules) {
   while (!rest.empty()) {
     const auto one = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    if (one.starts_with("network.")) continue;  // see network_ways
     const auto colon = one.find(':'), sign = one.find(">="), equals = one.find('=');
     if (colon == one.npos && equals != one.npos && sign == one.npos) {
       set_number(one, one.substr(0, equals), bytes_in(one, one.substr(equals + 1)));

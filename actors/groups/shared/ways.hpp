@@ -32,8 +32,8 @@ public:
 
   /// Changes it by rules such as "all_reduce:direct>=8192,broadcast:staged>=0": each holds from so
   /// many bytes on, instead of what the table had there, up to a later rule in the text.
-  /// "piece=65536" and "streaming=1048576" set the members of these names. Throws invalid_argument
-  /// that says what is wrong with `rules`.
+  /// "piece=65536" and "streaming=1048576" set the members of these names. What begins with
+  /// "network." is for network_ways. Throws invalid_argument that says what is wrong with `rules`.
   void apply(const std::string& rules);
 
   way choose(operation_kind kind, std::size_t bytes) const noexcept {

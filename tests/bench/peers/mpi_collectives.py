@@ -141,13 +141,28 @@ def measured(text):
     return found
 
 
-def run(name, folder, ranks, rows):
+def between_hosts(ranks, hosts, command):
+    """The same between hosts, with the options `hosts` of between_hosts.py."""
+    # Each host is this machine.
+    yielding = ["--option=--mca", "--option=mpi_yield_when_idle", "--option=1"]
+    script = [sys.executable, str(HERE.parent / "between_hosts.py"), *hosts.split()]
+    return [*script, "--mpi", LAUNCHERS["openmpi"], *(yielding if crowded(ranks) else []), "--",
+            *command], {}  # fmt: skip
+
+
+def run(name, folder, ranks, rows, hosts=None):
     reason = why_not(name, ranks)
+    if hosts is not None and os.geteuid() != 0:
+        reason = "no network namespaces can be made here (not root)"
     if reason:
         return [{"row": row, "not_here": reason} for row in rows]
     operations = dict.fromkeys(plan.timed_operation(row) for row in rows)
     operations = dict.fromkeys(what.removesuffix("_list") for what in operations)
-    command, variables = launch(name, ranks, [str(program(name, folder)), *operations])
+    command = [str(program(name, folder)), *operations]
+    if hosts is None:
+        command, variables = launch(name, ranks, command)
+    else:
+        command, variables = between_hosts(ranks, hosts, command)
     done = subprocess.run(
         command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True,
         timeout=LIMIT, preexec_fn=end_with_parent, check=True,
@@ -163,11 +178,12 @@ def main():
     parser.add_argument("--ranks", type=int)
     parser.add_argument("--row")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--hosts", help="options of between_hosts.py, for Open MPI between hosts")
     asked = parser.parse_args()
     if asked.install:
         install_intel()
         return
-    found = run(asked.mpi, asked.build, asked.ranks, asked.row.split(","))
+    found = run(asked.mpi, asked.build, asked.ranks, asked.row.split(","), asked.hosts)
     asked.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -1,0 +1,242 @@
+#include "troupe/actors/groups/network/pairwise.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "troupe/actors/groups/network/pieces.hpp"
+#include "troupe/actors/groups/network/tensor_bytes.hpp"
+#include "troupe/messages/base/error.hpp"
+
+namespace troupe::groups::network {
+
+namespace {
+
+// Less is copied: that costs less than to wait for a receipt.
+constexpr std::size_t least_lent = 128 * 1024;
+// Pieces of each part that leave before the others have entered: memory of a rank that comes late.
+constexpr std::size_t early_pieces = 1;
+
+bool is_lent(std::size_t part_bytes) noexcept { return part_bytes >= least_lent; }
+
+void send_piece(collective_run& run, int to, const owned_bytes& part,
+                std::span<const std::byte> bytes) {
+  run.send(lane::data, to,
+           is_lent(part.bytes.size()) ? packet::lent(bytes, *part.owner) : packet(bytes));
+}
+
+// The ranks after this one first, so that all are sent to at once.
+template <class Visit>
+void for_each_other(const collective_run& run, const Visit& visit) {
+  for (int i = 1; i < run.size(); ++i) visit((run.rank() + i) % run.size());
+}
+template <class Visit>
+void for_each_other_before(const collective_run& run, const Visit& visit) {
+  for (int i = 1; i < run.size(); ++i) visit((run.rank() + run.size() - i) % run.size());
+}
+
+// Sends the pieces `first` to `last` of what this rank has for each other, the n-th of all after
+// the one before of all.
+class part_sender {
+public:
+  part_sender(collective_run& run, std::size_t element, std::size_t piece,
+              function_ref<owned_bytes(int to)> bytes_for)
+      : run_(run) {
+    for_each_other(run, [&](int to) {
+      const auto part = bytes_for(to);
+      all_.push_back({to, part, pieces(part.bytes.size(), element, piece)});
+      most_ = std::max(most_, all_.back().cut.count());
+    });
+  }
+
+  void send(std::size_t first, std::size_t last) const {
+    for (std::size_t i = first; i < std::min(last, most_); ++i)
+      for (const auto& one : all_)
+        if (i < one.cut.count()) send_piece(run_, one.to, one.part, one.cut.of(one.part.bytes, i));
+  }
+
+  std::size_t most_pieces() const noexcept { return most_; }
+
+  void await_receipts() const {
+    for (const auto& one : all_)
+      if (is_lent(one.part.bytes.size())) run_.await_receipt(one.to);
+  }
+
+private:
+  struct cut_part {
+    int to;
+    owned_bytes part;
+    pieces cut;
+  };
+  collective_run& run_;
+  std::vector<cut_part> all_;
+  std::size_t most_ = 0;
+};
+
+}  // namespace
+
+namespace {
+
+// All that a rank has for the others, or nothing if that is too much.
+std::vector<std::byte> bytes_with_entry(int size, const pairwise_exchange& how) {
+  std::vector<std::byte> out;
+  for (int to = 0; to < (how.same_for_all ? 1 : size); ++to) {
+    const auto part = how.bytes_for(to).bytes;
+    if (out.size() + part.size() > how.most_with_entry) return {};
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  return out;
+}
+
+// Of those of `from` what is for this rank.
+std::span<const std::byte> part_of_entry(const collective_run& run, int from,
+                                         const pairwise_exchange& how, std::size_t size) {
+  const auto all = run.data_of(from);
+  std::size_t begin = 0;
+  const auto& sends = run.entry_of_rank(from).sends;
+  if (!how.same_for_all)
+    for (int to = 0; to < run.rank(); ++to) begin += sends[static_cast<std::size_t>(to)];
+  begin *= how.element;
+  if (begin > all.size() || all.size() - begin < size)
+    throw decode_error("an entry has other data than it says");
+  return all.subspan(begin, size);
+}
+
+}  // namespace
+
+void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
+  const bool first = !run.entered();
+  const auto small = first ? bytes_with_entry(run.size(), how) : std::vector<std::byte>();
+  run.announce(small);
+  std::optional<part_sender> sender;
+  if (small.empty()) {
+    sender.emplace(run, how.element, how.piece, how.bytes_for);
+    sender->send(0, early_pieces);
+  }
+  run.await_others();
+  if (sender) sender->send(early_pieces, sender->most_pieces());
+  const auto mine = how.place_of(run.rank());
+  copy_to(mine.data(), how.bytes_for(run.rank()).bytes.first(mine.size()));
+
+  struct arriving {
+    int from;
+    std::span<std::byte> to;
+    pieces cut;
+  };
+  std::vector<arriving> all;
+  std::size_t most = 0;
+  for_each_other_before(run, [&](int from) {
+    const auto to = how.place_of(from);
+    if (to.empty()) return;
+    if (first && !run.data_of(from).empty())
+      return copy_to(to.data(), part_of_entry(run, from, how, to.size()));
+    all.push_back({from, to, pieces(to.size(), how.element, how.piece)});
+    most = std::max(most, all.back().cut.count());
+  });
+  for (std::size_t i = 0; i < most; ++i)
+    for (const auto& one : all) {
+      if (i >= one.cut.count()) continue;
+      const auto got = run.receive(lane::data, one.from, one.cut.size_of(i));
+      copy_to(one.to.data() + one.cut.begin_of(i), got.bytes());
+      if (i + 1 == one.cut.count() && is_lent(one.to.size())) run.send_receipt(one.from);
+    }
+  if (sender) sender->await_receipts();
+}
+
+namespace {
+
+// The results of other ranks' parts, as they come.
+class result_receiver {
+public:
+  result_receiver(collective_run& run, const pairwise_reduction& how) : run_(run) {
+    for_each_other_before(run, [&](int from) {
+      const auto bytes = how.input_of(from).bytes.size();
+      all_.push_back({from, how.result_of(from), pieces(bytes, how.element, how.piece)});
+    });
+  }
+
+  void take_those_there() {
+    for (auto& one : all_)
+      while (one.next < one.cut.count()) {
+        auto got = run_.receive_if_there(lane::results, one.from, one.cut.size_of(one.next));
+        if (!got) break;
+        put(one, *got);
+      }
+  }
+
+  void take_rest() {
+    for (auto& one : all_)
+      while (one.next < one.cut.count())
+        put(one, run_.receive(lane::results, one.from, one.cut.size_of(one.next)));
+  }
+
+private:
+  struct arriving {
+    int from;
+    std::byte* to;
+    pieces cut;
+    std::size_t next = 0;
+  };
+
+  static void put(arriving& one, const packet& got) {
+    copy_to(one.to + one.cut.begin_of(one.next), got.bytes());
+    ++one.next;
+  }
+
+  collective_run& run_;
+  std::vector<arriving> all_;
+};
+
+}  // namespace
+
+// A rank that has the result of another's part knows that this one has all of its own values of
+// that: so where all get all results, they are the receipts, and each may be written where those
+// values were.
+void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
+  const int me = run.rank();
+  run.announce({});
+  const part_sender sender(run, how.element, how.piece, how.input_of);
+  sender.send(0, early_pieces);
+  run.await_others();
+  sender.send(early_pieces, sender.most_pieces());
+
+  const auto mine = how.input_of(me);
+  const pieces cut(mine.bytes.size(), how.element, how.piece);
+  auto* const result = how.result_of(me);
+  const bool to_all = how.results == results_go::to_all;
+  const bool to_root = how.results == results_go::to_root && me != how.root;
+  const bool collects = to_all || (how.results == results_go::to_root && me == how.root);
+  const bool receipts = !to_all && is_lent(mine.bytes.size());
+  std::optional<result_receiver> others;
+  if (collects) others.emplace(run, how);
+  std::vector<packet> got(static_cast<std::size_t>(run.size()));
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(run.size()));
+  for (std::size_t i = 0; i < cut.count(); ++i) {
+    const auto at = cut.begin_of(i), bytes = cut.size_of(i);
+    for_each_other_before(run, [&](int from) {
+      auto& content = got[static_cast<std::size_t>(from)];
+      content = run.receive(lane::data, from, bytes);
+      sources[static_cast<std::size_t>(from)] = content.bytes().data();
+      if (receipts && i + 1 == cut.count()) run.send_receipt(from);
+    });
+    sources[static_cast<std::size_t>(me)] = mine.bytes.data() + at;
+    if (to_all || to_root) {
+      const auto copy = byte_buffer(bytes);
+      std::byte* const both[] = {memory_of(copy), result + at};
+      how.combine(sources, std::span(both).first(to_all ? 2 : 1), bytes);
+      const packet content(copy);
+      if (to_all)
+        for_each_other(run, [&](int to) { run.send(lane::results, to, content); });
+      else
+        run.send(lane::results, how.root, content);
+    } else {
+      std::byte* const one[] = {result + at};
+      how.combine(sources, one, bytes);
+    }
+    if (others) others->take_those_there();
+  }
+  got.clear();
+  if (others) others->take_rest();
+  if (!to_all) sender.await_receipts();
+}
+
+}  // namespace troupe::groups::network
