@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "troupe/actors/groups/schedules/network_ways.hpp"
 #include "troupe/actors/groups/shared/ways.hpp"
 
 namespace troupe::info {
@@ -48,6 +49,17 @@ report reasons_in(const std::string& explanation, const report& ways) {
   return out;
 }
 
+report lines_of(const std::string& text) {
+  report out = report::array();
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    out.push_back(line);
+  }
+  return out;
+}
+
 }  // namespace
 
 int ranks_that_fit() {
@@ -60,6 +72,8 @@ report collectives(int ranks) {
   auto ways = groups::collective_ways::measured(ranks, cores);
   const char* rules = std::getenv("TROUPE_COLLECTIVES");
   if (rules != nullptr) ways.apply(rules);
+  groups::network_ways network(ranks);
+  if (rules != nullptr) network.apply(rules);
   const auto table = by_operation(ways.text());
   return {{"ranks", ranks},
           {"usable_cores", cores},
@@ -69,6 +83,8 @@ report collectives(int ranks) {
           {"cma_from_bytes", ways.cma_from},
           {"staged_piece_bytes", ways.piece},
           {"rules", ways.text()},
+          {"between_hosts", lines_of(network.explanation())},
+          {"rules_between_hosts", network.text()},
           {"TROUPE_COLLECTIVES", rules != nullptr ? rules : "not set"}};
 }
 
@@ -86,9 +102,17 @@ std::string collectives_text(const report& of) {
   out += '\n';
   for (const report& one : of["reasons"]) out += fmt::format("  {}\n", one.get<std::string>());
   out += fmt::format(
+      "\ncollectives of {} ranks on as many hosts, by bytes; a group of three ranks and more "
+      "measures "
+      "alpha and the rate itself\n",
+      of["ranks"].get<int>());
+  for (const report& one : of["between_hosts"])
+    out += fmt::format("  {}\n", one.get<std::string>());
+  out += fmt::format(
       "\n  TROUPE_COLLECTIVES is {}. It changes these rules, that of rank 0 for all ranks of a "
       "group:\n"
       "    TROUPE_COLLECTIVES=all_reduce:direct>=8192,broadcast:staged>=0\n"
+      "    TROUPE_COLLECTIVES=network.broadcast:chain>=1048576,network.rate=1250000000\n"
       "  and so does the option `collectives` of one group (group_options::backend_options).\n",
       of["TROUPE_COLLECTIVES"].get<std::string>());
   return out;

@@ -174,6 +174,9 @@ struct backend_request {
   /// group_options::device: "cuda:1", or empty. Not the same on all ranks.
   std::string device{};
   member_exchange* exchange = nullptr;  ///< until the factory returns
+  /// The ranks' threads do more than this backend asks them to: who waits for others gives its core
+  /// to whoever wants it.
+  bool cores_are_busy = false;
   // For Troupe's own backends, which they outlive.
   node_core* node = nullptr;
   std::shared_ptr<network::group_channel> channel{};

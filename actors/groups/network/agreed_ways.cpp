@@ -119,6 +119,11 @@ group_places agree_on_places(const backend_request& request) {
   found.hosts = static_cast<int>(numbers.size());
   found.ways = network_ways(request.size());
   found.ways.apply(rules);
+  if (const int hosts = found.ways.hosts; hosts > 0 && request.size() % hosts == 0) {
+    found.hosts = hosts;
+    for (int rank = 0; rank < request.size(); ++rank)
+      found.host_of[static_cast<std::size_t>(rank)] = rank / (request.size() / hosts);
+  }
   const auto other = std::ranges::find_if(found.host_of, [](int host) { return host != 0; });
   if (request.size() > 2 && other != found.host_of.end() && !found.simulated &&
       !found.ways.link_is_given()) {

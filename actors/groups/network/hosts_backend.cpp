@@ -340,6 +340,7 @@ std::unique_ptr<backend> make_hosts_backend(const backend_request& request,
   within.rank = grid->place;
   channel_exchange exchange(*request.channel, limit, ranks, host_exchange_stage);
   within.exchange = &exchange;
+  within.cores_are_busy = true;  // with messages of the other hosts
   std::string why_not;
   std::exception_ptr thrown;
   std::unique_ptr<backend> local;

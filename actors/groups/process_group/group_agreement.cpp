@@ -69,7 +69,7 @@ std::string difference_of(std::span<const std::byte> mine, std::span<const std::
 // Backends of others may have options of any name.
 void check_options(const group_description& about) {
   for (const auto& [device, name] : about.backends)
-    if (name != "troupe" && name != "network" && name != "nccl") return;
+    if (name != "troupe" && name != "network" && name != "hosts" && name != "nccl") return;
   const bool has_nccl =
       std::ranges::any_of(about.backends, [](const auto& one) { return one.second == "nccl"; });
   for (const auto& [name, value] : about.backend_options)

@@ -27,8 +27,15 @@ std::unique_ptr<backend> make_network(const backend_request& request) {
                                                     network::agree_on_places(request).ways);
 }
 
-// In shared memory where all ranks are on one host; in that of each host and by messages between
-// hosts, where all of several have as many ranks.
+// In the shared memory of each host and by messages between hosts, where all of several have as
+// many ranks; by messages alone elsewhere.
+std::unique_ptr<backend> make_hosts(const backend_request& request) {
+  const auto places = network::agree_on_places(request);
+  if (auto made = network::make_hosts_backend(request, places)) return made;
+  return std::make_unique<network::network_backend>(request.channel, places.ways);
+}
+
+// In shared memory where all ranks are on one host.
 std::unique_ptr<backend> make_troupe(const backend_request& request) {
   std::string why_not;
   if (auto made = make_shared_backend(request, why_not)) return made;
@@ -37,15 +44,14 @@ std::unique_ptr<backend> make_troupe(const backend_request& request) {
     log().warn("group '{}' uses messages alone, which is slow, since {}", request.group, why_not);
   else
     log().debug("group '{}' uses messages alone, since {}", request.group, why_not);
-  const auto places = network::agree_on_places(request);
-  if (auto made = network::make_hosts_backend(request, places)) return made;
-  return std::make_unique<network::network_backend>(request.channel, places.ways);
+  return make_hosts(request);
 }
 
 // Before any node is made. "troupe" is what a group takes by itself.
 bool register_groups() {
   const std::string any(any_device);
   register_backend("network", {"cpu", any}, &make_network);
+  register_backend("hosts", {"cpu", any}, &make_hosts);
   register_backend("troupe", {"cpu", any}, &make_troupe);
   nccl::register_nccl("nccl", "cuda");
   troupe::detail::register_protocol(

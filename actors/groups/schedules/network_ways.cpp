@@ -89,13 +89,17 @@ void network_ways::set_number(std::string_view rule, std::string_view name, std:
     piece = value;
   } else if (name == "any_order") {
     any_order = value != 0;
+  } else if (name == "hosts") {
+    if (value > static_cast<std::size_t>(ranks_))
+      refuse_network_rule(rule, "that are more hosts than ranks");
+    hosts = static_cast<int>(value);
   } else if (name == "entry") {
     if (value > 2) refuse_network_rule(rule, "an entry is 0, 1 (direct) or 2 (Bruck's)");
     entry_ = static_cast<int>(value);
   } else {
     refuse_network_rule(rule,
                         "the numbers are 'alpha' (nanoseconds), 'rate' (bytes a second), "
-                        "'piece' (bytes), 'any_order' and 'entry'");
+                        "'piece' (bytes), 'any_order', 'hosts' and 'entry'");
   }
 }
 
@@ -143,8 +147,8 @@ std::string network_ways::text() const {
                          one.from);
   return out + fmt::format(
                    "network.alpha={:.0f},network.rate={:.0f},network.piece={},"
-                   "network.any_order={},network.entry={}",
-                   over.alpha * 1e9, 1 / over.beta, piece, any_order ? 1 : 0, entry_);
+                   "network.any_order={},network.entry={},network.hosts={}",
+                   over.alpha * 1e9, 1 / over.beta, piece, any_order ? 1 : 0, entry_, hosts);
 }
 
 std::string network_ways::explanation() const {

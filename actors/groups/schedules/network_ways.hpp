@@ -57,6 +57,8 @@ public:
   /// May elements be combined in any order? Results then depend on the algorithm and the ranks'
   /// places. Integers are combined in any order anyway.
   bool any_order = false;
+  /// Not 0: as if the ranks lay on so many hosts, as many on each.
+  int hosts = 0;
 
 private:
   struct rule {

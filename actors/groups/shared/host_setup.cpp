@@ -157,7 +157,7 @@ std::unique_ptr<host_setup> host_setup::make(const backend_request& request, std
   setup.size = size;
   const auto area = area_for(size);
   setup.area = area;
-  setup.cores = count_cores(cores);
+  setup.cores = request.cores_are_busy ? 1 : count_cores(cores);
   setup.ways = collective_ways::measured(size, setup.cores);
   setup.ways.streaming_from = known[0].last_cache;
   const auto line_break = cards[0].second.find('\n');

@@ -120,12 +120,17 @@ TEST(info, shows_the_ways_of_collectives) {
   EXPECT_EQ(usual["ranks"], usual["usable_cores"]);
   EXPECT_EQ(usual["ways"]["all_reduce"][0]["way"], "box");
   EXPECT_EQ(usual["TROUPE_COLLECTIVES"], "not set");
-  setenv("TROUPE_COLLECTIVES", "all_reduce:staged>=0,barrier:direct>=1048576", 1);
+  setenv("TROUPE_COLLECTIVES",
+         "all_reduce:staged>=0,barrier:direct>=1048576,network.all_gather:ring>=65536,"
+         "network.alpha=9000",
+         1);
   const auto changed =
       nlohmann::json::parse(run_troupe("info --collectives --ranks 64 --json").out);
   const auto text = run_troupe("info --collectives").out;
   // What it prints can be given again.
-  setenv("TROUPE_COLLECTIVES", changed["rules"].get<std::string>().c_str(), 1);
+  const auto rules =
+      changed["rules"].get<std::string>() + "," + changed["rules_between_hosts"].get<std::string>();
+  setenv("TROUPE_COLLECTIVES", rules.c_str(), 1);
   const auto again = nlohmann::json::parse(run_troupe("info --collectives --ranks 64 --json").out);
   setenv("TROUPE_COLLECTIVES", "nonsense", 1);
   const auto wrong = run_troupe("info --collectives 2>&1");
@@ -133,6 +138,9 @@ TEST(info, shows_the_ways_of_collectives) {
   EXPECT_EQ(changed["ranks"], 64);
   EXPECT_EQ(changed["ways"]["all_reduce"][0]["way"], "staged");
   EXPECT_EQ(again["ways"], changed["ways"]);
+  EXPECT_EQ(again["between_hosts"], changed["between_hosts"]);
+  EXPECT_THAT(text, testing::ContainsRegex("network.all_gather: .*ring from 65536 B"));
+  EXPECT_THAT(text, testing::HasSubstr("network.alpha: 9.0 us a message"));
   EXPECT_THAT(text, testing::ContainsRegex("all_reduce +staged from 0 B"));
   EXPECT_THAT(text, testing::ContainsRegex("barrier .*direct from 1 MiB"));
   EXPECT_THAT(text, testing::HasSubstr("\n  direct: two steps, between which ranks read each "

@@ -1,0 +1,172 @@
+// Collectives by messages by every algorithm, and through hosts, beside the reference.
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/actors/groups/collective_conformance.hpp"
+#include "tests/actors/groups/group_testing.hpp"
+
+namespace troupe::test {
+namespace {
+
+group_options ruled(const std::string& backend, const std::string& rules) {
+  return {.timeout = std::chrono::seconds(60),
+          .backend = "cpu:" + backend,
+          .backend_options = {{"collectives", rules}}};
+}
+
+// Small pieces, so that there are many, and an odd number of elements. Sums of what `values_of` has
+// are exact in any order.
+constexpr std::int64_t many = 5'003;
+
+void check_exact_reductions(const process_group& group) {
+  for (const auto op : {reduce_op::sum, reduce_op::min, reduce_op::bxor, reduce_op::avg})
+    check_reductions(group, at::kInt, op, many);
+  for (const auto op : {reduce_op::sum, reduce_op::max})
+    check_reductions(group, at::kDouble, op, many);
+  check_reductions(group, at::kBFloat16, reduce_op::sum, many);
+}
+
+void check_moves(const process_group& group) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kByte}) {
+    check_broadcast(group, dtype, many);
+    check_gathers(group, dtype, many);
+    check_all_to_all(group, dtype, many);
+  }
+}
+
+void check_algorithms(int size, const std::string& rules, bool reduces) {
+  SCOPED_TRACE(rules);
+  local_group all(size, ruled("network", rules + ",network.piece=4096,network.any_order=1"));
+  all.run([&](const process_group& group, int) {
+    if (reduces)
+      check_exact_reductions(group);
+    else
+      check_moves(group);
+  });
+}
+
+TEST(network_algorithms, reduce_right_by_each) {
+  for (const auto* by : {"doubling", "halving", "ring", "direct"})
+    for (const int size : {2, 3, 5, 8})
+      check_algorithms(size, std::string("network.all_reduce:") + by + ">=0", true);
+}
+
+TEST(network_algorithms, move_right_by_each) {
+  for (const auto* rules :
+       {"network.broadcast:tree>=0,network.all_gather:bruck>=0,network.all_to_all:bruck>=0",
+        "network.broadcast:scatter>=0,network.all_gather:ring>=0,network.all_to_all:direct>=0",
+        "network.broadcast:chain>=0,network.all_gather:doubling>=0"})
+    for (const int size : {2, 3, 5, 8}) check_algorithms(size, rules, false);
+}
+
+TEST(network_algorithms, enter_by_brucks) {
+  for (const int size : {2, 3, 6}) {
+    local_group all(size, ruled("network", "network.entry=2"));
+    all.run([](const process_group& group, int) {
+      for (const std::int64_t count : {1, 900, 5'003}) {
+        check_reductions(group, at::kFloat, reduce_op::sum, count);
+        check_gathers(group, at::kLong, count);
+        check_all_to_all(group, at::kInt, count);
+      }
+      check_coalesced(group);
+    });
+  }
+}
+
+TEST(network_algorithms, disagreements_that_others_pass_on_are_errors_on_all_ranks) {
+  auto nodes = local_nodes(rank_names(3));
+  on_each(nodes, [&](const node& one, int rank) {
+    check_disagreements(
+        [&] {
+          return one.world().new_group({0, 1, 2}, ruled("network", "network.entry=2"));
+        },
+        rank);
+  });
+}
+
+// Whoever waits for an entry that another one passes on names the rank that is missing.
+TEST(network_algorithms, name_who_does_not_enter) {
+  auto options = ruled("network", "network.entry=2");
+  options.timeout = std::chrono::milliseconds(1500);
+  local_group all(5, options);
+  all.run([](const process_group& group, int rank) {
+    all_reduce(group, at::ones({3}));
+    if (rank == 3) return std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    const auto text = thrown_text<error>([&] { all_reduce(group, at::ones({3})); });
+    EXPECT_NE(text.find("rank 3 is missing"), std::string::npos) << text;
+  });
+}
+
+TEST(network_algorithms, wrong_rules_are_refused) {
+  for (const auto* rules :
+       {"network.all_reduce:tree>=0", "network.gather:ring>=0", "network.all_reduce:ring",
+        "network.rate=0", "network.speed=1", "network.piece=100", "network.alpha=fast"}) {
+    EXPECT_THROW(
+        {
+          auto nodes = local_nodes(rank_names(2));
+          on_each(nodes, [&](const node& one, int) {
+            all_reduce(one.world().new_group({0, 1}, ruled("network", rules)), at::ones({3}));
+          });
+        },
+        error)
+        << rules;
+  }
+}
+
+class hosts_collectives : public testing::TestWithParam<std::pair<int, int>> {};
+
+// All that goes through hosts, with many stripes; in the order of the ranks, so bits are compared.
+TEST_P(hosts_collectives, give_the_same_bits) {
+  const auto [size, hosts] = GetParam();
+  local_group all(size,
+                  ruled("hosts", "network.piece=16384,network.hosts=" + std::to_string(hosts)));
+  all.run([](const process_group& group, int) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kInt})
+      for (const auto op : {reduce_op::sum, reduce_op::min, reduce_op::avg})
+        check_reductions(group, dtype, op, 70'001);
+    check_reductions(group, at::kDouble, reduce_op::premul_sum, 40'001);
+    check_reductions(group, at::kInt, reduce_op::bxor, 20'001);
+    check_broadcast(group, at::kFloat, 70'001);
+    check_gathers(group, at::kFloat, 70'001);
+    check_coalesced(group);
+    check_in_place(group);
+  });
+}
+
+// Numbers whose sum depends on the order.
+TEST_P(hosts_collectives, combine_in_the_order_of_the_ranks) {
+  const auto [size, hosts] = GetParam();
+  const auto rules = "network.piece=16384,network.hosts=" + std::to_string(hosts);
+  std::vector<at::Tensor> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    auto x = at::empty({50'000});
+    auto* values = x.mutable_data_ptr<float>();
+    for (int i = 0; i < 50'000; ++i)
+      values[i] = 1.0F / static_cast<float>(1 + (i * 7919 + rank * 104'729) % 10'007);
+    inputs.push_back(x);
+  }
+  for (const auto op : {reduce_op::sum, reduce_op::product, reduce_op::avg}) {
+    std::vector<at::Tensor> results(inputs.size()), expected(inputs.size());
+    local_group by_hosts(size, ruled("hosts", rules)), by_messages(size, ruled("network", ""));
+    by_hosts.run([&](const process_group& group, int rank) {
+      results[static_cast<std::size_t>(rank)] = inputs[static_cast<std::size_t>(rank)].clone();
+      all_reduce(group, results[static_cast<std::size_t>(rank)], op);
+    });
+    by_messages.run([&](const process_group& group, int rank) {
+      expected[static_cast<std::size_t>(rank)] = inputs[static_cast<std::size_t>(rank)].clone();
+      all_reduce(group, expected[static_cast<std::size_t>(rank)], op);
+    });
+    for (std::size_t rank = 0; rank < results.size(); ++rank)
+      EXPECT_TRUE(same_bits(results[rank], expected[0])) << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(grids, hosts_collectives,
+                         testing::Values(std::pair(4, 2), std::pair(6, 3), std::pair(6, 2)));
+
+}  // namespace
+}  // namespace troupe::test
