@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 
 #include <chrono>
@@ -120,6 +121,11 @@ public:
   /// The rank leaves the group. Nothing more is asked for; what others still need of it they get,
   /// if nothing is under way; else as `abort`.
   virtual void leave(std::exception_ptr why) noexcept = 0;
+
+  /// Memory of a device that all ranks register with the group; in a turn. Throws invalid_argument
+  /// if it has none to give, and as `run`.
+  virtual c10::DataPtr allocate_symmetric(std::size_t bytes, c10::Device device,
+                                          const time_limit& limit) = 0;
 
   /// Those that `split` and `shrink` can use now.
   virtual int connections() const = 0;

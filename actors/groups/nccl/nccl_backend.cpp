@@ -14,6 +14,7 @@
 #include "troupe/actors/groups/backend/collective_error.hpp"
 #include "troupe/actors/groups/nccl/nccl_operations.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::groups::nccl {
 
@@ -226,6 +227,50 @@ struct nccl_connections final : inherited_connections {
 };
 
 }  // namespace
+
+namespace {
+
+// Memory of NCCL's, registered with a communicator.
+struct window {
+  std::shared_ptr<const nccl_functions> functions;
+  std::shared_ptr<nccl_communicator> on;
+  c10::Device device;
+  void* memory = nullptr;
+  window_handle handle = nullptr;
+
+  // What is on the device may use it until it has ended.
+  ~window() {
+    if (!memory) return;
+    const c10::DeviceGuard current(device);
+    try {
+      c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+    } catch (const std::exception& e) {
+      log().warn("symmetric memory of '{}' is freed on a device that has failed: {}", on->name(),
+                 e.what());
+    }
+    if (handle) on->deregister_window(handle);
+    functions->release(memory);
+  }
+};
+
+}  // namespace
+
+c10::DataPtr nccl_backend::allocate_symmetric(std::size_t bytes, c10::Device device,
+                                              const time_limit& limit) {
+  if (!functions_->allocate || !functions_->register_window)
+    throw invalid_argument(fmt::format("empty_symmetric needs NCCL 2.27 or later, and {} is here",
+                                       version_text(functions_->version)));
+  const c10::DeviceGuard current(device);
+  auto made = std::make_unique<window>(
+      window{functions_, communicator_of(device, limit), device, nullptr, nullptr});
+  const auto whole = (bytes + window_alignment - 1) / window_alignment * window_alignment;
+  nccl::check(*functions_, functions_->allocate(&made->memory, whole), "ncclMemAlloc");
+  made->handle = made->on->register_window(made->memory, whole,
+                                           until(limit, operation_kind::barrier, everybody));
+  auto* const memory = made->memory;
+  return {memory, made.release(), [](void* context) { delete static_cast<window*>(context); },
+          device};
+}
 
 int nccl_backend::connections() const {
   const std::lock_guard lock(mutex_);

@@ -45,6 +45,8 @@ public:
   void abort(std::exception_ptr why) noexcept override;
   void leave(std::exception_ptr why) noexcept override;
 
+  c10::DataPtr allocate_symmetric(std::size_t bytes, c10::Device device,
+                                  const time_limit& limit) override;
   int connections() const override;
   std::shared_ptr<inherited_connections> split(int count, int color, int key,
                                                const time_limit& limit) override;

@@ -146,10 +146,23 @@ void nccl_communicator::launch(const std::function<void(communicator_handle)>& c
   if (ended == result::in_progress) await("ncclGroupEnd", until);
 }
 
-void nccl_communicator::call(const std::function<void(communicator_handle)>& what) {
+window_handle nccl_communicator::register_window(void* memory, std::size_t size,
+                                                 const patience& until) {
   const std::lock_guard lock(mutex_);
-  if (aborted_.load()) throw transport_error("the communicator '" + name_ + "' was aborted");
-  what(handle_);
+  if (aborted_.load()) await("ncclCommWindowRegister", until);
+  window_handle out = nullptr;
+  check(*functions_, functions_->register_window(handle_, memory, size, &out, symmetric_window),
+        "ncclCommWindowRegister", handle_);
+  await("ncclCommWindowRegister", until);
+  return out;
+}
+
+void nccl_communicator::deregister_window(window_handle window) noexcept {
+  const std::lock_guard lock(mutex_);
+  auto* const handle = handle_.load();
+  if (!handle || aborted_.load()) return;
+  if (functions_->deregister_window(handle, window) != result::success)
+    log().debug("ncclCommWindowDeregister of '{}' has failed", name_);
 }
 
 // One that is busy has no error that its caller does not see.

@@ -52,8 +52,10 @@ public:
   /// launched. Throws transport_error, and what `until` says.
   void launch(const std::function<void(communicator_handle)>& calls, const patience& until);
 
-  /// Calls that need no group.
-  void call(const std::function<void(communicator_handle)>& what);
+  /// Registers memory of the device as a symmetric window: all ranks do. Throws as `launch`.
+  window_handle register_window(void* memory, std::size_t size, const patience& until);
+  /// Only while it is not aborted: an abort has forgotten all windows.
+  void deregister_window(window_handle window) noexcept;
 
   /// An error that NCCL has noticed meanwhile; nullptr: none. Never blocks.
   std::exception_ptr async_error();

@@ -89,6 +89,9 @@ public:
                                                             const std::vector<int>& excluded);
   void adopt(std::shared_ptr<inherited_connections> what);
 
+  /// See empty_symmetric.
+  c10::DataPtr allocate_symmetric(std::size_t bytes, c10::Device device);
+
   /// What a letter has, into the output of a recv. Throws collective_mismatch if it does not fit.
   void take_letter(prepared_call& call, const operation_place& where, const network::letter& mail);
 
@@ -149,9 +152,8 @@ private:
   void run_started(const std::shared_ptr<prepared_call>& call,
                    const std::shared_ptr<work_state>& state, std::uint64_t record) noexcept;
   std::shared_ptr<backend> backend_on_streams() const;
-  std::shared_ptr<inherited_connections> make_connections(
-      function_ref<std::shared_ptr<inherited_connections>(stream_backend&, const time_limit&)>
-          make);
+  template <class Result>
+  Result with_connections(function_ref<Result(stream_backend&, const time_limit&)> make);
   work start_on_device(prepared_call&& call);
   std::optional<work> start_alone(prepared_call& call);
   void letter_by_host(prepared_call& call) const;

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/actors/groups/backend/backend_registry.hpp"
@@ -68,8 +69,8 @@ int group_core::connections() const {
 }
 
 // In a turn of its own. If it fails, the ranks no longer agree on what there is.
-std::shared_ptr<inherited_connections> group_core::make_connections(
-    function_ref<std::shared_ptr<inherited_connections>(stream_backend&, const time_limit&)> make) {
+template <class Result>
+Result group_core::with_connections(function_ref<Result(stream_backend&, const time_limit&)> make) {
   const auto by = backend_on_streams();
   if (!by) return {};
   queue_->enter_in_order();
@@ -77,6 +78,8 @@ std::shared_ptr<inherited_connections> group_core::make_connections(
   check_usable();
   try {
     return make(*by->on_streams(), time_limit(timeout()));
+  } catch (const invalid_argument&) {
+    throw;  // of all ranks alike, before anything was sent
   } catch (...) {
     const auto why = failed_at(place_of({}), std::current_exception());
     std::rethrow_exception(why);
@@ -85,15 +88,30 @@ std::shared_ptr<inherited_connections> group_core::make_connections(
 
 std::shared_ptr<inherited_connections> group_core::split_connections(int count, int color,
                                                                      int key) {
-  return make_connections([&](stream_backend& by, const time_limit& limit) {
-    return by.split(count, color, key, limit);
-  });
+  return with_connections<std::shared_ptr<inherited_connections>>(
+      [&](stream_backend& by, const time_limit& limit) {
+        return by.split(count, color, key, limit);
+      });
 }
 
 std::shared_ptr<inherited_connections> group_core::shrink_connections(
     int count, const std::vector<int>& excluded) {
-  return make_connections([&](stream_backend& by, const time_limit& limit) {
-    return by.shrink(count, excluded, limit);
+  return with_connections<std::shared_ptr<inherited_connections>>(
+      [&](stream_backend& by, const time_limit& limit) {
+        return by.shrink(count, excluded, limit);
+      });
+}
+
+c10::DataPtr group_core::allocate_symmetric(std::size_t bytes, c10::Device device) {
+  check_usable();
+  establish();
+  const auto& all = ready_.load(std::memory_order_acquire)->of(device.type());
+  if (std::ranges::none_of(all, [](const auto& one) { return one->on_streams() != nullptr; }))
+    throw invalid_argument(fmt::format(
+        "empty_symmetric: group '{}' has no backend for {}, which could register memory",
+        about_.name, device.str()));
+  return with_connections<c10::DataPtr>([&](stream_backend& by, const time_limit& limit) {
+    return by.allocate_symmetric(bytes, device, limit);
   });
 }
 

@@ -9,5 +9,6 @@
 #include "troupe/actors/groups/process_group/actor_group.hpp"
 #include "troupe/actors/groups/process_group/init_process_group.hpp"
 #include "troupe/actors/groups/process_group/process_group.hpp"
+#include "troupe/actors/groups/symmetric_memory.hpp"
 #include "troupe/actors/groups/tracing/debug_level.hpp"
 #include "troupe/actors/groups/work/work.hpp"

@@ -138,6 +138,35 @@ TEST(nccl_groups, an_abort_reaches_what_was_split_off) {
   outside.join();
 }
 
+TEST(nccl_groups, register_memory_of_their_own) {
+  const auto allocated = double_calls("mem_alloc"), freed = double_calls("mem_free"),
+             registered = double_calls("register_window"), gone = double_calls("deregister_window");
+  {
+    local_group all(2, on_nccl_double());
+    run_on_devices(all, [](const process_group& group, int rank) {
+      const auto x = empty_symmetric(group, {3, 5}, at::kBFloat16, device_of_rank(rank));
+      EXPECT_EQ(x.device(), device_of_rank(rank));
+      EXPECT_EQ(x.sizes(), (std::vector<std::int64_t>{3, 5}));
+      x.fill_(rank + 1);
+      all_reduce(group, x);
+      EXPECT_TRUE(same_bits(x, at::full({3, 5}, 3, at::kBFloat16)));
+      EXPECT_EQ(empty_symmetric(group, {0}, at::kFloat, device_of_rank(rank)).numel(), 0);
+      EXPECT_THAT(thrown_text<invalid_argument>(
+                      [&] { empty_symmetric(group, {1}, at::kFloat, c10::Device(c10::kCPU)); }),
+                  HasSubstr("has no backend for cpu, which could register memory"));
+      EXPECT_THAT(
+          thrown_text<invalid_argument>([&] {
+            empty_symmetric(group, {1LL << 62, 1LL << 62}, at::kFloat, device_of_rank(rank));
+          }),
+          HasSubstr("out of range"));
+    });
+  }
+  EXPECT_EQ(double_calls("mem_alloc"), allocated + 4);
+  EXPECT_EQ(double_calls("mem_free"), freed + 4);
+  EXPECT_EQ(double_calls("register_window"), registered + 4);
+  EXPECT_EQ(double_calls("deregister_window"), gone + 4);
+}
+
 // What the others still need of a rank that leaves is not torn away.
 TEST(nccl_groups, end_their_communicators_in_good_order) {
   const auto aborts = double_calls("abort"), ends = double_calls("destroy");
