@@ -17,8 +17,6 @@ using schedules::task;
 
 namespace {
 
-std::size_t at(int rank) noexcept { return static_cast<std::size_t>(rank); }
-
 std::span<std::byte> place_in(const at::Tensor& tensor) {
   return {memory_of(tensor), tensor.nbytes()};
 }
@@ -80,7 +78,7 @@ private:
     const auto data = block_memory::divided(memory, bytes, plan.blocks, element_);
     // Of a chain the pieces are blocks.
     const auto largest = by == algorithm::chain                              ? 0
-                         : by == algorithm::ring || by == algorithm::scatter ? bytes / at(size_)
+                         : by == algorithm::ring || by == algorithm::scatter ? bytes / nth(size_)
                                                                              : bytes;
     run_schedule(run_, plan, data, stripes_of(largest, ways_.piece),
                  [this](std::byte* here, std::span<const std::byte> more) {
@@ -111,7 +109,7 @@ private:
   // No smaller than is worth a message, no larger than a piece.
   int chain_pieces(std::size_t bytes) const noexcept {
     constexpr std::size_t least = 128 * 1024;
-    const auto best = at(schedules::best_pieces(size_, static_cast<double>(bytes), ways_.over));
+    const auto best = nth(schedules::best_pieces(size_, static_cast<double>(bytes), ways_.over));
     const auto most = std::max<std::size_t>(1, bytes / least);
     return static_cast<int>(
         std::max(std::min(best, most), (bytes + ways_.piece - 1) / ways_.piece));
@@ -150,7 +148,7 @@ private:
   // The part of `bytes` that `rank` combines.
   std::span<const std::byte> slice(std::span<const std::byte> bytes, int rank) const {
     const auto count = bytes.size() / element_;
-    const auto begin = count * at(rank) / at(size_), end = count * at(rank + 1) / at(size_);
+    const auto begin = count * nth(rank) / nth(size_), end = count * nth(rank + 1) / nth(size_);
     return bytes.subspan(begin * element_, (end - begin) * element_);
   }
 
@@ -220,7 +218,7 @@ private:
 
   void all_gather() {
     exchange([&](int) { return all_of(what_.inputs[0]); },
-             [&](int from) { return place_in(what_.outputs[at(from)]); }, true);
+             [&](int from) { return place_in(what_.outputs[nth(from)]); }, true);
   }
 
   void all_gather_into_tensor() {
@@ -232,11 +230,11 @@ private:
       const auto by = ways_.choose(task::all_gather, all.size(), false);
       if (by == algorithm::direct || is_small(each)) {
         exchange([&](int) { return all_of(input); },
-                 [&](int from) { return all.subspan(at(from) * each, each); }, true);
+                 [&](int from) { return all.subspan(nth(from) * each, each); }, true);
         continue;
       }
       run_.enter({});
-      copy_to(all.data() + at(me_) * each, bytes_of(input));
+      copy_to(all.data() + nth(me_) * each, bytes_of(input));
       run_plan(task::all_gather, by, all.data(), all.size());
     }
   }
@@ -245,14 +243,14 @@ private:
     const auto nothing = owned_bytes{{}, &what_.inputs[0]};
     exchange([&](int to) { return to == what_.root ? all_of(what_.inputs[0]) : nothing; },
              [&](int from) {
-               return me_ == what_.root ? place_in(what_.outputs[at(from)])
+               return me_ == what_.root ? place_in(what_.outputs[nth(from)])
                                         : std::span<std::byte>();
              });
   }
 
   void scatter() {
     const auto nothing = owned_bytes{{}, &what_.outputs[0]};
-    exchange([&](int to) { return me_ == what_.root ? all_of(what_.inputs[at(to)]) : nothing; },
+    exchange([&](int to) { return me_ == what_.root ? all_of(what_.inputs[nth(to)]) : nothing; },
              [&](int from) {
                return from == what_.root ? place_in(what_.outputs[0]) : std::span<std::byte>();
              });
@@ -262,7 +260,7 @@ private:
     std::size_t all = 0, begin = 0;
     for (std::size_t i = 0; i < what_.inputs.size(); ++i) {
       all += what_.inputs[i].nbytes();
-      if (i < at(me_)) begin += what_.inputs[i].nbytes();
+      if (i < nth(me_)) begin += what_.inputs[i].nbytes();
     }
     if (is_small(all)) {
       const joined_bytes inputs(what_.inputs);
@@ -271,7 +269,7 @@ private:
                              memory_of(what_.outputs[0]));
     }
     reduce_pairs(
-        results_go::nowhere, [&](int part) { return all_of(what_.inputs[at(part)]); },
+        results_go::nowhere, [&](int part) { return all_of(what_.inputs[nth(part)]); },
         [&](int) { return memory_of(what_.outputs[0]); });
   }
 
@@ -284,12 +282,12 @@ private:
       const auto each = what_.outputs[i].nbytes();
       if (i == 0 && is_small(bytes.size())) {
         run_.enter(bytes);
-        combine_entries(bytes, at(me_) * each, each, result);
+        combine_entries(bytes, nth(me_) * each, each, result);
       } else {
         reduce_pairs(
             results_go::nowhere,
             [&](int part) {
-              return owned_bytes{bytes.subspan(at(part) * each, each), &input};
+              return owned_bytes{bytes.subspan(nth(part) * each, each), &input};
             },
             [&](int) { return result; });
       }
@@ -297,8 +295,8 @@ private:
   }
 
   void all_to_all() {
-    exchange([&](int to) { return all_of(what_.inputs[at(to)]); },
-             [&](int from) { return place_in(what_.outputs[at(from)]); });
+    exchange([&](int to) { return all_of(what_.inputs[nth(to)]); },
+             [&](int from) { return place_in(what_.outputs[nth(from)]); });
   }
 
   void all_to_all_single() {
@@ -308,16 +306,16 @@ private:
     if (size_ > fewest_for_bruck) {
       run_.enter({});
       const auto each = equal_parts();
-      if (each > 0 && ways_.choose(task::all_to_all, each * at(size_), false) == algorithm::bruck)
+      if (each > 0 && ways_.choose(task::all_to_all, each * nth(size_), false) == algorithm::bruck)
         return exchange_by_bruck(bytes, memory, each);
     }
     exchange(
         [&](int to) {
-          return owned_bytes{bytes.subspan(in[at(to)], in[at(to) + 1] - in[at(to)]),
+          return owned_bytes{bytes.subspan(in[nth(to)], in[nth(to) + 1] - in[nth(to)]),
                              &what_.inputs[0]};
         },
         [&](int from) {
-          return std::span(memory + out[at(from)], out[at(from) + 1] - out[at(from)]);
+          return std::span(memory + out[nth(from)], out[nth(from) + 1] - out[nth(from)]);
         });
   }
 
@@ -343,10 +341,10 @@ private:
     const auto turned = byte_buffer(bytes.size());
     auto* const blocks = memory_of(turned);
     for (int d = 0; d < size_; ++d)
-      copy_to(blocks + at(d) * each, bytes.subspan(at((me_ + d) % size_) * each, each));
+      copy_to(blocks + nth(d) * each, bytes.subspan(nth((me_ + d) % size_) * each, each));
     run_plan(task::all_to_all, algorithm::bruck, blocks, bytes.size());
     for (int d = 0; d < size_; ++d)
-      copy_to(memory + at((me_ + size_ - d) % size_) * each, {blocks + at(d) * each, each});
+      copy_to(memory + nth((me_ + size_ - d) % size_) * each, {blocks + nth(d) * each, each});
   }
 
   // With fewer ranks the entry alone would take longer than it saves.

@@ -13,8 +13,17 @@ namespace {
 
 // Less is copied: that costs less than to wait for a receipt.
 constexpr std::size_t least_lent = 128 * 1024;
-// Pieces of each part that leave before the others have entered: memory of a rank that comes late.
-constexpr std::size_t early_pieces = 1;
+// So many bytes leave before as many have come: of a few ranks at once to one, which are more than
+// a link holds. The first leave before the others have entered.
+constexpr std::size_t least_window = 512 * 1024;
+
+std::size_t window_of(std::size_t piece) noexcept { return std::max(least_window, 2 * piece); }
+
+// Small parts are in pieces too, so that they are combined while others are under way.
+std::size_t piece_of(std::size_t part_bytes, std::size_t most) noexcept {
+  constexpr std::size_t least = 256 * 1024, wanted = 4;
+  return std::clamp(part_bytes / wanted, std::min(least, most), most);
+}
 
 bool is_lent(std::size_t part_bytes) noexcept { return part_bytes >= least_lent; }
 
@@ -34,8 +43,13 @@ void for_each_other_before(const collective_run& run, const Visit& visit) {
   for (int i = 1; i < run.size(); ++i) visit((run.rank() + run.size() - i) % run.size());
 }
 
-// Sends the pieces `first` to `last` of what this rank has for each other, the n-th of all after
-// the one before of all.
+// How many ranks before this one.
+int distance_of(const collective_run& run, int from) {
+  return (run.rank() + run.size() - from) % run.size();
+}
+
+// Sends what this rank has for each other: the n-th piece of each before the next one of any, in
+// the order in which the others receive them.
 class part_sender {
 public:
   part_sender(collective_run& run, std::size_t element, std::size_t piece,
@@ -43,18 +57,25 @@ public:
       : run_(run) {
     for_each_other(run, [&](int to) {
       const auto part = bytes_for(to);
-      all_.push_back({to, part, pieces(part.bytes.size(), element, piece)});
+      all_.push_back(
+          {to, part, pieces(part.bytes.size(), element, piece_of(part.bytes.size(), piece))});
       most_ = std::max(most_, all_.back().cut.count());
     });
   }
 
-  void send(std::size_t first, std::size_t last) const {
-    for (std::size_t i = first; i < std::min(last, most_); ++i)
-      for (const auto& one : all_)
-        if (i < one.cut.count()) send_piece(run_, one.to, one.part, one.cut.of(one.part.bytes, i));
+  // More, until so many bytes have left beyond `received`.
+  void send_until(std::size_t received, std::size_t window) {
+    while (piece_ < most_ && sent_ < received + window) send_next();
   }
-
-  std::size_t most_pieces() const noexcept { return most_; }
+  // At least the n-th pieces of the `distance` ranks after this one. Who waits for the n-th piece
+  // of the rank so far before it has sent that: so somebody always goes on, whatever the sizes.
+  void send_through(std::size_t n, int distance) {
+    const auto peer = static_cast<std::size_t>(distance - 1);
+    while (piece_ < most_ && (piece_ < n || (piece_ == n && peer_ <= peer))) send_next();
+  }
+  void send_rest() {
+    while (piece_ < most_) send_next();
+  }
 
   void await_receipts() const {
     for (const auto& one : all_)
@@ -67,9 +88,24 @@ private:
     owned_bytes part;
     pieces cut;
   };
+
+  void send_next() {
+    const auto& one = all_[peer_];
+    if (piece_ < one.cut.count()) {
+      const auto bytes = one.cut.of(one.part.bytes, piece_);
+      send_piece(run_, one.to, one.part, bytes);
+      sent_ += bytes.size();
+    }
+    if (++peer_ == all_.size()) {
+      peer_ = 0;
+      ++piece_;
+    }
+  }
+
   collective_run& run_;
   std::vector<cut_part> all_;
   std::size_t most_ = 0;
+  std::size_t piece_ = 0, peer_ = 0, sent_ = 0;
 };
 
 }  // namespace
@@ -104,16 +140,16 @@ std::span<const std::byte> part_of_entry(const collective_run& run, int from,
 }  // namespace
 
 void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
+  const auto window = window_of(how.piece);
   const bool first = !run.entered();
   const auto small = first ? bytes_with_entry(run.size(), how) : std::vector<std::byte>();
   run.announce(small);
   std::optional<part_sender> sender;
   if (small.empty()) {
     sender.emplace(run, how.element, how.piece, how.bytes_for);
-    sender->send(0, early_pieces);
+    sender->send_until(0, window);
   }
   run.await_others();
-  if (sender) sender->send(early_pieces, sender->most_pieces());
   const auto mine = how.place_of(run.rank());
   copy_to(mine.data(), how.bytes_for(run.rank()).bytes.first(mine.size()));
 
@@ -129,17 +165,23 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
     if (to.empty()) return;
     if (first && !run.data_of(from).empty())
       return copy_to(to.data(), part_of_entry(run, from, how, to.size()));
-    all.push_back({from, to, pieces(to.size(), how.element, how.piece)});
+    all.push_back({from, to, pieces(to.size(), how.element, piece_of(to.size(), how.piece))});
     most = std::max(most, all.back().cut.count());
   });
+  std::size_t received = 0;
   for (std::size_t i = 0; i < most; ++i)
     for (const auto& one : all) {
       if (i >= one.cut.count()) continue;
+      if (sender) sender->send_through(i, distance_of(run, one.from));
       const auto got = run.receive(lane::data, one.from, one.cut.size_of(i));
+      received += got.size();
+      if (sender) sender->send_until(received, window);
       copy_to(one.to.data() + one.cut.begin_of(i), got.bytes());
       if (i + 1 == one.cut.count() && is_lent(one.to.size())) run.send_receipt(one.from);
     }
-  if (sender) sender->await_receipts();
+  if (!sender) return;
+  sender->send_rest();
+  sender->await_receipts();
 }
 
 namespace {
@@ -150,7 +192,8 @@ public:
   result_receiver(collective_run& run, const pairwise_reduction& how) : run_(run) {
     for_each_other_before(run, [&](int from) {
       const auto bytes = how.input_of(from).bytes.size();
-      all_.push_back({from, how.result_of(from), pieces(bytes, how.element, how.piece)});
+      all_.push_back(
+          {from, how.result_of(from), pieces(bytes, how.element, piece_of(bytes, how.piece))});
     });
   }
 
@@ -194,13 +237,13 @@ private:
 void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
   const int me = run.rank();
   run.announce({});
-  const part_sender sender(run, how.element, how.piece, how.input_of);
-  sender.send(0, early_pieces);
+  const auto window = window_of(how.piece);
+  part_sender sender(run, how.element, how.piece, how.input_of);
+  sender.send_until(0, window);
   run.await_others();
-  sender.send(early_pieces, sender.most_pieces());
 
   const auto mine = how.input_of(me);
-  const pieces cut(mine.bytes.size(), how.element, how.piece);
+  const pieces cut(mine.bytes.size(), how.element, piece_of(mine.bytes.size(), how.piece));
   auto* const result = how.result_of(me);
   const bool to_all = how.results == results_go::to_all;
   const bool to_root = how.results == results_go::to_root && me != how.root;
@@ -210,11 +253,15 @@ void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
   if (collects) others.emplace(run, how);
   std::vector<packet> got(static_cast<std::size_t>(run.size()));
   std::vector<const std::byte*> sources(static_cast<std::size_t>(run.size()));
+  std::size_t received = 0;
   for (std::size_t i = 0; i < cut.count(); ++i) {
     const auto at = cut.begin_of(i), bytes = cut.size_of(i);
     for_each_other_before(run, [&](int from) {
       auto& content = got[static_cast<std::size_t>(from)];
+      sender.send_through(i, distance_of(run, from));
       content = run.receive(lane::data, from, bytes);
+      received += bytes;
+      sender.send_until(received, window);
       sources[static_cast<std::size_t>(from)] = content.bytes().data();
       if (receipts && i + 1 == cut.count()) run.send_receipt(from);
     });
@@ -235,6 +282,7 @@ void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
     if (others) others->take_those_there();
   }
   got.clear();
+  sender.send_rest();
   if (others) others->take_rest();
   if (!to_all) sender.await_receipts();
 }

@@ -10,6 +10,9 @@
 
 namespace troupe::groups::network {
 
+/// As an index.
+inline std::size_t nth(int i) noexcept { return static_cast<std::size_t>(i); }
+
 inline std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }

@@ -136,7 +136,7 @@ algorithm network_ways::choose(task what, std::size_t bytes, bool in_order) cons
 
 bool network_ways::enters_directly() const noexcept {
   if (entry_ != 0) return entry_ == 1;
-  return 1 + (ranks_ - 2) * beside_the_first <= schedules::log2_up(ranks_);
+  return ranks_ <= 2 || 1 + (ranks_ - 2) * beside_the_first <= schedules::log2_up(ranks_);
 }
 
 std::string network_ways::text() const {
