@@ -156,6 +156,7 @@ private:
   void reduce_pairs(results_go results, const Input& input_of, const Result& result_of) {
     reduce_pairwise(run_, {.element = element_,
                            .piece = ways_.piece,
+                           .window = ways_.window,
                            .results = results,
                            .root = what_.root,
                            .input_of = input_of,
@@ -210,6 +211,7 @@ private:
   void exchange(const From& bytes_for, const To& place_of, bool same_for_all = false) {
     exchange_pairwise(run_, {.element = element_,
                              .piece = ways_.piece,
+                             .window = ways_.window,
                              .same_for_all = same_for_all,
                              .most_with_entry = network_backend::most_with_entry,
                              .bytes_for = bytes_for,

@@ -13,12 +13,6 @@ namespace {
 
 // Less is copied: that costs less than to wait for a receipt.
 constexpr std::size_t least_lent = 128 * 1024;
-// So many bytes leave before as many have come: of a few ranks at once to one, which are more than
-// a link holds. The first leave before the others have entered.
-constexpr std::size_t least_window = 512 * 1024;
-
-std::size_t window_of(std::size_t piece) noexcept { return std::max(least_window, 2 * piece); }
-
 // Small parts are in pieces too, so that they are combined while others are under way.
 std::size_t piece_of(std::size_t part_bytes, std::size_t most) noexcept {
   constexpr std::size_t least = 256 * 1024, wanted = 4;
@@ -140,14 +134,13 @@ std::span<const std::byte> part_of_entry(const collective_run& run, int from,
 }  // namespace
 
 void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
-  const auto window = window_of(how.piece);
   const bool first = !run.entered();
   const auto small = first ? bytes_with_entry(run.size(), how) : std::vector<std::byte>();
   run.announce(small);
   std::optional<part_sender> sender;
   if (small.empty()) {
     sender.emplace(run, how.element, how.piece, how.bytes_for);
-    sender->send_until(0, window);
+    sender->send_until(0, how.window);
   }
   run.await_others();
   const auto mine = how.place_of(run.rank());
@@ -175,7 +168,7 @@ void exchange_pairwise(collective_run& run, const pairwise_exchange& how) {
       if (sender) sender->send_through(i, distance_of(run, one.from));
       const auto got = run.receive(lane::data, one.from, one.cut.size_of(i));
       received += got.size();
-      if (sender) sender->send_until(received, window);
+      if (sender) sender->send_until(received, how.window);
       copy_to(one.to.data() + one.cut.begin_of(i), got.bytes());
       if (i + 1 == one.cut.count() && is_lent(one.to.size())) run.send_receipt(one.from);
     }
@@ -237,9 +230,8 @@ private:
 void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
   const int me = run.rank();
   run.announce({});
-  const auto window = window_of(how.piece);
   part_sender sender(run, how.element, how.piece, how.input_of);
-  sender.send_until(0, window);
+  sender.send_until(0, how.window);
   run.await_others();
 
   const auto mine = how.input_of(me);
@@ -261,7 +253,7 @@ void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
       sender.send_through(i, distance_of(run, from));
       content = run.receive(lane::data, from, bytes);
       received += bytes;
-      sender.send_until(received, window);
+      sender.send_until(received, how.window);
       sources[static_cast<std::size_t>(from)] = content.bytes().data();
       if (receipts && i + 1 == cut.count()) run.send_receipt(from);
     });

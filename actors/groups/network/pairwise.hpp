@@ -23,6 +23,7 @@ struct owned_bytes {
 struct pairwise_exchange {
   std::size_t element;              ///< bytes that are not divided
   std::size_t piece;                ///< bytes of a message, at most
+  std::size_t window;               ///< bytes sent before as many have come
   bool same_for_all = false;        ///< each rank has the same for every other
   std::size_t most_with_entry = 0;  ///< what a rank has for all together, to be sent with its entry
   function_ref<owned_bytes(int to)> bytes_for;
@@ -40,6 +41,7 @@ enum class results_go : std::uint8_t { nowhere, to_root, to_all };
 struct pairwise_reduction {
   std::size_t element;
   std::size_t piece;
+  std::size_t window;
   results_go results = results_go::nowhere;
   int root = 0;
   /// What this rank has for the part of rank `part`.

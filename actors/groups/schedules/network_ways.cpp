@@ -87,6 +87,8 @@ void network_ways::set_number(std::string_view rule, std::string_view name, std:
     if (value < smallest_network_piece || value % 64 != 0)
       refuse_network_rule(rule, "a piece has a multiple of 64 bytes, at least 4096");
     piece = value;
+  } else if (name == "window") {
+    window = value;
   } else if (name == "any_order") {
     any_order = value != 0;
   } else if (name == "hosts") {
@@ -99,7 +101,7 @@ void network_ways::set_number(std::string_view rule, std::string_view name, std:
   } else {
     refuse_network_rule(rule,
                         "the numbers are 'alpha' (nanoseconds), 'rate' (bytes a second), "
-                        "'piece' (bytes), 'any_order', 'hosts' and 'entry'");
+                        "'piece' and 'window' (bytes), 'any_order', 'hosts' and 'entry'");
   }
 }
 
@@ -146,9 +148,10 @@ std::string network_ways::text() const {
       out += fmt::format("network.{}:{}>={},", to_string(static_cast<task>(i)), to_string(one.by),
                          one.from);
   return out + fmt::format(
-                   "network.alpha={:.0f},network.rate={:.0f},network.piece={},"
+                   "network.alpha={:.0f},network.rate={:.0f},network.piece={},network.window={},"
                    "network.any_order={},network.entry={},network.hosts={}",
-                   over.alpha * 1e9, 1 / over.beta, piece, any_order ? 1 : 0, entry_, hosts);
+                   over.alpha * 1e9, 1 / over.beta, piece, window, any_order ? 1 : 0, entry_,
+                   hosts);
 }
 
 std::string network_ways::explanation() const {

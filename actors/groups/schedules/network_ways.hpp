@@ -54,6 +54,9 @@ public:
   /// Bytes of a message, at most, where there are more: one is received while another one is
   /// combined and a third one sent.
   std::size_t piece = 1 << 20;
+  /// Bytes that a rank of a pairwise exchange sends before as many have come: so few ranks send to
+  /// one at the same time, and more than a link holds is under way.
+  std::size_t window = 2 << 20;
   /// May elements be combined in any order? Results then depend on the algorithm and the ranks'
   /// places. Integers are combined in any order anyway.
   bool any_order = false;

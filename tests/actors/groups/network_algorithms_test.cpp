@@ -40,7 +40,8 @@ void check_moves(const process_group& group) {
 
 void check_algorithms(int size, const std::string& rules, bool reduces) {
   SCOPED_TRACE(rules);
-  local_group all(size, ruled("network", rules + ",network.piece=4096,network.any_order=1"));
+  local_group all(
+      size, ruled("network", rules + ",network.piece=4096,network.window=0,network.any_order=1"));
   all.run([&](const process_group& group, int) {
     if (reduces)
       check_exact_reductions(group);
