@@ -260,7 +260,7 @@ void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
     sources[static_cast<std::size_t>(me)] = mine.bytes.data() + at;
     if (to_all || to_root) {
       const auto copy = byte_buffer(bytes);
-      std::byte* const both[] = {memory_of(copy), result + at};
+      std::byte* const both[] = {memory_of(copy), to_all ? result + at : nullptr};
       how.combine(sources, std::span(both).first(to_all ? 2 : 1), bytes);
       const packet content(copy);
       if (to_all)
