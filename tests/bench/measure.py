@@ -33,6 +33,7 @@ GAINS = {
     "pipeline": pipeline_gain,
     "batch": lambda document: document["times_faster"],
     "batch_agent": lambda document: document["times_faster"],
+    "mesh_matmul": lambda document: document["gflops"] / document["local_gflops"],
 }
 
 

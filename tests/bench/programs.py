@@ -111,6 +111,11 @@ def weight_sync(setup, row, ranks, output):
     return launched(setup, ranks, [setup.build / "apps" / "weight_sync", *what, "--json", output])
 
 
+def mesh_matmul(setup, row, ranks, output):
+    what = ["--m", "2048", "--n", "2048", "--k", "2048", "--repeats", "10"]
+    return launched(setup, ranks, [setup.build / "apps" / "mesh_matmul", *what, "--json", output])
+
+
 BATCH_JOBS = {"batch": ["server", "--rounds", "50"], "batch_agent": ["agent", "--steps", "100"]}
 
 
@@ -237,6 +242,7 @@ OURS = {
     "pipeline": Program("troupe", pipeline),
     "batch": Program("troupe", batch),
     "weight_sync": Program("troupe", weight_sync),
+    "mesh_matmul": Program("troupe", mesh_matmul),
     "memory": Program("troupe", memory("arena")),
 }
 PEERS = {

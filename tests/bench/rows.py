@@ -642,6 +642,13 @@ ROWS = (
         by_name=True,
     ),
     Row(
+        "mesh_matmul",
+        "speed of a product of matrices of 2048 on a mesh of ranks, over the multiplications alone",
+        peers=(),
+        seconds=6,
+        program="mesh_matmul",
+    ),
+    Row(
         "batch",
         "a parameter server's time for 8 trainers' gradients one by one, over that in batches",
         peers=(),

@@ -210,6 +210,12 @@ class HarnessTest(unittest.TestCase):
         self.assertTrue(report.higher_is_better(found["unit"]))
         self.assertRaises(KeyError, measure.parse, json.dumps({"ways": [way(4, 1)]}), row, 3)
 
+    def test_reads_the_share_of_a_product_on_a_mesh(self):
+        (row,) = rows.choose(["mesh_matmul"])
+        text = '{"gflops": 150.0, "local_gflops": 200.0, "mesh": [1, 2]}'
+        (found,) = measure.parse(text, row, 2)
+        self.assertEqual((found["value"], found["unit"], found["ranks"]), (0.75, "times", 2))
+
     def test_reads_the_gain_of_batches(self):
         for row in rows.choose(["batch", "batch_agent"]):
             (found,) = measure.parse('{"times_faster": 2.5, "seed": 1}', row, 3)
