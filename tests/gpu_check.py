@@ -31,7 +31,7 @@ CHECKS = [
     ("actors/nccl_gpu_test", "*/0", "NCCL with one rank"),
     ("actors/nccl_gpu_test", "*/1", "NCCL with two ranks, on one GPU from NCCL 2.30 on"),
 ]
-INFO = "apps/troupe-info"
+INFO = "apps/troupe"
 
 
 def output_of(*command):
@@ -131,7 +131,7 @@ def check(asked):
     libraries = torch_folders() if bundled else [Path(".deps/site") / "nvidia" / "nccl" / "lib"]
     env = environment(bundled, libraries)
     seen = {"GPUs": "; ".join(found) or "none: nvidia-smi finds none", "machine": output_of("uname", "-rm")}
-    info = programs / "troupe-info" if bundled else asked.build / INFO
+    info = programs / "troupe" if bundled else asked.build / INFO
     if found and info.exists():
         text = subprocess.run([info, "info"], capture_output=True, text=True, env=env, timeout=60, check=False).stdout
         for name in ("libtorch", "GPU", "CUDA", "UCX"):
@@ -182,7 +182,7 @@ def bundle(asked):
     names = sorted({program for program, _, _ in CHECKS})
     joined = {}  # several names of one file
     for source, name in [*((asked.build / "tests" / one, Path(one).name) for one in names),
-                         (asked.build / INFO, "troupe-info")]:
+                         (asked.build / INFO, "troupe")]:
         real = source.resolve(strict=True)
         target = to / "bin" / real.name
         if real not in joined:

@@ -6,6 +6,8 @@
 #include <array>
 #include <memory>
 
+#include "troupe/actors/groups/nccl/nccl_functions.hpp"
+
 namespace troupe::info {
 
 namespace {
@@ -45,6 +47,23 @@ report describe(const driver& cuda, int number) {
   return {{"device", number}, {"name", name.data()}, {"memory_bytes", bytes}};
 }
 
+// The library by which collectives of groups go; opening it needs a driver.
+std::string nccl() {
+  try {
+    const auto found = groups::nccl::nccl_functions::open(groups::nccl::default_library());
+    return fmt::format("{}, {}", groups::nccl::version_text(found->version), found->library);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+// How collectives of a group go that is made with "cpu:troupe" and this.
+std::string advice(std::size_t devices) {
+  return devices == 0 ? "\"troupe\": there is no GPU"
+                      : "\"cpu:troupe,cuda:nccl\" where each rank has a GPU of its own; \"troupe\" "
+                        "goes through the host";
+}
+
 }  // namespace
 
 report gpus() {
@@ -52,10 +71,12 @@ report gpus() {
   const driver cuda;
   if (!cuda.found())
     return {{"found_by", fmt::format("{} is not on this machine", driver_library)},
+            {"backend", advice(0)},
             {"devices", none}};
   int count = 0;
   if (!cuda.call("cuInit", 0u) || !cuda.call("cuDeviceGetCount", &count))
     return {{"found_by", fmt::format("{} is there, but finds no device", driver_library)},
+            {"backend", advice(0)},
             {"devices", none}};
   int version = 0;
   cuda.call("cuDriverGetVersion", &version);
@@ -63,6 +84,8 @@ report gpus() {
   for (int i = 0; i < count; ++i) devices.push_back(describe(cuda, i));
   return {{"found_by",
            fmt::format("{}, CUDA {}.{}", driver_library, version / 1000, version % 1000 / 10)},
+          {"nccl", nccl()},
+          {"backend", advice(devices.size())},
           {"devices", devices}};
 }
 

@@ -43,6 +43,7 @@ TEST(info, reports_what_the_machine_offers) {
   EXPECT_GT(report["machine"]["memory_bytes"], report["machine"]["available_bytes"]);
   EXPECT_TRUE(report["machine"]["cma"].is_boolean());
   EXPECT_TRUE(report["gpus"]["devices"].is_array());
+  EXPECT_NE(report["gpus"]["backend"].get<std::string>().find("\"troupe\""), std::string::npos);
   std::vector<std::string> lanes;
   for (const auto& lane : report["transports"]["ucx_lanes"]) lanes.push_back(lane["transport"]);
   EXPECT_THAT(lanes, testing::Contains("tcp"));
