@@ -20,7 +20,7 @@ using groups::nccl::nccl_functions;
 
 int gpus() {
   dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
-  return detail::gpu_count();
+  return detail::device_count(memory_place::kind::cuda);
 }
 
 c10::Device gpu_of(int rank) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(rank % gpus())}; }
