@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "accelerator.hpp"
 
@@ -55,33 +56,69 @@ std::shared_ptr<communicator> communicator::join(const unique_id& id, int rank, 
   return out;
 }
 
-std::shared_ptr<communicator> communicator::split(const std::shared_ptr<communicator>& parent,
-                                                  int color, int key,
-                                                  std::vector<int> taking_part) {
-  const auto wrong = next_fault("split", parent->rank_);
-  auto out = std::make_shared<communicator>(0, 0);
+void communicator::begin_split(int color, int key, std::vector<int> taking_part, delivery deliver) {
+  const auto wrong = next_fault("split", rank_);
+  auto child = std::make_shared<communicator>(0, 0);
   ++alive;
-  out->slot_ = static_cast<int>(parent->split_count_++ % region::splits);
-  if (wrong.kind == fault_kind::fails) out->error_ = result::system_error;
+  child->slot_ = static_cast<int>(split_count_++ % region::splits);
+  child->parent_ = shared_from_this();
+  child->taking_part_ = std::move(taking_part);
+  splitting_ = child;
+  deliver_ = std::move(deliver);
+  if (wrong.kind == fault_kind::fails) child->error_ = result::system_error;
   if (wrong.kind == fault_kind::hangs) {
-    out->hangs_ = true;
-    return out;
+    child->hangs_ = true;
+    return;
   }
-  auto& wish = parent->region_->of(parent->rank_).wishes[out->slot_];
+  auto& wish = region_->of(rank_).wishes[child->slot_];
   wish.color = color;
   wish.key = key;
   wish.made.store(1);
-  if (color == no_color) return nullptr;
-  out->parent_ = parent;
-  out->taking_part_ = std::move(taking_part);
-  return out;
+}
+
+// NCCL's own thread hands over what it has made when all is done, after an abort too.
+result communicator::go_on_with_split() {
+  const auto state = splitting_->state();
+  if (state == result::in_progress) return state;
+  auto made = std::exchange(splitting_, nullptr);
+  const bool none = made->no_color_;
+  std::exchange(deliver_, nullptr)(none ? nullptr : std::move(made));
+  return state;
+}
+
+void communicator::abort() noexcept {
+  aborted_ = true;
+  if (!splitting_) return;
+  std::exchange(splitting_, nullptr)->parent_.reset();
+  auto late = std::make_shared<communicator>(0, 0);
+  ++alive;
+  std::exchange(deliver_, nullptr)(std::move(late));
+}
+
+bool communicator::finalize() {
+  region_->of(rank_).finalized = 1;
+  for (int one = 0; one < size_; ++one)
+    if (region_->of(one).finalized.load() == 0) return false;
+  return idle();
+}
+
+result communicator::launch_later(void* stream, std::vector<call> calls, const fault& how) {
+  launches_at_ = how.kind == fault_kind::hangs ? std::chrono::steady_clock::time_point::max()
+                                               : std::chrono::steady_clock::now() +
+                                                     std::chrono::milliseconds(how.milliseconds);
+  launches_ = [this, stream, calls = std::move(calls)] { launch(stream, calls); };
+  return result::in_progress;
 }
 
 result communicator::state() {
   if (error_.load() != result::success) return error_;
-  if (ready_.load()) return result::success;
-  if (hangs_.load()) return result::in_progress;
-  return join_region();
+  if (!ready_.load()) return hangs_.load() ? result::in_progress : join_region();
+  if (splitting_) return go_on_with_split();
+  if (launches_) {
+    if (std::chrono::steady_clock::now() < launches_at_) return result::in_progress;
+    std::exchange(launches_, nullptr)();
+  }
+  return result::success;
 }
 
 // A step on the way to being ready.
@@ -91,6 +128,12 @@ result communicator::join_region() {
     for (const int one : taking_part_)
       if (table.of(one).wishes[slot_].made.load() == 0) return result::in_progress;
     auto& mine = table.of(parent_->rank_).wishes[slot_];
+    if (mine.color == no_color) {
+      no_color_ = true;
+      parent_.reset();
+      ready_ = true;
+      return result::success;
+    }
     std::vector<int> members;
     for (const int one : taking_part_)
       if (table.of(one).wishes[slot_].color == mine.color) members.push_back(one);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -49,16 +50,21 @@ public:
   ~communicator();
 
   static std::shared_ptr<communicator> join(const groups::nccl::unique_id& id, int rank, int size);
-  /// nullptr: of no color. `taking_part`: ranks of the parent.
-  static std::shared_ptr<communicator> split(const std::shared_ptr<communicator>& parent, int color,
-                                             int key, std::vector<int> taking_part);
+  /// Begins it: this one is not ready before it is over. `deliver` is called then with what was
+  /// made, nullptr of no color; also late, by the abort. `taking_part`: ranks of this one.
+  using delivery = std::function<void(std::shared_ptr<communicator>)>;
+  void begin_split(int color, int key, std::vector<int> taking_part, delivery deliver);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
   /// Goes on with what was begun. in_progress: it is not over.
   groups::nccl::result state();
-  void abort() noexcept { aborted_ = true; }
+  void abort() noexcept;
+  /// Have the other ranks asked for its end too?
+  bool finalize();
+  /// The calls of a group are launched late, or, of one that hangs, never.
+  groups::nccl::result launch_later(void* stream, std::vector<call> calls, const fault& how);
   void fail(groups::nccl::result why) noexcept { error_ = why; }
 
   /// One group of calls.
@@ -79,6 +85,7 @@ private:
   void reduce_to(int root, const call& what, const std::byte* from, std::byte* to);
   void spread_from(int root, const std::byte* from, std::byte* to, std::size_t bytes);
   groups::nccl::result join_region();
+  groups::nccl::result go_on_with_split();
 
   std::atomic<int> rank_;
   std::atomic<int> size_;
@@ -93,7 +100,14 @@ private:
   std::shared_ptr<communicator> parent_;
   std::vector<int> taking_part_;
   int slot_ = 0;
+  bool no_color_ = false;
   std::uint64_t split_count_ = 0;
+
+  // Of the parent: what is being split off, and calls that wait to be launched.
+  std::shared_ptr<communicator> splitting_;
+  delivery deliver_;
+  std::chrono::steady_clock::time_point launches_at_{};
+  std::function<void()> launches_;
 
   std::mutex mutex_;
   std::condition_variable turn_;

@@ -49,6 +49,7 @@ public:
   struct rank_state {
     std::atomic<std::uint64_t> stage{0};  ///< barriers that it has come to
     std::atomic<std::uint32_t> joined{0};
+    std::atomic<std::uint32_t> finalized{0};
     double scale = 1;  ///< of its premultiplied sum
     call_header call;
     split_wish wishes[splits];

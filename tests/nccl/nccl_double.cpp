@@ -43,8 +43,15 @@ communicator_handle add(std::shared_ptr<communicator> made) {
   return handle;
 }
 
+// Those whose ranks wait for one another's end.
+std::set<communicator_handle>& finalizing() {
+  static auto& all = *new std::set<communicator_handle>;
+  return all;
+}
+
 std::shared_ptr<communicator> take(communicator_handle handle) {
   const std::lock_guard lock(mutex);
+  finalizing().erase(handle);
   auto found = communicators().extract(handle);
   return found ? std::move(found.mapped()) : nullptr;
 }
@@ -56,9 +63,17 @@ struct grouped {
 };
 thread_local grouped group;
 
-void launch_all() {
+result launch_all() {
   auto all = std::exchange(group.calls, {});
-  for (auto& [on, what] : all) on->launch(what.first, std::move(what.second));
+  auto out = result::success;
+  for (auto& [on, what] : all) {
+    const auto wrong = next_fault("group_end", on->rank());
+    if (wrong.kind == fault_kind::hangs || wrong.kind == fault_kind::waits)
+      out = on->launch_later(what.first, std::move(what.second), wrong);
+    else
+      on->launch(what.first, std::move(what.second));
+  }
+  return out;
 }
 
 result put(communicator_handle handle, void* stream, call what) {
@@ -77,8 +92,7 @@ result put(communicator_handle handle, void* stream, call what) {
       group.calls.back().second.first != stream)
     group.calls.push_back({on, {stream, {}}});
   group.calls.back().second.second.push_back(what);
-  if (group.depth == 0) launch_all();
-  return result::success;
+  return group.depth == 0 ? launch_all() : result::success;
 }
 
 double number_at(const void* factor, data_type type) {
@@ -95,7 +109,7 @@ double number_at(const void* factor, data_type type) {
 }
 
 result begun(communicator_handle* to, std::shared_ptr<communicator> made) {
-  *to = made ? add(std::move(made)) : nullptr;
+  *to = add(std::move(made));
   return result::in_progress;
 }
 
@@ -136,32 +150,41 @@ result ncclCommInitRankConfig(communicator_handle* made, int ranks, unique_id id
 }
 
 result ncclCommSplit(communicator_handle handle, int color, int key, communicator_handle* made,
-                     configuration* /*config*/) {
+                     configuration* config) {
   const auto parent = find(handle);
-  if (!parent) return result::invalid_argument;
+  if (!parent || config->blocking != 0) return result::invalid_argument;
   std::vector<int> all;
   for (int rank = 0; rank < parent->size(); ++rank) all.push_back(rank);
-  return begun(made, communicator::split(parent, color, key, std::move(all)));
+  *made = nullptr;
+  parent->begin_split(color, key, std::move(all),
+                      [made](auto child) { *made = child ? add(std::move(child)) : nullptr; });
+  return result::in_progress;
 }
 
 result ncclCommShrink(communicator_handle handle, int* excluded, int count,
-                      communicator_handle* made, configuration* /*config*/, int flags) {
+                      communicator_handle* made, configuration* config, int /*flags*/) {
   const auto parent = find(handle);
-  if (!parent) return result::invalid_argument;
-  if ((flags & shrink_aborting) == 0 && !parent->idle()) return result::invalid_usage;
+  if (!parent || config->blocking != 0) return result::invalid_argument;
+  if (!parent->idle()) return result::invalid_usage;
   const std::set<int> gone(excluded, excluded + count);
   std::vector<int> left;
   for (int rank = 0; rank < parent->size(); ++rank)
     if (!gone.contains(rank)) left.push_back(rank);
-  if ((flags & shrink_aborting) != 0) parent->abort();
-  return begun(made, communicator::split(parent, 0, parent->rank(), std::move(left)));
+  *made = nullptr;
+  parent->begin_split(0, parent->rank(), std::move(left),
+                      [made](auto child) { *made = add(std::move(child)); });
+  return result::in_progress;
 }
 
 result ncclCommFinalize(communicator_handle handle) {
   const auto on = find(handle);
   if (!on) return result::invalid_argument;
   count_call("finalize");
-  return on->idle() ? result::success : result::in_progress;
+  {
+    const std::lock_guard lock(mutex);
+    finalizing().insert(handle);
+  }
+  return on->finalize() ? result::success : result::in_progress;
 }
 
 result ncclCommDestroy(communicator_handle handle) {
@@ -181,6 +204,9 @@ result ncclCommGetAsyncError(communicator_handle handle, result* state) {
   const auto on = find(handle);
   if (!on) return result::invalid_argument;
   *state = on->state();
+  const std::lock_guard lock(mutex);
+  if (finalizing().contains(handle) && *state == result::success && !on->finalize())
+    *state = result::in_progress;
   return result::success;
 }
 
@@ -189,10 +215,7 @@ result ncclGroupStart() {
   return result::success;
 }
 
-result ncclGroupEnd() {
-  if (--group.depth == 0) launch_all();
-  return result::success;
-}
+result ncclGroupEnd() { return --group.depth == 0 ? launch_all() : result::success; }
 
 result ncclAllReduce(const void* from, void* to, std::size_t count, data_type type, int how,
                      communicator_handle on, void* stream) {

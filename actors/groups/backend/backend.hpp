@@ -88,6 +88,7 @@ struct stream_operation {
   std::shared_ptr<const void> holds;  ///< what it uses: goes when nothing on the device uses it
   operation_kind kind = operation_kind::barrier;
   std::uint64_t sequence = 0;
+  int peer = -1;                      ///< of a send or recv: the other rank
   std::chrono::milliseconds limit{};  ///< from `began` on
   std::chrono::steady_clock::time_point began{};
   /// Is told once, with nullptr or the error, by any thread.
@@ -118,8 +119,11 @@ public:
   /// Operations of one device end in their order. Any thread.
   virtual void watch(stream_operation what) = 0;
 
-  /// The rank leaves the group. Nothing more is asked for; what others still need of it they get,
-  /// if nothing is under way; else as `abort`.
+  /// Waits until nothing is on streams any more: all of it ends, well or not, in its time.
+  virtual void wait_until_idle() = 0;
+
+  /// The rank leaves the group. Nothing more is asked for. What is on streams goes on, also after
+  /// this object has gone.
   virtual void leave(std::exception_ptr why) noexcept = 0;
 
   /// Memory of a device that all ranks register with the group; in a turn. Throws invalid_argument

@@ -15,9 +15,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // Of a communicator that ends while others may still need it.
-constexpr auto farewell = 5s;
-// A thread inside of NCCL comes out of it at once; one that does not is what an abort is for.
-constexpr auto most_wait_for_call = 100ms;
+constexpr auto most_farewell = 5s;
+// A thread inside of NCCL comes out of it soon, since no call blocks; then it sees the abort.
+constexpr auto most_wait_for_call = 10s;
 
 // The longer it lasts, the less often it is looked at.
 class pause {
@@ -33,14 +33,17 @@ private:
 
 }  // namespace
 
+void nccl_communicator::check_not_aborted(const patience& until) const {
+  if (!aborted_.load()) return;
+  if (auto why = until.problem()) std::rethrow_exception(why);
+  throw transport_error("the communicator '" + name_ + "' was aborted");
+}
+
 // Waits until what was asked for is done. Pre: `mutex_` is held.
 void nccl_communicator::await(const char* function, const patience& until) {
   pause next;
   for (;;) {
-    if (aborted_.load()) {
-      if (auto why = until.problem()) std::rethrow_exception(why);
-      throw transport_error("the communicator '" + name_ + "' was aborted");
-    }
+    check_not_aborted(until);
     auto state = result::success;
     check(*functions_, functions_->get_async_error(handle_, &state), "ncclCommGetAsyncError",
           handle_);
@@ -52,18 +55,19 @@ void nccl_communicator::await(const char* function, const patience& until) {
   }
 }
 
-std::shared_ptr<nccl_communicator> nccl_communicator::begin(
+std::shared_ptr<nccl_communicator> nccl_communicator::make(
     std::shared_ptr<const nccl_functions> functions, const nccl_options& options,
-    const std::string& name, const char* function, const maker& make, const patience& until) {
+    const std::string& name, int size, const unique_id& id, int rank, const patience& until) {
   std::shared_ptr<nccl_communicator> out(new nccl_communicator(std::move(functions), name));
   auto config = options.for_version(out->functions_->version, out->name_);
+  // Of a new one the handle is there at once.
   communicator_handle made = nullptr;
-  const auto begun = make(&made, &config);
+  const auto begun = out->functions_->init_rank_config(&made, size, id, rank, &config);
   out->handle_ = made;
   try {
-    check(*out->functions_, begun, function, made);
+    check(*out->functions_, begun, "ncclCommInitRankConfig", made);
     const std::lock_guard lock(out->mutex_);
-    if (made) out->await(function, until);
+    out->await("ncclCommInitRankConfig", until);
   } catch (...) {
     // Half made, it can only be aborted.
     out->abort();
@@ -72,66 +76,76 @@ std::shared_ptr<nccl_communicator> nccl_communicator::begin(
   return out;
 }
 
-std::shared_ptr<nccl_communicator> nccl_communicator::make(
-    std::shared_ptr<const nccl_functions> functions, const nccl_options& options,
-    const std::string& name, int size, const unique_id& id, int rank, const patience& until) {
-  const auto* const of = functions.get();
-  return begin(
-      std::move(functions), options, name, "ncclCommInitRankConfig",
-      [&](communicator_handle* made, configuration* config) {
-        return of->init_rank_config(made, size, id, rank, config);
-      },
-      until);
+// This one takes part in it, and is not ready before. If that is given up, what NCCL still makes is
+// ended by the abort of this one.
+std::shared_ptr<nccl_communicator> nccl_communicator::make_child(const nccl_options& options,
+                                                                 const std::string& name,
+                                                                 const char* function,
+                                                                 const maker& make,
+                                                                 const patience& until) {
+  std::shared_ptr<nccl_communicator> out(new nccl_communicator(functions_, name));
+  auto config = options.for_version(functions_->version, out->name_);
+  {
+    const auto place = std::make_shared<slot>();
+    const std::lock_guard lock(mutex_);
+    check_not_aborted(until);
+    slots_.push_back(place);
+    check(*functions_, make(&place->handle, &config), function, handle_);
+    await(function, until);
+    std::erase(slots_, place);
+    out->handle_ = place->handle;
+  }
+  if (!out->handle_) return nullptr;
+  try {
+    const std::lock_guard lock(out->mutex_);
+    out->await(function, until);
+  } catch (...) {
+    out->abort();
+    throw;
+  }
+  adopt(out);
+  return out;
 }
 
 std::shared_ptr<nccl_communicator> nccl_communicator::split(int color, int key,
                                                             const nccl_options& options,
                                                             const std::string& name,
                                                             const patience& until) {
-  auto made = begin(
-      functions_, options, name, "ncclCommSplit",
+  return make_child(
+      options, name, "ncclCommSplit",
       [&](communicator_handle* to, configuration* config) {
-        const std::lock_guard lock(mutex_);
-        const auto begun = functions_->split(handle_, color, key, to, config);
-        // The parent takes part in it, and is not ready before.
-        check(*functions_, begun, "ncclCommSplit", handle_);
-        if (!*to) await("ncclCommSplit", until);
-        return begun;
+        return functions_->split(handle_, color, key, to, config);
       },
       until);
-  if (!made->handle_) return nullptr;
-  adopt(made);
-  return made;
 }
 
 std::shared_ptr<nccl_communicator> nccl_communicator::shrink(std::vector<int> excluded,
-                                                             bool aborting,
                                                              const nccl_options& options,
                                                              const std::string& name,
                                                              const patience& until) {
-  auto made = begin(
-      functions_, options, name, "ncclCommShrink",
+  return make_child(
+      options, name, "ncclCommShrink",
       [&](communicator_handle* to, configuration* config) {
-        const std::lock_guard lock(mutex_);
         return functions_->shrink(handle_, excluded.data(), static_cast<int>(excluded.size()), to,
-                                  config, aborting ? shrink_aborting : 0);
+                                  config, 0);
       },
       until);
-  adopt(made);
-  return made;
 }
 
 void nccl_communicator::adopt(const std::shared_ptr<nccl_communicator>& child) {
-  const std::lock_guard lock(children_mutex_);
-  std::erase_if(children_, [](const auto& one) { return one.expired(); });
-  children_.push_back(child);
+  {
+    const std::lock_guard lock(children_mutex_);
+    std::erase_if(children_, [](const auto& one) { return one.expired(); });
+    children_.push_back(child);
+  }
+  // An abort that has not seen it.
   if (aborted_.load()) child->abort();
 }
 
 void nccl_communicator::launch(const std::function<void(communicator_handle)>& calls,
                                const patience& until) {
   const std::lock_guard lock(mutex_);
-  if (aborted_.load()) await("ncclGroupStart", until);
+  check_not_aborted(until);
   check(*functions_, functions_->group_start(), "ncclGroupStart", handle_);
   std::exception_ptr why;
   try {
@@ -148,21 +162,31 @@ void nccl_communicator::launch(const std::function<void(communicator_handle)>& c
 
 window_handle nccl_communicator::register_window(void* memory, std::size_t size,
                                                  const patience& until) {
+  // NCCL may write it after this has given up.
+  const auto out = std::make_shared<window_handle>(nullptr);
   const std::lock_guard lock(mutex_);
-  if (aborted_.load()) await("ncclCommWindowRegister", until);
-  window_handle out = nullptr;
-  check(*functions_, functions_->register_window(handle_, memory, size, &out, symmetric_window),
+  check_not_aborted(until);
+  check(*functions_,
+        functions_->register_window(handle_, memory, size, out.get(), symmetric_window),
         "ncclCommWindowRegister", handle_);
-  await("ncclCommWindowRegister", until);
-  return out;
+  try {
+    await("ncclCommWindowRegister", until);
+  } catch (...) {
+    new std::shared_ptr<window_handle>(out);
+    throw;
+  }
+  return *out;
 }
 
 void nccl_communicator::deregister_window(window_handle window) noexcept {
   const std::lock_guard lock(mutex_);
   auto* const handle = handle_.load();
   if (!handle || aborted_.load()) return;
-  if (functions_->deregister_window(handle, window) != result::success)
-    log().debug("ncclCommWindowDeregister of '{}' has failed", name_);
+  auto ended = functions_->deregister_window(handle, window);
+  const auto until = clock::now() + most_farewell;
+  for (pause next; ended == result::in_progress && clock::now() < until; next())
+    if (aborted_.load() || functions_->get_async_error(handle, &ended) != result::success) return;
+  if (ended != result::success) log().debug("ncclCommWindowDeregister of '{}' has failed", name_);
 }
 
 // One that is busy has no error that its caller does not see.
@@ -183,7 +207,7 @@ std::exception_ptr nccl_communicator::async_error() {
 }
 
 void nccl_communicator::abort() noexcept {
-  if (aborted_.exchange(true)) return;
+  abort_alone();
   std::vector<std::weak_ptr<nccl_communicator>> children;
   {
     const std::lock_guard lock(children_mutex_);
@@ -191,29 +215,37 @@ void nccl_communicator::abort() noexcept {
   }
   for (const auto& one : children)
     if (const auto child = one.lock()) child->abort();
+}
+
+void nccl_communicator::abort_alone() noexcept {
   // Whoever waits sees that it is aborted, and lets go.
+  aborted_ = true;
+  const std::lock_guard one_at_a_time(abort_mutex_);
   std::unique_lock lock(mutex_, std::defer_lock);
   const auto until = clock::now() + most_wait_for_call;
   while (!lock.try_lock() && clock::now() < until) std::this_thread::sleep_for(100us);
   auto* const handle = handle_.exchange(nullptr);
   if (!handle) return;
-  if (const auto ended = functions_->abort(handle);
-      ended != result::success && ended != result::in_progress)
-    log().warn("ncclCommAbort of '{}' has failed: {}", name_, functions_->get_error_string(ended));
+  const auto end_one = [&](communicator_handle what) {
+    const auto ended = functions_->abort(what);
+    if (ended != result::success && ended != result::in_progress)
+      log().warn("ncclCommAbort of '{}' has failed: {}", name_,
+                 functions_->get_error_string(ended));
+  };
+  end_one(handle);
+  // Made by NCCL after nobody has waited for them any more: its threads have ended now.
+  for (const auto& one : std::exchange(slots_, {}))
+    if (one->handle) end_one(one->handle);
 }
 
-// Others may still get what this rank has sent: NCCL waits for that, but not for ever.
 void nccl_communicator::end() noexcept {
   auto* const handle = handle_.load();
   if (!handle) return;
-  const auto until = clock::now() + farewell;
+  const auto until = clock::now() + most_farewell;
   auto state = functions_->finalize(handle);
-  pause next;
-  while (state == result::in_progress && clock::now() < until) {
-    next();
+  for (pause next; state == result::in_progress && clock::now() < until; next())
     if (functions_->get_async_error(handle, &state) != result::success) break;
-  }
-  if (state != result::success) return abort();
+  if (state != result::success) return abort_alone();
   handle_ = nullptr;
   if (functions_->destroy(handle) != result::success)
     log().debug("ncclCommDestroy of '{}' has failed", name_);

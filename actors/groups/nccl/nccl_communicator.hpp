@@ -34,7 +34,8 @@ public:
                                                  const unique_id& id, int rank,
                                                  const patience& until);
 
-  /// Waits for those that were made of it; ends what is left of it.
+  /// Ends what is left of it, in order: others may still get what this rank has sent, and NCCL
+  /// waits for them, but for seconds only. Those that were made of it stay.
   ~nccl_communicator();
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
@@ -43,10 +44,9 @@ public:
   std::shared_ptr<nccl_communicator> split(int color, int key, const nccl_options& options,
                                            const std::string& name, const patience& until);
 
-  /// All ranks but those excluded call it. `aborting`: operations under way end first.
-  std::shared_ptr<nccl_communicator> shrink(std::vector<int> excluded, bool aborting,
-                                            const nccl_options& options, const std::string& name,
-                                            const patience& until);
+  /// All ranks but those excluded call it, when nothing is under way.
+  std::shared_ptr<nccl_communicator> shrink(std::vector<int> excluded, const nccl_options& options,
+                                            const std::string& name, const patience& until);
 
   /// Runs `calls` as one group of NCCL's (ncclGroupStart, ncclGroupEnd) and waits until it is
   /// launched. Throws transport_error, and what `until` says.
@@ -61,8 +61,8 @@ public:
   std::exception_ptr async_error();
 
   /// Frees whoever is stuck: kernels end, with any result. So do those that were made of it by
-  /// `split` and `shrink`. Whoever waits in a call gets its `problem`. The first call counts. May
-  /// take long.
+  /// `split` and `shrink`. Whoever waits in a call gets its `problem`. May take long; returns when
+  /// it is done, also where another thread has begun it.
   void abort() noexcept;
   bool aborted() const noexcept { return aborted_.load(); }
 
@@ -70,16 +70,22 @@ public:
   const std::string& name() const noexcept { return name_; }
 
 private:
+  // Where NCCL puts a communicator that it makes, perhaps late, on a thread of its own.
+  struct slot {
+    communicator_handle handle = nullptr;
+  };
+
   nccl_communicator(std::shared_ptr<const nccl_functions> functions, std::string name)
       : functions_(std::move(functions)), name_(std::move(name)) {}
 
   using maker = std::function<result(communicator_handle* made, configuration* config)>;
-  static std::shared_ptr<nccl_communicator> begin(std::shared_ptr<const nccl_functions> functions,
-                                                  const nccl_options& options,
-                                                  const std::string& name, const char* function,
-                                                  const maker& make, const patience& until);
+  std::shared_ptr<nccl_communicator> make_child(const nccl_options& options,
+                                                const std::string& name, const char* function,
+                                                const maker& make, const patience& until);
+  void check_not_aborted(const patience& until) const;
   void await(const char* function, const patience& until);
   void adopt(const std::shared_ptr<nccl_communicator>& child);
+  void abort_alone() noexcept;
   void end() noexcept;
 
   const std::shared_ptr<const nccl_functions> functions_;
@@ -87,6 +93,8 @@ private:
   std::mutex mutex_;  // of calls of NCCL
   std::atomic<communicator_handle> handle_{nullptr};
   std::atomic<bool> aborted_{false};
+  std::vector<std::shared_ptr<slot>> slots_;  // of children that nobody has waited for to the end
+  std::mutex abort_mutex_;
   std::mutex children_mutex_;
   std::vector<std::weak_ptr<nccl_communicator>> children_;
 };

@@ -46,6 +46,10 @@ private:
 };
 
 std::shared_ptr<const nccl_functions> load(const std::string& library) {
+  // It would override what communicators are made with, and nobody who waits could be freed.
+  if (const char* const blocking = std::getenv("NCCL_COMM_BLOCKING"); blocking && *blocking == '1')
+    throw invalid_argument(
+        "NCCL_COMM_BLOCKING=1 lets NCCL block where it cannot be aborted: unset it");
   // Its symbols are its own: libtorch may have brought another copy.
   void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!opened) {

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <memory>
 
 #include "troupe/actors/groups/backend/backend.hpp"
 
@@ -15,7 +12,8 @@ namespace troupe::groups::nccl {
 /// sleeps while there are none. Thread-safe.
 class stream_watch {
 public:
-  /// What it asks of its owner, on its own thread.
+  /// What it asks of its owner, on its own thread. They go, on that thread, when all has ended:
+  /// they hold what they use.
   struct owner {
     /// An error that was noticed without an operation's end; nullptr: none. Often: brief.
     std::function<std::exception_ptr()> look;
@@ -27,7 +25,8 @@ public:
   };
 
   explicit stream_watch(owner of);
-  /// Waits for its thread. What is under way ends as by `fail`.
+  /// Does not wait: what is under way goes on, and is looked after until it has ended. Also on the
+  /// watch's own thread.
   ~stream_watch();
   stream_watch(const stream_watch&) = delete;
   stream_watch& operator=(const stream_watch&) = delete;
@@ -38,19 +37,14 @@ public:
   /// first call counts. Returns at once.
   void fail(std::exception_ptr why) noexcept;
 
-  bool is_idle() const;
+  /// Waits until nothing is under way: each operation ends in its time. Not on the watch's own
+  /// thread, where it returns at once.
+  void wait_until_idle() const;
 
 private:
-  void work();
-  void end_all(const std::exception_ptr& why) noexcept;
+  struct state;
 
-  const owner owner_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<stream_operation> pending_;  // of several devices; each device's are in order
-  std::exception_ptr failure_;
-  bool closed_ = false;
-  std::thread thread_;  // last: it uses the others
+  const std::shared_ptr<state> state_;
 };
 
 }  // namespace troupe::groups::nccl

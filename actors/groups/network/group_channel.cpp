@@ -43,7 +43,8 @@ group_channel::group_channel(std::shared_ptr<remote_actors> actors, std::shared_
       members_(std::move(members)),
       rank_(rank),
       parts_(driver_, size()),
-      letters_(size()) {}
+      letters_(size()),
+      left_(members_.size()) {}
 
 namespace {
 
@@ -104,6 +105,7 @@ void group_channel::accept(group_message&& message, const peer& from) {
     {
       const auto last = std::get<leave_notice>(message.what).last;
       const std::lock_guard lock(mutex_);
+      left_[static_cast<std::size_t>(rank)] = why;
       if (last < fewest_) {
         fewest_ = last;
         who_left_ = why;
@@ -148,6 +150,11 @@ void group_channel::watch(std::function<void(const std::exception_ptr&)> notify)
 std::exception_ptr group_channel::lacks(std::uint64_t sequence) const {
   const std::lock_guard lock(mutex_);
   return sequence > fewest_ ? who_left_ : nullptr;
+}
+
+std::exception_ptr group_channel::left(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return left_.at(static_cast<std::size_t>(rank));
 }
 
 std::exception_ptr group_channel::failure() const {

@@ -62,6 +62,9 @@ public:
   /// nullptr: none has.
   std::exception_ptr lacks(std::uint64_t sequence) const;
 
+  /// That a rank has left the group; nullptr: it has not.
+  std::exception_ptr left(int rank) const;
+
 private:
   template <class Body>
   void send_to(int to, Body&& what);
@@ -81,6 +84,7 @@ private:
   std::exception_ptr failure_;
   std::uint64_t fewest_ = ~std::uint64_t{0};  // collectives that a rank had asked for when it left
   std::exception_ptr who_left_;               // after so few
+  std::vector<std::exception_ptr> left_;      // by rank
   std::function<void(const std::exception_ptr&)> notify_;
 };
 

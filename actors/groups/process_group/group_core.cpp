@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/actors/groups/backend/device_backends.hpp"
+#include "troupe/actors/groups/backend/backend_registry.hpp"
 #include "troupe/actors/groups/network/eviction.hpp"
 #include "troupe/actors/groups/process_group/full_check.hpp"
 #include "troupe/actors/groups/tracing/debug_level.hpp"
@@ -375,13 +375,16 @@ void group_core::run_started(const std::shared_ptr<prepared_call>& call,
     if (on_stream) return watch_on_stream(*on_stream, call->what(), record, call, state);
     state->complete({call->results().begin(), call->results().end()});
   } catch (...) {
-    state->fail(std::current_exception());
+    const auto why = std::current_exception();
+    if (call->what().device != c10::DeviceType::CPU) keep_on_device(call);
+    state->fail(why);
   }
 }
 
 void group_core::wait_for_pending() {
   queue_->enter_in_order();
   queue_->leave();
+  if (const auto by = backend_on_streams()) by->on_streams()->wait_until_idle();
 }
 
 void group_core::add_hook(std::function<void(const completed_work&)> hook) {

@@ -158,6 +158,7 @@ private:
   std::optional<work> start_alone(prepared_call& call);
   void letter_by_host(prepared_call& call) const;
   void finish_device(const prepared_call& call) const;
+  void keep_on_device(const std::shared_ptr<prepared_call>& call) const noexcept;
   void watch_on_stream(stream_backend& by, const operation& what, std::uint64_t record,
                        std::shared_ptr<prepared_call> call, std::shared_ptr<work_state> state);
   void stream_operation_ended(std::uint64_t record, const operation_place& where,

@@ -190,6 +190,8 @@ void group_core::watch_on_stream(stream_backend& by, const operation& what, std:
   watched.end = event_on(current_stream(device_of(what)));
   watched.kind = what.kind;
   watched.sequence = what.sequence;
+  if (what.kind == operation_kind::send || what.kind == operation_kind::recv)
+    watched.peer = what.peer;
   watched.limit = timeout();
   watched.began = std::chrono::steady_clock::now();
   watched.holds = call;
@@ -244,6 +246,23 @@ void group_core::finish_device(const prepared_call& call) const {
     current_stream(call.device()).synchronize();
 }
 
+// An operation has failed, but a part of it may be on the current stream.
+void group_core::keep_on_device(const std::shared_ptr<prepared_call>& call) const noexcept {
+  try {
+    const auto by = backend_on_streams();
+    if (!by || !call->has_tensors()) return;
+    stream_operation kept;
+    kept.end = event_on(current_stream(call->device()));
+    kept.holds = call;
+    kept.limit = timeout();
+    kept.began = std::chrono::steady_clock::now();
+    kept.ended = [](const std::exception_ptr&) {};
+    by->on_streams()->watch(std::move(kept));
+  } catch (const std::exception& e) {
+    log().debug("the tensors of an operation that has failed are not kept: {}", e.what());
+  }
+}
+
 // In their turn, as one group of the library's: their order does not matter then.
 std::vector<work> group_core::start_batch(std::vector<prepared_call>&& calls) {
   std::vector<std::shared_ptr<prepared_call>> held;
@@ -287,8 +306,10 @@ std::vector<work> group_core::start_batch(std::vector<prepared_call>&& calls) {
   } catch (...) {
     const auto why = std::current_exception();
     for (std::size_t i = 0; i < held.size(); ++i)
-      if (!states[i]->result().ready())
+      if (!states[i]->result().ready()) {
+        keep_on_device(held[i]);
         stream_operation_ended(records[i], place_of(held[i]->what()), why, states[i].get());
+      }
   }
   return out;
 }

@@ -145,6 +145,29 @@ TEST(nccl_failures, initialization_that_fails_or_does_not_end_is_an_error_by_nam
   });
 }
 
+TEST(nccl_failures, a_launch_that_does_not_end_is_freed_by_an_abort_and_by_the_timeout) {
+  for (const bool aborted : {true, false}) {
+    local_group all(2, on_nccl_double({.timeout = aborted ? 60'000ms : 300ms}));
+    warm_up(all);
+    const double_faults wrong("group_end:1:-1:hangs");
+    std::thread outside([&] {
+      std::this_thread::sleep_for(100ms);
+      if (aborted) all.groups[0].abort();
+    });
+    run_on_devices(all, [&](const process_group& group, int rank) {
+      const auto text =
+          thrown_soon<std::exception>([&] { all_reduce(group, full_on(rank, 1), async).result(); });
+      EXPECT_THAT(text, HasSubstr(aborted ? "was aborted on rank 0" : "timed out after 300 ms"));
+    });
+    outside.join();
+  }
+  // One that takes a while is no failure.
+  local_group all(2, on_nccl_double());
+  warm_up(all);
+  const double_faults wrong("group_end:1:-1:waits50");
+  warm_up(all);
+}
+
 TEST(nccl_failures, ranks_that_ask_for_other_things_err) {
   {
     local_group all(2, on_nccl_double());
