@@ -51,7 +51,7 @@ std::shared_ptr<communicator> communicator::join(const unique_id& id, int rank, 
     std::this_thread::sleep_for(std::chrono::milliseconds(wrong.milliseconds));
   if (wrong.kind == fault_kind::hangs)
     out->hangs_ = true;
-  else
+  else if (out->error_.load() == result::success)
     out->region_->of(rank).joined = 1;
   return out;
 }

@@ -56,7 +56,8 @@ void agree_to_begin(const backend_request& request, const std::string& problem) 
 nccl_backend::nccl_backend(std::shared_ptr<nccl_communicators> all)
     : all_(std::move(all)), watch_(owner_of(all_)) {}
 
-nccl_backend::~nccl_backend() = default;
+// Communicators wait for one another when they end: not on this thread.
+nccl_backend::~nccl_backend() { watch_.leave_behind(std::move(all_)); }
 
 std::string_view nccl_backend::name() const noexcept { return all_->name(); }
 

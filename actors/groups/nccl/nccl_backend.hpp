@@ -55,7 +55,7 @@ public:
   void adopt(std::shared_ptr<inherited_connections> what) override;
 
 private:
-  const std::shared_ptr<nccl_communicators> all_;
+  std::shared_ptr<nccl_communicators> all_;
   stream_watch watch_;
   std::mutex streams_mutex_;
   std::map<c10::DeviceIndex, c10::Stream> side_streams_;

@@ -115,7 +115,7 @@ configuration nccl_options::for_version(int version, const std::string& name) co
                       one.name, version / 10000, version / 100 % 100, version % 100));
   for (const auto& one : layouts) {
     if (version < one.since) break;
-    out.size = one.size;
+    out.size = (one.size + 7) / 8 * 8;  // what C makes of it
     out.version = static_cast<unsigned>(one.since);
   }
   out.net_name = net_name.empty() ? nullptr : net_name.c_str();

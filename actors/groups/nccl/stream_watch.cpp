@@ -50,6 +50,7 @@ struct stream_watch::state {
   bool under_way = false;  // some were taken out of `pending`, and are not told yet
   bool closed = false;
   std::thread::id thread;
+  std::shared_ptr<const void> left_behind;
   std::unique_ptr<farewell> ending;  // from when it is closed on
 
   void work();
@@ -68,6 +69,7 @@ stream_watch::stream_watch(owner of) : state_(std::make_shared<state>()) {
   std::thread([state = state_] {
     state->work();
     state->of = {};
+    state->left_behind.reset();
     state->ending.reset();
   }).detach();
 }
@@ -77,6 +79,11 @@ stream_watch::~stream_watch() {
   state_->closed = true;
   state_->ending = std::make_unique<farewell>();
   state_->changed.notify_all();
+}
+
+void stream_watch::leave_behind(std::shared_ptr<const void> what) {
+  const std::lock_guard lock(state_->mutex);
+  state_->left_behind = std::move(what);
 }
 
 void stream_watch::add(stream_operation what) {

@@ -31,6 +31,9 @@ public:
   stream_watch(const stream_watch&) = delete;
   stream_watch& operator=(const stream_watch&) = delete;
 
+  /// `what` goes on the watch's thread, when all has ended. Before this object goes.
+  void leave_behind(std::shared_ptr<const void> what);
+
   void add(stream_operation what);
 
   /// Ends all that is under way, and what comes later, with `why`, soon, and calls `abort`. The
