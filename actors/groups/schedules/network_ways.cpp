@@ -73,6 +73,24 @@ void network_ways::apply(const std::string& rules) {
     all.erase(std::ranges::lower_bound(all, from, {}, &rule::from), all.end());
     all.push_back({from, *by});
   }
+  follow_rate();
+}
+
+void network_ways::set_link(const schedules::link& measured) noexcept {
+  if (!alpha_given_) over.alpha = measured.alpha;
+  if (!rate_given_) over.beta = measured.beta;
+  follow_rate();
+}
+
+void network_ways::follow_rate() noexcept {
+  constexpr double seconds_of_piece = 1.5e-3;
+  constexpr double least = 256 * 1024, most = 1 << 20;
+  constexpr std::size_t unit = 64 * 1024, most_ahead = 2 << 20;
+  if (!piece_given_) {
+    const auto bytes = std::clamp(seconds_of_piece / over.beta, least, most);
+    piece = static_cast<std::size_t>(bytes) / unit * unit;
+  }
+  if (!window_given_) window = std::min(most_ahead, 4 * piece);
 }
 
 void network_ways::set_number(std::string_view rule, std::string_view name, std::size_t value) {
@@ -87,8 +105,10 @@ void network_ways::set_number(std::string_view rule, std::string_view name, std:
     if (value < smallest_network_piece || value % 64 != 0)
       refuse_network_rule(rule, "a piece has a multiple of 64 bytes, at least 4096");
     piece = value;
+    piece_given_ = true;
   } else if (name == "window") {
     window = value;
+    window_given_ = true;
   } else if (name == "any_order") {
     any_order = value != 0;
   } else if (name == "hosts") {

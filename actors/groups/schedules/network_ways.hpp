@@ -39,11 +39,8 @@ public:
   int ranks() const noexcept { return ranks_; }
   /// Are the link's figures those of a rule?
   bool link_is_given() const noexcept { return alpha_given_ && rate_given_; }
-  /// As measured; figures of rules stay.
-  void set_link(const schedules::link& measured) noexcept {
-    if (!alpha_given_) over.alpha = measured.alpha;
-    if (!rate_given_) over.beta = measured.beta;
-  }
+  /// As measured; figures of rules stay. Pieces follow from the rate.
+  void set_link(const schedules::link& measured) noexcept;
 
   /// Rules and numbers, in the form that `apply` takes.
   std::string text() const;
@@ -52,10 +49,13 @@ public:
 
   schedules::link over{30e-6, 1e-9, 0.1e-9};
   /// Bytes of a message, at most, where there are more: one is received while another one is
-  /// combined and a third one sent.
+  /// combined and a third one sent. Without a rule what the link carries in 1.5 ms, at least 256
+  /// KiB and at most 1 MiB: few large ones cost less, and many small ones leave less of a slow link
+  /// idle.
   std::size_t piece = 1 << 20;
   /// Bytes that a rank of a pairwise exchange sends before as many have come: so few ranks send to
-  /// one at the same time, and more than a link holds is under way.
+  /// one at the same time, and more than a link holds is under way. Without a rule four pieces, at
+  /// most 2 MiB.
   std::size_t window = 2 << 20;
   /// May elements be combined in any order? Results then depend on the algorithm and the ranks'
   /// places. Integers are combined in any order anyway.
@@ -71,7 +71,10 @@ private:
 
   void set_number(std::string_view rule, std::string_view name, std::size_t value);
 
+  void follow_rate() noexcept;
+
   int ranks_;
+  bool piece_given_ = false, window_given_ = false;
   bool alpha_given_ = false, rate_given_ = false;
   int entry_ = 0;  // 1: directly, 2: by Bruck's, 0: by cost
   std::array<std::vector<rule>, schedules::tasks> rules_;

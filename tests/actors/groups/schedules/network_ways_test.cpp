@@ -69,6 +69,20 @@ TEST(NetworkWays, FiguresOfRulesStay) {
   EXPECT_TRUE(ways.link_is_given());
 }
 
+TEST(NetworkWays, PiecesFollowFromTheRate) {
+  network_ways ways(4);
+  ways.set_link({30e-6, 1 / 125e6, 0});
+  EXPECT_EQ(ways.piece, 256U << 10);
+  EXPECT_EQ(ways.window, 1U << 20);
+  ways.set_link({30e-6, 1 / 1250e6, 0});
+  EXPECT_EQ(ways.piece, 1U << 20);
+  EXPECT_EQ(ways.window, 2U << 20);
+  ways.apply("network.piece=65536,network.window=4096");
+  ways.set_link({30e-6, 1 / 125e6, 0});
+  EXPECT_EQ(ways.piece, 65536U);
+  EXPECT_EQ(ways.window, 4096U);
+}
+
 TEST(NetworkWays, TextCanBeGivenAgain) {
   const auto ways = ways_of(8,
                             "network.all_gather:ring>=100,network.piece=65536,network.any_order=1,"
