@@ -216,8 +216,8 @@ void future_core::add(std::unique_ptr<link> mine) {
   run(*mine);
 }
 
-void future_core::note_devices() {
-  if (stream_scope::here()) devices_ = reached_here();
+void future_core::note_devices(device_work&& made) {
+  if (stream_scope::here() || !made.streams.empty()) devices_ = reached_here(std::move(made));
 }
 
 void future_core::block_on_devices() const { devices_->block_current(); }

@@ -10,6 +10,8 @@
 
 #include "troupe/actors/sync/completion.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/codec/tensors_within.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace caf {
 class resumable;
@@ -22,7 +24,6 @@ class engine;
 namespace detail {
 
 class coroutine_control;
-class stream_events;
 struct question;
 
 struct nothing {};
@@ -109,9 +110,9 @@ protected:
   /// Before others have this future.
   void be_asking_on() noexcept { asks_on_ = true; }
 
-  /// Before `publish`: what the calling thread has begun on devices belongs to the outcome. Hot
-  /// path.
-  void note_devices();
+  /// Before `publish`: what the calling thread has begun on devices belongs to the outcome, and so
+  /// does `made`. Hot path.
+  void note_devices(device_work&& made);
 
   /// After it is ready: the calling thread's current streams wait for that.
   void wait_on_devices() const {
@@ -165,7 +166,9 @@ public:
     if (!claim()) return false;
     try {
       value_.emplace(std::forward<Us>(xs)...);
-      note_devices();
+      device_work made;  // also where no scope knows of it
+      tensors_within(*value_, [&](const at::Tensor& x) { note_made(x, made); });
+      note_devices(std::move(made));
     } catch (...) {  // of the value's constructor
       failure_ = std::current_exception();
     }

@@ -172,6 +172,10 @@ void op_result::refuse(const invalid_argument& why) const {
   fail(types() + ": " + why.fault().text);
 }
 
+void troupe_tensors(const op_value& x, detail::tensor_visitor look) {
+  if (!x.none()) detail::tensors_within(x.content_->value, look);
+}
+
 caf::error inspect(encoder& out, op_value& x) {
   out.put(!x.none());
   if (!x.none()) out.put(x.content_->value);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/codec/tensors_within.hpp"
 
 namespace at {
 class Tensor;
@@ -148,6 +149,8 @@ public:
     }
   }
 
+  friend void troupe_tensors(const op_value& x, detail::tensor_visitor look);
+
   /// Null: none.
   const detail::op_content* content() const noexcept { return content_.get(); }
 
@@ -210,6 +213,9 @@ public:
     return part<T>(place);
   }
 
+  friend void troupe_tensors(const op_result& x, detail::tensor_visitor look) {
+    for (const auto& one : x.values_) troupe_tensors(one, look);
+  }
   friend caf::error inspect(encoder& out, op_result& x);
   friend caf::error inspect(decoder& in, op_result& x);
 

@@ -1,8 +1,10 @@
 #include "troupe/messages/tensor/device_streams.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <list>
 #include <mutex>
 
@@ -27,14 +29,55 @@ c10::Stream default_of(const c10::Stream& stream) {
   return guard_of(stream).getDefaultStream(stream.device());
 }
 
-c10::Stream current_of(const c10::Stream& stream) {
-  return guard_of(stream).getStream(stream.device());
+c10::Stream current_of(const c10::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// Unless there is one of the same device.
+void add_stream(stream_list& to, const c10::Stream& stream) {
+  const auto same = [&](const auto& one) { return one.device() == stream.device(); };
+  if (std::none_of(to.begin(), to.end(), same)) to.push_back(stream);
 }
 
 void note_use(const std::vector<weak_storage>& made, const c10::Stream& on) {
   for (const auto& weak : made)
     if (const auto storage = weak.lock(); storage && storage->device() == on.device())
       guard_of(on).recordDataPtrOnStream(storage->data_ptr(), on);
+}
+
+// Drops what has ended, and what is there twice.
+void tidy(std::vector<weak_storage>& made) {
+  std::erase_if(made, [](const weak_storage& one) { return one.expired(); });
+  std::sort(made.begin(), made.end());
+  made.erase(std::unique(made.begin(), made.end()), made.end());
+}
+
+void append(std::vector<weak_storage>& to, const std::vector<weak_storage>& what) {
+  to.insert(to.end(), what.begin(), what.end());
+}
+
+// Has it a device whose work runs later?
+bool lies_on_device(const at::Tensor& x) {
+  return x.defined() && !x.device().is_cpu() && device_count(place_of(x.device()).where) > 0;
+}
+
+// The memory of `x`, that of its parts if it is sparse.
+template <class Visitor>
+void each_storage(const at::Tensor& x, Visitor&& look) {
+  if (x.layout() == at::kSparse) {
+    look(x._indices().storage());
+    look(x._values().storage());
+  } else if (x.layout() == at::kSparseCsr || x.layout() == at::kSparseBsr) {
+    look(x.crow_indices().storage());
+    look(x.col_indices().storage());
+    look(x.values().storage());
+  } else if (x.layout() == at::kSparseCsc || x.layout() == at::kSparseBsc) {
+    look(x.ccol_indices().storage());
+    look(x.row_indices().storage());
+    look(x.values().storage());
+  } else if (x.has_storage()) {
+    look(x.storage());
+  }
 }
 
 void set_current(const c10::Stream& stream) noexcept {
@@ -80,7 +123,13 @@ private:
 
 }  // namespace
 
-stream_events::stream_events(const device_work& work) : made_(work.made) {
+void note_made(const at::Tensor& x, device_work& in) {
+  if (!lies_on_device(x)) return;
+  add_stream(in.streams, current_of(x.device()));
+  each_storage(x, [&](const c10::Storage& one) { in.made.push_back(one.getWeakStorageImpl()); });
+}
+
+stream_events::stream_events(device_work&& work) : made_(std::move(work.made)) {
   events_.reserve(work.streams.size());
   for (const auto& stream : work.streams) {
     events_.push_back({stream, c10::Event(stream.device_type())});
@@ -91,13 +140,14 @@ stream_events::stream_events(const device_work& work) : made_(work.made) {
 void stream_events::block_current() const {
   auto* const scope = stream_scope::here();
   for (const auto& event : events_) {
-    const auto current = current_of(event.stream);
+    const auto current = current_of(event.stream.device());
     if (current != event.stream) {
       event.reached.block(current);
       note_use(made_, current);
     }
     if (scope) scope->touch(event.stream.device());
   }
+  if (scope) scope->use(made_);
 }
 
 void stream_scope::enter(const device_work& work) {
@@ -111,9 +161,14 @@ void stream_scope::leave() noexcept {
 }
 
 void stream_scope::touch(const c10::Device& device) {
-  for (const auto& stream : work_.streams)
-    if (stream.device() == device) return;
-  work_.streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  add_stream(work_.streams, current_of(device));
+}
+
+void stream_scope::use(const std::vector<weak_storage>& made) {
+  append(work_.made, made);
+  if (work_.made.size() < tidy_at_) return;
+  tidy(work_.made);
+  tidy_at_ = std::max<std::size_t>(64, 2 * work_.made.size());
 }
 
 handler_streams::handler_streams(const device_work* work) : scope_(work) {
@@ -148,13 +203,18 @@ std::shared_ptr<const device_work> current_work() {
   const auto* const scope = stream_scope::here();
   if (!scope || scope->empty()) return nullptr;
   auto out = std::make_shared<device_work>(scope->work());
-  for (auto& stream : out->streams) stream = current_of(stream);  // the program may have set others
+  for (auto& stream : out->streams) stream = current_of(stream.device());  // the program may have set others
   return out;
 }
 
-std::shared_ptr<const stream_events> reached_here() {
-  const auto work = current_work();
-  return work ? std::make_shared<stream_events>(*work) : nullptr;
+std::shared_ptr<const stream_events> reached_here(device_work&& made) {
+  if (const auto work = current_work()) {
+    for (const auto& stream : work->streams) add_stream(made.streams, stream);
+    append(made.made, work->made);
+  }
+  if (made.streams.empty()) return nullptr;
+  tidy(made.made);
+  return std::make_shared<stream_events>(std::move(made));
 }
 
 void hand_to_default(const device_work* work) {

@@ -6,8 +6,13 @@
 #include <c10/util/SmallVector.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <cstddef>
 #include <memory>
 #include <vector>
+
+namespace at {
+class Tensor;
+}
 
 // Which streams of devices a thread works on, and waits of streams for one another. By libtorch's
 // interfaces for devices of any type; where no tensor lies on a device, nothing of this does more
@@ -26,12 +31,16 @@ struct device_work {
   std::vector<weak_storage> made;  ///< memory of these streams, which others may use
 };
 
+/// The calling thread has made `x`, on the current stream of its device. In host memory: nothing
+/// happens.
+void note_made(const at::Tensor& x, device_work& in);
+
 /// Points that streams have reached: streams that use what was made before can wait for them. Any
 /// thread.
 class stream_events {
 public:
   /// After what is in hand.
-  explicit stream_events(const device_work& work);
+  explicit stream_events(device_work&& work);
 
   /// The current streams of the calling thread wait; the thread does not. Memory that was made
   /// before is not used again until they are done with it.
@@ -69,6 +78,9 @@ public:
   /// The thread uses its current stream of this device, and what follows from it too.
   void touch(const c10::Device& device);
 
+  /// The thread's streams use this memory, and what follows from it may.
+  void use(const std::vector<weak_storage>& made);
+
   bool empty() const noexcept { return work_.streams.empty(); }
   const device_work& work() const noexcept { return work_; }
 
@@ -81,6 +93,7 @@ private:
 
   device_work work_;
   stream_list before_;  // of those that were set
+  std::size_t tidy_at_ = 64;  // so many of `work_.made`
   stream_scope* const outer_;
 };
 
@@ -121,8 +134,8 @@ private:
 /// What the calling thread has begun in its innermost scope, on its current streams. Null: nothing.
 std::shared_ptr<const device_work> current_work();
 
-/// The same as events. Null: nothing.
-std::shared_ptr<const stream_events> reached_here();
+/// The same, and `made`, as events. Null: nothing.
+std::shared_ptr<const stream_events> reached_here(device_work&& made);
 
 /// The default streams of the devices wait for `work`: it is used on threads that know nothing of
 /// it. Null: nothing happens.

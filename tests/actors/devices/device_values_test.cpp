@@ -1,4 +1,7 @@
 // Values on devices in references, continuations and coroutines.
+#include <future>
+#include <thread>
+
 #include "tests/actors/devices/device_testing.hpp"
 
 namespace troupe::test {
@@ -9,6 +12,8 @@ at::Tensor added(const at::Tensor& x, const at::Tensor& y) { return x + y; }
 at::Tensor made_there(const std::string& device, double value) {
   return at::full({1'000}, value - 1, at::TensorOptions().device(device)).add_(1);
 }
+
+int nothing_on_devices(int n) { return n; }
 
 task<at::Tensor> tripled_twice(at::Tensor x) {
   const auto y = x + 0;
@@ -84,6 +89,62 @@ TEST_P(device_values, go_through_coroutines) {
   for (int i = 0; i < 10; ++i) {
     expect_all(nodes[0].rpc_sync<&tripled_twice>("b", coming(i)), 9.0 * i);
     expect_all(nodes[0].rpc_sync<&tripled_twice>("a", coming(i)), 9.0 * i);
+  }
+  shut_down(nodes);
+}
+
+// The streams that have taken a value use its memory after it is gone.
+TEST_P(device_values, keep_memory_for_the_streams_that_took_them) {
+  if (!simulated()) GTEST_SKIP() << "a GPU cannot be held up";
+  auto nodes = start_mapped();
+  const auto side = side_stream(0);
+  const auto take_late = [&](auto&& take) {
+    std::promise<void> go;
+    at::Tensor y;
+    {
+      const c10::StreamGuard current(side);
+      auto x = take();
+      accelerator::enqueue(side, [go = go.get_future().share()] { go.wait(); });
+      y = x + 1;
+    }
+    for (int i = 0; i < 40; ++i) nodes[0].rpc_sync<&tripled>("b", coming(1));
+    go.set_value();
+    const c10::StreamGuard current(side);
+    expect_all(y, 7);
+  };
+  take_late([&] { return when_all(std::vector{nodes[0].rpc_async<&tripled>("b", coming(2))}).get()[0]; });
+  take_late([&] {
+    const auto one = nodes[0].rpc_async<&tripled>("b", coming(2));
+    return std::get<0>(when_all(one, one).get());
+  });
+  take_late([&] {
+    return nodes[0].rpc_async<&tripled>("b", coming(1)).then([](const at::Tensor& x) {
+      return x * 2;
+    }).get();
+  });
+  take_late([&] { return nodes[0].remote<&tripled>("a", coming(2)).to_here(); });
+  take_late([&] { return nodes[0].remote<&tripled>("b", coming(2)).to_here(); });
+  shut_down(nodes);
+}
+
+// No stream is known of but the one on which they are made.
+TEST_P(device_values, are_taken_in_order_where_nothing_came_from_a_device) {
+  auto nodes = start_mapped();
+  const auto where = device(0);
+  for (int i = 0; i < 10; ++i) {
+    const auto mine = nodes[0].remote<&made_there>("a", where, i);
+    const auto next = nodes[0].rpc_async<&nothing_on_devices>("b", i).then([where](int n) {
+      return std::map<std::string, at::Tensor>{{"n", made_there(where, n)}};
+    });
+    promise<at::Tensor> own;
+    std::thread([&] {
+      const c10::StreamGuard current(side_stream(0));
+      own.set_value(made_there(where, i));
+    }).join();
+    const c10::StreamGuard current(side_stream(0));
+    expect_all(mine.to_here() + 1, i + 1);
+    expect_all(next.get().at("n") + 1, i + 1);
+    expect_all(own.get_future().get() + 1, i + 1);
   }
   shut_down(nodes);
 }
