@@ -226,6 +226,17 @@ void hand_to_default(const device_work* work) {
   }
 }
 
+device_work handed_on(const device_work& work) {
+  device_work out{{}, work.made};
+  for (const auto& before : work.streams) {
+    const auto& stream =
+        out.streams.emplace_back(guard_of(before).getStreamFromGlobalPool(before.device()));
+    let_wait(stream, before);
+    note_use(work.made, stream);
+  }
+  return out;
+}
+
 void take_from_default() {
   for (const auto& [type, count] : devices_here()) {
     for (int i = 0; i < count; ++i) {

@@ -145,6 +145,9 @@ void hand_to_default(const device_work* work);
 /// what other threads have done there is used here.
 void take_from_default();
 
+/// `work` on fresh streams of the pool, one for each, which wait for it.
+device_work handed_on(const device_work& work);
+
 /// Keeps `what` until `streams` have done what they have in hand.
 void keep_until_done(const stream_list& streams, std::vector<c10::Storage>&& what);
 

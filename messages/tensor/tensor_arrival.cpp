@@ -138,12 +138,16 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
   if (any_landing) land_all();
 }
 
-// The copies run while the tensors are read and what uses them begins.
+// The copies run while the tensors are read and what uses them begins. Memory that was freed is
+// used again at once on the stream that it belongs to, by a copy that waits for nothing: on the
+// streams of copies nothing else allocates, so all others that use such memory are recorded.
 void arrived_storages::land_all() {
   std::vector<c10::Storage> from;
   for (unsigned i = 0; i < descriptors_.size(); ++i)
     if (descriptors_[i].getLanding() > 0) land(i, from);
-  if (!from.empty()) keep_until_done(copies_.streams, std::move(from));
+  if (from.empty()) return;
+  keep_until_done(copies_.streams, std::move(from));
+  copies_ = handed_on(copies_);
 }
 
 void arrived_storages::land(std::size_t index, std::vector<c10::Storage>& from) {
@@ -163,8 +167,9 @@ void arrived_storages::land(std::size_t index, std::vector<c10::Storage>& from) 
 const c10::Stream& arrived_storages::stream_of(const c10::Device& device) {
   for (const auto& stream : copies_.streams)
     if (stream.device() == device) return stream;
+  constexpr bool urgent = true;  // a pool of its own
   copies_.streams.push_back(
-      c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+      c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, urgent));
   return copies_.streams.back();
 }
 

@@ -34,10 +34,12 @@ public:
   c10::Stream getDefaultStream(c10::Device of) const override {
     return c10::Stream(c10::Stream::DEFAULT, device(index(of)));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device of, bool) const override {
-    return next_of_pool(index(of));
+  c10::Stream getStreamFromGlobalPool(c10::Device of, bool urgent) const override {
+    return next_of_pool(index(of), urgent);
   }
-  c10::Stream getNewStream(c10::Device of, int) const override { return next_of_pool(index(of)); }
+  c10::Stream getNewStream(c10::Device of, int priority) const override {
+    return next_of_pool(index(of), priority < 0);
+  }
   c10::Stream exchangeStream(c10::Stream to) const override {
     const auto old = getStream(to.device());
     set_current_stream(to);

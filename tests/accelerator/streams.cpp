@@ -25,7 +25,7 @@ void be_late(std::minstd_rand& random) {
 
 struct all_streams {
   std::vector<std::unique_ptr<stream_thread>> threads;
-  std::array<std::atomic<unsigned>, device_count> next{};
+  std::array<std::atomic<unsigned>, 2 * device_count> next{};  // of each pool
 
   all_streams() {
     for (int device = 0; device < device_count; ++device)
@@ -137,10 +137,11 @@ void set_current_stream(const c10::Stream& stream) noexcept {
   current.streams[static_cast<std::size_t>(stream.device_index())] = stream.id();
 }
 
-c10::Stream next_of_pool(int device) noexcept {
-  const auto n = streams().next[static_cast<std::size_t>(device)]++;
+c10::Stream next_of_pool(int device, bool urgent) noexcept {
+  const int pool = urgent ? 1 : 0;
+  const auto n = streams().next[static_cast<std::size_t>(2 * device + pool)]++;
   return c10::Stream(c10::Stream::UNSAFE, accelerator::device(device),
-                     1 + n % (streams_per_device - 1));
+                     1 + pool * pool_streams + n % pool_streams);
 }
 
 void finish_device(int device) {

@@ -58,7 +58,8 @@ private:
   std::chrono::steady_clock::time_point time_;
 };
 
-inline constexpr int streams_per_device = 17;  // the default one and a pool
+inline constexpr int pool_streams = 16;
+inline constexpr int streams_per_device = 1 + 2 * pool_streams;  // the default one, and two pools
 
 stream_thread& thread_of(const c10::Stream& stream);
 stream_thread& thread_of(int device, std::int64_t id);
@@ -68,7 +69,7 @@ int current_device() noexcept;
 void set_current_device(int device) noexcept;
 c10::Stream current_stream(int device) noexcept;
 void set_current_stream(const c10::Stream& stream) noexcept;
-c10::Stream next_of_pool(int device) noexcept;
+c10::Stream next_of_pool(int device, bool urgent) noexcept;
 
 // Waits for all streams: before the process ends, or of one device.
 void finish_streams();

@@ -1,5 +1,7 @@
 // Calls with tensors that devices have not computed yet: streams are in order, and no thread waits
 // for a device where it need not.
+#include <set>
+
 #include "tests/actors/devices/device_testing.hpp"
 
 namespace troupe::test {
@@ -13,6 +15,14 @@ std::tuple<std::string, std::int64_t, bool> where_it_runs(const at::Tensor& x) {
   const c10::impl::VirtualGuardImpl guard(x.device().type());
   const auto stream = guard.getStream(x.device());
   return {x.device().str(), stream.id(), guard.queryStream(stream)};
+}
+// Where the argument lies, and memory that is free again afterwards.
+std::pair<std::uint64_t, std::uint64_t> addresses(const at::Tensor& x) {
+  const auto y = x * 2;
+  const auto address = [](const at::Tensor& t) {
+    return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(t.const_data_ptr()));
+  };
+  return {address(x), address(y)};
 }
 std::vector<at::Tensor> swapped(const at::Tensor& x, const at::Tensor& y) { return {y * 2, x * 2}; }
 at::Tensor sum_of_both(const at::Tensor& x, const at::Tensor& y) { return x + y; }
@@ -79,6 +89,18 @@ TEST_P(device_calls, run_on_fresh_streams_while_their_tensors_arrive) {
   EXPECT_NE(first_stream, guard().getDefaultStream(c10::Device(device(1))).id());
   EXPECT_FALSE(simulated() && first_idle) << "the copy was waited for";
   EXPECT_NE(std::get<1>(nodes[0].rpc_sync<&where_it_runs>("b", x)), first_stream);
+  shut_down(nodes);
+}
+
+// Copies wait for nothing: what a function has made may be in use still where it has left it.
+TEST_P(device_calls, do_not_land_in_memory_that_functions_have_used) {
+  auto nodes = start_mapped();
+  std::set<std::uint64_t> used;
+  for (int i = 0; i < 40; ++i) {
+    const auto [argument, made] = nodes[0].rpc_sync<&addresses>("b", coming(i));
+    EXPECT_FALSE(used.contains(argument)) << i;
+    used.insert(made);
+  }
   shut_down(nodes);
 }
 
