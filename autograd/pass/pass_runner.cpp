@@ -10,6 +10,7 @@
 #include "troupe/autograd/context/context_table.hpp"
 #include "troupe/autograd/local/engine_run.hpp"
 #include "troupe/autograd/pass/pass_steps.hpp"
+#include "troupe/messages/tensor/device_streams.hpp"
 
 namespace troupe::autograd::detail {
 
@@ -126,6 +127,8 @@ void pass_runner::run(gradients_arrive&& what, steps& caused) {
                            node_.self().name +
                            " have come, which the backward pass has not asked for");
   ++arrivals_;
+  // They have been handed to the default streams. A program's thread may serve this on others.
+  for (const auto& one : what.gradients) troupe::detail::take_from_default(one);
   if (const auto node = part_->find_send(what.number))
     move_to_tensors(*node, what.gradients, what_.create_graph);
   std::vector<std::vector<at::Tensor>> all;

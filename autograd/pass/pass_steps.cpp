@@ -86,7 +86,7 @@ future<step_report> serve_step(Message what) {
 
 future<step_report> serve_marks(mark_sends what) { return serve_step(std::move(what)); }
 future<step_report> serve_resume(resume what) { return serve_step(what); }
-// The pass runs on another thread perhaps, and on that one's default streams.
+// The pass runs on another thread perhaps, which takes them from the default streams.
 future<step_report> serve_gradients(gradients_arrive what) {
   troupe::detail::hand_to_default(troupe::detail::current_work().get());
   return serve_step(std::move(what));

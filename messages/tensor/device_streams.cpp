@@ -7,6 +7,7 @@
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <optional>
 
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
@@ -80,11 +81,12 @@ void each_storage(const at::Tensor& x, Visitor&& look) {
   }
 }
 
-void set_current(const c10::Stream& stream) noexcept {
+// Returns the one before.
+std::optional<c10::Stream> set_current(const c10::Stream& stream) noexcept {
   try {
-    guard_of(stream).exchangeStream(stream);
+    return guard_of(stream).exchangeStream(stream);
   } catch (const std::exception&) {
-    // The device has failed, which whoever uses it next finds.
+    return std::nullopt;  // the device has failed, which whoever uses it next finds
   }
 }
 
@@ -185,17 +187,17 @@ handler_streams::~handler_streams() {
 }
 
 void no_streams::leave() noexcept {
-  for (auto* scope = outer_; scope; scope = scope->outer_)
-    for (const auto& stream : scope->before_) set_current(stream);
+  for (auto* scope = outer_; scope; scope = scope->outer_) {
+    for (const auto& stream : scope->before_) {
+      const auto left = set_current(stream);
+      if (left) left_.push_back(*left);
+    }
+  }
   stream_scope::here_ = nullptr;
 }
 
 void no_streams::come_back() noexcept {
-  std::vector<stream_scope*> all;
-  for (auto* scope = outer_; scope; scope = scope->outer_) all.push_back(scope);
-  for (auto scope = all.rbegin(); scope != all.rend(); ++scope)
-    for (std::size_t i = 0; i < (*scope)->before_.size(); ++i)
-      set_current((*scope)->work_.streams[i]);
+  for (auto stream = left_.rbegin(); stream != left_.rend(); ++stream) set_current(*stream);
   stream_scope::here_ = outer_;
 }
 
@@ -244,6 +246,15 @@ void take_from_default() {
       const c10::impl::VirtualGuardImpl guard(device.type());
       let_wait(guard.getStream(device), guard.getDefaultStream(device));
     }
+  }
+}
+
+void take_from_default(const at::Tensor& x) {
+  device_work of_x;
+  note_made(x, of_x);
+  for (const auto& stream : of_x.streams) {
+    let_wait(stream, default_of(stream));
+    note_use(of_x.made, stream);
   }
 }
 

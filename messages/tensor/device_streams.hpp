@@ -129,6 +129,7 @@ private:
   void come_back() noexcept;
 
   stream_scope* const outer_;
+  stream_list left_;  // the current ones, as they were found one after the other
 };
 
 /// What the calling thread has begun in its innermost scope, on its current streams. Null: nothing.
@@ -144,6 +145,9 @@ void hand_to_default(const device_work* work);
 /// The current streams of the calling thread wait for the default streams, where they are others:
 /// what other threads have done there is used here.
 void take_from_default();
+
+/// The same where `x` lies, which is used here: its memory is, too.
+void take_from_default(const at::Tensor& x);
 
 /// `work` on fresh streams of the pool, one for each, which wait for it.
 device_work handed_on(const device_work& work);

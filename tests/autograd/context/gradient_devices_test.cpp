@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <troupe/autograd.hpp>
 
@@ -140,6 +142,26 @@ TEST_P(gradient_devices_on_a_device, wait_for_streams_on_the_way) {
     EXPECT_TRUE(all[here].equal(expected)) << i;
   }
   EXPECT_EQ(accelerator::counted().device_synchronizations, before.device_synchronizations);
+  shut_down(nodes);
+}
+
+// The thread that begins a pass serves its steps, on the streams that the program has set.
+TEST_P(gradient_devices_on_a_device, come_in_order_to_streams_of_the_program) {
+  rpc_options options;
+  options.device_maps = {{"b", {{device(0), device(1)}}}};
+  auto nodes = start({"a", "b"}, options);
+  std::optional<accelerator::slow> slow;
+  if (simulated()) slow.emplace(std::chrono::milliseconds(2));
+  const c10::impl::VirtualGuardImpl guard(c10::Device(device(0)).type());
+  const c10::StreamGuard current(guard.getStreamFromGlobalPool(c10::Device(device(0))));
+  for (int i = 0; i < 10; ++i) {
+    const autograd::context context(nodes[0]);
+    const auto x = weight(device(0));
+    const auto y = nodes[0].rpc_sync<&cube>("b", x * (i + 1));
+    context.backward({y.sum()});
+    const auto gradient = context.get_gradients()[x] + 0;
+    EXPECT_TRUE(gradient.cpu().equal(at::full({3}, 12.0 * (i + 1) * (i + 1) * (i + 1)))) << i;
+  }
   shut_down(nodes);
 }
 

@@ -4,6 +4,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
 #include "tests/accelerator/device_kinds.hpp"
@@ -202,6 +204,26 @@ TEST_P(device_route_on_a_device, copies_behind_the_current_stream_and_beside_it)
     EXPECT_TRUE(in.get(0).equal(at::full({4'000}, 3.0f)));
     EXPECT_TRUE(in.get(1).equal(at::full({1'334}, 3.0f)));
   });
+}
+
+TEST_P(device_route_on_a_device, leaves_streams_that_a_handler_has_set_as_they_are) {
+  const test::device_kind kind(GetParam());
+  if (kind.count() == 0) GTEST_SKIP() << "libtorch finds no " << GetParam();
+  const c10::Device device(kind(0));
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const auto fresh = [&] { return guard.getStreamFromGlobalPool(device); };
+  const auto before = guard.getStream(device);
+  const auto own = fresh(), inner = fresh();
+  const detail::device_work work{{fresh()}, {}}, nested{{fresh()}, {}};
+  const detail::stream_scope handler(&work);
+  const c10::StreamGuard guarded(own);
+  const detail::stream_scope another(&nested);
+  const c10::StreamGuard within(inner);
+  {
+    const detail::no_streams meanwhile;
+    EXPECT_EQ(guard.getStream(device), before);
+  }
+  EXPECT_EQ(guard.getStream(device), inner);
 }
 
 TEST(device_route_of_a_table, to_a_type_of_devices_that_does_not_exist_is_a_decode_error) {
