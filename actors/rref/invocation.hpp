@@ -229,12 +229,16 @@ private:
   void finish(future_state<answer>& state) noexcept {
     if (state.failure()) return fail(state.failure());
     if constexpr (Creates) {
-      if constexpr (std::is_void_v<answer>)
-        created_->set_value();
-      else if constexpr (std::is_copy_constructible_v<answer>)
-        created_->set_value(std::as_const(*state.value()));  // others may have the future too
-      else
-        created_->set_value(std::move(*state.value()));
+      try {
+        if constexpr (std::is_void_v<answer>)
+          created_->set_value();
+        else if constexpr (std::is_copy_constructible_v<answer>)
+          created_->set_value(std::as_const(*state.value()));  // others may have the future too
+        else
+          created_->set_value(std::move(*state.value()));
+      } catch (...) {  // of the device on which it lies
+        return fail(std::current_exception());
+      }
       reply_.done();
     } else if constexpr (std::is_void_v<answer>) {
       reply_.done();
