@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <list>
-#include <mutex>
 #include <optional>
 
 #include "troupe/messages/tensor/tensor_moves.hpp"
@@ -89,39 +87,6 @@ std::optional<c10::Stream> set_current(const c10::Stream& stream) noexcept {
     return std::nullopt;  // the device has failed, which whoever uses it next finds
   }
 }
-
-// Memory that streams still read, of all nodes of the process: looked through when more comes.
-class kept_storages {
-public:
-  void add(const stream_list& streams, std::vector<c10::Storage>&& what) {
-    std::list<entry> done;  // dropped after the lock
-    const std::lock_guard lock(mutex_);
-    for (auto at = all_.begin(); at != all_.end();) {
-      const auto next = std::next(at);
-      if (at->is_done()) done.splice(done.end(), all_, at);
-      at = next;
-    }
-    entry mine{{}, std::move(what)};
-    for (const auto& stream : streams) {
-      auto& event = mine.until.emplace_back(stream.device_type());
-      event.record(stream);
-    }
-    if (!mine.is_done()) all_.push_back(std::move(mine));
-  }
-
-private:
-  struct entry {
-    std::vector<c10::Event> until;
-    std::vector<c10::Storage> what;
-
-    bool is_done() const {
-      return std::all_of(until.begin(), until.end(), [](const auto& e) { return e.query(); });
-    }
-  };
-
-  std::mutex mutex_;
-  std::list<entry> all_;
-};
 
 }  // namespace
 
@@ -256,11 +221,6 @@ void take_from_default(const at::Tensor& x) {
     let_wait(stream, default_of(stream));
     note_use(of_x.made, stream);
   }
-}
-
-void keep_until_done(const stream_list& streams, std::vector<c10::Storage>&& what) {
-  static auto* const kept = new kept_storages;  // streams may read until the process ends
-  kept->add(streams, std::move(what));
 }
 
 }  // namespace troupe::detail

@@ -152,7 +152,4 @@ void take_from_default(const at::Tensor& x);
 /// `work` on fresh streams of the pool, one for each, which wait for it.
 device_work handed_on(const device_work& work);
 
-/// Keeps `what` until `streams` have done what they have in hand.
-void keep_until_done(const stream_list& streams, std::vector<c10::Storage>&& what);
-
 }  // namespace troupe::detail

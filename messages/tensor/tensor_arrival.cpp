@@ -10,6 +10,7 @@
 
 #include "troupe/messages/memory/copy_on_write.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
+#include "troupe/messages/tensor/kept_storages.hpp"
 #include "troupe/messages/tensor/tensor_arrival_internal.hpp"
 #include "troupe/messages/tensor/tensor_layout_internal.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"

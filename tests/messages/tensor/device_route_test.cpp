@@ -8,11 +8,15 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
+#include <optional>
+#include <thread>
+
 #include "tests/accelerator/device_kinds.hpp"
 #include "tests/messages/tensor/pretended_tensor.hpp"
 #include "tests/messages/tensor/tensor_table_testing.hpp"
 #include "troupe/messages/tensor/device_route.hpp"
 #include "troupe/messages/tensor/device_streams.hpp"
+#include "troupe/messages/tensor/kept_storages.hpp"
 #include "troupe/messages/tensor/tensor_moves.hpp"
 
 namespace troupe::testing {
@@ -204,6 +208,26 @@ TEST_P(device_route_on_a_device, copies_behind_the_current_stream_and_beside_it)
     EXPECT_TRUE(in.get(0).equal(at::full({4'000}, 3.0f)));
     EXPECT_TRUE(in.get(1).equal(at::full({1'334}, 3.0f)));
   });
+}
+
+// No other message comes.
+TEST_P(device_route_on_a_device, gives_host_memory_back_when_it_has_been_copied) {
+  const test::device_kind kind(GetParam());
+  if (kind.count() == 0) GTEST_SKIP() << "libtorch finds no " << GetParam();
+  std::optional<test::accelerator::slow> slow;
+  if (kind.simulated()) slow.emplace(std::chrono::milliseconds(20));
+  auto storage = at::ones({4'000}).storage();
+  const detail::weak_storage weak = storage.getWeakStorageImpl();
+  const c10::Device device(kind(0));
+  const auto there = detail::moved(storage, device);
+  std::vector<c10::Storage> kept;
+  kept.push_back(std::move(storage));
+  const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  detail::keep_until_done({stream}, std::move(kept));
+  if (kind.simulated()) EXPECT_FALSE(weak.expired());
+  for (int i = 0; i < 1'000 && !weak.expired(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(weak.expired());
 }
 
 TEST_P(device_route_on_a_device, leaves_streams_that_a_handler_has_set_as_they_are) {
