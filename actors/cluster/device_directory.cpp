@@ -200,7 +200,9 @@ std::optional<device_problem> find_device_problem(const std::vector<device_owner
 }
 
 peer_devices devices_between(const device_owner& self, const device_owner& other) {
-  return {other, route_between(self, other), route_between(other, self).inverse()};
+  peer_devices out{other, route_between(self, other), route_between(other, self).inverse(), {}};
+  if (self.rank != other.rank) out.usable = self.devices.usable;
+  return out;
 }
 
 }  // namespace troupe::detail

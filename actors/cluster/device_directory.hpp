@@ -79,6 +79,7 @@ struct peer_devices {
   device_owner owner;    ///< the member
   device_route calls;    ///< from the node to the member: calls and messages
   device_route answers;  ///< from the node to the member: answers to the member's requests
+  std::vector<memory_place> usable;  ///< of the node, by the member; empty: all
 };
 
 peer_devices devices_between(const device_owner& self, const device_owner& other);

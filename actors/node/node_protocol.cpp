@@ -61,7 +61,7 @@ void protocol_table::attach(message_router& router) {
   for (const auto& [channel, one] : all_)
     router.add(channel,
                [to = one.get()](opened_envelope& message, peer& from, engine_unit& /*unit*/) {
-                 auto* const tensors = message.tensors();
+                 auto* const tensors = message.tensors(from.devices.usable);
                  if (tensors) hand_to_default(tensors->copies());
                  decoder in(message.body(), tensors, nullptr);
                  to->deliver(in, from);

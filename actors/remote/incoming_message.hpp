@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "troupe/actors/cluster/peer_table.hpp"
 #include "troupe/actors/contexts/context_header.hpp"
 #include "troupe/actors/remote/handle_scope.hpp"
 #include "troupe/messages/tensor/tensor_reader.hpp"
@@ -17,7 +18,7 @@ public:
   /// Throws decode_error.
   incoming_message(handle_owner& owner, const node_contexts& contexts, opened_envelope& message,
                    peer& from)
-      : tensors_(message.tensors()),
+      : tensors_(message.tensors(from.devices.usable)),
         handles_(owner, from),
         body_(message.body(), tensors_, &handles_) {
     try {

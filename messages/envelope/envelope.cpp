@@ -226,7 +226,7 @@ opened_envelope::~opened_envelope() {
   if (reader_) reader_->~reader();
 }
 
-tensor_reader* opened_envelope::tensors() {
+tensor_reader* opened_envelope::tensors(const std::vector<memory_place>& usable) {
   if (!has_tensors_) return nullptr;
   if (!tensors_) {
     // The reader alone holds what belongs to tensors, so that it can let them go.
@@ -238,7 +238,8 @@ tensor_reader* opened_envelope::tensors() {
       payloads.pop_back();
     }
     try {
-      tensors_ = std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads));
+      tensors_ = std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads),
+                                                 usable);
     } catch (const kj::Exception& e) {
       throw decode_error(std::string("a tensor table is malformed: ") + e.getDescription().cStr());
     }

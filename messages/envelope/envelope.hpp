@@ -43,8 +43,9 @@ public:
   const envelope_header& header() const noexcept { return header_; }
   std::span<const std::byte> body() const noexcept { return body_; }
 
-  /// The body's tensors; nullptr when there are none. Throws decode_error.
-  tensor_reader* tensors();
+  /// The body's tensors; nullptr when there are none. `usable`, at the first call: see
+  /// tensor_reader. Throws decode_error.
+  tensor_reader* tensors(const std::vector<memory_place>& usable = {});
 
   /// Returns the message as it came, for another reader to open. Nothing else may be called
   /// afterwards, and `tensors` must not have been called before: its tensors lie in the same

@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -30,8 +31,9 @@ memory_place landing_of(schema::TensorStorage::Reader in) {
           static_cast<std::int8_t>(in.getLanding() - 1)};
 }
 
-// A storage is to be on a device: of a type that libtorch has, and one that is here.
-void check_landing(std::size_t index, schema::TensorStorage::Reader in) {
+// A storage is to be on a device: of a type that libtorch has, and one that is here and may be used.
+void check_landing(std::size_t index, schema::TensorStorage::Reader in,
+                   const std::vector<memory_place>& usable) {
   const auto type = in.getLandingType();
   if (type == 0 || type >= device_types || in.getLanding() > most_devices)
     bad_storage(index, "it should be on device " + std::to_string(in.getLanding() - 1) +
@@ -41,6 +43,9 @@ void check_landing(std::size_t index, schema::TensorStorage::Reader in) {
   if (place.device >= count)
     bad_storage(index, "it should be on " + to_string(place) + ", and this process can use " +
                            std::to_string(count) + " devices of that type");
+  if (!usable.empty() && std::find(usable.begin(), usable.end(), place) == usable.end())
+    bad_storage(index, "it should be on " + to_string(place) +
+                           ", which is not among the devices that this node lets others use");
 }
 
 // Storage around memory that `data` owns.
@@ -74,7 +79,8 @@ c10::Storage storage_of_copy(const std::byte* bytes, std::size_t size) {
 }  // namespace
 
 arrived_storages::arrived_storages(schema::TensorTable::Reader table,
-                                   std::vector<incoming_payload>&& payloads)
+                                   std::vector<incoming_payload>&& payloads,
+                                   const std::vector<memory_place>& usable)
     : tensors_(table.getTensors()), descriptors_(table.getStorages()) {
   if (tensors_.size() > max_tensors || descriptors_.size() > max_tensors)
     throw decode_error("A message with more than 262,144 tensors or storages is refused.");
@@ -90,7 +96,7 @@ arrived_storages::arrived_storages(schema::TensorTable::Reader table,
     const bool gaps = in.getPieces().size() > 0;
     if (in.getLanding() > 0) {
       any_landing = true;
-      check_landing(i, in);
+      check_landing(i, in, usable);
     }
     std::uint64_t arrived = 0;
     switch (in.which()) {

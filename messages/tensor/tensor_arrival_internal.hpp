@@ -31,7 +31,9 @@ c10::DimVector read_sizes(std::size_t index, schema::TensorEntry::Reader in);
 /// envelope. Throws decode_error or kj::Exception if they make no sense.
 class arrived_storages {
 public:
-  arrived_storages(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads);
+  /// `usable`: the devices that may be used; empty: all.
+  arrived_storages(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads,
+                   const std::vector<memory_place>& usable);
 
   /// Where strided tensor `index` lies. Throws decode_error if that is not within its storage.
   geometry locate(std::size_t index, schema::TensorEntry::Reader in) const;

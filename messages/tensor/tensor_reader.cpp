@@ -47,8 +47,9 @@ struct tensor_reader::state {
   detail::arrived_storages storages;
   c10::SmallVector<at::Tensor, 2> made;
 
-  state(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads)
-      : tensors(table.getTensors()), storages(table, std::move(payloads)) {
+  state(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads,
+        const std::vector<memory_place>& usable)
+      : tensors(table.getTensors()), storages(table, std::move(payloads), usable) {
     made.resize(tensors.size());
   }
 
@@ -188,9 +189,10 @@ tensor_reader& tensor_reader::operator=(tensor_reader&&) noexcept = default;
 tensor_reader::~tensor_reader() = default;
 
 tensor_reader::tensor_reader(schema::TensorTable::Reader table,
-                             std::vector<incoming_payload>&& payloads) {
+                             std::vector<incoming_payload>&& payloads,
+                             const std::vector<memory_place>& usable) {
   read_capnp("A message's table of tensors",
-             [&] { state_ = std::make_unique<state>(table, std::move(payloads)); });
+             [&] { state_ = std::make_unique<state>(table, std::move(payloads), usable); });
 }
 
 std::size_t tensor_reader::size() const noexcept { return state_ ? state_->made.size() : 0; }

@@ -31,8 +31,9 @@ class tensor_reader {
 public:
   /// Throws decode_error, naming the storage and the field, if the storages make no sense or the
   /// payloads are not those that the table announces. No payload is empty; each is aligned to 16
-  /// bytes or more.
-  tensor_reader(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads);
+  /// bytes or more. `usable`: the devices to which tensors may be moved; empty: all of the process.
+  tensor_reader(schema::TensorTable::Reader table, std::vector<incoming_payload>&& payloads,
+                const std::vector<memory_place>& usable = {});
 
   tensor_reader(tensor_reader&&) noexcept;
   tensor_reader& operator=(tensor_reader&&) noexcept;

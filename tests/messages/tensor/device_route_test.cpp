@@ -210,6 +210,24 @@ TEST_P(device_route_on_a_device, copies_behind_the_current_stream_and_beside_it)
   });
 }
 
+TEST_P(device_route_on_a_device, refuses_devices_that_may_not_be_used) {
+  const test::device_kind kind(GetParam());
+  if (!kind.simulated()) GTEST_SKIP() << "one device may be all";
+  const auto place = [&](int index) { return detail::place_of(c10::Device(kind(index))); };
+  storage_pool pool;
+  const auto before = test::accelerator::counted();
+  const device_route up({{host, place(2)}}, "a", "b");
+  try {
+    read(write_by(up, {large}), pool, [](tensor_reader&) { FAIL() << "it was read"; }, {place(1)});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const decode_error& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("Storage 0"), HasSubstr("should be on sim:2")));
+  }
+  EXPECT_EQ(test::accelerator::counted().allocations, before.allocations);
+  read(write_by(up, {large}), pool, [&](tensor_reader& in) { EXPECT_NE(in.copies(), nullptr); },
+       {place(1), place(2)});
+}
+
 // No other message comes.
 TEST_P(device_route_on_a_device, gives_host_memory_back_when_it_has_been_copied) {
   const test::device_kind kind(GetParam());

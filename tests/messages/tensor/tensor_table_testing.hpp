@@ -67,14 +67,15 @@ inline std::vector<incoming_payload> land(const packed_table& table, storage_poo
 
 /// Reads a table that may be broken; calls `use` with the reader.
 template <class Use>
-void read(const packed_table& table, storage_pool& pool, Use&& use) {
+void read(const packed_table& table, storage_pool& pool, Use&& use,
+          const std::vector<memory_place>& usable = {}) {
   capnp::ReaderOptions options;
   options.traversalLimitInWords = 8 * table.words.size() + 1024;
   read_capnp("A message", [&] {
     capnp::FlatArrayMessageReader message(
         kj::arrayPtr(reinterpret_cast<const capnp::word*>(table.words.data()), table.words.size()),
         options);
-    tensor_reader reader(message.getRoot<schema::TensorTable>(), land(table, pool));
+    tensor_reader reader(message.getRoot<schema::TensorTable>(), land(table, pool), usable);
     use(reader);
   });
 }
