@@ -122,8 +122,11 @@ auto when_all(const future<T>& first, const future<U>& second, const future<Rest
     }));
   detail::when_all_ready(all, [all, out, first, second, rest...] {
     const detail::stream_scope devices;  // it is there when all of them are
-    if (!detail::first_failure(all))
-      out->set_value(*first.state().value(), *second.state().value(), *rest.state().value()...);
+    if (detail::first_failure(all)) return;
+    const auto values = [&] {
+      return result(*first.state().value(), *second.state().value(), *rest.state().value()...);
+    };
+    detail::complete_with(*out, values);
   });
   return future<result>(out);
 }

@@ -216,8 +216,10 @@ auto future<T>::then(F f) const {
       out->set_exception(from->failure());
     else if constexpr (std::is_void_v<T>)
       detail::complete_with(*out, f);
-    else
-      detail::complete_with(*out, f, std::as_const(*from->value()));
+    else {
+      const auto of_value = [&] { return f(std::as_const(*from->value())); };
+      detail::complete_with(*out, of_value);
+    }
   }));
   return future<result>(out);
 }

@@ -58,8 +58,10 @@ future<T> copy_of(const std::shared_ptr<future_state<T>>& state) {
       out->set_exception(state->failure());
     else if constexpr (std::is_void_v<T>)
       out->set_value();
-    else
-      out->set_value(std::as_const(*state->value()));
+    else {
+      const auto value = [&]() -> const T& { return *state->value(); };
+      complete_with(*out, value);
+    }
   };
   if (state->ready())
     copy();
