@@ -39,9 +39,12 @@ schedule scatter_broadcast(int rank, int ranks, int root) {
     else if (below == half)
       out.steps.push_back({nobody, at(mine - half), {}, {mine, std::min(half, ranks - mine)}});
   }
+  // The root has all: it gets nothing around the ring, and the one before it passes nothing on.
   for (auto one : ring_all_gather(mine, ranks).steps) {
-    one.to = at(one.to);
-    one.from = at(one.from);
+    one.to = mine == ranks - 1 ? nobody : at(one.to);
+    one.from = mine == 0 ? nobody : at(one.from);
+    if (one.to == nobody) one.sent = {};
+    if (one.from == nobody) one.received = {};
     out.steps.push_back(one);
   }
   return out;

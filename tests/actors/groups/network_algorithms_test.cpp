@@ -1,9 +1,14 @@
 // Collectives by messages by every algorithm, and through hosts, beside the reference.
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <sys/mman.h>
+
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "tests/actors/groups/collective_conformance.hpp"
@@ -62,6 +67,31 @@ TEST(network_algorithms, move_right_by_each) {
         "network.broadcast:scatter>=0,network.all_gather:ring>=0,network.all_to_all:direct>=0",
         "network.broadcast:chain>=0,network.all_gather:doubling>=0"})
     for (const int size : {2, 3, 5, 8}) check_algorithms(size, rules, false);
+}
+
+// Memory that cannot be written: whoever tries dies of SIGSEGV.
+TEST(network_algorithms, only_read_the_tensor_of_a_broadcasts_root) {
+  constexpr std::size_t bytes = 1 << 20;
+  for (const auto* by : {"tree", "scatter", "chain"})
+    for (const int size : {2, 3, 4, 5}) {
+      SCOPED_TRACE(std::string(by) + ", " + std::to_string(size) + " ranks");
+      void* const memory =
+          ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(memory, MAP_FAILED);
+      std::memset(memory, 7, bytes);
+      ASSERT_EQ(::mprotect(memory, bytes, PROT_READ), 0);
+      local_group all(size, ruled("network", std::string("network.broadcast:") + by +
+                                                 ">=0,network.piece=65536"));
+      const int root = size / 2;
+      all.run([&](const process_group& group, int rank) {
+        const auto x = rank == root ? at::from_blob(memory, {static_cast<std::int64_t>(bytes)},
+                                                    [](void*) {}, at::kByte)
+                                    : at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+        broadcast(group, x, root);
+        EXPECT_TRUE(same_bits(x, at::full({static_cast<std::int64_t>(bytes)}, 7, at::kByte)));
+      });
+      ::munmap(memory, bytes);
+    }
 }
 
 TEST(network_algorithms, enter_by_brucks) {

@@ -73,7 +73,7 @@ void check_data(symbolic_data& data, task what, int ranks, int blocks, int root)
     }
 }
 
-long messages_of(task what, algorithm by, int ranks) {
+long messages_of(task what, algorithm by, int ranks, int pieces) {
   const long p = ranks, steps = log2_up(ranks), within = power_of_two_within(ranks);
   const long logs = std::lround(std::log2(within)) * within, beyond = p - within;
   switch (what) {
@@ -84,6 +84,10 @@ long messages_of(task what, algorithm by, int ranks) {
     case task::all_gather:
       return by == algorithm::bruck || by == algorithm::doubling ? p * steps : p * (p - 1);
     case task::all_to_all: return by == algorithm::bruck ? p * steps : p * (p - 1);
+    case task::broadcast:
+      if (by == algorithm::tree) return p - 1;
+      if (by == algorithm::chain) return pieces * (p - 1);
+      return (p - 1) + (p - 1) * (p - 1);
     default: return p * (p - 1);
   }
 }
@@ -110,9 +114,7 @@ void check(task what, algorithm by, int ranks, int root = 0, int pieces = 1) {
     EXPECT_NEAR(done.seconds, seconds, 1e-9 * seconds);
   else
     EXPECT_LE(done.seconds, seconds * (1 + 1e-9));
-  if (what != task::broadcast) {
-    EXPECT_EQ(done.messages, messages_of(what, by, ranks));
-  }
+  EXPECT_EQ(done.messages, messages_of(what, by, ranks, pieces));
 }
 
 void check_all(task what, algorithm by, int most) {
@@ -143,6 +145,14 @@ TEST(Schedules, Broadcasts) {
       for (const int pieces : {1, 2, 7, 32})
         check(task::broadcast, algorithm::chain, ranks, root, pieces);
     }
+}
+
+// Its tensor is only read.
+TEST(Schedules, RootsOfBroadcastsReceiveNothing) {
+  for (const auto by : {algorithm::tree, algorithm::scatter, algorithm::chain})
+    for (const int ranks : {2, 3, 4, 7, 16})
+      for (const auto& one : make(task::broadcast, by, 1, ranks, 1, 3).steps)
+        EXPECT_EQ(one.from, nobody) << to_string(by) << ", " << ranks << " ranks";
 }
 
 TEST(Schedules, BarrierIsLogarithmic) {
