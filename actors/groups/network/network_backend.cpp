@@ -41,6 +41,7 @@ public:
         element_(what.dtype == c10::ScalarType::Undefined ? 1 : c10::elementSize(what.dtype)) {}
 
   void carry_out() {
+    take_outputs();
     switch (what_.kind) {
       case operation_kind::barrier: return run_.enter({});
       case operation_kind::broadcast: return broadcast();
@@ -62,6 +63,16 @@ public:
   }
 
 private:
+  // Outputs first: one that shares memory with an input until it is written to gets memory of its
+  // own here, before anything is known of where the input's bytes are.
+  void take_outputs() const {
+    const bool root_alone =
+        what_.kind == operation_kind::reduce || what_.kind == operation_kind::gather;
+    if (root_alone && me_ != what_.root) return;
+    if (what_.kind == operation_kind::broadcast && me_ == what_.root) return;  // it is only read
+    for (const auto& one : what_.outputs) memory_of(one);
+  }
+
   static bool is_small(std::size_t bytes) noexcept {
     return bytes <= network_backend::most_with_entry;
   }
