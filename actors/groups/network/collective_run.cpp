@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/groups/schedules/gathers.hpp"
+#include "troupe/actors/scheduler/lent_thread.hpp"
 #include "troupe/messages/codec/decoder.hpp"
 #include "troupe/messages/codec/encoder.hpp"
 
@@ -159,6 +160,19 @@ std::optional<packet> collective_run::receive_if_there(lane by, int from, std::s
   if (!found) return std::nullopt;
   ++number;
   return checked(std::move(*found), from, size);
+}
+
+bool collective_run::wait_until(function_ref<bool()> over, std::chrono::milliseconds most) const {
+  constexpr std::chrono::milliseconds between(1);
+  const auto end = clock::now() + most;
+  while (!over()) {
+    const auto now = clock::now();
+    if (now >= end) return false;
+    completion never;
+    const lent_thread lent;
+    channel_.driver()->wait(never, std::min<clock::time_point>(now + between, end));
+  }
+  return true;
 }
 
 packet collective_run::take(const part_key& key) {

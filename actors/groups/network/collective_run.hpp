@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <optional>
 #include <vector>
 
 #include "troupe/actors/groups/backend/time_limit.hpp"
 #include "troupe/actors/groups/network/entry.hpp"
 #include "troupe/actors/groups/network/group_channel.hpp"
+#include "troupe/messages/base/function_ref.hpp"
 
 namespace troupe::groups::network {
 
@@ -66,6 +68,9 @@ public:
   /// Tells `to` that what it has lent has arrived, and waits until `from` says so.
   void send_receipt(int to) { send(lane::receipts, to, std::span<const std::byte>()); }
   void await_receipt(int from) { receive(lane::receipts, from, 0); }
+
+  /// Until `over` says so, while the network goes on. False: not within `most`.
+  bool wait_until(function_ref<bool()> over, std::chrono::milliseconds most) const;
 
   operation_place place() const;
 

@@ -1,11 +1,14 @@
 #include "troupe/actors/groups/network/pairwise.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
+#include "troupe/actors/groups/network/lent_tensor.hpp"
 #include "troupe/actors/groups/network/pieces.hpp"
 #include "troupe/actors/groups/network/tensor_bytes.hpp"
 #include "troupe/messages/base/error.hpp"
+#include "troupe/messages/base/log.hpp"
 
 namespace troupe::groups::network {
 
@@ -21,11 +24,8 @@ std::size_t piece_of(std::size_t part_bytes, std::size_t most) noexcept {
 
 bool is_lent(std::size_t part_bytes) noexcept { return part_bytes >= least_lent; }
 
-void send_piece(collective_run& run, int to, const owned_bytes& part,
-                std::span<const std::byte> bytes) {
-  run.send(lane::data, to,
-           is_lent(part.bytes.size()) ? packet::lent(bytes, *part.owner) : packet(bytes));
-}
+// So long an operation that has failed waits for what it has lent and cannot freeze.
+constexpr std::chrono::milliseconds most_wait_for_lent(5000);
 
 // The ranks after this one first, so that all are sent to at once.
 template <class Visit>
@@ -51,10 +51,24 @@ public:
       : run_(run) {
     for_each_other(run, [&](int to) {
       const auto part = bytes_for(to);
-      all_.push_back(
-          {to, part, pieces(part.bytes.size(), element, piece_of(part.bytes.size(), piece))});
+      all_.push_back({to, part.bytes,
+                      pieces(part.bytes.size(), element, piece_of(part.bytes.size(), piece)),
+                      is_lent(part.bytes.size()) ? lent_tensor(*part.owner) : lent_tensor()});
       most_ = std::max(most_, all_.back().cut.count());
     });
+  }
+  part_sender(const part_sender&) = delete;
+  part_sender& operator=(const part_sender&) = delete;
+
+  // After a failure the program goes on while pieces may still be on their way, to ranks that have
+  // not failed: they arrive as they were.
+  ~part_sender() {
+    if (all_have_them_) return;
+    try {
+      keep_lent();
+    } catch (const std::exception& e) {
+      log().warn("{}: what was lent may change on its way: {}", to_string(run_.place()), e.what());
+    }
   }
 
   // More, until so many bytes have left beyond `received`.
@@ -71,23 +85,40 @@ public:
     while (piece_ < most_) send_next();
   }
 
-  void await_receipts() const {
+  void await_receipts() {
     for (const auto& one : all_)
-      if (is_lent(one.part.bytes.size())) run_.await_receipt(one.to);
+      if (is_lent(one.bytes.size())) run_.await_receipt(one.to);
+    all_have_them();
   }
+  // The results of the others have said so.
+  void all_have_them() noexcept { all_have_them_ = true; }
 
 private:
   struct cut_part {
     int to;
-    owned_bytes part;
+    std::span<const std::byte> bytes;
     pieces cut;
+    lent_tensor lent;
   };
+
+  void keep_lent() {
+    std::vector<const lent_tensor*> left;
+    for (auto& one : all_)
+      if (one.lent.in_use() && !one.lent.freeze()) left.push_back(&one.lent);
+    const auto sent = [&] {
+      return std::ranges::none_of(left, [](const auto* one) { return one->in_use(); });
+    };
+    if (!run_.wait_until(sent, most_wait_for_lent))
+      log().warn("{}: what was lent has not left within {} ms, and may change on its way",
+                 to_string(run_.place()), most_wait_for_lent.count());
+  }
 
   void send_next() {
     const auto& one = all_[peer_];
     if (piece_ < one.cut.count()) {
-      const auto bytes = one.cut.of(one.part.bytes, piece_);
-      send_piece(run_, one.to, one.part, bytes);
+      const auto bytes = one.cut.of(one.bytes, piece_);
+      run_.send(lane::data, one.to,
+                is_lent(one.bytes.size()) ? one.lent.piece(bytes) : packet(bytes));
       sent_ += bytes.size();
     }
     if (++peer_ == all_.size()) {
@@ -100,6 +131,7 @@ private:
   std::vector<cut_part> all_;
   std::size_t most_ = 0;
   std::size_t piece_ = 0, peer_ = 0, sent_ = 0;
+  bool all_have_them_ = false;
 };
 
 }  // namespace
@@ -276,7 +308,10 @@ void reduce_pairwise(collective_run& run, const pairwise_reduction& how) {
   got.clear();
   sender.send_rest();
   if (others) others->take_rest();
-  if (!to_all) sender.await_receipts();
+  if (to_all)
+    sender.all_have_them();
+  else
+    sender.await_receipts();
 }
 
 }  // namespace troupe::groups::network

@@ -84,9 +84,10 @@ TEST(network_algorithms, only_read_the_tensor_of_a_broadcasts_root) {
                                                  ">=0,network.piece=65536"));
       const int root = size / 2;
       all.run([&](const process_group& group, int rank) {
-        const auto x = rank == root ? at::from_blob(memory, {static_cast<std::int64_t>(bytes)},
-                                                    [](void*) {}, at::kByte)
-                                    : at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+        const auto x =
+            rank == root ? at::from_blob(
+                               memory, {static_cast<std::int64_t>(bytes)}, [](void*) {}, at::kByte)
+                         : at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
         broadcast(group, x, root);
         EXPECT_TRUE(same_bits(x, at::full({static_cast<std::int64_t>(bytes)}, 7, at::kByte)));
       });
@@ -130,6 +131,46 @@ TEST(network_algorithms, name_who_does_not_enter) {
     const auto text = thrown_text<error>([&] { all_reduce(group, at::ones({3})); });
     EXPECT_NE(text.find("rank 3 is missing"), std::string::npos) << text;
   });
+}
+
+// What a failed rank does with its tensor afterwards reaches nobody whose collective succeeds.
+TEST(network_algorithms, what_was_lent_arrives_as_it_was) {
+  constexpr std::int64_t bytes = 96 << 20;
+  // A tensor that is frozen, memory that cannot be, and a part of a tensor.
+  for (const auto* kind : {"whole", "borrowed", "part"}) {
+    SCOPED_TRACE(kind);
+    std::vector<char> memory(static_cast<std::size_t>(bytes), 1);
+    const auto whole = at::full({bytes + 64}, 1, at::kByte);
+    const auto sent = kind == std::string("whole") ? at::full({bytes}, 1, at::kByte)
+                      : kind == std::string("borrowed")
+                          ? at::from_blob(memory.data(), {bytes}, at::kByte)
+                          : whole.narrow(0, 64, bytes);
+    auto nodes = make_nodes(network::tcp, rank_names(2));
+    on_each(nodes, [&](const node& one, int rank) {
+      const auto group = one.world().new_group({0, 1}, ruled("network", ""));
+      const auto mine = rank == 1 ? sent : at::full({bytes}, 1, at::kByte);
+      std::vector<at::Tensor> all;
+      if (rank == 0)
+        for (int i = 0; i < 2; ++i) all.push_back(at::empty({bytes}, at::kByte));
+      barrier(group);
+      std::thread aborts;
+      if (rank == 1)
+        aborts = std::thread([&group] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(15));
+          group.abort();
+        });
+      try {
+        gather(group, mine, all, 0);
+        if (rank == 0) {
+          EXPECT_TRUE(same_bits(all[1], at::full({bytes}, 1, at::kByte)));
+        }
+      } catch (const error&) {
+        if (rank == 1) mine.fill_(2);
+      }
+      if (aborts.joinable()) aborts.join();
+    });
+    shut_down(nodes);
+  }
 }
 
 TEST(network_algorithms, wrong_rules_are_refused) {
