@@ -238,8 +238,8 @@ tensor_reader* opened_envelope::tensors(const std::vector<memory_place>& usable)
       payloads.pop_back();
     }
     try {
-      tensors_ = std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads),
-                                                 usable);
+      tensors_ =
+          std::make_unique<tensor_reader>(reader_->root.getTensors(), std::move(payloads), usable);
     } catch (const kj::Exception& e) {
       throw decode_error(std::string("a tensor table is malformed: ") + e.getDescription().cStr());
     }

@@ -170,7 +170,8 @@ std::shared_ptr<const device_work> current_work() {
   const auto* const scope = stream_scope::here();
   if (!scope || scope->empty()) return nullptr;
   auto out = std::make_shared<device_work>(scope->work());
-  for (auto& stream : out->streams) stream = current_of(stream.device());  // the program may have set others
+  for (auto& stream : out->streams)
+    stream = current_of(stream.device());  // the program may have set others
   return out;
 }
 

@@ -31,7 +31,8 @@ memory_place landing_of(schema::TensorStorage::Reader in) {
           static_cast<std::int8_t>(in.getLanding() - 1)};
 }
 
-// A storage is to be on a device: of a type that libtorch has, and one that is here and may be used.
+// A storage is to be on a device: of a type that libtorch has, and one that is here and may be
+// used.
 void check_landing(std::size_t index, schema::TensorStorage::Reader in,
                    const std::vector<memory_place>& usable) {
   const auto type = in.getLandingType();

@@ -112,15 +112,17 @@ TEST_P(device_values, keep_memory_for_the_streams_that_took_them) {
     const c10::StreamGuard current(side);
     expect_all(y, 7);
   };
-  take_late([&] { return when_all(std::vector{nodes[0].rpc_async<&tripled>("b", coming(2))}).get()[0]; });
+  take_late(
+      [&] { return when_all(std::vector{nodes[0].rpc_async<&tripled>("b", coming(2))}).get()[0]; });
   take_late([&] {
     const auto one = nodes[0].rpc_async<&tripled>("b", coming(2));
     return std::get<0>(when_all(one, one).get());
   });
   take_late([&] {
-    return nodes[0].rpc_async<&tripled>("b", coming(1)).then([](const at::Tensor& x) {
-      return x * 2;
-    }).get();
+    return nodes[0]
+        .rpc_async<&tripled>("b", coming(1))
+        .then([](const at::Tensor& x) { return x * 2; })
+        .get();
   });
   take_late([&] { return nodes[0].remote<&tripled>("a", coming(2)).to_here(); });
   take_late([&] { return nodes[0].remote<&tripled>("b", coming(2)).to_here(); });
