@@ -172,8 +172,8 @@ void op_result::refuse(const invalid_argument& why) const {
   fail(types() + ": " + why.fault().text);
 }
 
-void troupe_tensors(const op_value& x, detail::tensor_visitor look) {
-  if (!x.none()) detail::tensors_within(x.content_->value, look);
+void op_value::show_tensors(detail::tensor_visitor look) const {
+  if (!none()) detail::tensors_within(content_->value, look);
 }
 
 caf::error inspect(encoder& out, op_value& x) {

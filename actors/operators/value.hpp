@@ -149,7 +149,10 @@ public:
     }
   }
 
-  friend void troupe_tensors(const op_value& x, detail::tensor_visitor look);
+  // In the class alone: elsewhere it would be considered for whatever converts to a value.
+  friend void troupe_tensors(const op_value& x, detail::tensor_visitor look) {
+    x.show_tensors(look);
+  }
 
   /// Null: none.
   const detail::op_content* content() const noexcept { return content_.get(); }
@@ -158,6 +161,7 @@ public:
   friend caf::error inspect(decoder& in, op_value& x);
 
 private:
+  void show_tensors(detail::tensor_visitor look) const;
   template <std::integral T>
   static std::int64_t whole(T x) {
     if (!std::in_range<std::int64_t>(x)) too_large(std::to_string(x));
