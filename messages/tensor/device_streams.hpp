@@ -92,7 +92,7 @@ private:
   static inline constinit thread_local stream_scope* here_ = nullptr;
 
   device_work work_;
-  stream_list before_;  // of those that were set
+  stream_list before_;        // of those that were set
   std::size_t tidy_at_ = 64;  // so many of `work_.made`
   stream_scope* const outer_;
 };

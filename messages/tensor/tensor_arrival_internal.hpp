@@ -40,7 +40,8 @@ public:
 
   const c10::Storage& operator[](std::size_t index) const { return storages_[index]; }
 
-  /// Copies to devices, and streams of the pool that wait for them; without streams: there are none.
+  /// Copies to devices, and streams of the pool that wait for them; without streams: there are
+  /// none.
   const device_work& copies() const noexcept { return copies_; }
 
 private:
