@@ -121,6 +121,11 @@ exec ip netns exec $name unshare --uts sh -c "hostname $name && $*"
 """
 
 
+# Every rank on a core of its own rank, as the rows of Troupe bind themselves. The mpirun takes each
+# name space for a host of its own, whose first rank it would bind to the first core.
+PINNED = 'exec taskset -c "$((OMPI_COMM_WORLD_RANK % $(nproc)))" "$@"'
+
+
 def launched_by_mpi(asked, hosts, folder):
     """One mpirun on the first host, which reaches the others through `AGENT`."""
     agent = Path(folder) / "agent"
@@ -138,7 +143,7 @@ def launched_by_mpi(asked, hosts, folder):
     places = ",".join(f"{address}:{asked.per_host}" for address in hosts.addresses)
     ranks = str(asked.per_host * len(hosts.names))
     command = [asked.mpi, *options, "--host", places, "-np", ranks, "--bind-to", "none",
-               *asked.option, *asked.command]  # fmt: skip
+               *asked.option, "sh", "-c", PINNED, "sh", *asked.command]  # fmt: skip
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     name = hosts.names[0]
     inside = ["unshare", "--uts", "sh", "-c", f"hostname {name} && exec {shlex.join(command)}"]
